@@ -1,0 +1,2 @@
+//! longhand
+fn main() {}
