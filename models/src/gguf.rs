@@ -1,0 +1,641 @@
+//! Reads GGUF files: versions 2 and 3, little-endian, whole or split into parts. Everything the file states about itself (counts,
+//! lengths, types, dimensions, offsets) is compared with the bytes that are there before it is used; afterwards metadata and
+//! tensors are only looked up. Weights stay in the memory map. What the numbers mean is the business of `spec` and `tokenizer`.
+//!
+//! Layout of a file: `GGUF`, version u32, tensor count u64, key count u64; per key: name, type u32, value; per tensor: name, rank
+//! u32, dimensions u64 each, type u32, offset u64; padding up to the alignment; tensor data, each at an aligned offset.
+
+mod blob;
+mod cursor;
+mod fingerprint;
+mod split;
+mod value;
+pub mod write;
+
+use std::path::Path;
+
+pub use crate::error::LoadError;
+pub use crate::types::TensorType;
+use blob::Blob;
+use cursor::Cursor;
+pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
+
+/// Tensor data are aligned to this many bytes where `general.alignment` does not say otherwise.
+pub const DEFAULT_ALIGNMENT: usize = 32;
+/// Largest alignment believed; files in use have 32, a page at most would make sense.
+const MAX_ALIGNMENT: usize = 1 << 16;
+/// More keys, and more tensors, than any real file has (a mixture of 256 experts in single tensors has 46,000): bounds what a
+/// hostile file makes us keep, since each key and tensor costs some hundred bytes.
+const MAX_ENTRIES: u64 = 1 << 17;
+/// Longest metadata key, by the format's description.
+const MAX_KEY_BYTES: u64 = 65_535;
+/// Longest tensor name that ggml can hold.
+const MAX_NAME_BYTES: u64 = 63;
+/// Fewest bytes of a key with its value: length, one letter, type, one byte.
+const MIN_KEY_ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
+/// Fewest bytes of a tensor's description: length, one letter, rank, one dimension, type, offset.
+const MIN_TENSOR_ENTRY_BYTES: u64 = 8 + 1 + 4 + 8 + 4 + 8;
+
+/// A model file, or the parts of one, opened and checked.
+pub struct GgufFile {
+    shards: Vec<Blob>,
+    version: u32,
+    alignment: usize,
+    /// In the order of the (first) file.
+    metadata: Vec<(String, Value)>,
+    /// Indices into `metadata`, ordered by key.
+    by_key: Vec<u32>,
+    /// In the order of the files.
+    tensors: Vec<TensorInfo>,
+    /// Indices into `tensors`, ordered by name.
+    by_name: Vec<u32>,
+}
+
+/// What the file says about a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Name, such as `blk.0.attn_q.weight`.
+    pub name: String,
+    /// Elements per dimension in ggml order: `dims[0]` is the length of a row. One to four, none of them zero.
+    pub dims: Vec<u64>,
+    /// How elements are stored.
+    pub ty: TensorType,
+    /// Which part of a split file holds the data.
+    pub shard: usize,
+    /// Where the data begin, in bytes from the start of that part.
+    pub offset: u64,
+    /// Bytes of data.
+    pub bytes: u64,
+}
+
+impl TensorInfo {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.dims.iter().product() // fits: the bytes were computed from it without overflow
+    }
+}
+
+impl GgufFile {
+    /// Maps and checks a model file. Any part of a split one opens all parts, which lie in the same folder.
+    pub fn open(path: &Path) -> Result<GgufFile, LoadError> {
+        let paths = split::parts(path);
+        let mut shards = Vec::with_capacity(paths.len());
+        for (i, part) in paths.iter().enumerate() {
+            let blob = Blob::map(part).map_err(|e| split::explain(e, path, i, paths.len()))?;
+            shards.push(Shard::parse(blob, i).map_err(|e| e.in_file(part))?);
+        }
+        Self::join(shards, split::Named::from(&paths)).map_err(|e| e.in_file(path))
+    }
+
+    /// Checks a model file that is part of the program. Its tensors are only as aligned as its first byte is.
+    pub fn from_static(bytes: &'static [u8]) -> Result<GgufFile, LoadError> {
+        Self::join(
+            vec![Shard::parse(Blob::from_static(bytes), 0)?],
+            split::Named::Whole,
+        )
+    }
+
+    /// Checks a model file in memory. Its tensors are only as aligned as the vector is.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<GgufFile, LoadError> {
+        Self::join(
+            vec![Shard::parse(Blob::owned(bytes), 0)?],
+            split::Named::Whole,
+        )
+    }
+
+    /// Puts parts together: metadata of the first, tensors of all.
+    fn join(shards: Vec<Shard>, named: split::Named) -> Result<GgufFile, LoadError> {
+        split::check(&shards, named)?;
+        let mut shards = shards.into_iter();
+        let Some(first) = shards.next() else {
+            return Err(LoadError::VocabularyOnly); // cannot happen: every caller gives one
+        };
+        let mut file = GgufFile {
+            shards: vec![first.blob],
+            version: first.version,
+            alignment: first.alignment,
+            by_key: first.by_key,
+            metadata: first.metadata,
+            tensors: first.tensors,
+            by_name: Vec::new(),
+        };
+        for shard in shards {
+            file.shards.push(shard.blob);
+            file.tensors.extend(shard.tensors);
+        }
+        file.by_name = sorted_index(&file.tensors, |t| &t.name, "tensor")?;
+        Ok(file)
+    }
+
+    /// Version of the format, 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Alignment of tensor data in bytes, a power of two.
+    pub fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    /// Number of files the model consists of.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// All bytes of file `i`, for buffers that lie over the map; empty where there is no such file.
+    pub fn shard_bytes(&self, i: usize) -> &[u8] {
+        self.shards.get(i).map_or(&[], |blob| blob)
+    }
+
+    /// All metadata in the order of the file.
+    pub fn metadata(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
+        self.metadata.iter().map(|(k, v)| (k.as_str(), v))
+    }
+
+    /// A metadata value of any type.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        find(&self.metadata, &self.by_key, |(k, _)| k, key).map(|i| &self.metadata[i].1)
+    }
+
+    /// All tensors in the order of the file.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// A tensor by name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.tensor_index(name).map(|i| &self.tensors[i])
+    }
+
+    /// Where in [`GgufFile::tensors`] the tensor of this name stands.
+    pub fn tensor_index(&self, name: &str) -> Option<usize> {
+        find(&self.tensors, &self.by_name, |t| &t.name, name)
+    }
+
+    /// The data of a tensor of this file; empty for a description that is not of this file and points outside.
+    pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
+        let range = || {
+            let start = usize::try_from(tensor.offset).ok()?;
+            let end = start.checked_add(usize::try_from(tensor.bytes).ok()?)?;
+            self.shard_bytes(tensor.shard).get(start..end)
+        };
+        range().unwrap_or_default()
+    }
+
+    /// A name for the model by its content, 32 hexadecimal digits: the same for copies, renamed and split files, different for
+    /// other weights or another quantization. Cheap: looks at a bounded sample of the weights.
+    pub fn fingerprint(&self) -> String {
+        fingerprint::fingerprint(self)
+    }
+
+    /// An unsigned integer stored in any integer type.
+    pub fn u64(&self, key: &str) -> Result<Option<u64>, LoadError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let int = value
+            .as_int()
+            .ok_or_else(|| wrong_type(key, "an integer", value))?;
+        u64::try_from(int)
+            .map(Some)
+            .map_err(|_| LoadError::BadValue {
+                key: key.to_owned(),
+                found: int.to_string(),
+                expected: "cannot be negative".into(),
+            })
+    }
+
+    /// An unsigned integer stored in any integer type, below 2³².
+    pub fn u32(&self, key: &str) -> Result<Option<u32>, LoadError> {
+        let Some(wide) = self.u64(key)? else {
+            return Ok(None);
+        };
+        u32::try_from(wide)
+            .map(Some)
+            .map_err(|_| LoadError::BadValue {
+                key: key.to_owned(),
+                found: wide.to_string(),
+                expected: "has to be below 2^32".into(),
+            })
+    }
+
+    /// A float stored as f32 or f64.
+    pub fn f32(&self, key: &str) -> Result<Option<f32>, LoadError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        let float = value
+            .as_float()
+            .ok_or_else(|| wrong_type(key, "a float", value))?;
+        Ok(Some(float as f32))
+    }
+
+    /// A boolean.
+    pub fn bool(&self, key: &str) -> Result<Option<bool>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Bool(v)) => Ok(Some(*v)),
+            Some(other) => Err(wrong_type(key, "a boolean", other)),
+        }
+    }
+
+    /// A text; bytes that are not UTF-8 are an error.
+    pub fn str(&self, key: &str) -> Result<Option<&str>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::String(s)) => s
+                .to_str()
+                .map(Some)
+                .ok_or_else(|| not_utf8(format!("metadata key {key}"), s.as_bytes())),
+            Some(other) => Err(wrong_type(key, "a text", other)),
+        }
+    }
+
+    /// An array of strings.
+    pub fn strings(&self, key: &str) -> Result<Option<&StringArray>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Array(Array::Strings(a))) => Ok(Some(a)),
+            Some(other) => Err(wrong_type(key, "an array of texts", other)),
+        }
+    }
+
+    /// An array of integers of any integer type.
+    pub fn ints(&self, key: &str) -> Result<Option<&NumberArray>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Array(Array::Numbers(a))) if a.is_integer() => Ok(Some(a)),
+            Some(other) => Err(wrong_type(key, "an array of integers", other)),
+        }
+    }
+
+    /// An array of f32 or f64.
+    pub fn floats(&self, key: &str) -> Result<Option<&NumberArray>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Array(Array::Numbers(a))) if a.is_float() => Ok(Some(a)),
+            Some(other) => Err(wrong_type(key, "an array of floats", other)),
+        }
+    }
+
+    /// [`GgufFile::u64`], an error where the key is missing.
+    pub fn required_u64(&self, key: &str) -> Result<u64, LoadError> {
+        required(key, self.u64(key)?)
+    }
+
+    /// [`GgufFile::u32`], an error where the key is missing.
+    pub fn required_u32(&self, key: &str) -> Result<u32, LoadError> {
+        required(key, self.u32(key)?)
+    }
+
+    /// [`GgufFile::f32`], an error where the key is missing.
+    pub fn required_f32(&self, key: &str) -> Result<f32, LoadError> {
+        required(key, self.f32(key)?)
+    }
+
+    /// [`GgufFile::bool`], an error where the key is missing.
+    pub fn required_bool(&self, key: &str) -> Result<bool, LoadError> {
+        required(key, self.bool(key)?)
+    }
+
+    /// [`GgufFile::str`], an error where the key is missing.
+    pub fn required_str(&self, key: &str) -> Result<&str, LoadError> {
+        required(key, self.str(key)?)
+    }
+
+    /// [`GgufFile::strings`], an error where the key is missing.
+    pub fn required_strings(&self, key: &str) -> Result<&StringArray, LoadError> {
+        required(key, self.strings(key)?)
+    }
+
+    /// [`GgufFile::ints`], an error where the key is missing.
+    pub fn required_ints(&self, key: &str) -> Result<&NumberArray, LoadError> {
+        required(key, self.ints(key)?)
+    }
+
+    /// [`GgufFile::floats`], an error where the key is missing.
+    pub fn required_floats(&self, key: &str) -> Result<&NumberArray, LoadError> {
+        required(key, self.floats(key)?)
+    }
+}
+
+fn required<T>(key: &str, value: Option<T>) -> Result<T, LoadError> {
+    value.ok_or_else(|| LoadError::MissingKey {
+        key: key.to_owned(),
+    })
+}
+
+fn wrong_type(key: &str, expected: &'static str, found: &Value) -> LoadError {
+    LoadError::WrongType {
+        key: key.to_owned(),
+        expected,
+        found: format!("{} {found}", found.type_name()),
+    }
+}
+
+fn not_utf8(what: String, bytes: &[u8]) -> LoadError {
+    LoadError::NotUtf8 {
+        what,
+        found: bytes[..bytes.len().min(40)].to_vec(),
+    }
+}
+
+/// One file of a model, checked by itself.
+struct Shard {
+    blob: Blob,
+    version: u32,
+    alignment: usize,
+    metadata: Vec<(String, Value)>,
+    by_key: Vec<u32>,
+    tensors: Vec<TensorInfo>,
+}
+
+impl Shard {
+    fn parse(blob: Blob, shard: usize) -> Result<Shard, LoadError> {
+        let mut cursor = Cursor::new(&blob, 0);
+        let version = read_header(&mut cursor)?;
+        let n_tensors = read_count(&mut cursor, MIN_TENSOR_ENTRY_BYTES, "tensors")?;
+        let n_keys = read_count(&mut cursor, MIN_KEY_ENTRY_BYTES, "metadata keys")?;
+
+        let mut metadata = Vec::with_capacity(n_keys);
+        for i in 0..n_keys {
+            metadata.push(read_key_value(&blob, &mut cursor, i)?);
+        }
+        let by_key = sorted_index(&metadata, |(k, _)| k, "metadata key")?;
+
+        let mut tensors = Vec::with_capacity(n_tensors);
+        for i in 0..n_tensors {
+            tensors.push(read_tensor_info(&mut cursor, i, shard)?);
+        }
+        let mut parsed = Shard {
+            version,
+            alignment: DEFAULT_ALIGNMENT,
+            metadata,
+            by_key,
+            tensors,
+            blob: blob.clone(),
+        };
+        parsed.alignment = parsed.read_alignment()?;
+        parsed.place_tensors(cursor.offset())?;
+        Ok(parsed)
+    }
+
+    fn get(&self, key: &str) -> Option<&Value> {
+        find(&self.metadata, &self.by_key, |(k, _)| k, key).map(|i| &self.metadata[i].1)
+    }
+
+    /// An integer of the `split.` and `general.` keys.
+    fn int(&self, key: &str) -> Result<Option<i128>, LoadError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(v) => v
+                .as_int()
+                .map(Some)
+                .ok_or_else(|| wrong_type(key, "an integer", v)),
+        }
+    }
+
+    fn read_alignment(&self) -> Result<usize, LoadError> {
+        const KEY: &str = "general.alignment";
+        let Some(found) = self.int(KEY)? else {
+            return Ok(DEFAULT_ALIGNMENT);
+        };
+        usize::try_from(found)
+            .ok()
+            .filter(|a| a.is_power_of_two() && *a <= MAX_ALIGNMENT)
+            .ok_or_else(|| LoadError::BadValue {
+                key: KEY.to_owned(),
+                found: found.to_string(),
+                expected: format!("an alignment is a power of two up to {MAX_ALIGNMENT}"),
+            })
+    }
+
+    /// Turns the offsets of the file, which count from the start of the data, into offsets from the start of the file, and checks
+    /// that each tensor's data are aligned, inside the file and its own. `end` is where the descriptions end.
+    fn place_tensors(&mut self, end: usize) -> Result<(), LoadError> {
+        let alignment = self.alignment as u64;
+        let len = self.blob.len() as u64;
+        let start = (end as u64).next_multiple_of(alignment);
+        for t in &mut self.tensors {
+            let bad = |problem: String| LoadError::BadTensor {
+                name: t.name.clone(),
+                problem,
+            };
+            if !t.offset.is_multiple_of(alignment) {
+                return Err(bad(format!(
+                    "its data begin at offset {}, which is no multiple of the alignment {alignment}",
+                    t.offset
+                )));
+            }
+            let outside = || {
+                bad(format!(
+                    "its {} bytes at offset {} of the data, which begin at byte {start}, reach beyond the end of the file at byte {len}",
+                    t.bytes, t.offset
+                ))
+            };
+            let absolute = start.checked_add(t.offset).ok_or_else(outside)?;
+            if absolute.checked_add(t.bytes).is_none_or(|end| end > len) {
+                return Err(outside());
+            }
+            t.offset = absolute;
+        }
+        let mut order: Vec<u32> = (0..self.tensors.len() as u32).collect(); // fits: MAX_ENTRIES
+        order.sort_unstable_by_key(|&i| self.tensors[i as usize].offset);
+        for pair in order.windows(2) {
+            let (a, b) = (
+                &self.tensors[pair[0] as usize],
+                &self.tensors[pair[1] as usize],
+            );
+            if a.offset + a.bytes > b.offset {
+                return Err(LoadError::BadTensor {
+                    name: b.name.clone(),
+                    problem: format!(
+                        "its data begin at byte {}, inside those of tensor {}, which end at byte {}",
+                        b.offset,
+                        crate::error::Text(a.name.as_bytes()),
+                        a.offset + a.bytes
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Magic number and version.
+fn read_header(cursor: &mut Cursor<'_>) -> Result<u32, LoadError> {
+    let magic = cursor.take(cursor.left().min(4) as u64, &|| "the magic number".into())?;
+    if magic != b"GGUF" {
+        return Err(LoadError::Magic {
+            found: magic.to_vec(),
+        });
+    }
+    match cursor.u32(&|| "the version".into())? {
+        version @ (2 | 3) => Ok(version),
+        swapped if matches!(swapped.swap_bytes(), 1..=3) => Err(LoadError::BigEndian),
+        found => Err(LoadError::Version { found }),
+    }
+}
+
+fn read_count(
+    cursor: &mut Cursor<'_>,
+    min_bytes: u64,
+    what: &'static str,
+) -> Result<usize, LoadError> {
+    let offset = cursor.offset() as u64;
+    let n = cursor.count(min_bytes, &|| what.to_owned())?;
+    if n as u64 > MAX_ENTRIES {
+        return Err(LoadError::Implausible {
+            what: format!("the number of {what}"),
+            offset,
+            found: n as u64,
+            expected: format!("no model has more than {MAX_ENTRIES}"),
+        });
+    }
+    Ok(n)
+}
+
+/// A key or tensor name: UTF-8, not empty, not too long.
+fn read_name(
+    cursor: &mut Cursor<'_>,
+    max_bytes: u64,
+    what: &dyn Fn() -> String,
+) -> Result<String, LoadError> {
+    let offset = cursor.offset() as u64;
+    let bytes = cursor.string(what)?;
+    if bytes.is_empty() || bytes.len() as u64 > max_bytes {
+        return Err(LoadError::Implausible {
+            what: format!("the length of {}", what()),
+            offset,
+            found: bytes.len() as u64,
+            expected: format!("it has 1 to {max_bytes} bytes"),
+        });
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(name) => Ok(name.to_owned()),
+        Err(_) => Err(not_utf8(format!("at byte {offset}: {}", what()), bytes)),
+    }
+}
+
+fn read_key_value(
+    blob: &Blob,
+    cursor: &mut Cursor<'_>,
+    i: usize,
+) -> Result<(String, Value), LoadError> {
+    let key = read_name(cursor, MAX_KEY_BYTES, &|| {
+        format!("the name of metadata key {i}")
+    })?;
+    let what = || {
+        format!(
+            "the value of metadata key {}",
+            crate::error::Text(key.as_bytes())
+        )
+    };
+    let ty = value::read_type(cursor, &what)?;
+    let value = value::read_value(blob, cursor, ty, &what)?;
+    Ok((key, value))
+}
+
+/// A tensor's description, its offset still counting from the start of the data.
+fn read_tensor_info(
+    cursor: &mut Cursor<'_>,
+    i: usize,
+    shard: usize,
+) -> Result<TensorInfo, LoadError> {
+    let name = read_name(cursor, MAX_NAME_BYTES, &|| {
+        format!("the name of tensor {i}")
+    })?;
+    let bad = |problem: String| LoadError::BadTensor {
+        name: name.clone(),
+        problem,
+    };
+    let what = |part: &'static str| {
+        let name = &name;
+        move || format!("{part} of tensor {}", crate::error::Text(name.as_bytes()))
+    };
+
+    let rank = cursor.u32(&what("the rank"))?;
+    if !(1..=4).contains(&rank) {
+        return Err(bad(format!(
+            "it has {rank} dimensions, but tensors have 1 to 4"
+        )));
+    }
+    let mut dims = Vec::with_capacity(rank as usize);
+    for _ in 0..rank {
+        dims.push(cursor.u64(&what("a dimension"))?);
+    }
+    let id = cursor.u32(&what("the type"))?;
+    let offset = cursor.u64(&what("the offset"))?;
+
+    if dims.contains(&0) {
+        return Err(bad(format!("a dimension of {} is zero", shape(&dims))));
+    }
+    let ty = TensorType::from_id(id)
+        .ok_or_else(|| bad(format!("its type {id} is unknown or was removed from ggml")))?;
+    if !dims[0].is_multiple_of(ty.block_elems()) {
+        return Err(bad(format!(
+            "its rows have {} elements, but {ty} is stored in blocks of {}",
+            dims[0],
+            ty.block_elems()
+        )));
+    }
+    // ggml counts elements in i64
+    let elements = dims
+        .iter()
+        .try_fold(1u64, |n, &d| n.checked_mul(d))
+        .filter(|&n| i64::try_from(n).is_ok());
+    let bytes = elements
+        .and_then(|_| ty.tensor_bytes(&dims))
+        .filter(|&n| i64::try_from(n).is_ok());
+    let Some(bytes) = bytes else {
+        return Err(bad(format!("its size {} overflows", shape(&dims))));
+    };
+    Ok(TensorInfo {
+        name,
+        dims,
+        ty,
+        shard,
+        offset,
+        bytes,
+    })
+}
+
+/// Dimensions as text in ggml order: `[4096, 32]`.
+pub(crate) fn shape(dims: &[u64]) -> String {
+    format!("{dims:?}")
+}
+
+/// Indices ordered by name; refuses equal names.
+fn sorted_index<T>(
+    items: &[T],
+    name: impl Fn(&T) -> &String,
+    what: &'static str,
+) -> Result<Vec<u32>, LoadError> {
+    let mut index: Vec<u32> = (0..items.len() as u32).collect(); // fits: MAX_ENTRIES a part, 99,999 parts at most
+    index.sort_unstable_by(|&a, &b| name(&items[a as usize]).cmp(name(&items[b as usize])));
+    for pair in index.windows(2) {
+        let (a, b) = (
+            name(&items[pair[0] as usize]),
+            name(&items[pair[1] as usize]),
+        );
+        if a == b {
+            return Err(LoadError::Duplicate {
+                what,
+                name: a.clone(),
+            });
+        }
+    }
+    Ok(index)
+}
+
+fn find<T>(
+    items: &[T],
+    index: &[u32],
+    name: impl Fn(&T) -> &String,
+    wanted: &str,
+) -> Option<usize> {
+    let at = index
+        .binary_search_by(|&i| name(&items[i as usize]).as_str().cmp(wanted))
+        .ok()?;
+    Some(index[at] as usize)
+}

@@ -1,0 +1,70 @@
+//! The bytes of one model file: mapped, embedded in the binary, or owned. The only `unsafe` of this crate stands here.
+
+use std::fs::{self, File};
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::error::LoadError;
+
+/// Shared, read-only bytes; clones refer to the same memory.
+#[derive(Clone)]
+pub(crate) struct Blob(Arc<Source>);
+
+enum Source {
+    Mapped(Mmap),
+    Static(&'static [u8]),
+    Owned(Vec<u8>),
+}
+
+impl Blob {
+    pub(crate) fn map(path: &Path) -> Result<Blob, LoadError> {
+        let io = |source| LoadError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        // asked before opening, because opening a named pipe would wait for a writer
+        let meta = fs::metadata(path).map_err(io)?;
+        if !meta.is_file() {
+            return Err(LoadError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        if meta.len() == 0 {
+            return Ok(Blob::owned(Vec::new())); // an empty file cannot be mapped
+        }
+        Ok(Blob(Arc::new(Source::Mapped(
+            map(&File::open(path).map_err(io)?).map_err(io)?,
+        ))))
+    }
+
+    pub(crate) fn from_static(bytes: &'static [u8]) -> Blob {
+        Blob(Arc::new(Source::Static(bytes)))
+    }
+
+    pub(crate) fn owned(bytes: Vec<u8>) -> Blob {
+        Blob(Arc::new(Source::Owned(bytes)))
+    }
+}
+
+impl Deref for Blob {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &*self.0 {
+            Source::Mapped(map) => map,
+            Source::Static(bytes) => bytes,
+            Source::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// Maps a whole file for reading.
+fn map(file: &File) -> std::io::Result<Mmap> {
+    // SAFETY: the map is private and read-only, and lives in `Blob`, which hands out slices no longer than itself. What remains
+    // is that another process may change or truncate the file meanwhile; no program that maps weights can rule that out. All
+    // numbers read here are bounded by the length at the time of mapping and used from copies, never read twice.
+    unsafe { Mmap::map(file) }
+}

@@ -1,0 +1,81 @@
+//! A name for a model by its content, for caches that belong to a model (head profiles). Not a checksum: it samples the weights.
+
+use std::fmt::Write as _;
+
+use super::GgufFile;
+
+/// So many tensors are sampled, spread evenly over the names in order …
+const SAMPLED_TENSORS: usize = 64;
+/// … with this many bytes of each, from the middle. At most 64 pages are touched.
+const SAMPLE_BYTES: usize = 1024;
+
+/// Hashes the keys of the architecture, the tensors' names, dimensions and types, and a sample of their data, in an order that
+/// does not depend on how the file was written or split.
+pub(super) fn fingerprint(file: &GgufFile) -> String {
+    let mut hash = Fnv128::new();
+    let arch = file
+        .str("general.architecture")
+        .ok()
+        .flatten()
+        .unwrap_or_default();
+    let prefix = format!("{arch}.");
+    hash.field(arch.as_bytes());
+    for &i in &file.by_key {
+        let (key, value) = &file.metadata[i as usize];
+        if key.starts_with(&prefix) {
+            hash.field(key.as_bytes());
+            hash.field(value.to_string().as_bytes());
+        }
+    }
+    let step = file.by_name.len().div_ceil(SAMPLED_TENSORS).max(1);
+    for (n, &i) in file.by_name.iter().enumerate() {
+        let tensor = &file.tensors[i as usize];
+        hash.field(tensor.name.as_bytes());
+        let mut description = String::new();
+        // writing to a String cannot fail
+        let _ = write!(description, "{:?} {}", tensor.dims, tensor.ty);
+        hash.field(description.as_bytes());
+        if n % step == 0 {
+            let data = file.data(tensor);
+            let len = data.len().min(SAMPLE_BYTES);
+            let start = (data.len() - len) / 2;
+            hash.field(&data[start..start + len]);
+        }
+    }
+    format!("{:032x}", hash.0)
+}
+
+/// FNV-1a of 128 bits: a dozen lines, the same on every machine, and long enough that models do not meet by chance.
+struct Fnv128(u128);
+
+impl Fnv128 {
+    fn new() -> Fnv128 {
+        Fnv128(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.0 =
+                (self.0 ^ u128::from(b)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
+
+    /// Bytes after their length, so that neighbouring fields cannot be mistaken for each other.
+    fn field(&mut self, bytes: &[u8]) {
+        self.bytes(&(bytes.len() as u64).to_le_bytes());
+        self.bytes(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The published test vectors of FNV-1a with 128 bits.
+    #[test]
+    fn fnv_vectors() {
+        let mut h = Fnv128::new();
+        h.bytes(b"a");
+        assert_eq!(h.0, 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+    }
+}

@@ -1,0 +1,149 @@
+//! Models in several files, `NAME-00001-of-0000N.gguf`: finding the parts by name, and checking that they are all there, in order
+//! and of one model. Relies on the keys that llama.cpp's splitter writes: `split.no` from 0, `split.count`, `split.tensors.count`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Shard;
+use crate::error::LoadError;
+
+/// What the file names say about a set of parts.
+pub(super) enum Named {
+    /// A single file under a name of its own.
+    Whole,
+    /// This many files named as parts.
+    Parts(usize),
+}
+
+impl Named {
+    pub(super) fn from(paths: &[PathBuf]) -> Named {
+        match paths {
+            [one] if part_name(one).is_none() => Named::Whole,
+            parts => Named::Parts(parts.len()),
+        }
+    }
+}
+
+/// The file and its siblings if it is named as a part of a split model, otherwise the file alone.
+pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
+    let Some((stem, count)) = part_name(path) else {
+        return vec![path.to_owned()];
+    };
+    (1..=count)
+        .map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{count:05}.gguf")))
+        .collect()
+}
+
+/// Name without number, and number of parts, of `STEM-00002-of-00003.gguf`.
+fn part_name(path: &Path) -> Option<(&str, usize)> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
+    let (rest, count) = name.rsplit_once("-of-")?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    let parse = |s: &str| {
+        (s.len() == 5 && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse::<usize>().ok())?
+    };
+    let (number, count) = (parse(number)?, parse(count)?);
+    (1..=count).contains(&number).then_some((stem, count))
+}
+
+/// Says which part is missing instead of only that a file is.
+pub(super) fn explain(error: LoadError, named: &Path, i: usize, count: usize) -> LoadError {
+    match error {
+        LoadError::Io { path, source }
+            if count > 1 && source.kind() == io::ErrorKind::NotFound && path != named =>
+        {
+            LoadError::Split {
+                problem: format!(
+                    "part {} of {count} is missing: there is no {}",
+                    i + 1,
+                    path.display()
+                ),
+            }
+        }
+        other => other,
+    }
+}
+
+/// Compares what the parts say about themselves with their names and with each other.
+pub(super) fn check(shards: &[Shard], named: Named) -> Result<(), LoadError> {
+    let wrong = |problem: String| Err(LoadError::Split { problem });
+    let count = match named {
+        Named::Parts(count) if count > 1 => count,
+        _ => {
+            // a file of its own may carry the keys, but must not be one of several
+            return match shards
+                .first()
+                .map(|s| s.int("split.count"))
+                .transpose()?
+                .flatten()
+            {
+                Some(n) if n > 1 => wrong(format!(
+                    "this is one of {n} parts, but its name does not end in -00001-of-{n:05}.gguf"
+                )),
+                _ => Ok(()),
+            };
+        }
+    };
+    let total: usize = shards.iter().map(|s| s.tensors.len()).sum();
+    for (i, shard) in shards.iter().enumerate() {
+        let part = i + 1;
+        match shard.int("split.count")? {
+            None => return wrong(format!("part {part} of {count} has no key split.count")),
+            Some(n) if n != count as i128 => {
+                return wrong(format!("part {part} of {count} says that there are {n}"));
+            }
+            Some(_) => {}
+        }
+        match shard.int("split.no")? {
+            None => return wrong(format!("part {part} of {count} has no key split.no")),
+            Some(n) if n != i as i128 => {
+                return wrong(format!(
+                    "part {part} of {count} says that it is number {} of them",
+                    n + 1
+                ));
+            }
+            Some(_) => {}
+        }
+        match shard.int("split.tensors.count")? {
+            Some(n) if n != total as i128 => {
+                return wrong(format!(
+                    "the parts have {total} tensors together, but part {part} says {n}"
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_parts() {
+        let parse = |s: &str| part_name(Path::new(s)).map(|(stem, n)| (stem.to_owned(), n));
+        assert_eq!(parse("d/m-00002-of-00003.gguf"), Some(("m".into(), 3)));
+        assert_eq!(
+            parse("a-of-b-00001-of-00001.gguf"),
+            Some(("a-of-b".into(), 1))
+        );
+        for whole in [
+            "m.gguf",
+            "m-00004-of-00003.gguf",
+            "m-00000-of-00003.gguf",
+            "m-2-of-3.gguf",
+            "m-+0002-of-00003.gguf",
+            "m-00002-of-00003.bin",
+        ] {
+            assert_eq!(parse(whole), None, "{whole}");
+        }
+        assert_eq!(
+            parts(Path::new("d/m-00002-of-00002.gguf")),
+            [
+                Path::new("d/m-00001-of-00002.gguf"),
+                Path::new("d/m-00002-of-00002.gguf")
+            ]
+        );
+    }
+}

@@ -1,0 +1,366 @@
+//! Writes GGUF files, version 3: metadata and tensor descriptions first, then the data as a stream, so that a model of many
+//! gigabytes never lies in memory. For synthetic models of a benchmark and for tests.
+
+use std::io::{self, Read, Write};
+
+use super::{Array, DEFAULT_ALIGNMENT, Value, ValueType};
+use crate::types::TensorType;
+
+/// A metadata value to be written.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)] // the names say it
+pub enum MetaValue {
+    U8(u8),
+    I8(i8),
+    U16(u16),
+    I16(i16),
+    U32(u32),
+    I32(i32),
+    U64(u64),
+    I64(i64),
+    F32(f32),
+    F64(f64),
+    Bool(bool),
+    /// Bytes, since tokens of a vocabulary need not be text.
+    String(Vec<u8>),
+    /// Element type, stated so that an empty array has one, and elements of that type.
+    Array(ValueType, Vec<MetaValue>),
+}
+
+impl MetaValue {
+    /// An array of texts.
+    pub fn strings<S: AsRef<[u8]>>(items: impl IntoIterator<Item = S>) -> MetaValue {
+        MetaValue::Array(
+            ValueType::String,
+            items
+                .into_iter()
+                .map(|s| MetaValue::String(s.as_ref().to_vec()))
+                .collect(),
+        )
+    }
+
+    /// An array of f32.
+    pub fn f32s(items: impl IntoIterator<Item = f32>) -> MetaValue {
+        MetaValue::Array(
+            ValueType::F32,
+            items.into_iter().map(MetaValue::F32).collect(),
+        )
+    }
+
+    /// An array of i32.
+    pub fn i32s(items: impl IntoIterator<Item = i32>) -> MetaValue {
+        MetaValue::Array(
+            ValueType::I32,
+            items.into_iter().map(MetaValue::I32).collect(),
+        )
+    }
+
+    /// Type of this value.
+    pub fn ty(&self) -> ValueType {
+        match self {
+            MetaValue::U8(_) => ValueType::U8,
+            MetaValue::I8(_) => ValueType::I8,
+            MetaValue::U16(_) => ValueType::U16,
+            MetaValue::I16(_) => ValueType::I16,
+            MetaValue::U32(_) => ValueType::U32,
+            MetaValue::I32(_) => ValueType::I32,
+            MetaValue::U64(_) => ValueType::U64,
+            MetaValue::I64(_) => ValueType::I64,
+            MetaValue::F32(_) => ValueType::F32,
+            MetaValue::F64(_) => ValueType::F64,
+            MetaValue::Bool(_) => ValueType::Bool,
+            MetaValue::String(_) => ValueType::String,
+            MetaValue::Array(..) => ValueType::Array,
+        }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            MetaValue::U8(v) => out.extend(v.to_le_bytes()),
+            MetaValue::I8(v) => out.extend(v.to_le_bytes()),
+            MetaValue::U16(v) => out.extend(v.to_le_bytes()),
+            MetaValue::I16(v) => out.extend(v.to_le_bytes()),
+            MetaValue::U32(v) => out.extend(v.to_le_bytes()),
+            MetaValue::I32(v) => out.extend(v.to_le_bytes()),
+            MetaValue::U64(v) => out.extend(v.to_le_bytes()),
+            MetaValue::I64(v) => out.extend(v.to_le_bytes()),
+            MetaValue::F32(v) => out.extend(v.to_le_bytes()),
+            MetaValue::F64(v) => out.extend(v.to_le_bytes()),
+            MetaValue::Bool(v) => out.push(u8::from(*v)),
+            MetaValue::String(s) => put_string(out, s),
+            MetaValue::Array(ty, items) => {
+                out.extend(ty.id().to_le_bytes());
+                out.extend((items.len() as u64).to_le_bytes());
+                for item in items {
+                    item.put(out);
+                }
+            }
+        }
+    }
+
+    /// Whether every element of an array has the array's type.
+    fn is_uniform(&self) -> bool {
+        match self {
+            MetaValue::Array(ty, items) => items.iter().all(|i| i.ty() == *ty && i.is_uniform()),
+            _ => true,
+        }
+    }
+}
+
+impl From<&str> for MetaValue {
+    fn from(v: &str) -> MetaValue {
+        MetaValue::String(v.as_bytes().to_vec())
+    }
+}
+
+impl From<u32> for MetaValue {
+    fn from(v: u32) -> MetaValue {
+        MetaValue::U32(v)
+    }
+}
+
+impl From<f32> for MetaValue {
+    fn from(v: f32) -> MetaValue {
+        MetaValue::F32(v)
+    }
+}
+
+impl From<bool> for MetaValue {
+    fn from(v: bool) -> MetaValue {
+        MetaValue::Bool(v)
+    }
+}
+
+/// Copies a value out of a file.
+impl From<&Value> for MetaValue {
+    fn from(v: &Value) -> MetaValue {
+        match v {
+            Value::U8(v) => MetaValue::U8(*v),
+            Value::I8(v) => MetaValue::I8(*v),
+            Value::U16(v) => MetaValue::U16(*v),
+            Value::I16(v) => MetaValue::I16(*v),
+            Value::U32(v) => MetaValue::U32(*v),
+            Value::I32(v) => MetaValue::I32(*v),
+            Value::U64(v) => MetaValue::U64(*v),
+            Value::I64(v) => MetaValue::I64(*v),
+            Value::F32(v) => MetaValue::F32(*v),
+            Value::F64(v) => MetaValue::F64(*v),
+            Value::Bool(v) => MetaValue::Bool(*v),
+            Value::String(s) => MetaValue::String(s.as_bytes().to_vec()),
+            Value::Array(a) => MetaValue::from(a),
+        }
+    }
+}
+
+impl From<&Array> for MetaValue {
+    fn from(a: &Array) -> MetaValue {
+        MetaValue::Array(
+            a.elem(),
+            (0..a.len())
+                .filter_map(|i| a.get(i))
+                .map(|v| MetaValue::from(&v))
+                .collect(),
+        )
+    }
+}
+
+/// A tensor to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorDecl {
+    /// Name, such as `blk.0.attn_q.weight`.
+    pub name: String,
+    /// Elements per dimension in ggml order, row length first.
+    pub dims: Vec<u64>,
+    /// How elements are stored.
+    pub ty: TensorType,
+}
+
+impl TensorDecl {
+    /// Bytes of its data; `None` where rows are not whole blocks or the number overflows.
+    pub fn bytes(&self) -> Option<u64> {
+        self.ty.tensor_bytes(&self.dims)
+    }
+}
+
+/// A file to be written: what stands before the data.
+#[derive(Clone, Debug)]
+pub struct GgufWriter {
+    metadata: Vec<(String, MetaValue)>,
+    tensors: Vec<TensorDecl>,
+    alignment: usize,
+}
+
+impl Default for GgufWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl GgufWriter {
+    /// A file with nothing in it, alignment 32.
+    pub fn new() -> GgufWriter {
+        GgufWriter {
+            metadata: Vec::new(),
+            tensors: Vec::new(),
+            alignment: DEFAULT_ALIGNMENT,
+        }
+    }
+
+    /// Adds a metadata key, or replaces its value.
+    pub fn set(&mut self, key: impl Into<String>, value: impl Into<MetaValue>) -> &mut Self {
+        let (key, value) = (key.into(), value.into());
+        match self.metadata.iter_mut().find(|(k, _)| *k == key) {
+            Some(entry) => entry.1 = value,
+            None => self.metadata.push((key, value)),
+        }
+        self
+    }
+
+    /// Takes a metadata key out again.
+    pub fn unset(&mut self, key: &str) -> &mut Self {
+        self.metadata.retain(|(k, _)| k != key);
+        self
+    }
+
+    /// Adds a tensor; the data follow in the order of these calls.
+    pub fn tensor(&mut self, name: impl Into<String>, dims: &[u64], ty: TensorType) -> &mut Self {
+        self.tensors.push(TensorDecl {
+            name: name.into(),
+            dims: dims.to_vec(),
+            ty,
+        });
+        self
+    }
+
+    /// The tensors added so far, for changing them before writing.
+    pub fn tensors_mut(&mut self) -> &mut Vec<TensorDecl> {
+        &mut self.tensors
+    }
+
+    /// Aligns data to this power of two and says so in `general.alignment`.
+    pub fn align(&mut self, alignment: u32) -> &mut Self {
+        self.alignment = alignment.max(1) as usize;
+        self.set("general.alignment", alignment)
+    }
+
+    /// Writes the file; `data` is called once for each tensor, in order, and writes exactly its bytes. Returns the file's size in
+    /// bytes. Fails with `InvalidInput` for a tensor whose size is not defined and an array of mixed types, with `InvalidData`
+    /// where `data` writes another number of bytes.
+    pub fn write(
+        &self,
+        out: &mut dyn Write,
+        mut data: impl FnMut(&TensorDecl, &mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<u64> {
+        let head = self.head()?;
+        out.write_all(&head)?;
+        let mut written = head.len() as u64;
+        for tensor in &self.tensors {
+            written += pad(out, written, self.alignment as u64)?;
+            let mut counted = Counted { out, written: 0 };
+            data(tensor, &mut counted)?;
+            let (found, expected) = (counted.written, tensor_bytes(tensor)?);
+            if found != expected {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!(
+                        "tensor {} has {expected} bytes, but {found} were written",
+                        tensor.name
+                    ),
+                ));
+            }
+            written += found;
+        }
+        written += pad(out, written, self.alignment as u64)?;
+        out.flush()?;
+        Ok(written)
+    }
+
+    /// The whole file in memory with all-zero data, for tests.
+    pub fn to_bytes_zeroed(&self) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        self.write(&mut out, |tensor, out| {
+            io::copy(&mut zeros(tensor_bytes(tensor)?), out).map(drop)
+        })?;
+        Ok(out)
+    }
+
+    /// Everything before the data, without padding.
+    fn head(&self) -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        head.extend(b"GGUF");
+        head.extend(3u32.to_le_bytes());
+        head.extend((self.tensors.len() as u64).to_le_bytes());
+        head.extend((self.metadata.len() as u64).to_le_bytes());
+        for (key, value) in &self.metadata {
+            if !value.is_uniform() {
+                return Err(invalid(format!(
+                    "metadata key {key} is an array of mixed types"
+                )));
+            }
+            put_string(&mut head, key.as_bytes());
+            head.extend(value.ty().id().to_le_bytes());
+            value.put(&mut head);
+        }
+        let mut offset = 0u64;
+        for tensor in &self.tensors {
+            put_string(&mut head, tensor.name.as_bytes());
+            head.extend((tensor.dims.len() as u32).to_le_bytes());
+            for &d in &tensor.dims {
+                head.extend(d.to_le_bytes());
+            }
+            head.extend(tensor.ty.id().to_le_bytes());
+            head.extend(offset.to_le_bytes());
+            offset = offset
+                .checked_add(tensor_bytes(tensor)?)
+                .and_then(|end| end.checked_next_multiple_of(self.alignment as u64))
+                .ok_or_else(|| invalid("the tensors' sizes overflow".into()))?;
+        }
+        Ok(head)
+    }
+}
+
+fn invalid(problem: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, problem)
+}
+
+fn tensor_bytes(tensor: &TensorDecl) -> io::Result<u64> {
+    tensor.bytes().ok_or_else(|| {
+        invalid(format!(
+            "tensor {} {:?} has no size as {}",
+            tensor.name, tensor.dims, tensor.ty
+        ))
+    })
+}
+
+fn put_string(out: &mut Vec<u8>, s: &[u8]) {
+    out.extend((s.len() as u64).to_le_bytes());
+    out.extend(s);
+}
+
+fn zeros(n: u64) -> impl io::Read {
+    io::repeat(0).take(n)
+}
+
+/// Writes zeros up to the next multiple of `alignment`; returns how many.
+fn pad(out: &mut dyn Write, at: u64, alignment: u64) -> io::Result<u64> {
+    let n = at.next_multiple_of(alignment) - at;
+    io::copy(&mut zeros(n), out)
+}
+
+/// Counts what goes through.
+struct Counted<'a> {
+    out: &'a mut dyn Write,
+    written: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.out.write(bytes)?;
+        self.written += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
