@@ -1,0 +1,214 @@
+//! Compiles ggml with the `cc` crate from the sources that Cargo downloaded with the
+//! `llama-cpp-sys-2` package, and (feature `generate-bindings`) writes src/bindings.rs.
+//!
+//! Nothing but Rust and a C/C++ compiler is needed. The file list is explicit: a new ggml version
+//! that adds a file fails to link here instead of silently changing what is built.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+const PROVIDER: &str = "llama-cpp-sys-2";
+const GGML_VERSION: &str = "0.26.0";
+
+const BASE: &[&str] = &[
+    "ggml.c",
+    "ggml.cpp",
+    "ggml-alloc.c",
+    "ggml-backend.cpp",
+    "ggml-backend-meta.cpp",
+    "ggml-backend-reg.cpp",
+    "ggml-backend-dl.cpp",
+    "ggml-threading.cpp",
+    "ggml-quants.c",
+];
+
+const CPU: &[&str] = &[
+    "ggml-cpu.c",
+    "ggml-cpu.cpp",
+    "binary-ops.cpp",
+    "hbm.cpp",
+    "ops.cpp",
+    "quants.c",
+    "repack.cpp",
+    "traits.cpp",
+    "unary-ops.cpp",
+    "vec.cpp",
+    "amx/amx.cpp",
+    "amx/mmq.cpp",
+    "llamafile/sgemm.cpp",
+    "tiled/tiled.cpp",
+    "tiled/tiled-kernel.cpp",
+];
+
+fn main() -> Result<()> {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=wrapper.h");
+
+    let ggml = sources()?;
+    #[cfg(feature = "generate-bindings")]
+    generate_bindings(&ggml.join("include"))?;
+    compile(&ggml)
+}
+
+/// The `ggml` folder inside the provider package, as Cargo laid it out on this machine.
+fn sources() -> Result<PathBuf> {
+    let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("Cargo.toml");
+    let output = Command::new(env::var("CARGO")?)
+        .args(["metadata", "--format-version", "1", "--manifest-path"])
+        .arg(&manifest)
+        .output()
+        .context("cannot start `cargo metadata` to find ggml's sources")?;
+    if !output.status.success() {
+        bail!(
+            "`cargo metadata` failed, so ggml's sources cannot be found.\n{}\n\
+             hint: they come with the package {PROVIDER} from the Cargo registry; \
+             run `cargo fetch` once with a network connection, then build again",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .context("`cargo metadata` did not print the JSON it promises")?;
+    let package = metadata["packages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|package| package["name"] == PROVIDER)
+        .with_context(|| {
+            format!("{PROVIDER} is not in Cargo's dependency graph; is Cargo.lock intact?")
+        })?;
+    let root = package["manifest_path"]
+        .as_str()
+        .and_then(|path| Path::new(path).parent())
+        .context("`cargo metadata` names no manifest for the ggml sources")?;
+    let ggml = root.join("llama.cpp/ggml");
+    if !ggml.join("include/ggml.h").is_file() {
+        bail!("{} holds no ggml sources", ggml.display());
+    }
+    Ok(ggml)
+}
+
+fn compile(ggml: &Path) -> Result<()> {
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let src = ggml.join("src");
+    let cpu = src.join("ggml-cpu");
+    fs::write(
+        out.join("ggml-version.h"),
+        format!("#define GGML_VERSION \"{GGML_VERSION}\"\n#define GGML_COMMIT \"{PROVIDER}\"\n"),
+    )?;
+
+    let arch = match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
+        "x86_64" => Some("x86"),
+        "aarch64" => Some("arm"),
+        _ => None,
+    };
+    let mut files: Vec<PathBuf> = BASE.iter().map(|file| src.join(file)).collect();
+    files.extend(CPU.iter().map(|file| cpu.join(file)));
+    if let Some(arch) = arch {
+        files.push(cpu.join("arch").join(arch).join("quants.c"));
+        files.push(cpu.join("arch").join(arch).join("repack.cpp"));
+    }
+
+    let (c, cpp): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .partition(|file| file.extension().is_some_and(|e| e == "c"));
+    for (language, files) in [("c", c), ("cpp", cpp)] {
+        let mut build = cc::Build::new();
+        build
+            .files(files)
+            .include(ggml.join("include"))
+            .include(&src)
+            .include(&cpu)
+            .include(&out)
+            .define("_GNU_SOURCE", None)
+            .define("NDEBUG", None)
+            .define("GGML_USE_CPU", None)
+            .define("GGML_USE_CPU_REPACK", None)
+            .define("GGML_USE_LLAMAFILE", None)
+            .define("GGML_SCHED_MAX_COPIES", "4")
+            .opt_level(3)
+            .debug(false)
+            .warnings(false);
+        if arch.is_none() {
+            build.define("GGML_CPU_GENERIC", None);
+        }
+        cpu_level(&mut build);
+        if language == "cpp" {
+            build.cpp(true).std("c++17");
+        } else {
+            build.std("c11");
+        }
+        build
+            .try_compile(&format!("ggml_{language}"))
+            .context("compiling ggml failed\nhint: a C11 and C++17 compiler is needed (gcc 9 or clang 10 and later)")?;
+    }
+    if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
+        println!("cargo:rustc-link-lib=m");
+        println!("cargo:rustc-link-lib=pthread");
+    }
+    Ok(())
+}
+
+/// Local builds use everything the build machine has; `portable` builds run on any x86-64-v3 CPU.
+///
+/// AMX stays off: ggml's AMX matrix product crashed with Q8_0 weights when compiled by gcc 12.
+fn cpu_level(build: &mut cc::Build) {
+    let portable = env::var_os("CARGO_FEATURE_PORTABLE").is_some();
+    let cross = env::var("HOST").ok() != env::var("TARGET").ok();
+    match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") if portable || cross => {
+            build.flag("-march=x86-64-v3").flag("-mtune=generic");
+        }
+        Ok("x86_64") => {
+            build.flag("-march=native");
+            for flag in ["-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"] {
+                build.flag_if_supported(flag);
+            }
+        }
+        Ok("aarch64") if portable || cross => {
+            build.flag("-march=armv8.2-a+dotprod");
+        }
+        Ok("aarch64") => {
+            build.flag("-mcpu=native");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(feature = "generate-bindings")]
+fn generate_bindings(include: &Path) -> Result<()> {
+    // libclang from a package manager may lack the compiler's own headers (stddef.h, stdbool.h);
+    // the C compiler that builds ggml knows where they lie.
+    let builtin = Command::new("cc")
+        .arg("-print-file-name=include")
+        .output()
+        .ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok())
+        .unwrap_or_default();
+    let bindings = bindgen::Builder::default()
+        .header("wrapper.h")
+        .clang_arg(format!("-I{}", include.display()))
+        .clang_arg(format!("-isystem{}", builtin.trim()))
+        .allowlist_function("ggml_.*")
+        .allowlist_var("GGML_.*")
+        .blocklist_function("ggml_.*_v?printf")
+        .blocklist_type("_IO_.*|FILE")
+        .opaque_type("_IO_FILE")
+        .blocklist_function("ggml_graph_dump_dot|ggml_fopen")
+        .prepend_enum_name(false)
+        .layout_tests(false)
+        .generate_comments(false)
+        .merge_extern_blocks(true)
+        .use_core()
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .rust_target(bindgen::RustTarget::stable(85, 0).map_err(|e| anyhow::anyhow!("{e}"))?)
+        .formatter(bindgen::Formatter::Rustfmt)
+        .generate()
+        .context("bindgen failed\nhint: it needs libclang; set LIBCLANG_PATH to its folder")?;
+    let path = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("src/bindings.rs");
+    bindings
+        .write_to_file(&path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Operations of our own inside a CPU graph.
+
+use crate::{Context, Shape, Tensor, Type, sys};
+use std::ffi::c_void;
+use std::rc::Rc;
+
+/// A tensor as a custom operation sees it: address, shape, strides.
+#[derive(Clone, Copy, Debug)]
+pub struct RawTensor {
+    /// First element.
+    pub data: *mut u8,
+    /// Element type.
+    pub ty: Type,
+    /// Extents, fastest first.
+    pub shape: [usize; 4],
+    /// Bytes between neighbours along each dimension.
+    pub strides: [usize; 4],
+}
+
+/// One thread's share of a custom operation.
+pub struct CustomTask {
+    raw: *mut sys::ggml_tensor,
+    /// This thread's number.
+    pub thread: usize,
+    /// How many threads share the operation.
+    pub threads: usize,
+}
+
+impl CustomTask {
+    /// Where the result goes.
+    pub fn result(&self) -> RawTensor {
+        // SAFETY: ggml passes the live tensor that is being computed.
+        view(unsafe { &*self.raw })
+    }
+
+    /// Operand `i`, in the order they were given.
+    pub fn operand(&self, i: usize) -> RawTensor {
+        // SAFETY: custom operations are built with all operands set; a wrong index is caught.
+        let source = unsafe { (*self.raw).src[i] };
+        assert!(!source.is_null(), "custom operation has no operand {i}");
+        // SAFETY: operands live as long as the graph.
+        view(unsafe { &*source })
+    }
+}
+
+fn view(tensor: &sys::ggml_tensor) -> RawTensor {
+    RawTensor {
+        data: tensor.data.cast(),
+        ty: Type::from_raw(tensor.type_),
+        shape: tensor.ne.map(|n| n as usize),
+        strides: tensor.nb,
+    }
+}
+
+type Work = Box<dyn Fn(&CustomTask) + Send + Sync>;
+
+impl Context {
+    /// An operation computed by `work`, called once per thread with the threads of the backend;
+    /// only the CPU backend can compute it. All calls return before the next operation starts.
+    /// At most 10 operands.
+    pub fn custom(
+        &self,
+        ty: Type,
+        shape: impl Into<Shape>,
+        operands: &[&Tensor],
+        work: impl Fn(&CustomTask) + Send + Sync + 'static,
+    ) -> Tensor {
+        let shape = shape.into();
+        let fits = operands.len() <= sys::GGML_MAX_SRC as usize
+            && shape.0[0].is_multiple_of(ty.block_elements());
+        let work: Rc<Work> = Rc::new(Box::new(work));
+        let data = Rc::as_ptr(&work).cast_mut().cast::<c_void>();
+        self.keep(work);
+        self.op("custom", operands, fits, |raw| {
+            let mut sources: Vec<_> = operands.iter().map(|t| t.raw.as_ptr()).collect();
+            let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
+            // SAFETY: at most GGML_MAX_SRC live operands; the closure is kept by this context,
+            // which outlives every graph made from it.
+            unsafe {
+                sys::ggml_custom_4d(
+                    raw,
+                    ty.raw(),
+                    n0,
+                    n1,
+                    n2,
+                    n3,
+                    sources.as_mut_ptr(),
+                    sources.len() as i32,
+                    Some(trampoline),
+                    sys::GGML_N_TASKS_MAX,
+                    data,
+                )
+            }
+        })
+    }
+}
+
+unsafe extern "C" fn trampoline(
+    raw: *mut sys::ggml_tensor,
+    thread: i32,
+    threads: i32,
+    data: *mut c_void,
+) {
+    // SAFETY: `data` is the closure boxed in `custom`, alive as long as the graph; it is Sync, and
+    // a panic in it aborts at this extern "C" border instead of unwinding into C.
+    let work = unsafe { &*data.cast::<Work>() };
+    work(&CustomTask {
+        raw,
+        thread: thread as usize,
+        threads: threads as usize,
+    });
+}

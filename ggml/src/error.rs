@@ -1,0 +1,79 @@
+//! What can go wrong below the engine.
+
+use crate::Shape;
+
+/// A failure reported by ggml or by the checks in front of it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// An operation was given tensors whose shapes or types do not fit it (a programming error in
+    /// the caller, reported instead of ggml's abort).
+    #[error("ggml operation `{op}` does not accept {inputs}")]
+    Operands {
+        /// Name of the operation.
+        op: &'static str,
+        /// The operands as text: type and shape of each.
+        inputs: String,
+    },
+    /// The context was created for fewer tensors than were made in it.
+    #[error("a ggml context made for {capacity} tensors is full")]
+    ContextFull {
+        /// Number of tensors it was made for.
+        capacity: usize,
+    },
+    /// Memory could not be had.
+    #[error(
+        "cannot allocate {bytes} bytes for {what} on {device}\nhint: a smaller context (-c), a smaller KV budget or a smaller model needs less"
+    )]
+    OutOfMemory {
+        /// What the memory was for.
+        what: String,
+        /// How much was asked for, in bytes.
+        bytes: usize,
+        /// Name of the device or buffer type.
+        device: String,
+    },
+    /// Data of the wrong length, or a tensor without memory.
+    #[error("{what}: tensor `{tensor}` has {expected} bytes, {found} were given")]
+    DataSize {
+        /// The attempted access.
+        what: &'static str,
+        /// The tensor's name.
+        tensor: String,
+        /// Bytes of the tensor.
+        expected: usize,
+        /// Bytes of the caller's data, offset included.
+        found: usize,
+    },
+    /// A tensor that has no memory yet was read, written or computed with.
+    #[error("tensor `{0}` has no memory")]
+    NotAllocated(String),
+    /// Mapped memory does not meet ggml's alignment.
+    #[error("tensor `{tensor}` lies at an address that is not a multiple of {alignment}")]
+    Misaligned {
+        /// The tensor's name.
+        tensor: String,
+        /// Required alignment in bytes.
+        alignment: usize,
+    },
+    /// A graph's memory was handed to another graph before it was computed.
+    #[error("a compute graph was used after its allocator served another graph")]
+    StaleGraph,
+    /// The computation was stopped by the interrupt flag.
+    #[error("interrupted")]
+    Interrupted,
+    /// The backend could not be started.
+    #[error("the {0} backend could not be started")]
+    Backend(&'static str),
+    /// ggml reported a failure of the computation.
+    #[error("ggml failed to compute a graph (status {0}){1}")]
+    Compute(i32, String),
+}
+
+/// Text for [`Error::Operands`]: `f32 [64, 8], q8_0 [256]`.
+pub(crate) fn describe(operands: &[(&str, Shape)]) -> String {
+    let list: Vec<String> = operands
+        .iter()
+        .map(|(ty, shape)| format!("{ty} {shape}"))
+        .collect();
+    list.join(", ")
+}

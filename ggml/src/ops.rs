@@ -1,0 +1,342 @@
+//! The operations, as methods of the context that records them.
+//!
+//! Shapes in the comments are in ggml's order. Each operation checks what ggml would assert.
+
+use crate::{Context, Shape, Tensor, Type, sys};
+
+/// Which pairs of a head's elements RoPE rotates together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeMode {
+    /// Neighbours (2i, 2i+1): Llama files.
+    Norm,
+    /// Halves (i, i + n/2): GPT-NeoX, Qwen.
+    Neox,
+}
+
+/// Parameters of rotary position embedding, YaRN included (Peng et al. 2023).
+#[derive(Clone, Copy, Debug)]
+pub struct RopeParameters {
+    /// Number of rotated elements of a head.
+    pub dims: usize,
+    /// Pairing.
+    pub mode: RopeMode,
+    /// Base of the geometric series of frequencies.
+    pub base: f32,
+    /// Factor on the positions (1 / linear scaling factor).
+    pub frequency_scale: f32,
+    /// Context of the original training, for YaRN.
+    pub original_context: usize,
+    /// YaRN: mix of interpolation and extrapolation (0 = off).
+    pub ext_factor: f32,
+    /// Factor on the rotated vector's length.
+    pub attention_factor: f32,
+    /// YaRN: rotations above which a dimension is extrapolated.
+    pub beta_fast: f32,
+    /// YaRN: rotations below which a dimension is interpolated.
+    pub beta_slow: f32,
+}
+
+fn repeats(small: &Tensor, large: &Tensor) -> bool {
+    let (small, large) = (small.shape().0, large.shape().0);
+    small
+        .iter()
+        .zip(large)
+        .all(|(s, l)| *s > 0 && l.is_multiple_of(*s))
+}
+
+impl Context {
+    /// Rows `indices` [n] (i32) of `table` [d, rows] as f32: [d, n]; with a third dimension
+    /// [d, rows, h] and [n, h], per h. Integer tables stay integer.
+    pub fn get_rows(&self, table: &Tensor, indices: &Tensor) -> Tensor {
+        let (t, i) = (table.shape().0, indices.shape().0);
+        let fits = t[2] == i[1] && t[3] == i[2] && i[3] == 1 && indices.ty() == Type::I32;
+        self.op("get_rows", &[table, indices], fits, |raw| {
+            // SAFETY: live operands, shapes checked.
+            unsafe { sys::ggml_get_rows(raw, table.raw.as_ptr(), indices.raw.as_ptr()) }
+        })
+    }
+
+    /// Writes `rows` [d, n, h] (f32) to the rows `indices` [n, 1 or h] (i64) of `table`
+    /// [d, capacity, h], converting to its type. Returns the table, to be used by what must come
+    /// after.
+    pub fn set_rows(&self, table: &Tensor, rows: &Tensor, indices: &Tensor) -> Tensor {
+        let (t, r, i) = (table.shape().0, rows.shape().0, indices.shape().0);
+        let fits = t[0] == r[0]
+            && t[2] == r[2]
+            && t[3] == r[3]
+            && r[1] == i[0]
+            && r[2].is_multiple_of(i[1])
+            && r[3].is_multiple_of(i[2])
+            && i[3] == 1
+            && rows.ty() == Type::F32
+            && indices.ty() == Type::I64;
+        self.op("set_rows", &[table, rows, indices], fits, |raw| {
+            // SAFETY: live operands, shapes checked.
+            unsafe {
+                sys::ggml_set_rows(
+                    raw,
+                    table.raw.as_ptr(),
+                    rows.raw.as_ptr(),
+                    indices.raw.as_ptr(),
+                )
+            }
+        })
+    }
+
+    /// Matrix product: `a` [k, m, ...] and `b` [k, n, ...] give [m, n, ...] = aᵀ·b in f32; the outer
+    /// dimensions of `a` are repeated to those of `b`.
+    pub fn mul_mat(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        let (x, y) = (a.shape().0, b.shape().0);
+        let fits = x[0] == y[0]
+            && y[2].is_multiple_of(x[2])
+            && y[3].is_multiple_of(x[3])
+            && a.strides()[0] == a.ty().block_bytes();
+        self.op("mul_mat", &[a, b], fits, |raw| {
+            // SAFETY: live operands, shapes checked.
+            unsafe { sys::ggml_mul_mat(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
+        })
+    }
+
+    /// a + b, `b` repeated to the shape of `a`.
+    pub fn add(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        self.op("add", &[a, b], repeats(b, a), |raw| {
+            // SAFETY: live operands, shapes checked.
+            unsafe { sys::ggml_add(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
+        })
+    }
+
+    /// a · b element by element, `b` repeated to the shape of `a`.
+    pub fn mul(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        self.op("mul", &[a, b], repeats(b, a), |raw| {
+            // SAFETY: live operands, shapes checked.
+            unsafe { sys::ggml_mul(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
+        })
+    }
+
+    /// a · factor.
+    pub fn scale(&self, a: &Tensor, factor: f32) -> Tensor {
+        self.op("scale", &[a], a.ty() == Type::F32, |raw| {
+            // SAFETY: live operand.
+            unsafe { sys::ggml_scale(raw, a.raw.as_ptr(), factor) }
+        })
+    }
+
+    /// a / rms(a) along the first dimension.
+    pub fn rms_norm(&self, a: &Tensor, epsilon: f32) -> Tensor {
+        self.op("rms_norm", &[a], a.ty() == Type::F32, |raw| {
+            // SAFETY: live operand.
+            unsafe { sys::ggml_rms_norm(raw, a.raw.as_ptr(), epsilon) }
+        })
+    }
+
+    /// silu(gate) · up.
+    pub fn swiglu(&self, gate: &Tensor, up: &Tensor) -> Tensor {
+        let fits = gate.shape() == up.shape()
+            && gate.ty() == up.ty()
+            && gate.strides()[0] == 4
+            && up.strides()[0] == 4;
+        self.op("swiglu", &[gate, up], fits, |raw| {
+            // SAFETY: live operands of equal shape.
+            unsafe { sys::ggml_swiglu_split(raw, gate.raw.as_ptr(), up.raw.as_ptr()) }
+        })
+    }
+
+    /// Rotary position embedding of `a` [head_dim, heads, n] at `positions` [n] (i32); `factors`
+    /// [dims / 2] divide the frequencies (Llama 3.1).
+    pub fn rope(
+        &self,
+        a: &Tensor,
+        positions: &Tensor,
+        factors: Option<&Tensor>,
+        p: &RopeParameters,
+    ) -> Tensor {
+        let fits = a.dim(2) == positions.dim(0)
+            && positions.ty() == Type::I32
+            && p.dims <= a.dim(0)
+            && p.dims.is_multiple_of(2)
+            && factors.is_none_or(|f| f.dim(0) >= p.dims / 2 && f.ty() == Type::F32);
+        let mode = match p.mode {
+            RopeMode::Norm => sys::GGML_ROPE_TYPE_NORMAL,
+            RopeMode::Neox => sys::GGML_ROPE_TYPE_NEOX,
+        };
+        let mut inputs = vec![a, positions];
+        inputs.extend(factors);
+        self.op("rope", &inputs, fits, |raw| {
+            let factors = factors.map_or(std::ptr::null_mut(), |f| f.raw.as_ptr());
+            // SAFETY: live operands, shapes checked; a null `factors` means none.
+            unsafe {
+                sys::ggml_rope_ext(
+                    raw,
+                    a.raw.as_ptr(),
+                    positions.raw.as_ptr(),
+                    factors,
+                    p.dims as i32,
+                    mode as i32,
+                    p.original_context as i32,
+                    p.base,
+                    p.frequency_scale,
+                    p.ext_factor,
+                    p.attention_factor,
+                    p.beta_fast,
+                    p.beta_slow,
+                )
+            }
+        })
+    }
+
+    /// softmax(a · scale + mask) along the first dimension; `mask` [n_kv, n_q] is f16 or f32.
+    pub fn soft_max(&self, a: &Tensor, mask: Option<&Tensor>, scale: f32) -> Tensor {
+        let fits = a.ty() == Type::F32
+            && a.is_contiguous()
+            && mask.is_none_or(|m| {
+                m.dim(0) == a.dim(0)
+                    && m.dim(1) >= a.dim(1)
+                    && m.is_contiguous()
+                    && matches!(m.ty(), Type::F16 | Type::F32)
+            });
+        let mut inputs = vec![a];
+        inputs.extend(mask);
+        self.op("soft_max", &inputs, fits, |raw| {
+            let mask = mask.map_or(std::ptr::null_mut(), |m| m.raw.as_ptr());
+            // SAFETY: live operands, shapes checked; a null mask means none.
+            unsafe { sys::ggml_soft_max_ext(raw, a.raw.as_ptr(), mask, scale, 0.0) }
+        })
+    }
+
+    /// Attention: q [d, n_q, heads], k and v [d, n_kv, kv_heads], `mask` [n_kv, n_q] f16 added to
+    /// the scaled logits; gives [d, heads, n_q].
+    pub fn flash_attention(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        mask: Option<&Tensor>,
+        scale: f32,
+    ) -> Tensor {
+        let fits = q.dim(0) == k.dim(0)
+            && k.dim(1) == v.dim(1)
+            && k.dim(2) == v.dim(2)
+            && q.dim(2).is_multiple_of(k.dim(2))
+            && mask.is_none_or(|m| {
+                m.dim(0) == k.dim(1)
+                    && m.dim(1) >= q.dim(1)
+                    && m.ty() == Type::F16
+                    && m.is_contiguous()
+            });
+        let mut inputs = vec![q, k, v];
+        inputs.extend(mask);
+        self.op("flash_attention", &inputs, fits, |raw| {
+            let mask = mask.map_or(std::ptr::null_mut(), |m| m.raw.as_ptr());
+            // SAFETY: live operands, shapes checked; a null mask means none.
+            unsafe {
+                sys::ggml_flash_attn_ext(
+                    raw,
+                    q.raw.as_ptr(),
+                    k.raw.as_ptr(),
+                    v.raw.as_ptr(),
+                    mask,
+                    scale,
+                    0.0,
+                    0.0,
+                )
+            }
+        })
+    }
+
+    /// Sums along the first dimension: [n, ...] to [1, ...].
+    pub fn sum_rows(&self, a: &Tensor) -> Tensor {
+        self.op(
+            "sum_rows",
+            &[a],
+            a.ty() == Type::F32 && a.strides()[0] == 4,
+            |raw| {
+                // SAFETY: live operand.
+                unsafe { sys::ggml_sum_rows(raw, a.raw.as_ptr()) }
+            },
+        )
+    }
+
+    /// Another shape over the same elements; `a` must be contiguous.
+    pub fn reshape(&self, a: &Tensor, shape: impl Into<Shape>) -> Tensor {
+        let shape = shape.into();
+        let fits = a.is_contiguous() && a.shape().elements() == shape.elements();
+        let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
+        self.op("reshape", &[a], fits, |raw| {
+            // SAFETY: live contiguous operand with as many elements.
+            unsafe { sys::ggml_reshape_4d(raw, a.raw.as_ptr(), n0, n1, n2, n3) }
+        })
+    }
+
+    /// A window into `a`: extents, strides in bytes of dimensions 1 to 3, offset in bytes.
+    pub fn view(
+        &self,
+        a: &Tensor,
+        shape: impl Into<Shape>,
+        strides: [usize; 3],
+        offset: usize,
+    ) -> Tensor {
+        let shape = shape.into();
+        let blocks = shape.0[0] / a.ty().block_elements();
+        let last = blocks * a.ty().block_bytes()
+            + (1..4)
+                .map(|i| shape.0[i].saturating_sub(1) * strides[i - 1])
+                .sum::<usize>();
+        let fits = shape.elements() == 0
+            || (offset + last <= a.bytes() && shape.0[0].is_multiple_of(a.ty().block_elements()));
+        let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
+        let [s1, s2, s3] = strides;
+        self.op("view", &[a], fits, |raw| {
+            // SAFETY: the window lies inside the live operand (checked).
+            unsafe { sys::ggml_view_4d(raw, a.raw.as_ptr(), n0, n1, n2, n3, s1, s2, s3, offset) }
+        })
+    }
+
+    /// Rows `[first, first + n)` of dimension 1: [d, rows, ...] to [d, n, ...].
+    pub fn rows(&self, a: &Tensor, first: usize, n: usize) -> Tensor {
+        let [d, _, n2, n3] = a.shape().0;
+        let [_, s1, s2, s3] = a.strides();
+        self.view(a, [d, n, n2, n3], [s1, s2, s3], first * s1)
+    }
+
+    /// Dimension i of `a` becomes dimension `order[i]` of the result.
+    pub fn permute(&self, a: &Tensor, order: [usize; 4]) -> Tensor {
+        let mut sorted = order;
+        sorted.sort_unstable();
+        let [o0, o1, o2, o3] = order.map(|n| n as i32);
+        self.op("permute", &[a], sorted == [0, 1, 2, 3], |raw| {
+            // SAFETY: live operand, a true permutation.
+            unsafe { sys::ggml_permute(raw, a.raw.as_ptr(), o0, o1, o2, o3) }
+        })
+    }
+
+    /// A contiguous copy.
+    pub fn cont(&self, a: &Tensor) -> Tensor {
+        self.op("cont", &[a], true, |raw| {
+            // SAFETY: live operand.
+            unsafe { sys::ggml_cont(raw, a.raw.as_ptr()) }
+        })
+    }
+
+    /// A contiguous copy of another type.
+    pub fn cast(&self, a: &Tensor, ty: Type) -> Tensor {
+        self.op(
+            "cast",
+            &[a],
+            a.dim(0).is_multiple_of(ty.block_elements()),
+            |raw| {
+                // SAFETY: live operand.
+                unsafe { sys::ggml_cast(raw, a.raw.as_ptr(), ty.raw()) }
+            },
+        )
+    }
+
+    /// Copies `from` over `to` (as many elements), converting; returns `to`, to be used by what
+    /// must come after.
+    pub fn copy(&self, from: &Tensor, to: &Tensor) -> Tensor {
+        let fits = from.shape().elements() == to.shape().elements();
+        self.op("copy", &[from, to], fits, |raw| {
+            // SAFETY: live operands with as many elements.
+            unsafe { sys::ggml_cpy(raw, from.raw.as_ptr(), to.raw.as_ptr()) }
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Element types of tensors.
+
+use crate::sys;
+use std::ffi::CStr;
+use std::fmt;
+
+/// A tensor's element type; the number is ggml's (and GGUF's) own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Type(sys::ggml_type);
+
+impl Type {
+    /// 32-bit float.
+    pub const F32: Type = Type(sys::GGML_TYPE_F32);
+    /// 16-bit IEEE float.
+    pub const F16: Type = Type(sys::GGML_TYPE_F16);
+    /// 8-bit blocks of 32 with one f16 scale.
+    pub const Q8_0: Type = Type(sys::GGML_TYPE_Q8_0);
+    /// 4-bit blocks of 32 with one f16 scale.
+    pub const Q4_0: Type = Type(sys::GGML_TYPE_Q4_0);
+    /// 32-bit integer.
+    pub const I32: Type = Type(sys::GGML_TYPE_I32);
+    /// 64-bit integer.
+    pub const I64: Type = Type(sys::GGML_TYPE_I64);
+
+    /// The type with ggml's number `id`, if this ggml has it and can store elements of it.
+    pub fn from_id(id: u32) -> Option<Type> {
+        if id >= sys::GGML_TYPE_COUNT {
+            return None;
+        }
+        // SAFETY: `id` is below GGML_TYPE_COUNT, the length of the table that is read.
+        let block = unsafe { sys::ggml_blck_size(id) };
+        (block > 0).then_some(Type(id))
+    }
+
+    /// ggml's number for this type.
+    pub fn id(self) -> u32 {
+        self.0
+    }
+
+    /// ggml's name, e.g. `q8_0`.
+    pub fn name(self) -> &'static str {
+        // SAFETY: the type is valid by construction; the result is a static string.
+        unsafe { CStr::from_ptr(sys::ggml_type_name(self.0)) }
+            .to_str()
+            .unwrap_or("?")
+    }
+
+    /// Elements in a block (1 for plain types).
+    pub fn block_elements(self) -> usize {
+        // SAFETY: the type is valid by construction.
+        unsafe { sys::ggml_blck_size(self.0) as usize }
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(self) -> usize {
+        // SAFETY: the type is valid by construction.
+        unsafe { sys::ggml_type_size(self.0) }
+    }
+
+    /// Bytes of a row of `elements`, which must be a whole number of blocks.
+    pub fn row_bytes(self, elements: usize) -> usize {
+        debug_assert_eq!(elements % self.block_elements(), 0);
+        elements / self.block_elements() * self.block_bytes()
+    }
+
+    pub(crate) fn raw(self) -> sys::ggml_type {
+        self.0
+    }
+
+    pub(crate) fn from_raw(raw: sys::ggml_type) -> Type {
+        Type(raw)
+    }
+}
+
+impl fmt::Debug for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

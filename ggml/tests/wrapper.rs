@@ -1,0 +1,153 @@
+//! The wrapper against results worked out by hand: products, views, custom operations, and what is
+//! refused.
+
+use ggml::{Backend, Buffer, BufferType, Context, Error, GraphAllocator, Tensor, Type};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn cpu() -> Backend {
+    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend starts")
+}
+
+fn run(
+    backend: &Backend,
+    context: &Context,
+    result: &Tensor,
+    inputs: &[(&Tensor, &[f32])],
+) -> Vec<f32> {
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = context.graph(&[result]).expect("a well-formed graph");
+    let ready = allocator.prepare(graph).expect("memory");
+    for (tensor, data) in inputs {
+        tensor.write(0, data).expect("input size");
+    }
+    backend.compute(&ready).expect("computes");
+    result.to_vec().expect("result")
+}
+
+#[test]
+fn a_product_is_a_transposed_times_b() {
+    let backend = cpu();
+    let context = Context::new(16);
+    let a = context.input("a", Type::F32, [2, 3]);
+    let b = context.input("b", Type::F32, [2, 1]);
+    let c = context.mul_mat(&a, &b).output();
+    let out = run(
+        &backend,
+        &context,
+        &c,
+        &[(&a, &[1., 2., 3., 4., 5., 6.]), (&b, &[10., 1.])],
+    );
+    assert_eq!(out, [12., 34., 56.]);
+}
+
+#[test]
+fn a_custom_operation_sees_its_operands_and_all_threads() {
+    let backend = cpu();
+    let context = Context::new(16);
+    let a = context.input("a", Type::F32, [8]);
+    let doubled = context.scale(&a, 2.0);
+    let sum = context.custom(Type::F32, [2], &[&doubled], |task| {
+        let (from, to) = (task.operand(0), task.result());
+        for i in (task.thread..2).step_by(task.threads) {
+            // SAFETY: both tensors are contiguous f32, 8 and 2 elements; threads write apart.
+            unsafe {
+                let from = std::slice::from_raw_parts(from.data.cast::<f32>().add(4 * i), 4);
+                *to.data.cast::<f32>().add(i) = from.iter().sum();
+            }
+        }
+    });
+    let sum = sum.output();
+    let out = run(
+        &backend,
+        &context,
+        &sum,
+        &[(&a, &[1., 2., 3., 4., 5., 6., 7., 8.])],
+    );
+    assert_eq!(out, [20., 52.]);
+}
+
+#[test]
+fn misfits_are_errors_not_aborts() {
+    let context = Context::new(16);
+    let a = context.input("a", Type::F32, [2, 3]);
+    let b = context.input("b", Type::F32, [3, 1]);
+    let c = context.mul_mat(&a, &b);
+    let d = context.add(&c, &a);
+    match context.graph(&[&d]).err() {
+        Some(Error::Operands { op, inputs }) => {
+            assert_eq!((op, inputs.as_str()), ("mul_mat", "f32 [2, 3], f32 [3]"));
+        }
+        other => panic!("expected an operand error, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_full_context_is_an_error() {
+    let context = Context::new(2);
+    let a = context.input("a", Type::F32, [1]);
+    let mut b = a.clone();
+    for _ in 0..8 {
+        b = context.add(&b, &a);
+    }
+    assert!(matches!(
+        context.graph(&[&b]),
+        Err(Error::ContextFull { .. })
+    ));
+}
+
+#[test]
+fn tensors_lie_over_foreign_memory_without_a_copy() {
+    #[repr(align(64))]
+    struct Aligned([f32; 16]);
+    static DATA: Aligned = Aligned([3.0; 16]);
+    // SAFETY: plain floats viewed as bytes.
+    let bytes: &'static [u8] = unsafe { std::slice::from_raw_parts(DATA.0.as_ptr().cast(), 64) };
+    let buffer = Buffer::over(Rc::new(bytes)).expect("aligned memory");
+    let context = Context::new(4);
+    let weight = context.tensor(Type::F32, [4, 2]);
+    assert!(matches!(
+        buffer.place(&weight, 4),
+        Err(Error::Misaligned { .. })
+    ));
+    assert!(matches!(
+        buffer.place(&weight, 64),
+        Err(Error::DataSize { .. })
+    ));
+    buffer.place(&weight, 32).expect("fits");
+    drop(buffer);
+    assert_eq!(weight.to_vec::<f32>().expect("readable"), [3.0; 8]);
+    assert!(
+        weight.write(16, &[0.0f32; 8]).is_err(),
+        "writing past the end is refused"
+    );
+}
+
+#[test]
+fn a_stale_graph_is_refused_and_an_interrupt_stops() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let backend = Backend::cpu(1, flag.clone()).expect("starts");
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let make = || {
+        let context = Context::new(8);
+        let a = context.input("a", Type::F32, [4]);
+        let b = context.scale(&a, 2.0).output();
+        (context.graph(&[&b]).expect("graph"), a)
+    };
+    let (first, a) = make();
+    let first = allocator.prepare(first).expect("memory");
+    a.write(0, &[1.0f32; 4]).expect("input");
+    backend.compute(&first).expect("computes");
+    let (second, _b) = make();
+    let second = allocator.prepare(second).expect("memory");
+    assert!(matches!(backend.compute(&first), Err(Error::StaleGraph)));
+    flag.store(true, Ordering::Relaxed);
+    assert!(matches!(backend.compute(&second), Err(Error::Interrupted)));
+}
+
+#[test]
+fn buffer_types_have_names() {
+    assert_eq!(BufferType::cpu().name(), "CPU");
+    assert!(BufferType::cpu().alignment() >= 32);
+}

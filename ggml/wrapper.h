@@ -1,0 +1,6 @@
+// What bindgen reads. Regenerate src/bindings.rs with
+//   cargo build -p ggml --features generate-bindings
+#include "ggml.h"
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
