@@ -1,0 +1,112 @@
+//! What can be wrong with a head profile, and what to do about it.
+
+use std::path::PathBuf;
+
+use super::profile::HeadShape;
+
+/// A head profile that cannot be read, imported, made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum HeadsError {
+    /// The file cannot be read or written.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    Io {
+        /// "read" or "write".
+        action: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is larger than any head map.
+    #[error("{path} is larger than {limit} bytes, which no head map is\n  hint: name the map itself, not the model", path = path.display())]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The text is not what its format demands.
+    #[error("not a {format}: {what}\n  hint: {hint}")]
+    Malformed {
+        /// Which format was expected.
+        format: &'static str,
+        /// What is wrong, and where.
+        what: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A profile in a newer format than this program knows.
+    #[error(
+        "head profile of version {found}, but this program reads version {known}\n  hint: calibrate the model again, or use a newer longhand"
+    )]
+    Version {
+        /// The version in the file.
+        found: u64,
+        /// The version read and written here.
+        known: u64,
+    },
+    /// Heads that are not those of the model.
+    #[error(
+        "the heads are those of another model: {what} has {found}, the model {model}\n  hint: use the map of this model, or calibrate it with `longhand heads calibrate`"
+    )]
+    Shape {
+        /// What was being matched against the model.
+        what: &'static str,
+        /// The shape found, in words.
+        found: String,
+        /// The model's shape.
+        model: HeadShape,
+    },
+    /// The shape is right but the weights are not those the profile was made with.
+    #[error(
+        "the head profile was made for the model with fingerprint {found}, but this one has {model}\n  hint: calibrate this model with `longhand heads calibrate`, or import its own map"
+    )]
+    Fingerprint {
+        /// The fingerprint in the profile.
+        found: String,
+        /// The model's fingerprint.
+        model: String,
+    },
+    /// A number of layers or heads that no model has.
+    #[error(
+        "{layers} layers with {heads} query heads and {kv_heads} KV heads are no model's\n  hint: query heads must be a multiple of the KV heads, and all three at least 1"
+    )]
+    NoModel {
+        /// Layers.
+        layers: usize,
+        /// Query heads of a layer.
+        heads: usize,
+        /// KV heads of a layer.
+        kv_heads: usize,
+    },
+    /// A list of scores or flags whose length does not fit the shape.
+    #[error("{what}: {found} values, but the shape needs {needed}")]
+    Length {
+        /// Which list.
+        what: String,
+        /// Values given.
+        found: usize,
+        /// Values needed.
+        needed: usize,
+    },
+    /// A score that is not a number.
+    #[error(
+        "{what}: layer {layer}, head {head} is not a finite number\n  hint: the scores were not computed properly; make them again"
+    )]
+    NotFinite {
+        /// Which scores.
+        what: String,
+        /// Layer, from 0.
+        layer: usize,
+        /// Head, from 0.
+        head: usize,
+    },
+    /// A share or threshold outside its range.
+    #[error("{what} is {value}, but must be between 0 and 1")]
+    Share {
+        /// Which parameter.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+    },
+}

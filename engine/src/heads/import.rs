@@ -1,0 +1,434 @@
+//! Head profiles from maps that others publish.
+//!
+//! - **DuoAttention** (Xiao et al. 2024): `full_attention_heads.tsv`, a row a layer, a column a KV head, trained gates from 0 (a
+//!   window is enough) to 1 (needs everything), and a `config.json` beside it with the sinks and the window they were trained with.
+//! - **Retrieval_Head** (Wu et al. 2024): one JSON object `{"LAYER-HEAD": [score, …]}`, a query head's retrieval scores over trials,
+//!   whose mean is the head's score.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::error::HeadsError;
+use super::profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer, read_text, shorten};
+use super::select::{check_share, mark_top_share};
+
+/// Where the line between retrieval heads and others is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cut {
+    /// Heads whose value is at least this.
+    Threshold(f64),
+    /// The highest share of the heads that the map counts (KV heads for DuoAttention, query heads for Retrieval_Head).
+    Share(f64),
+}
+
+/// How to read a map.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// Head counts of the model it is for.
+    pub shape: HeadShape,
+    /// The model's fingerprint, to be written into the profile.
+    pub fingerprint: Option<String>,
+    /// Where to draw the line; `None`: the format's own ([`DUO_ATTENTION_CUT`], [`RETRIEVAL_HEAD_CUT`]).
+    pub cut: Option<Cut>,
+}
+
+/// The threshold in DuoAttention's own configuration. Its paper reports results with `Cut::Share(0.25)` on MHA and `Cut::Share(0.5)` on
+/// GQA models, which is less on most of its maps.
+pub const DUO_ATTENTION_CUT: Cut = Cut::Threshold(0.5);
+
+/// The retrieval score above which the Retrieval_Head paper calls a head one.
+pub const RETRIEVAL_HEAD_CUT: Cut = Cut::Threshold(0.1);
+
+/// Name of DuoAttention's map inside its folder.
+const DUO_MAP: &str = "full_attention_heads.tsv";
+const DUO: &str = "DuoAttention map";
+const DUO_HINT: &str =
+    "expected full_attention_heads.tsv: a row a layer, a number from 0 to 1 a KV head";
+const RETRIEVAL: &str = "Retrieval_Head map";
+const RETRIEVAL_HINT: &str = "expected one JSON object {\"LAYER-HEAD\": [score, …], …}";
+
+/// Imports a map, whichever it is: a folder of DuoAttention's, its TSV, a Retrieval_Head JSON, or a profile of our own.
+///
+/// # Errors
+/// The file cannot be read, is none of these, or belongs to a model with other head counts or another fingerprint.
+pub fn import(path: &Path, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
+    let inside = path.join(DUO_MAP);
+    let path = if path.is_dir() { &inside } else { path };
+    let text = read_text(path, "head map")?;
+    if text.trim_start().starts_with('{') {
+        return match text.contains("\"format\"") {
+            true => {
+                let profile = HeadProfile::from_json(&text)?;
+                profile.check(options.shape, options.fingerprint.as_deref())?;
+                Ok(profile)
+            }
+            false => retrieval_head(&text, options),
+        };
+    }
+    let beside = path.with_file_name("config.json");
+    let config = if beside.is_file() {
+        Some(read_text(&beside, "DuoAttention configuration")?)
+    } else {
+        None
+    };
+    duo_attention(&text, config.as_deref(), options)
+}
+
+/// DuoAttention's `full_attention_heads.tsv`, with its `config.json` where there is one.
+///
+/// Gates a little outside 0 to 1, which training leaves behind, are taken as 0 or 1.
+///
+/// # Errors
+/// [`HeadsError::Malformed`] for a value that is no gate or rows of unequal length, [`HeadsError::Shape`] for another model's map.
+pub fn duo_attention(
+    tsv: &str,
+    config: Option<&str>,
+    options: &ImportOptions,
+) -> Result<HeadProfile, HeadsError> {
+    let malformed = |what: String| HeadsError::Malformed {
+        format: DUO,
+        what,
+        hint: DUO_HINT,
+    };
+    let shape = options.shape;
+    let mut gates = Vec::new();
+    let mut layers = 0;
+    let mut columns = 0;
+    for (line, row) in (1..).zip(tsv.lines()) {
+        if row.trim().is_empty() {
+            continue;
+        }
+        let before = gates.len();
+        for cell in row.split_whitespace() {
+            let gate: f32 = cell
+                .parse()
+                .ok()
+                .filter(|gate| (-0.5..=1.5).contains(gate))
+                .ok_or_else(|| malformed(format!("line {line}: {:?} is no gate", shorten(cell))))?;
+            gates.push(gate.clamp(0.0, 1.0));
+        }
+        let width = gates.len() - before;
+        if layers == 0 {
+            columns = width;
+        } else if width != columns {
+            return Err(malformed(format!(
+                "line {line} has {width} values, the first row {columns}"
+            )));
+        }
+        layers += 1;
+    }
+    if layers == 0 {
+        return Err(malformed("no values".to_owned()));
+    }
+    if (layers, columns) != (shape.layers(), shape.kv_heads()) {
+        return Err(HeadsError::Shape {
+            what: "the map",
+            found: format!("{layers} layers of {columns} KV heads"),
+            model: shape,
+        });
+    }
+    let mut parameters = Map::new();
+    if let Some(config) = config {
+        trained_window(config, &mut parameters)?;
+    }
+    let mut retrieval = vec![false; shape.all_kv_heads()];
+    let cut = options.cut.unwrap_or(DUO_ATTENTION_CUT);
+    mark(&mut retrieval, &gates, cut, &mut parameters)?;
+    let scores = vec![ScoreMap {
+        name: "gate".to_owned(),
+        per: ScoresPer::KvHead,
+        values: gates,
+    }];
+    let provenance = Provenance {
+        source: "duo-attention".to_owned(),
+        fingerprint: options.fingerprint.clone(),
+        parameters,
+    };
+    HeadProfile::new(shape, retrieval, scores, provenance)
+}
+
+/// Sinks and window from DuoAttention's configuration; the sizes meant for use go before those of training.
+fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(), HeadsError> {
+    let malformed = |what: String| HeadsError::Malformed {
+        format: "DuoAttention configuration",
+        what,
+        hint: "expected the config.json that lies beside the map; remove it to import the map alone",
+    };
+    let config: Map<String, Value> =
+        serde_json::from_str(config).map_err(|error| malformed(error.to_string()))?;
+    for (ours, theirs) in [("sinks", "sink_size"), ("recent", "recent_size")] {
+        let deployed = format!("deploy_{theirs}");
+        let value = [deployed.as_str(), theirs]
+            .into_iter()
+            .filter_map(|name| config.get(name))
+            .find(|value| !value.is_null());
+        let Some(value) = value else { continue };
+        let tokens = value
+            .as_u64()
+            .ok_or_else(|| malformed(format!("{theirs} is no number of tokens")))?;
+        parameters.insert(ours.to_owned(), tokens.into());
+    }
+    Ok(())
+}
+
+/// A Retrieval_Head score file. A head without scores counts as 0; a KV head is a retrieval head if any of its query heads is.
+///
+/// # Errors
+/// [`HeadsError::Malformed`] for a key or score that is none, [`HeadsError::Shape`] for heads the model does not have.
+pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
+    let malformed = |what: String| HeadsError::Malformed {
+        format: RETRIEVAL,
+        what,
+        hint: RETRIEVAL_HINT,
+    };
+    let shape = options.shape;
+    let file: Map<String, Value> =
+        serde_json::from_str(json).map_err(|error| malformed(error.to_string()))?;
+    let mut means: Vec<Option<f32>> = vec![None; shape.all_heads()];
+    for (key, value) in &file {
+        let head = key
+            .split_once('-')
+            .and_then(|(layer, head)| Some((layer.parse().ok()?, head.parse().ok()?)));
+        let Some((layer, head)): Option<(usize, usize)> = head else {
+            return Err(malformed(format!("{:?} is not LAYER-HEAD", shorten(key))));
+        };
+        if layer >= shape.layers() || head >= shape.heads() {
+            return Err(HeadsError::Shape {
+                what: "the map",
+                found: format!("a query head {head} in layer {layer} (both from 0)"),
+                model: shape,
+            });
+        }
+        let mean = mean(value).ok_or_else(|| {
+            malformed(format!(
+                "{key:?} is not a list of scores that are finite numbers"
+            ))
+        })?;
+        let place = &mut means[layer * shape.heads() + head];
+        if place.replace(mean).is_some() {
+            return Err(malformed(format!("{key:?} names a head a second time")));
+        }
+    }
+    if means.iter().all(Option::is_none) {
+        return Err(malformed("no heads".to_owned()));
+    }
+    let values: Vec<f32> = means.into_iter().map(Option::unwrap_or_default).collect();
+    let mut parameters = Map::new();
+    let cut = options.cut.unwrap_or(RETRIEVAL_HEAD_CUT);
+    let mut query_heads = vec![false; shape.all_heads()];
+    mark(&mut query_heads, &values, cut, &mut parameters)?;
+    let retrieval = query_heads
+        .chunks_exact(shape.group())
+        .map(|heads| heads.contains(&true))
+        .collect();
+    let scores = vec![ScoreMap {
+        name: "retrieval".to_owned(),
+        per: ScoresPer::QueryHead,
+        values,
+    }];
+    let provenance = Provenance {
+        source: "retrieval-head".to_owned(),
+        fingerprint: options.fingerprint.clone(),
+        parameters,
+    };
+    HeadProfile::new(shape, retrieval, scores, provenance)
+}
+
+/// The mean of a list of scores, or a score that stands alone; an empty list is 0.
+fn mean(value: &Value) -> Option<f32> {
+    let alone = std::slice::from_ref(value);
+    let scores = value.as_array().map_or(alone, Vec::as_slice);
+    let mut sum = 0.0;
+    for score in scores {
+        sum += score.as_f64()?;
+    }
+    let mean = (sum / scores.len().max(1) as f64) as f32;
+    mean.is_finite().then_some(mean)
+}
+
+/// Sets the flags of the values on the upper side of the cut and notes which cut it was.
+fn mark(
+    flags: &mut [bool],
+    values: &[f32],
+    cut: Cut,
+    parameters: &mut Map<String, Value>,
+) -> Result<(), HeadsError> {
+    match cut {
+        Cut::Threshold(threshold) => {
+            check_share("the threshold", threshold)?;
+            for (flag, &value) in flags.iter_mut().zip(values) {
+                *flag = f64::from(value) >= threshold;
+            }
+            parameters.insert("threshold".to_owned(), threshold.into());
+        }
+        Cut::Share(share) => {
+            check_share("the share of heads", share)?;
+            mark_top_share(flags, values, share);
+            parameters.insert("share".to_owned(), share.into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn options(layers: usize, heads: usize, kv_heads: usize) -> ImportOptions {
+        ImportOptions {
+            shape: HeadShape::new(layers, heads, kv_heads).unwrap(),
+            fingerprint: Some("f00d".to_owned()),
+            cut: None,
+        }
+    }
+
+    #[test]
+    fn the_published_duo_attention_maps_are_read() {
+        let folder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/heads/duo-attention");
+        if !folder.is_dir() {
+            println!("skipped: no published head maps beside the project");
+            return;
+        }
+        for (name, kv_heads, at_half) in [
+            ("Llama-2-7B-32K-Instruct", 32, 446),
+            ("Llama-3-8B-Instruct-Gradient-1048k", 8, 208),
+            ("Meta-Llama-3.1-8B-Instruct", 8, 234),
+            ("Mistral-7B-Instruct-v0.2", 8, 244),
+        ] {
+            let mut options = options(32, 32, kv_heads);
+            let profile = import(&folder.join(name), &options).unwrap();
+            assert_eq!(profile.retrieval_count(), at_half, "{name}");
+            assert_eq!(profile.trained_window(), Some((128, 256)));
+            let gates = &profile.score("gate").unwrap().values;
+            assert!(gates.iter().all(|gate| (0.0..=1.0).contains(gate)));
+            assert_eq!(HeadProfile::from_json(&profile.to_json()).unwrap(), profile);
+
+            options.cut = Some(Cut::Share(0.5));
+            let file = folder.join(name).join(DUO_MAP);
+            let half = import(&file, &options).unwrap();
+            assert_eq!(half.retrieval_count(), 16 * kv_heads, "{name}");
+            assert_eq!(half.provenance().parameters["share"], 0.5);
+
+            options.shape = HeadShape::new(32, 32, 4).unwrap();
+            let error = import(&file, &options).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("32 layers of {kv_heads} KV heads")),
+                "{error}"
+            );
+        }
+        // The first row of the first map begins 0.0047, -0.0005, -0.00002, 0.89.
+        let profile = import(
+            &folder.join("Llama-2-7B-32K-Instruct"),
+            &options(32, 32, 32),
+        )
+        .unwrap();
+        assert_eq!(profile.layer(0)[..4], [false, false, false, true]);
+    }
+
+    #[test]
+    fn retrieval_head_scores_are_averaged_and_grouped() {
+        let json =
+            r#"{"0-0": [0.0, 0.3], "0-3": [0.05], "1-1": 0.1, "1-2": [], "0-1": [0.09, 0.1]}"#;
+        let profile = retrieval_head(json, &options(2, 4, 2)).unwrap();
+        assert_eq!(profile.retrieval(), [true, false, true, false]);
+        let scores = &profile.score("retrieval").unwrap().values;
+        assert_eq!(scores[..4], [0.15, 0.095, 0.0, 0.05]);
+        let mut top = options(2, 4, 2);
+        top.cut = Some(Cut::Share(0.125));
+        let profile = retrieval_head(json, &top).unwrap();
+        assert_eq!(profile.retrieval(), [true, false, false, false]);
+        assert_eq!(profile.provenance().fingerprint.as_deref(), Some("f00d"));
+    }
+
+    #[test]
+    fn hostile_maps_are_refused_with_a_reason() {
+        let options = options(2, 4, 2);
+        let long = "9".repeat(100_000);
+        for (tsv, says) in [
+            ("", "no values"),
+            ("\n \n\t\n", "no values"),
+            ("0.1\t0.2", "1 layers of 2"),
+            ("0.1\t0.2\n0.3", "line 2 has 1 values"),
+            ("0.1\t0.2\n0.3\t0.4\n0.5\t0.6", "3 layers"),
+            ("0.1\t0.2\nNaN\t0.4", "line 2: \"NaN\""),
+            ("0.1\t0.2\ninf\t0.4", "no gate"),
+            ("0.1\t7\n0.1\t0.2", "\"7\" is no gate"),
+            ("a,b\nc,d", "no gate"),
+            (&long, "no gate"),
+        ] {
+            let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
+            assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains("hint:") && error.len() < 500, "{error}");
+        }
+        let tsv = "0.1\t0.9\n0.8\t0.2\n";
+        for (config, says) in [
+            ("", "EOF"),
+            ("[]", "invalid type"),
+            (r#"{"sink_size": -1}"#, "sink_size"),
+            (r#"{"recent_size": "all"}"#, "recent_size"),
+        ] {
+            let error = duo_attention(tsv, Some(config), &options)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(says), "expected {says:?} in: {error}");
+        }
+        let profile = duo_attention(tsv, Some(r#"{"sink_size": null}"#), &options).unwrap();
+        assert_eq!(profile.retrieval(), [false, true, true, false]);
+        assert_eq!(profile.trained_window(), None);
+
+        let deep = format!("{{\"0-0\": {}", "[".repeat(100_000));
+        for (json, says) in [
+            ("{", "EOF"),
+            ("{}", "no heads"),
+            (r#"{"a": [1]}"#, "LAYER-HEAD"),
+            (r#"{"1": [1]}"#, "LAYER-HEAD"),
+            (r#"{"-1-2": [1]}"#, "LAYER-HEAD"),
+            (r#"{"99999999999999999999-0": [1]}"#, "LAYER-HEAD"),
+            (r#"{"2-0": [1]}"#, "layer 2"),
+            (r#"{"0-4": [1]}"#, "query head 4"),
+            (r#"{"0-0": ["x"]}"#, "finite"),
+            (r#"{"0-0": [1e300]}"#, "finite"),
+            (r#"{"0-0": {}}"#, "finite"),
+            (r#"{"0-0": [1], "00-0": [1]}"#, "second time"),
+            (&deep, "recursion"),
+        ] {
+            let error = retrieval_head(json, &options).unwrap_err().to_string();
+            assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains("hint:"), "{error}");
+        }
+        let mut options = options;
+        options.cut = Some(Cut::Threshold(f64::NAN));
+        assert!(duo_attention(tsv, None, &options).is_err());
+    }
+
+    #[test]
+    fn files_are_told_apart_by_their_content() {
+        let path: PathBuf =
+            std::env::temp_dir().join(format!("longhand-import-{}", std::process::id()));
+        let options = options(2, 4, 2);
+        let with = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            import(&path, &options)
+        };
+        let duo = with(b"0.1\t0.9\n0.8\t0.2\n").unwrap();
+        assert_eq!(duo.provenance().source, "duo-attention");
+        let scores = with(br#" {"0-0": [0.5]}"#).unwrap();
+        assert_eq!(scores.provenance().source, "retrieval-head");
+        assert_eq!(with(duo.to_json().as_bytes()).unwrap(), duo);
+        let other = duo.to_json().replace("f00d", "beef");
+        assert!(matches!(
+            with(other.as_bytes()),
+            Err(HeadsError::Fingerprint { .. })
+        ));
+        let error = with(b"GGUF\xff\xff").unwrap_err().to_string();
+        assert!(error.contains("UTF-8"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(
+            import(&path, &options),
+            Err(HeadsError::Io { .. })
+        ));
+    }
+}

@@ -1,0 +1,654 @@
+//! The head profile: per (layer, KV head) whether it keeps everything, where that knowledge comes from, and its JSON file.
+//!
+//! Relies on nothing but the model's head counts and fingerprint, so that a profile can be checked before any weight is loaded.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::error::HeadsError;
+use super::select::{Selection, SelectionRule, select};
+
+/// How many heads a model has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadShape {
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+}
+
+impl HeadShape {
+    /// A model of `layers` layers with `heads` query heads each that share `kv_heads` KV heads.
+    ///
+    /// # Errors
+    /// [`HeadsError::NoModel`] if a count is 0, absurd (above 65536), or the query heads are no multiple of the KV heads.
+    pub fn new(layers: usize, heads: usize, kv_heads: usize) -> Result<Self, HeadsError> {
+        let counts = [layers, heads, kv_heads];
+        let sane = counts.iter().all(|count| (1..=65536).contains(count));
+        if !sane || !heads.is_multiple_of(kv_heads) {
+            return Err(HeadsError::NoModel {
+                layers,
+                heads,
+                kv_heads,
+            });
+        }
+        Ok(Self {
+            layers,
+            heads,
+            kv_heads,
+        })
+    }
+
+    /// Layers of the model.
+    pub fn layers(&self) -> usize {
+        self.layers
+    }
+
+    /// Query heads of a layer.
+    pub fn heads(&self) -> usize {
+        self.heads
+    }
+
+    /// KV heads of a layer.
+    pub fn kv_heads(&self) -> usize {
+        self.kv_heads
+    }
+
+    /// Query heads that share a KV head; query head h reads KV head h / group.
+    pub fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// Query heads of the whole model.
+    pub fn all_heads(&self) -> usize {
+        self.layers * self.heads
+    }
+
+    /// KV heads of the whole model.
+    pub fn all_kv_heads(&self) -> usize {
+        self.layers * self.kv_heads
+    }
+
+    /// Columns of a map per query head or per KV head.
+    pub fn columns(&self, per: ScoresPer) -> usize {
+        match per {
+            ScoresPer::QueryHead => self.heads,
+            ScoresPer::KvHead => self.kv_heads,
+        }
+    }
+}
+
+impl fmt::Display for HeadShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} layers of {} query and {} KV heads",
+            self.layers, self.heads, self.kv_heads
+        )
+    }
+}
+
+/// What a column of a [`ScoreMap`] stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScoresPer {
+    /// A query head.
+    QueryHead,
+    /// A KV head.
+    KvHead,
+}
+
+/// One number per head of the model: "induction", "echo", or what a published map calls its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoreMap {
+    /// What the numbers are.
+    pub name: String,
+    /// Whether they are per query head or per KV head.
+    pub per: ScoresPer,
+    /// `[layers, columns]`, layer by layer.
+    pub values: Vec<f32>,
+}
+
+impl ScoreMap {
+    /// Checks length and finiteness against a shape.
+    fn check(&self, shape: &HeadShape) -> Result<(), HeadsError> {
+        check_scores(&self.name, &self.values, shape, self.per)
+    }
+}
+
+/// Refuses scores of the wrong length or that are not numbers.
+pub(super) fn check_scores(
+    name: &str,
+    values: &[f32],
+    shape: &HeadShape,
+    per: ScoresPer,
+) -> Result<(), HeadsError> {
+    let columns = shape.columns(per);
+    let needed = shape.layers * columns;
+    if values.len() != needed {
+        return Err(HeadsError::Length {
+            what: name.to_owned(),
+            found: values.len(),
+            needed,
+        });
+    }
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(at) => Err(HeadsError::NotFinite {
+            what: name.to_owned(),
+            layer: at / columns,
+            head: at % columns,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Where a profile comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provenance {
+    /// "calibration", "duo-attention", "retrieval-head", "uniform", …
+    pub source: String,
+    /// Fingerprint of the model it was made with, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// What it was made with: shares, seeds, thresholds, trained window.
+    #[serde(default)]
+    pub parameters: Map<String, Value>,
+}
+
+/// Which KV heads of a model keep everything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadProfile {
+    shape: HeadShape,
+    /// `[layers, kv_heads]`
+    retrieval: Vec<bool>,
+    scores: Vec<ScoreMap>,
+    provenance: Provenance,
+}
+
+/// What the file says it is.
+const FORMAT: &str = "longhand-heads";
+/// The version written; older ones do not exist yet.
+const VERSION: u64 = 1;
+/// No head map is larger: 65536 heads with two scores each are about 3 MB.
+const MAX_FILE: u64 = 64 << 20;
+
+impl HeadProfile {
+    /// A profile from flags `[layers, kv_heads]`, with the scores they were chosen by where there are any.
+    ///
+    /// # Errors
+    /// Flags or scores that do not fit the shape, or scores that are not finite.
+    pub fn new(
+        shape: HeadShape,
+        retrieval: Vec<bool>,
+        scores: Vec<ScoreMap>,
+        provenance: Provenance,
+    ) -> Result<Self, HeadsError> {
+        if retrieval.len() != shape.all_kv_heads() {
+            return Err(HeadsError::Length {
+                what: "retrieval flags".to_owned(),
+                found: retrieval.len(),
+                needed: shape.all_kv_heads(),
+            });
+        }
+        for map in &scores {
+            map.check(&shape)?;
+        }
+        Ok(Self {
+            shape,
+            retrieval,
+            scores,
+            provenance,
+        })
+    }
+
+    /// The paper's profile: retrieval heads chosen by `rule` from scores `[layers, heads]` of every query head.
+    ///
+    /// # Errors
+    /// Those of [`select`].
+    pub fn from_scores(
+        shape: HeadShape,
+        induction: Vec<f32>,
+        echo: Vec<f32>,
+        rule: &SelectionRule,
+        mut provenance: Provenance,
+    ) -> Result<Self, HeadsError> {
+        let Selection { kv_heads, .. } = select(&shape, &induction, &echo, rule)?;
+        let parameters = &mut provenance.parameters;
+        parameters.insert("induction".to_owned(), rule.induction.into());
+        parameters.insert("echo".to_owned(), rule.echo.into());
+        parameters.insert("group_max".to_owned(), rule.group_max.into());
+        let scores = [("induction", induction), ("echo", echo)]
+            .map(|(name, values)| ScoreMap {
+                name: name.to_owned(),
+                per: ScoresPer::QueryHead,
+                values,
+            })
+            .to_vec();
+        Self::new(shape, kv_heads, scores, provenance)
+    }
+
+    /// Every KV head alike: all keep everything (dense), or none does.
+    pub fn uniform(shape: HeadShape, retrieval: bool) -> Self {
+        Self {
+            shape,
+            retrieval: vec![retrieval; shape.all_kv_heads()],
+            scores: Vec::new(),
+            provenance: Provenance {
+                source: "uniform".to_owned(),
+                ..Provenance::default()
+            },
+        }
+    }
+
+    /// The model's head counts.
+    pub fn shape(&self) -> HeadShape {
+        self.shape
+    }
+
+    /// Whether this KV head keeps everything. False for a head the model does not have.
+    pub fn is_retrieval(&self, layer: usize, kv_head: usize) -> bool {
+        self.layer(layer).get(kv_head).copied().unwrap_or(false)
+    }
+
+    /// The flags of a layer, one a KV head; empty for a layer the model does not have.
+    pub fn layer(&self, layer: usize) -> &[bool] {
+        let width = self.shape.kv_heads;
+        self.retrieval
+            .chunks_exact(width)
+            .nth(layer)
+            .unwrap_or_default()
+    }
+
+    /// All flags, `[layers, kv_heads]`.
+    pub fn retrieval(&self) -> &[bool] {
+        &self.retrieval
+    }
+
+    /// How many KV heads of the model keep everything.
+    pub fn retrieval_count(&self) -> usize {
+        self.retrieval.iter().filter(|&&keeps| keeps).count()
+    }
+
+    /// The scores it was chosen by, in the order in which they were given.
+    pub fn scores(&self) -> &[ScoreMap] {
+        &self.scores
+    }
+
+    /// The scores of that name.
+    pub fn score(&self, name: &str) -> Option<&ScoreMap> {
+        self.scores.iter().find(|map| map.name == name)
+    }
+
+    /// Where it comes from.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// Sinks and recent tokens the other heads were trained with, where a published map says so.
+    pub fn trained_window(&self) -> Option<(usize, usize)> {
+        let number = |name: &str| {
+            let value = self.provenance.parameters.get(name)?.as_u64()?;
+            usize::try_from(value).ok()
+        };
+        Some((number("sinks")?, number("recent")?))
+    }
+
+    /// The same profile, chosen again from its own scores by another rule; `None` if it has no induction and echo scores.
+    ///
+    /// # Errors
+    /// Those of [`select`].
+    pub fn reselect(&self, rule: &SelectionRule) -> Result<Option<Self>, HeadsError> {
+        let of = |name| {
+            self.score(name)
+                .filter(|map| map.per == ScoresPer::QueryHead)
+                .map(|map| map.values.clone())
+        };
+        let (Some(induction), Some(echo)) = (of("induction"), of("echo")) else {
+            return Ok(None);
+        };
+        Self::from_scores(self.shape, induction, echo, rule, self.provenance.clone()).map(Some)
+    }
+
+    /// Refuses a profile of another model: other head counts, or, where both are known, another fingerprint.
+    ///
+    /// # Errors
+    /// [`HeadsError::Shape`], [`HeadsError::Fingerprint`].
+    pub fn check(&self, model: HeadShape, fingerprint: Option<&str>) -> Result<(), HeadsError> {
+        if self.shape != model {
+            return Err(HeadsError::Shape {
+                what: "the profile",
+                found: self.shape.to_string(),
+                model,
+            });
+        }
+        match (&self.provenance.fingerprint, fingerprint) {
+            (Some(found), Some(model)) if found != model => Err(HeadsError::Fingerprint {
+                found: found.clone(),
+                model: model.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The file's text. Retrieval heads are written as a list of KV head numbers for each layer.
+    pub fn to_json(&self) -> String {
+        let scores = self
+            .scores
+            .iter()
+            .map(|map| FileScores {
+                name: map.name.clone(),
+                per: map.per,
+                values: rows(&map.values, self.shape.columns(map.per)),
+            })
+            .collect();
+        let retrieval = self
+            .retrieval
+            .chunks_exact(self.shape.kv_heads)
+            .map(|layer| (0..layer.len()).filter(|&kv_head| layer[kv_head]).collect())
+            .collect();
+        let file = FileProfile {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            layers: self.shape.layers,
+            heads: self.shape.heads,
+            kv_heads: self.shape.kv_heads,
+            retrieval,
+            scores,
+            provenance: self.provenance.clone(),
+        };
+        // Strings, integers and finite numbers always have a JSON form; `to_string` fails only on maps with keys that are no strings.
+        serde_json::to_string(&file).unwrap_or_default() + "\n"
+    }
+
+    /// Reads [`to_json`](Self::to_json)'s text.
+    ///
+    /// # Errors
+    /// [`HeadsError::Malformed`], [`HeadsError::Version`], or what [`new`](Self::new) finds wrong.
+    pub fn from_json(text: &str) -> Result<Self, HeadsError> {
+        let malformed = |what: String| HeadsError::Malformed {
+            format: "head profile",
+            what,
+            hint: "make it with `longhand heads calibrate` or `longhand heads import`",
+        };
+        // Format and version come first, so that a newer file is called newer and not malformed.
+        let head: FileHead =
+            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        if head.format != FORMAT {
+            return Err(malformed(format!(
+                "\"format\" is {:?}, not {FORMAT:?}",
+                shorten(&head.format)
+            )));
+        }
+        if head.version != VERSION {
+            return Err(HeadsError::Version {
+                found: head.version,
+                known: VERSION,
+            });
+        }
+        let file: FileProfile =
+            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let shape = HeadShape::new(file.layers, file.heads, file.kv_heads)?;
+        if file.retrieval.len() != shape.layers {
+            return Err(malformed(format!(
+                "\"retrieval\" has {} layers, the profile {}",
+                file.retrieval.len(),
+                shape.layers
+            )));
+        }
+        let mut retrieval = vec![false; shape.all_kv_heads()];
+        for (layer, heads) in file.retrieval.iter().enumerate() {
+            for &kv_head in heads {
+                if kv_head >= shape.kv_heads {
+                    return Err(malformed(format!(
+                        "layer {layer} names KV head {kv_head}, but there are {}",
+                        shape.kv_heads
+                    )));
+                }
+                retrieval[layer * shape.kv_heads + kv_head] = true;
+            }
+        }
+        let mut scores = Vec::with_capacity(file.scores.len());
+        for map in file.scores {
+            let columns = shape.columns(map.per);
+            if let Some(layer) = map.values.iter().position(|row| row.len() != columns) {
+                return Err(malformed(format!(
+                    "{:?}: layer {layer} has {} values, not {columns}",
+                    shorten(&map.name),
+                    map.values[layer].len()
+                )));
+            }
+            scores.push(ScoreMap {
+                name: map.name,
+                per: map.per,
+                values: map.values.concat(),
+            });
+        }
+        Self::new(shape, retrieval, scores, file.provenance)
+    }
+
+    /// Reads a profile file. [`check`](Self::check) it against the model before use.
+    ///
+    /// # Errors
+    /// The file cannot be read, or [`from_json`](Self::from_json) refuses it.
+    pub fn load(path: &Path) -> Result<Self, HeadsError> {
+        Self::from_json(&read_text(path, "head profile")?)
+    }
+
+    /// Writes a profile file, making its folder where it is missing. The file appears whole or not at all.
+    ///
+    /// # Errors
+    /// [`HeadsError::Io`].
+    pub fn save(&self, path: &Path) -> Result<(), HeadsError> {
+        let fails = |source| HeadsError::Io {
+            action: "write",
+            path: path.to_owned(),
+            source,
+        };
+        if let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
+            fs::create_dir_all(folder).map_err(fails)?;
+        }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}.tmp", std::process::id()));
+        fs::write(&beside, self.to_json())
+            .and_then(|()| fs::rename(&beside, path))
+            .map_err(|error| {
+                // The half-written file is of no use to anybody; that it cannot be removed either is not news.
+                let _ = fs::remove_file(&beside);
+                fails(error)
+            })
+    }
+}
+
+/// Reads a text file of at most [`MAX_FILE`] bytes.
+pub(super) fn read_text(path: &Path, format: &'static str) -> Result<String, HeadsError> {
+    let fails = |source| HeadsError::Io {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
+        .map_err(fails)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(HeadsError::TooLarge {
+            path: path.to_owned(),
+            limit: MAX_FILE,
+        });
+    }
+    String::from_utf8(bytes).map_err(|error| HeadsError::Malformed {
+        format,
+        what: format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()),
+        hint: "name the map itself, not the model",
+    })
+}
+
+/// The beginning of a name from a file, short enough for an error message.
+pub(super) fn shorten(text: &str) -> String {
+    if text.chars().count() <= 40 {
+        return text.to_owned();
+    }
+    text.chars().take(40).chain(['…']).collect()
+}
+
+fn rows(values: &[f32], columns: usize) -> Vec<Vec<f32>> {
+    values.chunks_exact(columns).map(<[f32]>::to_vec).collect()
+}
+
+#[derive(Deserialize)]
+struct FileHead {
+    format: String,
+    version: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileProfile {
+    format: String,
+    version: u64,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    retrieval: Vec<Vec<usize>>,
+    #[serde(default)]
+    scores: Vec<FileScores>,
+    provenance: Provenance,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileScores {
+    name: String,
+    per: ScoresPer,
+    values: Vec<Vec<f32>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape() -> HeadShape {
+        HeadShape::new(3, 4, 2).unwrap()
+    }
+
+    fn profile() -> HeadProfile {
+        let provenance = Provenance {
+            source: "calibration".to_owned(),
+            fingerprint: Some("a1b2".to_owned()),
+            parameters: Map::from_iter([("seed".to_owned(), 7.into())]),
+        };
+        let induction = (0..12).map(|i| i as f32 / 7.0).collect();
+        let echo = (0..12).map(|i| 1.0 - i as f32 / 13.0).collect();
+        let rule = SelectionRule {
+            induction: 0.2,
+            echo: 0.1,
+            group_max: false,
+        };
+        HeadProfile::from_scores(shape(), induction, echo, &rule, provenance).unwrap()
+    }
+
+    #[test]
+    fn json_gives_back_the_same_profile() {
+        let made = profile();
+        assert_eq!(made.retrieval(), [true, false, false, false, false, true]);
+        let read = HeadProfile::from_json(&made.to_json()).unwrap();
+        assert_eq!(read, made);
+        assert_eq!(read.provenance().parameters["induction"], 0.2);
+        assert!(read.is_retrieval(2, 1) && !read.is_retrieval(2, 2) && !read.is_retrieval(9, 0));
+    }
+
+    #[test]
+    fn saving_makes_the_folder_and_loading_reads_it_back() {
+        let folder = std::env::temp_dir().join(format!("longhand-heads-{}", std::process::id()));
+        let path = folder.join("deep/profile.json");
+        profile().save(&path).unwrap();
+        assert_eq!(HeadProfile::load(&path).unwrap(), profile());
+        let left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
+        assert_eq!(left.len(), 1, "no temporary file stays behind");
+        fs::remove_dir_all(&folder).unwrap();
+        let error = HeadProfile::load(&path).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read") && error.contains("profile.json"));
+    }
+
+    #[test]
+    fn a_profile_of_another_model_is_refused() {
+        let made = profile();
+        made.check(shape(), Some("a1b2")).unwrap();
+        made.check(shape(), None).unwrap();
+        let error = made.check(shape(), Some("c3d4")).unwrap_err().to_string();
+        assert!(error.contains("a1b2") && error.contains("c3d4") && error.contains("hint:"));
+        let other = HeadShape::new(3, 4, 4).unwrap();
+        let error = made.check(other, Some("a1b2")).unwrap_err().to_string();
+        assert!(error.contains("2 KV heads") && error.contains("4 KV heads"));
+    }
+
+    #[test]
+    fn choosing_again_from_the_scores_follows_the_new_rule() {
+        let all = SelectionRule {
+            induction: 1.0,
+            ..SelectionRule::default()
+        };
+        let again = profile().reselect(&all).unwrap().unwrap();
+        assert_eq!(again.retrieval_count(), 6);
+        assert_eq!(again.provenance().fingerprint.as_deref(), Some("a1b2"));
+        assert!(
+            HeadProfile::uniform(shape(), true)
+                .reselect(&all)
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn hostile_files_are_refused_with_a_reason() {
+        let good = profile().to_json();
+        let changed = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from} is in the file");
+            good.replacen(from, to, 1)
+        };
+        let deep = "[".repeat(100_000) + "7" + &"]".repeat(100_000);
+        for (text, says) in [
+            (String::new(), "EOF"),
+            ("null".to_owned(), "invalid type"),
+            ("[".repeat(100_000), "invalid type"),
+            (
+                changed("{\"seed\":7", &format!("{{\"seed\":{deep}")),
+                "recursion",
+            ),
+            (good[..good.len() / 2].to_owned(), "EOF"),
+            (changed("longhand-heads", "other"), "\"format\""),
+            (changed("\"version\":1", "\"version\":2"), "version 2"),
+            (changed("\"layers\":3", "\"layers\":2"), "layers"),
+            (changed("\"layers\":3", "\"layers\":0"), "0 layers"),
+            (changed("\"layers\":3", "\"layers\":1e18"), "invalid type"),
+            (
+                changed("\"layers\":3", "\"layers\":1152921504606846976"),
+                "no model",
+            ),
+            (changed("\"heads\":4", "\"heads\":5"), "multiple"),
+            (
+                changed("\"retrieval\":[[0]", "\"retrieval\":[[2]"),
+                "KV head 2",
+            ),
+            (changed("\"retrieval\":[[0]", "\"retrieval\":[[-1]"), "-1"),
+            (changed("\"values\":[[0.0,", "\"values\":[["), "3 values"),
+            (changed("\"values\":[[0.0,", "\"values\":[[1e39,"), "finite"),
+            (
+                changed("\"values\":[[0.0,", "\"values\":[[NaN,"),
+                "expected",
+            ),
+            (changed("\"provenance\"", "\"surprise\""), "surprise"),
+        ] {
+            let error = HeadProfile::from_json(&text).unwrap_err().to_string();
+            assert!(error.contains(says), "expected {says:?} in: {error}");
+        }
+    }
+}

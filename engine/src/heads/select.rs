@@ -1,0 +1,209 @@
+//! RazorAttention's choice of retrieval heads from induction and echo scores (section 3.3 and table 2 of the paper).
+//!
+//! The query heads with the highest induction scores and those with the highest echo scores are picked; the two lists may overlap and
+//! are not topped up. A KV head is a retrieval head if any query head that reads it was picked.
+
+use super::error::HeadsError;
+use super::profile::{HeadShape, ScoresPer, check_scores};
+
+/// How many heads are picked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SelectionRule {
+    /// Share of the model's query heads picked by induction score: 0.14 in the paper.
+    pub induction: f64,
+    /// Share picked by echo score: 0.01 in the paper. Models with fewer than 50 heads get none at this share.
+    pub echo: f64,
+    /// Instead take the maximum of each KV head's query heads first, then the shares of the *KV heads*. Keeps fewer of them
+    /// where query heads share KV heads.
+    pub group_max: bool,
+}
+
+impl Default for SelectionRule {
+    /// The paper's numbers.
+    fn default() -> Self {
+        Self {
+            induction: 0.14,
+            echo: 0.01,
+            group_max: false,
+        }
+    }
+}
+
+/// Which heads were picked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// `[layers, heads]`: the query heads picked; with `group_max` all those of a picked KV head.
+    pub query_heads: Vec<bool>,
+    /// `[layers, kv_heads]`: the retrieval heads.
+    pub kv_heads: Vec<bool>,
+}
+
+/// Picks retrieval heads from scores `[layers, heads]`.
+///
+/// The counts are the shares of the model's heads, rounded half to even; equal scores go to the smaller (layer, head).
+///
+/// # Errors
+/// Scores that do not fit the shape or are not finite; shares outside 0 to 1.
+pub fn select(
+    shape: &HeadShape,
+    induction: &[f32],
+    echo: &[f32],
+    rule: &SelectionRule,
+) -> Result<Selection, HeadsError> {
+    check_scores("induction", induction, shape, ScoresPer::QueryHead)?;
+    check_scores("echo", echo, shape, ScoresPer::QueryHead)?;
+    check_share("the share of induction heads", rule.induction)?;
+    check_share("the share of echo heads", rule.echo)?;
+    let group = shape.group();
+    if rule.group_max {
+        let mut kv_heads = vec![false; shape.all_kv_heads()];
+        mark_top_share(&mut kv_heads, &group_max(induction, group), rule.induction);
+        mark_top_share(&mut kv_heads, &group_max(echo, group), rule.echo);
+        let query_heads = kv_heads
+            .iter()
+            .flat_map(|&picked| std::iter::repeat_n(picked, group))
+            .collect();
+        return Ok(Selection {
+            query_heads,
+            kv_heads,
+        });
+    }
+    let mut query_heads = vec![false; shape.all_heads()];
+    mark_top_share(&mut query_heads, induction, rule.induction);
+    mark_top_share(&mut query_heads, echo, rule.echo);
+    // A layer's heads are a whole number of groups, so groups never cross layers.
+    let kv_heads = query_heads
+        .chunks_exact(group)
+        .map(|heads| heads.contains(&true))
+        .collect();
+    Ok(Selection {
+        query_heads,
+        kv_heads,
+    })
+}
+
+/// Refuses what is no share.
+pub(super) fn check_share(what: &'static str, value: f64) -> Result<(), HeadsError> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(())
+    } else {
+        Err(HeadsError::Share { what, value })
+    }
+}
+
+/// Largest of every `group` consecutive values.
+fn group_max(values: &[f32], group: usize) -> Vec<f32> {
+    values
+        .chunks_exact(group)
+        .map(|heads| heads.iter().copied().fold(f32::NEG_INFINITY, f32::max))
+        .collect()
+}
+
+/// Sets the flags of the highest `share` of the finite values, rounded half to even; of equal values the first ones.
+pub(super) fn mark_top_share(flags: &mut [bool], values: &[f32], share: f64) {
+    let count = (share * values.len() as f64).round_ties_even() as usize;
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    // Adding 0.0 makes -0.0 and 0.0 the tie they are; the sort is stable, so ties stay in order.
+    order.sort_by(|&a, &b| (values[b] + 0.0).total_cmp(&(values[a] + 0.0)));
+    for &index in order.iter().take(count) {
+        flags[index] = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::path::Path;
+
+    fn numbers(value: &Value) -> Vec<f32> {
+        value
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|row| row.as_array().unwrap())
+            .map(|x| x.as_f64().unwrap() as f32)
+            .collect()
+    }
+
+    fn positions(flags: &[bool], columns: usize) -> Value {
+        let found: Vec<Value> = (0..flags.len())
+            .filter(|&index| flags[index])
+            .map(|index| vec![index / columns, index % columns].into())
+            .collect();
+        found.into()
+    }
+
+    #[test]
+    fn the_golden_cases_of_head_selection_agree() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../shared/policies/golden/head_selection.json");
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            println!("skipped: no golden cases of head selection beside the project");
+            return;
+        };
+        let golden: Value = serde_json::from_str(&text).unwrap();
+        let cases = golden["cases"].as_array().unwrap();
+        assert!(cases.len() >= 6);
+        for case in cases {
+            let params = &case["params"];
+            let count = |name: &str| params[name].as_u64().unwrap() as usize;
+            let shape = HeadShape::new(count("n_layer"), count("n_head"), count("n_kv")).unwrap();
+            let rule = SelectionRule {
+                induction: params["ind_frac"].as_f64().unwrap(),
+                echo: params["echo_frac"].as_f64().unwrap(),
+                group_max: params["per_kv_group"].as_bool().unwrap(),
+            };
+            let induction = numbers(&case["inputs"]["induction"]);
+            let echo = numbers(&case["inputs"]["echo"]);
+            let picked = select(&shape, &induction, &echo, &rule).unwrap();
+            let name = &case["name"];
+            let expected = &case["expected"];
+            let heads = positions(&picked.query_heads, shape.heads());
+            assert_eq!(heads, expected["heads"], "{name}: query heads");
+            let kv = positions(&picked.kv_heads, shape.kv_heads());
+            assert_eq!(kv, expected["kv"], "{name}: KV heads");
+        }
+    }
+
+    #[test]
+    fn by_hand_ties_overlap_and_rounding() {
+        // 10 heads: 0.25 of them is 2.5, rounded to even 2; 0.35 is 3.5, rounded to 4.
+        let shape = HeadShape::new(1, 10, 5).unwrap();
+        let induction = [0.5, 0.5, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, -0.0, 0.0];
+        let echo = [0.0, 0.0, 0.9, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let rule = |induction, echo| SelectionRule {
+            induction,
+            echo,
+            group_max: false,
+        };
+        let picked = |rule| {
+            let selection = select(&shape, &induction, &echo, &rule).unwrap();
+            positions(&selection.query_heads, 10).to_string()
+        };
+        assert_eq!(picked(rule(0.25, 0.0)), "[[0,0],[0,2]]");
+        // Both lists name head 2, and the union is not topped up.
+        assert_eq!(picked(rule(0.25, 0.1)), "[[0,0],[0,2]]");
+        assert_eq!(picked(rule(0.35, 0.0)), "[[0,0],[0,1],[0,2],[0,3]]");
+        assert_eq!(picked(rule(0.0, 0.0)), "[]");
+        // The fifth place is a tie of zeros of either sign: the smaller index has it.
+        assert_eq!(picked(rule(0.5, 0.0)), "[[0,0],[0,1],[0,2],[0,3],[0,4]]");
+    }
+
+    #[test]
+    fn wrong_scores_and_shares_are_refused() {
+        let shape = HeadShape::new(2, 2, 1).unwrap();
+        let rule = SelectionRule::default();
+        let error = select(&shape, &[0.0; 3], &[0.0; 4], &rule).unwrap_err();
+        assert!(error.to_string().contains("3 values"));
+        let error = select(&shape, &[0.0; 4], &[0.0, 0.0, f32::NAN, 0.0], &rule).unwrap_err();
+        assert!(error.to_string().contains("echo: layer 1, head 0"));
+        for share in [-0.1, 1.1, f64::NAN] {
+            let rule = SelectionRule {
+                induction: share,
+                ..rule
+            };
+            assert!(select(&shape, &[0.0; 4], &[0.0; 4], &rule).is_err());
+        }
+    }
+}
