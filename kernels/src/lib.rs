@@ -1,1 +1,21 @@
-//! (under construction)
+//! Compute that ggml has no fast operation for, each beside a plain reference. Knows nothing of models or of ggml's types:
+//! everything here works on slices and strides, and the instruction set is chosen at run time.
+//!
+//! - [`attention`]: what one attention call looks like: queries, lanes of K/V rows, log-weights.
+//! - [`decode`]: few query tokens against a long cache; split over rows as well as heads; bound by memory.
+//! - [`prefill`]: many query tokens; tiled like a matrix product; bound by arithmetic.
+//! - [`reference`]: the same result in the plainest form, in f64; what the tests compare with.
+//! - [`bandwidth`]: what the machine's memory and its multipliers can do, so that speeds can be told as shares of it.
+
+pub mod attention;
+pub mod bandwidth;
+pub mod decode;
+mod exp;
+pub mod prefill;
+pub mod quant;
+pub mod reference;
+mod simd;
+
+pub use attention::{Attention, Lane, Queries, Rows, ShapeError};
+pub use quant::RowType;
+pub use simd::Isa;

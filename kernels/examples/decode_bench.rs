@@ -1,0 +1,186 @@
+//! How near the decode kernel comes to the memory's speed: bytes of K and V read a second, against a plain sum over the same
+//! memory by the same number of threads, the two interleaved (the machine may be shared: ratios hold, absolutes may not).
+//!
+//! `cargo run --release -p kernels --example decode_bench [--quick] [--isa avx2] [WORD…]`
+//! prints the rows whose label contains all the words, like `d128 q8_0`.
+
+use kernels::bandwidth::read_all;
+use kernels::decode::{combine, combine_share, partial_on, thread_len};
+use kernels::{Attention, Isa, Lane, Queries, RowType, Rows};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Memory all rows of a measurement take together, so that nothing stays in the caches from one pass to the next.
+const MEMORY: usize = 512 << 20;
+
+struct Shape {
+    name: &'static str,
+    kv_heads: usize,
+    group: usize,
+    head_dim: usize,
+}
+
+const SHAPES: [Shape; 4] = [
+    Shape { name: "MHA 12 d64", kv_heads: 12, group: 1, head_dim: 64 },
+    Shape { name: "GQA 32/8 d64", kv_heads: 8, group: 4, head_dim: 64 },
+    Shape { name: "GQA 32/8 d128", kv_heads: 8, group: 4, head_dim: 128 },
+    Shape { name: "GQA 28/4 d128", kv_heads: 4, group: 7, head_dim: 128 },
+];
+
+/// Spins until all threads have come (a decode step is too short for a system call).
+struct Barrier {
+    arrived: AtomicUsize,
+    threads: usize,
+}
+
+impl Barrier {
+    fn wait(&self) {
+        let ticket = self.arrived.fetch_add(1, Ordering::AcqRel);
+        let full = (ticket / self.threads + 1) * self.threads;
+        let mut spins = 0;
+        while self.arrived.load(Ordering::Acquire) < full {
+            std::hint::spin_loop();
+            spins += 1;
+            if spins > 20_000 {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Floats seen as bytes.
+fn bytes(data: &[f32]) -> &[u8] {
+    // SAFETY: every float is four valid bytes.
+    unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), data.len() * 4) }
+}
+
+fn fill(memory: &mut [f32], ty: RowType, d: usize) {
+    let row = ty.row_bytes(d);
+    let x: Vec<f32> = (0..d * 64).map(|i| (i as f32 * 0.7391).sin()).collect();
+    let mut pattern = vec![0u8; row * 64];
+    for r in 0..64 {
+        ty.encode(&x[r * d..][..d], &mut pattern[r * row..][..row]);
+    }
+    for (i, word) in memory.iter_mut().enumerate() {
+        let at = i * 4 % pattern.len();
+        *word = f32::from_le_bytes([pattern[at], pattern[at + 1], pattern[at + 2], pattern[at + 3]]);
+    }
+}
+
+fn main() {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let mut take = |flag: &str| words.iter().position(|w| w == flag).map(|i| words.remove(i)).is_some();
+    let quick = take("--quick");
+    let avx2 = take("--avx2");
+    let isa = *Isa::available().get(usize::from(avx2)).unwrap_or(&Isa::Scalar);
+    let passes = if quick { 5 } else { 15 };
+    let mut memory = vec![0f32; MEMORY / 4];
+    println!("{isa:?}; best of {passes} interleaved passes; share = median of the passes' kernel / stream");
+    println!("| shape | rows | type | tokens | threads | kernel GB/s | stream GB/s | share | best/best |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for shape in &SHAPES {
+        for ty in [RowType::F16, RowType::Q8_0, RowType::Q4_0] {
+            fill(&mut memory, ty, shape.head_dim);
+            for rows in [4096, 16384, 32768] {
+                for (n_q, threads) in [(1, 1), (1, 2), (4, 2)] {
+                    let label = format!("| {} | {rows} | {} | {n_q} | {threads} |", shape.name, ty.name());
+                    if (n_q > 1 && words.is_empty()) || !words.iter().all(|w| label.contains(w.as_str())) {
+                        continue;
+                    }
+                    measure(isa, &label, shape, ty, rows, n_q, threads, passes, &memory);
+                }
+            }
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one measurement, named in one place")]
+fn measure(
+    isa: Isa,
+    label: &str,
+    shape: &Shape,
+    ty: RowType,
+    rows: usize,
+    n_q: usize,
+    threads: usize,
+    passes: usize,
+    memory: &[f32],
+) {
+    let Shape { kv_heads, group, head_dim: d, .. } = *shape;
+    let tensor = ty.row_bytes(d) * rows * kv_heads;
+    let layers = (MEMORY / (2 * tensor)).max(1);
+    let data = bytes(memory);
+    let numbers: Vec<u32> = (0..kv_heads as u32).collect();
+    let q: Vec<f32> = (0..d * kv_heads * group * n_q).map(|i| (i as f32 * 0.319).cos()).collect();
+    let lane = |layer: usize| Lane {
+        k: Rows::contiguous(&data[2 * layer * tensor..][..tensor], ty, d, rows),
+        v: Rows::contiguous(&data[(2 * layer + 1) * tensor..][..tensor], ty, d, rows),
+        rows,
+        kv_heads: &numbers,
+        log_weight: None,
+    };
+    let thread_len = thread_len(d, kv_heads, group, n_q);
+    let mut partials = vec![0f32; thread_len * threads];
+    let partials_at = partials.as_mut_ptr() as usize;
+    let barrier = Barrier { arrived: AtomicUsize::new(0), threads };
+
+    // What one thread does: `passes` times a stream pass and a kernel pass, in step with the others.
+    let work = |ith: usize| -> Vec<(f64, f64)> {
+        let mut times = Vec::new();
+        let mut out = vec![0f32; d * kv_heads * group * n_q];
+        let part = memory.len().div_ceil(threads);
+        let own_memory = &memory[ith * part..memory.len().min((ith + 1) * part)];
+        for _ in 0..passes {
+            barrier.wait();
+            let start = Instant::now();
+            std::hint::black_box(read_all(own_memory));
+            barrier.wait();
+            let stream = (memory.len() * 4) as f64 / start.elapsed().as_secs_f64();
+            let start = Instant::now();
+            for layer in 0..layers {
+                let lanes = [lane(layer)];
+                let call = Attention {
+                    head_dim: d,
+                    n_kv_heads: kv_heads,
+                    group,
+                    n_q,
+                    scale: 0.125,
+                    q: Queries::contiguous(&q, d, kv_heads * group),
+                    lanes: &lanes,
+                };
+                let all = partials_at as *mut f32;
+                // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after it.
+                let own = unsafe { std::slice::from_raw_parts_mut(all.add(ith * thread_len), thread_len) };
+                partial_on(isa, &call, ith, threads, own).expect("shapes fit");
+                barrier.wait();
+                // SAFETY: no one writes between these two barriers.
+                let all = unsafe { std::slice::from_raw_parts(all, thread_len * threads) };
+                let share = combine_share(&call, ith, threads);
+                combine(&call, threads, all, share, &mut out, None).expect("shapes fit");
+                barrier.wait();
+            }
+            let kernel = (layers * 2 * tensor) as f64 / start.elapsed().as_secs_f64();
+            times.push((stream, kernel));
+            std::hint::black_box(&mut out);
+        }
+        times
+    };
+    let work = &work;
+    let times = std::thread::scope(|scope| {
+        for ith in 1..threads {
+            scope.spawn(move || work(ith));
+        }
+        work(0)
+    });
+    let best = |f: fn(&(f64, f64)) -> f64| times.iter().map(f).fold(0.0, f64::max);
+    let (stream, kernel) = (best(|t| t.0), best(|t| t.1));
+    let mut shares: Vec<f64> = times.iter().map(|t| t.1 / t.0).collect();
+    shares.sort_by(f64::total_cmp);
+    println!(
+        "{label} {:.1} | {:.1} | {:.2} | {:.2} |",
+        kernel / 1e9,
+        stream / 1e9,
+        shares[shares.len() / 2],
+        kernel / stream
+    );
+}

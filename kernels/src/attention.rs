@@ -1,0 +1,352 @@
+//! What one attention call looks like, shared by decode, prefill and the reference.
+//!
+//! out[h] = softmax_j(scale * q[h]·k[j] + bias[j]) · v[j], where query head `h` reads KV head `h / group` and `j` runs over
+//! the rows its KV head keeps. KV heads live in *lanes*: a lane's heads share tensors, a capacity and a number of rows;
+//! different lanes have different lengths. Row 0 of a lane may be a compensation row: a log-weight is added to its logit
+//! (RazorAttention eq. 5: a mean key standing for N dropped ones weighs N, that is log N on the logit).
+//!
+//! Rows are in any order but for one thing: with several query tokens the last `n_q` rows are those tokens' own, in order,
+//! and query token `t` does not see the rows after its own.
+
+use crate::quant::RowType;
+use std::fmt;
+
+/// The most KV heads a call may have.
+pub const MAX_KV_HEADS: usize = 1024;
+
+/// A K or V tensor `[head_dim, capacity, heads]`: bytes, element type and strides.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// All bytes, the first row of the first head at offset 0.
+    pub data: &'a [u8],
+    /// Element type.
+    pub ty: RowType,
+    /// Bytes from one row to the next (ggml's `nb[1]`).
+    pub row_stride: usize,
+    /// Bytes from one head to the next (ggml's `nb[2]`).
+    pub head_stride: usize,
+}
+
+/// KV heads that keep the same number of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Lane<'a> {
+    /// Keys `[head_dim, capacity, heads]`, after RoPE.
+    pub k: Rows<'a>,
+    /// Values `[head_dim, capacity, heads]`.
+    pub v: Rows<'a>,
+    /// Live rows, the same for all heads of the lane; at most the capacity.
+    pub rows: usize,
+    /// `[heads]`: which KV head of the model each head of the lane is.
+    pub kv_heads: &'a [u32],
+    /// `[heads]`: natural-log weight added to the logit of row 0, `-inf` where row 0 is not used; `None` is all zeros.
+    pub log_weight: Option<&'a [f32]>,
+}
+
+/// Queries `[head_dim, n_heads, n_q]` in f32, with strides so that permuted tensors need no copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    /// The floats, those of head 0 and token 0 first.
+    pub data: &'a [f32],
+    /// Floats from one query head to the next.
+    pub head_stride: usize,
+    /// Floats from one token to the next.
+    pub token_stride: usize,
+}
+
+/// One attention call.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention<'a> {
+    /// Elements of a head; a multiple of 8 (of 32 with quantised rows).
+    pub head_dim: usize,
+    /// KV heads, all lanes together.
+    pub n_kv_heads: usize,
+    /// Query heads per KV head.
+    pub group: usize,
+    /// Query tokens.
+    pub n_q: usize,
+    /// Factor of q·k, usually 1 / sqrt(head_dim).
+    pub scale: f32,
+    /// `[head_dim, n_heads, n_q]`.
+    pub q: Queries<'a>,
+    /// Every KV head appears in exactly one lane.
+    pub lanes: &'a [Lane<'a>],
+}
+
+impl<'a> Attention<'a> {
+    /// Query heads.
+    pub fn n_heads(&self) -> usize {
+        self.n_kv_heads * self.group
+    }
+
+    /// Floats of the output `[head_dim, n_heads, n_q]`.
+    pub fn out_len(&self) -> usize {
+        self.head_dim * self.n_heads() * self.n_q
+    }
+
+    /// How many of a lane's `rows` query token `t` sees.
+    pub fn visible(&self, rows: usize, t: usize) -> usize {
+        rows.saturating_sub(self.n_q - 1 - t)
+    }
+
+    /// The query of a head and token.
+    pub(crate) fn query(&self, head: usize, t: usize) -> &'a [f32] {
+        &self.q.data[head * self.q.head_stride + t * self.q.token_stride..][..self.head_dim]
+    }
+
+    /// Checks every shape against the memory behind it; after this, all row and query addresses are in bounds.
+    /// (A few hundred nanoseconds: called by every entry point, so that those are safe.)
+    pub fn check(&self) -> Result<(), ShapeError> {
+        let Attention {
+            head_dim,
+            n_kv_heads,
+            group,
+            n_q,
+            ..
+        } = *self;
+        if head_dim == 0 || !head_dim.is_multiple_of(8) {
+            return Err(ShapeError::HeadDim {
+                head_dim,
+                granule: 8,
+                ty: "any",
+            });
+        }
+        if n_kv_heads == 0 || group == 0 || n_q == 0 || n_kv_heads > MAX_KV_HEADS {
+            return Err(ShapeError::Count {
+                n_kv_heads,
+                group,
+                n_q,
+            });
+        }
+        let queries = last(&[
+            (n_kv_heads.saturating_mul(group), self.q.head_stride),
+            (n_q, self.q.token_stride),
+        ])
+        .and_then(|at| at.checked_add(head_dim));
+        if queries.is_none_or(|need| need > self.q.data.len()) {
+            return Err(ShapeError::Memory {
+                what: "queries",
+                lane: 0,
+                have: self.q.data.len(),
+                need: queries.unwrap_or(usize::MAX),
+            });
+        }
+        let mut seen = [0u64; MAX_KV_HEADS / 64];
+        let mut heads = 0;
+        for (number, lane) in self.lanes.iter().enumerate() {
+            lane.check(number, head_dim)?;
+            for &head in lane.kv_heads {
+                let head = head as usize;
+                if head >= n_kv_heads || seen[head / 64] >> (head % 64) & 1 == 1 {
+                    return Err(ShapeError::LaneHead {
+                        lane: number,
+                        head,
+                        n_kv_heads,
+                    });
+                }
+                seen[head / 64] |= 1 << (head % 64);
+                heads += 1;
+            }
+        }
+        if heads != n_kv_heads {
+            return Err(ShapeError::MissingHeads { heads, n_kv_heads });
+        }
+        Ok(())
+    }
+}
+
+impl Lane<'_> {
+    fn check(&self, number: usize, head_dim: usize) -> Result<(), ShapeError> {
+        if self
+            .log_weight
+            .is_some_and(|weights| weights.len() != self.kv_heads.len())
+        {
+            return Err(ShapeError::LogWeights {
+                lane: number,
+                weights: self.log_weight.map_or(0, <[f32]>::len),
+                heads: self.kv_heads.len(),
+            });
+        }
+        for (what, rows) in [("keys", &self.k), ("values", &self.v)] {
+            if !head_dim.is_multiple_of(rows.ty.granule()) {
+                return Err(ShapeError::HeadDim {
+                    head_dim,
+                    granule: rows.ty.granule(),
+                    ty: rows.ty.name(),
+                });
+            }
+            if self.rows == 0 || self.kv_heads.is_empty() {
+                continue;
+            }
+            let need = last(&[
+                (self.rows, rows.row_stride),
+                (self.kv_heads.len(), rows.head_stride),
+            ])
+            .and_then(|at| at.checked_add(rows.ty.row_bytes(head_dim)));
+            if need.is_none_or(|need| need > rows.data.len()) {
+                return Err(ShapeError::Memory {
+                    what,
+                    lane: number,
+                    have: rows.data.len(),
+                    need: need.unwrap_or(usize::MAX),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Log-weight of row 0 for the lane's head number `head`.
+    pub(crate) fn log_weight(&self, head: usize) -> f32 {
+        self.log_weight.map_or(0.0, |weights| weights[head])
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// A contiguous tensor: `data` is `[head_dim, capacity, heads]` without gaps.
+    pub fn contiguous(data: &'a [u8], ty: RowType, head_dim: usize, capacity: usize) -> Rows<'a> {
+        let row_stride = ty.row_bytes(head_dim);
+        Rows {
+            data,
+            ty,
+            row_stride,
+            head_stride: row_stride * capacity,
+        }
+    }
+
+    /// Bytes of one row.
+    pub(crate) fn row(&self, head_dim: usize, head: usize, row: usize) -> &'a [u8] {
+        let at = head * self.head_stride + row * self.row_stride;
+        &self.data[at..][..self.ty.row_bytes(head_dim)]
+    }
+}
+
+impl<'a> Queries<'a> {
+    /// `data` is `[head_dim, n_heads, n_q]` without gaps.
+    pub fn contiguous(data: &'a [f32], head_dim: usize, n_heads: usize) -> Queries<'a> {
+        Queries {
+            data,
+            head_stride: head_dim,
+            token_stride: head_dim * n_heads,
+        }
+    }
+}
+
+/// Offset of the last element of a strided array, `None` if it overflows.
+fn last(dims: &[(usize, usize)]) -> Option<usize> {
+    dims.iter().try_fold(0usize, |at, &(count, stride)| {
+        at.checked_add((count - 1).checked_mul(stride)?)
+    })
+}
+
+/// An attention call whose shapes do not fit together or not their memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShapeError {
+    /// The head size is not a multiple of what the row type needs.
+    HeadDim {
+        /// Elements of a head.
+        head_dim: usize,
+        /// What it must be a multiple of.
+        granule: usize,
+        /// The row type that asks for it.
+        ty: &'static str,
+    },
+    /// A count is zero or too large.
+    Count {
+        /// KV heads.
+        n_kv_heads: usize,
+        /// Query heads per KV head.
+        group: usize,
+        /// Query tokens.
+        n_q: usize,
+    },
+    /// A tensor is larger than the memory behind it.
+    Memory {
+        /// Which tensor.
+        what: &'static str,
+        /// Number of the lane it belongs to.
+        lane: usize,
+        /// Elements or bytes there are.
+        have: usize,
+        /// Elements or bytes its shape spans.
+        need: usize,
+    },
+    /// A lane names a KV head that does not exist or that another lane has already.
+    LaneHead {
+        /// Number of the lane.
+        lane: usize,
+        /// The KV head it names.
+        head: usize,
+        /// KV heads there are.
+        n_kv_heads: usize,
+    },
+    /// Some KV heads are in no lane.
+    MissingHeads {
+        /// Heads in the lanes.
+        heads: usize,
+        /// KV heads there are.
+        n_kv_heads: usize,
+    },
+    /// A lane has log-weights, but not one per head.
+    LogWeights {
+        /// Number of the lane.
+        lane: usize,
+        /// Log-weights given.
+        weights: usize,
+        /// Heads of the lane.
+        heads: usize,
+    },
+    /// A buffer the caller provides is too short.
+    Buffer {
+        /// Which buffer.
+        what: &'static str,
+        /// Floats it has.
+        have: usize,
+        /// Floats it must have.
+        need: usize,
+    },
+    /// A thread number that is not below the number of threads.
+    Thread {
+        /// The thread's number.
+        ith: usize,
+        /// Threads there are.
+        nth: usize,
+    },
+}
+
+impl fmt::Display for ShapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShapeError::HeadDim { head_dim, granule, ty } => write!(
+                f,
+                "head size {head_dim} is not a positive multiple of {granule}, which {ty} rows need \
+                 (hint: choose f16 for keys and values)"
+            ),
+            ShapeError::Count { n_kv_heads, group, n_q } => write!(
+                f,
+                "{n_kv_heads} KV heads (1 to {MAX_KV_HEADS}), {group} query heads per KV head (at least 1), \
+                 {n_q} query tokens (at least 1)"
+            ),
+            ShapeError::Memory { what, lane, have, need } => write!(
+                f,
+                "the {what} of lane {lane} span {need} elements of memory, but only {have} are there \
+                 (hint: rows beyond the lane's capacity?)"
+            ),
+            ShapeError::LaneHead { lane, head, n_kv_heads } => write!(
+                f,
+                "lane {lane} names KV head {head}: not below {n_kv_heads}, or in a lane already"
+            ),
+            ShapeError::MissingHeads { heads, n_kv_heads } => {
+                write!(f, "the lanes have {heads} KV heads together, the call has {n_kv_heads}")
+            }
+            ShapeError::LogWeights { lane, weights, heads } => {
+                write!(f, "lane {lane} has {weights} log-weights for {heads} heads")
+            }
+            ShapeError::Buffer { what, have, need } => {
+                write!(f, "the {what} buffer has {have} floats and needs {need}")
+            }
+            ShapeError::Thread { ith, nth } => write!(f, "there is no thread {ith} of {nth}"),
+        }
+    }
+}
+
+impl std::error::Error for ShapeError {}

@@ -1,0 +1,380 @@
+//! The four element types a row of keys or values can have, in ggml's byte layout, and how a row is written, read and
+//! loaded piece by piece into vectors. The vector side is generic over the instruction set ([`Simd`]).
+
+use crate::simd::Simd;
+use half::f16;
+
+/// Elements in one block of the quantised types.
+const BLOCK: usize = 32;
+/// Bytes of a q8_0 block: an f16 scale, then 32 signed bytes.
+const Q8_0_BYTES: usize = 2 + BLOCK;
+/// Bytes of a q4_0 block: an f16 scale, then 16 bytes; byte j holds element j (low nibble) and j + 16 (high), each + 8.
+const Q4_0_BYTES: usize = 2 + BLOCK / 2;
+
+/// Element type of a K or V row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowType {
+    /// 32-bit floats.
+    F32,
+    /// IEEE half floats, the default of the KV store.
+    F16,
+    /// ggml's `Q8_0`: blocks of 32 signed bytes with one f16 scale.
+    Q8_0,
+    /// ggml's `Q4_0`: blocks of 32 four-bit numbers with one f16 scale.
+    Q4_0,
+}
+
+impl RowType {
+    /// Every type, for tests and benchmarks.
+    pub const ALL: [RowType; 4] = [RowType::F32, RowType::F16, RowType::Q8_0, RowType::Q4_0];
+
+    /// The name ggml and the command line use.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowType::F32 => "f32",
+            RowType::F16 => "f16",
+            RowType::Q8_0 => "q8_0",
+            RowType::Q4_0 => "q4_0",
+        }
+    }
+
+    /// Row lengths must be a multiple of this many elements.
+    pub fn granule(self) -> usize {
+        match self {
+            RowType::F32 | RowType::F16 => 8,
+            RowType::Q8_0 | RowType::Q4_0 => BLOCK,
+        }
+    }
+
+    /// Bytes of a row of `elements` (a multiple of [`granule`](Self::granule)).
+    pub fn row_bytes(self, elements: usize) -> usize {
+        match self {
+            RowType::F32 => elements * 4,
+            RowType::F16 => elements * 2,
+            RowType::Q8_0 => elements / BLOCK * Q8_0_BYTES,
+            RowType::Q4_0 => elements / BLOCK * Q4_0_BYTES,
+        }
+    }
+
+    /// Writes `values` as one row, rounding as ggml's reference quantisers do. Both slices must fit each other:
+    /// what lies beyond the shorter one is left alone.
+    pub fn encode(self, values: &[f32], row: &mut [u8]) {
+        match self {
+            RowType::F32 => {
+                for (v, out) in values.iter().zip(row.chunks_exact_mut(4)) {
+                    out.copy_from_slice(&v.to_le_bytes());
+                }
+            }
+            RowType::F16 => {
+                for (v, out) in values.iter().zip(row.chunks_exact_mut(2)) {
+                    out.copy_from_slice(&f16::from_f32(*v).to_le_bytes());
+                }
+            }
+            RowType::Q8_0 => {
+                for (x, out) in values
+                    .chunks_exact(BLOCK)
+                    .zip(row.chunks_exact_mut(Q8_0_BYTES))
+                {
+                    let largest = x.iter().fold(0f32, |m, v| m.max(v.abs()));
+                    let scale = largest / 127.0;
+                    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+                    out[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+                    for (v, byte) in x.iter().zip(&mut out[2..]) {
+                        *byte = ((v * inverse).round() as i8) as u8;
+                    }
+                }
+            }
+            RowType::Q4_0 => {
+                for (x, out) in values
+                    .chunks_exact(BLOCK)
+                    .zip(row.chunks_exact_mut(Q4_0_BYTES))
+                {
+                    // The element of largest size, with its sign, becomes -8 exactly.
+                    let extreme = x
+                        .iter()
+                        .fold(0f32, |m, &v| if v.abs() > m.abs() { v } else { m });
+                    let scale = extreme / -8.0;
+                    let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+                    out[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+                    let nibble = |v: f32| ((v * inverse + 8.5) as u8).min(15);
+                    for j in 0..BLOCK / 2 {
+                        out[2 + j] = nibble(x[j]) | nibble(x[j + BLOCK / 2]) << 4;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads one row into `values`; the plain counterpart of the vector loads below.
+    pub fn decode(self, row: &[u8], values: &mut [f32]) {
+        let half_at = |b: &[u8]| f16::from_le_bytes([b[0], b[1]]).to_f32();
+        match self {
+            RowType::F32 => {
+                for (b, v) in row.chunks_exact(4).zip(values) {
+                    *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+                }
+            }
+            RowType::F16 => {
+                for (b, v) in row.chunks_exact(2).zip(values) {
+                    *v = half_at(b);
+                }
+            }
+            RowType::Q8_0 => {
+                for (b, x) in row
+                    .chunks_exact(Q8_0_BYTES)
+                    .zip(values.chunks_exact_mut(BLOCK))
+                {
+                    let scale = half_at(b);
+                    for (v, byte) in x.iter_mut().zip(&b[2..]) {
+                        *v = scale * f32::from(*byte as i8);
+                    }
+                }
+            }
+            RowType::Q4_0 => {
+                for (b, x) in row
+                    .chunks_exact(Q4_0_BYTES)
+                    .zip(values.chunks_exact_mut(BLOCK))
+                {
+                    let scale = half_at(b);
+                    for j in 0..BLOCK / 2 {
+                        x[j] = scale * (f32::from(b[2 + j] & 15) - 8.0);
+                        x[j + BLOCK / 2] = scale * (f32::from(b[2 + j] >> 4) - 8.0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads a row as vectors of f32, piece `c` being elements `c * LANES .. (c + 1) * LANES`.
+pub(crate) trait Load: 'static {
+    /// # Safety
+    /// `S`'s instruction set is present; `row` points at a row that holds the whole piece.
+    unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V;
+
+    /// The last piece where it is only half there (8 elements where `LANES` is 16): the rest reads as zero.
+    /// # Safety
+    /// As for [`load`](Self::load), with 8 elements instead of `LANES`.
+    unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V;
+}
+
+pub(crate) struct F32;
+pub(crate) struct F16;
+pub(crate) struct Q8_0;
+pub(crate) struct Q4_0;
+
+impl Load for F32 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
+        // SAFETY: the caller's promise: LANES floats lie at piece c.
+        unsafe { S::load(row.add(c * S::LANES * 4).cast()) }
+    }
+    #[inline(always)]
+    unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V {
+        // SAFETY: the caller's promise: 8 floats lie at piece c.
+        unsafe { S::load_half(row.add(c * S::LANES * 4).cast()) }
+    }
+}
+
+impl Load for F16 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
+        // SAFETY: the caller's promise: LANES halves lie at piece c.
+        unsafe { S::load_f16(row.add(c * S::LANES * 2)) }
+    }
+    #[inline(always)]
+    unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V {
+        // SAFETY: the caller's promise: 8 halves lie at piece c.
+        unsafe { S::load_f16_half(row.add(c * S::LANES * 2)) }
+    }
+}
+
+impl Load for Q8_0 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
+        let at = c * S::LANES;
+        // SAFETY: LANES divides BLOCK, so the piece lies within the one block whose scale is read.
+        unsafe {
+            let block = row.add(at / BLOCK * Q8_0_BYTES);
+            S::mul(S::load_i8(block.add(2 + at % BLOCK)), S::splat_f16(block))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V {
+        // SAFETY: rows of blocks have no half piece (LANES divides BLOCK); passed on so that nothing is undefined.
+        unsafe { Self::load::<S>(row, c) }
+    }
+}
+
+impl Load for Q4_0 {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
+        let at = c * S::LANES;
+        let within = at % BLOCK;
+        // SAFETY: LANES divides BLOCK / 2, so the piece is LANES low or LANES high nibbles of one block.
+        unsafe {
+            let block = row.add(at / BLOCK * Q4_0_BYTES);
+            let bytes = block.add(2 + within % (BLOCK / 2));
+            let ints = if within < BLOCK / 2 {
+                S::load_u4_low(bytes)
+            } else {
+                S::load_u4_high(bytes)
+            };
+            S::mul(S::add(ints, S::splat(-8.0)), S::splat_f16(block))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V {
+        // SAFETY: as for Q8_0.
+        unsafe { Self::load::<S>(row, c) }
+    }
+}
+
+/// Runs an expression with the type `$load` bound to the loader of a [`RowType`] value.
+macro_rules! with_loader {
+    ($ty:expr, $load:ident => $body:expr) => {
+        match $ty {
+            $crate::quant::RowType::F32 => {
+                type $load = $crate::quant::F32;
+                $body
+            }
+            $crate::quant::RowType::F16 => {
+                type $load = $crate::quant::F16;
+                $body
+            }
+            $crate::quant::RowType::Q8_0 => {
+                type $load = $crate::quant::Q8_0;
+                $body
+            }
+            $crate::quant::RowType::Q4_0 => {
+                type $load = $crate::quant::Q4_0;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_loader;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::{Kernel, Loop};
+
+    /// Reads a whole row through the vector loads.
+    struct ReadRow<'a> {
+        ty: RowType,
+        row: &'a [u8],
+        out: &'a mut [f32],
+    }
+
+    impl Kernel for ReadRow<'_> {
+        type Out = ();
+        #[inline(always)]
+        unsafe fn run<S: Simd>(self) {
+            let whole = self.out.len() / S::LANES;
+            let mut buffer = [0f32; 16];
+            with_loader!(self.ty, L => for c in Loop(0, whole) {
+                // SAFETY: c counts whole pieces of the row; the buffer holds any vector.
+                unsafe { S::store(buffer.as_mut_ptr(), L::load::<S>(self.row.as_ptr(), c)) };
+                self.out[c * S::LANES..][..S::LANES].copy_from_slice(&buffer[..S::LANES]);
+            });
+            if whole * S::LANES < self.out.len() {
+                with_loader!(self.ty, L => {
+                    // SAFETY: 8 elements are left (the row length is a multiple of 8).
+                    unsafe { S::store(buffer.as_mut_ptr(), L::load_half::<S>(self.row.as_ptr(), whole)) };
+                });
+                self.out[whole * S::LANES..].copy_from_slice(&buffer[..8]);
+                assert_eq!(buffer[8..], [0.0; 8]);
+            }
+        }
+    }
+
+    #[test]
+    fn vector_loads_equal_plain_decoding() {
+        for ty in RowType::ALL {
+            for n in [32, 64, 96, 40, 72] {
+                if n % ty.granule() != 0 {
+                    continue;
+                }
+                let x: Vec<f32> = (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 9.0).collect();
+                let mut row = vec![0; ty.row_bytes(n)];
+                ty.encode(&x, &mut row);
+                let mut plain = vec![0.0; n];
+                ty.decode(&row, &mut plain);
+                for isa in crate::Isa::available() {
+                    let mut out = vec![f32::NAN; n];
+                    // SAFETY: the instruction set is available; the row has n elements.
+                    unsafe {
+                        isa.enter(ReadRow {
+                            ty,
+                            row: &row,
+                            out: &mut out,
+                        })
+                    };
+                    assert_eq!(out, plain, "{isa:?} {} {n}", ty.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn f16_loads_are_exact_for_every_bit_pattern() {
+        let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+        let mut plain = vec![0f32; 1 << 16];
+        RowType::F16.decode(&all, &mut plain);
+        for isa in crate::Isa::available() {
+            let mut out = vec![0f32; 1 << 16];
+            // SAFETY: the instruction set is available; the row has 65536 halves.
+            unsafe {
+                isa.enter(ReadRow {
+                    ty: RowType::F16,
+                    row: &all,
+                    out: &mut out,
+                })
+            };
+            for (i, (a, b)) in out.iter().zip(&plain).enumerate() {
+                assert!(
+                    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
+                    "{isa:?} {i:#06x}: {a} is not {b}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn encoding_rounds_within_half_a_step() {
+        let x: Vec<f32> = (0..64).map(|i| (i as f32 * 0.37).sin() * 3.0).collect();
+        for (ty, step) in [
+            (RowType::F32, 0.0),
+            (RowType::F16, 4.0 / 2048.0),
+            (RowType::Q8_0, 3.0 / 127.0),
+            (RowType::Q4_0, 3.0 / 8.0),
+        ] {
+            let mut row = vec![0; ty.row_bytes(64)];
+            ty.encode(&x, &mut row);
+            let mut back = vec![0.0; 64];
+            ty.decode(&row, &mut back);
+            for (a, b) in x.iter().zip(&back) {
+                // q4_0 has no +8: the far end may be off by a whole step. A tenth more for the rounding of the scale.
+                let room = if ty == RowType::Q4_0 { step } else { step / 2.0 };
+                assert!((a - b).abs() <= room * 1.1, "{} {a} {b}", ty.name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_by_hand() {
+        let mut x = [0f32; 32];
+        x[0] = -8.0;
+        x[1] = 7.0;
+        x[16] = 1.0;
+        let mut row = [0u8; Q4_0_BYTES];
+        RowType::Q4_0.encode(&x, &mut row);
+        // scale 1.0 = 0x3c00; element 0 is 0, element 16 is 9; element 1 is 15, element 17 is 8.
+        assert_eq!(row[..4], [0x00, 0x3c, 0x90, 0x8f]);
+        x[0] = 127.0;
+        let mut row = [0u8; Q8_0_BYTES];
+        RowType::Q8_0.encode(&x, &mut row);
+        assert_eq!(row[..4], [0x00, 0x3c, 127, 7]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Attention in its plainest form: f64, two passes, one query at a time. Slow; the yardstick of every kernel's tests.
+
+use crate::attention::{Attention, ShapeError};
+
+/// Output and log-sum-exp of every query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attended {
+    /// `[head_dim, n_heads, n_q]`; zeros where a query sees no row.
+    pub out: Vec<f64>,
+    /// `[n_heads, n_q]`: log of the softmax's denominator; `-inf` where a query sees no row.
+    pub lse: Vec<f64>,
+}
+
+/// Computes the call described by `call`.
+pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
+    call.check()?;
+    let d = call.head_dim;
+    let mut out = vec![0.0; call.out_len()];
+    let mut lse = vec![f64::NEG_INFINITY; call.n_heads() * call.n_q];
+    let mut row = vec![0f32; d];
+    for lane in call.lanes {
+        for (at, &kv_head) in lane.kv_heads.iter().enumerate() {
+            for member in 0..call.group * call.n_q {
+                let head = kv_head as usize * call.group + member % call.group;
+                let t = member / call.group;
+                let q = call.query(head, t);
+                let mut logits = Vec::new();
+                for j in 0..call.visible(lane.rows, t) {
+                    lane.k.ty.decode(lane.k.row(d, at, j), &mut row);
+                    let dot: f64 = q.iter().zip(&row).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                    let bias = if j == 0 { f64::from(lane.log_weight(at)) } else { 0.0 };
+                    logits.push(dot * f64::from(call.scale) + bias);
+                }
+                let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                if largest == f64::NEG_INFINITY {
+                    continue;
+                }
+                let total: f64 = logits.iter().map(|s| (s - largest).exp()).sum();
+                lse[t * call.n_heads() + head] = largest + total.ln();
+                let out = &mut out[(t * call.n_heads() + head) * d..][..d];
+                for (j, s) in logits.iter().enumerate() {
+                    lane.v.ty.decode(lane.v.row(d, at, j), &mut row);
+                    let p = (s - largest).exp() / total;
+                    for (o, v) in out.iter_mut().zip(&row) {
+                        *o += p * f64::from(*v);
+                    }
+                }
+            }
+        }
+    }
+    Ok(Attended { out, lse })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Lane, Queries, RowType, Rows};
+
+    /// Three keys 0, 1, 2 (times e_0), values their numbers: by hand, softmax(log 4, ln 2, ln 2) with q·k = ln 2 * (0, 1, 1).
+    #[test]
+    fn by_hand() {
+        let d = 8;
+        let rows = |firsts: [f32; 3]| {
+            let x: Vec<f32> = firsts.iter().flat_map(|&f| [f, 0., 0., 0., 0., 0., 0., 0.]).collect();
+            let mut bytes = vec![0; 3 * 32];
+            RowType::F32.encode(&x, &mut bytes);
+            bytes
+        };
+        let (k, v) = (rows([0.0, 1.0, 1.0]), rows([1.0, 2.0, 4.0]));
+        let mut q = [0.0; 8];
+        q[0] = 2.0 * 2f32.ln();
+        let lanes = [Lane {
+            k: Rows::contiguous(&k, RowType::F32, d, 3),
+            v: Rows::contiguous(&v, RowType::F32, d, 3),
+            rows: 3,
+            kv_heads: &[0],
+            log_weight: Some(&[4f32.ln()]),
+        }];
+        let call = Attention {
+            head_dim: d,
+            n_kv_heads: 1,
+            group: 1,
+            n_q: 1,
+            scale: 0.5,
+            q: Queries::contiguous(&q, d, 1),
+            lanes: &lanes,
+        };
+        let got = attend(&call).unwrap();
+        // weights 4 : 2 : 2
+        assert!((got.out[0] - (0.5 * 1.0 + 0.25 * 2.0 + 0.25 * 4.0)).abs() < 1e-6);
+        assert!((got.lse[0] - 8f64.ln()).abs() < 1e-6);
+        assert!(got.out[1..].iter().all(|&x| x == 0.0));
+    }
+}

@@ -1,0 +1,96 @@
+//! AVX2 with FMA and F16C: 8 lanes, 16 registers.
+
+use super::{Kernel, Simd};
+use std::arch::x86_64::*;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2;
+
+/// # Safety
+/// The processor has the features named; the kernel's own demands hold.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Avx2>() }
+}
+
+/// Trait functions whose body is one expression of intrinsics and pointer arithmetic.
+macro_rules! ops {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or written.
+            unsafe { $body }
+        }
+    )*};
+}
+
+impl Simd for Avx2 {
+    type V = __m256;
+    const LANES: usize = 8;
+    const ACCUMULATORS: usize = 12;
+
+    ops! {
+        splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        load(p: *const f32) -> __m256 = _mm256_loadu_ps(p);
+        store(p: *mut f32, v: __m256) -> () = _mm256_storeu_ps(p, v);
+        load_half(p: *const f32) -> __m256 = _mm256_loadu_ps(p);
+        add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
+        max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        round(a: __m256) -> __m256 = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
+        scale_by_exp2(p: __m256, n: __m256, x: __m256) -> __m256 = {
+            let normal = _mm256_cmp_ps::<_CMP_GE_OQ>(x, _mm256_set1_ps(-126.0));
+            let shift = _mm256_slli_epi32::<23>(_mm256_cvtps_epi32(n));
+            let scaled = _mm256_add_epi32(_mm256_castps_si256(p), shift);
+            _mm256_and_ps(_mm256_castsi256_ps(scaled), normal)
+        };
+        load_f16(p: *const u8) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(p.cast()));
+        load_f16_half(p: *const u8) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(p.cast()));
+        splat_f16(p: *const u8) -> __m256 =
+            _mm256_cvtph_ps(_mm_set1_epi16(p.cast::<i16>().read_unaligned()));
+        load_i8(p: *const u8) -> __m256 =
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())));
+        load_u4_low(p: *const u8) -> __m256 = {
+            let nibbles = _mm_and_si128(_mm_loadl_epi64(p.cast()), _mm_set1_epi8(15));
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(nibbles))
+        };
+        load_u4_high(p: *const u8) -> __m256 = {
+            let bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()));
+            _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(bytes))
+        };
+        sum4(a: [__m256; 4]) -> __m256 = {
+            let ab = _mm256_add_ps(_mm256_unpacklo_ps(a[0], a[1]), _mm256_unpackhi_ps(a[0], a[1]));
+            let cd = _mm256_add_ps(_mm256_unpacklo_ps(a[2], a[3]), _mm256_unpackhi_ps(a[2], a[3]));
+            let (ab, cd) = (_mm256_castps_pd(ab), _mm256_castps_pd(cd));
+            _mm256_add_ps(
+                _mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)),
+                _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)),
+            )
+        };
+        store_sums(p: *mut f32, q: [__m256; 4]) -> () = {
+            _mm256_storeu_ps(
+                p,
+                _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(q[0], q[1]), _mm256_permute2f128_ps::<0x31>(q[0], q[1])),
+            );
+            _mm256_storeu_ps(
+                p.add(8),
+                _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(q[2], q[3]), _mm256_permute2f128_ps::<0x31>(q[2], q[3])),
+            )
+        };
+        sum(v: __m256) -> f32 = {
+            let x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps::<1>(x, x)))
+        };
+        largest(v: __m256) -> f32 = {
+            let x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+            _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps::<1>(x, x)))
+        };
+        prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
+}

@@ -1,0 +1,88 @@
+//! AVX-512 (F, BW, DQ, VL): 16 lanes, 32 registers.
+
+use super::{Kernel, Simd};
+use std::arch::x86_64::*;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512;
+
+/// # Safety
+/// The processor has the features named; the kernel's own demands hold.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Avx512>() }
+}
+
+/// Trait functions whose body is one expression of intrinsics and pointer arithmetic.
+macro_rules! ops {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or written.
+            unsafe { $body }
+        }
+    )*};
+}
+
+impl Simd for Avx512 {
+    type V = __m512;
+    const LANES: usize = 16;
+    const ACCUMULATORS: usize = 24;
+
+    ops! {
+        splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        load(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
+        store(p: *mut f32, v: __m512) -> () = _mm512_storeu_ps(p, v);
+        load_half(p: *const f32) -> __m512 = _mm512_maskz_loadu_ps(0xff, p);
+        add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
+        max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        round(a: __m512) -> __m512 = _mm512_roundscale_ps::<8>(a);
+        scale_by_exp2(p: __m512, n: __m512, x: __m512) -> __m512 = {
+            let normal = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, _mm512_set1_ps(-126.0));
+            _mm512_maskz_scalef_ps(normal, p, n)
+        };
+        load_f16(p: *const u8) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()));
+        load_f16_half(p: *const u8) -> __m512 =
+            _mm512_cvtph_ps(_mm256_zextsi128_si256(_mm_loadu_si128(p.cast())));
+        splat_f16(p: *const u8) -> __m512 = {
+            _mm512_cvtph_ps(_mm256_set1_epi16(p.cast::<i16>().read_unaligned()))
+        };
+        load_i8(p: *const u8) -> __m512 =
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast())));
+        load_u4_low(p: *const u8) -> __m512 = {
+            let nibbles = _mm_and_si128(_mm_loadu_si128(p.cast()), _mm_set1_epi8(15));
+            _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(nibbles))
+        };
+        load_u4_high(p: *const u8) -> __m512 = {
+            let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
+            _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(bytes))
+        };
+        sum4(a: [__m512; 4]) -> __m512 = {
+            // Each 128-bit group: [a0+a2, b0+b2, a1+a3, b1+b3], then the same for c and d, then their sums side by side.
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
+            let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+            _mm512_add_ps(
+                _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)),
+            )
+        };
+        store_sums(p: *mut f32, q: [__m512; 4]) -> () = {
+            // 0x88 takes groups 0 and 2 of both operands, 0xdd groups 1 and 3: two halvings add up four groups.
+            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(q[0], q[1]), _mm512_shuffle_f32x4::<0xdd>(q[0], q[1]));
+            let y = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(q[2], q[3]), _mm512_shuffle_f32x4::<0xdd>(q[2], q[3]));
+            _mm512_storeu_ps(
+                p,
+                _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(x, y), _mm512_shuffle_f32x4::<0xdd>(x, y)),
+            )
+        };
+        sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
+        largest(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
+        prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+    }
+}

@@ -1,0 +1,176 @@
+//! The instruction sets behind one trait, so that every kernel is written once. A kernel is a struct that implements
+//! [`Kernel`]; [`Isa::enter`] runs it inside a function compiled for the instruction set, where everything generic is inlined.
+//!
+//! Rule for what runs inside: `#[inline(always)]` all the way down and no iterator adaptors with closures in hot loops (a
+//! closure or function that is not inlined would be compiled without the instruction set and become slow, not wrong).
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod scalar;
+
+/// An instruction set the kernels are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Isa {
+    /// AVX-512 F, BW, DQ and VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// AVX2 with FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// No special instructions: plain Rust in groups of 8.
+    Scalar,
+}
+
+impl Isa {
+    /// The best one this processor has.
+    pub fn best() -> Isa {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if Isa::Avx512.present() {
+                return Isa::Avx512;
+            }
+            if Isa::Avx2.present() {
+                return Isa::Avx2;
+            }
+        }
+        Isa::Scalar
+    }
+
+    /// All that this processor has, best first.
+    pub fn available() -> Vec<Isa> {
+        let all = [
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2,
+            Isa::Scalar,
+        ];
+        all.into_iter().filter(|isa| isa.present()).collect()
+    }
+
+    /// Whether this processor has it. (The answer is cached by the standard library.)
+    pub fn present(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && Isa::Avx2.present()
+            }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
+            Isa::Scalar => true,
+        }
+    }
+
+    /// Accumulators that fit its register file beside a handful of operands.
+    pub(crate) fn accumulators(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::Avx512::ACCUMULATORS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::Avx2::ACCUMULATORS,
+            Isa::Scalar => scalar::Scalar::ACCUMULATORS,
+        }
+    }
+
+    /// Runs a kernel compiled for this instruction set.
+    ///
+    /// # Safety
+    /// [`present`](Self::present) holds, and so does whatever the kernel asks of its arguments.
+    #[inline]
+    pub(crate) unsafe fn enter<K: Kernel>(self, kernel: K) -> K::Out {
+        // SAFETY: the caller's promise covers the target features and the kernel's own demands.
+        unsafe {
+            match self {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => avx512::enter(kernel),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => avx2::enter(kernel),
+                Isa::Scalar => scalar::enter(kernel),
+            }
+        }
+    }
+}
+
+/// A piece of work written once for all instruction sets.
+pub(crate) trait Kernel {
+    type Out;
+    /// # Safety
+    /// `S`'s instruction set is present; the implementing struct says what its fields must satisfy.
+    unsafe fn run<S: Simd>(self) -> Self::Out;
+}
+
+/// Counts from the first number to below the second: `Range` without its adaptors, sure to be inlined in debug builds' hot
+/// loops too.
+pub(crate) struct Loop(pub usize, pub usize);
+
+impl Iterator for Loop {
+    type Item = usize;
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 < self.1 {
+            self.0 += 1;
+            Some(self.0 - 1)
+        } else {
+            None
+        }
+    }
+}
+
+/// Vectors of `LANES` floats (8 or 16). All functions are unsafe for the same reason: the instruction set must be present.
+/// Pointers need no alignment.
+pub(crate) trait Simd: Copy + 'static {
+    type V: Copy;
+    const LANES: usize;
+    /// Accumulators that fit the register file beside a handful of operands.
+    const ACCUMULATORS: usize;
+
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(p: *const f32) -> Self::V;
+    unsafe fn store(p: *mut f32, v: Self::V);
+    /// 8 floats, then zeros.
+    unsafe fn load_half(p: *const f32) -> Self::V;
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    /// a * b + c.
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// To the nearest integer.
+    unsafe fn round(a: Self::V) -> Self::V;
+    /// p * 2^n for integers n, and 0 where x < -126.
+    unsafe fn scale_by_exp2(p: Self::V, n: Self::V, x: Self::V) -> Self::V;
+
+    /// LANES halves as floats.
+    unsafe fn load_f16(p: *const u8) -> Self::V;
+    /// 8 halves as floats, then zeros.
+    unsafe fn load_f16_half(p: *const u8) -> Self::V;
+    /// One half, everywhere.
+    unsafe fn splat_f16(p: *const u8) -> Self::V;
+    /// LANES signed bytes as floats.
+    unsafe fn load_i8(p: *const u8) -> Self::V;
+    /// The low nibbles of LANES bytes as floats 0..=15.
+    unsafe fn load_u4_low(p: *const u8) -> Self::V;
+    /// The high nibbles of LANES bytes as floats 0..=15.
+    unsafe fn load_u4_high(p: *const u8) -> Self::V;
+
+    /// First half of adding up vectors: within each group of 4 lanes, lane j of the result is the sum of the group in `a[j]`.
+    unsafe fn sum4(a: [Self::V; 4]) -> Self::V;
+    /// Second half: writes 16 floats, number 4 i + j being the sum over the groups of lane j of `quads[i]`.
+    unsafe fn store_sums(p: *mut f32, quads: [Self::V; 4]);
+    unsafe fn sum(v: Self::V) -> f32;
+    unsafe fn largest(v: Self::V) -> f32;
+
+    /// Asks for the cache line at `p` (any address: nothing is read).
+    unsafe fn prefetch(p: *const u8);
+}

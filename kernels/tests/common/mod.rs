@@ -1,0 +1,158 @@
+//! Attention calls made of random numbers, shared by the tests of the decode and prefill kernels.
+
+use kernels::{Attention, Lane, Queries, RowType, Rows, reference::Attended};
+
+/// A small generator (xorshift64*): the same numbers everywhere.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    /// Below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 33) as usize % n
+    }
+    /// Roughly normal, of unit scale.
+    pub fn normal(&mut self) -> f32 {
+        (0..4).map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5).sum::<f32>() * 1.7
+    }
+}
+
+/// One lane of a case.
+#[derive(Clone, Debug)]
+pub struct LaneCase {
+    pub heads: Vec<u32>,
+    pub rows: usize,
+    pub log_weight: Option<Vec<f32>>,
+}
+
+/// What a call looks like; the numbers in it come from a seed.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub head_dim: usize,
+    pub group: usize,
+    pub n_q: usize,
+    pub k_type: RowType,
+    pub v_type: RowType,
+    /// Factor of the random keys: 1 for unit scale.
+    pub key_size: f32,
+    pub lanes: Vec<LaneCase>,
+}
+
+impl Case {
+    /// One lane of `heads` KV heads with `rows` rows, f16, MHA, one token.
+    pub fn plain(head_dim: usize, heads: u32, rows: usize) -> Case {
+        Case {
+            head_dim,
+            group: 1,
+            n_q: 1,
+            k_type: RowType::F16,
+            v_type: RowType::F16,
+            key_size: 1.0,
+            lanes: vec![LaneCase {
+                heads: (0..heads).collect(),
+                rows,
+                log_weight: None,
+            }],
+        }
+    }
+
+    pub fn kv_heads(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.heads.len()).sum()
+    }
+}
+
+/// The memory of a case. Rows beyond the live ones hold bytes that decode to NaN or huge numbers: reading them shows.
+pub struct Data {
+    pub case: Case,
+    q: Vec<f32>,
+    k: Vec<Vec<u8>>,
+    v: Vec<Vec<u8>>,
+    capacity: Vec<usize>,
+}
+
+impl Data {
+    pub fn new(case: Case, seed: u64) -> Data {
+        let mut random = Random::new(seed);
+        let d = case.head_dim;
+        let heads = case.kv_heads() * case.group;
+        let q = (0..d * heads * case.n_q).map(|_| random.normal()).collect();
+        let capacity: Vec<usize> = case.lanes.iter().map(|lane| lane.rows + 1 + random.below(40)).collect();
+        let mut tensor = |ty: RowType, size: f32, lane: &LaneCase, capacity: usize| {
+            let row_bytes = ty.row_bytes(d);
+            let mut bytes = vec![0xff; row_bytes * capacity * lane.heads.len()];
+            for head in 0..lane.heads.len() {
+                for row in 0..lane.rows {
+                    let x: Vec<f32> = (0..d).map(|_| random.normal() * size).collect();
+                    ty.encode(&x, &mut bytes[(head * capacity + row) * row_bytes..][..row_bytes]);
+                }
+            }
+            bytes
+        };
+        let k = case
+            .lanes
+            .iter()
+            .zip(&capacity)
+            .map(|(lane, &capacity)| tensor(case.k_type, case.key_size, lane, capacity))
+            .collect();
+        let v = case
+            .lanes
+            .iter()
+            .zip(&capacity)
+            .map(|(lane, &capacity)| tensor(case.v_type, 1.0, lane, capacity))
+            .collect();
+        Data { case, q, k, v, capacity }
+    }
+
+    /// Runs `f` on the call.
+    pub fn with<R>(&self, f: impl FnOnce(&Attention) -> R) -> R {
+        let case = &self.case;
+        let d = case.head_dim;
+        let lanes: Vec<Lane> = case
+            .lanes
+            .iter()
+            .enumerate()
+            .map(|(i, lane)| Lane {
+                k: Rows::contiguous(&self.k[i], case.k_type, d, self.capacity[i]),
+                v: Rows::contiguous(&self.v[i], case.v_type, d, self.capacity[i]),
+                rows: lane.rows,
+                kv_heads: &lane.heads,
+                log_weight: lane.log_weight.as_deref(),
+            })
+            .collect();
+        f(&Attention {
+            head_dim: d,
+            n_kv_heads: case.kv_heads(),
+            group: case.group,
+            n_q: case.n_q,
+            scale: 1.0 / (d as f32).sqrt(),
+            q: Queries::contiguous(&self.q, d, case.kv_heads() * case.group),
+            lanes: &lanes,
+        })
+    }
+}
+
+/// Compares with the reference. The room for f32 rounding grows with the size of the logits (their relative error becomes an
+/// absolute one in the exponent).
+#[track_caller]
+pub fn compare(what: &str, case: &Case, out: &[f32], lse: &[f32], want: &Attended) {
+    let room = f64::from(2e-5 + 1e-6 * case.key_size);
+    let mut worst = 0f64;
+    for (i, (a, b)) in out.iter().zip(&want.out).enumerate() {
+        assert!(a.is_finite(), "{what} {case:?}: out[{i}] = {a}, not {b}");
+        worst = worst.max((f64::from(*a) - b).abs());
+    }
+    assert!(worst < room, "{what} {case:?}: out differs by {worst:e}");
+    for (i, (a, b)) in lse.iter().zip(&want.lse).enumerate() {
+        let same = f64::from(*a) == *b || (f64::from(*a) - b).abs() < room * (1.0 + b.abs() / 10.0);
+        assert!(same, "{what} {case:?}: lse[{i}] = {a}, not {b}");
+    }
+    assert_eq!((out.len(), lse.len()), (want.out.len(), want.lse.len()));
+}

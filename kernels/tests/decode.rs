@@ -1,0 +1,371 @@
+//! The decode kernel against the plain reference: every instruction set this processor has, every pair of row types, odd
+//! lengths, head sizes, groups, tokens, thread counts, lanes, log-weights.
+
+mod common;
+
+use common::{Case, Data, LaneCase, Random, compare};
+use kernels::decode::{combine, combine_share, partial, partial_on, thread_len};
+use kernels::{Attention, Isa, RowType, ShapeError, reference};
+
+/// Both phases, thread after thread. Buffers start as NaN: whatever is read must have been written.
+fn decode(isa: Isa, call: &Attention, nth: usize) -> (Vec<f32>, Vec<f32>) {
+    let len = thread_len(call.head_dim, call.n_kv_heads, call.group, call.n_q);
+    let mut partials = vec![f32::NAN; len * nth];
+    for (ith, own) in partials.chunks_exact_mut(len).enumerate() {
+        partial_on(isa, call, ith, nth, own).unwrap();
+    }
+    let (mut out, mut lse) = (Vec::new(), Vec::new());
+    for ith in 0..nth {
+        let share = combine_share(call, ith, nth);
+        let mut part = vec![f32::NAN; share.len() * call.head_dim];
+        let mut part_lse = vec![f32::NAN; share.len()];
+        combine(call, nth, &partials, share, &mut part, Some(&mut part_lse)).unwrap();
+        out.extend(part);
+        lse.extend(part_lse);
+    }
+    (out, lse)
+}
+
+#[track_caller]
+fn check_threads(case: Case, threads: &[usize]) {
+    let data = Data::new(case, 7);
+    data.with(|call| {
+        let want = reference::attend(call).unwrap();
+        for isa in Isa::available() {
+            for &nth in threads {
+                let (out, lse) = decode(isa, call, nth);
+                compare(&format!("{isa:?}, {nth} threads"), &data.case, &out, &lse, &want);
+            }
+        }
+    });
+}
+
+#[track_caller]
+fn check(case: Case) {
+    check_threads(case, &[1, 3]);
+}
+
+#[test]
+fn every_pair_of_row_types() {
+    for k_type in RowType::ALL {
+        for v_type in RowType::ALL {
+            check(Case {
+                k_type,
+                v_type,
+                group: 3,
+                ..Case::plain(64, 2, 77)
+            });
+        }
+    }
+}
+
+#[test]
+fn every_head_size() {
+    for head_dim in [8, 24, 32, 40, 64, 72, 80, 96, 112, 128, 192, 256, 320] {
+        for group in [1, 4] {
+            check(Case {
+                group,
+                ..Case::plain(head_dim, 2, 45)
+            });
+        }
+    }
+}
+
+#[test]
+fn every_group() {
+    for group in (1..=9).chain([12, 16, 23]) {
+        check(Case {
+            group,
+            ..Case::plain(64, 2, 70)
+        });
+    }
+}
+
+#[test]
+fn every_length_around_the_borders() {
+    for rows in (0..=35).chain([47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 200]) {
+        check(Case {
+            group: 2,
+            ..Case::plain(32, 1, rows)
+        });
+    }
+}
+
+#[test]
+fn several_tokens_do_not_see_the_future() {
+    for n_q in 1..=8 {
+        for rows in [0, 1, 3, 8, 33, 64, 66, 130] {
+            check(Case {
+                n_q,
+                group: 1 + n_q % 3,
+                ..Case::plain(64, 2, rows)
+            });
+        }
+    }
+}
+
+#[test]
+fn thread_counts() {
+    for rows in [1, 31, 100, 513] {
+        check_threads(Case::plain(64, 3, rows), &[1, 2, 3, 4, 5, 17, 64]);
+    }
+}
+
+fn lane(heads: &[u32], rows: usize, log_weight: Option<&[f32]>) -> LaneCase {
+    LaneCase {
+        heads: heads.to_vec(),
+        rows,
+        log_weight: log_weight.map(<[f32]>::to_vec),
+    }
+}
+
+#[test]
+fn unequal_lanes_with_log_weights() {
+    let lanes = vec![
+        lane(&[3, 0], 700, None),
+        lane(&[1, 5, 2], 41, Some(&[3.5, 0.0, f32::NEG_INFINITY])),
+        lane(&[4], 0, Some(&[1.0])),
+        lane(&[6], 1, Some(&[f32::NEG_INFINITY])),
+        lane(&[], 50, None),
+        lane(&[7], 1, Some(&[9.25])),
+    ];
+    for n_q in [1, 3] {
+        for group in [1, 4] {
+            check_threads(
+                Case {
+                    n_q,
+                    group,
+                    lanes: lanes.clone(),
+                    ..Case::plain(64, 1, 1)
+                },
+                &[1, 2, 5],
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_weight_equals_so_many_copies() {
+    // log 5 on row 0 is five copies of row 0: moved by hand, not by the reference.
+    let data = Data::new(
+        Case {
+            lanes: vec![lane(&[0], 30, Some(&[5f32.ln()]))],
+            ..Case::plain(64, 1, 1)
+        },
+        3,
+    );
+    data.with(|call| {
+        let (out, lse) = decode(Isa::best(), call, 2);
+        let lane = call.lanes[0];
+        let copied = |rows: kernels::Rows| {
+            let bytes = rows.ty.row_bytes(64);
+            let mut copy = rows.data[..bytes].repeat(4);
+            copy.extend(&rows.data[..30 * bytes]);
+            copy
+        };
+        let (k, v) = (copied(lane.k), copied(lane.v));
+        let lanes = [kernels::Lane {
+            k: kernels::Rows::contiguous(&k, RowType::F16, 64, 34),
+            v: kernels::Rows::contiguous(&v, RowType::F16, 64, 34),
+            rows: 34,
+            kv_heads: &[0],
+            log_weight: None,
+        }];
+        let (out2, lse2) = decode(Isa::best(), &Attention { lanes: &lanes, ..*call }, 1);
+        for (a, b) in out.iter().chain(&lse).zip(out2.iter().chain(&lse2)) {
+            assert!((a - b).abs() < 1e-5, "{a} {b}");
+        }
+    });
+}
+
+#[test]
+fn huge_logits_do_not_overflow() {
+    for key_size in [30.0, 1e3, 6e4] {
+        for k_type in [RowType::F16, RowType::F32] {
+            check(Case {
+                key_size,
+                k_type,
+                group: 2,
+                ..Case::plain(64, 1, 200)
+            });
+        }
+    }
+}
+
+#[test]
+fn random_calls() {
+    let mut random = Random::new(99);
+    for seed in 0..150 {
+        let types = RowType::ALL;
+        let mut heads: Vec<u32> = (0..1 + random.below(6) as u32).collect();
+        for i in 0..heads.len() {
+            heads.swap(i, random.below(i + 1));
+        }
+        let mut lanes = Vec::new();
+        while !heads.is_empty() {
+            let some: Vec<u32> = heads.drain(..1 + random.below(heads.len())).collect();
+            let weights: Vec<f32> = some.iter().map(|_| random.normal() * 4.0).collect();
+            let rows = [random.below(20), random.below(150), random.below(600)][random.below(3)];
+            lanes.push(lane(&some, rows, (random.below(2) == 0).then_some(&weights[..])));
+        }
+        let case = Case {
+            head_dim: 32 * (1 + random.below(4)),
+            group: 1 + random.below(8),
+            n_q: 1 + random.below(4),
+            k_type: types[random.below(4)],
+            v_type: types[random.below(4)],
+            key_size: 1.0,
+            lanes,
+        };
+        let nth = 1 + random.below(5);
+        let data = Data::new(case, seed);
+        data.with(|call| {
+            let want = reference::attend(call).unwrap();
+            for isa in Isa::available() {
+                let (out, lse) = decode(isa, call, nth);
+                compare(&format!("{isa:?}, {nth} threads"), &data.case, &out, &lse, &want);
+            }
+        });
+    }
+}
+
+#[test]
+fn strided_queries_and_rows() {
+    // Queries as a permuted tensor [head_dim, n_q, n_heads], rows with a gap after each: the same numbers, other strides.
+    let data = Data::new(
+        Case {
+            n_q: 3,
+            group: 2,
+            ..Case::plain(64, 2, 50)
+        },
+        5,
+    );
+    data.with(|call| {
+        let (want, _) = decode(Isa::best(), call, 2);
+        let (heads, n_q, d) = (4, 3, 64);
+        let mut q = vec![f32::NAN; d * heads * n_q];
+        for h in 0..heads {
+            for t in 0..n_q {
+                let from = &call.q.data[h * call.q.head_stride + t * call.q.token_stride..][..d];
+                q[(h * n_q + t) * d..][..d].copy_from_slice(from);
+            }
+        }
+        let spread = |rows: kernels::Rows| {
+            let mut bytes = vec![0xff; 2 * 60 * 160];
+            for h in 0..2 {
+                for r in 0..50 {
+                    let from = &rows.data[h * rows.head_stride + r * rows.row_stride..][..128];
+                    bytes[h * 60 * 160 + r * 160..][..128].copy_from_slice(from);
+                }
+            }
+            bytes
+        };
+        let (k, v) = (spread(call.lanes[0].k), spread(call.lanes[0].v));
+        let rows = |data| kernels::Rows {
+            data,
+            ty: RowType::F16,
+            row_stride: 160,
+            head_stride: 60 * 160,
+        };
+        let lanes = [kernels::Lane {
+            k: rows(&k),
+            v: rows(&v),
+            ..call.lanes[0]
+        }];
+        let strided = Attention {
+            q: kernels::Queries {
+                data: &q,
+                head_stride: d * n_q,
+                token_stride: d,
+            },
+            lanes: &lanes,
+            ..*call
+        };
+        assert_eq!(decode(Isa::best(), &strided, 2).0, want);
+    });
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    let data = Data::new(Case::plain(64, 2, 50), 1);
+    data.with(|call| {
+        let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
+        let mut refused = |call: Attention| partial(&call, 0, 1, &mut own).unwrap_err();
+        let lane = call.lanes[0];
+        assert!(matches!(
+            refused(Attention { head_dim: 60, ..*call }),
+            ShapeError::HeadDim { granule: 8, .. }
+        ));
+        assert!(matches!(
+            refused(Attention { group: 0, ..*call }),
+            ShapeError::Count { .. }
+        ));
+        assert!(matches!(
+            refused(Attention { group: 2, ..*call }),
+            ShapeError::Memory { what: "queries", .. }
+        ));
+        assert!(matches!(
+            refused(Attention {
+                n_kv_heads: usize::MAX,
+                ..*call
+            }),
+            ShapeError::Count { .. }
+        ));
+        let refused_lane = |lane: kernels::Lane| {
+            let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
+            let lanes = [lane];
+            partial(&Attention { lanes: &lanes, ..*call }, 0, 1, &mut own).unwrap_err()
+        };
+        assert!(matches!(
+            refused_lane(kernels::Lane { rows: 5000, ..lane }),
+            ShapeError::Memory { what: "keys", .. }
+        ));
+        assert!(matches!(
+            refused_lane(kernels::Lane {
+                rows: usize::MAX,
+                ..lane
+            }),
+            ShapeError::Memory { .. }
+        ));
+        assert!(matches!(
+            refused_lane(kernels::Lane {
+                kv_heads: &[0, 0],
+                ..lane
+            }),
+            ShapeError::LaneHead { head: 0, .. }
+        ));
+        assert!(matches!(
+            refused_lane(kernels::Lane {
+                kv_heads: &[0, 2],
+                ..lane
+            }),
+            ShapeError::LaneHead { head: 2, .. }
+        ));
+        assert!(matches!(
+            refused_lane(kernels::Lane { kv_heads: &[1], ..lane }),
+            ShapeError::MissingHeads { heads: 1, .. }
+        ));
+        assert!(matches!(
+            refused_lane(kernels::Lane {
+                log_weight: Some(&[0.0]),
+                ..lane
+            }),
+            ShapeError::LogWeights { .. }
+        ));
+        assert!(matches!(
+            partial(call, 1, 1, &mut own),
+            Err(ShapeError::Thread { ith: 1, nth: 1 })
+        ));
+        let short = own.len() - 1;
+        assert!(matches!(
+            partial(call, 0, 1, &mut own[..short]),
+            Err(ShapeError::Buffer { what: "partials", .. })
+        ));
+        let mut out = [0.0; 64];
+        assert!(matches!(
+            combine(call, 1, &own, 0..2, &mut out, None),
+            Err(ShapeError::Buffer { what: "output", .. })
+        ));
+        assert!(combine(call, 1, &own, 1..3, &mut [0.0; 128], None).is_err());
+    });
+}
