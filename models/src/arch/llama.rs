@@ -1,0 +1,18 @@
+//! Llama: the plain case that the other architectures are compared with. No biases (a few descendants have some), no norms on
+//! heads, RoPE on neighbouring elements because the converter reorders the rows of Q and K. Llama 3.1 and later carry their RoPE
+//! scaling as a tensor of frequency factors.
+//!
+//! A sliding window is ignored, as llama.cpp does and as users of Mistral 7B v0.1 expect: that model was trained with one of 4096
+//! and works with full attention; later Mistrals have none.
+
+use super::{ArchDecl, Has, RopeStyle, SlidingWindow};
+
+pub(super) static DECL: ArchDecl = ArchDecl {
+    name: "llama",
+    rope_style: RopeStyle::Norm,
+    qkv_bias: Has::IfPresent,
+    attn_output_bias: Has::IfPresent,
+    qk_norm: Has::Never,
+    rope_freqs: Has::IfPresent,
+    sliding_window: SlidingWindow::Ignored,
+};

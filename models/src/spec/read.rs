@@ -1,0 +1,411 @@
+//! Reads a model's specification from the metadata and judges it. Keys and defaults are those that llama.cpp's converter writes and
+//! its loader assumes. A setting that is not known is refused by name: ignoring one would give a model that answers, but wrongly.
+
+use super::{ModelSpec, Rope, RopeScaling, attention_scale};
+use crate::arch::{Arch, IGNORED_KEYS, NEUTRAL_KEYS, READ_KEYS, SlidingWindow};
+use crate::error::{LoadError, Text};
+use crate::gguf::{Array, GgufFile, Value};
+
+/// Upper limits of sizes, far above every known model: what is larger is a damaged file. They also keep products in range.
+mod limit {
+    pub const LAYERS: u64 = 4096;
+    pub const HEADS: u64 = 1 << 14;
+    pub const HEAD_DIM: u64 = 1 << 12;
+    pub const WIDTH: u64 = 1 << 24;
+    /// Positions and token ids are i32 in ggml.
+    pub const TOKENS: u64 = i32::MAX as u64;
+}
+
+/// Tensors that every layer has at least: two norms, Q, K, V, output, gate, up, down.
+const MIN_LAYER_TENSORS: u64 = 9;
+
+impl ModelSpec {
+    /// Reads and judges the metadata.
+    pub fn from_gguf(file: &GgufFile) -> Result<ModelSpec, LoadError> {
+        let name = file.required_str("general.architecture")?;
+        let arch = Arch::from_name(name).ok_or_else(|| LoadError::UnknownArch {
+            found: name.to_owned(),
+            supported: Arch::supported(),
+        })?;
+        if let Some(kind) = file.str("general.type")?
+            && kind != "model"
+        {
+            return Err(LoadError::Unsupported {
+                key: "general.type".into(),
+                value: Text(kind.as_bytes()).to_string(),
+                why: "this is a part or an addition to a model, not a model".into(),
+            });
+        }
+        if file.tensors().is_empty() {
+            return Err(LoadError::VocabularyOnly);
+        }
+        let keys = Keys { file, arch };
+        keys.refuse_unknown()?;
+
+        let n_layers = keys.size("block_count", limit::LAYERS)?;
+        let n_tensors = file.tensors().len() as u64;
+        if n_layers as u64 * MIN_LAYER_TENSORS > n_tensors {
+            return Err(keys.bad(
+                "block_count",
+                n_layers,
+                format!("the {n_tensors} tensors of the file do not make so many layers"),
+            ));
+        }
+        let n_embd = keys.size("embedding_length", limit::WIDTH)?;
+        let n_ff = keys
+            .uniform("feed_forward_length", n_layers, limit::WIDTH)?
+            .ok_or_else(|| keys.missing("feed_forward_length"))?;
+        let n_heads = keys
+            .uniform("attention.head_count", n_layers, limit::HEADS)?
+            .ok_or_else(|| keys.missing("attention.head_count"))?;
+        let n_kv_heads = keys
+            .uniform("attention.head_count_kv", n_layers, limit::HEADS)?
+            .unwrap_or(n_heads);
+        if !n_heads.is_multiple_of(n_kv_heads) {
+            return Err(keys.bad(
+                "attention.head_count_kv",
+                n_kv_heads,
+                format!("it has to divide the {n_heads} query heads"),
+            ));
+        }
+        let head_dim = keys.head_dim(n_embd, n_heads)?;
+        let n_ctx_train = keys.size("context_length", limit::TOKENS)?;
+
+        let first_layer = |part: &str| file.tensor(&format!("blk.0.{part}")).is_some();
+        let decl = arch.decl();
+        Ok(ModelSpec {
+            arch,
+            name: printable(file.str("general.name")?.unwrap_or_default()),
+            n_layers,
+            n_embd,
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            n_ff,
+            n_vocab: keys.n_vocab()?,
+            n_ctx_train,
+            rms_eps: keys.rms_eps()?,
+            attention_scale: attention_scale(head_dim),
+            rope: Rope {
+                style: decl.rope_style,
+                n_dims: keys.rope_dims(head_dim)?,
+                base: keys.rope_base()?,
+                scaling: keys.rope_scaling(n_ctx_train)?,
+            },
+            tied_output: file.tensor("output.weight").is_none(),
+            qkv_bias: decl.qkv_bias.resolve(first_layer("attn_q.bias")),
+            attn_output_bias: decl
+                .attn_output_bias
+                .resolve(first_layer("attn_output.bias")),
+            qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")),
+            rope_freqs: decl
+                .rope_freqs
+                .resolve(file.tensor("rope_freqs.weight").is_some()),
+            ignored_window: keys.sliding_window(n_ctx_train)?,
+        })
+    }
+}
+
+/// A name from the file, fit for a terminal.
+fn printable(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+/// The metadata below an architecture's prefix.
+struct Keys<'a> {
+    file: &'a GgufFile,
+    arch: Arch,
+}
+
+impl Keys<'_> {
+    fn full(&self, key: &str) -> String {
+        format!("{}.{key}", self.arch.name())
+    }
+
+    fn bad(&self, key: &str, found: impl ToString, expected: impl Into<String>) -> LoadError {
+        LoadError::BadValue {
+            key: self.full(key),
+            found: found.to_string(),
+            expected: expected.into(),
+        }
+    }
+
+    fn missing(&self, key: &str) -> LoadError {
+        LoadError::MissingKey {
+            key: self.full(key),
+        }
+    }
+
+    fn unsupported(&self, key: &str, value: impl ToString, why: impl Into<String>) -> LoadError {
+        LoadError::Unsupported {
+            key: self.full(key),
+            value: value.to_string(),
+            why: why.into(),
+        }
+    }
+
+    /// Refuses what is switched on and not computed here, and settings that nobody here has heard of.
+    fn refuse_unknown(&self) -> Result<(), LoadError> {
+        let prefix = self.full("");
+        for (key, value) in self.file.metadata() {
+            let Some(key) = key.strip_prefix(&prefix) else {
+                continue;
+            };
+            if READ_KEYS.contains(&key) || IGNORED_KEYS.contains(&key) {
+                continue;
+            }
+            match NEUTRAL_KEYS.iter().find(|(known, ..)| *known == key) {
+                Some((_, neutral, _)) if neutral.holds(value) => {}
+                Some((_, _, meaning)) => {
+                    return Err(self.unsupported(key, value, format!("it means {meaning}")));
+                }
+                None => {
+                    // the key itself comes from the file, so it is escaped like other texts
+                    return Err(LoadError::Unsupported {
+                        key: Text(self.full(key).as_bytes()).to_string(),
+                        value: value.to_string(),
+                        why: "nobody here knows what it changes".into(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A size from 1 to `max`.
+    fn checked(&self, key: &str, found: u64, max: u64) -> Result<usize, LoadError> {
+        match usize::try_from(found) {
+            Ok(n) if found >= 1 && found <= max => Ok(n),
+            _ => Err(self.bad(key, found, format!("it has to be 1 to {max}"))),
+        }
+    }
+
+    fn size(&self, key: &str, max: u64) -> Result<usize, LoadError> {
+        self.optional_size(key, max)?
+            .ok_or_else(|| self.missing(key))
+    }
+
+    fn optional_size(&self, key: &str, max: u64) -> Result<Option<usize>, LoadError> {
+        self.file
+            .u64(&self.full(key))?
+            .map(|n| self.checked(key, n, max))
+            .transpose()
+    }
+
+    /// A size that is stated once, or once for every layer and the same for all.
+    fn uniform(&self, key: &str, n_layers: usize, max: u64) -> Result<Option<usize>, LoadError> {
+        let full = self.full(key);
+        let Some(Value::Array(Array::Numbers(list))) = self.file.get(&full) else {
+            return self.optional_size(key, max);
+        };
+        self.file.ints(&full)?; // an array of other things is an error of its own
+        if list.len() < n_layers {
+            return Err(self.bad(
+                key,
+                format!("a list of {}", list.len()),
+                format!("there are {n_layers} layers"),
+            ));
+        }
+        let first = list.int(0).unwrap_or(-1);
+        if (1..n_layers).any(|i| list.int(i) != Some(first)) {
+            return Err(self.unsupported(
+                key,
+                self.file
+                    .get(&full)
+                    .map_or_else(String::new, Value::to_string),
+                "layers of unequal size",
+            ));
+        }
+        match u64::try_from(first) {
+            Ok(n) => self.checked(key, n, max).map(Some),
+            Err(_) => Err(self.bad(key, first, format!("it has to be 1 to {max}"))),
+        }
+    }
+
+    fn float(
+        &self,
+        key: &str,
+        default: f32,
+        allowed: impl Fn(f32) -> bool,
+        expected: &str,
+    ) -> Result<f32, LoadError> {
+        let found = self.file.f32(&self.full(key))?.unwrap_or(default);
+        if found.is_finite() && allowed(found) {
+            return Ok(found);
+        }
+        Err(self.bad(key, found, expected))
+    }
+
+    /// Elements of a head: stated, or what the embedding leaves for each query head.
+    fn head_dim(&self, n_embd: usize, n_heads: usize) -> Result<usize, LoadError> {
+        let head_dim = match self.optional_size("attention.key_length", limit::HEAD_DIM)? {
+            Some(stated) => stated,
+            None if n_embd.is_multiple_of(n_heads) => self.checked(
+                "attention.key_length",
+                (n_embd / n_heads) as u64,
+                limit::HEAD_DIM,
+            )?,
+            None => {
+                return Err(self.bad(
+                    "attention.head_count",
+                    n_heads,
+                    format!("it has to divide the embedding length {n_embd}"),
+                ));
+            }
+        };
+        if !head_dim.is_multiple_of(2) {
+            return Err(self.bad(
+                "attention.key_length",
+                head_dim,
+                "RoPE needs an even number",
+            ));
+        }
+        match self.optional_size("attention.value_length", limit::HEAD_DIM)? {
+            Some(value) if value != head_dim => Err(self.unsupported(
+                "attention.value_length",
+                value,
+                format!("keys have {head_dim} elements, and both have to be of one size"),
+            )),
+            _ => Ok(head_dim),
+        }
+    }
+
+    /// Tokens of the vocabulary: of the list, or stated, or the rows of the embedding.
+    fn n_vocab(&self) -> Result<usize, LoadError> {
+        if let Some(tokens) = self.file.strings("tokenizer.ggml.tokens")? {
+            return self.checked("vocab_size", tokens.len() as u64, limit::TOKENS);
+        }
+        if let Some(stated) = self.optional_size("vocab_size", limit::TOKENS)? {
+            return Ok(stated);
+        }
+        let rows = self
+            .file
+            .tensor("token_embd.weight")
+            .and_then(|t| t.dims.get(1).copied());
+        self.checked(
+            "vocab_size",
+            rows.ok_or_else(|| self.missing("vocab_size"))?,
+            limit::TOKENS,
+        )
+    }
+
+    fn rms_eps(&self) -> Result<f32, LoadError> {
+        const KEY: &str = "attention.layer_norm_rms_epsilon";
+        self.file.required_f32(&self.full(KEY))?;
+        self.float(
+            KEY,
+            0.0,
+            |eps| eps > 0.0 && eps < 1.0,
+            "it has to lie between 0 and 1",
+        )
+    }
+
+    fn rope_dims(&self, head_dim: usize) -> Result<usize, LoadError> {
+        const KEY: &str = "rope.dimension_count";
+        let n_dims = self
+            .optional_size(KEY, limit::HEAD_DIM)?
+            .unwrap_or(head_dim);
+        if n_dims > head_dim {
+            return Err(self.bad(KEY, n_dims, format!("a head has only {head_dim} elements")));
+        }
+        if n_dims < head_dim {
+            return Err(self.unsupported(
+                KEY,
+                n_dims,
+                format!("models of this architecture turn all {head_dim} elements of a head"),
+            ));
+        }
+        Ok(n_dims)
+    }
+
+    fn rope_base(&self) -> Result<f32, LoadError> {
+        self.float(
+            "rope.freq_base",
+            10_000.0,
+            |b| b >= 1.0,
+            "it has to be 1 or more",
+        )
+    }
+
+    fn rope_scaling(&self, n_ctx_train: usize) -> Result<RopeScaling, LoadError> {
+        const FACTOR: &str = "rope.scaling.factor";
+        const ATTN: &str = "rope.scaling.attn_factor";
+        let kind = self
+            .file
+            .str(&self.full("rope.scaling.type"))?
+            .unwrap_or("linear");
+        // an old name of the factor; 0 has always meant that there is none
+        let key = if self.file.get(&self.full(FACTOR)).is_some() {
+            FACTOR
+        } else {
+            "rope.scale_linear"
+        };
+        let factor = match self.float(key, 0.0, |f| f >= 0.0, "it has to be a positive number")? {
+            0.0 => 1.0,
+            stated => stated,
+        };
+        let attn_factor = self.float(ATTN, 1.0, |f| f > 0.0, "it has to be a positive number")?;
+        if kind != "yarn" && attn_factor != 1.0 {
+            return Err(self.unsupported(ATTN, attn_factor, "only YaRN scales attention"));
+        }
+        match kind {
+            "none" => Ok(RopeScaling::None),
+            "linear" if factor == 1.0 => Ok(RopeScaling::None),
+            "linear" => Ok(RopeScaling::Linear { factor }),
+            "yarn" if factor < 1.0 => Err(self.bad(key, factor, "YaRN stretches by 1 or more")),
+            "yarn" => {
+                let positive = |key, default| {
+                    self.float(key, default, |f| f > 0.0, "it has to be a positive number")
+                };
+                let beta_fast = positive("rope.scaling.yarn_beta_fast", 32.0)?;
+                let beta_slow = positive("rope.scaling.yarn_beta_slow", 1.0)?;
+                if beta_fast <= beta_slow {
+                    return Err(self.bad(
+                        "rope.scaling.yarn_beta_fast",
+                        beta_fast,
+                        format!("it has to be more than the slow beta {beta_slow}"),
+                    ));
+                }
+                Ok(RopeScaling::Yarn {
+                    factor,
+                    original_ctx: self
+                        .optional_size("rope.scaling.original_context_length", limit::TOKENS)?
+                        .unwrap_or(n_ctx_train),
+                    ext_factor: self.float(
+                        "rope.scaling.yarn_ext_factor",
+                        1.0,
+                        |f| (0.0..=1.0).contains(&f),
+                        "it has to be 0 to 1",
+                    )?,
+                    attn_factor,
+                    beta_fast,
+                    beta_slow,
+                })
+            }
+            other => Err(self.unsupported(
+                "rope.scaling.type",
+                Text(other.as_bytes()),
+                "known are none, linear and yarn",
+            )),
+        }
+    }
+
+    /// The window that is stated and not applied, if it would change anything.
+    fn sliding_window(&self, n_ctx_train: usize) -> Result<Option<usize>, LoadError> {
+        const KEY: &str = "attention.sliding_window";
+        // 0 means that there is none
+        let window = self
+            .file
+            .u64(&self.full(KEY))?
+            .filter(|&w| w > 0 && w < n_ctx_train as u64);
+        match (window, self.arch.decl().sliding_window) {
+            (None, _) => Ok(None),
+            (Some(window), SlidingWindow::Ignored) => Ok(Some(window as usize)), // fits: below n_ctx_train
+            (Some(window), SlidingWindow::Refused) => Err(self.unsupported(
+                KEY,
+                window,
+                "some layers attend to a window only, which is not computed here",
+            )),
+        }
+    }
+}
