@@ -11,9 +11,11 @@ pub mod attention;
 pub mod bandwidth;
 pub mod decode;
 mod exp;
+pub mod graph;
 pub mod prefill;
 pub mod quant;
 pub mod reference;
+pub mod rows;
 mod simd;
 
 pub use attention::{Attention, Lane, Queries, Rows, ShapeError};

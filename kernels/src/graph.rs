@@ -1,0 +1,333 @@
+//! The kernels as nodes of a ggml graph on the CPU.
+//!
+//! A lane's tensors are operands of the nodes; what changes from step to step (how many rows are live, the
+//! compensation entry's log-weight) comes in two small input tensors, so that a graph built once serves every step.
+//! Here, and only here, tensors' memory becomes slices.
+
+use crate::rows::{Moves, add_rows, move_rows, write_mean};
+use crate::{Attention, Lane, Queries, RowType, Rows, decode};
+use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
+use std::sync::Arc;
+
+/// Most lanes that one attention call takes: a node has ten operands.
+pub const MAX_LANES: usize = 3;
+
+/// The K and V tensors of some KV heads of one layer.
+#[derive(Clone)]
+pub struct GraphLane {
+    /// Keys after RoPE `[head_dim, capacity, heads]`.
+    pub k: Tensor,
+    /// Values `[head_dim, capacity, heads]`.
+    pub v: Tensor,
+    /// Which KV head of the model each head is, `[heads]`.
+    pub kv_heads: Arc<[u32]>,
+    /// Whether row 0 is the compensation entry.
+    pub compensated: bool,
+}
+
+/// Shapes that all calls of a model share.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadShape {
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// KV heads.
+    pub n_kv_heads: usize,
+    /// Query heads per KV head.
+    pub group: usize,
+    /// Factor of q·k.
+    pub scale: f32,
+}
+
+/// The lane state of a call: inputs that are filled before each computation.
+#[derive(Clone)]
+pub struct LaneState {
+    /// Live rows before this step's are written, `[MAX_LANES, layers]` i32.
+    pub rows: Tensor,
+    /// Log-weights of the compensation entries, `[MAX_LANES, layers]` f32, `-inf` where there is none yet.
+    pub log_weights: Tensor,
+    /// Which column of the two is meant.
+    pub layer: usize,
+}
+
+/// The row type of a tensor, if it is one that the kernels read.
+pub fn row_type(ty: Type) -> Option<RowType> {
+    RowType::ALL.into_iter().find(|row| row.name() == ty.name())
+}
+
+/// Writes the new rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes, then attends with the
+/// queries of the last `n_q` of these tokens, `[head_dim, heads, n_q]` (f32), to everything each may see. Gives
+/// `[head_dim * heads, n_q]`.
+pub fn attention(
+    ctx: &Context,
+    shape: HeadShape,
+    (q, k, v): (&Tensor, &Tensor, &Tensor),
+    lanes: &[GraphLane],
+    state: &LaneState,
+    threads: usize,
+) -> Tensor {
+    let n_q = q.dim(2);
+    let stored = append(ctx, (k, v), lanes, state);
+    let mut operands = vec![q, &stored, &state.rows, &state.log_weights];
+    operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
+    let call = Call { shape, new: k.dim(2), n_q, layer: state.layer, lanes: heads_of(lanes) };
+
+    let len = decode::thread_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
+    let first = call.clone();
+    let partials = ctx.custom(Type::F32, [len, threads], &operands, move |task| {
+        first.with(task, |attention| {
+            let out = task.result();
+            // SAFETY: the result is [len, threads] f32; each thread has a column of its own.
+            let own = unsafe {
+                let at = out.data.cast::<f32>().add(len * task.thread);
+                std::slice::from_raw_parts_mut(at, len)
+            };
+            decode::partial(attention, task.thread, task.threads, own).expect("shapes were checked");
+        });
+    });
+    operands[1] = &partials;
+    ctx.custom(Type::F32, [shape.head_dim * shape.n_kv_heads * shape.group, n_q], &operands, move |task| {
+        call.with(task, |attention| {
+            let share = decode::combine_share(attention, task.thread, task.threads);
+            let partials = task.operand(1);
+            let out = task.result();
+            // SAFETY: the partials are [len, threads] f32, complete since the node before; the shares of the
+            // threads do not overlap in the result.
+            let (partials, out) = unsafe {
+                (
+                    std::slice::from_raw_parts(partials.data.cast::<f32>(), len * task.threads),
+                    std::slice::from_raw_parts_mut(
+                        out.data.cast::<f32>().add(share.start * shape.head_dim),
+                        share.len() * shape.head_dim,
+                    ),
+                )
+            };
+            decode::combine(attention, task.threads, partials, share, out, None).expect("shapes were checked");
+        });
+    })
+}
+
+/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. The result carries no data:
+/// it stands for "the rows are written".
+pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], state: &LaneState) -> Tensor {
+    assert!(lanes.len() <= MAX_LANES, "a layer has at most {MAX_LANES} lanes");
+    let mut operands = vec![k, v, &state.rows];
+    operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
+    let (heads, layer) = (heads_of(lanes), state.layer);
+    ctx.custom(Type::F32, [1], &operands, move |task| {
+        let live = state_column(task.operand(2), layer);
+        let mut item = 0;
+        for (number, lane) in heads.iter().enumerate() {
+            for (which, from) in [task.operand(0), task.operand(1)].into_iter().enumerate() {
+                let to = task.operand(3 + 2 * number + which);
+                let ty = row_type(to.ty).expect("lanes have row types");
+                for (head, kv_head) in lane.kv_heads.iter().enumerate() {
+                    for token in 0..from.shape[2] {
+                        item += 1;
+                        if item % task.threads != task.thread {
+                            continue;
+                        }
+                        let row = live[number] as usize + token;
+                        assert!(row < to.shape[1], "row {row} does not fit a lane of {}", to.shape[1]);
+                        // SAFETY: the source is [head_dim, kv_heads, n] f32 with contiguous rows; the row is below
+                        // the lane's capacity; every (head, row) is written by one thread.
+                        unsafe {
+                            let from = from.data.add(*kv_head as usize * from.strides[1] + token * from.strides[2]);
+                            let values = std::slice::from_raw_parts(from.cast::<f32>(), to.shape[0]);
+                            let to = to.data.add(head * to.strides[2] + row * to.strides[1]);
+                            let bytes = ty.row_bytes(values.len());
+                            ty.encode(values, std::slice::from_raw_parts_mut(to, bytes));
+                        }
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// How the rows of a lane change when some leave; the same number for every head.
+#[derive(Clone, Debug)]
+pub struct Departure {
+    /// Per head: the rows that leave, ascending.
+    pub dropped: Vec<Vec<u32>>,
+    /// Per head: how the holes are filled.
+    pub moves: Vec<Moves>,
+    /// How many rows the compensation entry stands for afterwards.
+    pub count: usize,
+}
+
+/// Takes rows out of a lane. `sums` `[head_dim, heads, 2]` f32 are the running sums of what left, K then V, where the
+/// lane is compensated. The result carries no data.
+pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure: Departure) -> Tensor {
+    let mut operands = vec![&lane.k, &lane.v];
+    operands.extend(sums);
+    let compensated = lane.compensated;
+    ctx.custom(Type::F32, [1], &operands, move |task| {
+        let heads = departure.dropped.len();
+        for item in (task.thread..2 * heads).step_by(task.threads) {
+            let (which, head) = (item / heads, item % heads);
+            let to = task.operand(which);
+            let ty = row_type(to.ty).expect("lanes have row types");
+            // SAFETY: each (tensor, head) is touched by one thread; heads are contiguous.
+            let rows = unsafe { head_rows(to, head) };
+            if compensated {
+                // SAFETY: as above, [head_dim, heads, 2] f32.
+                let sum = unsafe { sum_of(task.operand(2), head, which) };
+                add_rows(rows, ty, departure.dropped[head].iter().copied(), sum);
+                write_mean(rows, ty, sum, departure.count);
+            }
+            move_rows(rows, to.strides[1], &departure.moves[head]);
+        }
+    })
+}
+
+/// What a lane takes over from a layer's complete rows.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Per head of the lane: the rows kept, in the order in which they will lie.
+    pub kept: Vec<Vec<u32>>,
+    /// Per head: the rows that leave.
+    pub dropped: Vec<Vec<u32>>,
+}
+
+/// Fills an empty lane from complete K and V `[head_dim, rows, n_kv_heads]` of the same types. The result carries no data.
+pub fn select(
+    ctx: &Context,
+    (k, v): (&Tensor, &Tensor),
+    lane: &GraphLane,
+    sums: Option<&Tensor>,
+    selection: Selection,
+) -> Tensor {
+    let mut operands = vec![k, v, &lane.k, &lane.v];
+    operands.extend(sums);
+    let (compensated, kv_heads) = (lane.compensated, lane.kv_heads.clone());
+    ctx.custom(Type::F32, [1], &operands, move |task| {
+        let heads = kv_heads.len();
+        for item in (task.thread..2 * heads).step_by(task.threads) {
+            let (which, head) = (item / heads, item % heads);
+            let (from, to) = (task.operand(which), task.operand(2 + which));
+            assert_eq!(from.ty, to.ty, "rows are copied byte for byte");
+            let ty = row_type(to.ty).expect("lanes have row types");
+            let bytes = to.strides[1];
+            // SAFETY: each (tensor, head) of the lane is touched by one thread; the source is only read.
+            let (from, to) = unsafe { (&*head_rows(from, kv_heads[head] as usize), head_rows(to, head)) };
+            let first = usize::from(compensated);
+            for (row, at) in selection.kept[head].iter().zip(first..) {
+                to[at * bytes..][..bytes].copy_from_slice(&from[*row as usize * bytes..][..bytes]);
+            }
+            if compensated {
+                // SAFETY: as above, [head_dim, heads, 2] f32.
+                let sum = unsafe { sum_of(task.operand(4), head, which) };
+                sum.fill(0.0);
+                add_rows(from, ty, selection.dropped[head].iter().copied(), sum);
+                write_mean(to, ty, sum, selection.dropped[head].len());
+            }
+        }
+    })
+}
+
+/// The heads of lanes, as closures keep them.
+#[derive(Clone)]
+struct LaneHeads {
+    kv_heads: Arc<[u32]>,
+    compensated: bool,
+}
+
+fn heads_of(lanes: &[GraphLane]) -> Vec<LaneHeads> {
+    lanes.iter().map(|lane| LaneHeads { kv_heads: lane.kv_heads.clone(), compensated: lane.compensated }).collect()
+}
+
+/// What an attention node knows when it is built.
+#[derive(Clone)]
+struct Call {
+    shape: HeadShape,
+    new: usize,
+    n_q: usize,
+    layer: usize,
+    lanes: Vec<LaneHeads>,
+}
+
+impl Call {
+    /// Calls `work` with the attention call that the node's operands describe: q, anything, rows, log-weights, then K and V of
+    /// each lane.
+    fn with(&self, task: &CustomTask, work: impl FnOnce(&Attention)) {
+        let live = state_column(task.operand(2), self.layer);
+        let log_weights = state_column(task.operand(3), self.layer);
+        let weights: Vec<Vec<f32>> = self
+            .lanes
+            .iter()
+            .enumerate()
+            .map(|(number, lane)| vec![f32::from_bits(log_weights[number] as u32); lane.kv_heads.len()])
+            .collect();
+        let lanes: Vec<Lane> = self
+            .lanes
+            .iter()
+            .enumerate()
+            .map(|(number, lane)| Lane {
+                k: rows(task.operand(4 + 2 * number)),
+                v: rows(task.operand(5 + 2 * number)),
+                rows: live[number] as usize + self.new,
+                kv_heads: &lane.kv_heads,
+                log_weight: lane.compensated.then_some(&weights[number][..]),
+            })
+            .collect();
+        let q = task.operand(0);
+        let floats = q.strides[2] / 4 * (q.shape[2] - 1) + q.strides[1] / 4 * (q.shape[1] - 1) + q.shape[0];
+        work(&Attention {
+            head_dim: self.shape.head_dim,
+            n_kv_heads: self.shape.n_kv_heads,
+            group: self.shape.group,
+            n_q: self.n_q,
+            scale: self.shape.scale,
+            q: Queries {
+                // SAFETY: f32 with the given strides; the last element is `floats - 1`.
+                data: unsafe { std::slice::from_raw_parts(q.data.cast::<f32>(), floats) },
+                head_stride: q.strides[1] / 4,
+                token_stride: q.strides[2] / 4,
+            },
+            lanes: &lanes,
+        });
+    }
+}
+
+/// Column `layer` of a `[MAX_LANES, layers]` tensor of 4-byte numbers, as bits.
+fn state_column(state: RawTensor, layer: usize) -> [i32; MAX_LANES] {
+    assert!(state.shape[0] == MAX_LANES && layer < state.shape[1], "lane state of the wrong shape");
+    // SAFETY: inside the tensor (checked), 4-byte aligned.
+    unsafe { state.data.add(layer * state.strides[1]).cast::<[i32; MAX_LANES]>().read() }
+}
+
+fn rows<'a>(tensor: RawTensor) -> Rows<'a> {
+    let bytes = tensor.strides[2] * tensor.shape[2];
+    Rows {
+        // SAFETY: lanes are contiguous, [head_dim, capacity, heads]; nothing writes to them while attention reads.
+        data: unsafe { std::slice::from_raw_parts(tensor.data, bytes) },
+        ty: row_type(tensor.ty).expect("lanes have row types"),
+        row_stride: tensor.strides[1],
+        head_stride: tensor.strides[2],
+    }
+}
+
+/// All rows of one head.
+///
+/// # Safety
+/// No other reference to the head's rows may be in use.
+unsafe fn head_rows<'a>(tensor: RawTensor, head: usize) -> &'a mut [u8] {
+    assert!(head < tensor.shape[2]);
+    // SAFETY: inside the tensor; exclusive by the caller's promise.
+    unsafe {
+        std::slice::from_raw_parts_mut(tensor.data.add(head * tensor.strides[2]), tensor.strides[1] * tensor.shape[1])
+    }
+}
+
+/// One head's sum in `[head_dim, heads, 2]`.
+///
+/// # Safety
+/// No other reference to it may be in use.
+unsafe fn sum_of<'a>(sums: RawTensor, head: usize, which: usize) -> &'a mut [f32] {
+    assert!(head < sums.shape[1] && which < sums.shape[2]);
+    // SAFETY: inside the tensor; exclusive by the caller's promise.
+    unsafe {
+        let at = sums.data.add(head * sums.strides[1] + which * sums.strides[2]);
+        std::slice::from_raw_parts_mut(at.cast::<f32>(), sums.shape[0])
+    }
+}

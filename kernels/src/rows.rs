@@ -1,0 +1,96 @@
+//! What happens to the rows of one KV head when some leave: their sums are taken for the compensation entry
+//! (RazorAttention eq. 4) and the holes are filled from the end, so that live rows stay contiguous. Row order is free,
+//! because keys are stored after RoPE.
+
+use crate::RowType;
+
+/// Rows that change place when rows leave: `(to, from)`, at most as many as leave.
+pub type Moves = Vec<(u32, u32)>;
+
+/// How `live` rows become `live - dropped.len()` contiguous rows: the last rows that stay fill the holes.
+/// `dropped` is ascending, without repetition, all below `live`.
+pub fn fill_holes(dropped: &[u32], live: usize) -> Moves {
+    debug_assert!(dropped.windows(2).all(|pair| pair[0] < pair[1]));
+    let kept = live - dropped.len();
+    let holes = dropped.iter().copied().take_while(|row| (*row as usize) < kept);
+    let mut gone = dropped.iter().rev().copied().peekable();
+    let mut tail = (kept as u32..live as u32).rev().filter(move |row| {
+        if gone.peek() == Some(row) {
+            gone.next();
+            return false;
+        }
+        true
+    });
+    holes.map_while(|to| tail.next().map(|from| (to, from))).collect()
+}
+
+/// Adds the given rows of a head, `[head_dim, rows]` in `head`, to `sum` `[head_dim]`. Adds in f64, so that a hundred
+/// thousand rows lose nothing; the running sum between calls is f32.
+pub fn add_rows(head: &[u8], ty: RowType, rows: impl Iterator<Item = u32>, sum: &mut [f32]) {
+    let bytes = ty.row_bytes(sum.len());
+    let mut row = vec![0f32; sum.len()];
+    let mut total: Vec<f64> = sum.iter().map(|x| f64::from(*x)).collect();
+    for index in rows {
+        ty.decode(&head[index as usize * bytes..][..bytes], &mut row);
+        for (t, x) in total.iter_mut().zip(&row) {
+            *t += f64::from(*x);
+        }
+    }
+    for (s, t) in sum.iter_mut().zip(total) {
+        *s = t as f32;
+    }
+}
+
+/// Carries out `moves` in `head`, rows of `row_bytes`, byte for byte.
+pub fn move_rows(head: &mut [u8], row_bytes: usize, moves: &[(u32, u32)]) {
+    for &(to, from) in moves {
+        let from = from as usize * row_bytes;
+        head.copy_within(from..from + row_bytes, to as usize * row_bytes);
+    }
+}
+
+/// Writes the mean `sum / count` as row 0, the compensation entry.
+pub fn write_mean(head: &mut [u8], ty: RowType, sum: &[f32], count: usize) {
+    let mean: Vec<f32> = sum.iter().map(|x| (f64::from(*x) / count.max(1) as f64) as f32).collect();
+    ty.encode(&mean, &mut head[..ty.row_bytes(sum.len())]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(dropped: &[u32], live: usize) {
+        let mut rows: Vec<u32> = (0..live as u32).collect();
+        for (to, from) in fill_holes(dropped, live) {
+            rows[to as usize] = rows[from as usize];
+        }
+        rows.truncate(live - dropped.len());
+        rows.sort_unstable();
+        let want: Vec<u32> = (0..live as u32).filter(|row| !dropped.contains(row)).collect();
+        assert_eq!(rows, want, "dropped {dropped:?} of {live}");
+    }
+
+    #[test]
+    fn what_stays_is_contiguous() {
+        for live in 0..9usize {
+            for mask in 0u32..1 << live {
+                let dropped: Vec<u32> = (0..live as u32).filter(|row| mask >> row & 1 == 1).collect();
+                check(&dropped, live);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mean_of_two_rows() {
+        let ty = RowType::F32;
+        let mut head = vec![0u8; 3 * ty.row_bytes(8)];
+        ty.encode(&[2.0; 8], &mut head[32..64]);
+        ty.encode(&[4.0; 8], &mut head[64..96]);
+        let mut sum = [0f32; 8];
+        add_rows(&head, ty, 1..3, &mut sum);
+        write_mean(&mut head, ty, &sum, 2);
+        let mut mean = [0f32; 8];
+        ty.decode(&head[..32], &mut mean);
+        assert_eq!(mean, [3.0; 8]);
+    }
+}
