@@ -16,7 +16,7 @@ use std::path::Path;
 
 pub use crate::error::LoadError;
 pub use crate::types::TensorType;
-use blob::Blob;
+pub use blob::Blob;
 use cursor::Cursor;
 pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
 
@@ -89,18 +89,12 @@ impl GgufFile {
 
     /// Checks a model file that is part of the program. Its tensors are only as aligned as its first byte is.
     pub fn from_static(bytes: &'static [u8]) -> Result<GgufFile, LoadError> {
-        Self::join(
-            vec![Shard::parse(Blob::from_static(bytes), 0)?],
-            split::Named::Whole,
-        )
+        Self::join(vec![Shard::parse(Blob::from_static(bytes), 0)?], split::Named::Whole)
     }
 
     /// Checks a model file in memory. Its tensors are only as aligned as the vector is.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<GgufFile, LoadError> {
-        Self::join(
-            vec![Shard::parse(Blob::owned(bytes), 0)?],
-            split::Named::Whole,
-        )
+        Self::join(vec![Shard::parse(Blob::owned(bytes), 0)?], split::Named::Whole)
     }
 
     /// Puts parts together: metadata of the first, tensors of all.
@@ -142,7 +136,12 @@ impl GgufFile {
         self.shards.len()
     }
 
-    /// All bytes of file `i`, for buffers that lie over the map; empty where there is no such file.
+    /// The memory of file `i`, for buffers that lie over it; `None` where there is no such file.
+    pub fn shard(&self, i: usize) -> Option<&Blob> {
+        self.shards.get(i)
+    }
+
+    /// All bytes of file `i`; empty where there is no such file.
     pub fn shard_bytes(&self, i: usize) -> &[u8] {
         self.shards.get(i).map_or(&[], |blob| blob)
     }
@@ -193,16 +192,12 @@ impl GgufFile {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
-        let int = value
-            .as_int()
-            .ok_or_else(|| wrong_type(key, "an integer", value))?;
-        u64::try_from(int)
-            .map(Some)
-            .map_err(|_| LoadError::BadValue {
-                key: key.to_owned(),
-                found: int.to_string(),
-                expected: "cannot be negative".into(),
-            })
+        let int = value.as_int().ok_or_else(|| wrong_type(key, "an integer", value))?;
+        u64::try_from(int).map(Some).map_err(|_| LoadError::BadValue {
+            key: key.to_owned(),
+            found: int.to_string(),
+            expected: "cannot be negative".into(),
+        })
     }
 
     /// An unsigned integer stored in any integer type, below 2³².
@@ -210,13 +205,11 @@ impl GgufFile {
         let Some(wide) = self.u64(key)? else {
             return Ok(None);
         };
-        u32::try_from(wide)
-            .map(Some)
-            .map_err(|_| LoadError::BadValue {
-                key: key.to_owned(),
-                found: wide.to_string(),
-                expected: "has to be below 2^32".into(),
-            })
+        u32::try_from(wide).map(Some).map_err(|_| LoadError::BadValue {
+            key: key.to_owned(),
+            found: wide.to_string(),
+            expected: "has to be below 2^32".into(),
+        })
     }
 
     /// A float stored as f32 or f64.
@@ -224,9 +217,7 @@ impl GgufFile {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
-        let float = value
-            .as_float()
-            .ok_or_else(|| wrong_type(key, "a float", value))?;
+        let float = value.as_float().ok_or_else(|| wrong_type(key, "a float", value))?;
         Ok(Some(float as f32))
     }
 
@@ -243,10 +234,9 @@ impl GgufFile {
     pub fn str(&self, key: &str) -> Result<Option<&str>, LoadError> {
         match self.get(key) {
             None => Ok(None),
-            Some(Value::String(s)) => s
-                .to_str()
-                .map(Some)
-                .ok_or_else(|| not_utf8(format!("metadata key {key}"), s.as_bytes())),
+            Some(Value::String(s)) => {
+                s.to_str().map(Some).ok_or_else(|| not_utf8(format!("metadata key {key}"), s.as_bytes()))
+            }
             Some(other) => Err(wrong_type(key, "a text", other)),
         }
     }
@@ -320,24 +310,15 @@ impl GgufFile {
 }
 
 fn required<T>(key: &str, value: Option<T>) -> Result<T, LoadError> {
-    value.ok_or_else(|| LoadError::MissingKey {
-        key: key.to_owned(),
-    })
+    value.ok_or_else(|| LoadError::MissingKey { key: key.to_owned() })
 }
 
 fn wrong_type(key: &str, expected: &'static str, found: &Value) -> LoadError {
-    LoadError::WrongType {
-        key: key.to_owned(),
-        expected,
-        found: format!("{} {found}", found.type_name()),
-    }
+    LoadError::WrongType { key: key.to_owned(), expected, found: format!("{} {found}", found.type_name()) }
 }
 
 fn not_utf8(what: String, bytes: &[u8]) -> LoadError {
-    LoadError::NotUtf8 {
-        what,
-        found: bytes[..bytes.len().min(40)].to_vec(),
-    }
+    LoadError::NotUtf8 { what, found: bytes[..bytes.len().min(40)].to_vec() }
 }
 
 /// One file of a model, checked by itself.
@@ -367,14 +348,8 @@ impl Shard {
         for i in 0..n_tensors {
             tensors.push(read_tensor_info(&mut cursor, i, shard)?);
         }
-        let mut parsed = Shard {
-            version,
-            alignment: DEFAULT_ALIGNMENT,
-            metadata,
-            by_key,
-            tensors,
-            blob: blob.clone(),
-        };
+        let mut parsed =
+            Shard { version, alignment: DEFAULT_ALIGNMENT, metadata, by_key, tensors, blob: blob.clone() };
         parsed.alignment = parsed.read_alignment()?;
         parsed.place_tensors(cursor.offset())?;
         Ok(parsed)
@@ -388,10 +363,7 @@ impl Shard {
     fn int(&self, key: &str) -> Result<Option<i128>, LoadError> {
         match self.get(key) {
             None => Ok(None),
-            Some(v) => v
-                .as_int()
-                .map(Some)
-                .ok_or_else(|| wrong_type(key, "an integer", v)),
+            Some(v) => v.as_int().map(Some).ok_or_else(|| wrong_type(key, "an integer", v)),
         }
     }
 
@@ -400,14 +372,13 @@ impl Shard {
         let Some(found) = self.int(KEY)? else {
             return Ok(DEFAULT_ALIGNMENT);
         };
-        usize::try_from(found)
-            .ok()
-            .filter(|a| a.is_power_of_two() && *a <= MAX_ALIGNMENT)
-            .ok_or_else(|| LoadError::BadValue {
+        usize::try_from(found).ok().filter(|a| a.is_power_of_two() && *a <= MAX_ALIGNMENT).ok_or_else(|| {
+            LoadError::BadValue {
                 key: KEY.to_owned(),
                 found: found.to_string(),
                 expected: format!("an alignment is a power of two up to {MAX_ALIGNMENT}"),
-            })
+            }
+        })
     }
 
     /// Turns the offsets of the file, which count from the start of the data, into offsets from the start of the file, and checks
@@ -417,10 +388,7 @@ impl Shard {
         let len = self.blob.len() as u64;
         let start = (end as u64).next_multiple_of(alignment);
         for t in &mut self.tensors {
-            let bad = |problem: String| LoadError::BadTensor {
-                name: t.name.clone(),
-                problem,
-            };
+            let bad = |problem: String| LoadError::BadTensor { name: t.name.clone(), problem };
             if !t.offset.is_multiple_of(alignment) {
                 return Err(bad(format!(
                     "its data begin at offset {}, which is no multiple of the alignment {alignment}",
@@ -442,10 +410,7 @@ impl Shard {
         let mut order: Vec<u32> = (0..self.tensors.len() as u32).collect(); // fits: MAX_ENTRIES
         order.sort_unstable_by_key(|&i| self.tensors[i as usize].offset);
         for pair in order.windows(2) {
-            let (a, b) = (
-                &self.tensors[pair[0] as usize],
-                &self.tensors[pair[1] as usize],
-            );
+            let (a, b) = (&self.tensors[pair[0] as usize], &self.tensors[pair[1] as usize]);
             if a.offset + a.bytes > b.offset {
                 return Err(LoadError::BadTensor {
                     name: b.name.clone(),
@@ -466,9 +431,7 @@ impl Shard {
 fn read_header(cursor: &mut Cursor<'_>) -> Result<u32, LoadError> {
     let magic = cursor.take(cursor.left().min(4) as u64, &|| "the magic number".into())?;
     if magic != b"GGUF" {
-        return Err(LoadError::Magic {
-            found: magic.to_vec(),
-        });
+        return Err(LoadError::Magic { found: magic.to_vec() });
     }
     match cursor.u32(&|| "the version".into())? {
         version @ (2 | 3) => Ok(version),
@@ -477,11 +440,7 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<u32, LoadError> {
     }
 }
 
-fn read_count(
-    cursor: &mut Cursor<'_>,
-    min_bytes: u64,
-    what: &'static str,
-) -> Result<usize, LoadError> {
+fn read_count(cursor: &mut Cursor<'_>, min_bytes: u64, what: &'static str) -> Result<usize, LoadError> {
     let offset = cursor.offset() as u64;
     let n = cursor.count(min_bytes, &|| what.to_owned())?;
     if n as u64 > MAX_ENTRIES {
@@ -517,38 +476,18 @@ fn read_name(
     }
 }
 
-fn read_key_value(
-    blob: &Blob,
-    cursor: &mut Cursor<'_>,
-    i: usize,
-) -> Result<(String, Value), LoadError> {
-    let key = read_name(cursor, MAX_KEY_BYTES, &|| {
-        format!("the name of metadata key {i}")
-    })?;
-    let what = || {
-        format!(
-            "the value of metadata key {}",
-            crate::error::Text(key.as_bytes())
-        )
-    };
+fn read_key_value(blob: &Blob, cursor: &mut Cursor<'_>, i: usize) -> Result<(String, Value), LoadError> {
+    let key = read_name(cursor, MAX_KEY_BYTES, &|| format!("the name of metadata key {i}"))?;
+    let what = || format!("the value of metadata key {}", crate::error::Text(key.as_bytes()));
     let ty = value::read_type(cursor, &what)?;
     let value = value::read_value(blob, cursor, ty, &what)?;
     Ok((key, value))
 }
 
 /// A tensor's description, its offset still counting from the start of the data.
-fn read_tensor_info(
-    cursor: &mut Cursor<'_>,
-    i: usize,
-    shard: usize,
-) -> Result<TensorInfo, LoadError> {
-    let name = read_name(cursor, MAX_NAME_BYTES, &|| {
-        format!("the name of tensor {i}")
-    })?;
-    let bad = |problem: String| LoadError::BadTensor {
-        name: name.clone(),
-        problem,
-    };
+fn read_tensor_info(cursor: &mut Cursor<'_>, i: usize, shard: usize) -> Result<TensorInfo, LoadError> {
+    let name = read_name(cursor, MAX_NAME_BYTES, &|| format!("the name of tensor {i}"))?;
+    let bad = |problem: String| LoadError::BadTensor { name: name.clone(), problem };
     let what = |part: &'static str| {
         let name = &name;
         move || format!("{part} of tensor {}", crate::error::Text(name.as_bytes()))
@@ -556,9 +495,7 @@ fn read_tensor_info(
 
     let rank = cursor.u32(&what("the rank"))?;
     if !(1..=4).contains(&rank) {
-        return Err(bad(format!(
-            "it has {rank} dimensions, but tensors have 1 to 4"
-        )));
+        return Err(bad(format!("it has {rank} dimensions, but tensors have 1 to 4")));
     }
     let mut dims = Vec::with_capacity(rank as usize);
     for _ in 0..rank {
@@ -580,24 +517,12 @@ fn read_tensor_info(
         )));
     }
     // ggml counts elements in i64
-    let elements = dims
-        .iter()
-        .try_fold(1u64, |n, &d| n.checked_mul(d))
-        .filter(|&n| i64::try_from(n).is_ok());
-    let bytes = elements
-        .and_then(|_| ty.tensor_bytes(&dims))
-        .filter(|&n| i64::try_from(n).is_ok());
+    let elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| i64::try_from(n).is_ok());
+    let bytes = elements.and_then(|_| ty.tensor_bytes(&dims)).filter(|&n| i64::try_from(n).is_ok());
     let Some(bytes) = bytes else {
         return Err(bad(format!("its size {} overflows", shape(&dims))));
     };
-    Ok(TensorInfo {
-        name,
-        dims,
-        ty,
-        shard,
-        offset,
-        bytes,
-    })
+    Ok(TensorInfo { name, dims, ty, shard, offset, bytes })
 }
 
 /// Dimensions as text in ggml order: `[4096, 32]`.
@@ -614,28 +539,15 @@ fn sorted_index<T>(
     let mut index: Vec<u32> = (0..items.len() as u32).collect(); // fits: MAX_ENTRIES a part, 99,999 parts at most
     index.sort_unstable_by(|&a, &b| name(&items[a as usize]).cmp(name(&items[b as usize])));
     for pair in index.windows(2) {
-        let (a, b) = (
-            name(&items[pair[0] as usize]),
-            name(&items[pair[1] as usize]),
-        );
+        let (a, b) = (name(&items[pair[0] as usize]), name(&items[pair[1] as usize]));
         if a == b {
-            return Err(LoadError::Duplicate {
-                what,
-                name: a.clone(),
-            });
+            return Err(LoadError::Duplicate { what, name: a.clone() });
         }
     }
     Ok(index)
 }
 
-fn find<T>(
-    items: &[T],
-    index: &[u32],
-    name: impl Fn(&T) -> &String,
-    wanted: &str,
-) -> Option<usize> {
-    let at = index
-        .binary_search_by(|&i| name(&items[i as usize]).as_str().cmp(wanted))
-        .ok()?;
+fn find<T>(items: &[T], index: &[u32], name: impl Fn(&T) -> &String, wanted: &str) -> Option<usize> {
+    let at = index.binary_search_by(|&i| name(&items[i as usize]).as_str().cmp(wanted)).ok()?;
     Some(index[at] as usize)
 }

@@ -9,43 +9,38 @@ use memmap2::Mmap;
 
 use crate::error::LoadError;
 
-/// Shared, read-only bytes; clones refer to the same memory.
+/// Shared, read-only bytes that never move; clones refer to the same memory.
 #[derive(Clone)]
-pub(crate) struct Blob(Arc<Source>);
-
-enum Source {
-    Mapped(Mmap),
+pub enum Blob {
+    /// A mapped file.
+    Mapped(Arc<Mmap>),
+    /// Part of the program.
     Static(&'static [u8]),
-    Owned(Vec<u8>),
+    /// In memory.
+    Owned(Arc<Vec<u8>>),
 }
 
 impl Blob {
     pub(crate) fn map(path: &Path) -> Result<Blob, LoadError> {
-        let io = |source| LoadError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| LoadError::Io { path: path.to_owned(), source };
         // asked before opening, because opening a named pipe would wait for a writer
         let meta = fs::metadata(path).map_err(io)?;
         if !meta.is_file() {
-            return Err(LoadError::NotAFile {
-                path: path.to_owned(),
-            });
+            return Err(LoadError::NotAFile { path: path.to_owned() });
         }
         if meta.len() == 0 {
             return Ok(Blob::owned(Vec::new())); // an empty file cannot be mapped
         }
-        Ok(Blob(Arc::new(Source::Mapped(
-            map(&File::open(path).map_err(io)?).map_err(io)?,
-        ))))
+        let map = map(&File::open(path).map_err(io)?).map_err(io)?;
+        Ok(Blob::Mapped(Arc::new(map)))
     }
 
     pub(crate) fn from_static(bytes: &'static [u8]) -> Blob {
-        Blob(Arc::new(Source::Static(bytes)))
+        Blob::Static(bytes)
     }
 
     pub(crate) fn owned(bytes: Vec<u8>) -> Blob {
-        Blob(Arc::new(Source::Owned(bytes)))
+        Blob::Owned(Arc::new(bytes))
     }
 }
 
@@ -53,10 +48,10 @@ impl Deref for Blob {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &*self.0 {
-            Source::Mapped(map) => map,
-            Source::Static(bytes) => bytes,
-            Source::Owned(bytes) => bytes,
+        match self {
+            Blob::Mapped(map) => map,
+            Blob::Static(bytes) => bytes,
+            Blob::Owned(bytes) => bytes,
         }
     }
 }

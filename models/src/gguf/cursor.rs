@@ -10,10 +10,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(bytes: &'a [u8], at: usize) -> Cursor<'a> {
-        Cursor {
-            bytes,
-            at: at.min(bytes.len()),
-        }
+        Cursor { bytes, at: at.min(bytes.len()) }
     }
 
     /// Bytes from the start of the file.
@@ -27,11 +24,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `n` bytes; `what` names them in the error.
-    pub(crate) fn take(
-        &mut self,
-        n: u64,
-        what: &dyn Fn() -> String,
-    ) -> Result<&'a [u8], LoadError> {
+    pub(crate) fn take(&mut self, n: u64, what: &dyn Fn() -> String) -> Result<&'a [u8], LoadError> {
         if n > self.left() as u64 {
             return Err(LoadError::Truncated {
                 what: what(),
@@ -52,9 +45,7 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn u64(&mut self, what: &dyn Fn() -> String) -> Result<u64, LoadError> {
         let b = self.take(8, what)?;
-        Ok(u64::from_le_bytes([
-            b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7],
-        ]))
+        Ok(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
     }
 
     /// A string: its length as u64, then that many bytes.
@@ -64,11 +55,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A count of things of at least `min_bytes` each, refused where the rest of the file cannot hold them.
-    pub(crate) fn count(
-        &mut self,
-        min_bytes: u64,
-        what: &dyn Fn() -> String,
-    ) -> Result<usize, LoadError> {
+    pub(crate) fn count(&mut self, min_bytes: u64, what: &dyn Fn() -> String) -> Result<usize, LoadError> {
         let offset = self.at as u64;
         let n = self.u64(&|| format!("the number of {}", what()))?;
         let fit = self.left() as u64 / min_bytes;

@@ -13,11 +13,7 @@ const SAMPLE_BYTES: usize = 1024;
 /// does not depend on how the file was written or split.
 pub(super) fn fingerprint(file: &GgufFile) -> String {
     let mut hash = Fnv128::new();
-    let arch = file
-        .str("general.architecture")
-        .ok()
-        .flatten()
-        .unwrap_or_default();
+    let arch = file.str("general.architecture").ok().flatten().unwrap_or_default();
     let prefix = format!("{arch}.");
     hash.field(arch.as_bytes());
     for &i in &file.by_key {
@@ -55,8 +51,7 @@ impl Fnv128 {
 
     fn bytes(&mut self, bytes: &[u8]) {
         for &b in bytes {
-            self.0 =
-                (self.0 ^ u128::from(b)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+            self.0 = (self.0 ^ u128::from(b)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
     }
 

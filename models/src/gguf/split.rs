@@ -29,9 +29,7 @@ pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
     let Some((stem, count)) = part_name(path) else {
         return vec![path.to_owned()];
     };
-    (1..=count)
-        .map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{count:05}.gguf")))
-        .collect()
+    (1..=count).map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{count:05}.gguf"))).collect()
 }
 
 /// Name without number, and number of parts, of `STEM-00002-of-00003.gguf`.
@@ -39,9 +37,8 @@ fn part_name(path: &Path) -> Option<(&str, usize)> {
     let name = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
     let (rest, count) = name.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;
-    let parse = |s: &str| {
-        (s.len() == 5 && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse::<usize>().ok())?
-    };
+    let parse =
+        |s: &str| (s.len() == 5 && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse::<usize>().ok())?;
     let (number, count) = (parse(number)?, parse(count)?);
     (1..=count).contains(&number).then_some((stem, count))
 }
@@ -50,14 +47,10 @@ fn part_name(path: &Path) -> Option<(&str, usize)> {
 pub(super) fn explain(error: LoadError, named: &Path, i: usize, count: usize) -> LoadError {
     match error {
         LoadError::Io { path, source }
-            if count > 1 && source.kind() == io::ErrorKind::NotFound && path != named =>
+            if count > 1 && source.kind() == io::ErrorKind::NotFound && (i > 0 || path != named) =>
         {
             LoadError::Split {
-                problem: format!(
-                    "part {} of {count} is missing: there is no {}",
-                    i + 1,
-                    path.display()
-                ),
+                problem: format!("part {} of {count} is missing: there is no {}", i + 1, path.display()),
             }
         }
         other => other,
@@ -71,12 +64,7 @@ pub(super) fn check(shards: &[Shard], named: Named) -> Result<(), LoadError> {
         Named::Parts(count) if count > 1 => count,
         _ => {
             // a file of its own may carry the keys, but must not be one of several
-            return match shards
-                .first()
-                .map(|s| s.int("split.count"))
-                .transpose()?
-                .flatten()
-            {
+            return match shards.first().map(|s| s.int("split.count")).transpose()?.flatten() {
                 Some(n) if n > 1 => wrong(format!(
                     "this is one of {n} parts, but its name does not end in -00001-of-{n:05}.gguf"
                 )),
@@ -97,18 +85,13 @@ pub(super) fn check(shards: &[Shard], named: Named) -> Result<(), LoadError> {
         match shard.int("split.no")? {
             None => return wrong(format!("part {part} of {count} has no key split.no")),
             Some(n) if n != i as i128 => {
-                return wrong(format!(
-                    "part {part} of {count} says that it is number {} of them",
-                    n + 1
-                ));
+                return wrong(format!("part {part} of {count} says that it is number {} of them", n + 1));
             }
             Some(_) => {}
         }
         match shard.int("split.tensors.count")? {
             Some(n) if n != total as i128 => {
-                return wrong(format!(
-                    "the parts have {total} tensors together, but part {part} says {n}"
-                ));
+                return wrong(format!("the parts have {total} tensors together, but part {part} says {n}"));
             }
             _ => {}
         }
@@ -124,10 +107,7 @@ mod tests {
     fn names_of_parts() {
         let parse = |s: &str| part_name(Path::new(s)).map(|(stem, n)| (stem.to_owned(), n));
         assert_eq!(parse("d/m-00002-of-00003.gguf"), Some(("m".into(), 3)));
-        assert_eq!(
-            parse("a-of-b-00001-of-00001.gguf"),
-            Some(("a-of-b".into(), 1))
-        );
+        assert_eq!(parse("a-of-b-00001-of-00001.gguf"), Some(("a-of-b".into(), 1)));
         for whole in [
             "m.gguf",
             "m-00004-of-00003.gguf",
@@ -140,10 +120,7 @@ mod tests {
         }
         assert_eq!(
             parts(Path::new("d/m-00002-of-00002.gguf")),
-            [
-                Path::new("d/m-00001-of-00002.gguf"),
-                Path::new("d/m-00002-of-00002.gguf")
-            ]
+            [Path::new("d/m-00001-of-00002.gguf"), Path::new("d/m-00002-of-00002.gguf")]
         );
     }
 }

@@ -35,11 +35,7 @@ impl ValueType {
     /// The type with this id in GGUF files.
     pub fn from_id(id: u32) -> Option<ValueType> {
         use ValueType::*;
-        [
-            U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64,
-        ]
-        .get(id as usize)
-        .copied()
+        [U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64].get(id as usize).copied()
     }
 
     /// Id in GGUF files.
@@ -209,9 +205,7 @@ struct Piece {
 impl Piece {
     fn bytes(&self) -> &[u8] {
         // always inside: made by `read_value` from what the cursor handed out
-        self.blob
-            .get(self.start..self.start + self.len)
-            .unwrap_or_default()
+        self.blob.get(self.start..self.start + self.len).unwrap_or_default()
     }
 }
 
@@ -345,10 +339,7 @@ impl NumberArray {
     pub fn get(&self, i: usize) -> Option<Value> {
         let width = self.ty.min_bytes() as usize;
         let start = i.checked_mul(width)?;
-        scalar(
-            self.ty,
-            self.piece.bytes().get(start..start.checked_add(width)?)?,
-        )
+        scalar(self.ty, self.piece.bytes().get(start..start.checked_add(width)?)?)
     }
 
     /// Element `i`; `None` past the end, for other elements than integers, and for a u64 beyond i64.
@@ -414,11 +405,7 @@ impl StringArray {
 
     fn get_str(&self, i: usize) -> Option<GgufStr> {
         let (start, end) = self.range(i)?;
-        Some(GgufStr(Piece {
-            blob: self.piece.blob.clone(),
-            start,
-            len: end - start,
-        }))
+        Some(GgufStr(Piece { blob: self.piece.blob.clone(), start, len: end - start }))
     }
 
     /// The bytes of each string in turn.
@@ -449,10 +436,7 @@ impl NestedArray {
     /// Element `i`, read anew from the file's bytes.
     pub fn get(&self, i: usize) -> Option<Array> {
         let mut cursor = Cursor::new(&self.piece.blob, *self.starts.get(i)?);
-        read_array(&self.piece.blob, &mut cursor, 1, &|| {
-            "a nested array".to_owned()
-        })
-        .ok()
+        read_array(&self.piece.blob, &mut cursor, 1, &|| "a nested array".to_owned()).ok()
     }
 }
 
@@ -466,11 +450,7 @@ pub(super) fn read_value(
     match ty {
         ValueType::String => {
             let len = cursor.string(what)?.len();
-            Ok(Value::String(GgufStr(Piece {
-                blob: blob.clone(),
-                start: cursor.offset() - len,
-                len,
-            })))
+            Ok(Value::String(GgufStr(Piece { blob: blob.clone(), start: cursor.offset() - len, len })))
         }
         ValueType::Array => read_array(blob, cursor, 1, what).map(Value::Array),
         number => {
@@ -482,10 +462,7 @@ pub(super) fn read_value(
 }
 
 /// Reads the type of a value.
-pub(super) fn read_type(
-    cursor: &mut Cursor<'_>,
-    what: &dyn Fn() -> String,
-) -> Result<ValueType, LoadError> {
+pub(super) fn read_type(cursor: &mut Cursor<'_>, what: &dyn Fn() -> String) -> Result<ValueType, LoadError> {
     let offset = cursor.offset();
     let id = cursor.u32(&|| format!("the type of {}", what()))?;
     ValueType::from_id(id).ok_or_else(|| LoadError::Implausible {
@@ -507,24 +484,15 @@ fn read_array(
     let ty = read_type(cursor, &elements)?;
     let n = cursor.count(ty.min_bytes(), &elements)?;
     let start = cursor.offset();
-    let piece = |end: usize| Piece {
-        blob: blob.clone(),
-        start,
-        len: end - start,
-    };
+    let piece = |end: usize| Piece { blob: blob.clone(), start, len: end - start };
     match ty {
         ValueType::String => {
             let mut starts = Vec::with_capacity(n);
             for i in 0..n {
-                let len = cursor
-                    .string(&|| format!("element {i} of {}", what()))?
-                    .len();
+                let len = cursor.string(&|| format!("element {i} of {}", what()))?.len();
                 starts.push(cursor.offset() - len);
             }
-            Ok(Array::Strings(StringArray {
-                piece: piece(cursor.offset()),
-                starts: Arc::new(starts),
-            }))
+            Ok(Array::Strings(StringArray { piece: piece(cursor.offset()), starts: Arc::new(starts) }))
         }
         ValueType::Array if depth == MAX_DEPTH => Err(LoadError::Implausible {
             what: format!("the nesting of {}", what()),
@@ -536,14 +504,9 @@ fn read_array(
             let mut starts = Vec::with_capacity(n);
             for i in 0..n {
                 starts.push(cursor.offset());
-                read_array(blob, cursor, depth + 1, &|| {
-                    format!("element {i} of {}", what())
-                })?;
+                read_array(blob, cursor, depth + 1, &|| format!("element {i} of {}", what()))?;
             }
-            Ok(Array::Arrays(NestedArray {
-                piece: piece(cursor.offset()),
-                starts: Arc::new(starts),
-            }))
+            Ok(Array::Arrays(NestedArray { piece: piece(cursor.offset()), starts: Arc::new(starts) }))
         }
         number => {
             // the product fits: `count` has compared it with the bytes left
@@ -551,14 +514,9 @@ fn read_array(
             if number == ValueType::Bool
                 && let Some(i) = bytes.iter().position(|&b| b > 1)
             {
-                return Err(not_a_bool(start + i, &bytes[i..], &|| {
-                    format!("element {i} of {}", what())
-                }));
+                return Err(not_a_bool(start + i, &bytes[i..], &|| format!("element {i} of {}", what())));
             }
-            Ok(Array::Numbers(NumberArray {
-                ty: number,
-                piece: piece(cursor.offset()),
-            }))
+            Ok(Array::Numbers(NumberArray { ty: number, piece: piece(cursor.offset()) }))
         }
     }
 }

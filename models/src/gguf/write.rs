@@ -32,27 +32,18 @@ impl MetaValue {
     pub fn strings<S: AsRef<[u8]>>(items: impl IntoIterator<Item = S>) -> MetaValue {
         MetaValue::Array(
             ValueType::String,
-            items
-                .into_iter()
-                .map(|s| MetaValue::String(s.as_ref().to_vec()))
-                .collect(),
+            items.into_iter().map(|s| MetaValue::String(s.as_ref().to_vec())).collect(),
         )
     }
 
     /// An array of f32.
     pub fn f32s(items: impl IntoIterator<Item = f32>) -> MetaValue {
-        MetaValue::Array(
-            ValueType::F32,
-            items.into_iter().map(MetaValue::F32).collect(),
-        )
+        MetaValue::Array(ValueType::F32, items.into_iter().map(MetaValue::F32).collect())
     }
 
     /// An array of i32.
     pub fn i32s(items: impl IntoIterator<Item = i32>) -> MetaValue {
-        MetaValue::Array(
-            ValueType::I32,
-            items.into_iter().map(MetaValue::I32).collect(),
-        )
+        MetaValue::Array(ValueType::I32, items.into_iter().map(MetaValue::I32).collect())
     }
 
     /// Type of this value.
@@ -156,10 +147,7 @@ impl From<&Array> for MetaValue {
     fn from(a: &Array) -> MetaValue {
         MetaValue::Array(
             a.elem(),
-            (0..a.len())
-                .filter_map(|i| a.get(i))
-                .map(|v| MetaValue::from(&v))
-                .collect(),
+            (0..a.len()).filter_map(|i| a.get(i)).map(|v| MetaValue::from(&v)).collect(),
         )
     }
 }
@@ -199,11 +187,7 @@ impl Default for GgufWriter {
 impl GgufWriter {
     /// A file with nothing in it, alignment 32.
     pub fn new() -> GgufWriter {
-        GgufWriter {
-            metadata: Vec::new(),
-            tensors: Vec::new(),
-            alignment: DEFAULT_ALIGNMENT,
-        }
+        GgufWriter { metadata: Vec::new(), tensors: Vec::new(), alignment: DEFAULT_ALIGNMENT }
     }
 
     /// Adds a metadata key, or replaces its value.
@@ -224,11 +208,7 @@ impl GgufWriter {
 
     /// Adds a tensor; the data follow in the order of these calls.
     pub fn tensor(&mut self, name: impl Into<String>, dims: &[u64], ty: TensorType) -> &mut Self {
-        self.tensors.push(TensorDecl {
-            name: name.into(),
-            dims: dims.to_vec(),
-            ty,
-        });
+        self.tensors.push(TensorDecl { name: name.into(), dims: dims.to_vec(), ty });
         self
     }
 
@@ -262,10 +242,7 @@ impl GgufWriter {
             if found != expected {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
-                    format!(
-                        "tensor {} has {expected} bytes, but {found} were written",
-                        tensor.name
-                    ),
+                    format!("tensor {} has {expected} bytes, but {found} were written", tensor.name),
                 ));
             }
             written += found;
@@ -278,9 +255,7 @@ impl GgufWriter {
     /// The whole file in memory with all-zero data, for tests.
     pub fn to_bytes_zeroed(&self) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
-        self.write(&mut out, |tensor, out| {
-            io::copy(&mut zeros(tensor_bytes(tensor)?), out).map(drop)
-        })?;
+        self.write(&mut out, |tensor, out| io::copy(&mut zeros(tensor_bytes(tensor)?), out).map(drop))?;
         Ok(out)
     }
 
@@ -293,9 +268,7 @@ impl GgufWriter {
         head.extend((self.metadata.len() as u64).to_le_bytes());
         for (key, value) in &self.metadata {
             if !value.is_uniform() {
-                return Err(invalid(format!(
-                    "metadata key {key} is an array of mixed types"
-                )));
+                return Err(invalid(format!("metadata key {key} is an array of mixed types")));
             }
             put_string(&mut head, key.as_bytes());
             head.extend(value.ty().id().to_le_bytes());
@@ -325,10 +298,7 @@ fn invalid(problem: String) -> io::Error {
 
 fn tensor_bytes(tensor: &TensorDecl) -> io::Result<u64> {
     tensor.bytes().ok_or_else(|| {
-        invalid(format!(
-            "tensor {} {:?} has no size as {}",
-            tensor.name, tensor.dims, tensor.ty
-        ))
+        invalid(format!("tensor {} {:?} has no size as {}", tensor.name, tensor.dims, tensor.ty))
     })
 }
 

@@ -1,0 +1,114 @@
+//! A tiny but whole model to damage, and GGUF files byte by byte where a writer would refuse to write the nonsense that is wanted.
+#![allow(dead_code)] // every test file uses its own part of this
+
+use models::arch::{Arch, RopeStyle};
+use models::gguf::TensorType;
+use models::gguf::write::{GgufWriter, MetaValue};
+use models::spec::{ModelSpec, ModelTensors, Rope, RopeScaling, attention_scale};
+
+/// Two layers of 16 elements, 4 query and 2 KV heads of 8, 10 tokens.
+pub fn tiny_spec(arch: Arch) -> ModelSpec {
+    ModelSpec {
+        arch,
+        name: "tiny".into(),
+        n_layers: 2,
+        n_embd: 16,
+        n_heads: 4,
+        n_kv_heads: 2,
+        head_dim: 8,
+        n_ff: 24,
+        n_vocab: 10,
+        n_ctx_train: 64,
+        rms_eps: 1e-5,
+        attention_scale: attention_scale(8),
+        rope: Rope { style: arch.decl().rope_style, n_dims: 8, base: 10_000.0, scaling: RopeScaling::None },
+        tied_output: true,
+        qkv_bias: arch == Arch::Qwen2,
+        attn_output_bias: false,
+        qk_norm: arch == Arch::Qwen3,
+        rope_freqs: false,
+        ignored_window: None,
+    }
+}
+
+/// The same as a file, with a vocabulary.
+pub fn tiny_model(arch: Arch) -> GgufWriter {
+    let spec = tiny_spec(arch);
+    assert_eq!(spec.rope.style == RopeStyle::Norm, arch == Arch::Llama);
+    let mut writer = GgufWriter::new();
+    for (key, value) in spec.metadata() {
+        writer.set(key, value);
+    }
+    writer.set("tokenizer.ggml.model", "llama");
+    writer.set(
+        "tokenizer.ggml.tokens",
+        MetaValue::strings(["<unk>", "<s>", "</s>", "a", "b", "c", "d", "e", "f", "g"]),
+    );
+    writer.set("tokenizer.ggml.token_type", MetaValue::i32s([2, 3, 3, 1, 1, 1, 1, 1, 1, 1]));
+    writer.set("tokenizer.ggml.scores", MetaValue::f32s((0..10).map(|i| -i as f32)));
+    ModelTensors::declare(&spec).for_each(|need| {
+        writer.tensor(&need.name, &need.dims, TensorType::F32);
+    });
+    writer
+}
+
+/// Bytes of a writer's file, every tensor filled with a pattern of its own.
+pub fn bytes(writer: &GgufWriter) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut n = 0u8;
+    writer
+        .write(&mut out, |tensor, out| {
+            n = n.wrapping_add(37);
+            out.write_all(&vec![n; tensor.bytes().unwrap() as usize])
+        })
+        .unwrap();
+    out
+}
+
+/// A file put together by hand; nothing is checked and the counts are what one says.
+pub struct Raw(pub Vec<u8>);
+
+impl Raw {
+    pub fn new(n_tensors: u64, n_keys: u64) -> Raw {
+        Raw::with_version(3, n_tensors, n_keys)
+    }
+
+    pub fn with_version(version: u32, n_tensors: u64, n_keys: u64) -> Raw {
+        Raw(Vec::new()).put(b"GGUF").u32(version).u64(n_tensors).u64(n_keys)
+    }
+
+    pub fn put(mut self, bytes: &[u8]) -> Raw {
+        self.0.extend(bytes);
+        self
+    }
+
+    pub fn u32(self, v: u32) -> Raw {
+        self.put(&v.to_le_bytes())
+    }
+
+    pub fn u64(self, v: u64) -> Raw {
+        self.put(&v.to_le_bytes())
+    }
+
+    /// Length and bytes.
+    pub fn string(self, s: &[u8]) -> Raw {
+        self.u64(s.len() as u64).put(s)
+    }
+
+    /// A key, the id of its type, and the bytes of its value.
+    pub fn key(self, name: &str, ty: u32, value: &[u8]) -> Raw {
+        self.string(name.as_bytes()).u32(ty).put(value)
+    }
+
+    /// A tensor's description.
+    pub fn tensor(self, name: &str, dims: &[u64], ty: u32, offset: u64) -> Raw {
+        let with_rank = self.string(name.as_bytes()).u32(dims.len() as u32);
+        dims.iter().fold(with_rank, |raw, &d| raw.u64(d)).u32(ty).u64(offset)
+    }
+
+    /// Padding to 32 and this many bytes of data.
+    pub fn data(mut self, n: usize) -> Vec<u8> {
+        self.0.resize(self.0.len().next_multiple_of(32) + n, 7);
+        self.0
+    }
+}

@@ -1,0 +1,740 @@
+//! Damaged and hostile files: each has to give an error that says what is wrong and what to do, and never a panic, a hang or an
+//! allocation that the file only claims to need.
+
+mod gguf_common;
+
+use gguf_common::{Raw, bytes, tiny_model, tiny_spec};
+use models::LoadError;
+use models::arch::Arch;
+use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::{GgufFile, TensorType, Value, ValueType};
+use models::spec::{ModelSpec, ModelTensors};
+
+/// Everything that reads a file, one after another.
+fn load(bytes: Vec<u8>) -> Result<(), LoadError> {
+    let file = GgufFile::from_bytes(bytes)?;
+    look_at(&file);
+    let spec = ModelSpec::from_gguf(&file)?;
+    ModelTensors::from_gguf(&file, &spec)?;
+    Ok(())
+}
+
+/// Touches whatever a file offers.
+fn look_at(file: &GgufFile) {
+    for (key, value) in file.metadata() {
+        assert_eq!(file.get(key), Some(value));
+        let _ = (file.u64(key), file.f32(key), file.bool(key), file.str(key), value.to_string());
+        if let Value::Array(array) = value {
+            assert!((0..array.len()).all(|i| array.get(i).is_some()), "{key}");
+            assert!(array.get(array.len()).is_none());
+        }
+    }
+    for tensor in file.tensors() {
+        assert_eq!(file.data(tensor).len() as u64, tensor.bytes, "{}", tensor.name);
+        assert!(tensor.bytes > 0);
+    }
+    assert_eq!(file.fingerprint().len(), 32);
+}
+
+/// The file is refused with a message that contains `expected` and ends with a hint.
+fn check(what: &str, bytes: Vec<u8>, expected: &str) {
+    match load(bytes) {
+        Ok(()) => panic!("{what}: loaded, but should give an error with \"{expected}\""),
+        Err(e) => {
+            let text = e.to_string();
+            assert!(text.contains(expected), "{what}: \"{expected}\" is not in: {text}");
+            assert!(text.ends_with(&format!("\nhint: {}", e.hint())), "{what}: no hint in: {text}");
+            assert!(text.len() < 2000, "{what}: {} bytes of message", text.len());
+            assert!(
+                !text.contains(|c: char| c.is_control() && c != '\n'),
+                "{what}: control characters in: {text:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn undamaged_files_load() {
+    for &arch in Arch::ALL {
+        load(bytes(&tiny_model(arch))).unwrap_or_else(|e| panic!("{}: {e}", arch.name()));
+    }
+}
+
+#[test]
+fn headers() {
+    check("nothing", vec![], "begins with \"\"");
+    check("too short for the magic number", b"GG".to_vec(), "begins with \"GG\"");
+    check("another format", b"PK\x03\x04 and more".to_vec(), r#"begins with "PK\u{3}\u{4}""#);
+    check("no version", b"GGUF".to_vec(), "at byte 4: the version needs 4 bytes, but 0 are left");
+    for version in [0, 1, 4, 77, u32::MAX] {
+        check(
+            "version",
+            Raw::with_version(version, 0, 0).0,
+            &format!("GGUF version {version}, but only versions 2 and 3"),
+        );
+    }
+    for version in [1u32, 2, 3] {
+        check("big-endian", Raw::with_version(version.swap_bytes(), 0, 0).0, "big-endian");
+    }
+}
+
+#[test]
+fn counts_beyond_the_file() {
+    let string = 8u32;
+    let array = 9u32;
+    let tensor = |dims: &[u64]| Raw::new(1, 0).tensor("t", dims, 0, 0).data(64);
+    for huge in [1 << 60, 1 << 63, u64::MAX, 1 << 33] {
+        check("tensors", Raw::new(huge, 0).put(&[0; 64]).0, "at byte 8: the number of tensors");
+        check("keys", Raw::new(0, huge).put(&[0; 64]).0, "at byte 16: the number of metadata keys");
+        check(
+            "length of a key",
+            Raw::new(0, 1).u64(huge).put(&[0; 64]).0,
+            "the name of metadata key 0 needs",
+        );
+        let text = Raw::new(0, 1).key("k", string, &huge.to_le_bytes()).put(&[0; 64]).0;
+        check("length of a text", text, "the value of metadata key \"k\" needs");
+        for element in [0u32, 6, 7, 8, 9, 10, 12] {
+            let list = Raw::new(0, 1).key("k", array, &element.to_le_bytes()).u64(huge).put(&[0; 64]).0;
+            check("length of a list", list, "the number of elements of the value of metadata key \"k\"");
+        }
+        let name = Raw::new(1, 0).u64(huge).put(&[0; 64]).0;
+        check("length of a tensor's name", name, "the name of tensor 0 needs");
+        check("dimension", tensor(&[huge]), "tensor \"t\"");
+        check("dimensions", tensor(&[huge, huge, huge, huge]), "tensor \"t\"");
+        check("offset", Raw::new(1, 0).tensor("t", &[8], 0, huge & !31).data(64), "tensor \"t\"");
+    }
+    // the product is 2^64 and would be 0
+    check("product", tensor(&[1 << 32, 1 << 32]), "its size [4294967296, 4294967296] overflows");
+    // many, but each counted thing could be there
+    check("a million keys", Raw::new(0, 1 << 20).put(&vec![0; 15 << 20]).0, "no model has more than");
+}
+
+#[test]
+fn keys_and_values() {
+    let key = |name: &str, ty: u32, value: &[u8]| Raw::new(0, 1).key(name, ty, value).0;
+    check("no name", key("", 4, &[0; 4]), "the length of the name of metadata key 0 is 0");
+    check(
+        "long name",
+        key(&"k".repeat(65_536), 4, &[0; 4]),
+        "the length of the name of metadata key 0 is 65536",
+    );
+    check(
+        "name of other bytes",
+        Raw::new(0, 1).string(b"a\xffb").u32(4).u32(0).0,
+        r#"is not UTF-8: "a\xffb""#,
+    );
+    check("type 13", key("k", 13, &[0; 8]), "the type of the value of metadata key \"k\" is 13");
+    check(
+        "type of elements",
+        key("k", 9, &[99, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+        "elements of the value of metadata key \"k\" is 99",
+    );
+    check("boolean", key("k", 7, &[2]), "booleans are 0 or 1");
+    check(
+        "list of booleans",
+        key("k", 9, &[7, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2]),
+        "element 2 of the value of metadata key \"k\" is 2",
+    );
+    check("value cut off", key("k", 10, &[0; 7]), "needs 8 bytes, but 7 are left");
+    check("escape codes in a name", Raw::new(0, 1).key("\x1b[2J", 13, &[0; 8]).0, r#""\u{1b}[2J""#);
+    let twice = Raw::new(0, 2).key("k", 0, &[1]).key("k", 0, &[2]).0;
+    check("key twice", twice, "metadata key \"k\" occurs twice");
+    let cut = Raw::new(0, 1)
+        .key("k", 9, &8u32.to_le_bytes())
+        .u64(3)
+        .string(b"one")
+        .string(b"two")
+        .u64(9)
+        .put(b"three")
+        .0;
+    check(
+        "a list's last text cut off",
+        cut,
+        "element 2 of the value of metadata key \"k\" needs 9 bytes, but 5 are left",
+    );
+}
+
+#[test]
+fn nested_lists() {
+    let nested = |depth: usize| {
+        let mut raw = Raw::new(0, 1).string(b"k").u32(9);
+        for _ in 1..depth {
+            raw = raw.u32(9).u64(1);
+        }
+        raw.u32(0).u64(2).put(&[5, 6]).0
+    };
+    let file = GgufFile::from_bytes(nested(4)).unwrap();
+    look_at(&file);
+    assert_eq!(file.get("k").unwrap().to_string(), "[[[[5, 6]]]]");
+    check("five deep", nested(5), "arrays are nested 4 deep at most");
+    check("a thousand deep", nested(1000), "arrays are nested 4 deep at most");
+}
+
+#[test]
+fn tensors() {
+    let one = |dims: &[u64], ty: u32| Raw::new(1, 0).tensor("t", dims, ty, 0).data(1024);
+    check(
+        "no name",
+        Raw::new(1, 0).tensor("", &[8], 0, 0).data(64),
+        "the length of the name of tensor 0 is 0",
+    );
+    check(
+        "long name",
+        Raw::new(1, 0).tensor(&"n".repeat(64), &[8], 0, 0).data(64),
+        "the length of the name of tensor 0 is 64",
+    );
+    check("no dimensions", one(&[], 0), "it has 0 dimensions");
+    check("five dimensions", one(&[1; 5], 0), "it has 5 dimensions");
+    check(
+        "a million dimensions",
+        Raw::new(1, 0).string(b"t").u32(1 << 20).data(1024),
+        "it has 1048576 dimensions",
+    );
+    check("a dimension of zero", one(&[8, 0, 8], 0), "a dimension of [8, 0, 8] is zero");
+    for removed in [4, 5, 31, 33, 36, 38, 43, 1 << 31] {
+        check("type", one(&[32], removed), &format!("its type {removed} is unknown or was removed"));
+    }
+    check("half a block", one(&[48], 2), "its rows have 48 elements, but q4_0 is stored in blocks of 32");
+    check("half a block of 256", one(&[128, 2], 12), "but q4_K is stored in blocks of 256");
+    check("beyond the end", one(&[257], 0), "reach beyond the end of the file");
+    check("unaligned", Raw::new(1, 0).tensor("t", &[8], 0, 8).data(64), "no multiple of the alignment 32");
+
+    let two = |offset: u64, second: &str| {
+        Raw::new(2, 0).tensor("a", &[16], 0, 0).tensor(second, &[8], 0, offset).data(96)
+    };
+    assert_eq!(GgufFile::from_bytes(two(64, "b")).unwrap().tensors().len(), 2);
+    check(
+        "overlap",
+        two(32, "b"),
+        "tensor \"b\": its data begin at byte 128, inside those of tensor \"a\", which end at byte 160",
+    );
+    check("the same data", two(0, "b"), "inside those of tensor");
+    check("name twice", two(64, "a"), "tensor \"a\" occurs twice");
+}
+
+#[test]
+fn alignment() {
+    let aligned = |ty: u32, value: &[u8]| {
+        Raw::new(1, 1).key("general.alignment", ty, value).tensor("t", &[8], 0, 0).data(4096)
+    };
+    for (good, start) in [(1u32, 90), (4, 92), (64, 128), (1024, 1024)] {
+        let file = GgufFile::from_bytes(aligned(4, &good.to_le_bytes())).unwrap();
+        assert_eq!((file.alignment(), file.tensors()[0].offset), (good as usize, start));
+    }
+    for bad in [0u32, 3, 33, 1 << 17, 1 << 31, u32::MAX] {
+        check(
+            "alignment",
+            aligned(4, &bad.to_le_bytes()),
+            &format!("general.alignment is {bad}, but an alignment is a power of two"),
+        );
+    }
+    check("negative", aligned(5, &(-32i32).to_le_bytes()), "general.alignment is -32");
+    check(
+        "a float",
+        aligned(6, &32f32.to_le_bytes()),
+        "general.alignment: expected an integer, found f32 32",
+    );
+}
+
+/// Whatever the place, the file ends too early.
+#[test]
+fn truncated_anywhere() {
+    for &arch in Arch::ALL {
+        let mut whole = bytes(&tiny_model(arch));
+        let end = {
+            let file = GgufFile::from_bytes(whole.clone()).unwrap();
+            file.tensors().iter().map(|t| t.offset + t.bytes).max().unwrap() as usize
+        };
+        whole.truncate(end); // what follows is padding
+        load(whole.clone()).unwrap();
+        // every byte of what is read, then a few places in the weights
+        let data = GgufFile::from_bytes(whole.clone()).unwrap().tensors()[0].offset as usize;
+        for len in (0..=data).chain((data..end).step_by(97)).chain([end - 1]) {
+            check(&format!("{} of {end} bytes", len), whole[..len].to_vec(), "");
+        }
+    }
+}
+
+/// Every byte before the weights, replaced by others: an error or another valid file, and everything in it can be looked at.
+#[test]
+fn every_byte_damaged() {
+    let whole = bytes(&tiny_model(Arch::Llama));
+    let data = GgufFile::from_bytes(whole.clone()).unwrap().tensors()[0].offset as usize;
+    let mut refused = 0;
+    for at in 0..data {
+        for damage in [0x00, 0x01, 0x7f, 0x80, 0xff, whole[at] ^ 0x20] {
+            let mut bytes = whole.clone();
+            bytes[at] = damage;
+            if let Err(e) = load(bytes) {
+                assert!(e.to_string().contains("\nhint: "), "byte {at}: {e}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > data, "only {refused} of {} damaged files were refused", data * 6);
+}
+
+/// A change to the metadata of the tiny model, by architecture.
+fn check_spec(arch: Arch, change: impl Fn(&mut GgufWriter), expected: &str) {
+    let mut writer = tiny_model(arch);
+    change(&mut writer);
+    check(&format!("{} {expected}", arch.name()), bytes(&writer), expected);
+}
+
+#[test]
+fn missing_keys() {
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.unset("general.architecture");
+        },
+        "metadata key general.architecture is missing",
+    );
+    for key in [
+        "block_count",
+        "context_length",
+        "embedding_length",
+        "feed_forward_length",
+        "attention.head_count",
+        "attention.layer_norm_rms_epsilon",
+    ] {
+        for &arch in Arch::ALL {
+            let key = format!("{}.{key}", arch.name());
+            check_spec(
+                arch,
+                |w| {
+                    w.unset(&key);
+                },
+                &format!("metadata key {key} is missing"),
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_with_a_default_may_be_missing() {
+    let mut writer = tiny_model(Arch::Llama);
+    for key in ["rope.freq_base", "rope.dimension_count", "vocab_size"] {
+        writer.unset(&format!("llama.{key}"));
+    }
+    let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
+    let mut expected = tiny_spec(Arch::Llama);
+    assert_eq!(ModelSpec::from_gguf(&file).unwrap(), expected);
+
+    // without a list of tokens, the embedding says how many there are; without KV heads, there are as many as query heads
+    writer.unset("tokenizer.ggml.tokens").unset("llama.attention.head_count_kv");
+    let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
+    expected.n_kv_heads = 4;
+    assert_eq!(ModelSpec::from_gguf(&file).unwrap(), expected);
+}
+
+#[test]
+fn wrong_types() {
+    let text = |key: &'static str| {
+        move |w: &mut GgufWriter| {
+            w.set(key, "four");
+        }
+    };
+    check_spec(
+        Arch::Llama,
+        text("llama.block_count"),
+        "llama.block_count: expected an integer, found str \"four\"",
+    );
+    check_spec(
+        Arch::Llama,
+        text("llama.rope.freq_base"),
+        "llama.rope.freq_base: expected a float, found str",
+    );
+    check_spec(
+        Arch::Llama,
+        text("tokenizer.ggml.tokens"),
+        "tokenizer.ggml.tokens: expected an array of texts",
+    );
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("llama.block_count", 2.0);
+        },
+        "expected an integer, found f32 2",
+    );
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("llama.block_count", true);
+        },
+        "expected an integer, found bool true",
+    );
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("llama.attention.layer_norm_rms_epsilon", 1u32);
+        },
+        "expected a float, found u32 1",
+    );
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("general.architecture", 7u32);
+        },
+        "general.architecture: expected a text, found u32 7",
+    );
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("llama.block_count", MetaValue::strings(["2"]));
+        },
+        "found array of str [\"2\"]",
+    );
+    let bad_text = MetaValue::String(b"lla\xc3".to_vec());
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("general.architecture", bad_text.clone());
+        },
+        r#"general.architecture is not UTF-8: "lla\xc3""#,
+    );
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("general.name", bad_text.clone());
+        },
+        "general.name is not UTF-8",
+    );
+}
+
+#[test]
+fn integers_of_any_width_will_do() {
+    let mut writer = tiny_model(Arch::Llama);
+    writer.set("llama.block_count", MetaValue::I64(2));
+    writer.set("llama.embedding_length", MetaValue::U8(16));
+    writer.set("llama.context_length", MetaValue::U64(64));
+    writer.set("llama.attention.head_count", MetaValue::I16(4));
+    writer.set("llama.rope.freq_base", MetaValue::F64(10_000.0));
+    // some converters state what is the same in every layer once for each
+    writer.set("llama.feed_forward_length", MetaValue::i32s([24, 24]));
+    let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
+    assert_eq!(ModelSpec::from_gguf(&file).unwrap(), tiny_spec(Arch::Llama));
+}
+
+#[test]
+fn absurd_values() {
+    let set = |key: &'static str, value: MetaValue| {
+        move |w: &mut GgufWriter| {
+            w.set(format!("llama.{key}"), value.clone());
+        }
+    };
+    let u = MetaValue::U32;
+    let cases: &[(&str, MetaValue, &str)] = &[
+        ("block_count", u(0), "llama.block_count is 0, but it has to be 1 to"),
+        ("block_count", u(1 << 31), "llama.block_count is 2147483648"),
+        ("block_count", MetaValue::U64(u64::MAX), "llama.block_count is 18446744073709551615"),
+        ("block_count", MetaValue::I32(-2), "llama.block_count is -2, but cannot be negative"),
+        ("block_count", u(3), "the 20 tensors of the file do not make so many layers"),
+        ("block_count", u(1), "tensor \"blk.1.attn_norm.weight\" is not part of the llama architecture"),
+        ("embedding_length", u(0), "llama.embedding_length is 0"),
+        ("embedding_length", u(u32::MAX), "llama.embedding_length is 4294967295"),
+        (
+            "embedding_length",
+            u(24),
+            "token_embd.weight has shape [16, 10], but the metadata ask for [24, 10]",
+        ),
+        ("feed_forward_length", u(0), "llama.feed_forward_length is 0"),
+        (
+            "feed_forward_length",
+            u(25),
+            "blk.0.ffn_gate.weight has shape [16, 24], but the metadata ask for [16, 25]",
+        ),
+        (
+            "feed_forward_length",
+            MetaValue::i32s([24, 32]),
+            "llama.feed_forward_length = [24, 32] is not supported: layers of unequal size",
+        ),
+        ("feed_forward_length", MetaValue::i32s([24]), "there are 2 layers"),
+        ("feed_forward_length", MetaValue::i32s([]), "there are 2 layers"),
+        ("feed_forward_length", MetaValue::i32s([-1, -1]), "llama.feed_forward_length is -1"),
+        (
+            "feed_forward_length",
+            MetaValue::f32s([24.0, 24.0]),
+            "expected an array of integers, found array of f32",
+        ),
+        ("attention.head_count", u(0), "llama.attention.head_count is 0"),
+        ("attention.head_count", u(1 << 20), "llama.attention.head_count is 1048576"),
+        ("attention.head_count_kv", u(0), "llama.attention.head_count_kv is 0"),
+        ("attention.head_count_kv", u(3), "it has to divide the 4 query heads"),
+        ("attention.head_count_kv", u(8), "it has to divide the 4 query heads"),
+        ("attention.key_length", u(0), "llama.attention.key_length is 0"),
+        ("attention.key_length", u(7), "RoPE needs an even number"),
+        ("attention.key_length", u(1 << 16), "llama.attention.key_length is 65536"),
+        (
+            "attention.value_length",
+            u(4),
+            "llama.attention.value_length = 4 is not supported: keys have 8 elements",
+        ),
+        ("attention.layer_norm_rms_epsilon", MetaValue::F32(0.0), "it has to lie between 0 and 1"),
+        ("attention.layer_norm_rms_epsilon", MetaValue::F32(-1e-5), "it has to lie between 0 and 1"),
+        (
+            "attention.layer_norm_rms_epsilon",
+            MetaValue::F32(f32::NAN),
+            "is NaN, but it has to lie between 0 and 1",
+        ),
+        ("attention.layer_norm_rms_epsilon", MetaValue::F64(1e300), "is inf, but"),
+        ("context_length", u(0), "llama.context_length is 0"),
+        ("context_length", u(1 << 31), "llama.context_length is 2147483648"),
+        ("rope.dimension_count", u(16), "llama.rope.dimension_count is 16, but a head has only 8 elements"),
+        ("rope.dimension_count", u(4), "llama.rope.dimension_count = 4 is not supported"),
+        ("rope.dimension_count", u(0), "llama.rope.dimension_count is 0"),
+        ("rope.freq_base", MetaValue::F32(0.0), "llama.rope.freq_base is 0"),
+        ("rope.freq_base", MetaValue::F32(f32::INFINITY), "llama.rope.freq_base is inf"),
+        ("rope.freq_base", MetaValue::F32(-10_000.0), "llama.rope.freq_base is -10000"),
+        ("rope.scaling.factor", MetaValue::F32(-2.0), "llama.rope.scaling.factor is -2"),
+        ("rope.scaling.factor", MetaValue::F32(f32::NAN), "llama.rope.scaling.factor is NaN"),
+        ("rope.scale_linear", MetaValue::F32(f32::NAN), "llama.rope.scale_linear is NaN"),
+        ("rope.scaling.attn_factor", MetaValue::F32(2.0), "only YaRN scales attention"),
+    ];
+    for (key, value, expected) in cases {
+        check_spec(Arch::Llama, set(key, value.clone()), expected);
+    }
+    // the list of tokens counts, not a number beside it
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("tokenizer.ggml.tokens", MetaValue::strings(["a", "b"]));
+        },
+        "token_embd.weight has shape [16, 10], but the metadata ask for [16, 2]",
+    );
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.set("tokenizer.ggml.tokens", MetaValue::Array(ValueType::String, vec![]));
+        },
+        "llama.vocab_size is 0",
+    );
+    check_spec(
+        Arch::Llama,
+        |w| {
+            w.unset("llama.attention.key_length").unset("llama.attention.value_length");
+            w.set("llama.attention.head_count", 6u32);
+        },
+        "it has to divide the embedding length 16",
+    );
+}
+
+#[test]
+fn unsupported_settings() {
+    let set = |key: &'static str, value: MetaValue| {
+        move |w: &mut GgufWriter| {
+            w.set(key, value.clone());
+        }
+    };
+    let u = MetaValue::U32;
+    let f = MetaValue::F32;
+    let cases: &[(Arch, &str, MetaValue, &str)] = &[
+        (
+            Arch::Llama,
+            "general.architecture",
+            "mamba".into(),
+            "\"mamba\" is not supported; supported are llama, qwen2, qwen3",
+        ),
+        (Arch::Llama, "general.architecture", "Llama".into(), "\"Llama\" is not supported"),
+        (Arch::Llama, "general.architecture", "\x1b[31m".into(), r#""\u{1b}[31m" is not supported"#),
+        (Arch::Llama, "general.type", "adapter".into(), "general.type = \"adapter\" is not supported"),
+        (
+            Arch::Llama,
+            "llama.expert_count",
+            u(8),
+            "llama.expert_count = 8 is not supported: it means a mixture of experts",
+        ),
+        (Arch::Qwen3, "qwen3.expert_count", u(128), "qwen3.expert_count = 128 is not supported"),
+        (
+            Arch::Llama,
+            "llama.rope.scaling.type",
+            "longrope".into(),
+            "llama.rope.scaling.type = \"longrope\" is not supported",
+        ),
+        (
+            Arch::Llama,
+            "llama.rope.scaling.type",
+            "su".into(),
+            "llama.rope.scaling.type = \"su\" is not supported",
+        ),
+        (
+            Arch::Llama,
+            "llama.rope.scaling.alpha",
+            f(1000.0),
+            "llama.rope.scaling.alpha = 1000 is not supported",
+        ),
+        (
+            Arch::Llama,
+            "llama.logit_scale",
+            f(0.0625),
+            "llama.logit_scale = 0.0625 is not supported: it means scaled output logits",
+        ),
+        (Arch::Llama, "llama.attn_logit_softcapping", f(50.0), "soft-capped attention logits"),
+        (Arch::Llama, "llama.final_logit_softcapping", f(30.0), "soft-capped output logits"),
+        (Arch::Llama, "llama.residual_scale", f(0.22), "scaled residuals"),
+        (Arch::Llama, "llama.embedding_scale", f(12.0), "scaled embeddings"),
+        (Arch::Llama, "llama.attention.scale", f(0.015), "an attention scale of its own"),
+        (Arch::Llama, "llama.attention.max_alibi_bias", f(8.0), "ALiBi"),
+        (Arch::Llama, "llama.attention.causal", false.into(), "an encoder"),
+        (Arch::Llama, "llama.attention.causal", u(1), "llama.attention.causal = 1 is not supported"),
+        (Arch::Llama, "llama.use_parallel_residual", true.into(), "parallel residuals"),
+        (Arch::Qwen2, "qwen2.pooling_type", u(3), "an embedding or ranking model"),
+        (
+            Arch::Qwen2,
+            "qwen2.attention.sliding_window",
+            u(32),
+            "qwen2.attention.sliding_window = 32 is not supported",
+        ),
+        (
+            Arch::Qwen3,
+            "qwen3.attention.sliding_window",
+            u(63),
+            "qwen3.attention.sliding_window = 63 is not supported",
+        ),
+        (
+            Arch::Llama,
+            "llama.brand_new",
+            u(1),
+            "\"llama.brand_new\" = 1 is not supported: nobody here knows what it changes",
+        ),
+    ];
+    for (arch, key, value, expected) in cases {
+        check_spec(*arch, set(key, value.clone()), expected);
+    }
+}
+
+#[test]
+fn settings_that_change_nothing() {
+    let mut writer = tiny_model(Arch::Llama);
+    writer.set("llama.expert_count", 0u32);
+    writer.set("llama.expert_used_count", 0u32);
+    writer.set("llama.logit_scale", 1.0);
+    writer.set("llama.attention.causal", true);
+    writer.set("llama.pooling_type", 0u32);
+    writer.set("llama.tensor_data_layout", "Meta AI original pth");
+    writer.set("llama.rope.scaling.type", "none");
+    writer.set("llama.rope.scaling.finetuned", true);
+    writer.set("qwen2.expert_count", 60u32); // of another architecture
+    let mut expected = tiny_spec(Arch::Llama);
+    let spec = |w: &GgufWriter| ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(w)).unwrap()).unwrap();
+    assert_eq!(spec(&writer), expected);
+    // Mistral 7B v0.1: reported, not applied
+    writer.set("llama.attention.sliding_window", 32u32);
+    expected.ignored_window = Some(32);
+    assert_eq!(spec(&writer), expected);
+
+    // as long as the context, or 0: there is none
+    for window in [0u32, 64, 4096] {
+        let mut writer = tiny_model(Arch::Qwen2);
+        writer.set("qwen2.attention.sliding_window", window);
+        assert_eq!(spec(&writer), tiny_spec(Arch::Qwen2));
+    }
+}
+
+#[test]
+fn yarn_values() {
+    let with = |changes: &'static [(&'static str, f32)]| {
+        move |w: &mut GgufWriter| {
+            w.set("llama.rope.scaling.type", "yarn");
+            for &(key, value) in changes {
+                w.set(format!("llama.rope.scaling.{key}"), value);
+            }
+        }
+    };
+    check_spec(
+        Arch::Llama,
+        with(&[("factor", 0.5)]),
+        "llama.rope.scaling.factor is 0.5, but YaRN stretches by 1 or more",
+    );
+    check_spec(Arch::Llama, with(&[("yarn_beta_fast", 0.0)]), "llama.rope.scaling.yarn_beta_fast is 0");
+    check_spec(Arch::Llama, with(&[("yarn_beta_slow", 40.0)]), "it has to be more than the slow beta 40");
+    check_spec(Arch::Llama, with(&[("yarn_ext_factor", 7.0)]), "llama.rope.scaling.yarn_ext_factor is 7");
+    check_spec(Arch::Llama, with(&[("attn_factor", 0.0)]), "llama.rope.scaling.attn_factor is 0");
+    check_spec(
+        Arch::Llama,
+        with(&[("original_context_length", 4.0)]),
+        "original_context_length: expected an integer",
+    );
+}
+
+/// A change to a tensor of the tiny model.
+fn check_tensor(
+    arch: Arch,
+    name: &str,
+    change: impl Fn(&mut models::gguf::write::TensorDecl),
+    expected: &str,
+) {
+    let mut writer = tiny_model(arch);
+    let tensor = writer.tensors_mut().iter_mut().find(|t| t.name == name);
+    change(tensor.unwrap_or_else(|| panic!("no tensor {name}")));
+    check(&format!("{} {name}", arch.name()), bytes(&writer), expected);
+}
+
+#[test]
+fn wrong_tensors() {
+    let rename = |t: &mut models::gguf::write::TensorDecl| t.name = "other".into();
+    check_tensor(
+        Arch::Llama,
+        "blk.1.ffn_down.weight",
+        rename,
+        "tensor blk.1.ffn_down.weight [24, 16] is missing",
+    );
+    check_tensor(Arch::Llama, "token_embd.weight", rename, "tensor token_embd.weight [16, 10] is missing");
+    check_tensor(Arch::Qwen2, "blk.0.attn_q.bias", rename, "tensor blk.0.attn_q.bias [32] is missing");
+    check_tensor(
+        Arch::Qwen3,
+        "blk.1.attn_k_norm.weight",
+        rename,
+        "tensor blk.1.attn_k_norm.weight [8] is missing",
+    );
+    let shape = |dims: &'static [u64]| move |t: &mut models::gguf::write::TensorDecl| t.dims = dims.to_vec();
+    check_tensor(
+        Arch::Llama,
+        "blk.0.attn_k.weight",
+        shape(&[16, 32]),
+        "blk.0.attn_k.weight has shape [16, 32], but the metadata ask for [16, 16]",
+    );
+    check_tensor(Arch::Llama, "blk.0.attn_k.weight", shape(&[256]), "has shape [256]");
+    check_tensor(Arch::Llama, "blk.0.attn_k.weight", shape(&[16, 16, 2]), "has shape [16, 16, 2]");
+    check_tensor(Arch::Llama, "output_norm.weight", shape(&[1, 16]), "has shape [1, 16]");
+    let ty = |ty: TensorType| move |t: &mut models::gguf::write::TensorDecl| t.ty = ty;
+    check_tensor(
+        Arch::Llama,
+        "blk.0.attn_norm.weight",
+        ty(TensorType::F16),
+        "tensor blk.0.attn_norm.weight is of type f16, but norms",
+    );
+}
+
+#[test]
+fn shapes_may_end_in_ones() {
+    let mut writer = tiny_model(Arch::Llama);
+    for tensor in writer.tensors_mut() {
+        tensor.dims.resize(4, 1);
+    }
+    load(bytes(&writer)).unwrap();
+}
+
+#[test]
+fn unused_tensors_and_vocabularies() {
+    let mut writer = tiny_model(Arch::Llama);
+    writer.tensor("blk.0.attn_q.scale", &[1], TensorType::F32);
+    check(
+        "a scale nobody would apply",
+        bytes(&writer),
+        "tensor \"blk.0.attn_q.scale\" is not part of the llama architecture",
+    );
+
+    let mut writer = tiny_model(Arch::Llama);
+    writer.tensors_mut().clear();
+    check("no tensors", bytes(&writer), "the file has a vocabulary but no tensors");
+}
+
+#[test]
+fn version_2_is_read_like_3() {
+    let mut old = bytes(&tiny_model(Arch::Llama));
+    old[4] = 2;
+    let file = GgufFile::from_bytes(old.clone()).unwrap();
+    assert_eq!(file.version(), 2);
+    load(old).unwrap();
+}

@@ -1,0 +1,200 @@
+//! Models in several files, and paths that lead to no model at all.
+
+mod gguf_common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gguf_common::{bytes, tiny_model};
+use models::LoadError;
+use models::arch::Arch;
+use models::gguf::GgufFile;
+use models::gguf::write::{GgufWriter, MetaValue};
+use models::spec::{ModelSpec, ModelTensors};
+
+/// An empty folder of this name.
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// The tiny model in `n` parts as llama.cpp's splitter makes them: metadata in the first, tensors dealt out.
+fn parts(n: usize) -> Vec<GgufWriter> {
+    let whole = tiny_model(Arch::Llama);
+    let mut first = whole.clone();
+    let tensors = std::mem::take(first.tensors_mut());
+    let mut parts = vec![first];
+    parts.resize_with(n, GgufWriter::new);
+    for (i, part) in parts.iter_mut().enumerate() {
+        part.set("split.no", MetaValue::U16(i as u16));
+        part.set("split.count", MetaValue::U16(n as u16));
+        part.set("split.tensors.count", MetaValue::I32(tensors.len() as i32));
+    }
+    for (i, tensor) in tensors.into_iter().enumerate() {
+        parts[i * n / 20].tensors_mut().push(tensor);
+    }
+    parts
+}
+
+fn write(folder: &Path, parts: &[GgufWriter]) -> Vec<PathBuf> {
+    let n = parts.len();
+    let paths: Vec<PathBuf> = (1..=n).map(|i| folder.join(format!("tiny-{i:05}-of-{n:05}.gguf"))).collect();
+    for (path, part) in paths.iter().zip(parts) {
+        fs::write(path, bytes(part)).unwrap();
+    }
+    paths
+}
+
+/// Opening the path is refused with a message that contains `expected` and ends with a hint.
+fn check(path: &Path, expected: &str) {
+    match GgufFile::open(path) {
+        Ok(_) => panic!("{}: opened, but should give an error with \"{expected}\"", path.display()),
+        Err(e) => {
+            let text = e.to_string();
+            assert!(text.contains(expected), "\"{expected}\" is not in: {text}");
+            assert!(text.ends_with(&format!("\nhint: {}", e.hint())), "no hint in: {text}");
+            let named = path.display().to_string();
+            assert!(text.starts_with(&named) || text.contains("tiny-0000"), "no path in: {text}");
+        }
+    }
+}
+
+#[test]
+fn any_part_opens_all() {
+    let paths = write(&folder("any_part"), &parts(3));
+    let mut fingerprints = Vec::new();
+    for path in &paths {
+        let file = GgufFile::open(path).unwrap();
+        assert_eq!((file.shards(), file.tensors().len()), (3, 20));
+        let spec = ModelSpec::from_gguf(&file).unwrap();
+        ModelTensors::from_gguf(&file, &spec).unwrap();
+        let shards: Vec<usize> = file.tensors().iter().map(|t| t.shard).collect();
+        assert!(shards.is_sorted() && shards.contains(&0) && shards.contains(&2), "{shards:?}");
+        for tensor in file.tensors() {
+            assert_eq!(file.data(tensor).len() as u64, tensor.bytes);
+        }
+        fingerprints.push(file.fingerprint());
+    }
+    fingerprints.dedup();
+    assert_eq!(fingerprints.len(), 1);
+}
+
+#[test]
+fn split_or_whole_is_the_same_model() {
+    let zeroed = |w: &GgufWriter| w.to_bytes_zeroed().unwrap();
+    let folder = folder("same_model");
+    let split: Vec<PathBuf> = write(&folder, &parts(2));
+    for (path, part) in split.iter().zip(parts(2)) {
+        fs::write(path, zeroed(&part)).unwrap();
+    }
+    let whole = GgufFile::from_bytes(zeroed(&tiny_model(Arch::Llama))).unwrap();
+    let fingerprint = whole.fingerprint();
+    assert_eq!(GgufFile::open(&split[0]).unwrap().fingerprint(), fingerprint);
+
+    // other weights, another setting and another name of the model
+    let other = |bytes| GgufFile::from_bytes(bytes).unwrap().fingerprint();
+    assert_ne!(other(bytes(&tiny_model(Arch::Llama))), fingerprint);
+    let mut writer = tiny_model(Arch::Llama);
+    writer.set("llama.rope.freq_base", 500_000.0);
+    assert_ne!(other(zeroed(&writer)), fingerprint);
+    let mut writer = tiny_model(Arch::Llama);
+    writer.set("general.name", "renamed");
+    assert_eq!(other(zeroed(&writer)), fingerprint);
+}
+
+#[test]
+fn a_part_is_missing() {
+    let paths = write(&folder("missing"), &parts(3));
+    fs::remove_file(&paths[1]).unwrap();
+    check(&paths[0], "part 2 of 3 is missing: there is no ");
+    check(&paths[2], "tiny-00002-of-00003.gguf");
+    check(&paths[1], "part 2 of 3 is missing"); // named by the user, and not there
+}
+
+#[test]
+fn parts_that_disagree() {
+    let change = |name: &str, n: usize, change: &dyn Fn(&mut Vec<GgufWriter>)| {
+        let mut parts = parts(n);
+        change(&mut parts);
+        write(&folder(name), &parts)[0].clone()
+    };
+    check(&change("swapped", 2, &|p| p.swap(0, 1)), "part 1 of 2 says that it is number 2 of them");
+    check(&change("twice", 2, &|p| p[1] = p[0].clone()), "part 2 of 2 says that it is number 1 of them");
+    check(
+        &change("count", 2, &|p| {
+            p[1].set("split.count", MetaValue::U16(7));
+        }),
+        "part 2 of 2 says that there are 7",
+    );
+    check(
+        &change("no_count", 2, &|p| {
+            p[1].unset("split.count");
+        }),
+        "part 2 of 2 has no key split.count",
+    );
+    check(
+        &change("no_number", 2, &|p| {
+            p[0].unset("split.no");
+        }),
+        "part 1 of 2 has no key split.no",
+    );
+    check(
+        &change("text", 2, &|p| {
+            p[1].set("split.no", "1");
+        }),
+        "split.no: expected an integer, found str \"1\"",
+    );
+    let wrong_total = MetaValue::I32(21);
+    check(
+        &change("total", 2, &|p| {
+            p[1].set("split.tensors.count", wrong_total.clone());
+        }),
+        "the parts have 20 tensors together, but part 2 says 21",
+    );
+    let same_tensor = |p: &mut Vec<GgufWriter>| {
+        let name = p[0].tensors_mut()[3].name.clone();
+        p[1].tensors_mut()[0].name = name;
+    };
+    check(&change("tensor_twice", 2, &same_tensor), "occurs twice");
+}
+
+#[test]
+fn a_damaged_part_is_named() {
+    let paths = write(&folder("damaged"), &parts(2));
+    let whole = fs::read(&paths[1]).unwrap();
+    fs::write(&paths[1], &whole[..whole.len() / 2]).unwrap();
+    check(&paths[0], "tiny-00002-of-00002.gguf: ");
+    fs::write(&paths[1], "").unwrap();
+    check(&paths[0], "tiny-00002-of-00002.gguf: not a GGUF file");
+}
+
+#[test]
+fn parts_under_other_names() {
+    let folder = folder("renamed");
+    let path = folder.join("tiny.gguf");
+    fs::write(&path, bytes(&parts(2)[0])).unwrap();
+    check(&path, "this is one of 2 parts, but its name does not end in -00001-of-00002.gguf");
+    assert!(matches!(GgufFile::from_bytes(bytes(&parts(2)[1])), Err(LoadError::Split { .. })));
+
+    // a whole model may be called the only part, with the keys or without
+    for (name, writer) in [("only", parts(1).remove(0)), ("plain", tiny_model(Arch::Llama))] {
+        let path = folder.join(format!("{name}-00001-of-00001.gguf"));
+        fs::write(&path, bytes(&writer)).unwrap();
+        assert_eq!(GgufFile::open(&path).unwrap().tensors().len(), 20);
+    }
+}
+
+#[test]
+fn paths_to_no_model() {
+    let folder = folder("paths");
+    check(&folder.join("none.gguf"), "none.gguf: ");
+    check(&folder, "not a regular file");
+    let empty = folder.join("empty.gguf");
+    fs::write(&empty, "").unwrap();
+    check(&empty, "not a GGUF file: it begins with \"\"");
+    if cfg!(unix) {
+        check(Path::new("/dev/null"), "not a regular file"); // a device, which would have no end
+    }
+}
