@@ -31,7 +31,10 @@ def label(row: dict) -> str:
 
 def run(command: str) -> dict:
     """Tokens per second by test."""
-    p = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        p = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    except (OSError, ValueError) as e:
+        raise SystemExit(f"error: cannot run: {command}\n{e}")
     if p.returncode != 0:
         raise SystemExit(f"error: exit {p.returncode} from: {command}\n{p.stderr[-2000:]}")
     try:
