@@ -6,6 +6,7 @@ pub mod embedded;
 mod error;
 pub mod gguf;
 pub mod spec;
+pub mod tokenizer;
 pub mod types;
 
 pub use error::LoadError;

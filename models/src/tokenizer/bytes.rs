@@ -1,0 +1,87 @@
+//! The alphabet of byte-level BPE: each of the 256 bytes is written as one printable character, so that a vocabulary of
+//! text pieces can hold any byte string (GPT-2, Radford et al. 2019). Pieces in GGUF files are stored in this alphabet.
+
+use std::sync::OnceLock;
+
+/// The character that stands for each byte. Printable Latin-1 bytes stand for themselves; the other 68 take
+/// U+0100, U+0101, … in byte order.
+fn table() -> &'static [char; 256] {
+    static TABLE: OnceLock<[char; 256]> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table = ['\0'; 256];
+        let mut next = 0x100u32;
+        for (byte, slot) in table.iter_mut().enumerate() {
+            let byte = byte as u8;
+            *slot = if prints_as_itself(byte) {
+                char::from(byte)
+            } else {
+                let shifted = char::from_u32(next).unwrap_or(char::REPLACEMENT_CHARACTER);
+                next += 1;
+                shifted
+            };
+        }
+        table
+    })
+}
+
+fn prints_as_itself(byte: u8) -> bool {
+    matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF)
+}
+
+/// The character of one byte.
+pub(super) fn char_of(byte: u8) -> char {
+    table()[usize::from(byte)]
+}
+
+/// The byte a character stands for, if it belongs to the alphabet.
+fn byte_of(c: char) -> Option<u8> {
+    let code = u32::from(c);
+    match code {
+        0x100..0x144 => table().iter().position(|&t| t == c).map(|b| b as u8),
+        _ => u8::try_from(code).ok().filter(|&b| prints_as_itself(b)),
+    }
+}
+
+/// Replaces `out` by `text` written in the byte alphabet.
+pub(super) fn encode_into(text: &str, out: &mut String) {
+    out.clear();
+    out.extend(text.bytes().map(char_of));
+}
+
+/// The bytes a piece stands for. A character outside the alphabet (a hand-made piece) stands for its own UTF-8 bytes.
+pub(super) fn decode(piece: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(piece.len());
+    for c in piece.chars() {
+        match byte_of(c) {
+            Some(byte) => out.push(byte),
+            None => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_its_own_character_and_comes_back() {
+        let mut seen = std::collections::HashSet::new();
+        for byte in 0..=255u8 {
+            assert!(seen.insert(char_of(byte)), "{byte:#x} shares a character");
+            assert_eq!(byte_of(char_of(byte)), Some(byte));
+        }
+        assert_eq!(char_of(b' '), 'Ġ');
+        assert_eq!(char_of(b'\n'), 'Ċ');
+        assert_eq!(char_of(0xAD), 'Ń');
+    }
+
+    #[test]
+    fn decoding_inverts_encoding_and_keeps_foreign_characters() {
+        let mut coded = String::new();
+        encode_into("a b\né\u{1F600}", &mut coded);
+        assert_eq!(coded.chars().count(), "a b\né\u{1F600}".len());
+        assert_eq!(decode(&coded), "a b\né\u{1F600}".as_bytes());
+        assert_eq!(decode("▁x"), "▁x".as_bytes());
+    }
+}
