@@ -5,6 +5,7 @@ pub mod arch;
 pub mod embedded;
 mod error;
 pub mod gguf;
+pub mod shapes;
 pub mod spec;
 pub mod tokenizer;
 pub mod types;

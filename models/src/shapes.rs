@@ -1,0 +1,478 @@
+//! Well-known model shapes without their weights: for planning before a download (`plan --shape`) and for measuring without one
+//! (`bench --shape`). A shape is data; specification and tensors follow from it, and a file with synthetic weights can be written.
+//!
+//! The sizes are those that the models' authors published. What they answer is noise, but time and memory are those of the real model.
+
+mod file_type;
+mod synthetic;
+
+use std::fmt;
+use std::io::{self, Write};
+
+use crate::arch::Arch;
+use crate::gguf::write::{GgufWriter, MetaValue};
+use crate::spec::{ModelSpec, ModelTensors, Rope, RopeScaling, TensorKind, attention_scale};
+use crate::types::TensorType;
+
+pub use file_type::FileType;
+
+/// The shape of a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Name for the command line, such as `llama-3.2-1b`.
+    pub name: &'static str,
+    /// Architecture.
+    pub arch: Arch,
+    /// Layers.
+    pub n_layers: usize,
+    /// Width of the residual stream, elements.
+    pub n_embd: usize,
+    /// Query heads per layer.
+    pub n_heads: usize,
+    /// KV heads per layer.
+    pub n_kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Width of the feed-forward network, elements.
+    pub n_ff: usize,
+    /// Tokens in the vocabulary.
+    pub n_vocab: usize,
+    /// Context, tokens.
+    pub n_ctx: usize,
+    /// Added under the root of every RMS norm.
+    pub rms_eps: f32,
+    /// Base of RoPE's frequencies.
+    pub rope_base: f32,
+    /// Llama 3.1's stretching of RoPE by a tensor of factors: its largest factor.
+    pub rope_factor: Option<f32>,
+    /// Whether the output matrix is the token embedding.
+    pub tied: bool,
+}
+
+/// A shape or file type that is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// No shape of that name.
+    #[error("no shape is called {found:?}\n  hint: the shapes are {known}")]
+    UnknownShape {
+        /// What was asked for.
+        found: String,
+        /// What there is.
+        known: String,
+    },
+    /// No file type of that name.
+    #[error("no file type is called {found:?}\n  hint: after the colon stands one of {known}")]
+    UnknownFileType {
+        /// What was asked for.
+        found: String,
+        /// What there is.
+        known: String,
+    },
+}
+
+impl Shape {
+    /// The shape of this name, letters of either case.
+    pub fn find(name: &str) -> Option<&'static Shape> {
+        SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Every shape, smallest first within a family.
+    pub fn all() -> &'static [Shape] {
+        SHAPES
+    }
+
+    /// Reads `NAME:FILE_TYPE`, such as `llama-3.2-1b:q4_k_m`; without a file type it is q4_k_m.
+    ///
+    /// # Errors
+    /// An unknown name of either; the error lists those that there are.
+    pub fn parse(text: &str) -> Result<(&'static Shape, FileType), ShapeError> {
+        let (name, file_type) = text.split_once(':').unwrap_or((text, "q4_k_m"));
+        let shape = Shape::find(name).ok_or_else(|| ShapeError::UnknownShape {
+            found: name.to_owned(),
+            known: list(SHAPES.iter().map(|shape| shape.name)),
+        })?;
+        let file_type = FileType::from_name(file_type).ok_or_else(|| ShapeError::UnknownFileType {
+            found: file_type.to_owned(),
+            known: list(FileType::ALL.iter().map(|file_type| file_type.name())),
+        })?;
+        Ok((shape, file_type))
+    }
+
+    /// The specification of a model of this shape, equal to the one read back from its file.
+    pub fn spec(&self) -> ModelSpec {
+        let decl = self.arch.decl();
+        ModelSpec {
+            arch: self.arch,
+            name: self.name.to_owned(),
+            n_layers: self.n_layers,
+            n_embd: self.n_embd,
+            n_heads: self.n_heads,
+            n_kv_heads: self.n_kv_heads,
+            head_dim: self.head_dim,
+            n_ff: self.n_ff,
+            n_vocab: self.n_vocab,
+            n_ctx_train: self.n_ctx,
+            rms_eps: self.rms_eps,
+            attention_scale: attention_scale(self.head_dim),
+            rope: Rope {
+                style: decl.rope_style,
+                n_dims: self.head_dim,
+                base: self.rope_base,
+                scaling: RopeScaling::None,
+            },
+            tied_output: self.tied,
+            qkv_bias: decl.qkv_bias == crate::arch::Has::Always,
+            attn_output_bias: false,
+            qk_norm: decl.qk_norm == crate::arch::Has::Always,
+            rope_freqs: self.rope_factor.is_some(),
+            ignored_window: None,
+        }
+    }
+
+    /// Names, dimensions (ggml order) and types of the tensors in a file of this type, in the order in which they are written.
+    pub fn tensors(&self, file_type: FileType) -> Vec<(String, Vec<u64>, TensorType)> {
+        let mut tensors = Vec::new();
+        ModelTensors::declare(&self.spec()).for_each(|need| {
+            let ty = match need.kind {
+                TensorKind::Matrix => file_type.tensor_type(self, &need.name, need.dims[0]),
+                TensorKind::Vector | TensorKind::RopeFactors => TensorType::F32,
+            };
+            tensors.push((need.name.clone(), need.dims.clone(), ty));
+        });
+        tensors
+    }
+
+    /// Bytes of all weights in a file of this type.
+    pub fn weight_bytes(&self, file_type: FileType) -> u64 {
+        self.tensors(file_type).iter().filter_map(|(_, dims, ty)| ty.tensor_bytes(dims)).sum()
+    }
+
+    /// The metadata of a file of this type. There is no vocabulary: llama.cpp knows such files too and makes tokens without text.
+    pub fn metadata(&self, file_type: FileType) -> Vec<(String, MetaValue)> {
+        let mut metadata = self.spec().metadata();
+        metadata.extend([
+            ("general.description".to_owned(), "Synthetic weights: for measuring time and memory".into()),
+            ("general.file_type".to_owned(), file_type.id().into()),
+            ("general.quantization_version".to_owned(), 2u32.into()),
+            ("tokenizer.ggml.model".to_owned(), "no_vocab".into()),
+        ]);
+        metadata
+    }
+
+    /// What stands in the file before the weights.
+    pub fn header(&self, file_type: FileType) -> GgufWriter {
+        let mut file = GgufWriter::new();
+        for (key, value) in self.metadata(file_type) {
+            file.set(key, value);
+        }
+        for (name, dims, ty) in self.tensors(file_type) {
+            file.tensor(name, &dims, ty);
+        }
+        file
+    }
+
+    /// Writes a model file with synthetic weights, always the same ones; returns its size in bytes.
+    ///
+    /// Norms are 1, biases 0, matrices random with variance 1 / n_in (those that write to the residual stream smaller, by the number of
+    /// layers), so that activations and logits stay near unit scale. `progress` is told the bytes of weights written and their total.
+    ///
+    /// # Errors
+    /// What `out` fails with.
+    pub fn write(
+        &self,
+        file_type: FileType,
+        out: &mut dyn Write,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> io::Result<u64> {
+        let total = self.weight_bytes(file_type);
+        let mut done = 0;
+        self.header(file_type).write(out, |tensor, out| {
+            synthetic::write_tensor(self, tensor, out, &mut |bytes| {
+                done += bytes;
+                progress(done, total);
+            })
+        })
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+fn list(names: impl Iterator<Item = &'static str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Llama as Meta's first, with what the rows below change.
+const LLAMA: Shape = Shape {
+    name: "",
+    arch: Arch::Llama,
+    n_layers: 0,
+    n_embd: 0,
+    n_heads: 0,
+    n_kv_heads: 0,
+    head_dim: 128,
+    n_ff: 0,
+    n_vocab: 32_000,
+    n_ctx: 2048,
+    rms_eps: 1e-5,
+    rope_base: 10_000.0,
+    rope_factor: None,
+    tied: false,
+};
+
+const LLAMA_3: Shape =
+    Shape { n_vocab: 128_256, n_ctx: 131_072, rope_base: 500_000.0, rope_factor: Some(8.0), ..LLAMA };
+
+const QWEN_2_5: Shape = Shape {
+    arch: Arch::Qwen2,
+    n_vocab: 152_064,
+    n_ctx: 32_768,
+    rms_eps: 1e-6,
+    rope_base: 1_000_000.0,
+    ..LLAMA
+};
+
+const QWEN_3: Shape = Shape { arch: Arch::Qwen3, n_vocab: 151_936, n_ctx: 40_960, n_kv_heads: 8, ..QWEN_2_5 };
+
+const SHAPES: &[Shape] = &[
+    // The small multi-head model of long-context measurements; its context is widened for them, from 2048 in training.
+    Shape {
+        name: "tinyllama-160m",
+        n_layers: 12,
+        n_embd: 768,
+        n_heads: 12,
+        n_kv_heads: 12,
+        head_dim: 64,
+        n_ff: 3072,
+        n_ctx: 131_072,
+        ..LLAMA
+    },
+    Shape {
+        name: "tinyllama-1.1b",
+        n_layers: 22,
+        n_embd: 2048,
+        n_heads: 32,
+        n_kv_heads: 4,
+        head_dim: 64,
+        n_ff: 5632,
+        ..LLAMA
+    },
+    // Version 0.2, the first without a sliding window.
+    Shape {
+        name: "mistral-7b",
+        n_layers: 32,
+        n_embd: 4096,
+        n_heads: 32,
+        n_kv_heads: 8,
+        n_ff: 14_336,
+        n_ctx: 32_768,
+        rope_base: 1_000_000.0,
+        ..LLAMA
+    },
+    Shape {
+        name: "llama-3.2-1b",
+        n_layers: 16,
+        n_embd: 2048,
+        n_heads: 32,
+        n_kv_heads: 8,
+        head_dim: 64,
+        n_ff: 8192,
+        rope_factor: Some(32.0),
+        tied: true,
+        ..LLAMA_3
+    },
+    Shape {
+        name: "llama-3.2-3b",
+        n_layers: 28,
+        n_embd: 3072,
+        n_heads: 24,
+        n_kv_heads: 8,
+        n_ff: 8192,
+        rope_factor: Some(32.0),
+        tied: true,
+        ..LLAMA_3
+    },
+    Shape {
+        name: "llama-3.1-8b",
+        n_layers: 32,
+        n_embd: 4096,
+        n_heads: 32,
+        n_kv_heads: 8,
+        n_ff: 14_336,
+        ..LLAMA_3
+    },
+    Shape {
+        name: "llama-3.1-70b",
+        n_layers: 80,
+        n_embd: 8192,
+        n_heads: 64,
+        n_kv_heads: 8,
+        n_ff: 28_672,
+        ..LLAMA_3
+    },
+    Shape {
+        name: "qwen2.5-0.5b",
+        n_layers: 24,
+        n_embd: 896,
+        n_heads: 14,
+        n_kv_heads: 2,
+        head_dim: 64,
+        n_ff: 4864,
+        n_vocab: 151_936,
+        tied: true,
+        ..QWEN_2_5
+    },
+    Shape {
+        name: "qwen2.5-1.5b",
+        n_layers: 28,
+        n_embd: 1536,
+        n_heads: 12,
+        n_kv_heads: 2,
+        n_ff: 8960,
+        n_vocab: 151_936,
+        tied: true,
+        ..QWEN_2_5
+    },
+    Shape {
+        name: "qwen2.5-7b",
+        n_layers: 28,
+        n_embd: 3584,
+        n_heads: 28,
+        n_kv_heads: 4,
+        n_ff: 18_944,
+        ..QWEN_2_5
+    },
+    Shape {
+        name: "qwen2.5-14b",
+        n_layers: 48,
+        n_embd: 5120,
+        n_heads: 40,
+        n_kv_heads: 8,
+        n_ff: 13_824,
+        ..QWEN_2_5
+    },
+    Shape {
+        name: "qwen2.5-32b",
+        n_layers: 64,
+        n_embd: 5120,
+        n_heads: 40,
+        n_kv_heads: 8,
+        n_ff: 27_648,
+        ..QWEN_2_5
+    },
+    Shape { name: "qwen3-0.6b", n_layers: 28, n_embd: 1024, n_heads: 16, n_ff: 3072, tied: true, ..QWEN_3 },
+    Shape { name: "qwen3-4b", n_layers: 36, n_embd: 2560, n_heads: 32, n_ff: 9728, tied: true, ..QWEN_3 },
+    Shape { name: "qwen3-8b", n_layers: 36, n_embd: 4096, n_heads: 32, n_ff: 12_288, ..QWEN_3 },
+    Shape { name: "qwen3-14b", n_layers: 40, n_embd: 5120, n_heads: 40, n_ff: 17_408, ..QWEN_3 },
+    Shape { name: "qwen3-32b", n_layers: 64, n_embd: 5120, n_heads: 64, n_ff: 25_600, ..QWEN_3 },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::GgufFile;
+
+    #[test]
+    fn names_are_found_and_strangers_are_answered_with_a_list() {
+        let (shape, file_type) = Shape::parse("Llama-3.2-1B:Q4_K_M").unwrap();
+        assert_eq!((shape.name, file_type), ("llama-3.2-1b", FileType::Q4KM));
+        assert_eq!(Shape::parse("qwen3-8b").unwrap().1, FileType::Q4KM);
+        let error = Shape::parse("llama-4:q8_0").unwrap_err().to_string();
+        assert!(error.contains("\"llama-4\"") && error.contains("qwen3-32b"));
+        let error = Shape::parse("qwen3-8b:q9").unwrap_err().to_string();
+        assert!(error.contains("\"q9\"") && error.contains("q6_k"));
+        for (at, shape) in SHAPES.iter().enumerate() {
+            assert_eq!(Shape::find(shape.name), Some(&SHAPES[at]));
+        }
+    }
+
+    /// Parameters and sizes as llama.cpp prints them for the published files (`model params`, `model size`): thus the table above and the
+    /// mixture of types are right.
+    #[test]
+    fn sizes_are_those_of_the_published_files() {
+        const MIB: f64 = 1024.0 * 1024.0;
+        const GIB: f64 = 1024.0 * MIB;
+        for (name, params_m, unit, size, bits) in [
+            ("tinyllama-1.1b:q4_k_m", 1100.05, MIB, 636.18, 4.85),
+            ("tinyllama-1.1b:q8_0", 1100.05, GIB, 1.09, 8.50),
+            ("mistral-7b:q4_k_m", 7241.73, GIB, 4.07, 4.83),
+            ("mistral-7b:q6_k", 7241.73, GIB, 5.53, 6.56),
+            ("llama-3.2-1b:q4_k_m", 1235.81, MIB, 762.81, 5.18),
+            ("llama-3.2-3b:q4_k_m", 3212.75, GIB, 1.87, 5.01),
+            ("llama-3.1-8b:q4_k_m", 8030.26, GIB, 4.58, 4.89),
+            ("llama-3.1-8b:q4_0", 8030.26, GIB, 4.33, 4.64),
+            ("llama-3.1-8b:q8_0", 8030.26, GIB, 7.95, 8.50),
+            ("llama-3.1-8b:f16", 8030.26, GIB, 14.96, 16.00),
+            ("llama-3.1-70b:q4_k_m", 70553.71, GIB, 39.59, 4.82),
+            ("qwen2.5-0.5b:q4_k_m", 494.03, MIB, 373.71, 6.35),
+            ("qwen2.5-7b:q4_k_m", 7615.62, GIB, 4.36, 4.91),
+        ] {
+            let (shape, file_type) = Shape::parse(name).unwrap();
+            let bytes = shape.weight_bytes(file_type) as f64;
+            let params = shape.spec().parameters() as f64;
+            assert!((params / 1e6 - params_m).abs() < 0.01, "{name}: {params}");
+            assert!((bytes / unit - size).abs() < 0.006, "{name}: {bytes} bytes");
+            assert!((bytes * 8.0 / params - bits).abs() < 0.006, "{name}: bits");
+        }
+    }
+
+    /// Small enough to write in a test, with every kind of tensor and every fallback: rows of 96 elements, which are no block of 256.
+    fn tiny(arch: Arch) -> Shape {
+        Shape {
+            name: "tiny",
+            arch,
+            n_layers: 3,
+            n_embd: 96,
+            n_heads: 4,
+            n_kv_heads: 2,
+            head_dim: 64,
+            n_ff: 512,
+            n_vocab: 70,
+            rope_factor: (arch == Arch::Llama).then_some(8.0),
+            tied: arch == Arch::Qwen3,
+            ..LLAMA
+        }
+    }
+
+    #[test]
+    fn a_written_file_reads_back_as_its_shape_and_is_always_the_same() {
+        for &arch in Arch::ALL {
+            for &file_type in FileType::ALL {
+                let shape = tiny(arch);
+                let mut bytes = Vec::new();
+                let mut told = Vec::new();
+                let size = shape
+                    .write(file_type, &mut bytes, &mut |done, total| {
+                        told.push((done, total));
+                    })
+                    .unwrap();
+                assert_eq!(size, bytes.len() as u64);
+                let total = shape.weight_bytes(file_type);
+                assert_eq!(told.last(), Some(&(total, total)));
+                let mut again = Vec::new();
+                shape.write(file_type, &mut again, &mut |_, _| ()).unwrap();
+                assert!(bytes == again, "the same bytes each time");
+
+                let file = GgufFile::from_bytes(bytes).unwrap();
+                let spec = ModelSpec::from_gguf(&file).unwrap();
+                assert_eq!(spec, shape.spec());
+                ModelTensors::from_gguf(&file, &spec).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn every_shape_is_a_model_that_the_reader_would_accept() {
+        for shape in SHAPES {
+            assert!(shape.n_heads.is_multiple_of(shape.n_kv_heads), "{shape}");
+            for &file_type in FileType::ALL {
+                for (name, dims, ty) in shape.tensors(file_type) {
+                    assert!(ty.tensor_bytes(&dims).is_some(), "{shape} {name}");
+                }
+            }
+        }
+    }
+}
