@@ -1,1 +1,21 @@
-//! (under construction)
+//! The engine: a loaded model ([`Engine`]), what running it will cost ([`plan`]), and conversations with it ([`Session`]).
+//!
+//! An engine and its sessions live on one thread (ggml's workers excepted). Nothing here prints or exits; long work reports
+//! progress through a callback and stops when the engine's interrupt flag is set.
+
+pub mod calibrate;
+mod engine;
+mod error;
+pub mod forward;
+pub mod heads;
+pub mod kv;
+pub mod plan;
+pub mod sampler;
+mod session;
+pub mod text;
+mod weights;
+
+pub use engine::{Engine, EngineOptions, ModelSource};
+pub use error::EngineError;
+pub use session::{Prefill, Progress, Session, SessionOptions};
+pub use weights::{WeightBytes, Weights};

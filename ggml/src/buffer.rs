@@ -3,7 +3,9 @@
 use crate::{Error, Tensor, Type, context::Context, log, sys};
 use std::ffi::CStr;
 use std::ptr::NonNull;
+use memmap2::Mmap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A kind of memory.
 #[derive(Clone, Copy)]
@@ -113,19 +115,25 @@ fn cpu_probe() -> sys::ggml_backend_t {
     PROBE.with(|probe| probe.0)
 }
 
-/// Memory that somebody else owns and that stays where it is.
-///
-/// # Safety
-/// `memory` must return the same readable region for the whole life of the object.
-pub unsafe trait HostMemory {
-    /// The region.
-    fn memory(&self) -> &[u8];
+/// Memory that somebody else owns and that neither moves nor changes while a clone of this exists.
+#[derive(Clone)]
+pub enum HostMemory {
+    /// A mapped file.
+    Mapped(Arc<Mmap>),
+    /// Part of the program.
+    Static(&'static [u8]),
+    /// A vector that nobody can change any more.
+    Owned(Arc<Vec<u8>>),
 }
 
-// SAFETY: a static slice never moves or goes away.
-unsafe impl HostMemory for &'static [u8] {
-    fn memory(&self) -> &[u8] {
-        self
+impl HostMemory {
+    /// The region.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            HostMemory::Mapped(map) => map,
+            HostMemory::Static(bytes) => bytes,
+            HostMemory::Owned(bytes) => bytes,
+        }
     }
 }
 
@@ -137,7 +145,7 @@ pub struct Buffer {
 
 pub(crate) struct Inner {
     raw: NonNull<sys::ggml_backend_buffer>,
-    _owner: Option<Rc<dyn HostMemory>>,
+    _owner: Option<HostMemory>,
 }
 
 impl Drop for Inner {
@@ -158,9 +166,9 @@ impl Buffer {
     /// A read-only buffer over `owner`'s memory. Tensors in it must never be written.
     ///
     /// ggml requires the start of the region to be 32-byte aligned; `None` if it is not.
-    pub fn over(owner: Rc<dyn HostMemory>) -> Option<Buffer> {
+    pub fn over(owner: HostMemory) -> Option<Buffer> {
         log::install();
-        let memory = owner.memory();
+        let memory = owner.bytes();
         if memory.is_empty() || !(memory.as_ptr() as usize).is_multiple_of(32) {
             return None;
         }

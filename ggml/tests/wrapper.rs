@@ -1,8 +1,7 @@
 //! The wrapper against results worked out by hand: products, views, custom operations, and what is
 //! refused.
 
-use ggml::{Backend, Buffer, BufferType, Context, Error, GraphAllocator, Tensor, Type};
-use std::rc::Rc;
+use ggml::{Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Tensor, Type};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -104,7 +103,7 @@ fn tensors_lie_over_foreign_memory_without_a_copy() {
     static DATA: Aligned = Aligned([3.0; 16]);
     // SAFETY: plain floats viewed as bytes.
     let bytes: &'static [u8] = unsafe { std::slice::from_raw_parts(DATA.0.as_ptr().cast(), 64) };
-    let buffer = Buffer::over(Rc::new(bytes)).expect("aligned memory");
+    let buffer = Buffer::over(HostMemory::Static(bytes)).expect("aligned memory");
     let context = Context::new(4);
     let weight = context.tensor(Type::F32, [4, 2]);
     assert!(matches!(

@@ -146,6 +146,13 @@ impl GgufFile {
         self.shards.get(i).map_or(&[], |blob| blob)
     }
 
+    /// Lets the system take back the memory of a tensor's data that was copied elsewhere; reading it still works.
+    pub fn forget(&self, tensor: &TensorInfo) {
+        if let Some(blob) = self.shards.get(tensor.shard) {
+            blob.forget(tensor.offset as usize, tensor.bytes as usize);
+        }
+    }
+
     /// All metadata in the order of the file.
     pub fn metadata(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.metadata.iter().map(|(k, v)| (k.as_str(), v))

@@ -1,4 +1,4 @@
-//! The bytes of one model file: mapped, embedded in the binary, or owned. The only `unsafe` of this crate stands here.
+//! The bytes of one model file: mapped, embedded in the binary, or owned. The only `unsafe` of this crate stands here: mapping, and advice about the map.
 
 use std::fs::{self, File};
 use std::ops::Deref;
@@ -41,6 +41,16 @@ impl Blob {
 
     pub(crate) fn owned(bytes: Vec<u8>) -> Blob {
         Blob::Owned(Arc::new(bytes))
+    }
+}
+
+impl Blob {
+    /// Lets the system take back the memory of a range that will hardly be read again; reading it still works.
+    pub(crate) fn forget(&self, offset: usize, bytes: usize) {
+        if let Blob::Mapped(map) = self {
+            // SAFETY: a private, read-only map of a file: dropped pages are read from the file again.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, bytes) };
+        }
     }
 }
 

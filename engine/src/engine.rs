@@ -1,0 +1,105 @@
+//! A loaded model: file, specification, weights, tokenizer, and the backend that computes.
+
+use crate::forward::Forward;
+use crate::heads::HeadShape;
+use crate::weights::{WeightBytes, Weights};
+use crate::{EngineError, heads};
+use ggml::Backend;
+use models::gguf::GgufFile;
+use models::spec::ModelSpec;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub enum ModelSource {
+    /// A GGUF file (any part of a split one).
+    File(PathBuf),
+    /// The model inside the program.
+    Embedded,
+    /// A file in memory.
+    Bytes(Vec<u8>),
+}
+
+/// How a model is opened.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Threads that compute; `None` takes the machine's physical parallelism.
+    pub threads: Option<usize>,
+    /// Copy matrices into a layout that the CPU multiplies faster, where there is one. Costs their bytes a second time.
+    pub repack: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions { threads: None, repack: true }
+    }
+}
+
+/// A loaded model.
+pub struct Engine {
+    pub(crate) forward: Forward,
+    pub(crate) backend: Backend,
+    file: GgufFile,
+    spec: ModelSpec,
+    interrupt: Arc<AtomicBool>,
+}
+
+impl Engine {
+    /// Opens a model: validates the file, places the weights, starts the backend.
+    pub fn open(source: &ModelSource, options: &EngineOptions) -> Result<Engine, EngineError> {
+        let file = open_file(source)?;
+        let spec = ModelSpec::from_gguf(&file)?;
+        let weights = Weights::load(&file, &spec, options.repack)?;
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let threads = options.threads.unwrap_or_else(default_threads);
+        let backend = Backend::cpu(threads, interrupt.clone())?;
+        let forward = Forward::new(&spec, weights, backend.threads());
+        Ok(Engine { forward, backend, file, spec, interrupt })
+    }
+
+    /// The model file.
+    pub fn file(&self) -> &GgufFile {
+        &self.file
+    }
+
+    /// Sizes and settings of the model.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// Where the bytes of the weights are.
+    pub fn weight_bytes(&self) -> WeightBytes {
+        self.forward.weights().bytes
+    }
+
+    /// Number of threads that compute.
+    pub fn threads(&self) -> usize {
+        self.backend.threads()
+    }
+
+    /// Set to true, this flag stops the computation that is running (at the next operation) with an error for which
+    /// [`EngineError::is_interrupt`] holds. It must be reset before the next computation.
+    pub fn interrupt(&self) -> Arc<AtomicBool> {
+        self.interrupt.clone()
+    }
+
+    /// The model's heads, for profiles.
+    pub fn head_shape(&self) -> Result<HeadShape, heads::HeadsError> {
+        HeadShape::new(self.spec.n_layers, self.spec.n_heads, self.spec.n_kv_heads)
+    }
+}
+
+/// Opens and checks the file behind a source.
+pub fn open_file(source: &ModelSource) -> Result<GgufFile, EngineError> {
+    Ok(match source {
+        ModelSource::File(path) => GgufFile::open(path)?,
+        ModelSource::Embedded => GgufFile::from_static(models::embedded::needle())?,
+        ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.clone())?,
+    })
+}
+
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}

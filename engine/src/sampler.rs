@@ -1,0 +1,409 @@
+//! Chooses the next token from the logits: repetition penalty, top-k, top-p, min-p, temperature, in this order (the one
+//! users know from llama.cpp), then a draw. The same options, seed and logits give the same tokens on every machine.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+/// How tokens are chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplerOptions {
+    /// Divides the logits before the draw; 0 takes the best token always.
+    pub temperature: f32,
+    /// Only the best so many tokens may be drawn; 0 for all.
+    pub top_k: usize,
+    /// Only the best tokens that together reach this probability may be drawn; 1 for all.
+    pub top_p: f32,
+    /// Only tokens at least this share as probable as the best may be drawn; 0 for all.
+    pub min_p: f32,
+    /// Logits of recent tokens are divided by this where positive and multiplied where negative; 1 for no penalty.
+    pub repeat_penalty: f32,
+    /// How many recent tokens the penalty looks at.
+    pub repeat_last_n: usize,
+    /// Start of the random numbers.
+    pub seed: u64,
+}
+
+impl Default for SamplerOptions {
+    fn default() -> Self {
+        SamplerOptions {
+            temperature: 0.8,
+            top_k: 40,
+            top_p: 0.95,
+            min_p: 0.05,
+            repeat_penalty: 1.0,
+            repeat_last_n: 64,
+            seed: 0,
+        }
+    }
+}
+
+impl SamplerOptions {
+    /// The best token always, no penalty.
+    pub fn greedy() -> SamplerOptions {
+        SamplerOptions { temperature: 0.0, ..SamplerOptions::default() }
+    }
+}
+
+/// An option outside its range.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{option} is {value}; hint: it must be {range}")]
+pub struct SamplerError {
+    /// Name of the option.
+    pub option: &'static str,
+    /// What it was set to.
+    pub value: f32,
+    /// What it may be, in words.
+    pub range: &'static str,
+}
+
+/// Chooses tokens and remembers the recent ones.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    options: SamplerOptions,
+    /// Accepted tokens, oldest first, at most `repeat_last_n`.
+    recent: VecDeque<u32>,
+    random: Random,
+    /// Kept between calls so that a step allocates nothing.
+    candidates: Vec<Candidate>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    id: u32,
+    /// Finite.
+    logit: f32,
+}
+
+/// Best first; equal logits by id, so that the order does not depend on how it was reached.
+fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
+    b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
+}
+
+impl Sampler {
+    /// A sampler with these options.
+    ///
+    /// # Errors
+    /// Where an option is not a number or outside its range.
+    pub fn new(options: SamplerOptions) -> Result<Sampler, SamplerError> {
+        let check = |option, value: f32, good: bool, range| {
+            if good { Ok(()) } else { Err(SamplerError { option, value, range }) }
+        };
+        let SamplerOptions { temperature, top_p, min_p, repeat_penalty, .. } = options;
+        check("temperature", temperature, temperature.is_finite() && temperature >= 0.0, "0 or more")?;
+        check("top-p", top_p, (0.0..=1.0).contains(&top_p), "between 0 and 1")?;
+        check("min-p", min_p, (0.0..=1.0).contains(&min_p), "between 0 and 1")?;
+        let good = repeat_penalty.is_finite() && repeat_penalty > 0.0;
+        check("repeat-penalty", repeat_penalty, good, "more than 0")?;
+        Ok(Sampler { random: Random(options.seed), recent: VecDeque::new(), candidates: Vec::new(), options })
+    }
+
+    /// The options it works by.
+    pub fn options(&self) -> &SamplerOptions {
+        &self.options
+    }
+
+    /// Forgets the recent tokens and starts the random numbers anew.
+    pub fn reset(&mut self) {
+        self.recent.clear();
+        self.random = Random(self.options.seed);
+    }
+
+    /// Notes a token for the repetition penalty: of the prompt, or the one that was chosen.
+    pub fn accept(&mut self, token: u32) {
+        if self.options.repeat_last_n == 0 || self.options.repeat_penalty == 1.0 {
+            return;
+        }
+        if self.recent.len() == self.options.repeat_last_n {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(token);
+    }
+
+    /// Chooses a token: an index into `logits` (one per token of the vocabulary), which the penalty may change.
+    ///
+    /// A logit that is not a number counts as impossible, positive infinity as the largest finite number. Where every
+    /// token is impossible (or there are none) the answer is token 0.
+    pub fn sample(&mut self, logits: &mut [f32]) -> u32 {
+        self.penalize(logits);
+        if self.options.temperature == 0.0 {
+            return best(logits);
+        }
+        self.candidates.clear();
+        let possible = (0u32..).zip(logits.iter()).filter(|(_, l)| **l > f32::NEG_INFINITY);
+        self.candidates.extend(possible.map(|(id, &l)| Candidate { id, logit: l.clamp(f32::MIN, f32::MAX) }));
+        let k = self.options.top_k;
+        if k > 0 && k < self.candidates.len() {
+            self.candidates.select_nth_unstable_by(k - 1, best_first);
+            self.candidates.truncate(k);
+        }
+        self.keep_top_p();
+        self.keep_min_p();
+        self.draw()
+    }
+
+    fn penalize(&self, logits: &mut [f32]) {
+        let penalty = self.options.repeat_penalty;
+        for (i, &token) in self.recent.iter().enumerate() {
+            let seen = self.recent.iter().take(i).any(|&t| t == token);
+            if let Some(logit) = logits.get_mut(token as usize)
+                && !seen
+            {
+                *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
+            }
+        }
+    }
+
+    /// Keeps the best tokens whose probabilities first reach `top_p`, at least one. Puts only as many in order as needed:
+    /// blocks of the best are split off until the mass is there.
+    fn keep_top_p(&mut self) {
+        let top_p = f64::from(self.options.top_p);
+        let Some(max) = self.max() else { return };
+        if top_p >= 1.0 {
+            return;
+        }
+        let weight = |c: &Candidate| (f64::from(c.logit) - max).exp();
+        let wanted = top_p * self.candidates.iter().map(weight).sum::<f64>();
+        let (mut sorted, mut block, mut mass) = (0, 64, 0.0);
+        while sorted < self.candidates.len() {
+            let rest = &mut self.candidates[sorted..];
+            let taken = block.min(rest.len());
+            if taken < rest.len() {
+                rest.select_nth_unstable_by(taken - 1, best_first);
+            }
+            rest[..taken].sort_unstable_by(best_first);
+            for i in sorted..sorted + taken {
+                mass += weight(&self.candidates[i]);
+                if mass >= wanted {
+                    self.candidates.truncate(i + 1);
+                    return;
+                }
+            }
+            sorted += taken;
+            block *= 4;
+        }
+    }
+
+    /// Keeps the tokens at least `min_p` times as probable as the best.
+    fn keep_min_p(&mut self) {
+        if self.options.min_p > 0.0
+            && let Some(max) = self.max()
+        {
+            let least = max + f64::from(self.options.min_p).ln();
+            self.candidates.retain(|c| f64::from(c.logit) >= least);
+        }
+    }
+
+    fn max(&self) -> Option<f64> {
+        self.candidates.iter().map(|c| f64::from(c.logit)).reduce(f64::max)
+    }
+
+    fn draw(&mut self) -> u32 {
+        let Some(max) = self.max() else { return 0 };
+        let temperature = f64::from(self.options.temperature);
+        let weight = |c: &Candidate| ((f64::from(c.logit) - max) / temperature).exp();
+        let sum: f64 = self.candidates.iter().map(weight).sum();
+        let mut left = self.random.unit() * sum;
+        let mut chosen = 0;
+        for candidate in &self.candidates {
+            let weight = weight(candidate);
+            if weight > 0.0 {
+                chosen = candidate.id;
+                left -= weight;
+                if left < 0.0 {
+                    break;
+                }
+            }
+        }
+        chosen // where rounding leaves something over, the last possible one
+    }
+}
+
+/// The largest logit; among equals the smallest id.
+fn best(logits: &[f32]) -> u32 {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (id, &logit) in (0u32..).zip(logits) {
+        if logit > best.1 {
+            best = (id, logit);
+        }
+    }
+    best.0
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, every seed is as good as any other.
+#[derive(Debug, Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// At least 0, less than 1.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything off: the plain softmax.
+    fn plain() -> SamplerOptions {
+        SamplerOptions { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplerOptions::default() }
+    }
+
+    fn sampler(options: SamplerOptions) -> Sampler {
+        Sampler::new(options).expect("valid options")
+    }
+
+    /// How often each token comes in 20,000 draws.
+    fn shares(options: SamplerOptions, logits: &[f32]) -> Vec<f64> {
+        let mut sampler = sampler(options);
+        let mut count = vec![0.0; logits.len()];
+        for _ in 0..20_000 {
+            count[sampler.sample(&mut logits.to_vec()) as usize] += 1.0 / 20_000.0;
+        }
+        count
+    }
+
+    fn drawn(options: SamplerOptions, logits: &[f32]) -> Vec<usize> {
+        let shares = shares(options, logits);
+        (0..shares.len()).filter(|&i| shares[i] > 0.0).collect()
+    }
+
+    #[test]
+    fn splitmix_gives_its_published_numbers() {
+        let mut random = Random(1_234_567);
+        let want = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423u64];
+        assert_eq!(want.map(|_| random.next()), want);
+    }
+
+    #[test]
+    fn greedy_takes_the_best_and_the_smaller_of_equals() {
+        let mut greedy = sampler(SamplerOptions::greedy());
+        assert_eq!(greedy.sample(&mut [1.0, 3.0, 3.0, 2.0]), 1);
+        assert_eq!(greedy.sample(&mut [-5.0, -1.0]), 1);
+        assert_eq!(greedy.sample(&mut [f32::NAN, -1.0, f32::NAN]), 1);
+        assert_eq!(greedy.sample(&mut [0.0, f32::INFINITY, f32::INFINITY]), 1);
+    }
+
+    #[test]
+    fn draws_follow_the_softmax_and_the_temperature() {
+        let logits = [0.0, 2f32.ln(), 5f32.ln()]; // 1 : 2 : 5
+        for (share, want) in shares(plain(), &logits).iter().zip([0.125, 0.25, 0.625]) {
+            assert!((share - want).abs() < 0.015, "{share} for {want}");
+        }
+        let cold = SamplerOptions { temperature: 0.5, ..plain() };
+        for (share, want) in shares(cold, &logits).iter().zip([1.0 / 30.0, 4.0 / 30.0, 25.0 / 30.0]) {
+            assert!((share - want).abs() < 0.015, "{share} for {want}");
+        }
+    }
+
+    #[test]
+    fn each_stage_keeps_what_it_should() {
+        // probabilities 0.4 0.3 0.2 0.1, not in order of id
+        let logits = [0.1f32.ln(), 0.4f32.ln(), 0.2f32.ln(), 0.3f32.ln()];
+        assert_eq!(drawn(plain(), &logits), [0, 1, 2, 3]);
+        assert_eq!(drawn(SamplerOptions { top_k: 2, ..plain() }, &logits), [1, 3]);
+        assert_eq!(drawn(SamplerOptions { top_k: 9, ..plain() }, &logits), [0, 1, 2, 3]);
+        assert_eq!(drawn(SamplerOptions { top_p: 0.35, ..plain() }, &logits), [1]);
+        assert_eq!(drawn(SamplerOptions { top_p: 0.65, ..plain() }, &logits), [1, 3]);
+        assert_eq!(drawn(SamplerOptions { top_p: 0.0, ..plain() }, &logits), [1]);
+        assert_eq!(drawn(SamplerOptions { min_p: 0.45, ..plain() }, &logits), [1, 2, 3]);
+        assert_eq!(drawn(SamplerOptions { min_p: 1.0, ..plain() }, &logits), [1]);
+        // top-p is of what top-k left (0.4 and 0.3), and neither sees the temperature
+        let both = SamplerOptions { top_k: 2, top_p: 0.56, temperature: 50.0, ..plain() };
+        assert_eq!(drawn(both, &logits), [1]);
+    }
+
+    #[test]
+    fn top_p_over_a_large_vocabulary_equals_a_full_sort() {
+        let mut random = Random(7);
+        let logits: Vec<f32> = (0..150_000).map(|_| (random.next() % 4000) as f32 / 1000.0).collect();
+        for top_p in [0.001, 0.1, 0.5, 0.999] {
+            let mut chosen = sampler(SamplerOptions { top_p, ..plain() });
+            chosen.candidates = (0u32..).zip(&logits).map(|(id, &logit)| Candidate { id, logit }).collect();
+            let mut sorted = chosen.candidates.clone();
+            chosen.keep_top_p();
+
+            sorted.sort_by(best_first);
+            let total: f64 = sorted.iter().map(|c| f64::from(c.logit).exp()).sum();
+            let mut mass = 0.0;
+            let short = sorted.iter().take_while(|c| {
+                let reached = mass >= f64::from(top_p) * total;
+                mass += f64::from(c.logit).exp();
+                !reached
+            });
+            let want: Vec<u32> = short.map(|c| c.id).collect();
+            let got: Vec<u32> = chosen.candidates.iter().map(|c| c.id).collect();
+            assert!(got.len().abs_diff(want.len()) <= 1, "{top_p}: {} for {}", got.len(), want.len());
+            let common = got.len().min(want.len());
+            assert_eq!(got[..common], want[..common]);
+        }
+    }
+
+    #[test]
+    fn the_penalty_sees_the_last_tokens_once_each() {
+        let options = SamplerOptions { repeat_penalty: 2.0, repeat_last_n: 2, ..SamplerOptions::greedy() };
+        let mut sampler = sampler(options);
+        let mut logits = [4.0, 3.0, -1.0];
+        assert_eq!(sampler.sample(&mut logits), 0);
+        for token in [0, 2, 0, 99] {
+            sampler.accept(token); // token 2 and the first 0 have left the window again
+        }
+        assert_eq!(sampler.sample(&mut logits), 1);
+        assert_eq!(logits, [2.0, 3.0, -1.0]);
+        sampler.accept(2);
+        sampler.accept(2);
+        assert_eq!(sampler.sample(&mut logits), 1);
+        assert_eq!(logits, [2.0, 3.0, -2.0]);
+    }
+
+    #[test]
+    fn the_seed_decides_and_reset_begins_again() {
+        let draw = |seed| {
+            let mut sampler = sampler(SamplerOptions { seed, ..plain() });
+            let first: Vec<u32> = (0..50).map(|_| sampler.sample(&mut [0.0; 1000])).collect();
+            sampler.reset();
+            let again: Vec<u32> = (0..50).map(|_| sampler.sample(&mut [0.0; 1000])).collect();
+            assert_eq!(first, again);
+            first
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn broken_logits_neither_panic_nor_win() {
+        let all = [plain(), SamplerOptions::default(), SamplerOptions::greedy()];
+        for options in all {
+            let mut sampler = sampler(options);
+            assert_eq!(sampler.sample(&mut []), 0);
+            assert_eq!(sampler.sample(&mut [f32::NAN; 4]), 0);
+            assert_eq!(sampler.sample(&mut [f32::NEG_INFINITY; 4]), 0);
+            assert_eq!(sampler.sample(&mut [f32::NAN, f32::NEG_INFINITY, -3.0, f32::NAN]), 2);
+            assert_eq!(sampler.sample(&mut [1.0, f32::INFINITY, f32::NAN, f32::MAX / 2.0]), 1);
+            assert_eq!(sampler.sample(&mut [f32::MIN, f32::MAX]), 1);
+        }
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused_by_name() {
+        let refused = |options| Sampler::new(options).expect_err("out of range").option;
+        assert_eq!(refused(SamplerOptions { temperature: -0.1, ..plain() }), "temperature");
+        assert_eq!(refused(SamplerOptions { temperature: f32::INFINITY, ..plain() }), "temperature");
+        assert_eq!(refused(SamplerOptions { top_p: 1.5, ..plain() }), "top-p");
+        assert_eq!(refused(SamplerOptions { top_p: f32::NAN, ..plain() }), "top-p");
+        assert_eq!(refused(SamplerOptions { min_p: -1.0, ..plain() }), "min-p");
+        assert_eq!(refused(SamplerOptions { repeat_penalty: 0.0, ..plain() }), "repeat-penalty");
+        let error = Sampler::new(SamplerOptions { top_p: 1.5, ..plain() }).expect_err("out of range");
+        assert_eq!(error.to_string(), "top-p is 1.5; hint: it must be between 0 and 1");
+    }
+}
