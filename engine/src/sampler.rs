@@ -65,7 +65,8 @@ pub struct Sampler {
     /// Accepted tokens, oldest first, at most `repeat_last_n`.
     recent: VecDeque<u32>,
     random: Random,
-    /// Kept between calls so that a step allocates nothing.
+    /// Both kept between calls so that a step allocates nothing.
+    distinct: Vec<u32>,
     candidates: Vec<Candidate>,
 }
 
@@ -143,13 +144,14 @@ impl Sampler {
         self.draw()
     }
 
-    fn penalize(&self, logits: &mut [f32]) {
+    fn penalize(&mut self, logits: &mut [f32]) {
         let penalty = self.options.repeat_penalty;
-        for (i, &token) in self.recent.iter().enumerate() {
-            let seen = self.recent.iter().take(i).any(|&t| t == token);
-            if let Some(logit) = logits.get_mut(token as usize)
-                && !seen
-            {
+        self.distinct.clear();
+        self.distinct.extend(&self.recent);
+        self.distinct.sort_unstable();
+        self.distinct.dedup();
+        for &token in &self.distinct {
+            if let Some(logit) = logits.get_mut(token as usize) {
                 *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
             }
         }

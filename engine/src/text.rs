@@ -97,8 +97,8 @@ impl TextStream {
 
 /// Length of the longest end of `text` that is the beginning, but not the whole, of `stop`.
 fn overlap(text: &str, stop: &str) -> usize {
-    let starts = stop.char_indices().map(|(at, _)| at).skip(1).rev();
-    starts.into_iter().find(|&at| text.ends_with(&stop[..at])).unwrap_or(0)
+    let mut starts = stop.char_indices().rev().map(|(at, _)| at);
+    starts.find(|&at| text.ends_with(&stop[..at])).unwrap_or(0)
 }
 
 /// Makes control characters visible instead of obeyed: C0 and DEL become control pictures (␛ for ESC), C1, bidirectional
@@ -125,7 +125,7 @@ pub fn sanitize_for_terminal(text: &str) -> Cow<'_, str> {
 fn steers_terminal(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
-        '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' => true,
+        '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' => true,
         _ => c.is_control(),
     }
 }
