@@ -97,7 +97,13 @@ impl Sampler {
         check("min-p", min_p, (0.0..=1.0).contains(&min_p), "between 0 and 1")?;
         let good = repeat_penalty.is_finite() && repeat_penalty > 0.0;
         check("repeat-penalty", repeat_penalty, good, "more than 0")?;
-        Ok(Sampler { random: Random(options.seed), recent: VecDeque::new(), candidates: Vec::new(), options })
+        Ok(Sampler {
+            random: Random(options.seed),
+            recent: VecDeque::new(),
+            distinct: Vec::new(),
+            candidates: Vec::new(),
+            options,
+        })
     }
 
     /// The options it works by.
