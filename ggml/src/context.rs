@@ -65,7 +65,7 @@ impl Context {
     }
 
     pub(crate) fn graph_nodes(capacity: usize) -> usize {
-        2 * capacity
+        4 * capacity + 16
     }
 
     /// A new tensor without memory.
