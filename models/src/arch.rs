@@ -46,11 +46,7 @@ impl Arch {
 
     /// Names of all, separated by commas.
     pub fn supported() -> String {
-        Self::ALL
-            .iter()
-            .map(|a| a.name())
-            .collect::<Vec<_>>()
-            .join(", ")
+        Self::ALL.iter().map(|a| a.name()).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -143,96 +139,24 @@ pub(crate) const IGNORED_KEYS: &[&str] = &["tensor_data_layout", "rope.scaling.f
 
 /// Keys of things that are not computed here, each with the values that switch it off and what it would mean.
 pub(crate) const NEUTRAL_KEYS: &[(&str, Neutral, &str)] = &[
-    (
-        "attention.causal",
-        Neutral::Bool(true),
-        "an encoder that also looks ahead",
-    ),
-    (
-        "attention.clamp_kqv",
-        Neutral::Number(&[0.0]),
-        "clamped queries, keys and values",
-    ),
-    (
-        "attention.max_alibi_bias",
-        Neutral::Number(&[0.0]),
-        "ALiBi positions",
-    ),
-    (
-        "attention.scale",
-        Neutral::Number(&[0.0]),
-        "an attention scale of its own",
-    ),
-    (
-        "attn_logit_softcapping",
-        Neutral::Number(&[0.0]),
-        "soft-capped attention logits",
-    ),
-    (
-        "embedding_scale",
-        Neutral::Number(&[0.0, 1.0]),
-        "scaled embeddings",
-    ),
-    (
-        "expert_count",
-        Neutral::Number(&[0.0]),
-        "a mixture of experts",
-    ),
-    (
-        "expert_shared_count",
-        Neutral::Number(&[0.0]),
-        "a mixture of experts",
-    ),
-    (
-        "expert_used_count",
-        Neutral::Number(&[0.0]),
-        "a mixture of experts",
-    ),
-    (
-        "final_logit_softcapping",
-        Neutral::Number(&[0.0]),
-        "soft-capped output logits",
-    ),
-    (
-        "logit_scale",
-        Neutral::Number(&[0.0, 1.0]),
-        "scaled output logits",
-    ),
-    (
-        "nextn_predict_layers",
-        Neutral::Number(&[0.0]),
-        "layers that predict several tokens",
-    ),
-    (
-        "pooling_type",
-        Neutral::Number(&[0.0]),
-        "an embedding or ranking model",
-    ),
-    (
-        "residual_scale",
-        Neutral::Number(&[0.0, 1.0]),
-        "scaled residuals",
-    ),
-    (
-        "rope.scaling.alpha",
-        Neutral::Number(&[0.0]),
-        "RoPE scaling by an NTK alpha",
-    ),
-    (
-        "rope.scaling.yarn_attn_factor",
-        Neutral::Number(&[1.0]),
-        "a YaRN attention factor of its own",
-    ),
-    (
-        "rope.scaling.yarn_log_multiplier",
-        Neutral::Number(&[0.0]),
-        "a YaRN log multiplier",
-    ),
-    (
-        "use_parallel_residual",
-        Neutral::Bool(false),
-        "parallel residuals",
-    ),
+    ("attention.causal", Neutral::Bool(true), "an encoder that also looks ahead"),
+    ("attention.clamp_kqv", Neutral::Number(&[0.0]), "clamped queries, keys and values"),
+    ("attention.max_alibi_bias", Neutral::Number(&[0.0]), "ALiBi positions"),
+    ("attention.scale", Neutral::Number(&[0.0]), "an attention scale of its own"),
+    ("attn_logit_softcapping", Neutral::Number(&[0.0]), "soft-capped attention logits"),
+    ("embedding_scale", Neutral::Number(&[0.0, 1.0]), "scaled embeddings"),
+    ("expert_count", Neutral::Number(&[0.0]), "a mixture of experts"),
+    ("expert_shared_count", Neutral::Number(&[0.0]), "a mixture of experts"),
+    ("expert_used_count", Neutral::Number(&[0.0]), "a mixture of experts"),
+    ("final_logit_softcapping", Neutral::Number(&[0.0]), "soft-capped output logits"),
+    ("logit_scale", Neutral::Number(&[0.0, 1.0]), "scaled output logits"),
+    ("nextn_predict_layers", Neutral::Number(&[0.0]), "layers that predict several tokens"),
+    ("pooling_type", Neutral::Number(&[0.0]), "an embedding or ranking model"),
+    ("residual_scale", Neutral::Number(&[0.0, 1.0]), "scaled residuals"),
+    ("rope.scaling.alpha", Neutral::Number(&[0.0]), "RoPE scaling by an NTK alpha"),
+    ("rope.scaling.yarn_attn_factor", Neutral::Number(&[1.0]), "a YaRN attention factor of its own"),
+    ("rope.scaling.yarn_log_multiplier", Neutral::Number(&[0.0]), "a YaRN log multiplier"),
+    ("use_parallel_residual", Neutral::Bool(false), "parallel residuals"),
 ];
 
 /// Values that switch a setting off.
@@ -248,9 +172,7 @@ impl Neutral {
         match (self, value) {
             (Neutral::Bool(wanted), Value::Bool(found)) => wanted == found,
             (Neutral::Number(wanted), value) => {
-                let number = value
-                    .as_float()
-                    .or_else(|| value.as_int().map(|i| i as f64));
+                let number = value.as_float().or_else(|| value.as_int().map(|i| i as f64));
                 number.is_some_and(|n| wanted.contains(&n))
             }
             _ => false,

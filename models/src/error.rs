@@ -240,18 +240,14 @@ impl LoadError {
             LoadError::Split { .. } => {
                 "put all parts, named NAME-00001-of-0000N.gguf as they were published, into one folder and name any of them"
             }
-            LoadError::MissingKey { .. }
-            | LoadError::WrongType { .. }
-            | LoadError::BadValue { .. } => {
+            LoadError::MissingKey { .. } | LoadError::WrongType { .. } | LoadError::BadValue { .. } => {
                 "the metadata are incomplete or damaged; convert the model again with a current converter"
             }
             LoadError::UnknownArch { .. } => {
                 "choose a model of a supported architecture; `general.architecture` names it"
             }
             LoadError::Unsupported { .. } => "choose a variant of the model without this setting",
-            LoadError::VocabularyOnly => {
-                "it can be used to tokenize; take the model's full file to run it"
-            }
+            LoadError::VocabularyOnly => "it can be used to tokenize; take the model's full file to run it",
             LoadError::MissingTensor { .. } => {
                 "the file is incomplete: check that it is a whole model and not an adapter, projector or part"
             }
@@ -268,13 +264,8 @@ impl LoadError {
     /// The same fault with the name of the file it was found in.
     pub(crate) fn in_file(self, path: &Path) -> LoadError {
         match self {
-            named @ (LoadError::Io { .. } | LoadError::NotAFile { .. } | LoadError::In { .. }) => {
-                named
-            }
-            error => LoadError::In {
-                path: path.to_owned(),
-                error: Box::new(error),
-            },
+            named @ (LoadError::Io { .. } | LoadError::NotAFile { .. } | LoadError::In { .. }) => named,
+            error => LoadError::In { path: path.to_owned(), error: Box::new(error) },
         }
     }
 
@@ -317,15 +308,9 @@ mod tests {
 
     #[test]
     fn a_fault_in_a_file_names_file_fault_and_hint() {
-        let e = LoadError::MissingKey {
-            key: "llama.block_count".into(),
-        }
-        .in_file(Path::new("m.gguf"));
+        let e = LoadError::MissingKey { key: "llama.block_count".into() }.in_file(Path::new("m.gguf"));
         let text = e.to_string();
-        assert!(
-            text.starts_with("m.gguf: metadata key llama.block_count is missing\nhint: "),
-            "{text}"
-        );
+        assert!(text.starts_with("m.gguf: metadata key llama.block_count is missing\nhint: "), "{text}");
         assert!(text.ends_with(e.hint()));
     }
 }

@@ -149,7 +149,10 @@ impl GgufFile {
     /// Lets the system take back the memory of a tensor's data that was copied elsewhere; reading it still works.
     pub fn forget(&self, tensor: &TensorInfo) {
         if let Some(blob) = self.shards.get(tensor.shard) {
-            blob.forget(tensor.offset as usize, tensor.bytes as usize);
+            let (offset, bytes) = (usize::try_from(tensor.offset), usize::try_from(tensor.bytes));
+            if let (Ok(offset), Ok(bytes)) = (offset, bytes) {
+                blob.forget(offset, bytes);
+            }
         }
     }
 

@@ -123,25 +123,17 @@ impl RopeScaling {
         };
         match self {
             RopeScaling::None => plain,
-            RopeScaling::Linear { factor } => RopeNumbers {
-                freq_scale: 1.0 / factor,
-                ..plain
-            },
-            RopeScaling::Yarn {
-                factor,
-                original_ctx,
-                ext_factor,
-                attn_factor,
-                beta_fast,
-                beta_slow,
-            } => RopeNumbers {
-                original_ctx,
-                freq_scale: 1.0 / factor,
-                ext_factor,
-                attn_factor,
-                beta_fast,
-                beta_slow,
-            },
+            RopeScaling::Linear { factor } => RopeNumbers { freq_scale: 1.0 / factor, ..plain },
+            RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
+                RopeNumbers {
+                    original_ctx,
+                    freq_scale: 1.0 / factor,
+                    ext_factor,
+                    attn_factor,
+                    beta_fast,
+                    beta_slow,
+                }
+            }
         }
     }
 }
@@ -157,8 +149,7 @@ impl ModelSpec {
         let mut sum = 0u64;
         ModelTensors::declare(self).for_each(|need| {
             if need.kind != TensorKind::RopeFactors {
-                sum =
-                    sum.saturating_add(need.dims.iter().fold(1, |n: u64, &d| n.saturating_mul(d)));
+                sum = sum.saturating_add(need.dims.iter().fold(1, |n: u64, &d| n.saturating_mul(d)));
             }
         });
         sum
@@ -192,14 +183,7 @@ impl ModelSpec {
                 put("rope.scaling.type", "linear".into());
                 put("rope.scaling.factor", factor.into());
             }
-            RopeScaling::Yarn {
-                factor,
-                original_ctx,
-                ext_factor,
-                attn_factor,
-                beta_fast,
-                beta_slow,
-            } => {
+            RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
                 put("rope.scaling.type", "yarn".into());
                 put("rope.scaling.factor", factor.into());
                 put("rope.scaling.original_context_length", size(original_ctx));

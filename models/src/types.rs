@@ -97,10 +97,7 @@ impl TensorType {
 
     /// The type of this name, letters of either case (`q4_k`, `Q4_K`).
     pub fn from_name(name: &str) -> Option<TensorType> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|t| t.name().eq_ignore_ascii_case(name))
+        Self::ALL.iter().copied().find(|t| t.name().eq_ignore_ascii_case(name))
     }
 
     /// Bytes of a row of `ne0` elements; `None` where the row is not whole blocks or the number overflows.
@@ -114,8 +111,7 @@ impl TensorType {
     /// Bytes of a tensor of these dimensions (ggml order); `None` as for [`TensorType::row_bytes`], or where `dims` is empty.
     pub fn tensor_bytes(self, dims: &[u64]) -> Option<u64> {
         let (&ne0, rest) = dims.split_first()?;
-        rest.iter()
-            .try_fold(self.row_bytes(ne0)?, |bytes, &ne| bytes.checked_mul(ne))
+        rest.iter().try_fold(self.row_bytes(ne0)?, |bytes, &ne| bytes.checked_mul(ne))
     }
 
     /// Whether ggml multiplies matrices of this type and looks rows up in them: floats and block formats, but neither integers
@@ -158,10 +154,7 @@ mod tests {
     fn sizes_in_bytes() {
         assert_eq!(TensorType::Q4_K.row_bytes(4096), Some(4096 / 256 * 144));
         assert_eq!(TensorType::Q4_K.row_bytes(4095), None);
-        assert_eq!(
-            TensorType::F32.tensor_bytes(&[3, 5, 7]),
-            Some(3 * 5 * 7 * 4)
-        );
+        assert_eq!(TensorType::F32.tensor_bytes(&[3, 5, 7]), Some(3 * 5 * 7 * 4));
         assert_eq!(TensorType::F32.tensor_bytes(&[1 << 40, 1 << 40]), None);
         assert_eq!(TensorType::F32.tensor_bytes(&[]), None);
     }

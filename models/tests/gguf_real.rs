@@ -7,9 +7,7 @@ use models::gguf::{GgufFile, TensorType, Value};
 
 /// A file of `../shared`, or `None` with a note.
 fn shared(path: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../shared")
-        .join(path);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared").join(path);
     if path.exists() {
         return Some(path);
     }
@@ -37,12 +35,8 @@ fn vocabularies_open() {
             file.version(),
             file.required_str("general.architecture").unwrap(),
             file.required_str("tokenizer.ggml.model").unwrap(),
-            file.required_strings("tokenizer.ggml.tokens")
-                .unwrap()
-                .len(),
-            file.strings("tokenizer.ggml.merges")
-                .unwrap()
-                .map_or(0, |m| m.len()),
+            file.required_strings("tokenizer.ggml.tokens").unwrap().len(),
+            file.strings("tokenizer.ggml.merges").unwrap().map_or(0, |m| m.len()),
         );
         assert_eq!(found, (version, arch, model, tokens, merges), "{name}");
         assert!(file.tensors().is_empty(), "{name}");
@@ -81,10 +75,7 @@ fn the_embedded_model_opens() {
     assert_eq!(file.shards(), 1);
     assert_eq!(file.get("llama.block_count"), Some(&Value::U32(4)));
     let embd = file.tensor("token_embd.weight").unwrap();
-    assert_eq!(
-        (embd.dims.as_slice(), embd.ty),
-        ([256, 2048].as_slice(), TensorType::Q8_0)
-    );
+    assert_eq!((embd.dims.as_slice(), embd.ty), ([256, 2048].as_slice(), TensorType::Q8_0));
     assert_eq!(file.data(embd).len() as u64, 2048 * 256 / 32 * 34);
     assert_eq!(file.data(embd).as_ptr() as usize % 32, 0);
 }

@@ -9,9 +9,7 @@ use models::gguf::{GgufFile, TensorType};
 use models::spec::{ModelSpec, ModelTensors, RopeScaling};
 
 fn open(name: &str) -> GgufFile {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/golden/models")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models").join(name);
     GgufFile::open(&path).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -21,16 +19,10 @@ fn the_embedded_model() {
     let spec = ModelSpec::from_gguf(&file).unwrap();
     assert_eq!(spec.arch, Arch::Llama);
     assert_eq!(spec.name, "needle");
-    assert_eq!(
-        (spec.n_layers, spec.n_embd, spec.n_heads, spec.n_kv_heads),
-        (4, 256, 8, 4)
-    );
+    assert_eq!((spec.n_layers, spec.n_embd, spec.n_heads, spec.n_kv_heads), (4, 256, 8, 4));
     assert_eq!((spec.head_dim, spec.n_ff, spec.n_vocab), (64, 512, 2048));
     assert_eq!(spec.attention_scale, 0.125);
-    assert_eq!(
-        (spec.rope.style, spec.rope.n_dims, spec.rope.base),
-        (RopeStyle::Norm, 64, 500_000.0)
-    );
+    assert_eq!((spec.rope.style, spec.rope.n_dims, spec.rope.base), (RopeStyle::Norm, 64, 500_000.0));
     assert_eq!(spec.rope.scaling, RopeScaling::None);
     assert!(spec.tied_output && !spec.qkv_bias && !spec.qk_norm && !spec.rope_freqs);
     // the number its README states
@@ -61,95 +53,34 @@ fn the_golden_models() {
     let none = RopeScaling::None;
     // name, architecture, (width, query heads, KV heads, head_dim), scaling, tied, rope_freqs
     let cases = [
-        (
-            "llama-gqa-linear-f32",
-            Llama,
-            (32, 4, 2, 16),
-            linear,
-            false,
-            false,
-        ),
-        (
-            "llama-gqa-llama3rope-f16",
-            Llama,
-            (32, 8, 2, 16),
-            none,
-            true,
-            true,
-        ),
-        (
-            "llama-gqa-llama3rope-f32",
-            Llama,
-            (32, 8, 2, 16),
-            none,
-            true,
-            true,
-        ),
+        ("llama-gqa-linear-f32", Llama, (32, 4, 2, 16), linear, false, false),
+        ("llama-gqa-llama3rope-f16", Llama, (32, 8, 2, 16), none, true, true),
+        ("llama-gqa-llama3rope-f32", Llama, (32, 8, 2, 16), none, true, true),
         ("llama-mha-f32", Llama, (32, 4, 4, 16), none, false, false),
-        (
-            "llama-wide-mqa-q4_k_m",
-            Llama,
-            (256, 4, 1, 64),
-            none,
-            true,
-            false,
-        ),
+        ("llama-wide-mqa-q4_k_m", Llama, (256, 4, 1, 64), none, true, false),
         ("qwen2-gqa-f32", Qwen2, (64, 4, 2, 16), none, true, false),
         ("qwen2-gqa-q8_0", Qwen2, (64, 4, 2, 16), none, true, false),
-        (
-            "qwen2-mha-yarn-f32",
-            Qwen2,
-            (32, 2, 2, 16),
-            yarn,
-            false,
-            false,
-        ),
+        ("qwen2-mha-yarn-f32", Qwen2, (32, 2, 2, 16), yarn, false, false),
         ("qwen3-gqa-f32", Qwen3, (32, 8, 2, 16), none, false, false),
         ("qwen3-mha-f32", Qwen3, (32, 2, 2, 32), none, true, false),
-        (
-            "qwen3-wide-mqa-q6_k",
-            Qwen3,
-            (256, 4, 1, 64),
-            none,
-            true,
-            false,
-        ),
+        ("qwen3-wide-mqa-q6_k", Qwen3, (256, 4, 1, 64), none, true, false),
     ];
     for (name, arch, sizes, scaling, tied, rope_freqs) in cases {
         let file = open(&format!("{name}.gguf"));
         let spec = ModelSpec::from_gguf(&file).unwrap_or_else(|e| panic!("{name}: {e}"));
         let found = (spec.n_embd, spec.n_heads, spec.n_kv_heads, spec.head_dim);
-        assert_eq!(
-            (spec.arch, found, spec.rope.scaling),
-            (arch, sizes, scaling),
-            "{name}"
-        );
-        assert_eq!(
-            (spec.tied_output, spec.rope_freqs),
-            (tied, rope_freqs),
-            "{name}"
-        );
-        assert_eq!(
-            (spec.qkv_bias, spec.qk_norm),
-            (arch == Qwen2, arch == Qwen3),
-            "{name}"
-        );
+        assert_eq!((spec.arch, found, spec.rope.scaling), (arch, sizes, scaling), "{name}");
+        assert_eq!((spec.tied_output, spec.rope_freqs), (tied, rope_freqs), "{name}");
+        assert_eq!((spec.qkv_bias, spec.qk_norm), (arch == Qwen2, arch == Qwen3), "{name}");
         assert_eq!(spec.n_vocab, 264, "{name}");
 
         // every tensor of the file has its place, and the parameters are their elements
-        let tensors =
-            ModelTensors::from_gguf(&file, &spec).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let tensors = ModelTensors::from_gguf(&file, &spec).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut placed = Vec::new();
         tensors.for_each(|&i| placed.push(i));
         placed.sort_unstable();
-        assert_eq!(
-            placed,
-            (0..file.tensors().len()).collect::<Vec<_>>(),
-            "{name}"
-        );
-        let factors = tensors
-            .rope_freqs
-            .map_or(0, |i| file.tensors()[i].elements());
+        assert_eq!(placed, (0..file.tensors().len()).collect::<Vec<_>>(), "{name}");
+        let factors = tensors.rope_freqs.map_or(0, |i| file.tensors()[i].elements());
         let elements: u64 = file.tensors().iter().map(|t| t.elements()).sum();
         assert_eq!(spec.parameters(), elements - factors, "{name}");
     }
@@ -158,12 +89,7 @@ fn the_golden_models() {
 /// A specification written as metadata is read back as it was.
 #[test]
 fn a_specification_survives_writing() {
-    for name in [
-        "llama-gqa-linear-f32",
-        "qwen2-mha-yarn-f32",
-        "qwen3-gqa-f32",
-        "llama-gqa-llama3rope-f32",
-    ] {
+    for name in ["llama-gqa-linear-f32", "qwen2-mha-yarn-f32", "qwen3-gqa-f32", "llama-gqa-llama3rope-f32"] {
         let spec = ModelSpec::from_gguf(&open(&format!("{name}.gguf"))).unwrap();
         let mut writer = GgufWriter::new();
         for (key, value) in spec.metadata() {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use gguf_common::{bytes, tiny_model};
 use models::LoadError;
 use models::arch::Arch;
-use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::{GgufFile, TensorInfo};
 use models::spec::{ModelSpec, ModelTensors};
 
 /// An empty folder of this name.
@@ -74,6 +74,9 @@ fn any_part_opens_all() {
         assert!(shards.is_sorted() && shards.contains(&0) && shards.contains(&2), "{shards:?}");
         for tensor in file.tensors() {
             assert_eq!(file.data(tensor).len() as u64, tensor.bytes);
+            let before = file.data(tensor).to_vec();
+            file.forget(tensor);
+            assert_eq!(file.data(tensor), before, "{}", tensor.name);
         }
         fingerprints.push(file.fingerprint());
     }
@@ -196,5 +199,18 @@ fn paths_to_no_model() {
     check(&empty, "not a GGUF file: it begins with \"\"");
     if cfg!(unix) {
         check(Path::new("/dev/null"), "not a regular file"); // a device, which would have no end
+    }
+}
+
+/// Descriptions that are not of this file reach nothing outside it.
+#[test]
+fn foreign_tensors() {
+    let paths = write(&folder("foreign"), &parts(2));
+    let file = GgufFile::open(&paths[0]).unwrap();
+    let inside = file.tensors()[0].clone();
+    for (shard, offset, bytes) in [(2, 0, 1), (0, u64::MAX, 1), (0, 64, u64::MAX), (1, 4096, 1 << 20)] {
+        let foreign = TensorInfo { shard, offset, bytes, ..inside.clone() };
+        assert!(file.data(&foreign).is_empty());
+        file.forget(&foreign);
     }
 }

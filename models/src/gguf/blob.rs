@@ -1,4 +1,5 @@
-//! The bytes of one model file: mapped, embedded in the binary, or owned. The only `unsafe` of this crate stands here: mapping, and advice about the map.
+//! The bytes of one model file: mapped, embedded in the binary, or owned. The only `unsafe` of this crate stands here: mapping a
+//! file, and advice about the map.
 
 use std::fs::{self, File};
 use std::ops::Deref;
@@ -42,13 +43,17 @@ impl Blob {
     pub(crate) fn owned(bytes: Vec<u8>) -> Blob {
         Blob::Owned(Arc::new(bytes))
     }
-}
 
-impl Blob {
-    /// Lets the system take back the memory of a range that will hardly be read again; reading it still works.
+    /// Lets the system take back the memory of a range that will hardly be read again; reading it still works. A range that is
+    /// not inside is left alone.
     pub(crate) fn forget(&self, offset: usize, bytes: usize) {
+        if offset.checked_add(bytes).is_none_or(|end| end > self.len()) {
+            return;
+        }
+        #[cfg(unix)]
         if let Blob::Mapped(map) = self {
-            // SAFETY: a private, read-only map of a file: dropped pages are read from the file again.
+            // SAFETY: the range lies inside the map, as was just checked (the map's own function compares offset and length only
+            // one by one). Pages dropped from a private, read-only map of a file are read from the file again.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, bytes) };
         }
     }

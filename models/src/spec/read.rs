@@ -23,10 +23,8 @@ impl ModelSpec {
     /// Reads and judges the metadata.
     pub fn from_gguf(file: &GgufFile) -> Result<ModelSpec, LoadError> {
         let name = file.required_str("general.architecture")?;
-        let arch = Arch::from_name(name).ok_or_else(|| LoadError::UnknownArch {
-            found: name.to_owned(),
-            supported: Arch::supported(),
-        })?;
+        let arch = Arch::from_name(name)
+            .ok_or_else(|| LoadError::UnknownArch { found: name.to_owned(), supported: Arch::supported() })?;
         if let Some(kind) = file.str("general.type")?
             && kind != "model"
         {
@@ -58,9 +56,7 @@ impl ModelSpec {
         let n_heads = keys
             .uniform("attention.head_count", n_layers, limit::HEADS)?
             .ok_or_else(|| keys.missing("attention.head_count"))?;
-        let n_kv_heads = keys
-            .uniform("attention.head_count_kv", n_layers, limit::HEADS)?
-            .unwrap_or(n_heads);
+        let n_kv_heads = keys.uniform("attention.head_count_kv", n_layers, limit::HEADS)?.unwrap_or(n_heads);
         if !n_heads.is_multiple_of(n_kv_heads) {
             return Err(keys.bad(
                 "attention.head_count_kv",
@@ -94,13 +90,9 @@ impl ModelSpec {
             },
             tied_output: file.tensor("output.weight").is_none(),
             qkv_bias: decl.qkv_bias.resolve(first_layer("attn_q.bias")),
-            attn_output_bias: decl
-                .attn_output_bias
-                .resolve(first_layer("attn_output.bias")),
+            attn_output_bias: decl.attn_output_bias.resolve(first_layer("attn_output.bias")),
             qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")),
-            rope_freqs: decl
-                .rope_freqs
-                .resolve(file.tensor("rope_freqs.weight").is_some()),
+            rope_freqs: decl.rope_freqs.resolve(file.tensor("rope_freqs.weight").is_some()),
             ignored_window: keys.sliding_window(n_ctx_train)?,
         })
     }
@@ -123,25 +115,15 @@ impl Keys<'_> {
     }
 
     fn bad(&self, key: &str, found: impl ToString, expected: impl Into<String>) -> LoadError {
-        LoadError::BadValue {
-            key: self.full(key),
-            found: found.to_string(),
-            expected: expected.into(),
-        }
+        LoadError::BadValue { key: self.full(key), found: found.to_string(), expected: expected.into() }
     }
 
     fn missing(&self, key: &str) -> LoadError {
-        LoadError::MissingKey {
-            key: self.full(key),
-        }
+        LoadError::MissingKey { key: self.full(key) }
     }
 
     fn unsupported(&self, key: &str, value: impl ToString, why: impl Into<String>) -> LoadError {
-        LoadError::Unsupported {
-            key: self.full(key),
-            value: value.to_string(),
-            why: why.into(),
-        }
+        LoadError::Unsupported { key: self.full(key), value: value.to_string(), why: why.into() }
     }
 
     /// Refuses what is switched on and not computed here, and settings that nobody here has heard of.
@@ -181,15 +163,11 @@ impl Keys<'_> {
     }
 
     fn size(&self, key: &str, max: u64) -> Result<usize, LoadError> {
-        self.optional_size(key, max)?
-            .ok_or_else(|| self.missing(key))
+        self.optional_size(key, max)?.ok_or_else(|| self.missing(key))
     }
 
     fn optional_size(&self, key: &str, max: u64) -> Result<Option<usize>, LoadError> {
-        self.file
-            .u64(&self.full(key))?
-            .map(|n| self.checked(key, n, max))
-            .transpose()
+        self.file.u64(&self.full(key))?.map(|n| self.checked(key, n, max)).transpose()
     }
 
     /// A size that is stated once, or once for every layer and the same for all.
@@ -210,9 +188,7 @@ impl Keys<'_> {
         if (1..n_layers).any(|i| list.int(i) != Some(first)) {
             return Err(self.unsupported(
                 key,
-                self.file
-                    .get(&full)
-                    .map_or_else(String::new, Value::to_string),
+                self.file.get(&full).map_or_else(String::new, Value::to_string),
                 "layers of unequal size",
             ));
         }
@@ -240,11 +216,9 @@ impl Keys<'_> {
     fn head_dim(&self, n_embd: usize, n_heads: usize) -> Result<usize, LoadError> {
         let head_dim = match self.optional_size("attention.key_length", limit::HEAD_DIM)? {
             Some(stated) => stated,
-            None if n_embd.is_multiple_of(n_heads) => self.checked(
-                "attention.key_length",
-                (n_embd / n_heads) as u64,
-                limit::HEAD_DIM,
-            )?,
+            None if n_embd.is_multiple_of(n_heads) => {
+                self.checked("attention.key_length", (n_embd / n_heads) as u64, limit::HEAD_DIM)?
+            }
             None => {
                 return Err(self.bad(
                     "attention.head_count",
@@ -254,11 +228,7 @@ impl Keys<'_> {
             }
         };
         if !head_dim.is_multiple_of(2) {
-            return Err(self.bad(
-                "attention.key_length",
-                head_dim,
-                "RoPE needs an even number",
-            ));
+            return Err(self.bad("attention.key_length", head_dim, "RoPE needs an even number"));
         }
         match self.optional_size("attention.value_length", limit::HEAD_DIM)? {
             Some(value) if value != head_dim => Err(self.unsupported(
@@ -278,33 +248,19 @@ impl Keys<'_> {
         if let Some(stated) = self.optional_size("vocab_size", limit::TOKENS)? {
             return Ok(stated);
         }
-        let rows = self
-            .file
-            .tensor("token_embd.weight")
-            .and_then(|t| t.dims.get(1).copied());
-        self.checked(
-            "vocab_size",
-            rows.ok_or_else(|| self.missing("vocab_size"))?,
-            limit::TOKENS,
-        )
+        let rows = self.file.tensor("token_embd.weight").and_then(|t| t.dims.get(1).copied());
+        self.checked("vocab_size", rows.ok_or_else(|| self.missing("vocab_size"))?, limit::TOKENS)
     }
 
     fn rms_eps(&self) -> Result<f32, LoadError> {
         const KEY: &str = "attention.layer_norm_rms_epsilon";
         self.file.required_f32(&self.full(KEY))?;
-        self.float(
-            KEY,
-            0.0,
-            |eps| eps > 0.0 && eps < 1.0,
-            "it has to lie between 0 and 1",
-        )
+        self.float(KEY, 0.0, |eps| eps > 0.0 && eps < 1.0, "it has to lie between 0 and 1")
     }
 
     fn rope_dims(&self, head_dim: usize) -> Result<usize, LoadError> {
         const KEY: &str = "rope.dimension_count";
-        let n_dims = self
-            .optional_size(KEY, limit::HEAD_DIM)?
-            .unwrap_or(head_dim);
+        let n_dims = self.optional_size(KEY, limit::HEAD_DIM)?.unwrap_or(head_dim);
         if n_dims > head_dim {
             return Err(self.bad(KEY, n_dims, format!("a head has only {head_dim} elements")));
         }
@@ -319,27 +275,15 @@ impl Keys<'_> {
     }
 
     fn rope_base(&self) -> Result<f32, LoadError> {
-        self.float(
-            "rope.freq_base",
-            10_000.0,
-            |b| b >= 1.0,
-            "it has to be 1 or more",
-        )
+        self.float("rope.freq_base", 10_000.0, |b| b >= 1.0, "it has to be 1 or more")
     }
 
     fn rope_scaling(&self, n_ctx_train: usize) -> Result<RopeScaling, LoadError> {
         const FACTOR: &str = "rope.scaling.factor";
         const ATTN: &str = "rope.scaling.attn_factor";
-        let kind = self
-            .file
-            .str(&self.full("rope.scaling.type"))?
-            .unwrap_or("linear");
+        let kind = self.file.str(&self.full("rope.scaling.type"))?.unwrap_or("linear");
         // an old name of the factor; 0 has always meant that there is none
-        let key = if self.file.get(&self.full(FACTOR)).is_some() {
-            FACTOR
-        } else {
-            "rope.scale_linear"
-        };
+        let key = if self.file.get(&self.full(FACTOR)).is_some() { FACTOR } else { "rope.scale_linear" };
         let factor = match self.float(key, 0.0, |f| f >= 0.0, "it has to be a positive number")? {
             0.0 => 1.0,
             stated => stated,
@@ -354,9 +298,8 @@ impl Keys<'_> {
             "linear" => Ok(RopeScaling::Linear { factor }),
             "yarn" if factor < 1.0 => Err(self.bad(key, factor, "YaRN stretches by 1 or more")),
             "yarn" => {
-                let positive = |key, default| {
-                    self.float(key, default, |f| f > 0.0, "it has to be a positive number")
-                };
+                let positive =
+                    |key, default| self.float(key, default, |f| f > 0.0, "it has to be a positive number");
                 let beta_fast = positive("rope.scaling.yarn_beta_fast", 32.0)?;
                 let beta_slow = positive("rope.scaling.yarn_beta_slow", 1.0)?;
                 if beta_fast <= beta_slow {
@@ -394,10 +337,7 @@ impl Keys<'_> {
     fn sliding_window(&self, n_ctx_train: usize) -> Result<Option<usize>, LoadError> {
         const KEY: &str = "attention.sliding_window";
         // 0 means that there is none
-        let window = self
-            .file
-            .u64(&self.full(KEY))?
-            .filter(|&w| w > 0 && w < n_ctx_train as u64);
+        let window = self.file.u64(&self.full(KEY))?.filter(|&w| w > 0 && w < n_ctx_train as u64);
         match (window, self.arch.decl().sliding_window) {
             (None, _) => Ok(None),
             (Some(window), SlidingWindow::Ignored) => Ok(Some(window as usize)), // fits: below n_ctx_train

@@ -91,22 +91,12 @@ impl ModelTensors<TensorNeed> {
         let matrix = |name: &str, a, b| need(name.to_owned(), &[a, b], TensorKind::Matrix);
         ModelTensors {
             token_embd: matrix("token_embd.weight", spec.n_embd, spec.n_vocab),
-            output_norm: need(
-                "output_norm.weight".into(),
-                &[spec.n_embd],
-                TensorKind::Vector,
-            ),
+            output_norm: need("output_norm.weight".into(), &[spec.n_embd], TensorKind::Vector),
             output: (!spec.tied_output).then(|| matrix("output.weight", spec.n_embd, spec.n_vocab)),
-            rope_freqs: spec.rope_freqs.then(|| {
-                need(
-                    "rope_freqs.weight".into(),
-                    &[spec.rope.n_dims / 2],
-                    TensorKind::RopeFactors,
-                )
-            }),
-            layers: (0..spec.n_layers)
-                .map(|i| LayerTensors::declare(spec, i))
-                .collect(),
+            rope_freqs: spec
+                .rope_freqs
+                .then(|| need("rope_freqs.weight".into(), &[spec.rope.n_dims / 2], TensorKind::RopeFactors)),
+            layers: (0..spec.n_layers).map(|i| LayerTensors::declare(spec, i)).collect(),
         }
     }
 }
@@ -150,12 +140,10 @@ impl ModelTensors<usize> {
     pub fn from_gguf(file: &GgufFile, spec: &ModelSpec) -> Result<Self, LoadError> {
         let mut used = vec![false; file.tensors().len()];
         let found = ModelTensors::declare(spec).try_map(|need| {
-            let index = file
-                .tensor_index(&need.name)
-                .ok_or_else(|| LoadError::MissingTensor {
-                    shape: shape(&need.dims),
-                    name: need.name.clone(),
-                })?;
+            let index = file.tensor_index(&need.name).ok_or_else(|| LoadError::MissingTensor {
+                shape: shape(&need.dims),
+                name: need.name.clone(),
+            })?;
             need.check(&file.tensors()[index])?;
             used[index] = true;
             Ok(index)
@@ -181,17 +169,11 @@ impl TensorNeed {
         }
         let expected = match self.kind {
             TensorKind::Matrix if found.ty.is_weight() => return Ok(()),
-            TensorKind::Matrix => {
-                "a matrix is of a float or block type that can be multiplied with"
-            }
+            TensorKind::Matrix => "a matrix is of a float or block type that can be multiplied with",
             _ if found.ty == TensorType::F32 => return Ok(()),
             _ => "norms, biases and RoPE factors are f32",
         };
-        Err(LoadError::WrongTensorType {
-            name: self.name.clone(),
-            found: found.ty.name(),
-            expected,
-        })
+        Err(LoadError::WrongTensorType { name: self.name.clone(), found: found.ty.name(), expected })
     }
 }
 
@@ -207,11 +189,7 @@ impl<T> ModelTensors<T> {
         Ok(ModelTensors {
             token_embd: f(self.token_embd)?,
             rope_freqs: self.rope_freqs.map(&mut f).transpose()?,
-            layers: self
-                .layers
-                .into_iter()
-                .map(|l| l.try_map(&mut f))
-                .collect::<Result<_, _>>()?,
+            layers: self.layers.into_iter().map(|l| l.try_map(&mut f)).collect::<Result<_, _>>()?,
             output_norm: f(self.output_norm)?,
             output: self.output.map(&mut f).transpose()?,
         })
@@ -244,10 +222,7 @@ impl<T> ModelTensors<T> {
 
 impl<T> LayerTensors<T> {
     /// As [`ModelTensors::try_map`], for one layer.
-    pub fn try_map<U, E>(
-        self,
-        f: &mut impl FnMut(T) -> Result<U, E>,
-    ) -> Result<LayerTensors<U>, E> {
+    pub fn try_map<U, E>(self, f: &mut impl FnMut(T) -> Result<U, E>) -> Result<LayerTensors<U>, E> {
         Ok(LayerTensors {
             attn_norm: f(self.attn_norm)?,
             wq: f(self.wq)?,

@@ -1,0 +1,114 @@
+//! Writes the seeds of the corpus: small whole models of each architecture, odd metadata, and the heads of the files named as
+//! arguments (vocabularies), with fewer tokens so that they stay small. `seeds FOLDER FILE…`
+
+use std::io;
+use std::path::Path;
+
+use models::arch::Arch;
+use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::{GgufFile, TensorType, ValueType};
+use models::spec::{ModelSpec, ModelTensors, Rope, RopeScaling, attention_scale};
+
+fn main() -> io::Result<()> {
+    let mut args = std::env::args_os().skip(1);
+    let folder = args.next().ok_or_else(|| io::Error::other("usage: seeds FOLDER FILE…"))?;
+    let folder = Path::new(&folder);
+    std::fs::create_dir_all(folder)?;
+    let yarn = RopeScaling::Yarn {
+        factor: 4.0,
+        original_ctx: 16,
+        ext_factor: 1.0,
+        attn_factor: 1.0,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+    };
+    for &arch in Arch::ALL {
+        for (name, ty, scaling, tied) in [
+            ("f32", TensorType::F32, RopeScaling::None, true),
+            ("q8_0", TensorType::Q8_0, RopeScaling::Linear { factor: 4.0 }, false),
+            ("bf16", TensorType::BF16, yarn, true),
+        ] {
+            let writer = model(arch, ty, scaling, tied);
+            std::fs::write(folder.join(format!("{}-{name}", arch.name())), writer.to_bytes_zeroed()?)?;
+        }
+    }
+    std::fs::write(folder.join("values"), values().to_bytes_zeroed()?)?;
+    for path in args {
+        let path = Path::new(&path);
+        let file = GgufFile::open(path).map_err(io::Error::other)?;
+        let mut writer = GgufWriter::new();
+        for (key, value) in file.metadata() {
+            writer.set(key, shortened(MetaValue::from(value)));
+        }
+        let name = path.file_stem().unwrap_or_default();
+        let whole = writer.to_bytes_zeroed()?;
+        std::fs::write(folder.join(name), &whole)?;
+        for (i, part) in [4, 2].into_iter().enumerate() {
+            let mut cut = name.to_owned();
+            cut.push(format!("-cut{i}"));
+            std::fs::write(folder.join(cut), &whole[..whole.len() / part])?;
+        }
+    }
+    Ok(())
+}
+
+/// An array of at most so many elements.
+fn shortened(value: MetaValue) -> MetaValue {
+    match value {
+        MetaValue::Array(ty, items) => MetaValue::Array(ty, items.into_iter().take(20).collect()),
+        other => other,
+    }
+}
+
+fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) -> GgufWriter {
+    let spec = ModelSpec {
+        arch,
+        name: "seed".into(),
+        n_layers: 1,
+        n_embd: 32,
+        n_heads: 2,
+        n_kv_heads: 1,
+        head_dim: 16,
+        n_ff: 32,
+        n_vocab: 4,
+        n_ctx_train: 64,
+        rms_eps: 1e-5,
+        attention_scale: attention_scale(16),
+        rope: Rope { style: arch.decl().rope_style, n_dims: 16, base: 10_000.0, scaling },
+        tied_output,
+        qkv_bias: arch == Arch::Qwen2,
+        attn_output_bias: false,
+        qk_norm: arch == Arch::Qwen3,
+        rope_freqs: arch == Arch::Llama,
+        ignored_window: None,
+    };
+    let mut writer = GgufWriter::new();
+    for (key, value) in spec.metadata() {
+        writer.set(key, value);
+    }
+    writer.set("tokenizer.ggml.model", "llama");
+    writer.set("tokenizer.ggml.tokens", MetaValue::strings(["<s>", "</s>", "a", "b"]));
+    writer.set("tokenizer.ggml.scores", MetaValue::f32s([0.0, 0.0, -1.0, -2.0]));
+    writer.set("tokenizer.ggml.token_type", MetaValue::i32s([3, 3, 1, 1]));
+    ModelTensors::declare(&spec).for_each(|need| {
+        let ty = if need.dims.len() == 1 { TensorType::F32 } else { ty };
+        writer.tensor(&need.name, &need.dims, ty);
+    });
+    writer
+}
+
+fn values() -> GgufWriter {
+    let mut writer = GgufWriter::new();
+    let nested = MetaValue::Array(ValueType::Array, vec![MetaValue::i32s([1, 2]), MetaValue::strings(["a"])]);
+    writer
+        .align(8)
+        .set("u8", MetaValue::U8(1))
+        .set("i64", MetaValue::I64(-1))
+        .set("f64", MetaValue::F64(0.5))
+        .set("bool", true)
+        .set("bools", MetaValue::Array(ValueType::Bool, vec![true.into(), false.into()]))
+        .set("nested", MetaValue::Array(ValueType::Array, vec![nested.clone(), nested]))
+        .tensor("t4", &[32, 2, 2, 2], TensorType::Q4_0)
+        .tensor("t1", &[8], TensorType::I32);
+    writer
+}
