@@ -77,12 +77,16 @@ fn rope_divisor(frequency: f64, factor: f64) -> f64 {
 }
 
 /// Standard deviation of a matrix's elements: rows of `n_in` such numbers turn unit activations into unit activations. What is added
-/// to the residual stream is smaller, so that the stream stays near 1 after all layers.
+/// to the residual stream is smaller, so that the stream stays near 1 after all layers. Embeddings are looked up, not multiplied
+/// with, and therefore 1, unless they are the output matrix too.
 fn deviation(shape: &Shape, tensor: &TensorDecl) -> f32 {
     let n_in = tensor.dims[0] as f32;
-    let residual = tensor.name.ends_with(".attn_output.weight") || tensor.name.ends_with(".ffn_down.weight");
-    let branches = if residual { 2.0 * shape.n_layers as f32 } else { 1.0 };
-    1.0 / (n_in * branches).sqrt()
+    let branches = 2.0 * shape.n_layers as f32;
+    match tensor.name.rsplit('.').nth(1) {
+        Some("token_embd") if !shape.tied => 1.0,
+        Some("attn_output" | "ffn_down") => 1.0 / (n_in * branches).sqrt(),
+        _ => 1.0 / n_in.sqrt(),
+    }
 }
 
 /// Whole blocks of `ty`, `bytes` of them or a few fewer, whose elements have mean 0 and this standard deviation.
