@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
             ("bf16", TensorType::BF16, yarn, true),
         ] {
             let writer = model(arch, ty, scaling, tied);
-            std::fs::write(folder.join(format!("{}-{name}", arch.name())), writer.to_bytes_zeroed()?)?;
+            std::fs::write(folder.join(format!("{}-{name}", arch.name())), filled(&writer)?)?;
         }
     }
     std::fs::write(folder.join("values"), values().to_bytes_zeroed()?)?;
@@ -50,6 +50,17 @@ fn main() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The file with every f32 of its data 1 (other types get the same bytes), since factors of frequencies must not be zero.
+fn filled(writer: &GgufWriter) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    writer.write(&mut out, |tensor, out| {
+        let words = tensor.bytes().unwrap_or_default().div_ceil(4);
+        let data = 1f32.to_le_bytes().repeat(words as usize);
+        out.write_all(&data[..tensor.bytes().unwrap_or_default() as usize])
+    })?;
+    Ok(out)
 }
 
 /// An array of at most so many elements.

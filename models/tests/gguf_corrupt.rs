@@ -3,10 +3,12 @@
 
 mod gguf_common;
 
+use std::io::Write;
+
 use gguf_common::{Raw, bytes, tiny_model, tiny_spec};
 use models::LoadError;
 use models::arch::Arch;
-use models::gguf::write::{GgufWriter, MetaValue};
+use models::gguf::write::{GgufWriter, MetaValue, TensorDecl};
 use models::gguf::{GgufFile, TensorType, Value, ValueType};
 use models::spec::{ModelSpec, ModelTensors};
 
@@ -166,6 +168,13 @@ fn nested_lists() {
     let file = GgufFile::from_bytes(nested(4)).unwrap();
     look_at(&file);
     assert_eq!(file.get("k").unwrap().to_string(), "[[[[5, 6]]]]");
+    // however much is in there, what a message shows of it stays short
+    let texts = MetaValue::strings(vec![[b'x'; 500]; 50]);
+    let twice = MetaValue::Array(ValueType::Array, vec![texts; 50]);
+    let mut writer = tiny_model(Arch::Llama);
+    writer.set("llama.block_count", MetaValue::Array(ValueType::Array, vec![twice; 50]));
+    let error = load(bytes(&writer)).unwrap_err().to_string();
+    assert!(error.contains("expected an integer, found array of array [[[") && error.len() < 4000, "{error}");
     check("five deep", nested(5), "arrays are nested 4 deep at most");
     check("a thousand deep", nested(1000), "arrays are nested 4 deep at most");
 }
@@ -658,12 +667,7 @@ fn yarn_values() {
 }
 
 /// A change to a tensor of the tiny model.
-fn check_tensor(
-    arch: Arch,
-    name: &str,
-    change: impl Fn(&mut models::gguf::write::TensorDecl),
-    expected: &str,
-) {
+fn check_tensor(arch: Arch, name: &str, change: impl Fn(&mut TensorDecl), expected: &str) {
     let mut writer = tiny_model(arch);
     let tensor = writer.tensors_mut().iter_mut().find(|t| t.name == name);
     change(tensor.unwrap_or_else(|| panic!("no tensor {name}")));
@@ -672,7 +676,7 @@ fn check_tensor(
 
 #[test]
 fn wrong_tensors() {
-    let rename = |t: &mut models::gguf::write::TensorDecl| t.name = "other".into();
+    let rename = |t: &mut TensorDecl| t.name = "other".into();
     check_tensor(
         Arch::Llama,
         "blk.1.ffn_down.weight",
@@ -687,7 +691,7 @@ fn wrong_tensors() {
         rename,
         "tensor blk.1.attn_k_norm.weight [8] is missing",
     );
-    let shape = |dims: &'static [u64]| move |t: &mut models::gguf::write::TensorDecl| t.dims = dims.to_vec();
+    let shape = |dims: &'static [u64]| move |t: &mut TensorDecl| t.dims = dims.to_vec();
     check_tensor(
         Arch::Llama,
         "blk.0.attn_k.weight",
@@ -697,7 +701,7 @@ fn wrong_tensors() {
     check_tensor(Arch::Llama, "blk.0.attn_k.weight", shape(&[256]), "has shape [256]");
     check_tensor(Arch::Llama, "blk.0.attn_k.weight", shape(&[16, 16, 2]), "has shape [16, 16, 2]");
     check_tensor(Arch::Llama, "output_norm.weight", shape(&[1, 16]), "has shape [1, 16]");
-    let ty = |ty: TensorType| move |t: &mut models::gguf::write::TensorDecl| t.ty = ty;
+    let ty = |ty: TensorType| move |t: &mut TensorDecl| t.ty = ty;
     check_tensor(
         Arch::Llama,
         "blk.0.attn_norm.weight",
@@ -737,4 +741,31 @@ fn version_2_is_read_like_3() {
     let file = GgufFile::from_bytes(old.clone()).unwrap();
     assert_eq!(file.version(), 2);
     load(old).unwrap();
+}
+
+#[test]
+fn factors_of_frequencies() {
+    let with = |factor: f32| {
+        let mut writer = tiny_model(Arch::Llama);
+        writer.tensor("rope_freqs.weight", &[4], TensorType::F32);
+        let mut out = Vec::new();
+        let data = [1.0, factor, 2.0, 8.0].map(f32::to_le_bytes).concat();
+        let write = |t: &TensorDecl, out: &mut dyn Write| match t.name.as_str() {
+            "rope_freqs.weight" => out.write_all(&data),
+            _ => out.write_all(&vec![0; t.bytes().unwrap() as usize]),
+        };
+        writer.write(&mut out, write).unwrap();
+        out
+    };
+    load(with(4.0)).unwrap();
+    for bad in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        check("factor", with(bad), &format!("tensor \"rope_freqs.weight\": it contains {bad}, but"));
+    }
+    check_spec(
+        Arch::Qwen2,
+        |w| {
+            w.tensor("rope_freqs.weight", &[4], TensorType::F32);
+        },
+        "tensor \"rope_freqs.weight\" is not part of the qwen2 architecture",
+    );
 }

@@ -79,3 +79,11 @@ fn the_embedded_model_opens() {
     assert_eq!(file.data(embd).len() as u64, 2048 * 256 / 32 * 34);
     assert_eq!(file.data(embd).as_ptr() as usize % 32, 0);
 }
+
+/// An open file is shared by the threads that compute and the one that reports.
+#[test]
+fn files_are_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<GgufFile>();
+    shared::<models::LoadError>();
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::GgufFile;
+use super::{GgufFile, Value};
 
 /// So many tensors are sampled, spread evenly over the names in order …
 const SAMPLED_TENSORS: usize = 64;
@@ -20,7 +20,10 @@ pub(super) fn fingerprint(file: &GgufFile) -> String {
         let (key, value) = &file.metadata[i as usize];
         if key.starts_with(&prefix) {
             hash.field(key.as_bytes());
-            hash.field(value.to_string().as_bytes());
+            match value {
+                Value::Array(array) => hash.field(array.raw()),
+                scalar => hash.field(scalar.to_string().as_bytes()),
+            }
         }
     }
     let step = file.by_name.len().div_ceil(SAMPLED_TENSORS).max(1);

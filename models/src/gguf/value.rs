@@ -287,15 +287,16 @@ impl Array {
 
 impl fmt::Display for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 6;
+        // of arrays in arrays fewer, since each of them shows some again
+        let shown = if self.elem() == ValueType::Array { 2 } else { 6 };
         f.write_str("[")?;
-        for i in 0..self.len().min(SHOWN) {
+        for i in 0..self.len().min(shown) {
             let comma = if i > 0 { ", " } else { "" };
             if let Some(v) = self.get(i) {
                 write!(f, "{comma}{v}")?;
             }
         }
-        if self.len() > SHOWN {
+        if self.len() > shown {
             write!(f, ", … {} in all", self.len())?;
         }
         f.write_str("]")

@@ -144,7 +144,7 @@ impl ModelTensors<usize> {
                 shape: shape(&need.dims),
                 name: need.name.clone(),
             })?;
-            need.check(&file.tensors()[index])?;
+            need.check(file, &file.tensors()[index])?;
             used[index] = true;
             Ok(index)
         })?;
@@ -159,7 +159,7 @@ impl ModelTensors<usize> {
 }
 
 impl TensorNeed {
-    fn check(&self, found: &TensorInfo) -> Result<(), LoadError> {
+    fn check(&self, file: &GgufFile, found: &TensorInfo) -> Result<(), LoadError> {
         if !same_shape(&self.dims, &found.dims) {
             return Err(LoadError::WrongShape {
                 name: self.name.clone(),
@@ -170,10 +170,23 @@ impl TensorNeed {
         let expected = match self.kind {
             TensorKind::Matrix if found.ty.is_weight() => return Ok(()),
             TensorKind::Matrix => "a matrix is of a float or block type that can be multiplied with",
-            _ if found.ty == TensorType::F32 => return Ok(()),
-            _ => "norms, biases and RoPE factors are f32",
+            TensorKind::Vector if found.ty == TensorType::F32 => return Ok(()),
+            TensorKind::RopeFactors if found.ty == TensorType::F32 => return self.check_factors(file, found),
+            TensorKind::Vector | TensorKind::RopeFactors => "norms, biases and RoPE factors are f32",
         };
         Err(LoadError::WrongTensorType { name: self.name.clone(), found: found.ty.name(), expected })
+    }
+
+    /// RoPE divides by these few numbers, so one that is zero or no number would spoil every position.
+    fn check_factors(&self, file: &GgufFile, found: &TensorInfo) -> Result<(), LoadError> {
+        let (factors, _) = file.data(found).as_chunks::<4>();
+        match factors.iter().map(|&f| f32::from_le_bytes(f)).find(|f| !(f.is_finite() && *f > 0.0)) {
+            None => Ok(()),
+            Some(bad) => Err(LoadError::BadTensor {
+                name: self.name.clone(),
+                problem: format!("it contains {bad}, but factors of frequencies are positive numbers"),
+            }),
+        }
     }
 }
 
