@@ -2,6 +2,7 @@
 //! Relies on nothing of ggml: types and shapes are numbers and names, and computing with them is the engine's business.
 
 pub mod arch;
+pub mod chat;
 pub mod embedded;
 mod error;
 pub mod gguf;

@@ -120,85 +120,101 @@ impl Tokenizer {
         add_special: bool,
         parse_special: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
-        self.encode_fragments(text, self.special.cut(text, |_| parse_special), add_special)
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        if add_special && self.add_bos {
+            ids.extend(self.vocabulary.bos);
+        }
+        self.encode_fragments(text, self.special.cut(text, |_| parse_special), true, &mut ids)?;
+        if add_special && self.add_eos {
+            ids.extend(self.vocabulary.eos);
+        }
+        Ok(ids)
     }
 
-    /// Like [`Tokenizer::encode`] with `parse_special`, except that control tokens are not recognised where they touch
-    /// `plain`: byte ranges of `text`, ascending and apart from each other. For prompts that hold foreign text.
+    /// The tokens of a prompt that holds foreign text: control tokens are recognised except where they touch `plain`,
+    /// byte ranges of `text`, ascending and apart from each other. The text is not cut at these ranges otherwise, so
+    /// words form across their borders.
+    ///
+    /// Where the prompt `starts` the text, it begins with the beginning-of-text token if the model wants one, also if
+    /// the prompt writes it out itself. Otherwise it continues what the model has read already, and nothing is added.
     ///
     /// # Errors
     /// As for [`Tokenizer::encode`].
-    pub fn encode_around(
+    pub fn encode_prompt(
         &self,
         text: &str,
         plain: &[Range<usize>],
-        add_special: bool,
+        starts: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
         let outside = |range: &Range<usize>| {
             let next = plain.partition_point(|p| p.end <= range.start);
             plain.get(next).is_none_or(|p| p.start >= range.end)
         };
-        self.encode_fragments(text, self.special.cut(text, outside), add_special)
+        let fragments = self.special.cut(text, outside);
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        let written = fragments.first() == self.vocabulary.bos.map(Fragment::Token).as_ref();
+        if starts && self.add_bos && !written {
+            ids.extend(self.vocabulary.bos);
+        }
+        self.encode_fragments(text, fragments, starts, &mut ids)?;
+        Ok(ids)
     }
 
+    /// `starts`: the fragments follow nothing, or a special token.
     fn encode_fragments(
         &self,
         text: &str,
         fragments: Vec<Fragment>,
-        add_special: bool,
-    ) -> Result<Vec<u32>, TokenizerError> {
-        let mut out = Vec::with_capacity(text.len() / 4 + 2);
-        if add_special && self.add_bos {
-            out.extend(self.vocabulary.bos);
-        }
+        starts: bool,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
         match &self.model {
             Model::Bpe { bpe, pre, known } => {
                 let mut coded = String::new();
                 for fragment in fragments {
-                    match fragment {
-                        Fragment::Token(id) => out.push(id),
-                        Fragment::Text(range) => {
-                            let text = &text[range];
-                            if let Some(byte) = text.bytes().find(|&b| !known[usize::from(b)]) {
-                                return Err(TokenizerError::Unencodable { byte });
-                            }
-                            for word in pre.split(text) {
-                                bytes::encode_into(&text[word], &mut coded);
-                                let merged =
-                                    bpe.tokenize(&coded).map_err(|e| TokenizerError::Build(e.to_string()))?;
-                                out.extend(merged.into_iter().map(|token| token.id));
-                            }
+                    let range = match fragment {
+                        Fragment::Token(id) => {
+                            out.push(id);
+                            continue;
                         }
+                        Fragment::Text(range) => range,
+                    };
+                    let text = &text[range];
+                    if let Some(byte) = text.bytes().find(|&b| !known[usize::from(b)]) {
+                        return Err(TokenizerError::Unencodable { byte });
+                    }
+                    for word in pre.split(text) {
+                        bytes::encode_into(&text[word], &mut coded);
+                        let merged =
+                            bpe.tokenize(&coded).map_err(|e| TokenizerError::Build(e.to_string()))?;
+                        out.extend(merged.into_iter().map(|token| token.id));
                     }
                 }
             }
             Model::Spm { spm, space_prefix } => {
-                let mut after_special = true;
+                let mut prefix = *space_prefix && starts;
                 for fragment in fragments {
                     match fragment {
                         Fragment::Token(id) => {
                             out.push(id);
-                            after_special = true;
+                            prefix = *space_prefix;
                         }
                         Fragment::Text(range) => {
                             let mut spaced = String::with_capacity(range.len() + range.len() / 2 + 3);
-                            if *space_prefix && after_special {
+                            if prefix {
                                 spaced.push(spm::SPACE);
                             }
                             for c in text[range].chars() {
                                 spaced.push(if c == ' ' { spm::SPACE } else { c });
                             }
-                            spm.encode(&spaced, &mut out)?;
-                            after_special = false;
+                            spm.encode(&spaced, out)?;
+                            prefix = false;
                         }
                     }
                 }
             }
         }
-        if add_special && self.add_eos {
-            out.extend(self.vocabulary.eos);
-        }
-        Ok(out)
+        Ok(())
     }
 
     /// The bytes that `ids` stand for: the inverse of [`Tokenizer::encode`], so the space that SentencePiece put in front
@@ -206,7 +222,8 @@ impl Tokenizer {
     /// else left out. For text that continues another, join [`Tokenizer::token_bytes`] instead.
     pub fn decode(&self, ids: &[u32], with_special: bool) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut strip = matches!(self.model, Model::Spm { space_prefix: true, .. });
+        let prefixes = matches!(self.model, Model::Spm { space_prefix: true, .. });
+        let mut strip = prefixes;
         for &id in ids {
             let bytes = match with_special {
                 true => self.vocabulary.bytes(id),
@@ -218,7 +235,7 @@ impl Tokenizer {
                 Some(rest) if strip && !special => out.extend_from_slice(rest),
                 _ => out.extend_from_slice(bytes),
             }
-            strip = special && matches!(self.model, Model::Spm { space_prefix: true, .. });
+            strip = special && prefixes;
         }
         out
     }

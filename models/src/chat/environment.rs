@@ -1,0 +1,309 @@
+//! The Jinja of chat templates as Hugging Face's library runs it, with limits: a template comes out of a downloaded file
+//! and is not to be trusted.
+//!
+//! Instructions, recursion, template length and output length are bounded, and both compiling and rendering happen on a
+//! thread with a stack of its own, because values and expressions nested deep by hostile templates are walked
+//! recursively. What is not bounded is memory: a few instructions can double a string many times.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::LazyLock;
+
+use chrono::format::{Item, StrftimeItems};
+use chrono::{DateTime, FixedOffset};
+use minijinja::value::{Kwargs, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, Value};
+use regex::Regex;
+
+use super::ChatError;
+
+/// Longer templates are refused. The longest in use are about 20 KB.
+const TEMPLATE_BYTES: usize = 256 << 10;
+/// Instructions for a rendering, and per message. A message takes a few dozen in real templates.
+const FUEL: u64 = 200_000;
+const FUEL_PER_MESSAGE: u64 = 5_000;
+/// Nested macros and loops.
+const RECURSION: usize = 100;
+/// Bytes of output beyond a few times the messages.
+const OUTPUT_BYTES: usize = 1 << 20;
+/// Nesting of values that `tojson` writes.
+const JSON_DEPTH: usize = 64;
+/// Only touched where nesting is deep.
+const STACK_BYTES: usize = 256 << 20;
+
+/// A compiled template.
+pub(super) struct Template {
+    environment: Environment<'static>,
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Template").finish_non_exhaustive()
+    }
+}
+
+/// What a template asked to be told to the user by `raise_exception`.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Raised(String);
+
+impl Template {
+    /// `now` is what `strftime_now` tells: one moment for a whole conversation, so that it never changes its beginning.
+    pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
+        if source.len() > TEMPLATE_BYTES {
+            return Err(ChatError::TooLong { what: "the template", limit: TEMPLATE_BYTES });
+        }
+        let source = without_generation_tags(source);
+        on_big_stack(|| {
+            let mut environment = Environment::new();
+            environment.set_trim_blocks(true);
+            environment.set_lstrip_blocks(true);
+            environment.set_recursion_limit(RECURSION);
+            environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+            environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
+                Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
+            });
+            environment.add_function("strftime_now", move |format: &str| strftime(&now, format));
+            environment.add_filter("tojson", to_json);
+            // as in Python: none is not iterable, and texts and maps are sequences
+            environment.add_test("iterable", |value: &Value| {
+                matches!(
+                    value.kind(),
+                    ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::String
+                )
+            });
+            environment.add_test("sequence", |value: &Value| {
+                matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String)
+            });
+            environment.add_template_owned("chat", source).map_err(|e| describe(&e))?;
+            Ok(Template { environment })
+        })
+    }
+
+    /// Renders with these variables and messages (role, content).
+    pub(super) fn render(
+        &self,
+        variables: &BTreeMap<String, Variable>,
+        messages: &[(&str, &str)],
+    ) -> Result<String, ChatError> {
+        on_big_stack(|| {
+            let message =
+                |&(role, content): &(&str, &str)| Value::from_iter([("role", role), ("content", content)]);
+            let messages_value: Value = messages.iter().map(message).collect();
+            let context: Value = variables
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.to_value()))
+                .chain([("messages", messages_value)])
+                .collect();
+
+            let mut environment = self.environment.clone();
+            environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * messages.len() as u64));
+            let template = environment.get_template("chat").map_err(|e| describe(&e))?;
+            let content: usize = messages.iter().map(|(_, content)| content.len()).sum();
+            let mut out =
+                Bounded { bytes: Vec::new(), limit: OUTPUT_BYTES.saturating_add(content.saturating_mul(4)) };
+            let done = template.render_captured_to(context, &mut out).map(|_| ());
+            if out.bytes.len() >= out.limit {
+                return Err(ChatError::TooLong { what: "the rendered conversation", limit: out.limit });
+            }
+            done.map_err(|e| describe(&e))?;
+            String::from_utf8(out.bytes)
+                .map_err(|_| ChatError::Failed { why: "the output is not UTF-8".into() })
+        })
+    }
+}
+
+/// A variable of a template.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Variable {
+    None,
+    Flag(bool),
+    Text(String),
+}
+
+impl Variable {
+    fn to_value(&self) -> Value {
+        match self {
+            Variable::None => Value::from(()),
+            Variable::Flag(flag) => Value::from(*flag),
+            Variable::Text(text) => Value::from(text.as_str()),
+        }
+    }
+}
+
+fn on_big_stack<T: Send>(work: impl FnOnce() -> Result<T, ChatError> + Send) -> Result<T, ChatError> {
+    std::thread::scope(|scope| {
+        let failed = |why: &str| ChatError::Failed { why: why.to_owned() };
+        let thread = std::thread::Builder::new()
+            .name("chat template".into())
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, work)
+            .map_err(|e| failed(&format!("no thread for it: {e}")))?;
+        thread.join().unwrap_or_else(|_| Err(failed("the template engine panicked")))
+    })
+}
+
+/// Takes bytes up to a limit and then refuses.
+struct Bounded {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.limit - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        if taken < bytes.len() {
+            return Err(io::Error::other("too long"));
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn describe(error: &Error) -> ChatError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(inner) = source {
+        if let Some(Raised(message)) = inner.downcast_ref() {
+            return ChatError::Refused { message: message.clone() };
+        }
+        source = inner.source();
+    }
+    match error.kind() {
+        ErrorKind::OutOfFuel => ChatError::Failed { why: "it runs too long".into() },
+        _ => ChatError::Failed { why: error.to_string() },
+    }
+}
+
+/// `{% generation %}` marks what the assistant wrote, for training. A block that is always taken means the same here and
+/// keeps the white space control.
+fn without_generation_tags(source: &str) -> String {
+    static TAG: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").ok());
+    let Some(tag) = TAG.as_ref() else { return source.to_owned() };
+    let replaced = tag.replace_all(source, |found: &regex::Captures| {
+        let word = if found.get(2).is_some() { "endif" } else { "if true" };
+        format!("{{%{} {word} {}%}}", &found[1], &found[3])
+    });
+    replaced.into_owned()
+}
+
+fn strftime(now: &DateTime<FixedOffset>, format: &str) -> Result<String, Error> {
+    let items: Vec<Item> = StrftimeItems::new(format).collect();
+    if items.contains(&Item::Error) {
+        let why = format!("strftime_now does not know the format \"{format}\"");
+        return Err(Error::new(ErrorKind::InvalidOperation, why));
+    }
+    Ok(now.format_with_items(items.into_iter()).to_string())
+}
+
+/// JSON as Python's `json.dumps(value, ensure_ascii=False)` writes it; `indent`, `separators` and `sort_keys` as there.
+fn to_json(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<String, Error> {
+    let indent = match options.get::<Option<usize>>("indent")? {
+        Some(indent) => Some(indent),
+        None => indent,
+    };
+    let _ascii: Option<bool> = options.get("ensure_ascii")?;
+    let separators: Option<Vec<String>> = options.get("separators")?;
+    let (item, key) = match separators.as_deref() {
+        Some([item, key]) => (item.clone(), key.clone()),
+        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "tojson takes two separators")),
+        None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
+    };
+    let sort_keys = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
+    options.assert_all_used()?;
+    let mut json = Json { out: String::new(), indent: indent.map(|n| n.min(16)), item, key, sort_keys };
+    json.value(value, 0)?;
+    Ok(json.out)
+}
+
+struct Json {
+    out: String,
+    indent: Option<usize>,
+    item: String,
+    key: String,
+    sort_keys: bool,
+}
+
+impl Json {
+    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        if depth > JSON_DEPTH {
+            return Err(Error::new(ErrorKind::InvalidOperation, "tojson: the value is nested too deep"));
+        }
+        match value.kind() {
+            ValueKind::Undefined | ValueKind::None => self.out.push_str("null"),
+            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => self.out.push_str(&value.to_string()),
+            ValueKind::Map => {
+                let mut keys: Vec<Value> = value.try_iter()?.collect();
+                if self.sort_keys {
+                    keys.sort();
+                }
+                self.out.push('{');
+                let empty = keys.is_empty();
+                for (i, key) in keys.iter().enumerate() {
+                    self.next(i, depth + 1);
+                    self.string(&key.to_string());
+                    self.out.push_str(&self.key);
+                    self.value(&value.get_item(key)?, depth + 1)?;
+                }
+                self.close('}', empty, depth);
+            }
+            ValueKind::Seq | ValueKind::Iterable => {
+                self.out.push('[');
+                let mut empty = true;
+                for (i, element) in value.try_iter()?.enumerate() {
+                    empty = false;
+                    self.next(i, depth + 1);
+                    self.value(&element, depth + 1)?;
+                }
+                self.close(']', empty, depth);
+            }
+            _ => self.string(&value.to_string()),
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, i: usize, depth: usize) {
+        if i > 0 {
+            self.out.push_str(&self.item);
+        }
+        self.line(depth);
+    }
+
+    fn close(&mut self, bracket: char, empty: bool, depth: usize) {
+        if !empty {
+            self.line(depth);
+        }
+        self.out.push(bracket);
+    }
+
+    fn line(&mut self, depth: usize) {
+        if let Some(indent) = self.indent {
+            self.out.push('\n');
+            self.out.extend(std::iter::repeat_n(' ', indent * depth));
+        }
+    }
+
+    fn string(&mut self, text: &str) {
+        self.out.push('"');
+        for c in text.chars() {
+            match c {
+                '"' => self.out.push_str("\\\""),
+                '\\' => self.out.push_str("\\\\"),
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                '\u{8}' => self.out.push_str("\\b"),
+                '\u{c}' => self.out.push_str("\\f"),
+                c if c < ' ' => self.out.push_str(&format!("\\u{:04x}", u32::from(c))),
+                c => self.out.push(c),
+            }
+        }
+        self.out.push('"');
+    }
+}
