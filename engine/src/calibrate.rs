@@ -1,1 +1,298 @@
-//! (under construction)
+//! Finding retrieval heads (RazorAttention section 3.3): the model reads P random tokens four times over; a head that attends
+//! to the earlier occurrences of the current token *echoes*, one that attends to what followed them *inducts*.
+//!
+//! The text is read layer by layer. Of the attention matrix only the few columns that count are picked out of blocks of
+//! rows; the matrix as a whole never exists.
+
+use crate::forward::Needed;
+use crate::heads::{HeadProfile, Provenance, SelectionRule};
+use crate::random::Random;
+use crate::{Engine, EngineError, Progress};
+use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use kernels::graph::{GraphLane, HeadShape, MAX_LANES};
+use std::time::Instant;
+
+/// How often the random tokens are read.
+pub const REPEATS: usize = 4;
+
+/// Bytes that the attention rows of a block may take.
+const BLOCK_BYTES: usize = 32 << 20;
+
+/// How heads are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct CalibrationOptions {
+    /// P: random tokens (2500 in table 2); fewer where four times as many do not fit the model's context.
+    pub period: usize,
+    /// Seed of the random tokens.
+    pub seed: u64,
+    /// Tokens computed at once.
+    pub chunk: usize,
+}
+
+impl Default for CalibrationOptions {
+    fn default() -> Self {
+        CalibrationOptions { period: 2500, seed: 1, chunk: 512 }
+    }
+}
+
+/// Which earlier occurrences of a token count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occurrences {
+    /// All of them, summed, as the authors' code does.
+    All,
+    /// Only the last one, as the paper's text can be read.
+    Last,
+}
+
+/// A text of `prefix` tokens and then [`REPEATS`] or more times the same `period` tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Pattern {
+    /// Tokens in front.
+    pub prefix: usize,
+    /// Tokens that repeat.
+    pub period: usize,
+    /// Which occurrences count.
+    pub occurrences: Occurrences,
+}
+
+/// Mean attention mass of every query head of a layer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HeadScores {
+    /// `[heads]`: on the successors of earlier occurrences.
+    pub induction: Vec<f32>,
+    /// `[heads]`: on the earlier occurrences.
+    pub echo: Vec<f32>,
+}
+
+/// Scores every query head and selects retrieval heads by `rule`.
+pub fn calibrate(
+    engine: &Engine,
+    options: &CalibrationOptions,
+    rule: &SelectionRule,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<HeadProfile, EngineError> {
+    let spec = engine.spec();
+    let bos = engine.file().u32("tokenizer.ggml.bos_token_id")?.filter(|bos| (*bos as usize) < spec.n_vocab);
+    let prefix = usize::from(bos.is_some());
+    let period = options.period.min((spec.n_ctx_train.saturating_sub(prefix)) / REPEATS);
+    if period < 2 {
+        return Err(EngineError::Setting {
+            what: format!("calibration with {period} random tokens"),
+            reason: "a period is at least 2 tokens, and four of them must fit the model's context".into(),
+            hint: "give a larger --period".into(),
+        });
+    }
+    let candidates = ordinary_tokens(engine)?;
+    let mut random = Random(options.seed);
+    let block: Vec<u32> = (0..period).map(|_| candidates[random.below(candidates.len())]).collect();
+    let tokens: Vec<u32> = bos.into_iter().chain(std::iter::repeat_n(block, REPEATS).flatten()).collect();
+    let pattern = Pattern { prefix, period, occurrences: Occurrences::All };
+
+    let (mut induction, mut echo) = (Vec::new(), Vec::new());
+    for scores in score_layers(engine, &tokens, pattern, options.chunk.max(1), progress)? {
+        induction.extend(scores.induction);
+        echo.extend(scores.echo);
+    }
+    let mut provenance = Provenance {
+        source: "calibration".into(),
+        fingerprint: Some(engine.file().fingerprint()),
+        ..Provenance::default()
+    };
+    provenance.parameters.insert("period".into(), period.into());
+    provenance.parameters.insert("repeats".into(), REPEATS.into());
+    provenance.parameters.insert("seed".into(), options.seed.into());
+    Ok(HeadProfile::from_scores(engine.head_shape()?, induction, echo, rule, provenance)?)
+}
+
+/// Tokens that stand for text: all but control tokens, bytes and unused ones, where the file tells.
+fn ordinary_tokens(engine: &Engine) -> Result<Vec<u32>, EngineError> {
+    const NORMAL: i64 = 1;
+    let all = 0..engine.spec().n_vocab as u32;
+    let types = engine.file().ints("tokenizer.ggml.token_type")?;
+    let normal: Vec<u32> = match types {
+        Some(types) => all.clone().filter(|token| types.int(*token as usize) == Some(NORMAL)).collect(),
+        None => Vec::new(),
+    };
+    Ok(if normal.is_empty() { all.collect() } else { normal })
+}
+
+/// Reads `tokens` layer by layer and scores each layer's query heads.
+fn score_layers(
+    engine: &Engine,
+    tokens: &[u32],
+    pattern: Pattern,
+    chunk: usize,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<HeadScores>, EngineError> {
+    let started = Instant::now();
+    let (spec, backend, n) = (engine.spec(), &engine.backend, tokens.len());
+    let ctx = Context::new(3);
+    let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
+    let [k, v] = [(); 2].map(|()| ctx.tensor(Type::F16, [spec.head_dim, n, spec.n_kv_heads]));
+    ctx.allocate(&backend.buffer_type())?;
+    let lane = GraphLane { k, v, kv_heads: (0..spec.n_kv_heads as u32).collect(), compensated: false };
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let mut layers = Vec::new();
+    let chunks = n.div_ceil(chunk);
+    for layer in 0..spec.n_layers {
+        let mut scorer = Scorer::new(engine.forward.heads(), pattern);
+        for (number, at) in (0..n).step_by(chunk).enumerate() {
+            let len = chunk.min(n - at);
+            let mut rows = vec![0i32; MAX_LANES * spec.n_layers];
+            rows[layer * MAX_LANES] = at as i32;
+            let state = (rows, vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers]);
+            // The layer's input is overwritten by its output, so its queries are taken first.
+            let queries = {
+                let (ctx, inputs, q) = engine.forward.queries_of_text(layer, (&residual, at, len));
+                let graph = allocator.prepare(ctx.graph(&[&q])?)?;
+                inputs.fill(&tokens[at..at + len], at, &state)?;
+                backend.compute(&graph)?;
+                q.to_vec::<f32>()?
+            };
+            let is_last = layer + 1 == spec.n_layers;
+            let needed = if is_last { Needed::None } else { Needed::All };
+            let (ctx, inputs, result) = engine.forward.layer_of_text(
+                layer,
+                (&residual, at, len),
+                std::slice::from_ref(&lane),
+                needed,
+            );
+            let graph = allocator.prepare(ctx.graph(&[&result])?)?;
+            inputs.fill(&tokens[at..at + len], at, &state)?;
+            backend.compute(&graph)?;
+            scorer.add(&queries, at, &lane.k, backend, &mut allocator)?;
+            let done = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
+            progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
+        }
+        layers.push(scorer.finish(n));
+    }
+    Ok(layers)
+}
+
+/// Scores heads from their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE) of a whole text.
+pub fn score_heads(
+    shape: HeadShape,
+    pattern: Pattern,
+    queries: &[f32],
+    keys: &[f32],
+    backend: &Backend,
+) -> Result<HeadScores, EngineError> {
+    let n = keys.len() / (shape.head_dim * shape.n_kv_heads).max(1);
+    let ctx = Context::new(1);
+    let k = ctx.tensor(Type::F32, [shape.head_dim, n, shape.n_kv_heads]);
+    ctx.allocate(&backend.buffer_type())?;
+    k.write(0, keys)?;
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let mut scorer = Scorer::new(shape, pattern);
+    scorer.add(queries, 0, &k, backend, &mut allocator)?;
+    Ok(scorer.finish(n))
+}
+
+/// Sums attention mass over the rows of a text.
+struct Scorer {
+    shape: HeadShape,
+    pattern: Pattern,
+    induction: Vec<f64>,
+    echo: Vec<f64>,
+}
+
+impl Scorer {
+    fn new(shape: HeadShape, pattern: Pattern) -> Scorer {
+        let heads = shape.n_kv_heads * shape.group;
+        Scorer { shape, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
+    }
+
+    /// Adds the rows of the tokens from position `at` on, whose queries are `[head_dim, heads, n]` and which see the rows of
+    /// `k` `[head_dim, rows, kv_heads]` up to their own.
+    fn add(
+        &mut self,
+        queries: &[f32],
+        at: usize,
+        k: &Tensor,
+        backend: &Backend,
+        allocator: &mut GraphAllocator,
+    ) -> Result<(), EngineError> {
+        let HeadShape { head_dim, n_kv_heads, group, .. } = self.shape;
+        let heads = n_kv_heads * group;
+        let token = head_dim * heads;
+        let n = queries.len() / token;
+        let mut first = at;
+        while first < at + n {
+            let block = (BLOCK_BYTES / (4 * heads * (at + n))).clamp(1, at + n - first);
+            let queries = &queries[(first - at) * token..][..block * token];
+            self.add_block(queries, first, block, k, backend, allocator)?;
+            first += block;
+        }
+        Ok(())
+    }
+
+    fn add_block(
+        &mut self,
+        queries: &[f32],
+        first: usize,
+        n: usize,
+        k: &Tensor,
+        backend: &Backend,
+        allocator: &mut GraphAllocator,
+    ) -> Result<(), EngineError> {
+        let HeadShape { head_dim, n_kv_heads, group, scale } = self.shape;
+        let heads = n_kv_heads * group;
+        let Pattern { prefix, period, occurrences } = self.pattern;
+        let repeats = (first + n).saturating_sub(prefix + 1) / period;
+        let repeats = if occurrences == Occurrences::Last { repeats.min(1) } else { repeats };
+        if repeats == 0 {
+            return Ok(()); // nothing in this block has occurred before
+        }
+        let visible = first + n;
+        let ctx = Context::new(16 + 16 * repeats);
+        let q = ctx.input("q", Type::F32, [head_dim, heads, n]);
+        let mask = ctx.input("mask", Type::F16, [visible, n]);
+        let logits = ctx.mul_mat(&ctx.rows(k, 0, visible), &ctx.permute(&q, [0, 2, 1, 3])); // [visible, n, heads]
+        let rows = ctx.soft_max(&logits, Some(&mask), scale);
+        let [_, row, head, _] = rows.strides();
+
+        // Attention of row i to the column `shift` before it is a diagonal: one step along it is a row and a column. Rows
+        // whose column lies before the repeated part do not count.
+        let mut sums: [Option<Tensor>; 2] = [None, None];
+        for repeat in 1..=repeats {
+            for (which, shift) in [repeat * period - 1, repeat * period].into_iter().enumerate() {
+                let skip = (prefix + repeat * period).saturating_sub(first);
+                let column = first + skip - shift;
+                let diagonal = ctx.view(
+                    &rows,
+                    [1, n - skip, heads],
+                    [row + 4, head, head * heads],
+                    skip * row + column * 4,
+                );
+                let diagonal = ctx.reshape(&ctx.cont(&diagonal), [n - skip, heads]);
+                let sum = ctx.sum_rows(&diagonal); // [1, heads]
+                sums[which] = Some(match &sums[which] {
+                    Some(before) => ctx.add(before, &sum),
+                    None => sum,
+                });
+            }
+        }
+        let [Some(induction), Some(echo)] = sums.map(|sum| sum.map(Tensor::output)) else { return Ok(()) };
+        let graph = allocator.prepare(ctx.graph(&[&induction, &echo])?)?;
+        q.write(0, queries)?;
+        let mut bits = vec![0u16; visible * n];
+        for (i, row) in bits.chunks_exact_mut(visible).enumerate() {
+            row[first + i + 1..].fill(0xfc00); // -inf in f16
+        }
+        mask.write(0, &bits)?;
+        backend.compute(&graph)?;
+        for (total, part) in [(&mut self.induction, induction), (&mut self.echo, echo)] {
+            for (total, part) in total.iter_mut().zip(part.to_vec::<f32>()?) {
+                *total += f64::from(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// The means over all rows of a text of `n` tokens that had an earlier occurrence.
+    fn finish(self, n: usize) -> HeadScores {
+        let rows = n.saturating_sub(self.pattern.prefix + self.pattern.period).max(1) as f64;
+        let mean = |sums: Vec<f64>| sums.into_iter().map(|sum| (sum / rows) as f32).collect();
+        HeadScores { induction: mean(self.induction), echo: mean(self.echo) }
+    }
+}

@@ -28,7 +28,9 @@ pub enum EngineError {
         context: usize,
     },
     /// A token outside the vocabulary.
-    #[error("token {token} is outside the vocabulary of {vocabulary}\nhint: tokens are numbers below {vocabulary}")]
+    #[error(
+        "token {token} is outside the vocabulary of {vocabulary}\nhint: tokens are numbers below {vocabulary}"
+    )]
     Token {
         /// The token.
         token: u32,

@@ -2,8 +2,8 @@
 //! and K) and how RoPE turns; where keys and values lie is the caller's choice of lanes.
 
 use crate::weights::Weights;
-use ggml::{Context, RopeMode, RopeParameters, Tensor};
-use kernels::graph::{self, GraphLane, HeadShape, LaneState};
+use ggml::{Context, RopeMode, RopeParameters, Tensor, Type};
+use kernels::graph::{self, GraphLane, HeadShape, LaneState, MAX_LANES};
 use models::arch::RopeStyle;
 use models::spec::ModelSpec;
 
@@ -16,6 +16,50 @@ pub enum Needed {
     Last,
     /// None: the layer's keys and values are wanted, nothing else.
     None,
+}
+
+/// What changes from one computation to the next.
+pub struct Inputs {
+    /// `[n]` i32
+    pub tokens: Tensor,
+    /// `[n]` i32
+    pub positions: Tensor,
+    /// Live rows and log-weights.
+    pub state: LaneState,
+}
+
+impl Inputs {
+    /// Inputs for `n` tokens of a model of `layers` layers.
+    pub fn new(ctx: &Context, n: usize, layers: usize) -> Inputs {
+        Inputs {
+            tokens: ctx.input("tokens", Type::I32, [n]),
+            positions: ctx.input("positions", Type::I32, [n]),
+            state: LaneState {
+                rows: ctx.input("rows", Type::I32, [MAX_LANES, layers]),
+                log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, layers]),
+                layer: 0,
+            },
+        }
+    }
+
+    /// Fills the inputs for `tokens` at positions from `first` on; those that the graph does not use have no memory.
+    pub fn fill(
+        &self,
+        tokens: &[u32],
+        first: usize,
+        (rows, weights): &(Vec<i32>, Vec<f32>),
+    ) -> Result<(), ggml::Error> {
+        if self.tokens.is_allocated() {
+            self.tokens.write(0, &tokens.iter().map(|token| *token as i32).collect::<Vec<_>>())?;
+        }
+        let positions: Vec<i32> = (first as i32..).take(tokens.len()).collect();
+        self.positions.write(0, &positions)?;
+        self.state.rows.write(0, rows)?;
+        if self.state.log_weights.is_allocated() {
+            self.state.log_weights.write(0, weights)?;
+        }
+        Ok(())
+    }
 }
 
 /// A loaded model as formulas.
@@ -76,60 +120,43 @@ impl Forward {
         ctx.get_rows(&self.weights.tensors.token_embd, tokens).named("embd")
     }
 
-    /// Queries, keys and values of a layer for normed input `x` [n_embd, n] at `positions` [n] (i32), after RoPE:
-    /// [head_dim, heads, n] each. Queries only of the needed tokens.
-    fn qkv(
-        &self,
-        ctx: &Context,
-        layer: usize,
-        x: &Tensor,
-        positions: &Tensor,
-        needed: Needed,
-    ) -> (Option<Tensor>, Tensor, Tensor) {
+    /// Queries of a layer for normed input `x` [n_embd, n] at `positions` [n], after RoPE: [head_dim, heads, n].
+    fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = &self.weights.tensors.layers[layer];
-        let HeadShape { head_dim, n_kv_heads, group, .. } = self.heads;
-        let project = |matrix: &Tensor, bias: &Option<Tensor>, heads: usize, x: &Tensor| {
-            let y = ctx.mul_mat(matrix, x); // [heads * head_dim, n]
-            let y = match bias {
-                Some(bias) => ctx.add(&y, bias),
-                None => y,
-            };
-            ctx.reshape(&y, [head_dim, heads, x.dim(1)])
-        };
-        let normed = |y: Tensor, weight: &Option<Tensor>| match weight {
-            Some(weight) => ctx.mul(&ctx.rms_norm(&y, self.epsilon), weight),
-            None => y,
-        };
-        let turned = |y: &Tensor, positions: &Tensor| {
-            ctx.rope(y, positions, self.weights.tensors.rope_freqs.as_ref(), &self.rope)
-        };
-        let k = normed(project(&w.wk, &w.bk, n_kv_heads, x), &w.k_norm);
-        let k = turned(&k, positions).named(&format!("Kcur-{layer}"));
-        let v = project(&w.wv, &w.bv, n_kv_heads, x).named(&format!("Vcur-{layer}"));
-        let n = x.dim(1);
-        let (x, positions) = match needed {
-            Needed::None => return (None, k, v),
-            Needed::All => (x.clone(), positions.clone()),
-            Needed::Last => (ctx.rows(x, n - 1, 1), ctx.view(positions, [1], [4; 3], 4 * (n - 1))),
-        };
-        let q = normed(project(&w.wq, &w.bq, n_kv_heads * group, &x), &w.q_norm);
-        let q = turned(&q, &positions).named(&format!("Qcur-{layer}"));
-        (Some(q), k, v)
+        let q = self.project(ctx, &w.wq, w.bq.as_ref(), self.heads.n_kv_heads * self.heads.group, x);
+        self.turn(ctx, q, w.q_norm.as_ref(), positions).named(&format!("Qcur-{layer}"))
     }
 
-    /// Queries and keys of a layer for its input `x` [n_embd, n], after RoPE: [head_dim, heads, n].
-    pub fn queries_and_keys(
+    /// Keys of a layer: as [`Forward::queries`].
+    fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
+        let w = &self.weights.tensors.layers[layer];
+        let k = self.project(ctx, &w.wk, w.bk.as_ref(), self.heads.n_kv_heads, x);
+        self.turn(ctx, k, w.k_norm.as_ref(), positions).named(&format!("Kcur-{layer}"))
+    }
+
+    /// matrix · x + bias, cut into heads: [head_dim, heads, n].
+    fn project(
         &self,
         ctx: &Context,
-        layer: usize,
+        matrix: &Tensor,
+        bias: Option<&Tensor>,
+        heads: usize,
         x: &Tensor,
-        positions: &Tensor,
-    ) -> (Tensor, Tensor) {
-        let x = self.norm(ctx, x, &self.weights.tensors.layers[layer].attn_norm);
-        match self.qkv(ctx, layer, &x, positions, Needed::All) {
-            (Some(q), k, _) => (q, k),
-            (None, k, _) => (k.clone(), k),
+    ) -> Tensor {
+        let mut y = ctx.mul_mat(matrix, x); // [heads * head_dim, n]
+        if let Some(bias) = bias {
+            y = ctx.add(&y, bias);
         }
+        ctx.reshape(&y, [self.heads.head_dim, heads, x.dim(1)])
+    }
+
+    /// The norm of each head where there is one, then RoPE.
+    fn turn(&self, ctx: &Context, heads: Tensor, norm: Option<&Tensor>, positions: &Tensor) -> Tensor {
+        let heads = match norm {
+            Some(weight) => self.norm(ctx, &heads, weight),
+            None => heads,
+        };
+        ctx.rope(&heads, positions, self.weights.tensors.rope_freqs.as_ref(), &self.rope)
     }
 
     /// One layer: input `x` [n_embd, n] of the tokens at `positions` [n], whose keys and values are written behind the live
@@ -149,8 +176,19 @@ impl Forward {
         let w = &self.weights.tensors.layers[layer];
         let state = LaneState { layer, ..state.clone() };
         let normed = self.norm(ctx, x, &w.attn_norm).named(&format!("attn_norm-{layer}"));
-        let (q, k, v) = self.qkv(ctx, layer, &normed, positions, needed);
-        let Some(q) = q else { return graph::append(ctx, (&k, &v), lanes, &state) };
+        let k = self.keys(ctx, layer, &normed, positions);
+        let v = self
+            .project(ctx, &w.wv, w.bv.as_ref(), self.heads.n_kv_heads, &normed)
+            .named(&format!("Vcur-{layer}"));
+        let last = x.dim(1) - 1;
+        let q = match needed {
+            Needed::None => return graph::append(ctx, (&k, &v), lanes, &state),
+            Needed::All => self.queries(ctx, layer, &normed, positions),
+            Needed::Last => {
+                let position = ctx.view(positions, [1], [4; 3], 4 * last);
+                self.queries(ctx, layer, &ctx.rows(&normed, last, 1), &position)
+            }
+        };
 
         let attended = graph::attention(ctx, self.heads, (&q, &k, &v), lanes, &state, self.threads)
             .named(&format!("kqv_out-{layer}")); // [heads * head_dim, n or 1]
@@ -159,7 +197,7 @@ impl Forward {
             out = ctx.add(&out, bias);
         }
         let x = match needed {
-            Needed::Last => &ctx.rows(x, x.dim(1) - 1, 1),
+            Needed::Last => &ctx.rows(x, last, 1),
             _ => x,
         };
         let x = ctx.add(&out, x).named(&format!("ffn_inp-{layer}"));
@@ -170,6 +208,67 @@ impl Forward {
         let hidden = ctx.swiglu(&gate, &up);
         let out = ctx.mul_mat(&w.ffn_down, &hidden).named(&format!("ffn_out-{layer}"));
         ctx.add(&out, &x).named(&format!("l_out-{layer}"))
+    }
+
+    /// The whole model for `n` tokens against `lanes` of every layer: the context that holds the graph, its inputs, and the
+    /// logits of the needed tokens.
+    pub fn model(
+        &self,
+        n: usize,
+        needed: Needed,
+        lanes: impl Fn(usize) -> Vec<GraphLane>,
+    ) -> (Context, Inputs, Tensor) {
+        let layers = self.weights.tensors.layers.len();
+        let ctx = Context::new(LAYER_TENSORS * (layers + 1));
+        let inputs = Inputs::new(&ctx, n, layers);
+        let mut x = self.embed(&ctx, &inputs.tokens);
+        for layer in 0..layers {
+            let needed = if layer + 1 == layers { needed } else { Needed::All };
+            x = self.layer(&ctx, layer, &x, &inputs.positions, &lanes(layer), &inputs.state, needed);
+        }
+        let logits = self.logits(&ctx, &x);
+        (ctx, inputs, logits)
+    }
+
+    /// One layer for the tokens `at..at + len` of a text whose residual stream `[n_embd, n]` lies in `residual`: as
+    /// [`Forward::model`]. Layer 0 looks the tokens up; with [`Needed::All`] the stream is updated, with [`Needed::Last`] the
+    /// result is the logits of the last token.
+    pub fn layer_of_text(
+        &self,
+        layer: usize,
+        (residual, at, len): (&Tensor, usize, usize),
+        lanes: &[GraphLane],
+        needed: Needed,
+    ) -> (Context, Inputs, Tensor) {
+        let ctx = Context::new(LAYER_TENSORS);
+        let inputs = Inputs::new(&ctx, len, self.weights.tensors.layers.len());
+        let n_embd = residual.dim(0);
+        let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
+        let x = if layer == 0 { self.embed(&ctx, &inputs.tokens) } else { mine.clone() };
+        let x = self.layer(&ctx, layer, &x, &inputs.positions, lanes, &inputs.state, needed);
+        let result = match needed {
+            Needed::All => ctx.copy(&x, &mine),
+            Needed::Last => self.logits(&ctx, &x),
+            Needed::None => x,
+        };
+        (ctx, inputs, result)
+    }
+
+    /// Queries `[head_dim, heads, n]` of a layer after RoPE, for the tokens `at..at + len` of a text: as
+    /// [`Forward::layer_of_text`].
+    pub fn queries_of_text(
+        &self,
+        layer: usize,
+        (residual, at, len): (&Tensor, usize, usize),
+    ) -> (Context, Inputs, Tensor) {
+        let ctx = Context::new(LAYER_TENSORS);
+        let inputs = Inputs::new(&ctx, len, self.weights.tensors.layers.len());
+        let n_embd = residual.dim(0);
+        let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
+        let x = if layer == 0 { self.embed(&ctx, &inputs.tokens) } else { mine };
+        let x = self.norm(&ctx, &x, &self.weights.tensors.layers[layer].attn_norm);
+        let q = self.queries(&ctx, layer, &x, &inputs.positions).output();
+        (ctx, inputs, q)
     }
 
     /// Logits [n_vocab, n] of the last layer's output `x` [n_embd, n].

@@ -7,6 +7,6 @@ pub mod layout;
 pub mod policy;
 mod store;
 
-pub use layout::{Layout, LaneLayout};
+pub use layout::{LaneLayout, Layout};
 pub use policy::{Policy, PolicyChoice};
 pub use store::Store;

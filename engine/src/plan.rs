@@ -1,1 +1,135 @@
-//! (under construction)
+//! What a session will take, in bytes, before anything is allocated.
+//!
+//! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs are built over
+//! tensors without memory and ggml's allocator says what their intermediates need.
+
+use crate::forward::{Forward, Needed};
+use crate::kv::Layout;
+use crate::{EngineError, WeightBytes, Weights};
+use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
+use kernels::graph::GraphLane;
+use models::gguf::GgufFile;
+use models::spec::ModelSpec;
+use models::types::TensorType;
+
+/// A tensor of a model as far as memory is concerned.
+#[derive(Clone, Debug)]
+pub struct TensorOutline {
+    /// Name in the file.
+    pub name: String,
+    /// Extents in ggml's order.
+    pub dims: Vec<u64>,
+    /// Element type.
+    pub ty: TensorType,
+}
+
+/// The tensors of a file.
+pub fn outline(file: &GgufFile) -> Vec<TensorOutline> {
+    let tensors = file.tensors().iter();
+    tensors.map(|t| TensorOutline { name: t.name.clone(), dims: t.dims.clone(), ty: t.ty }).collect()
+}
+
+/// How a session will be run.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanOptions {
+    /// Whether matrices are copied into a faster layout.
+    pub repack: bool,
+    /// Tokens of the longest text that is read at once.
+    pub prompt: usize,
+    /// Tokens computed at once.
+    pub chunk: usize,
+    /// Whether the first text is read layer by layer.
+    pub exact: bool,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// Bytes that a session takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Weights, by place.
+    pub weights: WeightBytes,
+    /// The KV store.
+    pub store: usize,
+    /// One layer's complete keys and values, while the first text is read.
+    pub scratch: usize,
+    /// The residual stream of the first text, while it is read.
+    pub residual: usize,
+    /// Compute buffers.
+    pub compute: usize,
+}
+
+impl Plan {
+    /// The plan for a model of the given tensors and a store of the given layout.
+    pub fn new(
+        spec: &ModelSpec,
+        tensors: &[TensorOutline],
+        layout: &Layout,
+        options: &PlanOptions,
+    ) -> Result<Plan, EngineError> {
+        let weights = Weights::pretend(spec, tensors, options.repack)?;
+        let bytes = weights.bytes;
+        let forward = Forward::new(spec, weights, options.threads);
+        let lanes = Lanes::new(layout)?;
+        let allocator = GraphAllocator::new(&BufferType::cpu());
+        let measure = |ctx: &Context, result: &ggml::Tensor| -> Result<usize, EngineError> {
+            Ok(allocator.measure(&ctx.graph(&[result])?))
+        };
+
+        let (ctx, _inputs, logits) = forward.model(1, Needed::Last, |layer| lanes.of(layer));
+        let decode = measure(&ctx, &logits)?;
+        let chunk = options.chunk.clamp(1, layout.context);
+        let (ctx, _inputs, logits) = forward.model(chunk, Needed::Last, |layer| lanes.of(layer));
+        let mut reading = measure(&ctx, &logits)?;
+        let prompt = options.prompt.min(layout.context);
+        let (mut scratch, mut residual) = (0, 0);
+        if options.exact {
+            let ctx = Context::new(2);
+            let stream = ctx.tensor(Type::F32, [spec.n_embd, prompt.max(1)]);
+            lanes.nowhere.pretend(&stream);
+            let len = chunk.min(prompt.max(1));
+            for (layer, needed) in [(0, Needed::All), (spec.n_layers - 1, Needed::Last)] {
+                let (ctx, _inputs, result) =
+                    forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
+                reading = reading.max(measure(&ctx, &result)?);
+            }
+            scratch = layout.scratch_bytes(prompt);
+            residual = 4 * spec.n_embd * prompt;
+        }
+        Ok(Plan { weights: bytes, store: layout.bytes(), scratch, residual, compute: decode + reading })
+    }
+
+    /// All together: the peak.
+    pub fn total(&self) -> usize {
+        self.weights.total() + self.store + self.scratch + self.residual + self.compute
+    }
+}
+
+/// Lanes without memory.
+struct Lanes {
+    layers: Vec<Vec<GraphLane>>,
+    nowhere: Buffer,
+}
+
+impl Lanes {
+    fn new(layout: &Layout) -> Result<Lanes, EngineError> {
+        let nowhere = Buffer::empty().ok_or(ggml::Error::Backend("CPU"))?;
+        let ctx = Context::new(2 * layout.layers.iter().map(Vec::len).sum::<usize>() + 1);
+        let layers = layout.layers.iter().map(|lanes| {
+            let lane = lanes.iter().map(|lane| {
+                let [k, v] = [layout.k_type, layout.v_type].map(|ty| {
+                    let tensor = ctx.tensor(ty, [layout.head_dim, lane.capacity, lane.kv_heads.len()]);
+                    nowhere.pretend(&tensor);
+                    tensor
+                });
+                GraphLane { k, v, kv_heads: lane.kv_heads.as_slice().into(), compensated: lane.compensated() }
+            });
+            lane.collect()
+        });
+        Ok(Lanes { layers: layers.collect(), nowhere })
+    }
+
+    fn of(&self, layer: usize) -> Vec<GraphLane> {
+        self.layers[layer].clone()
+    }
+}

@@ -5,11 +5,11 @@
 //! thinned out, and only one layer's complete rows are held at a time. Everything later runs chunk by chunk through all layers
 //! against the store as it is.
 
-use crate::forward::{LAYER_TENSORS, Needed};
+use crate::forward::{Inputs, Needed};
 use crate::kv::{Layout, PolicyChoice, Store};
 use crate::{Engine, EngineError, heads::HeadProfile};
 use ggml::{Context, GraphAllocator, ReadyGraph, Tensor, Type};
-use kernels::graph::{GraphLane, LaneState, MAX_LANES};
+use kernels::graph::{GraphLane, MAX_LANES};
 use std::time::{Duration, Instant};
 
 /// How the first text of a session is read.
@@ -90,43 +90,6 @@ struct DecodeStep {
     allocator: GraphAllocator,
 }
 
-/// What changes from one computation to the next.
-struct Inputs {
-    /// [n] i32
-    tokens: Tensor,
-    /// [n] i32
-    positions: Tensor,
-    state: LaneState,
-}
-
-impl Inputs {
-    fn new(ctx: &Context, n: usize, layers: usize) -> Inputs {
-        Inputs {
-            tokens: ctx.input("tokens", Type::I32, [n]),
-            positions: ctx.input("positions", Type::I32, [n]),
-            state: LaneState {
-                rows: ctx.input("rows", Type::I32, [MAX_LANES, layers]),
-                log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, layers]),
-                layer: 0,
-            },
-        }
-    }
-
-    /// Fills the inputs; tokens only where the graph looks them up.
-    fn fill(&self, tokens: &[u32], first: usize, (rows, weights): &(Vec<i32>, Vec<f32>)) -> Result<(), EngineError> {
-        if self.tokens.is_allocated() {
-            self.tokens.write(0, &tokens.iter().map(|token| *token as i32).collect::<Vec<_>>())?;
-        }
-        let positions: Vec<i32> = (first as i32..).take(tokens.len()).collect();
-        self.positions.write(0, &positions)?;
-        self.state.rows.write(0, rows)?;
-        if self.state.log_weights.is_allocated() {
-            self.state.log_weights.write(0, weights)?;
-        }
-        Ok(())
-    }
-}
-
 impl<'e> Session<'e> {
     /// An empty session; allocates the store.
     pub fn new(engine: &'e Engine, options: SessionOptions) -> Result<Session<'e>, EngineError> {
@@ -145,7 +108,15 @@ impl<'e> Session<'e> {
             Layout::new(spec, &options.policy, options.profile.as_ref(), options.context, options.types)?;
         let store = Store::new(layout, &engine.backend)?;
         let allocator = GraphAllocator::new(&engine.backend.buffer_type());
-        Ok(Session { engine, options, store, tokens: Vec::new(), logits: Vec::new(), allocator, decode: None })
+        Ok(Session {
+            engine,
+            options,
+            store,
+            tokens: Vec::new(),
+            logits: Vec::new(),
+            allocator,
+            decode: None,
+        })
     }
 
     /// The tokens so far.
@@ -255,30 +226,11 @@ impl<'e> Session<'e> {
     }
 
     fn build_decode(&self) -> Result<DecodeStep, EngineError> {
-        let ctx = self.context();
-        let (inputs, logits) = self.all_layers(&ctx, 1, Needed::Last);
+        let (ctx, inputs, logits) =
+            self.engine.forward.model(1, Needed::Last, |layer| self.store.lanes(layer));
         let mut allocator = GraphAllocator::new(&self.engine.backend.buffer_type());
         let graph = allocator.prepare(ctx.graph(&[&logits])?)?;
         Ok(DecodeStep { graph, inputs, logits, allocator })
-    }
-
-    fn context(&self) -> Context {
-        Context::new(LAYER_TENSORS * (self.engine.spec().n_layers + 1))
-    }
-
-    /// All layers for `n` tokens against the store: inputs and logits of the needed tokens.
-    fn all_layers(&self, ctx: &Context, n: usize, needed: Needed) -> (Inputs, Tensor) {
-        let layers = self.engine.spec().n_layers;
-        let forward = &self.engine.forward;
-        let inputs = Inputs::new(ctx, n, layers);
-        let mut x = forward.embed(ctx, &inputs.tokens);
-        for layer in 0..layers {
-            let needed = if layer + 1 == layers { needed } else { Needed::All };
-            let lanes = self.store.lanes(layer);
-            x = forward.layer(ctx, layer, &x, &inputs.positions, &lanes, &inputs.state, needed);
-        }
-        let logits = forward.logits(ctx, &x);
-        (inputs, logits)
     }
 
     /// Makes room for at most `wanted` tokens and says for how many there is.
@@ -298,8 +250,8 @@ impl<'e> Session<'e> {
 
     /// Computes a chunk against the store and gives the logits of the needed tokens.
     fn chunk(&mut self, tokens: &[u32], needed: Needed) -> Result<Vec<f32>, EngineError> {
-        let ctx = self.context();
-        let (inputs, logits) = self.all_layers(&ctx, tokens.len(), needed);
+        let (ctx, inputs, logits) =
+            self.engine.forward.model(tokens.len(), needed, |layer| self.store.lanes(layer));
         let graph = self.allocator.prepare(ctx.graph(&[&logits])?)?;
         inputs.fill(tokens, self.store.seen(), &self.store.state())?;
         self.engine.backend.compute(&graph)?;
@@ -312,7 +264,11 @@ impl<'e> Session<'e> {
         Ok(logits)
     }
 
-    fn read_streaming(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
+    fn read_streaming(
+        &mut self,
+        tokens: &[u32],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), EngineError> {
         let started = Instant::now();
         let mut at = 0;
         while at < tokens.len() {
@@ -364,8 +320,10 @@ impl<'e> Session<'e> {
         });
         ctx.allocate(&engine.backend.buffer_type())?;
 
-        let chunks: Vec<(usize, usize)> =
-            (0..n).step_by(self.options.chunk.max(1)).map(|at| (at, self.options.chunk.max(1).min(n - at))).collect();
+        let chunks: Vec<(usize, usize)> = (0..n)
+            .step_by(self.options.chunk.max(1))
+            .map(|at| (at, self.options.chunk.max(1).min(n - at)))
+            .collect();
         let mut logits = Vec::new();
         for layer in 0..spec.n_layers {
             let is_last = layer + 1 == spec.n_layers;
@@ -381,16 +339,8 @@ impl<'e> Session<'e> {
                     true => Needed::None,
                     false => Needed::All,
                 };
-                let ctx = Context::new(LAYER_TENSORS);
-                let inputs = Inputs::new(&ctx, len, spec.n_layers);
-                let mine = ctx.view(&residual, [spec.n_embd, len], [spec.n_embd * 4; 3], at * spec.n_embd * 4);
-                let x = if layer == 0 { engine.forward.embed(&ctx, &inputs.tokens) } else { mine.clone() };
-                let x = engine.forward.layer(&ctx, layer, &x, &inputs.positions, &lanes, &inputs.state, needed);
-                let result = match needed {
-                    Needed::All => ctx.copy(&x, &mine),
-                    Needed::Last => engine.forward.logits(&ctx, &x),
-                    Needed::None => x,
-                };
+                let (ctx, inputs, result) =
+                    engine.forward.layer_of_text(layer, (&residual, at, len), &lanes, needed);
                 let graph = self.allocator.prepare(ctx.graph(&[&result])?)?;
                 let (mut rows, weights) = self.store.state();
                 rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
@@ -411,6 +361,16 @@ impl<'e> Session<'e> {
             }
         }
         Ok(logits)
+    }
+
+    /// Puts the session into the state in which a text of `n` tokens has been read, with random keys and values: what
+    /// reading costs nothing to measure decoding at a depth. The tokens are all zero.
+    pub fn fill_random(&mut self, n: usize, seed: u64) -> Result<(), EngineError> {
+        self.check(&vec![0; n])?;
+        self.clear()?;
+        self.store.fill_random(n, seed)?;
+        self.tokens = vec![0; n];
+        Ok(())
     }
 
     /// Bytes of compute buffers held now.

@@ -2,9 +2,11 @@
 //! (*repacked*) where the CPU has a faster layout for their type.
 
 use crate::EngineError;
+use crate::plan::TensorOutline;
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
 use models::gguf::{Blob, GgufFile, TensorInfo};
-use models::spec::{ModelSpec, ModelTensors};
+use models::spec::{ModelSpec, ModelTensors, TensorNeed};
+use models::types::TensorType;
 
 /// Where the bytes of the weights are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +51,7 @@ impl Weights {
         })?;
         let output = match (&tensors.output, output) {
             (Some(output), Some(_)) => output.clone(),
-            _ => match loader.repacked(&file.tensors()[embedding]) {
+            _ => match loader.repacked(&file.tensors()[embedding])? {
                 true => loader.tensor(&file.tensors()[embedding], true)?,
                 false => tensors.token_embd.clone(),
             },
@@ -57,6 +59,62 @@ impl Weights {
         let bytes = loader.finish()?;
         Ok(Weights { tensors, output, bytes })
     }
+}
+
+impl Weights {
+    /// Tensors of the same types and shapes that have no memory, for measuring graphs.
+    pub fn pretend(
+        spec: &ModelSpec,
+        tensors: &[TensorOutline],
+        repack: bool,
+    ) -> Result<Weights, EngineError> {
+        let repack = repack.then(BufferType::cpu_repacked).flatten();
+        let nowhere = Buffer::empty().ok_or(ggml::Error::Backend("CPU"))?;
+        let context = Context::new(tensors.len() + 2);
+        let mut bytes = WeightBytes::default();
+        let mut make = |need: &TensorNeed, multiplied: bool| -> Result<Tensor, EngineError> {
+            let ty = tensors.iter().find(|t| t.name == need.name).map_or(TensorType::F32, |t| t.ty);
+            let (ty, shape) = (element_type(&need.name, ty)?, extents(&need.dims));
+            let tensor = context.tensor(ty, shape);
+            nowhere.pretend(&tensor);
+            let repacked = multiplied && is_repacked(repack.as_ref(), ty, &need.dims);
+            *(if repacked { &mut bytes.repacked } else { &mut bytes.mapped }) += tensor.bytes();
+            Ok(tensor)
+        };
+        let declared = ModelTensors::declare(spec);
+        let embedding = declared.token_embd.clone();
+        let tensors = declared.try_map(|need| make(&need, need.name != embedding.name))?;
+        let output = match &tensors.output {
+            Some(output) => output.clone(),
+            None if is_repacked(repack.as_ref(), tensors.token_embd.ty(), &embedding.dims) => {
+                make(&embedding, true)?
+            }
+            None => tensors.token_embd.clone(),
+        };
+        Ok(Weights { tensors, output, bytes })
+    }
+}
+
+fn element_type(name: &str, ty: TensorType) -> Result<Type, EngineError> {
+    Type::from_id(ty.id()).ok_or_else(|| EngineError::Setting {
+        what: format!("tensor `{name}`"),
+        reason: format!("ggml {} cannot compute with type {}", ggml::version(), ty.name()),
+        hint: "use a file quantised to another type".into(),
+    })
+}
+
+fn extents(dims: &[u64]) -> [usize; 4] {
+    let mut shape = [1usize; 4];
+    for (to, from) in shape.iter_mut().zip(dims) {
+        *to = *from as usize;
+    }
+    shape
+}
+
+/// Whether a matrix is copied into the CPU's own layout.
+fn is_repacked(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool {
+    let [n_in, n_out] = dims else { return false };
+    repack.is_some_and(|kind| kind.accepts_matrix(ty, *n_in as usize, *n_out as usize))
 }
 
 struct Loader<'a> {
@@ -97,23 +155,13 @@ impl<'a> Loader<'a> {
     }
 
     /// Whether a matrix would be repacked.
-    fn repacked(&self, info: &TensorInfo) -> bool {
-        let Some(kind) = &self.repack else { return false };
-        let Some(ty) = Type::from_id(info.ty.id()) else { return false };
-        info.dims.len() == 2 && kind.accepts_matrix(ty, info.dims[0] as usize, info.dims[1] as usize)
+    fn repacked(&self, info: &TensorInfo) -> Result<bool, EngineError> {
+        Ok(is_repacked(self.repack.as_ref(), element_type(&info.name, info.ty)?, &info.dims))
     }
 
     fn tensor(&mut self, info: &TensorInfo, multiplied: bool) -> Result<Tensor, EngineError> {
-        let ty = Type::from_id(info.ty.id()).ok_or_else(|| EngineError::Setting {
-            what: format!("tensor `{}`", info.name),
-            reason: format!("ggml {} cannot compute with type {}", ggml::version(), info.ty.name()),
-            hint: "use a file quantised to another type".into(),
-        })?;
-        let mut shape = [1usize; 4];
-        for (to, from) in shape.iter_mut().zip(&info.dims) {
-            *to = *from as usize;
-        }
-        if multiplied && self.repacked(info) {
+        let (ty, shape) = (element_type(&info.name, info.ty)?, extents(&info.dims));
+        if multiplied && self.repacked(info)? {
             let tensor = self.repacked.tensor(ty, shape).named(&info.name);
             self.bytes.repacked += info.bytes as usize;
             self.pending.push((tensor.clone(), info.clone()));

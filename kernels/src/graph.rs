@@ -65,11 +65,25 @@ pub fn attention(
     state: &LaneState,
     threads: usize,
 ) -> Tensor {
-    let n_q = q.dim(2);
     let stored = append(ctx, (k, v), lanes, state);
-    let mut operands = vec![q, &stored, &state.rows, &state.log_weights];
+    attend(ctx, shape, q, (&stored, k.dim(2)), lanes, state, threads)
+}
+
+/// Attends with `q` `[head_dim, heads, n_q]` (f32) to the live rows of the lanes and to `new` rows that were written behind them
+/// before `stored` was computed; the queries belong to the last `n_q` tokens of all. Gives `[head_dim * heads, n_q]`.
+pub fn attend(
+    ctx: &Context,
+    shape: HeadShape,
+    q: &Tensor,
+    (stored, new): (&Tensor, usize),
+    lanes: &[GraphLane],
+    state: &LaneState,
+    threads: usize,
+) -> Tensor {
+    let n_q = q.dim(2);
+    let mut operands = vec![q, stored, &state.rows, &state.log_weights];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
-    let call = Call { shape, new: k.dim(2), n_q, layer: state.layer, lanes: heads_of(lanes) };
+    let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes) };
 
     let len = decode::thread_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
     let first = call.clone();
@@ -101,7 +115,8 @@ pub fn attention(
                     ),
                 )
             };
-            decode::combine(attention, task.threads, partials, share, out, None).expect("shapes were checked");
+            decode::combine(attention, task.threads, partials, share, out, None)
+                .expect("shapes were checked");
         });
     })
 }
@@ -131,7 +146,8 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], st
                         // SAFETY: the source is [head_dim, kv_heads, n] f32 with contiguous rows; the row is below
                         // the lane's capacity; every (head, row) is written by one thread.
                         unsafe {
-                            let from = from.data.add(*kv_head as usize * from.strides[1] + token * from.strides[2]);
+                            let from =
+                                from.data.add(*kv_head as usize * from.strides[1] + token * from.strides[2]);
                             let values = std::slice::from_raw_parts(from.cast::<f32>(), to.shape[0]);
                             let to = to.data.add(head * to.strides[2] + row * to.strides[1]);
                             let bytes = ty.row_bytes(values.len());
@@ -233,7 +249,10 @@ struct LaneHeads {
 }
 
 fn heads_of(lanes: &[GraphLane]) -> Vec<LaneHeads> {
-    lanes.iter().map(|lane| LaneHeads { kv_heads: lane.kv_heads.clone(), compensated: lane.compensated }).collect()
+    lanes
+        .iter()
+        .map(|lane| LaneHeads { kv_heads: lane.kv_heads.clone(), compensated: lane.compensated })
+        .collect()
 }
 
 /// What an attention node knows when it is built.
@@ -315,7 +334,10 @@ unsafe fn head_rows<'a>(tensor: RawTensor, head: usize) -> &'a mut [u8] {
     assert!(head < tensor.shape[2]);
     // SAFETY: inside the tensor; exclusive by the caller's promise.
     unsafe {
-        std::slice::from_raw_parts_mut(tensor.data.add(head * tensor.strides[2]), tensor.strides[1] * tensor.shape[1])
+        std::slice::from_raw_parts_mut(
+            tensor.data.add(head * tensor.strides[2]),
+            tensor.strides[1] * tensor.shape[1],
+        )
     }
 }
 

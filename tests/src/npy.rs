@@ -37,7 +37,8 @@ fn parse(bytes: &[u8]) -> Result<Array> {
     let header = std::str::from_utf8(header)?;
     ensure!(header.contains("'<f4'"), "elements are not <f4: {header}");
     ensure!(header.contains("'fortran_order': False"), "not in C order: {header}");
-    let shape = header.split_once("'shape': (").and_then(|(_, rest)| rest.split_once(')')).context("no shape")?.0;
+    let shape =
+        header.split_once("'shape': (").and_then(|(_, rest)| rest.split_once(')')).context("no shape")?.0;
     let shape: Vec<usize> = shape
         .split(',')
         .map(str::trim)

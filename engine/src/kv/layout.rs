@@ -60,9 +60,8 @@ impl Layout {
         } else {
             None
         };
-        let full_heads = |layer: usize, head: usize| {
-            profile.is_some_and(|profile| profile.is_retrieval(layer, head))
-        };
+        let full_heads =
+            |layer: usize, head: usize| profile.is_some_and(|profile| profile.is_retrieval(layer, head));
         Self::from_flags(
             (spec.n_layers, spec.n_kv_heads, spec.head_dim),
             policy.policy().bounds(),
@@ -86,7 +85,9 @@ impl Layout {
             if !head_dim.is_multiple_of(granule) {
                 return Err(EngineError::Setting {
                     what: format!("{flag} {ty}"),
-                    reason: format!("it stores blocks of {granule} elements, the model's heads have {head_dim}"),
+                    reason: format!(
+                        "it stores blocks of {granule} elements, the model's heads have {head_dim}"
+                    ),
                     hint: "use f16 or f32".into(),
                 });
             }

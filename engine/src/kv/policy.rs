@@ -145,7 +145,9 @@ impl FromStr for PolicyChoice {
                     .parse()
                     .map_err(|_| wrong(format!("`{value}` is not a number"), parameter.usage()))?,
             };
-            if !(parameter.least..=parameter.most).contains(&value) || (parameter.whole && value.fract() != 0.0) {
+            if !(parameter.least..=parameter.most).contains(&value)
+                || (parameter.whole && value.fract() != 0.0)
+            {
                 return Err(wrong(format!("`{key}` cannot be {value}"), parameter.usage()));
             }
             values[index] = value;

@@ -6,6 +6,7 @@
 
 use super::layout::{LaneLayout, Layout};
 use crate::EngineError;
+use crate::random::Random;
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{self, Departure, GraphLane, MAX_LANES, Selection};
 use kernels::rows::fill_holes;
@@ -50,6 +51,21 @@ impl Lane {
         for head in &mut self.positions {
             head.extend(from as u32..to as u32);
         }
+    }
+
+    /// Puts the lane into the state in which `n` tokens were seen and everything that no bound keeps has left. Gives the
+    /// positions kept and those that left.
+    fn take(&mut self, n: usize) -> (Vec<u32>, Vec<u32>) {
+        let gone = match &self.layout.bounds {
+            Some(bounds) if bounds.sinks < n => bounds.sinks..bounds.horizon(n).min(n),
+            _ => 0..0,
+        };
+        let kept: Vec<u32> = (0..n as u32).filter(|row| !gone.contains(&(*row as usize))).collect();
+        self.clear();
+        self.live += kept.len();
+        self.departed = gone.len();
+        self.positions.iter_mut().for_each(|head| head.clone_from(&kept));
+        (kept, gone.map(|row| row as u32).collect())
     }
 
     /// Rows beyond sinks and window after `seen` tokens.
@@ -137,7 +153,8 @@ impl Store {
 
     /// Bytes of the rows that are live now, compensation entries included.
     pub fn live_bytes(&self) -> usize {
-        let rows: usize = self.layers.iter().flatten().map(|lane| lane.live * lane.layout.kv_heads.len()).sum();
+        let rows: usize =
+            self.layers.iter().flatten().map(|lane| lane.live * lane.layout.kv_heads.len()).sum();
         rows * self.layout.row_bytes()
     }
 
@@ -212,7 +229,10 @@ impl Store {
                 moves.push(filled.iter().map(|(to, from)| (to + shift, from + shift)).collect());
             }
             let count = dropped.first().map_or(0, Vec::len);
-            debug_assert!(dropped.iter().all(|rows| rows.len() == count), "heads of a lane keep equally many");
+            debug_assert!(
+                dropped.iter().all(|rows| rows.len() == count),
+                "heads of a lane keep equally many"
+            );
             lane.live -= count;
             lane.departed += count;
             let departure = Departure { dropped, moves, count: lane.departed };
@@ -234,21 +254,44 @@ impl Store {
         let ctx = Context::new(self.layers[layer].len() + 1);
         let mut nodes = Vec::new();
         for lane in &mut self.layers[layer] {
-            let gone = match &lane.layout.bounds {
-                Some(bounds) if bounds.sinks < n => bounds.sinks..bounds.horizon(n).min(n),
-                _ => 0..0,
-            };
-            let kept: Vec<u32> = (0..n as u32).filter(|row| !gone.contains(&(*row as usize))).collect();
-            let dropped: Vec<u32> = gone.map(|row| row as u32).collect();
-            lane.clear();
-            lane.live += kept.len();
-            lane.departed = dropped.len();
-            lane.positions.iter_mut().for_each(|head| head.clone_from(&kept));
+            let (kept, dropped) = lane.take(n);
             let heads = lane.layout.kv_heads.len();
             let selection = Selection { kept: vec![kept; heads], dropped: vec![dropped; heads] };
             nodes.push(graph::select(&ctx, (k, v), &lane.graph, lane.sums.as_ref(), selection));
         }
         run(&ctx, &nodes, backend, allocator)
+    }
+
+    /// Fills the lanes with random rows, as if `n` tokens had been seen. For measuring.
+    pub fn fill_random(&mut self, n: usize, seed: u64) -> Result<(), EngineError> {
+        const ROWS: usize = 512;
+        let mut random = Random(seed);
+        let d = self.layout.head_dim;
+        let mut block = |ty: Type| {
+            let ty = kernels::graph::row_type(ty).expect("lanes have row types");
+            let bytes = ty.row_bytes(d);
+            let mut rows = vec![0u8; ROWS * bytes];
+            for row in rows.chunks_exact_mut(bytes) {
+                let values: Vec<f32> = (0..d).map(|_| random.normal()).collect();
+                ty.encode(&values, row);
+            }
+            rows
+        };
+        let (k_rows, v_rows) = (block(self.layout.k_type), block(self.layout.v_type));
+        for lane in self.layers.iter_mut().flatten() {
+            lane.take(n);
+            for (tensor, rows) in [(&lane.graph.k, &k_rows), (&lane.graph.v, &v_rows)] {
+                let [_, row_bytes, head_bytes, _] = tensor.strides();
+                for head in 0..tensor.dim(2) {
+                    for first in (0..lane.live).step_by(ROWS) {
+                        let bytes = ROWS.min(lane.live - first) * row_bytes;
+                        tensor.write(head * head_bytes + first * row_bytes, &rows[..bytes])?;
+                    }
+                }
+            }
+        }
+        self.seen = n;
+        Ok(())
     }
 
     /// Records that `n` tokens were written to a layer that keeps everything.
@@ -297,7 +340,10 @@ impl Store {
     /// What the compensation entry of each KV head of a layer stands for: sums of keys and of values `[head_dim]` and
     /// their number; `None` where nothing has left or nothing stands for it.
     #[allow(clippy::type_complexity)]
-    pub fn compensation(&self, layer: usize) -> Result<Vec<Option<(Vec<f32>, Vec<f32>, usize)>>, EngineError> {
+    pub fn compensation(
+        &self,
+        layer: usize,
+    ) -> Result<Vec<Option<(Vec<f32>, Vec<f32>, usize)>>, EngineError> {
         let mut all = vec![None; self.layout.n_kv_heads];
         for lane in &self.layers[layer] {
             let Some(sums) = lane.sums.as_ref().filter(|_| lane.departed > 0) else { continue };

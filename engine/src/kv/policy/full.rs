@@ -8,9 +8,5 @@ struct Full;
 
 impl Policy for Full {}
 
-pub(super) const ENTRY: Entry = Entry {
-    name: "full",
-    summary: "keep every row of every head",
-    parameters: &[],
-    make: |_| Rc::new(Full),
-};
+pub(super) const ENTRY: Entry =
+    Entry { name: "full", summary: "keep every row of every head", parameters: &[], make: |_| Rc::new(Full) };

@@ -35,5 +35,4 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 /// The meaning of `slack`, the same for all policies with a window.
-pub(super) const SLACK: &str =
-    "rows that may gather beyond the window before they leave together; -1 is an eighth of the window, at most 512";
+pub(super) const SLACK: &str = "rows that may gather beyond the window before they leave together; -1 is an eighth of the window, at most 512";

@@ -1,0 +1,26 @@
+//! Random numbers for synthetic tokens and rows: small, seeded, the same everywhere.
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A whole number below `n`, which is not 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
+    }
+
+    /// About normally distributed with variance 1: the centred sum of twelve uniform numbers.
+    pub fn normal(&mut self) -> f32 {
+        let sum: f64 = (0..12).map(|_| (self.bits() >> 11) as f64 / (1u64 << 53) as f64).sum();
+        (sum - 6.0) as f32
+    }
+}
