@@ -39,7 +39,7 @@ pub struct Tokenizer {
 #[derive(Debug)]
 enum Model {
     Bpe {
-        bpe: BPE,
+        bpe: Box<BPE>,
         pre: PreTokenizer,
         /// Which bytes the vocabulary has a token for.
         known: Box<[bool; 256]>,
@@ -71,11 +71,7 @@ impl Tokenizer {
         let (model, add_bos) = if byte_level {
             bpe(&mut source, &vocabulary)?
         } else {
-            let tokens = vocabulary.len();
             let scores = source.scores.take().ok_or(TokenizerError::Missing { key: SCORES })?;
-            if scores.len() < tokens {
-                return Err(TokenizerError::Length { key: SCORES, found: scores.len(), tokens });
-            }
             let spm = Spm::new(&vocabulary, scores, vocabulary.unknown)?;
             let space_prefix = source.add_space_prefix.unwrap_or(true);
             (Model::Spm { spm, space_prefix }, true)
@@ -91,6 +87,7 @@ impl Tokenizer {
             };
             Some(Special {
                 id,
+                steers: control || special::looks_like_markup(text),
                 text: text.to_owned(),
                 control,
                 strips_right: strips && !matches!(text, "<unk>" | "<s>" | "<|endoftext|>"),
@@ -124,7 +121,12 @@ impl Tokenizer {
         if add_special && self.add_bos {
             ids.extend(self.vocabulary.bos);
         }
-        self.encode_fragments(text, self.special.cut(text, |_| parse_special), true, &mut ids)?;
+        self.encode_fragments(
+            text,
+            self.special.cut(text, |token, _| parse_special || !token.control),
+            true,
+            &mut ids,
+        )?;
         if add_special && self.add_eos {
             ids.extend(self.vocabulary.eos);
         }
@@ -132,8 +134,9 @@ impl Tokenizer {
     }
 
     /// The tokens of a prompt that holds foreign text: control tokens are recognised except where they touch `plain`,
-    /// byte ranges of `text`, ascending and apart from each other. The text is not cut at these ranges otherwise, so
-    /// words form across their borders.
+    /// byte ranges of `text`, ascending and apart from each other. So are user-defined tokens, of which only those that
+    /// look like the marks of a conversation (`<|User|>`) are not recognised in `plain`: some files call those
+    /// user-defined. The text is not cut at these ranges otherwise, so words form across their borders.
     ///
     /// Where the prompt `starts` the text, it begins with the beginning-of-text token if the model wants one, also if
     /// the prompt writes it out itself. Otherwise it continues what the model has read already, and nothing is added.
@@ -146,9 +149,9 @@ impl Tokenizer {
         plain: &[Range<usize>],
         starts: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
-        let outside = |range: &Range<usize>| {
+        let outside = |token: &Special, range: &Range<usize>| {
             let next = plain.partition_point(|p| p.end <= range.start);
-            plain.get(next).is_none_or(|p| p.start >= range.end)
+            !token.steers || plain.get(next).is_none_or(|p| p.start >= range.end)
         };
         let fragments = self.special.cut(text, outside);
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
@@ -287,7 +290,7 @@ impl Tokenizer {
         &self.vocabulary.ends
     }
 
-    /// Whether `text` holds the text of a control token.
+    /// Whether `text` holds the text of a control token, or of one that looks like the mark of a conversation.
     pub fn has_control_text(&self, text: &str) -> bool {
         self.special.has_control(text)
     }
@@ -360,7 +363,7 @@ fn bpe(source: &mut Source, vocabulary: &Vocabulary) -> Result<(Model, bool), To
         None => TokenizerError::Build(e.to_string()),
     })?;
     let add_bos = pre.add_bos;
-    Ok((Model::Bpe { bpe, pre, known }, add_bos))
+    Ok((Model::Bpe { bpe: Box::new(bpe), pre, known }, add_bos))
 }
 
 /// The two pieces of a line of merges. The first has at least one character, so a space in front of everything is its.

@@ -19,7 +19,7 @@ fn template(source: &str) -> ChatTemplate {
 
 /// user, assistant, user, …, after a system message where there is one.
 fn conversation(system: Option<&str>, turns: &[&str]) -> Vec<Message> {
-    let role = |i: usize| if i % 2 == 0 { "user" } else { "assistant" };
+    let role = |i: usize| if i.is_multiple_of(2) { "user" } else { "assistant" };
     let turns = turns.iter().enumerate().map(|(i, text)| Message::new(role(i), *text));
     system.map(Message::system).into_iter().chain(turns).collect()
 }

@@ -307,3 +307,139 @@ impl Json {
         self.out.push('"');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> DateTime<FixedOffset> {
+        DateTime::parse_from_rfc3339("2024-07-06T08:09:10+02:00").expect("a date")
+    }
+
+    fn render(source: &str) -> Result<String, ChatError> {
+        let variables = BTreeMap::from([
+            ("tools".to_owned(), Variable::None),
+            ("flag".to_owned(), Variable::Flag(true)),
+            ("text".to_owned(), Variable::Text("  a<b>&\"é\"\\ ".to_owned())),
+        ]);
+        Template::compile(source, now())?.render(&variables, &[("user", "x"), ("assistant", "y")])
+    }
+
+    fn good(source: &str) -> String {
+        render(source).unwrap_or_else(|e| panic!("{source}: {e}"))
+    }
+
+    #[test]
+    fn what_templates_use_works_as_in_python() {
+        let cases = [
+            // text
+            ("{{ text.strip() }}|{{ 'xxaxx'.lstrip('x') }}|{{ 'a,b'.split(',')[-1] }}", "a<b>&\"é\"\\|axx|b"),
+            ("{{ 'ab'.startswith('a') }} {{ 'ab'.endswith('a') }} {{ 'ab' in 'cab' }}", "True False True"),
+            ("{{ 'ab'[::-1] }}{{ 'abc'[1:] }}{{ 'abc'[-1] }}{{ 'a' ~ 1 }}", "babcca1"),
+            // messages
+            ("{{ messages[0]['role'] }}{{ messages[-1].content }}{{ messages[1:]|length }}", "usery1"),
+            (
+                "{% for m in messages[::-1] %}{{ m.role }}{{ loop.index0 }}{{ loop.last }} {% endfor %}",
+                "assistant0False user1True ",
+            ),
+            (
+                "{{ messages|selectattr('role', 'equalto', 'user')|list|length }}{{ messages|map(attribute='content')|join('+') }}",
+                "1x+y",
+            ),
+            (
+                "{% for m in messages %}{{ loop.previtem.role if loop.previtem else '-' }}{{ loop.nextitem is defined }} {% endfor %}",
+                "-True userFalse ",
+            ),
+            // tests
+            (
+                "{{ tools is none }}{{ tools is defined }}{{ nothing is defined }}{{ flag is true }}",
+                "TrueTrueFalseTrue",
+            ),
+            (
+                "{{ tools is iterable }}{{ 'a' is iterable }}{{ 'a' is string }}{{ {} is mapping }}{{ [] is sequence }}",
+                "FalseTrueTrueTrueTrue",
+            ),
+            ("{{ nothing }}{% if nothing %}x{% endif %}{{ nothing|default('d') }}", "d"),
+            // control
+            (
+                "{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i > 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+                "013",
+            ),
+            (
+                "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}",
+                "2",
+            ),
+            ("{% macro f(a, b='!') %}{{ a }}{{ b }}{% endmacro %}{{ f('x') }}", "x!"),
+            ("{% set x %}a{% endset %}{{ x }}{# comment #}", "a"),
+            ("a\n  {% if true %}\nb\n  {%- endif %}\nc\n", "a\nbc"),
+            ("{% generation %}\nx{%- endgeneration -%}\n y", "xy"),
+            // functions
+            ("{{ strftime_now('%d %b %Y %H:%M') }}", "06 Jul 2024 08:09"),
+            (
+                "{{ {'b': 1, 'a': [true, none, 1.5, 'é\"<']}|tojson }}",
+                r#"{"b": 1, "a": [true, null, 1.5, "é\"<"]}"#,
+            ),
+            (
+                "{{ {'a': [1, {}], 'b': []}|tojson(indent=2) }}",
+                "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": []\n}",
+            ),
+            (
+                "{{ [1, 2]|tojson(separators=(',', ':')) }}{{ {'b': 1, 'a': 2}|tojson(sort_keys=true) }}",
+                r#"[1,2]{"a": 2, "b": 1}"#,
+            ),
+            ("{{ 'a\n\t'|tojson }}", r#""a\n\t""#),
+        ];
+        for (source, want) in cases {
+            assert_eq!(good(source), want, "{source}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_errors() {
+        assert_eq!(render("{{ raise_exception('No!') }}"), Err(ChatError::Refused { message: "No!".into() }));
+        for source in [
+            "{% if %}",
+            "{{ nothing.more }}",
+            "{{ unknown() }}",
+            "{{ 'a'.unknown() }}",
+            "{{ strftime_now('%Q') }}",
+            "{% include 'other' %}",
+            "{{ text|tojson(nonsense=1) }}",
+            "{{ [1]|tojson(separators=('a',)) }}",
+        ] {
+            assert!(
+                matches!(render(source), Err(ChatError::Failed { .. })),
+                "{source}: {:?}",
+                render(source)
+            );
+        }
+    }
+
+    #[test]
+    fn hostile_templates_end_in_errors() {
+        let failed = |source: &str| matches!(render(source), Err(ChatError::Failed { .. }));
+        let too_long = |source: &str| matches!(render(source), Err(ChatError::TooLong { .. }));
+        let thousand = "range(1000)";
+        assert!(failed(&format!(
+            "{{% for a in {thousand} %}}{{% for b in {thousand} %}}{{% for c in {thousand} %}}{{% endfor %}}{{% endfor %}}{{% endfor %}}"
+        )));
+        assert!(failed("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"));
+        assert!(failed(&format!("{{{{ {}1 }}}}", "(".repeat(100_000))));
+        assert!(failed(&format!("{{{{ {}1 }}}}", "[".repeat(50_000))));
+        assert!(too_long("{% for a in range(5000) %}{{ 'x' * 100000 }}{% endfor %}"));
+        assert!(too_long(&"x".repeat(TEMPLATE_BYTES + 1)));
+        assert!(failed("{{ 'x' * 1000000000 }}"));
+        assert!(failed("{{ range(1000000000)|list }}"));
+    }
+
+    #[test]
+    fn deep_nesting_does_not_break_the_stack() {
+        // a chain of additions is no deeper for the parser, but for whoever walks the tree it is
+        let chain = vec!["1"; TEMPLATE_BYTES / 2 - 10].join("+");
+        let _ = render(&format!("{{{{ {chain} }}}}"));
+        let nest = "{% set ns = namespace(x=[]) %}{% for a in range(300) %}{% for b in range(300) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
+        let _ = render(nest);
+        let _ = render(&format!("{nest}{{{{ ns.x }}}}"));
+        assert!(render(&format!("{}{{{{ ns.x|tojson }}}}", nest.replace("300", "20"))).is_err());
+    }
+}

@@ -25,8 +25,25 @@ pub(super) struct Special {
     pub(super) text: String,
     /// Recognised only where special tokens may be parsed.
     pub(super) control: bool,
+    /// Control, or user-defined with the look of a mark between the turns of a conversation.
+    pub(super) steers: bool,
     /// Swallows the white space that follows it.
     pub(super) strips_right: bool,
+}
+
+/// Whether a token's text is that of a mark in a conversation.
+pub(super) fn looks_like_markup(text: &str) -> bool {
+    const OTHERS: [&str; 8] = [
+        "<start_of_turn>",
+        "<end_of_turn>",
+        "[INST]",
+        "[/INST]",
+        "[SYSTEM_PROMPT]",
+        "[/SYSTEM_PROMPT]",
+        "<s>",
+        "</s>",
+    ];
+    (text.starts_with('<') && text.ends_with('>') && text.contains(['|', '｜'])) || OTHERS.contains(&text)
 }
 
 #[derive(Debug)]
@@ -60,16 +77,16 @@ impl SpecialTokens {
         Ok(SpecialTokens { automaton, tokens })
     }
 
-    /// Whether a control token's text occurs in `text`.
+    /// Whether the text of a token that steers occurs in `text`.
     pub(super) fn has_control(&self, text: &str) -> bool {
         self.automaton.as_ref().is_some_and(|automaton| {
-            automaton.find_overlapping_iter(text).any(|m| self.tokens[m.pattern().as_usize()].control)
+            automaton.find_overlapping_iter(text).any(|m| self.tokens[m.pattern().as_usize()].steers)
         })
     }
 
-    /// Cuts `text` at special tokens. `allows_control(range)` says whether a control token may be recognised there.
-    pub(super) fn cut(&self, text: &str, allows_control: impl Fn(&Range<usize>) -> bool) -> Vec<Fragment> {
-        let found = self.occurrences(text, &allows_control);
+    /// Cuts `text` at special tokens. `allows` says whether a token may be recognised at a range.
+    pub(super) fn cut(&self, text: &str, allows: impl Fn(&Special, &Range<usize>) -> bool) -> Vec<Fragment> {
+        let found = self.occurrences(text, &allows);
         let mut out = Vec::with_capacity(2 * found.len() + 1);
         let mut at = 0;
         for (range, pattern) in found {
@@ -97,13 +114,12 @@ impl SpecialTokens {
     fn occurrences(
         &self,
         text: &str,
-        allows_control: &impl Fn(&Range<usize>) -> bool,
+        allows: &impl Fn(&Special, &Range<usize>) -> bool,
     ) -> Vec<(Range<usize>, usize)> {
         let Some(automaton) = &self.automaton else {
             return Vec::new();
         };
-        let allowed =
-            |range: &Range<usize>, pattern: usize| !self.tokens[pattern].control || allows_control(range);
+        let allowed = |range: &Range<usize>, pattern: usize| allows(&self.tokens[pattern], range);
         let mut clusters: Vec<Cluster> = Vec::new();
         // serial number of the cluster each pattern was last noted in, so that noting it again costs nothing
         let mut noted = vec![0u32; self.tokens.len()];
@@ -188,6 +204,7 @@ mod tests {
             id: i as u32,
             text: (*text).to_owned(),
             control: *control,
+            steers: *control,
             strips_right: false,
         });
         SpecialTokens::new(tokens.collect()).expect("builds")
@@ -253,7 +270,11 @@ mod tests {
                 bits >>= 3;
             }
             for parse in [false, true] {
-                assert_eq!(tokens.cut(&text, |_| parse), one_by_one(&list, &text, parse), "{text:?} {parse}");
+                assert_eq!(
+                    tokens.cut(&text, |t, _| parse || !t.control),
+                    one_by_one(&list, &text, parse),
+                    "{text:?} {parse}"
+                );
             }
         }
     }
@@ -263,7 +284,7 @@ mod tests {
         let tokens = specials(&[("<|x|>", true), ("<u>", false)]);
         let text = "<|x|><u><|x|>";
         assert_eq!(
-            tokens.cut(text, |r| r.start >= 8),
+            tokens.cut(text, |t, r| !t.control || r.start >= 8),
             [Fragment::Text(0..5), Fragment::Token(1), Fragment::Token(0)]
         );
         assert!(tokens.has_control("a<|x|>"));
@@ -276,11 +297,12 @@ mod tests {
             id: 7,
             text: "<e>".into(),
             control: true,
+            steers: true,
             strips_right: true,
         }])
         .expect("builds");
         assert_eq!(
-            tokens.cut("<e> \n<e>\u{a0}a", |_| true),
+            tokens.cut("<e> \n<e>\u{a0}a", |_, _| true),
             [Fragment::Token(7), Fragment::Token(7), Fragment::Text(8..11)]
         );
     }
@@ -291,7 +313,7 @@ mod tests {
         let list: Vec<(&str, bool)> = texts.iter().map(|t| (t.as_str(), false)).collect();
         let tokens = specials(&list);
         let text = "\n".repeat(1_000_000);
-        let cut = tokens.cut(&text, |_| true);
+        let cut = tokens.cut(&text, |_, _| true);
         assert_eq!(cut.len(), 1_000_000usize.div_ceil(39));
         assert_eq!(cut.last(), Some(&Fragment::Token((1_000_000 % 39 - 1) as u32)));
     }

@@ -22,7 +22,7 @@ pub(super) struct Spm {
     /// Score of each token, by id.
     scores: Vec<f32>,
     /// Token of each byte, for characters that are no token.
-    bytes: [Option<u32>; 256],
+    bytes: Box<[Option<u32>; 256]>,
     unknown: Option<u32>,
     /// Length of the longest piece in bytes: no longer candidate needs looking up.
     longest: usize,
@@ -86,7 +86,7 @@ impl Spm {
             return Err(TokenizerError::BadToken { id, why: "its score is not a number".into() });
         }
         let ids = vocabulary.index()?;
-        let mut bytes = [None; 256];
+        let mut bytes = Box::new([None; 256]);
         for (byte, slot) in bytes.iter_mut().enumerate() {
             let as_text = char::from(byte as u8).to_string();
             *slot = ids

@@ -169,7 +169,8 @@ pub(super) struct Vocabulary {
 
 impl Source {
     pub(super) fn read(file: &GgufFile) -> Result<Source, TokenizerError> {
-        let tokens = texts(file, TOKENS)?.ok_or(TokenizerError::Missing { key: TOKENS })?;
+        let tokens = texts(file, TOKENS)?;
+        let tokens = tokens.filter(|t| !t.is_empty()).ok_or(TokenizerError::Missing { key: TOKENS })?;
         let mut ids = HashMap::new();
         let fill_in = FILL_IN.iter().map(|&(key, _, _)| key);
         for key in [BOS, EOS, EOT, EOM, UNKNOWN].into_iter().chain(fill_in) {
@@ -181,9 +182,8 @@ impl Source {
             model: text(file, MODEL)?.ok_or(TokenizerError::Missing { key: MODEL })?,
             pre: text(file, "tokenizer.ggml.pre")?,
             name: text(file, "general.name").unwrap_or_default().unwrap_or_default().to_lowercase(),
-            kinds: numbers(file, KINDS, Value::as_int)?
-                .map(|n| n.into_iter().map(TokenKind::from_gguf).collect()),
-            scores: numbers(file, SCORES, |v| {
+            kinds: numbers(file, KINDS, tokens.len(), |v| v.as_int().map(TokenKind::from_gguf))?,
+            scores: numbers(file, SCORES, tokens.len(), |v| {
                 v.as_float().or_else(|| v.as_int().map(|i| i as f64)).map(|s| s as f32)
             })?,
             merges: texts(file, MERGES)?,
@@ -243,14 +243,19 @@ fn texts(file: &GgufFile, key: &'static str) -> Result<Option<Vec<String>>, Toke
     }
 }
 
+/// The first `tokens` of an array of numbers about tokens.
 fn numbers<T>(
     file: &GgufFile,
     key: &'static str,
+    tokens: usize,
     as_number: impl Fn(&Value) -> Option<T>,
 ) -> Result<Option<Vec<T>>, TokenizerError> {
     match file.get(key) {
         None => Ok(None),
-        Some(whole @ Value::Array(Array::Numbers(list))) => (0..list.len())
+        Some(Value::Array(Array::Numbers(list))) if list.len() < tokens => {
+            Err(TokenizerError::Length { key, found: list.len(), tokens })
+        }
+        Some(whole @ Value::Array(Array::Numbers(list))) => (0..tokens)
             .map(|i| list.get(i).as_ref().and_then(&as_number))
             .collect::<Option<Vec<T>>>()
             .map(Some)
@@ -278,19 +283,12 @@ impl Vocabulary {
     pub(super) fn new(source: &mut Source, byte_level: bool) -> Result<Vocabulary, TokenizerError> {
         let mut texts = std::mem::take(&mut source.tokens);
         let tokens = texts.len();
-        if tokens == 0 {
-            return Err(TokenizerError::Missing { key: TOKENS });
-        }
         for (id, text) in texts.iter_mut().enumerate() {
             if text.is_empty() {
                 *text = format!("[EMPTY_{id}]"); // padding; no text ever becomes this token
             }
         }
         let mut kinds = source.kinds.take().unwrap_or_else(|| vec![TokenKind::Normal; tokens]);
-        if kinds.len() < tokens {
-            return Err(TokenizerError::Length { key: KINDS, found: kinds.len(), tokens });
-        }
-        kinds.truncate(tokens);
 
         let mut first: HashMap<&str, usize> = HashMap::new();
         let wanted = FILL_IN.iter().flat_map(|(_, names, _)| names.iter()).chain(ENDS);
