@@ -5,13 +5,17 @@
 //! that adds a file fails to link here instead of silently changing what is built.
 
 use anyhow::{Context, Result, bail};
+use std::env;
+#[cfg(not(feature = "generate-bindings"))]
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 const PROVIDER: &str = "llama-cpp-sys-2";
+#[cfg(not(feature = "generate-bindings"))]
 const GGML_VERSION: &str = "0.26.0";
 
+#[cfg(not(feature = "generate-bindings"))]
 const BASE: &[&str] = &[
     "ggml.c",
     "ggml.cpp",
@@ -24,6 +28,7 @@ const BASE: &[&str] = &[
     "ggml-quants.c",
 ];
 
+#[cfg(not(feature = "generate-bindings"))]
 const CPU: &[&str] = &[
     "ggml-cpu.c",
     "ggml-cpu.cpp",
@@ -47,8 +52,10 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=wrapper.h");
 
     let ggml = sources()?;
+    // Regenerating bindings is for `cargo check`: it compiles nothing.
     #[cfg(feature = "generate-bindings")]
-    generate_bindings(&ggml.join("include"))?;
+    return generate_bindings(&ggml.join("include"));
+    #[cfg(not(feature = "generate-bindings"))]
     compile(&ggml)
 }
 
@@ -75,9 +82,7 @@ fn sources() -> Result<PathBuf> {
         .into_iter()
         .flatten()
         .find(|package| package["name"] == PROVIDER)
-        .with_context(|| {
-            format!("{PROVIDER} is not in Cargo's dependency graph; is Cargo.lock intact?")
-        })?;
+        .with_context(|| format!("{PROVIDER} is not in Cargo's dependency graph; is Cargo.lock intact?"))?;
     let root = package["manifest_path"]
         .as_str()
         .and_then(|path| Path::new(path).parent())
@@ -89,6 +94,7 @@ fn sources() -> Result<PathBuf> {
     Ok(ggml)
 }
 
+#[cfg(not(feature = "generate-bindings"))]
 fn compile(ggml: &Path) -> Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let src = ggml.join("src");
@@ -110,9 +116,8 @@ fn compile(ggml: &Path) -> Result<()> {
         files.push(cpu.join("arch").join(arch).join("repack.cpp"));
     }
 
-    let (c, cpp): (Vec<_>, Vec<_>) = files
-        .into_iter()
-        .partition(|file| file.extension().is_some_and(|e| e == "c"));
+    let (c, cpp): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| file.extension().is_some_and(|e| e == "c"));
     for (language, files) in [("c", c), ("cpp", cpp)] {
         let mut build = cc::Build::new();
         build
@@ -139,9 +144,9 @@ fn compile(ggml: &Path) -> Result<()> {
         } else {
             build.std("c11");
         }
-        build
-            .try_compile(&format!("ggml_{language}"))
-            .context("compiling ggml failed\nhint: a C11 and C++17 compiler is needed (gcc 9 or clang 10 and later)")?;
+        build.try_compile(&format!("ggml_{language}")).context(
+            "compiling ggml failed\nhint: a C11 and C++17 compiler is needed (gcc 9 or clang 10 and later)",
+        )?;
     }
     if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
         println!("cargo:rustc-link-lib=m");
@@ -153,6 +158,7 @@ fn compile(ggml: &Path) -> Result<()> {
 /// Local builds use everything the build machine has; `portable` builds run on any x86-64-v3 CPU.
 ///
 /// AMX stays off: ggml's AMX matrix product crashed with Q8_0 weights when compiled by gcc 12.
+#[cfg(not(feature = "generate-bindings"))]
 fn cpu_level(build: &mut cc::Build) {
     let portable = env::var_os("CARGO_FEATURE_PORTABLE").is_some();
     let cross = env::var("HOST").ok() != env::var("TARGET").ok();
@@ -207,8 +213,6 @@ fn generate_bindings(include: &Path) -> Result<()> {
         .generate()
         .context("bindgen failed\nhint: it needs libclang; set LIBCLANG_PATH to its folder")?;
     let path = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("src/bindings.rs");
-    bindings
-        .write_to_file(&path)
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    bindings.write_to_file(&path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
 }

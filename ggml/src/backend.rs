@@ -47,21 +47,14 @@ impl Backend {
                 Some(interrupted),
                 Arc::as_ptr(&interrupt).cast_mut().cast(),
             );
-            Ok(Backend {
-                raw,
-                pool,
-                threads,
-                interrupt,
-            })
+            Ok(Backend { raw, pool, threads, interrupt })
         }
     }
 
     /// Memory this backend computes in.
     pub fn buffer_type(&self) -> BufferType {
         // SAFETY: live backend; the type is static.
-        BufferType::from_raw(unsafe {
-            sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr())
-        })
+        BufferType::from_raw(unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) })
     }
 
     /// Number of threads.

@@ -363,12 +363,10 @@ pub type ggml_log_callback = ::core::option::Option<
         user_data: *mut ::core::ffi::c_void,
     ),
 >;
-pub type ggml_to_float_t = ::core::option::Option<
-    unsafe extern "C" fn(x: *const ::core::ffi::c_void, y: *mut f32, k: i64),
->;
-pub type ggml_from_float_t = ::core::option::Option<
-    unsafe extern "C" fn(x: *const f32, y: *mut ::core::ffi::c_void, k: i64),
->;
+pub type ggml_to_float_t =
+    ::core::option::Option<unsafe extern "C" fn(x: *const ::core::ffi::c_void, y: *mut f32, k: i64)>;
+pub type ggml_from_float_t =
+    ::core::option::Option<unsafe extern "C" fn(x: *const f32, y: *mut ::core::ffi::c_void, k: i64)>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ggml_type_traits {
@@ -485,11 +483,7 @@ pub struct ggml_backend_sched {
 }
 pub type ggml_backend_sched_t = *mut ggml_backend_sched;
 pub type ggml_backend_sched_eval_callback = ::core::option::Option<
-    unsafe extern "C" fn(
-        t: *mut ggml_tensor,
-        ask: bool,
-        user_data: *mut ::core::ffi::c_void,
-    ) -> bool,
+    unsafe extern "C" fn(t: *mut ggml_tensor, ask: bool, user_data: *mut ::core::ffi::c_void) -> bool,
 >;
 pub const GGML_BACKEND_SPLIT_AXIS_0: ggml_backend_meta_split_axis = 0;
 pub const GGML_BACKEND_SPLIT_AXIS_1: ggml_backend_meta_split_axis = 1;
@@ -641,11 +635,7 @@ unsafe extern "C" {
     pub fn ggml_are_same_stride(t0: *const ggml_tensor, t1: *const ggml_tensor) -> bool;
     pub fn ggml_can_repeat(t0: *const ggml_tensor, t1: *const ggml_tensor) -> bool;
     pub fn ggml_tensor_overhead() -> usize;
-    pub fn ggml_validate_row_data(
-        type_: ggml_type,
-        data: *const ::core::ffi::c_void,
-        nbytes: usize,
-    ) -> bool;
+    pub fn ggml_validate_row_data(type_: ggml_type, data: *const ::core::ffi::c_void, nbytes: usize) -> bool;
     pub fn ggml_init(params: ggml_init_params) -> *mut ggml_context;
     pub fn ggml_reset(ctx: *mut ggml_context);
     pub fn ggml_free(ctx: *mut ggml_context);
@@ -661,11 +651,7 @@ unsafe extern "C" {
         n_dims: ::core::ffi::c_int,
         ne: *const i64,
     ) -> *mut ggml_tensor;
-    pub fn ggml_new_tensor_1d(
-        ctx: *mut ggml_context,
-        type_: ggml_type,
-        ne0: i64,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_new_tensor_1d(ctx: *mut ggml_context, type_: ggml_type, ne0: i64) -> *mut ggml_tensor;
     pub fn ggml_new_tensor_2d(
         ctx: *mut ggml_context,
         type_: ggml_type,
@@ -691,14 +677,8 @@ unsafe extern "C" {
     pub fn ggml_dup_tensor(ctx: *mut ggml_context, src: *const ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_view_tensor(ctx: *mut ggml_context, src: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_get_first_tensor(ctx: *const ggml_context) -> *mut ggml_tensor;
-    pub fn ggml_get_next_tensor(
-        ctx: *const ggml_context,
-        tensor: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
-    pub fn ggml_get_tensor(
-        ctx: *mut ggml_context,
-        name: *const ::core::ffi::c_char,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_get_next_tensor(ctx: *const ggml_context, tensor: *mut ggml_tensor) -> *mut ggml_tensor;
+    pub fn ggml_get_tensor(ctx: *mut ggml_context, name: *const ::core::ffi::c_char) -> *mut ggml_tensor;
     pub fn ggml_unravel_index(
         tensor: *const ggml_tensor,
         i: i64,
@@ -712,10 +692,7 @@ unsafe extern "C" {
     pub fn ggml_get_data(tensor: *const ggml_tensor) -> *mut ::core::ffi::c_void;
     pub fn ggml_get_data_f32(tensor: *const ggml_tensor) -> *mut f32;
     pub fn ggml_get_name(tensor: *const ggml_tensor) -> *const ::core::ffi::c_char;
-    pub fn ggml_set_name(
-        tensor: *mut ggml_tensor,
-        name: *const ::core::ffi::c_char,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_set_name(tensor: *mut ggml_tensor, name: *const ::core::ffi::c_char) -> *mut ggml_tensor;
     pub fn ggml_format_name(
         tensor: *mut ggml_tensor,
         fmt: *const ::core::ffi::c_char,
@@ -727,11 +704,7 @@ unsafe extern "C" {
     pub fn ggml_set_loss(tensor: *mut ggml_tensor);
     pub fn ggml_dup(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_dup_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
-    pub fn ggml_add(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_add(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_add_inplace(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -749,11 +722,7 @@ unsafe extern "C" {
         b: *mut ggml_tensor,
         ids: *mut ggml_tensor,
     ) -> *mut ggml_tensor;
-    pub fn ggml_add1(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_add1(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_add1_inplace(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -777,31 +746,19 @@ unsafe extern "C" {
         nb3: usize,
         offset: usize,
     ) -> *mut ggml_tensor;
-    pub fn ggml_sub(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_sub(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_sub_inplace(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
         b: *mut ggml_tensor,
     ) -> *mut ggml_tensor;
-    pub fn ggml_mul(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_mul(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_mul_inplace(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
         b: *mut ggml_tensor,
     ) -> *mut ggml_tensor;
-    pub fn ggml_div(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_div(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_div_inplace(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -831,11 +788,7 @@ unsafe extern "C" {
         a: *mut ggml_tensor,
         b: *mut ggml_tensor,
     ) -> *mut ggml_tensor;
-    pub fn ggml_repeat(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_repeat(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_repeat_4d(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -882,8 +835,7 @@ unsafe extern "C" {
     pub fn ggml_gelu_erf(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_gelu_erf_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_gelu_quick(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
-    pub fn ggml_gelu_quick_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor)
-    -> *mut ggml_tensor;
+    pub fn ggml_gelu_quick_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_silu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_silu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_silu_back(
@@ -926,10 +878,7 @@ unsafe extern "C" {
     pub fn ggml_geglu_erf(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_geglu_erf_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_geglu_quick(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
-    pub fn ggml_geglu_quick_swapped(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_geglu_quick_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_glu_split(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -975,18 +924,9 @@ unsafe extern "C" {
         limit: f32,
     ) -> *mut ggml_tensor;
     pub fn ggml_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor;
-    pub fn ggml_norm_inplace(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        eps: f32,
-    ) -> *mut ggml_tensor;
-    pub fn ggml_rms_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32)
-    -> *mut ggml_tensor;
-    pub fn ggml_rms_norm_inplace(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        eps: f32,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor;
+    pub fn ggml_rms_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor;
+    pub fn ggml_rms_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor;
     pub fn ggml_group_norm(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -1000,11 +940,7 @@ unsafe extern "C" {
         eps: f32,
     ) -> *mut ggml_tensor;
     pub fn ggml_l2_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor;
-    pub fn ggml_l2_norm_inplace(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        eps: f32,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_l2_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor;
     pub fn ggml_rms_norm_back(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -1012,13 +948,9 @@ unsafe extern "C" {
         eps: f32,
     ) -> *mut ggml_tensor;
     pub fn ggml_prec_set_acc(a: *mut ggml_tensor, prec: ggml_prec) -> bool;
-    pub fn ggml_prec_set_src(a: *mut ggml_tensor, prec: ggml_prec, idx: ::core::ffi::c_int)
-    -> bool;
-    pub fn ggml_mul_mat(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_prec_set_src(a: *mut ggml_tensor, prec: ggml_prec, idx: ::core::ffi::c_int) -> bool;
+    pub fn ggml_mul_mat(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor)
+    -> *mut ggml_tensor;
     pub fn ggml_mul_mat_set_prec(a: *mut ggml_tensor, prec: ggml_prec);
     pub fn ggml_mul_mat_set_hint(a: *mut ggml_tensor, hint: ggml_op_hint);
     pub fn ggml_mul_mat_id(
@@ -1033,17 +965,8 @@ unsafe extern "C" {
         b: *mut ggml_tensor,
     ) -> *mut ggml_tensor;
     pub fn ggml_scale(ctx: *mut ggml_context, a: *mut ggml_tensor, s: f32) -> *mut ggml_tensor;
-    pub fn ggml_scale_inplace(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        s: f32,
-    ) -> *mut ggml_tensor;
-    pub fn ggml_scale_bias(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        s: f32,
-        b: f32,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_scale_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, s: f32) -> *mut ggml_tensor;
+    pub fn ggml_scale_bias(ctx: *mut ggml_context, a: *mut ggml_tensor, s: f32, b: f32) -> *mut ggml_tensor;
     pub fn ggml_scale_bias_inplace(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -1094,24 +1017,11 @@ unsafe extern "C" {
         nb1: usize,
         offset: usize,
     ) -> *mut ggml_tensor;
-    pub fn ggml_cpy(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
-    pub fn ggml_cast(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        type_: ggml_type,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_cpy(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor) -> *mut ggml_tensor;
+    pub fn ggml_cast(ctx: *mut ggml_context, a: *mut ggml_tensor, type_: ggml_type) -> *mut ggml_tensor;
     pub fn ggml_cont(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_cont_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor;
-    pub fn ggml_cont_2d(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        ne0: i64,
-        ne1: i64,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_cont_2d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64, ne1: i64) -> *mut ggml_tensor;
     pub fn ggml_cont_3d(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -1127,16 +1037,9 @@ unsafe extern "C" {
         ne2: i64,
         ne3: i64,
     ) -> *mut ggml_tensor;
-    pub fn ggml_reshape(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        b: *mut ggml_tensor,
-    ) -> *mut ggml_tensor;
-    pub fn ggml_reshape_1d(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        ne0: i64,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_reshape(ctx: *mut ggml_context, a: *mut ggml_tensor, b: *mut ggml_tensor)
+    -> *mut ggml_tensor;
+    pub fn ggml_reshape_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor;
     pub fn ggml_reshape_2d(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -1241,12 +1144,7 @@ unsafe extern "C" {
         a: *mut ggml_tensor,
         n_past: ::core::ffi::c_int,
     ) -> *mut ggml_tensor;
-    pub fn ggml_clamp(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        min: f32,
-        max: f32,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_clamp(ctx: *mut ggml_context, a: *mut ggml_tensor, min: f32, max: f32) -> *mut ggml_tensor;
     pub fn ggml_clamp_inplace(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -1427,10 +1325,7 @@ unsafe extern "C" {
         beta_fast: f32,
         beta_slow: f32,
     ) -> *mut ggml_tensor;
-    pub fn ggml_rope_set_offset(
-        a: *mut ggml_tensor,
-        n_offs: ::core::ffi::c_int,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_rope_set_offset(a: *mut ggml_tensor, n_offs: ::core::ffi::c_int) -> *mut ggml_tensor;
     pub fn ggml_im2col(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -1719,17 +1614,9 @@ unsafe extern "C" {
         shift2: ::core::ffi::c_int,
         shift3: ::core::ffi::c_int,
     ) -> *mut ggml_tensor;
-    pub fn ggml_tri(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        type_: ggml_tri_type,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_tri(ctx: *mut ggml_context, a: *mut ggml_tensor, type_: ggml_tri_type) -> *mut ggml_tensor;
     pub fn ggml_fill(ctx: *mut ggml_context, a: *mut ggml_tensor, c: f32) -> *mut ggml_tensor;
-    pub fn ggml_fill_inplace(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        c: f32,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_fill_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, c: f32) -> *mut ggml_tensor;
     pub fn ggml_timestep_embedding(
         ctx: *mut ggml_context,
         timesteps: *mut ggml_tensor,
@@ -1746,17 +1633,9 @@ unsafe extern "C" {
         a: *mut ggml_tensor,
         k: ::core::ffi::c_int,
     ) -> *mut ggml_tensor;
-    pub fn ggml_top_k(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        k: ::core::ffi::c_int,
-    ) -> *mut ggml_tensor;
-    pub fn ggml_arange(
-        ctx: *mut ggml_context,
-        start: f32,
-        stop: f32,
-        step: f32,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: ::core::ffi::c_int)
+    -> *mut ggml_tensor;
+    pub fn ggml_arange(ctx: *mut ggml_context, start: f32, stop: f32, step: f32) -> *mut ggml_tensor;
     pub fn ggml_flash_attn_ext(
         ctx: *mut ggml_context,
         q: *mut ggml_tensor,
@@ -1807,11 +1686,7 @@ unsafe extern "C" {
         h0: ::core::ffi::c_int,
         w: ::core::ffi::c_int,
     ) -> *mut ggml_tensor;
-    pub fn ggml_unary(
-        ctx: *mut ggml_context,
-        a: *mut ggml_tensor,
-        op: ggml_unary_op,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_unary(ctx: *mut ggml_context, a: *mut ggml_tensor, op: ggml_unary_op) -> *mut ggml_tensor;
     pub fn ggml_unary_inplace(
         ctx: *mut ggml_context,
         a: *mut ggml_tensor,
@@ -2023,11 +1898,7 @@ unsafe extern "C" {
         grad_accs: *mut *mut ggml_tensor,
     );
     pub fn ggml_new_graph(ctx: *mut ggml_context) -> *mut ggml_cgraph;
-    pub fn ggml_new_graph_custom(
-        ctx: *mut ggml_context,
-        size: usize,
-        grads: bool,
-    ) -> *mut ggml_cgraph;
+    pub fn ggml_new_graph_custom(ctx: *mut ggml_context, size: usize, grads: bool) -> *mut ggml_cgraph;
     pub fn ggml_graph_dup(
         ctx: *mut ggml_context,
         cgraph: *mut ggml_cgraph,
@@ -2047,19 +1918,10 @@ unsafe extern "C" {
         cgraph: *const ggml_cgraph,
         name: *const ::core::ffi::c_char,
     ) -> *mut ggml_tensor;
-    pub fn ggml_graph_get_grad(
-        cgraph: *const ggml_cgraph,
-        node: *const ggml_tensor,
-    ) -> *mut ggml_tensor;
-    pub fn ggml_graph_get_grad_acc(
-        cgraph: *const ggml_cgraph,
-        node: *const ggml_tensor,
-    ) -> *mut ggml_tensor;
+    pub fn ggml_graph_get_grad(cgraph: *const ggml_cgraph, node: *const ggml_tensor) -> *mut ggml_tensor;
+    pub fn ggml_graph_get_grad_acc(cgraph: *const ggml_cgraph, node: *const ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_graph_print(cgraph: *const ggml_cgraph);
-    pub fn ggml_log_get(
-        log_callback: *mut ggml_log_callback,
-        user_data: *mut *mut ::core::ffi::c_void,
-    );
+    pub fn ggml_log_get(log_callback: *mut ggml_log_callback, user_data: *mut *mut ::core::ffi::c_void);
     pub fn ggml_log_set(log_callback: ggml_log_callback, user_data: *mut ::core::ffi::c_void);
     pub fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_tensor;
     pub fn ggml_quantize_init(type_: ggml_type);
@@ -2076,10 +1938,7 @@ unsafe extern "C" {
     ) -> usize;
     pub fn ggml_get_type_traits(type_: ggml_type) -> *const ggml_type_traits;
     pub fn ggml_threadpool_params_default(n_threads: ::core::ffi::c_int) -> ggml_threadpool_params;
-    pub fn ggml_threadpool_params_init(
-        p: *mut ggml_threadpool_params,
-        n_threads: ::core::ffi::c_int,
-    );
+    pub fn ggml_threadpool_params_init(p: *mut ggml_threadpool_params, n_threads: ::core::ffi::c_int);
     pub fn ggml_threadpool_params_match(
         p0: *const ggml_threadpool_params,
         p1: *const ggml_threadpool_params,
@@ -2107,10 +1966,7 @@ unsafe extern "C" {
         leaf_buffer_ids: *const ::core::ffi::c_int,
     ) -> bool;
     pub fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool;
-    pub fn ggml_gallocr_get_buffer_size(
-        galloc: ggml_gallocr_t,
-        buffer_id: ::core::ffi::c_int,
-    ) -> usize;
+    pub fn ggml_gallocr_get_buffer_size(galloc: ggml_gallocr_t, buffer_id: ::core::ffi::c_int) -> usize;
     pub fn ggml_backend_alloc_ctx_tensors_from_buft_size(
         ctx: *mut ggml_context,
         buft: ggml_backend_buffer_type_t,
@@ -2162,26 +2018,16 @@ unsafe extern "C" {
     ) -> usize;
     pub fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t, value: u8);
     pub fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer_t) -> bool;
-    pub fn ggml_backend_buffer_set_usage(
-        buffer: ggml_backend_buffer_t,
-        usage: ggml_backend_buffer_usage,
-    );
-    pub fn ggml_backend_buffer_get_usage(
-        buffer: ggml_backend_buffer_t,
-    ) -> ggml_backend_buffer_usage;
-    pub fn ggml_backend_buffer_get_type(
-        buffer: ggml_backend_buffer_t,
-    ) -> ggml_backend_buffer_type_t;
+    pub fn ggml_backend_buffer_set_usage(buffer: ggml_backend_buffer_t, usage: ggml_backend_buffer_usage);
+    pub fn ggml_backend_buffer_get_usage(buffer: ggml_backend_buffer_t) -> ggml_backend_buffer_usage;
+    pub fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffer_t) -> ggml_backend_buffer_type_t;
     pub fn ggml_backend_buffer_reset(buffer: ggml_backend_buffer_t);
     pub fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: *mut ggml_tensor);
     pub fn ggml_backend_guid(backend: ggml_backend_t) -> ggml_guid_t;
     pub fn ggml_backend_name(backend: ggml_backend_t) -> *const ::core::ffi::c_char;
     pub fn ggml_backend_free(backend: ggml_backend_t);
-    pub fn ggml_backend_get_default_buffer_type(
-        backend: ggml_backend_t,
-    ) -> ggml_backend_buffer_type_t;
-    pub fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size: usize)
-    -> ggml_backend_buffer_t;
+    pub fn ggml_backend_get_default_buffer_type(backend: ggml_backend_t) -> ggml_backend_buffer_type_t;
+    pub fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size: usize) -> ggml_backend_buffer_t;
     pub fn ggml_backend_get_alignment(backend: ggml_backend_t) -> usize;
     pub fn ggml_backend_get_max_size(backend: ggml_backend_t) -> usize;
     pub fn ggml_backend_tensor_set_async(
@@ -2248,12 +2094,7 @@ unsafe extern "C" {
         stride_tensor: usize,
         stride_data: usize,
     );
-    pub fn ggml_backend_tensor_memset(
-        tensor: *mut ggml_tensor,
-        value: u8,
-        offset: usize,
-        size: usize,
-    );
+    pub fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, value: u8, offset: usize, size: usize);
     pub fn ggml_backend_synchronize(backend: ggml_backend_t);
     pub fn ggml_backend_graph_plan_create(
         backend: ggml_backend_t,
@@ -2264,19 +2105,11 @@ unsafe extern "C" {
         backend: ggml_backend_t,
         plan: ggml_backend_graph_plan_t,
     ) -> ggml_status;
-    pub fn ggml_backend_graph_compute(
-        backend: ggml_backend_t,
-        cgraph: *mut ggml_cgraph,
-    ) -> ggml_status;
-    pub fn ggml_backend_graph_compute_async(
-        backend: ggml_backend_t,
-        cgraph: *mut ggml_cgraph,
-    ) -> ggml_status;
+    pub fn ggml_backend_graph_compute(backend: ggml_backend_t, cgraph: *mut ggml_cgraph) -> ggml_status;
+    pub fn ggml_backend_graph_compute_async(backend: ggml_backend_t, cgraph: *mut ggml_cgraph)
+    -> ggml_status;
     pub fn ggml_backend_supports_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool;
-    pub fn ggml_backend_supports_buft(
-        backend: ggml_backend_t,
-        buft: ggml_backend_buffer_type_t,
-    ) -> bool;
+    pub fn ggml_backend_supports_buft(backend: ggml_backend_t, buft: ggml_backend_buffer_type_t) -> bool;
     pub fn ggml_backend_offload_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool;
     pub fn ggml_backend_tensor_copy_async(
         backend_src: ggml_backend_t,
@@ -2294,27 +2127,21 @@ unsafe extern "C" {
     pub fn ggml_backend_dev_description(device: ggml_backend_dev_t) -> *const ::core::ffi::c_char;
     pub fn ggml_backend_dev_memory(device: ggml_backend_dev_t, free: *mut usize, total: *mut usize);
     pub fn ggml_backend_dev_type(device: ggml_backend_dev_t) -> ggml_backend_dev_type;
-    pub fn ggml_backend_dev_get_props(
-        device: ggml_backend_dev_t,
-        props: *mut ggml_backend_dev_props,
-    );
+    pub fn ggml_backend_dev_get_props(device: ggml_backend_dev_t, props: *mut ggml_backend_dev_props);
     pub fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t) -> ggml_backend_reg_t;
     pub fn ggml_backend_dev_init(
         device: ggml_backend_dev_t,
         params: *const ::core::ffi::c_char,
     ) -> ggml_backend_t;
     pub fn ggml_backend_dev_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t;
-    pub fn ggml_backend_dev_host_buffer_type(
-        device: ggml_backend_dev_t,
-    ) -> ggml_backend_buffer_type_t;
+    pub fn ggml_backend_dev_host_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t;
     pub fn ggml_backend_dev_buffer_from_host_ptr(
         device: ggml_backend_dev_t,
         ptr: *mut ::core::ffi::c_void,
         size: usize,
         max_tensor_size: usize,
     ) -> ggml_backend_buffer_t;
-    pub fn ggml_backend_dev_supports_op(device: ggml_backend_dev_t, op: *const ggml_tensor)
-    -> bool;
+    pub fn ggml_backend_dev_supports_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool;
     pub fn ggml_backend_dev_supports_buft(
         device: ggml_backend_dev_t,
         buft: ggml_backend_buffer_type_t,
@@ -2363,10 +2190,7 @@ unsafe extern "C" {
         measure_graph: *mut ggml_cgraph,
         sizes: *mut usize,
     );
-    pub fn ggml_backend_sched_reserve(
-        sched: ggml_backend_sched_t,
-        measure_graph: *mut ggml_cgraph,
-    ) -> bool;
+    pub fn ggml_backend_sched_reserve(sched: ggml_backend_sched_t, measure_graph: *mut ggml_cgraph) -> bool;
     pub fn ggml_backend_sched_get_n_backends(sched: ggml_backend_sched_t) -> ::core::ffi::c_int;
     pub fn ggml_backend_sched_get_backend(
         sched: ggml_backend_sched_t,
@@ -2378,10 +2202,7 @@ unsafe extern "C" {
         sched: ggml_backend_sched_t,
         backend: ggml_backend_t,
     ) -> ggml_backend_buffer_type_t;
-    pub fn ggml_backend_sched_get_buffer_size(
-        sched: ggml_backend_sched_t,
-        backend: ggml_backend_t,
-    ) -> usize;
+    pub fn ggml_backend_sched_get_buffer_size(sched: ggml_backend_sched_t, backend: ggml_backend_t) -> usize;
     pub fn ggml_backend_sched_set_tensor_backend(
         sched: ggml_backend_sched_t,
         node: *mut ggml_tensor,
@@ -2392,10 +2213,7 @@ unsafe extern "C" {
         node: *mut ggml_tensor,
     ) -> ggml_backend_t;
     pub fn ggml_backend_sched_split_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph);
-    pub fn ggml_backend_sched_alloc_graph(
-        sched: ggml_backend_sched_t,
-        graph: *mut ggml_cgraph,
-    ) -> bool;
+    pub fn ggml_backend_sched_alloc_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) -> bool;
     pub fn ggml_backend_sched_graph_compute(
         sched: ggml_backend_sched_t,
         graph: *mut ggml_cgraph,
@@ -2533,14 +2351,8 @@ unsafe extern "C" {
     pub fn ggml_cpu_init();
     pub fn ggml_backend_cpu_init() -> ggml_backend_t;
     pub fn ggml_backend_is_cpu(backend: ggml_backend_t) -> bool;
-    pub fn ggml_backend_cpu_set_n_threads(
-        backend_cpu: ggml_backend_t,
-        n_threads: ::core::ffi::c_int,
-    );
-    pub fn ggml_backend_cpu_set_threadpool(
-        backend_cpu: ggml_backend_t,
-        threadpool: ggml_threadpool_t,
-    );
+    pub fn ggml_backend_cpu_set_n_threads(backend_cpu: ggml_backend_t, n_threads: ::core::ffi::c_int);
+    pub fn ggml_backend_cpu_set_threadpool(backend_cpu: ggml_backend_t, threadpool: ggml_threadpool_t);
     pub fn ggml_backend_cpu_set_abort_callback(
         backend_cpu: ggml_backend_t,
         abort_callback: ggml_abort_callback,

@@ -1,9 +1,9 @@
 //! Memory for tensors: allocated by a backend, or somebody else's (a mapped file).
 
 use crate::{Error, Tensor, Type, context::Context, log, sys};
+use memmap2::Mmap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use memmap2::Mmap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,10 +33,8 @@ impl BufferType {
             if procedure.is_null() {
                 return None;
             }
-            type ExtraBuffers = unsafe extern "C" fn(
-                sys::ggml_backend_dev_t,
-            )
-                -> *mut sys::ggml_backend_buffer_type_t;
+            type ExtraBuffers =
+                unsafe extern "C" fn(sys::ggml_backend_dev_t) -> *mut sys::ggml_backend_buffer_type_t;
             let procedure: ExtraBuffers = std::mem::transmute(procedure);
             let mut list = procedure(device);
             while !list.is_null() && !(*list).is_null() {
@@ -53,9 +51,7 @@ impl BufferType {
     /// ggml's name for this kind of memory.
     pub fn name(&self) -> String {
         // SAFETY: static string.
-        unsafe { CStr::from_ptr(sys::ggml_backend_buft_name(self.0)) }
-            .to_string_lossy()
-            .into_owned()
+        unsafe { CStr::from_ptr(sys::ggml_backend_buft_name(self.0)) }.to_string_lossy().into_owned()
     }
 
     /// Required alignment of tensors in bytes.
@@ -158,9 +154,7 @@ impl Drop for Inner {
 impl Buffer {
     pub(crate) fn own(raw: sys::ggml_backend_buffer_t) -> Option<Buffer> {
         let raw = NonNull::new(raw)?;
-        Some(Buffer {
-            inner: Rc::new(Inner { raw, _owner: None }),
-        })
+        Some(Buffer { inner: Rc::new(Inner { raw, _owner: None }) })
     }
 
     /// A read-only buffer over `owner`'s memory. Tensors in it must never be written.
@@ -186,15 +180,8 @@ impl Buffer {
         };
         let raw = NonNull::new(raw)?;
         // SAFETY: live buffer.
-        unsafe {
-            sys::ggml_backend_buffer_set_usage(raw.as_ptr(), sys::GGML_BACKEND_BUFFER_USAGE_WEIGHTS)
-        };
-        Some(Buffer {
-            inner: Rc::new(Inner {
-                raw,
-                _owner: Some(owner),
-            }),
-        })
+        unsafe { sys::ggml_backend_buffer_set_usage(raw.as_ptr(), sys::GGML_BACKEND_BUFFER_USAGE_WEIGHTS) };
+        Some(Buffer { inner: Rc::new(Inner { raw, _owner: Some(owner) }) })
     }
 
     /// Bytes of the buffer.
@@ -208,12 +195,7 @@ impl Buffer {
         let found = offset.saturating_add(tensor.bytes());
         if found > self.bytes() {
             let expected = self.bytes();
-            return Err(Error::DataSize {
-                what: "place",
-                tensor: tensor.name(),
-                expected,
-                found,
-            });
+            return Err(Error::DataSize { what: "place", tensor: tensor.name(), expected, found });
         }
         // SAFETY: live buffer; the address lies inside it (checked above).
         unsafe {
@@ -221,10 +203,7 @@ impl Buffer {
             let address = base.add(offset);
             let alignment = sys::ggml_backend_buffer_get_alignment(self.inner.raw.as_ptr());
             if !(address as usize).is_multiple_of(alignment) {
-                return Err(Error::Misaligned {
-                    tensor: tensor.name(),
-                    alignment,
-                });
+                return Err(Error::Misaligned { tensor: tensor.name(), alignment });
             }
             if tensor.is_allocated() {
                 return Err(Error::DataSize {
@@ -234,19 +213,13 @@ impl Buffer {
                     found,
                 });
             }
-            let status = sys::ggml_backend_tensor_alloc(
-                self.inner.raw.as_ptr(),
-                tensor.raw.as_ptr(),
-                address.cast(),
-            );
+            let status =
+                sys::ggml_backend_tensor_alloc(self.inner.raw.as_ptr(), tensor.raw.as_ptr(), address.cast());
             if status != sys::GGML_STATUS_SUCCESS {
                 return Err(Error::NotAllocated(tensor.name()));
             }
         }
-        Context {
-            inner: tensor.context.clone(),
-        }
-        .keep(self.inner.clone());
+        Context { inner: tensor.context.clone() }.keep(self.inner.clone());
         Ok(())
     }
 
@@ -262,10 +235,7 @@ impl Buffer {
     pub fn pretend(&self, tensor: &Tensor) {
         // SAFETY: live descriptor and buffer; the context keeps the buffer.
         unsafe { (*tensor.raw.as_ptr()).buffer = self.inner.raw.as_ptr() };
-        Context {
-            inner: tensor.context.clone(),
-        }
-        .keep(self.inner.clone());
+        Context { inner: tensor.context.clone() }.keep(self.inner.clone());
     }
 
     /// Creates in `context` a tensor of another type and shape over the memory of `tensor`, which

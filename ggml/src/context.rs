@@ -42,11 +42,8 @@ impl Context {
             capacity * sys::ggml_tensor_overhead()
                 + sys::ggml_graph_overhead_custom(Self::graph_nodes(capacity), false)
         };
-        let params = sys::ggml_init_params {
-            mem_size: bytes,
-            mem_buffer: std::ptr::null_mut(),
-            no_alloc: true,
-        };
+        let params =
+            sys::ggml_init_params { mem_size: bytes, mem_buffer: std::ptr::null_mut(), no_alloc: true };
         // SAFETY: ggml allocates the arena itself; it aborts when a few KB cannot be had.
         let raw = unsafe { sys::ggml_init(params) };
         let raw = NonNull::new(raw).expect("ggml_init allocates or aborts");
@@ -92,16 +89,13 @@ impl Context {
     pub fn allocate(&self, ty: &crate::BufferType) -> Result<Option<Buffer>, Error> {
         self.take_error()?;
         // SAFETY: context and buffer type are live.
-        let bytes = unsafe {
-            sys::ggml_backend_alloc_ctx_tensors_from_buft_size(self.inner.raw.as_ptr(), ty.raw())
-        };
+        let bytes =
+            unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft_size(self.inner.raw.as_ptr(), ty.raw()) };
         if bytes == 0 {
             return Ok(None);
         }
         // SAFETY: as above; returns null on failure.
-        let raw = unsafe {
-            sys::ggml_backend_alloc_ctx_tensors_from_buft(self.inner.raw.as_ptr(), ty.raw())
-        };
+        let raw = unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft(self.inner.raw.as_ptr(), ty.raw()) };
         let buffer = Buffer::own(raw).ok_or_else(|| Error::OutOfMemory {
             what: "tensors".into(),
             bytes,
@@ -114,9 +108,7 @@ impl Context {
     /// Bytes that [`Context::allocate`] would take.
     pub fn allocation_bytes(&self, ty: &crate::BufferType) -> usize {
         // SAFETY: context and buffer type are live.
-        unsafe {
-            sys::ggml_backend_alloc_ctx_tensors_from_buft_size(self.inner.raw.as_ptr(), ty.raw())
-        }
+        unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft_size(self.inner.raw.as_ptr(), ty.raw()) }
     }
 
     /// The first mistake made while recording, if any.
@@ -147,24 +139,16 @@ impl Context {
         let mut error = self.inner.error.borrow_mut();
         if error.is_none() {
             if !fits {
-                *error = Some(Error::Operands {
-                    op,
-                    inputs: describe(operands),
-                });
+                *error = Some(Error::Operands { op, inputs: describe(operands) });
             } else if self.inner.tensors.get() >= self.inner.capacity {
-                *error = Some(Error::ContextFull {
-                    capacity: self.inner.capacity,
-                });
+                *error = Some(Error::ContextFull { capacity: self.inner.capacity });
             }
         }
         if error.is_some() {
             // SAFETY: the context is live and its first tensor was made by `new`.
             let poison = unsafe { sys::ggml_get_first_tensor(self.inner.raw.as_ptr()) };
             let raw = NonNull::new(poison).expect("made by Context::new");
-            return Tensor {
-                raw,
-                context: self.inner.clone(),
-            };
+            return Tensor { raw, context: self.inner.clone() };
         }
         drop(error);
         for input in inputs {
@@ -173,13 +157,9 @@ impl Context {
                 self.keep(input.context.clone());
             }
         }
-        let raw =
-            NonNull::new(make(self.inner.raw.as_ptr())).expect("ggml returns a tensor or aborts");
+        let raw = NonNull::new(make(self.inner.raw.as_ptr())).expect("ggml returns a tensor or aborts");
         self.inner.tensors.set(self.inner.tensors.get() + 1);
-        Tensor {
-            raw,
-            context: self.inner.clone(),
-        }
+        Tensor { raw, context: self.inner.clone() }
     }
 
     /// As [`Context::record`] with the operands described by the inputs themselves.
@@ -190,8 +170,7 @@ impl Context {
         fits: bool,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Tensor {
-        let operands: Vec<(&str, Shape)> =
-            inputs.iter().map(|t| (t.ty().name(), t.shape())).collect();
+        let operands: Vec<(&str, Shape)> = inputs.iter().map(|t| (t.ty().name(), t.shape())).collect();
         self.record(op, &operands, inputs, fits, make)
     }
 }

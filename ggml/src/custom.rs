@@ -66,8 +66,8 @@ impl Context {
         work: impl Fn(&CustomTask) + Send + Sync + 'static,
     ) -> Tensor {
         let shape = shape.into();
-        let fits = operands.len() <= sys::GGML_MAX_SRC as usize
-            && shape.0[0].is_multiple_of(ty.block_elements());
+        let fits =
+            operands.len() <= sys::GGML_MAX_SRC as usize && shape.0[0].is_multiple_of(ty.block_elements());
         let work: Rc<Work> = Rc::new(Box::new(work));
         let data = Rc::as_ptr(&work).cast_mut().cast::<c_void>();
         self.keep(work);
@@ -95,18 +95,9 @@ impl Context {
     }
 }
 
-unsafe extern "C" fn trampoline(
-    raw: *mut sys::ggml_tensor,
-    thread: i32,
-    threads: i32,
-    data: *mut c_void,
-) {
+unsafe extern "C" fn trampoline(raw: *mut sys::ggml_tensor, thread: i32, threads: i32, data: *mut c_void) {
     // SAFETY: `data` is the closure boxed in `custom`, alive as long as the graph; it is Sync, and
     // a panic in it aborts at this extern "C" border instead of unwinding into C.
     let work = unsafe { &*data.cast::<Work>() };
-    work(&CustomTask {
-        raw,
-        thread: thread as usize,
-        threads: threads as usize,
-    });
+    work(&CustomTask { raw, thread: thread as usize, threads: threads as usize });
 }

@@ -71,9 +71,6 @@ pub enum Error {
 
 /// Text for [`Error::Operands`]: `f32 [64, 8], q8_0 [256]`.
 pub(crate) fn describe(operands: &[(&str, Shape)]) -> String {
-    let list: Vec<String> = operands
-        .iter()
-        .map(|(ty, shape)| format!("{ty} {shape}"))
-        .collect();
+    let list: Vec<String> = operands.iter().map(|(ty, shape)| format!("{ty} {shape}")).collect();
     list.join(", ")
 }

@@ -18,18 +18,11 @@ impl Context {
         self.take_error()?;
         let nodes = Context::graph_nodes(self.inner.capacity);
         if self.inner.external.get() + self.inner.capacity > nodes {
-            return Err(Error::ContextFull {
-                capacity: self.inner.capacity,
-            });
+            return Err(Error::ContextFull { capacity: self.inner.capacity });
         }
-        let foreign = results
-            .iter()
-            .any(|tensor| !Rc::ptr_eq(&tensor.context, &self.inner));
+        let foreign = results.iter().any(|tensor| !Rc::ptr_eq(&tensor.context, &self.inner));
         if foreign {
-            return Err(Error::Operands {
-                op: "graph",
-                inputs: "a foreign context's tensor".into(),
-            });
+            return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
         }
         // SAFETY: `Context::new` reserved room for one graph of this size; every node belongs to
         // this context and every leaf to it or was counted in `external`.
@@ -41,10 +34,7 @@ impl Context {
             raw
         };
         let raw = NonNull::new(raw).expect("room was reserved");
-        Ok(Graph {
-            raw,
-            context: self.inner.clone(),
-        })
+        Ok(Graph { raw, context: self.inner.clone() })
     }
 }
 
@@ -60,10 +50,7 @@ impl Graph {
         let name = std::ffi::CString::new(name).ok()?;
         // SAFETY: live graph, NUL-terminated name.
         let raw = unsafe { sys::ggml_graph_get_tensor(self.raw.as_ptr(), name.as_ptr()) };
-        Some(Tensor {
-            raw: NonNull::new(raw)?,
-            context: self.context.clone(),
-        })
+        Some(Tensor { raw: NonNull::new(raw)?, context: self.context.clone() })
     }
 }
 
@@ -99,13 +86,7 @@ impl GraphAllocator {
         // SAFETY: static buffer type.
         let raw = unsafe { sys::ggml_gallocr_new(buffer_type.raw()) };
         let raw = NonNull::new(raw).expect("ggml aborts when a few bytes cannot be had");
-        GraphAllocator {
-            inner: Rc::new(Inner {
-                raw,
-                generation: Cell::new(0),
-            }),
-            buffer_type: *buffer_type,
-        }
+        GraphAllocator { inner: Rc::new(Inner { raw, generation: Cell::new(0) }), buffer_type: *buffer_type }
     }
 
     /// Bytes that `graph` needs for its intermediates; allocates nothing.
@@ -131,8 +112,7 @@ impl GraphAllocator {
         let generation = self.inner.generation.get() + 1;
         self.inner.generation.set(generation);
         // SAFETY: live allocator and graph. A failed reservation is reported as false.
-        let done =
-            unsafe { sys::ggml_gallocr_alloc_graph(self.inner.raw.as_ptr(), graph.raw.as_ptr()) };
+        let done = unsafe { sys::ggml_gallocr_alloc_graph(self.inner.raw.as_ptr(), graph.raw.as_ptr()) };
         if !done {
             return Err(Error::OutOfMemory {
                 what: "compute buffers".into(),
@@ -140,11 +120,7 @@ impl GraphAllocator {
                 device: self.buffer_type.name(),
             });
         }
-        Ok(ReadyGraph {
-            graph,
-            allocator: self.inner.clone(),
-            generation,
-        })
+        Ok(ReadyGraph { graph, allocator: self.inner.clone(), generation })
     }
 
     /// Bytes held now.

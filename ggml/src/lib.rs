@@ -23,13 +23,7 @@ mod graph;
 pub mod log;
 mod ops;
 /// The raw C API as bindgen sees it.
-#[allow(
-    missing_docs,
-    non_camel_case_types,
-    non_upper_case_globals,
-    non_snake_case,
-    dead_code
-)]
+#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case, dead_code)]
 #[allow(clippy::all)]
 mod sys {
     include!("bindings.rs");
@@ -50,7 +44,5 @@ pub use types::Type;
 /// Version of the ggml sources this crate is built from.
 pub fn version() -> String {
     // SAFETY: returns a pointer to a static NUL-terminated string.
-    unsafe { std::ffi::CStr::from_ptr(sys::ggml_version()) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { std::ffi::CStr::from_ptr(sys::ggml_version()) }.to_string_lossy().into_owned()
 }

@@ -23,10 +23,7 @@ pub(crate) fn install() {
 
 /// Takes the warnings and errors that ggml has reported since the last call (at most a few).
 pub fn take() -> Vec<String> {
-    MESSAGES
-        .lock()
-        .map(|mut kept| kept.drain(..).collect())
-        .unwrap_or_default()
+    MESSAGES.lock().map(|mut kept| kept.drain(..).collect()).unwrap_or_default()
 }
 
 unsafe extern "C" fn receive(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
@@ -35,10 +32,7 @@ unsafe extern "C" fn receive(level: sys::ggml_log_level, text: *const c_char, _:
         return;
     }
     // SAFETY: ggml passes a NUL-terminated string that lives for the duration of the call.
-    let text = unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .trim()
-        .to_owned();
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().to_owned();
     if let Ok(mut kept) = MESSAGES.lock() {
         if kept.len() == KEPT {
             kept.pop_front();

@@ -38,10 +38,7 @@ pub struct RopeParameters {
 
 fn repeats(small: &Tensor, large: &Tensor) -> bool {
     let (small, large) = (small.shape().0, large.shape().0);
-    small
-        .iter()
-        .zip(large)
-        .all(|(s, l)| *s > 0 && l.is_multiple_of(*s))
+    small.iter().zip(large).all(|(s, l)| *s > 0 && l.is_multiple_of(*s))
 }
 
 impl Context {
@@ -72,14 +69,7 @@ impl Context {
             && indices.ty() == Type::I64;
         self.op("set_rows", &[table, rows, indices], fits, |raw| {
             // SAFETY: live operands, shapes checked.
-            unsafe {
-                sys::ggml_set_rows(
-                    raw,
-                    table.raw.as_ptr(),
-                    rows.raw.as_ptr(),
-                    indices.raw.as_ptr(),
-                )
-            }
+            unsafe { sys::ggml_set_rows(raw, table.raw.as_ptr(), rows.raw.as_ptr(), indices.raw.as_ptr()) }
         })
     }
 
@@ -218,10 +208,7 @@ impl Context {
             && k.dim(2) == v.dim(2)
             && q.dim(2).is_multiple_of(k.dim(2))
             && mask.is_none_or(|m| {
-                m.dim(0) == k.dim(1)
-                    && m.dim(1) >= q.dim(1)
-                    && m.ty() == Type::F16
-                    && m.is_contiguous()
+                m.dim(0) == k.dim(1) && m.dim(1) >= q.dim(1) && m.ty() == Type::F16 && m.is_contiguous()
             });
         let mut inputs = vec![q, k, v];
         inputs.extend(mask);
@@ -245,15 +232,10 @@ impl Context {
 
     /// Sums along the first dimension: [n, ...] to [1, ...].
     pub fn sum_rows(&self, a: &Tensor) -> Tensor {
-        self.op(
-            "sum_rows",
-            &[a],
-            a.ty() == Type::F32 && a.strides()[0] == 4,
-            |raw| {
-                // SAFETY: live operand.
-                unsafe { sys::ggml_sum_rows(raw, a.raw.as_ptr()) }
-            },
-        )
+        self.op("sum_rows", &[a], a.ty() == Type::F32 && a.strides()[0] == 4, |raw| {
+            // SAFETY: live operand.
+            unsafe { sys::ggml_sum_rows(raw, a.raw.as_ptr()) }
+        })
     }
 
     /// Another shape over the same elements; `a` must be contiguous.
@@ -268,19 +250,11 @@ impl Context {
     }
 
     /// A window into `a`: extents, strides in bytes of dimensions 1 to 3, offset in bytes.
-    pub fn view(
-        &self,
-        a: &Tensor,
-        shape: impl Into<Shape>,
-        strides: [usize; 3],
-        offset: usize,
-    ) -> Tensor {
+    pub fn view(&self, a: &Tensor, shape: impl Into<Shape>, strides: [usize; 3], offset: usize) -> Tensor {
         let shape = shape.into();
         let blocks = shape.0[0] / a.ty().block_elements();
         let last = blocks * a.ty().block_bytes()
-            + (1..4)
-                .map(|i| shape.0[i].saturating_sub(1) * strides[i - 1])
-                .sum::<usize>();
+            + (1..4).map(|i| shape.0[i].saturating_sub(1) * strides[i - 1]).sum::<usize>();
         let fits = shape.elements() == 0
             || (offset + last <= a.bytes() && shape.0[0].is_multiple_of(a.ty().block_elements()));
         let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
@@ -319,15 +293,10 @@ impl Context {
 
     /// A contiguous copy of another type.
     pub fn cast(&self, a: &Tensor, ty: Type) -> Tensor {
-        self.op(
-            "cast",
-            &[a],
-            a.dim(0).is_multiple_of(ty.block_elements()),
-            |raw| {
-                // SAFETY: live operand.
-                unsafe { sys::ggml_cast(raw, a.raw.as_ptr(), ty.raw()) }
-            },
-        )
+        self.op("cast", &[a], a.dim(0).is_multiple_of(ty.block_elements()), |raw| {
+            // SAFETY: live operand.
+            unsafe { sys::ggml_cast(raw, a.raw.as_ptr(), ty.raw()) }
+        })
     }
 
     /// Copies `from` over `to` (as many elements), converting; returns `to`, to be used by what

@@ -19,9 +19,7 @@ impl Shape {
     /// Bytes of a contiguous tensor of this shape; `None` on overflow.
     pub fn bytes(&self, ty: Type) -> Option<usize> {
         let row = (self.0[0] / ty.block_elements()).checked_mul(ty.block_bytes())?;
-        let bytes = self.0[1..]
-            .iter()
-            .try_fold(row, |bytes, n| bytes.checked_mul(*n))?;
+        let bytes = self.0[1..].iter().try_fold(row, |bytes, n| bytes.checked_mul(*n))?;
         (bytes <= isize::MAX as usize).then_some(bytes)
     }
 }
@@ -108,9 +106,7 @@ impl Tensor {
     /// Name given by [`Tensor::named`].
     pub fn name(&self) -> String {
         // SAFETY: the name is a NUL-terminated array inside the live descriptor.
-        unsafe { CStr::from_ptr(self.get().name.as_ptr()) }
-            .to_string_lossy()
-            .into_owned()
+        unsafe { CStr::from_ptr(self.get().name.as_ptr()) }.to_string_lossy().into_owned()
     }
 
     /// Whether elements lie without gaps in memory order.
@@ -136,9 +132,7 @@ impl Tensor {
         let bytes = size_of_val(data);
         self.check_access("write", offset, bytes)?;
         // SAFETY: the tensor has memory and [offset, offset + bytes) lies inside it.
-        unsafe {
-            sys::ggml_backend_tensor_set(self.raw.as_ptr(), data.as_ptr().cast(), offset, bytes)
-        };
+        unsafe { sys::ggml_backend_tensor_set(self.raw.as_ptr(), data.as_ptr().cast(), offset, bytes) };
         Ok(())
     }
 
@@ -147,9 +141,7 @@ impl Tensor {
         let bytes = size_of_val(data);
         self.check_access("read", offset, bytes)?;
         // SAFETY: as in `write`; every bit pattern is a valid T.
-        unsafe {
-            sys::ggml_backend_tensor_get(self.raw.as_ptr(), data.as_mut_ptr().cast(), offset, bytes)
-        };
+        unsafe { sys::ggml_backend_tensor_get(self.raw.as_ptr(), data.as_mut_ptr().cast(), offset, bytes) };
         Ok(())
     }
 
@@ -171,11 +163,7 @@ impl Tensor {
 
     fn check_access(&self, what: &'static str, offset: usize, bytes: usize) -> Result<(), Error> {
         let tensor = self.get();
-        let owner = if tensor.view_src.is_null() {
-            self.raw.as_ptr()
-        } else {
-            tensor.view_src
-        };
+        let owner = if tensor.view_src.is_null() { self.raw.as_ptr() } else { tensor.view_src };
         // SAFETY: a view's source is kept alive by the view's context.
         let buffer = unsafe { (*owner).buffer };
         if tensor.data.is_null() || buffer.is_null() {
@@ -183,12 +171,7 @@ impl Tensor {
         }
         let found = offset.saturating_add(bytes);
         if found > self.bytes() {
-            return Err(Error::DataSize {
-                what,
-                tensor: self.name(),
-                expected: self.bytes(),
-                found,
-            });
+            return Err(Error::DataSize { what, tensor: self.name(), expected: self.bytes(), found });
         }
         Ok(())
     }

@@ -40,9 +40,7 @@ impl Type {
     /// ggml's name, e.g. `q8_0`.
     pub fn name(self) -> &'static str {
         // SAFETY: the type is valid by construction; the result is a static string.
-        unsafe { CStr::from_ptr(sys::ggml_type_name(self.0)) }
-            .to_str()
-            .unwrap_or("?")
+        unsafe { CStr::from_ptr(sys::ggml_type_name(self.0)) }.to_str().unwrap_or("?")
     }
 
     /// Elements in a block (1 for plain types).

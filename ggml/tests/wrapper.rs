@@ -9,12 +9,7 @@ fn cpu() -> Backend {
     Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend starts")
 }
 
-fn run(
-    backend: &Backend,
-    context: &Context,
-    result: &Tensor,
-    inputs: &[(&Tensor, &[f32])],
-) -> Vec<f32> {
+fn run(backend: &Backend, context: &Context, result: &Tensor, inputs: &[(&Tensor, &[f32])]) -> Vec<f32> {
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let graph = context.graph(&[result]).expect("a well-formed graph");
     let ready = allocator.prepare(graph).expect("memory");
@@ -32,12 +27,7 @@ fn a_product_is_a_transposed_times_b() {
     let a = context.input("a", Type::F32, [2, 3]);
     let b = context.input("b", Type::F32, [2, 1]);
     let c = context.mul_mat(&a, &b).output();
-    let out = run(
-        &backend,
-        &context,
-        &c,
-        &[(&a, &[1., 2., 3., 4., 5., 6.]), (&b, &[10., 1.])],
-    );
+    let out = run(&backend, &context, &c, &[(&a, &[1., 2., 3., 4., 5., 6.]), (&b, &[10., 1.])]);
     assert_eq!(out, [12., 34., 56.]);
 }
 
@@ -58,12 +48,7 @@ fn a_custom_operation_sees_its_operands_and_all_threads() {
         }
     });
     let sum = sum.output();
-    let out = run(
-        &backend,
-        &context,
-        &sum,
-        &[(&a, &[1., 2., 3., 4., 5., 6., 7., 8.])],
-    );
+    let out = run(&backend, &context, &sum, &[(&a, &[1., 2., 3., 4., 5., 6., 7., 8.])]);
     assert_eq!(out, [20., 52.]);
 }
 
@@ -90,10 +75,7 @@ fn a_full_context_is_an_error() {
     for _ in 0..8 {
         b = context.add(&b, &a);
     }
-    assert!(matches!(
-        context.graph(&[&b]),
-        Err(Error::ContextFull { .. })
-    ));
+    assert!(matches!(context.graph(&[&b]), Err(Error::ContextFull { .. })));
 }
 
 #[test]
@@ -106,21 +88,12 @@ fn tensors_lie_over_foreign_memory_without_a_copy() {
     let buffer = Buffer::over(HostMemory::Static(bytes)).expect("aligned memory");
     let context = Context::new(4);
     let weight = context.tensor(Type::F32, [4, 2]);
-    assert!(matches!(
-        buffer.place(&weight, 4),
-        Err(Error::Misaligned { .. })
-    ));
-    assert!(matches!(
-        buffer.place(&weight, 64),
-        Err(Error::DataSize { .. })
-    ));
+    assert!(matches!(buffer.place(&weight, 4), Err(Error::Misaligned { .. })));
+    assert!(matches!(buffer.place(&weight, 64), Err(Error::DataSize { .. })));
     buffer.place(&weight, 32).expect("fits");
     drop(buffer);
     assert_eq!(weight.to_vec::<f32>().expect("readable"), [3.0; 8]);
-    assert!(
-        weight.write(16, &[0.0f32; 8]).is_err(),
-        "writing past the end is refused"
-    );
+    assert!(weight.write(16, &[0.0f32; 8]).is_err(), "writing past the end is refused");
 }
 
 #[test]
