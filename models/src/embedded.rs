@@ -12,9 +12,7 @@ struct Aligned<T: ?Sized> {
     bytes: T,
 }
 
-static NEEDLE: &Aligned<[u8]> = &Aligned {
-    bytes: *include_bytes!("../needle/needle-q8_0.gguf"),
-};
+static NEEDLE: &Aligned<[u8]> = &Aligned { bytes: *include_bytes!("../needle/needle-q8_0.gguf") };
 
 /// The whole GGUF file of the embedded model: 3.7 M parameters, Q8_0, 4.0 MB, at an address that is a multiple of 64.
 ///

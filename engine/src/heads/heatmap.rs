@@ -42,20 +42,12 @@ impl Heatmap<'_> {
     pub fn render(&self, palette: Palette) -> String {
         let columns = self.columns.max(1);
         let layers = self.values.len().div_ceil(columns);
-        let finite = || {
-            self.values
-                .iter()
-                .copied()
-                .filter(|value| value.is_finite())
-        };
+        let finite = || self.values.iter().copied().filter(|value| value.is_finite());
         let low = finite().fold(0.0, f32::min);
         let high = finite().fold(low, f32::max);
         let digits = layers.saturating_sub(1).to_string().len().max(5);
 
-        let mut out = format!(
-            "{}: {layers} x {columns}, {low:.3} to {high:.3}",
-            self.title
-        );
+        let mut out = format!("{}: {layers} x {columns}, {low:.3} to {high:.3}", self.title);
         let marked = self.marks.iter().filter(|&&mark| mark).count();
         if marked > 0 {
             let _ = write!(out, "; {marked} kept whole, marked {}", mark(palette));
@@ -95,11 +87,7 @@ fn cell(out: &mut String, palette: Palette, value: f32, (low, high): (f32, f32),
         Palette::Colors => COLORS.len(),
     };
     // A map of equal values has no range to divide by; all its heads are drawn coldest.
-    let share = if high > low {
-        (value - low) / (high - low)
-    } else {
-        0.0
-    };
+    let share = if high > low { (value - low) / (high - low) } else { 0.0 };
     let step = ((share * steps as f32) as usize).min(steps - 1);
     let sign = if marked { mark(palette) } else { ' ' };
     match palette {
@@ -141,16 +129,8 @@ impl HeadProfile {
     /// In a map of query heads all heads of a retrieval KV head are marked.
     pub fn heatmaps(&self, palette: Palette) -> String {
         let shape = self.shape();
-        let flags: Vec<f32> = self
-            .retrieval()
-            .iter()
-            .map(|&keeps| f32::from(u8::from(keeps)))
-            .collect();
-        let bare = ScoreMap {
-            name: "retrieval".to_owned(),
-            per: ScoresPer::KvHead,
-            values: flags,
-        };
+        let flags: Vec<f32> = self.retrieval().iter().map(|&keeps| f32::from(u8::from(keeps))).collect();
+        let bare = ScoreMap { name: "retrieval".to_owned(), per: ScoresPer::KvHead, values: flags };
         let maps = match self.scores() {
             [] => std::slice::from_ref(&bare),
             maps => maps,
@@ -164,11 +144,8 @@ impl HeadProfile {
                 ScoresPer::QueryHead => ("query heads", shape.group()),
                 ScoresPer::KvHead => ("KV heads", 1),
             };
-            let marks: Vec<bool> = self
-                .retrieval()
-                .iter()
-                .flat_map(|&keeps| std::iter::repeat_n(keeps, each))
-                .collect();
+            let marks: Vec<bool> =
+                self.retrieval().iter().flat_map(|&keeps| std::iter::repeat_n(keeps, each)).collect();
             let heatmap = Heatmap {
                 title: &format!("{} of {of}", map.name),
                 columns: shape.columns(map.per),
@@ -192,9 +169,7 @@ mod tests {
             title: "induction",
             columns: 5,
             values: &[0.0, 0.5, 1.0, f32::NAN, 0.2, 0.0, 0.0, 0.0, 0.0, 0.99],
-            marks: &[
-                false, false, true, false, false, false, false, false, false, true,
-            ],
+            marks: &[false, false, true, false, false, false, false, false, false, true],
         };
         assert_eq!(
             heatmap.render(Palette::Ascii),
@@ -203,27 +178,16 @@ mod tests {
              \x20   0   = @!? .\n\
              \x20   1         @!\n"
         );
-        assert_eq!(
-            heatmap.render(Palette::Shades).lines().nth(2),
-            Some("    0   ▒ █•? ░")
-        );
+        assert_eq!(heatmap.render(Palette::Shades).lines().nth(2), Some("    0   ▒ █•? ░"));
         let colors = heatmap.render(Palette::Colors);
         let last = colors.lines().last().unwrap();
-        assert!(
-            last.ends_with("\x1b[38;5;16;48;5;226m •\x1b[0m"),
-            "{last:?}"
-        );
+        assert!(last.ends_with("\x1b[38;5;16;48;5;226m •\x1b[0m"), "{last:?}");
     }
 
     #[test]
     fn equal_negative_and_missing_values_are_drawn_too() {
         for values in [&[][..], &[0.0, 0.0], &[-1.0, -1.0, -3.0], &[f32::NAN]] {
-            let heatmap = Heatmap {
-                title: "t",
-                columns: 2,
-                values,
-                marks: &[],
-            };
+            let heatmap = Heatmap { title: "t", columns: 2, values, marks: &[] };
             let text = heatmap.render(Palette::Ascii);
             assert_eq!(text.lines().count(), 2 + values.len().div_ceil(2));
         }
@@ -232,17 +196,11 @@ mod tests {
     #[test]
     fn a_profile_marks_every_query_head_of_a_kept_kv_head() {
         let shape = HeadShape::new(2, 4, 2).unwrap();
-        let scores = vec![ScoreMap {
-            name: "induction".to_owned(),
-            per: ScoresPer::QueryHead,
-            values: vec![0.0; 8],
-        }];
+        let scores =
+            vec![ScoreMap { name: "induction".to_owned(), per: ScoresPer::QueryHead, values: vec![0.0; 8] }];
         let flags = vec![false, true, false, false];
         let profile = HeadProfile::new(shape, flags, scores, Provenance::default()).unwrap();
-        assert_eq!(
-            profile.heatmaps(Palette::Ascii).lines().nth(2),
-            Some("    0      ! !")
-        );
+        assert_eq!(profile.heatmaps(Palette::Ascii).lines().nth(2), Some("    0      ! !"));
         let bare = HeadProfile::uniform(shape, true).heatmaps(Palette::Ascii);
         assert_eq!(bare.lines().nth(3), Some("    1 @!@!"));
     }

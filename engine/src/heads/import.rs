@@ -43,8 +43,7 @@ pub const RETRIEVAL_HEAD_CUT: Cut = Cut::Threshold(0.1);
 /// Name of DuoAttention's map inside its folder.
 const DUO_MAP: &str = "full_attention_heads.tsv";
 const DUO: &str = "DuoAttention map";
-const DUO_HINT: &str =
-    "expected full_attention_heads.tsv: a row a layer, a number from 0 to 1 a KV head";
+const DUO_HINT: &str = "expected full_attention_heads.tsv: a row a layer, a number from 0 to 1 a KV head";
 const RETRIEVAL: &str = "Retrieval_Head map";
 const RETRIEVAL_HINT: &str = "expected one JSON object {\"LAYER-HEAD\": [score, …], …}";
 
@@ -67,11 +66,8 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<HeadProfile, Heads
         };
     }
     let beside = path.with_file_name("config.json");
-    let config = if beside.is_file() {
-        Some(read_text(&beside, "DuoAttention configuration")?)
-    } else {
-        None
-    };
+    let config =
+        if beside.is_file() { Some(read_text(&beside, "DuoAttention configuration")?) } else { None };
     duo_attention(&text, config.as_deref(), options)
 }
 
@@ -86,11 +82,7 @@ pub fn duo_attention(
     config: Option<&str>,
     options: &ImportOptions,
 ) -> Result<HeadProfile, HeadsError> {
-    let malformed = |what: String| HeadsError::Malformed {
-        format: DUO,
-        what,
-        hint: DUO_HINT,
-    };
+    let malformed = |what: String| HeadsError::Malformed { format: DUO, what, hint: DUO_HINT };
     let shape = options.shape;
     let mut gates = Vec::new();
     let mut layers = 0;
@@ -112,9 +104,7 @@ pub fn duo_attention(
         if layers == 0 {
             columns = width;
         } else if width != columns {
-            return Err(malformed(format!(
-                "line {line} has {width} values, the first row {columns}"
-            )));
+            return Err(malformed(format!("line {line} has {width} values, the first row {columns}")));
         }
         layers += 1;
     }
@@ -135,11 +125,7 @@ pub fn duo_attention(
     let mut retrieval = vec![false; shape.all_kv_heads()];
     let cut = options.cut.unwrap_or(DUO_ATTENTION_CUT);
     mark(&mut retrieval, &gates, cut, &mut parameters)?;
-    let scores = vec![ScoreMap {
-        name: "gate".to_owned(),
-        per: ScoresPer::KvHead,
-        values: gates,
-    }];
+    let scores = vec![ScoreMap { name: "gate".to_owned(), per: ScoresPer::KvHead, values: gates }];
     let provenance = Provenance {
         source: "duo-attention".to_owned(),
         fingerprint: options.fingerprint.clone(),
@@ -164,9 +150,7 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
             .filter_map(|name| config.get(name))
             .find(|value| !value.is_null());
         let Some(value) = value else { continue };
-        let tokens = value
-            .as_u64()
-            .ok_or_else(|| malformed(format!("{theirs} is no number of tokens")))?;
+        let tokens = value.as_u64().ok_or_else(|| malformed(format!("{theirs} is no number of tokens")))?;
         parameters.insert(ours.to_owned(), tokens.into());
     }
     Ok(())
@@ -177,19 +161,14 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
 /// # Errors
 /// [`HeadsError::Malformed`] for a key or score that is none, [`HeadsError::Shape`] for heads the model does not have.
 pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
-    let malformed = |what: String| HeadsError::Malformed {
-        format: RETRIEVAL,
-        what,
-        hint: RETRIEVAL_HINT,
-    };
+    let malformed = |what: String| HeadsError::Malformed { format: RETRIEVAL, what, hint: RETRIEVAL_HINT };
     let shape = options.shape;
     let file: Map<String, Value> =
         serde_json::from_str(json).map_err(|error| malformed(error.to_string()))?;
     let mut means: Vec<Option<f32>> = vec![None; shape.all_heads()];
     for (key, value) in &file {
-        let head = key
-            .split_once('-')
-            .and_then(|(layer, head)| Some((layer.parse().ok()?, head.parse().ok()?)));
+        let head =
+            key.split_once('-').and_then(|(layer, head)| Some((layer.parse().ok()?, head.parse().ok()?)));
         let Some((layer, head)): Option<(usize, usize)> = head else {
             return Err(malformed(format!("{:?} is not LAYER-HEAD", shorten(key))));
         };
@@ -200,11 +179,8 @@ pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile
                 model: shape,
             });
         }
-        let mean = mean(value).ok_or_else(|| {
-            malformed(format!(
-                "{key:?} is not a list of scores that are finite numbers"
-            ))
-        })?;
+        let mean = mean(value)
+            .ok_or_else(|| malformed(format!("{key:?} is not a list of scores that are finite numbers")))?;
         let place = &mut means[layer * shape.heads() + head];
         if place.replace(mean).is_some() {
             return Err(malformed(format!("{key:?} names a head a second time")));
@@ -218,15 +194,8 @@ pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile
     let cut = options.cut.unwrap_or(RETRIEVAL_HEAD_CUT);
     let mut query_heads = vec![false; shape.all_heads()];
     mark(&mut query_heads, &values, cut, &mut parameters)?;
-    let retrieval = query_heads
-        .chunks_exact(shape.group())
-        .map(|heads| heads.contains(&true))
-        .collect();
-    let scores = vec![ScoreMap {
-        name: "retrieval".to_owned(),
-        per: ScoresPer::QueryHead,
-        values,
-    }];
+    let retrieval = query_heads.chunks_exact(shape.group()).map(|heads| heads.contains(&true)).collect();
+    let scores = vec![ScoreMap { name: "retrieval".to_owned(), per: ScoresPer::QueryHead, values }];
     let provenance = Provenance {
         source: "retrieval-head".to_owned(),
         fingerprint: options.fingerprint.clone(),
@@ -286,8 +255,7 @@ mod tests {
 
     #[test]
     fn the_published_duo_attention_maps_are_read() {
-        let folder =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/heads/duo-attention");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/heads/duo-attention");
         if !folder.is_dir() {
             println!("skipped: no published head maps beside the project");
             return;
@@ -314,24 +282,16 @@ mod tests {
 
             options.shape = HeadShape::new(32, 32, 4).unwrap();
             let error = import(&file, &options).unwrap_err().to_string();
-            assert!(
-                error.contains(&format!("32 layers of {kv_heads} KV heads")),
-                "{error}"
-            );
+            assert!(error.contains(&format!("32 layers of {kv_heads} KV heads")), "{error}");
         }
         // The first row of the first map begins 0.0047, -0.0005, -0.00002, 0.89.
-        let profile = import(
-            &folder.join("Llama-2-7B-32K-Instruct"),
-            &options(32, 32, 32),
-        )
-        .unwrap();
+        let profile = import(&folder.join("Llama-2-7B-32K-Instruct"), &options(32, 32, 32)).unwrap();
         assert_eq!(profile.layer(0)[..4], [false, false, false, true]);
     }
 
     #[test]
     fn retrieval_head_scores_are_averaged_and_grouped() {
-        let json =
-            r#"{"0-0": [0.0, 0.3], "0-3": [0.05], "1-1": 0.1, "1-2": [], "0-1": [0.09, 0.1]}"#;
+        let json = r#"{"0-0": [0.0, 0.3], "0-3": [0.05], "1-1": 0.1, "1-2": [], "0-1": [0.09, 0.1]}"#;
         let profile = retrieval_head(json, &options(2, 4, 2)).unwrap();
         assert_eq!(profile.retrieval(), [true, false, true, false]);
         let scores = &profile.score("retrieval").unwrap().values;
@@ -370,9 +330,7 @@ mod tests {
             (r#"{"sink_size": -1}"#, "sink_size"),
             (r#"{"recent_size": "all"}"#, "recent_size"),
         ] {
-            let error = duo_attention(tsv, Some(config), &options)
-                .unwrap_err()
-                .to_string();
+            let error = duo_attention(tsv, Some(config), &options).unwrap_err().to_string();
             assert!(error.contains(says), "expected {says:?} in: {error}");
         }
         let profile = duo_attention(tsv, Some(r#"{"sink_size": null}"#), &options).unwrap();
@@ -406,8 +364,7 @@ mod tests {
 
     #[test]
     fn files_are_told_apart_by_their_content() {
-        let path: PathBuf =
-            std::env::temp_dir().join(format!("longhand-import-{}", std::process::id()));
+        let path: PathBuf = std::env::temp_dir().join(format!("longhand-import-{}", std::process::id()));
         let options = options(2, 4, 2);
         let with = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
@@ -419,16 +376,10 @@ mod tests {
         assert_eq!(scores.provenance().source, "retrieval-head");
         assert_eq!(with(duo.to_json().as_bytes()).unwrap(), duo);
         let other = duo.to_json().replace("f00d", "beef");
-        assert!(matches!(
-            with(other.as_bytes()),
-            Err(HeadsError::Fingerprint { .. })
-        ));
+        assert!(matches!(with(other.as_bytes()), Err(HeadsError::Fingerprint { .. })));
         let error = with(b"GGUF\xff\xff").unwrap_err().to_string();
         assert!(error.contains("UTF-8"), "{error}");
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(
-            import(&path, &options),
-            Err(HeadsError::Io { .. })
-        ));
+        assert!(matches!(import(&path, &options), Err(HeadsError::Io { .. })));
     }
 }

@@ -30,17 +30,9 @@ impl HeadShape {
         let counts = [layers, heads, kv_heads];
         let sane = counts.iter().all(|count| (1..=65536).contains(count));
         if !sane || !heads.is_multiple_of(kv_heads) {
-            return Err(HeadsError::NoModel {
-                layers,
-                heads,
-                kv_heads,
-            });
+            return Err(HeadsError::NoModel { layers, heads, kv_heads });
         }
-        Ok(Self {
-            layers,
-            heads,
-            kv_heads,
-        })
+        Ok(Self { layers, heads, kv_heads })
     }
 
     /// Layers of the model.
@@ -84,11 +76,7 @@ impl HeadShape {
 
 impl fmt::Display for HeadShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} layers of {} query and {} KV heads",
-            self.layers, self.heads, self.kv_heads
-        )
+        write!(f, "{} layers of {} query and {} KV heads", self.layers, self.heads, self.kv_heads)
     }
 }
 
@@ -130,18 +118,12 @@ pub(super) fn check_scores(
     let columns = shape.columns(per);
     let needed = shape.layers * columns;
     if values.len() != needed {
-        return Err(HeadsError::Length {
-            what: name.to_owned(),
-            found: values.len(),
-            needed,
-        });
+        return Err(HeadsError::Length { what: name.to_owned(), found: values.len(), needed });
     }
     match values.iter().position(|value| !value.is_finite()) {
-        Some(at) => Err(HeadsError::NotFinite {
-            what: name.to_owned(),
-            layer: at / columns,
-            head: at % columns,
-        }),
+        Some(at) => {
+            Err(HeadsError::NotFinite { what: name.to_owned(), layer: at / columns, head: at % columns })
+        }
         None => Ok(()),
     }
 }
@@ -198,12 +180,7 @@ impl HeadProfile {
         for map in &scores {
             map.check(&shape)?;
         }
-        Ok(Self {
-            shape,
-            retrieval,
-            scores,
-            provenance,
-        })
+        Ok(Self { shape, retrieval, scores, provenance })
     }
 
     /// The paper's profile: retrieval heads chosen by `rule` from scores `[layers, heads]` of every query head.
@@ -223,11 +200,7 @@ impl HeadProfile {
         parameters.insert("echo".to_owned(), rule.echo.into());
         parameters.insert("group_max".to_owned(), rule.group_max.into());
         let scores = [("induction", induction), ("echo", echo)]
-            .map(|(name, values)| ScoreMap {
-                name: name.to_owned(),
-                per: ScoresPer::QueryHead,
-                values,
-            })
+            .map(|(name, values)| ScoreMap { name: name.to_owned(), per: ScoresPer::QueryHead, values })
             .to_vec();
         Self::new(shape, kv_heads, scores, provenance)
     }
@@ -238,10 +211,7 @@ impl HeadProfile {
             shape,
             retrieval: vec![retrieval; shape.all_kv_heads()],
             scores: Vec::new(),
-            provenance: Provenance {
-                source: "uniform".to_owned(),
-                ..Provenance::default()
-            },
+            provenance: Provenance { source: "uniform".to_owned(), ..Provenance::default() },
         }
     }
 
@@ -258,10 +228,7 @@ impl HeadProfile {
     /// The flags of a layer, one a KV head; empty for a layer the model does not have.
     pub fn layer(&self, layer: usize) -> &[bool] {
         let width = self.shape.kv_heads;
-        self.retrieval
-            .chunks_exact(width)
-            .nth(layer)
-            .unwrap_or_default()
+        self.retrieval.chunks_exact(width).nth(layer).unwrap_or_default()
     }
 
     /// All flags, `[layers, kv_heads]`.
@@ -304,9 +271,7 @@ impl HeadProfile {
     /// Those of [`select`].
     pub fn reselect(&self, rule: &SelectionRule) -> Result<Option<Self>, HeadsError> {
         let of = |name| {
-            self.score(name)
-                .filter(|map| map.per == ScoresPer::QueryHead)
-                .map(|map| map.values.clone())
+            self.score(name).filter(|map| map.per == ScoresPer::QueryHead).map(|map| map.values.clone())
         };
         let (Some(induction), Some(echo)) = (of("induction"), of("echo")) else {
             return Ok(None);
@@ -320,17 +285,12 @@ impl HeadProfile {
     /// [`HeadsError::Shape`], [`HeadsError::Fingerprint`].
     pub fn check(&self, model: HeadShape, fingerprint: Option<&str>) -> Result<(), HeadsError> {
         if self.shape != model {
-            return Err(HeadsError::Shape {
-                what: "the profile",
-                found: self.shape.to_string(),
-                model,
-            });
+            return Err(HeadsError::Shape { what: "the profile", found: self.shape.to_string(), model });
         }
         match (&self.provenance.fingerprint, fingerprint) {
-            (Some(found), Some(model)) if found != model => Err(HeadsError::Fingerprint {
-                found: found.clone(),
-                model: model.to_owned(),
-            }),
+            (Some(found), Some(model)) if found != model => {
+                Err(HeadsError::Fingerprint { found: found.clone(), model: model.to_owned() })
+            }
             _ => Ok(()),
         }
     }
@@ -376,22 +336,14 @@ impl HeadProfile {
             hint: "make it with `longhand heads calibrate` or `longhand heads import`",
         };
         // Format and version come first, so that a newer file is called newer and not malformed.
-        let head: FileHead =
-            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let head: FileHead = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         if head.format != FORMAT {
-            return Err(malformed(format!(
-                "\"format\" is {:?}, not {FORMAT:?}",
-                shorten(&head.format)
-            )));
+            return Err(malformed(format!("\"format\" is {:?}, not {FORMAT:?}", shorten(&head.format))));
         }
         if head.version != VERSION {
-            return Err(HeadsError::Version {
-                found: head.version,
-                known: VERSION,
-            });
+            return Err(HeadsError::Version { found: head.version, known: VERSION });
         }
-        let file: FileProfile =
-            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let file: FileProfile = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         let shape = HeadShape::new(file.layers, file.heads, file.kv_heads)?;
         if file.retrieval.len() != shape.layers {
             return Err(malformed(format!(
@@ -422,11 +374,7 @@ impl HeadProfile {
                     map.values[layer].len()
                 )));
             }
-            scores.push(ScoreMap {
-                name: map.name,
-                per: map.per,
-                values: map.values.concat(),
-            });
+            scores.push(ScoreMap { name: map.name, per: map.per, values: map.values.concat() });
         }
         Self::new(shape, retrieval, scores, file.provenance)
     }
@@ -444,45 +392,27 @@ impl HeadProfile {
     /// # Errors
     /// [`HeadsError::Io`].
     pub fn save(&self, path: &Path) -> Result<(), HeadsError> {
-        let fails = |source| HeadsError::Io {
-            action: "write",
-            path: path.to_owned(),
-            source,
-        };
-        if let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        {
+        let fails = |source| HeadsError::Io { action: "write", path: path.to_owned(), source };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(fails)?;
         }
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}.tmp", std::process::id()));
-        fs::write(&beside, self.to_json())
-            .and_then(|()| fs::rename(&beside, path))
-            .map_err(|error| {
-                // The half-written file is of no use to anybody; that it cannot be removed either is not news.
-                let _ = fs::remove_file(&beside);
-                fails(error)
-            })
+        fs::write(&beside, self.to_json()).and_then(|()| fs::rename(&beside, path)).map_err(|error| {
+            // The half-written file is of no use to anybody; that it cannot be removed either is not news.
+            let _ = fs::remove_file(&beside);
+            fails(error)
+        })
     }
 }
 
 /// Reads a text file of at most [`MAX_FILE`] bytes.
 pub(super) fn read_text(path: &Path, format: &'static str) -> Result<String, HeadsError> {
-    let fails = |source| HeadsError::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let fails = |source| HeadsError::Io { action: "read", path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
-        .map_err(fails)?;
+    File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(fails)?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(HeadsError::TooLarge {
-            path: path.to_owned(),
-            limit: MAX_FILE,
-        });
+        return Err(HeadsError::TooLarge { path: path.to_owned(), limit: MAX_FILE });
     }
     String::from_utf8(bytes).map_err(|error| HeadsError::Malformed {
         format,
@@ -547,11 +477,7 @@ mod tests {
         };
         let induction = (0..12).map(|i| i as f32 / 7.0).collect();
         let echo = (0..12).map(|i| 1.0 - i as f32 / 13.0).collect();
-        let rule = SelectionRule {
-            induction: 0.2,
-            echo: 0.1,
-            group_max: false,
-        };
+        let rule = SelectionRule { induction: 0.2, echo: 0.1, group_max: false };
         HeadProfile::from_scores(shape(), induction, echo, &rule, provenance).unwrap()
     }
 
@@ -592,19 +518,11 @@ mod tests {
 
     #[test]
     fn choosing_again_from_the_scores_follows_the_new_rule() {
-        let all = SelectionRule {
-            induction: 1.0,
-            ..SelectionRule::default()
-        };
+        let all = SelectionRule { induction: 1.0, ..SelectionRule::default() };
         let again = profile().reselect(&all).unwrap().unwrap();
         assert_eq!(again.retrieval_count(), 6);
         assert_eq!(again.provenance().fingerprint.as_deref(), Some("a1b2"));
-        assert!(
-            HeadProfile::uniform(shape(), true)
-                .reselect(&all)
-                .unwrap()
-                .is_none()
-        );
+        assert!(HeadProfile::uniform(shape(), true).reselect(&all).unwrap().is_none());
     }
 
     #[test]
@@ -619,32 +537,20 @@ mod tests {
             (String::new(), "EOF"),
             ("null".to_owned(), "invalid type"),
             ("[".repeat(100_000), "invalid type"),
-            (
-                changed("{\"seed\":7", &format!("{{\"seed\":{deep}")),
-                "recursion",
-            ),
+            (changed("{\"seed\":7", &format!("{{\"seed\":{deep}")), "recursion"),
             (good[..good.len() / 2].to_owned(), "EOF"),
             (changed("longhand-heads", "other"), "\"format\""),
             (changed("\"version\":1", "\"version\":2"), "version 2"),
             (changed("\"layers\":3", "\"layers\":2"), "layers"),
             (changed("\"layers\":3", "\"layers\":0"), "0 layers"),
             (changed("\"layers\":3", "\"layers\":1e18"), "invalid type"),
-            (
-                changed("\"layers\":3", "\"layers\":1152921504606846976"),
-                "no model",
-            ),
+            (changed("\"layers\":3", "\"layers\":1152921504606846976"), "no model"),
             (changed("\"heads\":4", "\"heads\":5"), "multiple"),
-            (
-                changed("\"retrieval\":[[0]", "\"retrieval\":[[2]"),
-                "KV head 2",
-            ),
+            (changed("\"retrieval\":[[0]", "\"retrieval\":[[2]"), "KV head 2"),
             (changed("\"retrieval\":[[0]", "\"retrieval\":[[-1]"), "-1"),
             (changed("\"values\":[[0.0,", "\"values\":[["), "3 values"),
             (changed("\"values\":[[0.0,", "\"values\":[[1e39,"), "finite"),
-            (
-                changed("\"values\":[[0.0,", "\"values\":[[NaN,"),
-                "expected",
-            ),
+            (changed("\"values\":[[0.0,", "\"values\":[[NaN,"), "expected"),
             (changed("\"provenance\"", "\"surprise\""), "surprise"),
         ] {
             let error = HeadProfile::from_json(&text).unwrap_err().to_string();

@@ -21,11 +21,7 @@ pub struct SelectionRule {
 impl Default for SelectionRule {
     /// The paper's numbers.
     fn default() -> Self {
-        Self {
-            induction: 0.14,
-            echo: 0.01,
-            group_max: false,
-        }
+        Self { induction: 0.14, echo: 0.01, group_max: false }
     }
 }
 
@@ -59,44 +55,25 @@ pub fn select(
         let mut kv_heads = vec![false; shape.all_kv_heads()];
         mark_top_share(&mut kv_heads, &group_max(induction, group), rule.induction);
         mark_top_share(&mut kv_heads, &group_max(echo, group), rule.echo);
-        let query_heads = kv_heads
-            .iter()
-            .flat_map(|&picked| std::iter::repeat_n(picked, group))
-            .collect();
-        return Ok(Selection {
-            query_heads,
-            kv_heads,
-        });
+        let query_heads = kv_heads.iter().flat_map(|&picked| std::iter::repeat_n(picked, group)).collect();
+        return Ok(Selection { query_heads, kv_heads });
     }
     let mut query_heads = vec![false; shape.all_heads()];
     mark_top_share(&mut query_heads, induction, rule.induction);
     mark_top_share(&mut query_heads, echo, rule.echo);
     // A layer's heads are a whole number of groups, so groups never cross layers.
-    let kv_heads = query_heads
-        .chunks_exact(group)
-        .map(|heads| heads.contains(&true))
-        .collect();
-    Ok(Selection {
-        query_heads,
-        kv_heads,
-    })
+    let kv_heads = query_heads.chunks_exact(group).map(|heads| heads.contains(&true)).collect();
+    Ok(Selection { query_heads, kv_heads })
 }
 
 /// Refuses what is no share.
 pub(super) fn check_share(what: &'static str, value: f64) -> Result<(), HeadsError> {
-    if (0.0..=1.0).contains(&value) {
-        Ok(())
-    } else {
-        Err(HeadsError::Share { what, value })
-    }
+    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(HeadsError::Share { what, value }) }
 }
 
 /// Largest of every `group` consecutive values.
 fn group_max(values: &[f32], group: usize) -> Vec<f32> {
-    values
-        .chunks_exact(group)
-        .map(|heads| heads.iter().copied().fold(f32::NEG_INFINITY, f32::max))
-        .collect()
+    values.chunks_exact(group).map(|heads| heads.iter().copied().fold(f32::NEG_INFINITY, f32::max)).collect()
 }
 
 /// Sets the flags of the highest `share` of the finite values, rounded half to even; of equal values the first ones.
@@ -136,8 +113,8 @@ mod tests {
 
     #[test]
     fn the_golden_cases_of_head_selection_agree() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../shared/policies/golden/head_selection.json");
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/policies/golden/head_selection.json");
         let Ok(text) = std::fs::read_to_string(&path) else {
             println!("skipped: no golden cases of head selection beside the project");
             return;
@@ -172,11 +149,7 @@ mod tests {
         let shape = HeadShape::new(1, 10, 5).unwrap();
         let induction = [0.5, 0.5, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, -0.0, 0.0];
         let echo = [0.0, 0.0, 0.9, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
-        let rule = |induction, echo| SelectionRule {
-            induction,
-            echo,
-            group_max: false,
-        };
+        let rule = |induction, echo| SelectionRule { induction, echo, group_max: false };
         let picked = |rule| {
             let selection = select(&shape, &induction, &echo, &rule).unwrap();
             positions(&selection.query_heads, 10).to_string()
@@ -199,10 +172,7 @@ mod tests {
         let error = select(&shape, &[0.0; 4], &[0.0, 0.0, f32::NAN, 0.0], &rule).unwrap_err();
         assert!(error.to_string().contains("echo: layer 1, head 0"));
         for share in [-0.1, 1.1, f64::NAN] {
-            let rule = SelectionRule {
-                induction: share,
-                ..rule
-            };
+            let rule = SelectionRule { induction: share, ..rule };
             assert!(select(&shape, &[0.0; 4], &[0.0; 4], &rule).is_err());
         }
     }
