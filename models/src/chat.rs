@@ -53,7 +53,7 @@ pub enum ChatError {
     #[error("tokenizer.chat_template is not text in UTF-8")]
     NotText,
     /// The template refuses the conversation, in its own words.
-    #[error("the model's chat template refuses this conversation: {message}")]
+    #[error("the model's chat template refuses this conversation: {message:?}")]
     Refused {
         /// Its words.
         message: String,

@@ -65,7 +65,7 @@ impl Tokenizer {
         let byte_level = match source.model.as_str() {
             "gpt2" => true,
             "llama" => false,
-            _ => return Err(TokenizerError::UnknownModel { name: source.model }),
+            _ => return Err(TokenizerError::UnknownModel { name: excerpt(&source.model) }),
         };
         let vocabulary = Vocabulary::new(&mut source, byte_level)?;
         let (model, add_bos) = if byte_level {
@@ -338,7 +338,7 @@ fn bpe(source: &mut Source, vocabulary: &Vocabulary) -> Result<(Model, bool), To
         Some(pre) => pre.map_err(|e| TokenizerError::Build(e.to_string()))?,
         None => {
             return Err(TokenizerError::UnknownPreTokenizer {
-                name: name.to_owned(),
+                name: excerpt(name),
                 supported: presplit::NAMES.join(", "),
             });
         }
@@ -353,7 +353,7 @@ fn bpe(source: &mut Source, vocabulary: &Vocabulary) -> Result<(Model, bool), To
     for (number, line) in lines.iter().enumerate() {
         let (left, right) = merge(line).ok_or_else(|| TokenizerError::BadMerge {
             index: number,
-            why: format!("\"{line}\" is not two pieces with a space between"),
+            why: format!("{:?} is not two pieces with a space between", excerpt(line)),
         })?;
         merges.push((left.to_owned(), right.to_owned()));
     }
@@ -373,6 +373,15 @@ fn merge(line: &str) -> Option<(&str, &str)> {
     Some((&line[..space], &line[space + 1..]))
 }
 
+/// The beginning of a text out of the file, for error messages.
+fn excerpt(text: &str) -> String {
+    const SHOWN: usize = 60;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// The first merge with a piece that the vocabulary lacks. Looked for only once building has failed.
 fn stray_merge(lines: &[String], vocabulary: &Vocabulary) -> Option<TokenizerError> {
     let index = vocabulary.index().ok()?;
@@ -380,7 +389,12 @@ fn stray_merge(lines: &[String], vocabulary: &Vocabulary) -> Option<TokenizerErr
         let (left, right) = merge(line)?;
         let whole = format!("{left}{right}");
         let stray = [left, right, &whole].into_iter().find(|piece| !index.contains_key(*piece))?;
-        let why = format!("\"{stray}\" is not in the vocabulary");
+        let why = format!("{:?} is not in the vocabulary", excerpt(stray));
         Some(TokenizerError::BadMerge { index: number, why })
     })
 }
+
+const _: () = {
+    const fn shared_between_threads<T: Send + Sync>() {}
+    shared_between_threads::<Tokenizer>();
+};

@@ -34,14 +34,14 @@ pub enum TokenizerError {
     },
     /// A kind of vocabulary that is not supported.
     #[error(
-        "tokenizer.ggml.model is \"{name}\"; supported are \"llama\" (SentencePiece with scores) and \"gpt2\" (byte-level BPE)"
+        "tokenizer.ggml.model is {name:?}; supported are \"llama\" (SentencePiece with scores) and \"gpt2\" (byte-level BPE)"
     )]
     UnknownModel {
         /// The file's value.
         name: String,
     },
     /// A pre-tokenizer that is not supported.
-    #[error("tokenizer.ggml.pre is \"{name}\"; supported are {supported}")]
+    #[error("tokenizer.ggml.pre is {name:?}; supported are {supported}")]
     UnknownPreTokenizer {
         /// The file's value.
         name: String,

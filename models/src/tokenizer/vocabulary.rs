@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tokenizers::models::bpe::Vocab as Pieces;
 
-use super::{TokenizerError, bytes, spm};
+use super::{TokenizerError, bytes, excerpt, spm};
 use crate::gguf::{Array, GgufFile, Value};
 
 /// Kinds of tokens (`tokenizer.ggml.token_type`).
@@ -344,7 +344,7 @@ impl Vocabulary {
                 }
                 TokenKind::Byte => bytes.push(byte_token(text).ok_or_else(|| TokenizerError::BadToken {
                     id,
-                    why: format!("it is a byte token, but \"{text}\" is not of the form <0x0A>"),
+                    why: format!("it is a byte token, but {:?} is not of the form <0x0A>", excerpt(text)),
                 })?),
                 TokenKind::Unused | TokenKind::Undefined => {}
             }
@@ -408,7 +408,7 @@ impl Vocabulary {
             if let Some(first) = seen.insert(text, id) {
                 return Err(TokenizerError::BadToken {
                     id,
-                    why: format!("\"{text}\" is token {first} already"),
+                    why: format!("{:?} is token {first} already", excerpt(text)),
                 });
             }
         }
