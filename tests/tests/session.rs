@@ -1,0 +1,238 @@
+//! A session over many turns, policies and interruptions, on tiny random models and on the embedded one.
+
+use engine::heads::HeadProfile;
+use engine::plan::{self, Plan, PlanOptions};
+use engine::{Engine, EngineError, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use ggml::Type;
+use std::sync::atomic::Ordering;
+
+const TINY: &str = "golden/models/llama-gqa-llama3rope-f32.gguf";
+
+fn tiny() -> Engine {
+    let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+    Engine::open(&ModelSource::File(tests::data(TINY)), &options).expect("the model opens")
+}
+
+fn options(context: usize, policy: &str) -> SessionOptions {
+    SessionOptions {
+        context,
+        policy: policy.parse().expect("a policy"),
+        types: (Type::F32, Type::F32),
+        chunk: 32,
+        ..SessionOptions::default()
+    }
+}
+
+/// Tokens that look random and are the same everywhere.
+fn text(engine: &Engine, n: usize, seed: u64) -> Vec<u32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((state >> 33) % engine.spec().n_vocab as u64) as u32
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+/// Half of the KV heads keep everything.
+fn half(engine: &Engine) -> HeadProfile {
+    let shape = engine.head_shape().expect("heads");
+    let flags = (0..shape.all_kv_heads()).map(|i| i % 2 == 0).collect();
+    HeadProfile::new(shape, flags, Vec::new(), Default::default()).expect("a profile")
+}
+
+fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn the_twentieth_turn_equals_a_fresh_session() {
+    let engine = tiny();
+    let tokens = text(&engine, 400, 7);
+    let mut turns = Session::new(&engine, options(400, "full")).expect("a session");
+    for turn in 1..=20 {
+        turns.sync(&tokens[..20 * turn], &mut |_| {}).expect("a turn");
+    }
+    let mut fresh = Session::new(&engine, options(400, "full")).expect("a session");
+    fresh.sync(&tokens, &mut |_| {}).expect("the whole text");
+    assert_eq!(turns.tokens(), fresh.tokens());
+    let difference = largest_difference(turns.logits(), fresh.logits());
+    assert!(difference < 1e-4, "{difference:e}");
+}
+
+#[test]
+fn a_changed_text_keeps_its_common_beginning() {
+    let engine = tiny();
+    let (first, other) = (text(&engine, 100, 1), text(&engine, 60, 2));
+    let changed: Vec<u32> = first[..70].iter().chain(&other).copied().collect();
+    let mut session = Session::new(&engine, options(200, "full")).expect("a session");
+    session.sync(&first, &mut |_| {}).expect("prefill");
+    assert_eq!(session.sync(&changed, &mut |_| {}).expect("the changed text"), 60);
+    let mut fresh = Session::new(&engine, options(200, "full")).expect("a session");
+    fresh.sync(&changed, &mut |_| {}).expect("prefill");
+    assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4);
+    // A text that ends earlier has its last token computed again, for the logits.
+    assert_eq!(session.sync(&changed[..50], &mut |_| {}).expect("a shorter text"), 1);
+    fresh.clear().expect("clear");
+    fresh.sync(&changed[..50], &mut |_| {}).expect("prefill");
+    assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4);
+}
+
+/// Bounded heads never hold more than sinks, window and slack; what they hold is the sinks and the most recent rows.
+#[test]
+fn bounded_heads_stay_within_their_budget() {
+    let engine = tiny();
+    let tokens = text(&engine, 300, 3);
+    for policy in [
+        "streaming:sinks=4,window=24,slack=8",
+        "streaming:sinks=0,window=1,slack=0",
+        "razor:buffer=16,ratio=5,sinks=4",
+        "razor:buffer=16,ratio=3,sinks=2,slack=5,compensation=off",
+    ] {
+        for prefill in [Prefill::Exact, Prefill::Streaming] {
+            let options = SessionOptions { prefill, profile: Some(half(&engine)), ..options(300, policy) };
+            let bounds = options.policy.policy().bounds().expect("a bounded policy");
+            let profile = options.policy.policy().uses_profile().then(|| half(&engine));
+            let mut session = Session::new(&engine, options).expect("a session");
+            let check = |session: &Session| {
+                let seen = session.store().seen();
+                for layer in 0..engine.spec().n_layers {
+                    for (head, held) in session.store().positions(layer).into_iter().enumerate() {
+                        let full = profile.as_ref().is_some_and(|profile| profile.is_retrieval(layer, head));
+                        let sinks = bounds.sinks.min(seen) as u32;
+                        let least = if full { seen } else { (bounds.sinks + bounds.window(seen)).min(seen) };
+                        let most = if full { seen } else { least + bounds.slack(300) };
+                        assert!(
+                            (least..=most).contains(&held.len()),
+                            "{policy}: {} rows after {seen}",
+                            held.len()
+                        );
+                        let recent = held.len() as u32 - sinks;
+                        let want: Vec<u32> = (0..sinks).chain(seen as u32 - recent..seen as u32).collect();
+                        assert_eq!(held, want, "{policy} after {seen}");
+                    }
+                }
+            };
+            session.sync(&tokens[..150], &mut |_| {}).expect("prefill");
+            check(&session);
+            session.sync(&tokens[..190], &mut |_| {}).expect("a later turn");
+            check(&session);
+            for token in &tokens[190..] {
+                session.push(*token).expect("a step");
+                check(&session);
+            }
+            assert!(session.logits().iter().all(|x| x.is_finite()), "{policy}");
+            assert!(session.store().bytes() >= session.store().live_bytes());
+        }
+    }
+}
+
+/// Reading layer by layer and token by token leaves the same rows and the same compensation entries (first layer: later ones
+/// see different hidden states by design).
+#[test]
+fn compensation_does_not_depend_on_the_way() {
+    let engine = tiny();
+    let tokens = text(&engine, 120, 5);
+    let make = |prefill| {
+        let policy = "razor:buffer=16,ratio=5,sinks=4,slack=0";
+        let options = SessionOptions { prefill, profile: Some(half(&engine)), ..options(120, policy) };
+        Session::new(&engine, options).expect("a session")
+    };
+    let mut exact = make(Prefill::Exact);
+    exact.sync(&tokens, &mut |_| {}).expect("prefill");
+    let mut steps = make(Prefill::Streaming);
+    for token in &tokens {
+        steps.push(*token).expect("a step");
+    }
+    assert_eq!(exact.store().positions(0), steps.store().positions(0));
+    let entries = |session: &Session| session.store().compensation(0).expect("sums");
+    for (a, b) in entries(&exact).into_iter().zip(entries(&steps)) {
+        match (a, b) {
+            (None, None) => {}
+            (Some((ka, va, na)), Some((kb, vb, nb))) => {
+                assert_eq!((na, nb), (120 - 24 - 4, 120 - 24 - 4));
+                assert!(largest_difference(&ka, &kb) < 1e-2 && largest_difference(&va, &vb) < 1e-2);
+            }
+            _ => panic!("one way has a compensation entry, the other has none"),
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_reading_leaves_a_session_that_works() {
+    let engine = tiny();
+    let tokens = text(&engine, 200, 9);
+    for prefill in [Prefill::Exact, Prefill::Streaming] {
+        let mut session =
+            Session::new(&engine, SessionOptions { prefill, ..options(200, "full") }).expect("a session");
+        let flag = engine.interrupt();
+        let stopped =
+            session.sync(&tokens, &mut |progress| flag.store(progress.share > 0.3, Ordering::Relaxed));
+        assert!(stopped.expect_err("interrupted").is_interrupt());
+        flag.store(false, Ordering::Relaxed);
+        assert_eq!(session.tokens(), &tokens[..session.tokens().len()]);
+        session.sync(&tokens, &mut |_| {}).expect("the second try");
+        let mut fresh = Session::new(&engine, options(200, "full")).expect("a session");
+        fresh.sync(&tokens, &mut |_| {}).expect("prefill");
+        assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let engine = tiny();
+    let tokens = text(&engine, 40, 1);
+    let mut session = Session::new(&engine, options(32, "full")).expect("a session");
+    let error = session.sync(&tokens, &mut |_| {}).expect_err("too long");
+    assert!(matches!(error, EngineError::ContextFull { needed: 40, context: 32 }), "{error}");
+    session.sync(&tokens[..32], &mut |_| {}).expect("exactly full");
+    assert!(matches!(session.push(1), Err(EngineError::ContextFull { .. })));
+    let beyond = engine.spec().n_vocab as u32;
+    assert!(matches!(session.sync(&[beyond], &mut |_| {}), Err(EngineError::Token { .. })));
+    assert!(Session::new(&engine, options(0, "full")).is_err());
+    assert!(Session::new(&engine, options(32, "razor")).is_err(), "razor needs a profile");
+}
+
+/// The plan's numbers are the allocated ones: weights and store to the byte (but for alignment), compute buffers at most.
+#[test]
+fn the_plan_is_what_is_allocated() {
+    let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+    let engine = Engine::open(&ModelSource::Embedded, &options).expect("the embedded model opens");
+    let tokens = text(&engine, 700, 4);
+    for (policy, types) in [
+        ("full", (Type::F16, Type::F16)),
+        ("streaming:window=64", (Type::Q8_0, Type::Q4_0)),
+        ("razor:buffer=64,ratio=5,sinks=4", (Type::F16, Type::F16)),
+    ] {
+        let options = SessionOptions {
+            context: 800,
+            policy: policy.parse().expect("a policy"),
+            profile: Some(half(&engine)),
+            types,
+            chunk: 256,
+            ..SessionOptions::default()
+        };
+        let mut session = Session::new(&engine, options).expect("a session");
+        session.sync(&tokens, &mut |_| {}).expect("prefill");
+        session.push(1).expect("a step");
+        let plan = Plan::new(
+            engine.spec(),
+            &plan::outline(engine.file()),
+            session.store().layout(),
+            &PlanOptions { repack: true, prompt: 700, chunk: 256, exact: true, threads: 1 },
+        )
+        .expect("a plan");
+        assert_eq!(plan.weights, engine.weight_bytes());
+        let (predicted, allocated) = (plan.store as f64, session.store().bytes() as f64);
+        assert!(
+            (allocated / predicted - 1.0).abs() < 0.01,
+            "{policy}: store {predicted} planned, {allocated} taken"
+        );
+        let compute = session.compute_bytes();
+        assert!(
+            compute <= plan.compute && plan.compute <= 2 * compute,
+            "{policy}: {compute} of {}",
+            plan.compute
+        );
+    }
+}
