@@ -1,0 +1,204 @@
+//! The generation loop: draws a token, shows its text, remembers it, until the answer ends.
+//!
+//! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's first token.
+
+use crate::sampler::Sampler;
+use crate::text::TextStream;
+use crate::{EngineError, Session};
+use models::tokenizer::Tokenizer;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Why an answer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The model ended it with this token, which is not part of the answer.
+    EndToken(u32),
+    /// This stop sequence came; it is not part of the text.
+    Text(String),
+    /// As many tokens as were allowed.
+    Length,
+    /// The session is full.
+    Context,
+    /// The caller, or the engine's interrupt flag, asked to stop.
+    Asked,
+}
+
+impl Stop {
+    /// One word for programs: `end`, `stop`, `length`, `context`, `interrupted`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Stop::EndToken(_) => "end",
+            Stop::Text(_) => "stop",
+            Stop::Length => "length",
+            Stop::Context => "context",
+            Stop::Asked => "interrupted",
+        }
+    }
+}
+
+/// What was generated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// The tokens, without the one that ended the answer. The session may lack the last of them: it is computed
+    /// together with what follows.
+    pub tokens: Vec<u32>,
+    /// How many of them come before the stop sequence; all where there was none.
+    pub kept: usize,
+    /// The text, without a stop sequence.
+    pub text: String,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Tokens that the model read: one less than it gave, for the first is drawn from the prompt's logits.
+    pub steps: usize,
+    /// Time for all of it.
+    pub elapsed: Duration,
+}
+
+impl Generated {
+    /// Decode steps per second; 0 where there was none.
+    pub fn steps_per_second(&self) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if self.steps == 0 || seconds == 0.0 { 0.0 } else { self.steps as f64 / seconds }
+    }
+}
+
+/// Generates at most `limit` tokens from where the session stands.
+///
+/// `on_token` is called for every token with the text that may be shown now, which can be empty while a character or a
+/// possible stop sequence is incomplete; it stops the answer by returning [`ControlFlow::Break`]. The sampler is told the
+/// tokens, the prompt is the caller's to tell.
+///
+/// # Errors
+/// What the computation fails with, except an interrupt, which ends the answer as [`Stop::Asked`].
+pub fn generate(
+    session: &mut Session<'_>,
+    tokenizer: &Tokenizer,
+    sampler: &mut Sampler,
+    stops: &[String],
+    limit: usize,
+    on_token: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) -> Result<Generated, EngineError> {
+    let started = Instant::now();
+    let mut stream = TextStream::new(stops.iter().cloned());
+    let mut logits = Vec::new();
+    let (mut tokens, mut text, mut steps) = (Vec::new(), String::new(), 0);
+    // Bytes of text behind each token, to find those that a stop sequence consists of.
+    let mut ends = Vec::new();
+    let stop = loop {
+        if tokens.len() >= limit {
+            break Stop::Length;
+        }
+        logits.clear();
+        logits.extend_from_slice(session.logits());
+        let token = sampler.sample(&mut logits);
+        if tokenizer.is_eog(token) {
+            break Stop::EndToken(token);
+        }
+        sampler.accept(token);
+        tokens.push(token);
+        let bytes = tokenizer.token_bytes(token).unwrap_or_default();
+        ends.push(ends.last().copied().unwrap_or(0) + bytes.len());
+        let piece = stream.push(bytes);
+        text.push_str(&piece);
+        let flow = on_token(&piece);
+        if let Some(stop) = stream.stopped_by() {
+            break Stop::Text(stop.to_owned());
+        }
+        if flow.is_break() {
+            break Stop::Asked;
+        }
+        if tokens.len() == limit {
+            break Stop::Length;
+        }
+        if session.tokens().len() >= session.options().context {
+            break Stop::Context;
+        }
+        match session.push(token) {
+            Ok(()) => steps += 1,
+            Err(error) if error.is_interrupt() => break Stop::Asked,
+            Err(error) => return Err(error),
+        }
+    };
+    let rest = stream.finish();
+    if !rest.is_empty() {
+        text.push_str(&rest);
+        // The answer is over; whether the caller wants more does not matter any longer.
+        let _ = on_token(&rest);
+    }
+    let kept = match stop {
+        Stop::Text(_) => ends.iter().take_while(|end| **end <= text.len()).count(),
+        _ => tokens.len(),
+    };
+    Ok(Generated { tokens, kept, text, stop, steps, elapsed: started.elapsed() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::SamplerOptions;
+    use crate::{Engine, EngineOptions, ModelSource, SessionOptions};
+    use models::chat::{ChatTemplate, Message};
+
+    const DOCUMENT: &str = "The old boat crossed the quiet river. Mary's favorite number is 34251. \
+                            Later that day the small bird left the garden.\n\nWhat is Mary's favorite number?";
+
+    /// Runs greedy generation on the embedded model after a question.
+    fn ask(
+        stops: &[&str],
+        limit: usize,
+        context: usize,
+        on_token: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Generated {
+        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
+        let tokenizer = Tokenizer::from_gguf(engine.file()).expect("its tokenizer");
+        let template = ChatTemplate::from_gguf(engine.file(), &tokenizer).expect("its template");
+        let prompt = template.prompt(&[Message::user(DOCUMENT)], true).expect("prompt");
+        let prompt = prompt.encode(&tokenizer).expect("tokens");
+        let context = if context == 0 { prompt.len() + 64 } else { prompt.len() + context };
+        let options = SessionOptions { context, ..SessionOptions::default() };
+        let mut session = Session::new(&engine, options).expect("session");
+        session.sync(&prompt, &mut |_| ()).expect("prefill");
+        let mut sampler = Sampler::new(SamplerOptions::greedy()).expect("sampler");
+        let stops: Vec<String> = stops.iter().map(|stop| (*stop).to_owned()).collect();
+        generate(&mut session, &tokenizer, &mut sampler, &stops, limit, on_token).expect("answer")
+    }
+
+    #[test]
+    fn the_answer_ends_with_the_models_own_token_and_was_shown_in_pieces() {
+        let mut shown = String::new();
+        let answer = ask(&[], 50, 0, &mut |piece| {
+            shown.push_str(piece);
+            ControlFlow::Continue(())
+        });
+        assert_eq!(answer.text.trim(), "Mary's favorite number is 34251.");
+        assert_eq!(shown, answer.text);
+        assert!(matches!(answer.stop, Stop::EndToken(_)), "{:?}", answer.stop);
+        assert_eq!((answer.steps, answer.kept), (answer.tokens.len(), answer.tokens.len()));
+    }
+
+    #[test]
+    fn limits_of_every_kind_end_it() {
+        let go_on = &mut |_: &str| ControlFlow::Continue(());
+        let answer = ask(&[], 3, 0, go_on);
+        assert_eq!((answer.tokens.len(), answer.steps, answer.stop), (3, 2, Stop::Length));
+        let answer = ask(&[], 0, 0, go_on);
+        assert_eq!((answer.tokens.len(), answer.stop), (0, Stop::Length));
+        let answer = ask(&[], 50, 2, go_on);
+        assert_eq!((answer.tokens.len(), answer.steps, answer.stop), (3, 2, Stop::Context));
+        let mut calls = 0;
+        let answer = ask(&[], 50, 0, &mut |_| {
+            calls += 1;
+            if calls == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!((answer.tokens.len(), answer.stop), (2, Stop::Asked));
+    }
+
+    #[test]
+    fn a_stop_sequence_is_neither_shown_nor_counted_as_kept() {
+        let answer = ask(&[" number"], 50, 0, &mut |_| ControlFlow::Continue(()));
+        assert_eq!(answer.stop, Stop::Text(" number".into()));
+        assert_eq!(answer.text.trim(), "Mary's favorite");
+        assert!(answer.kept < answer.tokens.len());
+    }
+}
