@@ -1,0 +1,116 @@
+//! Raw arguments: the commands, and groups of flags that several of them share. Flags are llama.cpp's where it has them. Everything
+//! here is text and numbers; `validate` makes settings of it, so that whatever can be refused is refused before a model is opened.
+
+mod llama;
+pub mod model;
+pub mod sampling;
+pub mod session;
+pub mod values;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::console::Console;
+use crate::interrupt::Interrupt;
+use crate::{ask, bench, chat, demo, failure, heads, inspect, logits, plan, tokenize};
+
+/// Ask long documents, with a KV cache that keeps only what each attention head needs.
+#[derive(Debug, Parser)]
+#[command(name = "longhand", version, max_term_width = 100, propagate_version = false)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Shows what it is about: facts in a long document, asked under several cache policies
+    Demo(demo::DemoArgs),
+    /// Talks with a model, about documents if some are given
+    Chat(chat::ChatArgs),
+    /// Asks questions about documents, one after the other in one session
+    Ask(ask::AskArgs),
+    /// Says what memory a model needs under each policy, before anything runs
+    Plan(plan::PlanArgs),
+    /// Finds, shows and imports the heads that keep everything
+    Heads(heads::HeadsArgs),
+    /// Measures speed and bytes, in llama.cpp's vocabulary
+    Bench(bench::BenchArgs),
+    /// Shows metadata, tensors and sizes of a model file
+    Inspect(inspect::InspectArgs),
+    /// Prints the token ids of a text
+    Tokenize(tokenize::TokenizeArgs),
+    /// Writes the logits after every token of a text
+    Logits(logits::LogitsArgs),
+}
+
+/// What every command is given.
+pub struct App {
+    /// Where output goes.
+    pub console: Console,
+    /// Ctrl-C.
+    pub interrupt: Interrupt,
+}
+
+/// Runs the program with these arguments, its own name first.
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(llama::translate(arguments)) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let app = App { console: Console::detect(), interrupt: Interrupt::install() };
+    let result = match cli.command {
+        Command::Demo(args) => demo::run(&app, &args),
+        Command::Chat(args) => chat::run(&app, &args),
+        Command::Ask(args) => ask::run(&app, &args),
+        Command::Plan(args) => plan::run(&app, &args),
+        Command::Heads(args) => heads::run(&app, &args),
+        Command::Bench(args) => bench::run(&app, &args),
+        Command::Inspect(args) => inspect::run(&app, &args),
+        Command::Tokenize(args) => tokenize::run(&app, &args),
+        Command::Logits(args) => logits::run(&app, &args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let (text, code) = failure::report(&error);
+            let _ = std::io::stderr().write_all(text.as_bytes());
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Prints help where it was asked for, else what is wrong with the arguments, in the same form as every other error.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // That nobody reads the help is no failure.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    let text = match text.rsplit_once("\n\nFor more information, try") {
+        Some((text, _)) if text.contains("hint: ") => text.trim_end().to_owned(),
+        Some((text, help)) => {
+            format!("{}\nhint: try {}", text.trim_end(), help.trim().trim_end_matches('.'))
+        }
+        None => text.trim_end().to_owned(),
+    };
+    let text = engine::text::sanitize_for_terminal(&text).into_owned();
+    let _ = writeln!(std::io::stderr(), "{text}");
+    ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

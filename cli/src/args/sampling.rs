@@ -1,0 +1,78 @@
+//! How tokens are chosen and when an answer ends.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use engine::sampler::{Sampler, SamplerOptions};
+
+use crate::failure::Failure;
+
+/// Flags of commands that generate.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Generation")]
+pub struct SamplingArgs {
+    /// Most tokens of an answer; -1 for no limit but the context
+    #[arg(
+        short = 'n',
+        long = "n-predict",
+        visible_alias = "predict",
+        value_name = "TOKENS",
+        allow_negative_numbers = true
+    )]
+    pub n_predict: Option<i64>,
+    /// Temperature; 0 takes the best token always
+    #[arg(long, visible_alias = "temperature")]
+    pub temp: Option<f32>,
+    /// Draw from the best so many tokens; 0 for all
+    #[arg(long, default_value_t = 40)]
+    pub top_k: usize,
+    /// Draw from the best tokens that together reach this probability
+    #[arg(long, default_value_t = 0.95)]
+    pub top_p: f32,
+    /// Draw from tokens at least this share as probable as the best
+    #[arg(long, default_value_t = 0.05)]
+    pub min_p: f32,
+    /// Makes recent tokens less probable; 1 for off
+    #[arg(long, default_value_t = 1.0)]
+    pub repeat_penalty: f32,
+    /// Recent tokens that the penalty looks at
+    #[arg(long, default_value_t = 64)]
+    pub repeat_last_n: usize,
+    /// Start of the random numbers; -1 for another one every time
+    #[arg(short = 's', long, default_value_t = -1, allow_negative_numbers = true)]
+    pub seed: i64,
+}
+
+/// When and how to choose.
+pub struct Sampling {
+    /// Chooses tokens.
+    pub sampler: Sampler,
+    /// Most tokens of an answer; `None` for no limit.
+    pub limit: Option<usize>,
+}
+
+impl SamplingArgs {
+    /// The sampler and the limit, with the command's own defaults.
+    pub fn validate(&self, temperature: f32, limit: usize) -> Result<Sampling, Failure> {
+        let limit = match self.n_predict {
+            None => Some(limit),
+            Some(-1) => None,
+            Some(n) => Some(usize::try_from(n).map_err(|_| {
+                Failure::usage(format!("-n {n}: not a number of tokens"), "0 or more, or -1 for no limit")
+            })?),
+        };
+        let sampler = Sampler::new(SamplerOptions {
+            temperature: self.temp.unwrap_or(temperature),
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repeat_penalty: self.repeat_penalty,
+            repeat_last_n: self.repeat_last_n,
+            seed: match self.seed {
+                ..0 => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+                seed => seed as u64,
+            },
+        })?;
+        Ok(Sampling { sampler, limit })
+    }
+}

@@ -1,0 +1,146 @@
+//! The cache: policy, types, context, and how a document is read into it.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use engine::kv::{PolicyChoice, policy::REGISTRY};
+use engine::{Prefill, SessionOptions};
+use ggml::Type;
+
+use super::values;
+use crate::failure::Failure;
+
+/// Tokens computed at once where nothing else is said.
+pub const DEFAULT_CHUNK: usize = 512;
+
+/// Flags of commands that make a session.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cache")]
+pub struct SessionArgs {
+    /// Tokens there is room for, for example 32768 or 100k (k is 1000); 0 for what the model was trained for
+    #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
+    pub context: Option<usize>,
+    /// What each head keeps, for example razor:buffer=4000,ratio=5,sinks=4
+    #[arg(long, value_name = "POLICY", default_value = "full", long_help = policy_help())]
+    pub policy: String,
+    /// Head profile for policies that use one; else that of the cache, or a new one
+    #[arg(long, value_name = "FILE")]
+    pub heads: Option<PathBuf>,
+    #[command(flatten)]
+    pub types: TypeArgs,
+    /// How the first text is read
+    #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
+    pub prefill: PrefillArg,
+    /// Tokens computed at once while a text is read (-ub, -b) [default: 512]
+    #[arg(long, visible_alias = "batch-size", short_alias = 'b', value_name = "N", value_parser = values::positive)]
+    pub ubatch_size: Option<usize>,
+}
+
+/// Types of keys and values.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cache")]
+pub struct TypeArgs {
+    /// Type of keys (-ctk): f32, f16, q8_0, q4_0
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = values::cache_type)]
+    pub cache_type_k: Type,
+    /// Type of values (-ctv): f32, f16, q8_0, q4_0
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = values::cache_type)]
+    pub cache_type_v: Type,
+}
+
+impl TypeArgs {
+    /// Keys, values.
+    pub fn types(&self) -> (Type, Type) {
+        (self.cache_type_k, self.cache_type_v)
+    }
+}
+
+/// How the first text is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrefillArg {
+    /// Layer by layer, with full attention; rows leave when a layer is done
+    Exact,
+    /// Chunk by chunk through all layers; heads see only what they keep, from the beginning
+    Streaming,
+}
+
+impl PrefillArg {
+    /// The engine's word for it.
+    pub fn prefill(self) -> Prefill {
+        match self {
+            PrefillArg::Exact => Prefill::Exact,
+            PrefillArg::Streaming => Prefill::Streaming,
+        }
+    }
+
+    /// For JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            PrefillArg::Exact => "exact",
+            PrefillArg::Streaming => "streaming",
+        }
+    }
+}
+
+/// What a session will be made with, once context and profile are known.
+#[derive(Clone, Debug)]
+pub struct SessionSettings {
+    /// `None`: as long as needed.
+    pub context: Option<usize>,
+    /// What bounded heads keep.
+    pub policy: PolicyChoice,
+    /// A profile file.
+    pub heads: Option<PathBuf>,
+    /// Keys, values.
+    pub types: (Type, Type),
+    /// How the first text is read.
+    pub prefill: PrefillArg,
+    /// Tokens computed at once.
+    pub chunk: usize,
+}
+
+impl SessionArgs {
+    /// The settings, or what makes no sense about them.
+    pub fn validate(&self) -> Result<SessionSettings, Failure> {
+        Ok(SessionSettings {
+            context: self.context,
+            policy: policy(&self.policy)?,
+            heads: self.heads.clone(),
+            types: self.types.types(),
+            prefill: self.prefill,
+            chunk: self.ubatch_size.unwrap_or(DEFAULT_CHUNK),
+        })
+    }
+}
+
+impl SessionSettings {
+    /// The engine's options, without a profile yet.
+    pub fn options(&self, context: usize) -> SessionOptions {
+        SessionOptions {
+            context,
+            policy: self.policy.clone(),
+            profile: None,
+            types: self.types,
+            prefill: self.prefill.prefill(),
+            chunk: self.chunk.min(context.max(1)),
+            ..SessionOptions::default()
+        }
+    }
+}
+
+/// A policy as typed.
+pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
+    text.parse().map_err(|error: engine::EngineError| Failure::typed(&error))
+}
+
+/// All policies with their parameters, from the engine's registry.
+pub fn policy_help() -> String {
+    let mut help = String::from("What each head keeps. Policies and their parameters with defaults:\n");
+    for entry in REGISTRY {
+        help += &format!("\n{}: {}\n", entry.name, entry.summary);
+        for parameter in entry.parameters {
+            help += &format!("  {}={}  {}\n", parameter.name, parameter.default, parameter.meaning);
+        }
+    }
+    help + "\nFor example: --policy razor:buffer=4000,ratio=5"
+}

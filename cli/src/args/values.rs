@@ -1,0 +1,116 @@
+//! Numbers with suffixes, as typed: `100k` tokens, `24GiB`.
+
+use ggml::Type;
+
+/// A count of tokens: `8192`, `100k` (100,000, as documents are counted), `1m`.
+pub fn tokens(text: &str) -> Result<usize, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let (number, factor) = match lower.strip_suffix(['k', 'm']) {
+        Some(number) if lower.ends_with('k') => (number, 1000.0),
+        Some(number) => (number, 1_000_000.0),
+        None => (lower.as_str(), 1.0),
+    };
+    match scaled(number, factor) {
+        Some(value) if value <= i32::MAX as f64 => Ok(value as usize),
+        Some(_) => Err("too many tokens\nhint: at most 2147483647".into()),
+        None => Err("not a number of tokens\nhint: for example 8192 or 100k (k is 1000)".into()),
+    }
+}
+
+/// A number of bytes: `24GiB`, `24G` (the same), `24GB` (of 10⁹), or plain bytes.
+pub fn bytes(text: &str) -> Result<usize, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(lower.len());
+    let (number, unit) = lower.split_at(digits);
+    let binary = |power| 1024f64.powi(power);
+    let factor = match unit {
+        "" | "b" => 1.0,
+        "k" | "kib" => binary(1),
+        "m" | "mib" => binary(2),
+        "g" | "gib" => binary(3),
+        "t" | "tib" => binary(4),
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => f64::NAN,
+    };
+    match scaled(number.trim(), factor) {
+        Some(value) if value < 1e18 => Ok(value as usize),
+        _ => Err("not a size\nhint: for example 24GiB, 512MiB or 24GB".into()),
+    }
+}
+
+/// A share between 0 and 1: `0.15` or `15%`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let value = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|value| value / 100.0),
+        None => text.parse::<f64>(),
+    };
+    match value {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err("not a share\nhint: a number between 0 and 1, for example 0.15".into()),
+    }
+}
+
+/// A type of keys or values.
+pub fn cache_type(text: &str) -> Result<Type, String> {
+    match text {
+        "f32" => Ok(Type::F32),
+        "f16" => Ok(Type::F16),
+        "q8_0" => Ok(Type::Q8_0),
+        "q4_0" => Ok(Type::Q4_0),
+        _ => Err("no such type\nhint: f32, f16, q8_0 or q4_0".into()),
+    }
+}
+
+/// A number of threads.
+pub fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=512) => Ok(threads),
+        _ => Err("not a number of threads\nhint: from 1 to 512; without -t all processors are used".into()),
+    }
+}
+
+/// A count that is not zero.
+pub fn positive(text: &str) -> Result<usize, String> {
+    match tokens(text)? {
+        0 => Err("must not be 0\nhint: give at least 1".into()),
+        count => Ok(count),
+    }
+}
+
+/// A finite, not negative number times a factor.
+fn scaled(number: &str, factor: f64) -> Option<f64> {
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let value = number.parse::<f64>().ok().filter(|_| plain)? * factor;
+    value.is_finite().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes() {
+        assert_eq!(tokens("8192"), Ok(8192));
+        assert_eq!(tokens("100k"), Ok(100_000));
+        assert_eq!(tokens("1.5K"), Ok(1500));
+        assert_eq!(tokens("1m"), Ok(1_000_000));
+        assert_eq!(bytes("24GiB"), Ok(24 << 30));
+        assert_eq!(bytes("24g"), Ok(24 << 30));
+        assert_eq!(bytes("24 GB"), Ok(24_000_000_000));
+        assert_eq!(bytes("1024"), Ok(1024));
+        assert_eq!(share("15%"), Ok(0.15));
+        for bad in ["", "k", "-1", "1e9", "nan", "inf", "1.2.3", "3000m", "12x"] {
+            assert!(tokens(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
+        }
+        for bad in ["", "GiB", "-1GiB", "1XB", "9999999TiB"] {
+            assert!(bytes(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
+        }
+        for bad in ["", "1.1", "-0.1", "nan", "101%"] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `longhand bench`: speed in llama.cpp's vocabulary (`pp512`, `tg128`, `@ d32768`), with the bytes that a token costs beside it.
+//!
+//! Every test is run once unmeasured and then `-r` times; before each run the session is brought to its depth again.
+
+mod measure;
+mod report;
+mod synthetic;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use engine::kv::PolicyChoice;
+use engine::{Engine, ModelSource};
+use kernels::bandwidth::Bandwidth;
+
+use crate::args::model::{ModelArgs, ModelPlace};
+use crate::args::session::{self, DEFAULT_CHUNK, PrefillArg, TypeArgs};
+use crate::args::{App, values};
+use crate::failure::Failure;
+use crate::{model, profiles};
+use measure::{Setting, Test};
+use report::Report;
+
+/// Query heads marked in a model of synthetic weights: the paper's 14 % + 1 %.
+const MARKED: f64 = 0.15;
+/// Memory that the bandwidth is measured over: several times the caches of most machines.
+const BANDWIDTH_BYTES: usize = 256 << 20;
+
+/// Measures speed, KV bytes, and bytes moved against the memory bandwidth of the machine.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    place: ModelPlace,
+    /// A known shape with synthetic weights instead of a file, such as llama-3.2-1b:q4_k_m
+    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["place", "model"])]
+    shape: Option<String>,
+    /// Tokens of a prompt; a list with commas for several tests; 0 for none [default: 512]
+    #[arg(short = 'p', long = "n-prompt", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]
+    n_prompt: Vec<usize>,
+    /// Tokens to generate; a list with commas; 0 for none [default: 128]
+    #[arg(short = 'n', long = "n-gen", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]
+    n_gen: Vec<usize>,
+    /// Tokens in the cache before each test; a list with commas [default: 0]
+    #[arg(short = 'd', long = "n-depth", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]
+    n_depth: Vec<usize>,
+    /// Measured runs of every test
+    #[arg(short = 'r', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: u32,
+    /// A policy; give it again, or several with ; between
+    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full", long_help = session::policy_help())]
+    policy: Vec<String>,
+    #[command(flatten)]
+    types: TypeArgs,
+    /// How the cache gets its depth
+    #[arg(long, value_enum, default_value_t = Fill::Prefill)]
+    fill: Fill,
+    /// How texts are read
+    #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
+    prefill: PrefillArg,
+    /// Tokens computed at once while a text is read (-ub, -b)
+    #[arg(long, visible_alias = "batch-size", short_alias = 'b', value_name = "N", default_value_t = DEFAULT_CHUNK, value_parser = values::positive)]
+    ubatch_size: usize,
+    /// Head profile for policies that use one; else that of the cache, or a new one
+    #[arg(long, value_name = "FILE")]
+    heads: Option<PathBuf>,
+    /// Instead of a profile: this share of the query heads keeps everything, evenly spread [default with --shape: 0.15]
+    #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
+    heads_share: Option<f64>,
+    /// Form of the result
+    #[arg(short = 'o', long, value_enum, default_value_t = Output::Md)]
+    output: Output,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// How the cache is filled to a depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Fill {
+    /// By reading a text of that length
+    Prefill,
+    /// With random rows, without computing anything
+    Random,
+}
+
+/// Form of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A Markdown table
+    Md,
+    /// An array of objects
+    Json,
+    /// Comma-separated values
+    Csv,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
+    let policies: Vec<PolicyChoice> =
+        args.policy.iter().map(|text| session::policy(text.trim())).collect::<Result<_, _>>()?;
+    if args.heads.is_some() && !policies.iter().any(|policy| policy.policy().uses_profile()) {
+        return Err(Failure::usage(
+            "--heads is given, but no policy uses a head profile",
+            "add --policy razor, or leave --heads out",
+        )
+        .into());
+    }
+    let tests = tests(args)?;
+    let source = match &args.shape {
+        Some(text) => ModelSource::File(synthetic::model_file(app, text)?),
+        None => args.model.source(args.place.place.as_deref())?,
+    };
+    let engine = model::open_engine(app, &source, &args.model.options())?;
+    let name = model::name(&source, &engine.spec().name);
+    app.console.note("measuring the memory bandwidth");
+    let bandwidth = Bandwidth::new(BANDWIDTH_BYTES).best(engine.threads(), 5);
+
+    let mut cases = Vec::new();
+    for policy in &policies {
+        let setting = Setting {
+            policy: policy.clone(),
+            profile: profile(app, args, &engine, policy)?,
+            types: args.types.types(),
+            prefill: args.prefill.prefill(),
+            chunk: args.ubatch_size,
+            random_fill: args.fill == Fill::Random,
+        };
+        for test in &tests {
+            app.console.note(&format!("{policy}: {test}"));
+            cases.push(measure::measure(app, &engine, &setting, *test, args.repetitions)?);
+        }
+    }
+    let report = Report { engine: &engine, name, file: model::file_name(&source), bandwidth, args };
+    report.print(app, &cases)
+}
+
+/// Every depth with every prompt, then with every generation, as llama-bench orders them.
+fn tests(args: &BenchArgs) -> Result<Vec<Test>, Failure> {
+    let or = |list: &[usize], default: usize| if list.is_empty() { vec![default] } else { list.to_vec() };
+    let (prompts, gens) = (or(&args.n_prompt, 512), or(&args.n_gen, 128));
+    let mut tests = Vec::new();
+    for depth in or(&args.n_depth, 0) {
+        tests.extend(prompts.iter().filter(|n| **n > 0).map(|n| Test { prompt: *n, generate: 0, depth }));
+        tests.extend(gens.iter().filter(|n| **n > 0).map(|n| Test { prompt: 0, generate: *n, depth }));
+    }
+    match tests.is_empty() {
+        true => Err(Failure::usage("there is nothing to measure", "give -p or -n something other than 0")),
+        false => Ok(tests),
+    }
+}
+
+fn profile(
+    app: &App,
+    args: &BenchArgs,
+    engine: &Engine,
+    policy: &PolicyChoice,
+) -> Result<Option<engine::heads::HeadProfile>> {
+    if !policy.policy().uses_profile() {
+        return Ok(None);
+    }
+    match (args.heads_share, &args.shape) {
+        (Some(share), _) => Ok(Some(profiles::spread(engine.head_shape()?, share)?)),
+        (None, Some(_)) if args.heads.is_none() => Ok(Some(profiles::spread(engine.head_shape()?, MARKED)?)),
+        _ => profiles::for_policy(app, engine, policy, args.heads.as_deref()),
+    }
+}

@@ -1,0 +1,55 @@
+//! A file with synthetic weights for a known shape, made once and kept.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use models::gguf::GgufFile;
+use models::shapes::Shape;
+
+use crate::args::App;
+use crate::failure::Failure;
+use crate::progress::ProgressBar;
+use crate::{format, profiles};
+
+/// The file of a shape such as `llama-3.2-1b:q4_k_m`; written if it is not there or not whole.
+pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
+    let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
+    let folder = profiles::cache_folder().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
+    let folder = folder.join("shapes");
+    let path = folder.join(format!("{}-{}.gguf", shape.name, file_type.name()));
+    let tensors = shape.tensors(file_type);
+    let is_whole = |file: &GgufFile| {
+        let same = |(name, dims, ty): &(String, Vec<u64>, _)| {
+            file.tensor(name).is_some_and(|tensor| tensor.dims == *dims && tensor.ty == *ty)
+        };
+        file.tensors().len() == tensors.len() && tensors.iter().all(same)
+    };
+    if GgufFile::open(&path).is_ok_and(|file| is_whole(&file)) {
+        return Ok(path);
+    }
+    let size = format::bytes(shape.weight_bytes(file_type) as usize);
+    app.console.note(&format!("writing {size} of synthetic weights to {} (once)", path.display()));
+    let fails = |error: std::io::Error| {
+        Failure::new(
+            format!("cannot write {}: {error}", path.display()),
+            format!("{size} are needed there; XDG_CACHE_HOME names another place"),
+        )
+    };
+    fs::create_dir_all(&folder).map_err(fails)?;
+    let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+    let mut bar = ProgressBar::new(&app.console, "writing");
+    let written = File::create(&beside).and_then(|file| {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        shape.write(file_type, &mut out, &mut |done, total| bar.bytes(done, total))?;
+        out.into_inner()?;
+        fs::rename(&beside, &path)
+    });
+    if written.is_err() {
+        // The half-written file is of no use; that it cannot be removed either is not news.
+        let _ = fs::remove_file(&beside);
+    }
+    written.map_err(fails)?;
+    Ok(path)
+}

@@ -1,0 +1,145 @@
+//! Turns of a conversation over one session: what the model has to read next, and its answer.
+//!
+//! The timeline of tokens only ever grows while the template allows it: answers are never tokenised again, and what was read stays
+//! in the (possibly compressed) store. Documents and questions cannot contain control tokens (see [`models::chat::Prompt`]).
+
+use std::io;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use engine::Session;
+use engine::generate::{Generated, Stop, generate};
+use models::chat::{Message, NextTurn};
+use models::tokenizer::Tokenizer;
+
+use crate::args::App;
+use crate::args::sampling::Sampling;
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::progress::ProgressBar;
+
+/// A conversation with a model.
+pub struct Conversation<'m> {
+    model: &'m Model,
+    session: Session<'m>,
+    sampling: Sampling,
+    messages: Vec<Message>,
+    /// What the model has read or said so far.
+    timeline: Vec<u32>,
+}
+
+/// What reading a turn took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// Tokens that were computed.
+    pub tokens: usize,
+    /// Time for them.
+    pub elapsed: Duration,
+}
+
+impl<'m> Conversation<'m> {
+    /// An empty conversation, or one that begins with a system message.
+    pub fn new(model: &'m Model, session: Session<'m>, sampling: Sampling, system: Option<&str>) -> Self {
+        let messages = system.map(Message::system).into_iter().collect();
+        Conversation { model, session, sampling, messages, timeline: Vec::new() }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session<'m> {
+        &self.session
+    }
+
+    /// Lets the model read what the user says, up to where its answer begins. If that fails or is interrupted, the
+    /// conversation is as it was before.
+    pub fn read(&mut self, app: &App, user: String) -> Result<Reading> {
+        self.messages.push(Message::user(user));
+        let read = self.read_last(app);
+        if read.is_err() {
+            self.messages.pop();
+        }
+        read
+    }
+
+    fn read_last(&mut self, app: &App) -> Result<Reading> {
+        let tokens = self.next_tokens()?;
+        let started = Instant::now();
+        let mut bar = ProgressBar::new(&app.console, "reading");
+        let session = &mut self.session;
+        let computed =
+            app.interrupt.reading(|| session.sync(&tokens, &mut |progress| bar.reading(progress)))?;
+        for token in &tokens[tokens.len() - computed..] {
+            self.sampling.sampler.accept(*token);
+        }
+        self.timeline = tokens;
+        Ok(Reading { tokens: computed, elapsed: started.elapsed() })
+    }
+
+    /// The whole timeline up to where the next answer begins.
+    fn next_tokens(&self) -> Result<Vec<u32>> {
+        let Model { template, tokenizer, .. } = self.model;
+        let encode = |prompt: &models::chat::Prompt| prompt.encode(tokenizer).map_err(Failure::from);
+        if !self.messages.iter().any(|message| message.role == "assistant") {
+            return Ok(encode(&template.prompt(&self.messages, true).map_err(Failure::from)?)?);
+        }
+        let suffix = match template.next_turn(&self.messages).map_err(Failure::from)? {
+            NextTurn::Extends(suffix) => suffix,
+            // Where rows have left, following the template to the letter would mean to read everything again.
+            NextTurn::Rewrites { suffix: Some(suffix), .. } if !self.session.store().can_truncate() => suffix,
+            NextTurn::Rewrites { prompt, .. } => return Ok(encode(&prompt)?),
+        };
+        let mut tokens = self.timeline.clone();
+        tokens.extend(encode(&suffix)?);
+        Ok(tokens)
+    }
+
+    /// Generates the answer to what was read last. `on_text` gets it piece by piece, without the white space before it.
+    pub fn answer(
+        &mut self,
+        app: &App,
+        on_text: &mut dyn FnMut(&str) -> io::Result<()>,
+    ) -> Result<Generated> {
+        let stops: Vec<String> =
+            self.model.template.stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
+        let mut failed = None;
+        let mut begun = false;
+        let mut on_token = |piece: &str| {
+            let piece = if begun { piece } else { piece.trim_start() };
+            begun |= !piece.is_empty();
+            if !piece.is_empty()
+                && let Err(error) = on_text(piece)
+            {
+                failed = Some(error);
+                return ControlFlow::Break(());
+            }
+            if app.interrupt.is_pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let limit = self.sampling.limit.unwrap_or(usize::MAX);
+        let (session, sampler) = (&mut self.session, &mut self.sampling.sampler);
+        let generated = app
+            .interrupt
+            .generating(|| generate(session, &self.model.tokenizer, sampler, &stops, limit, &mut on_token))?;
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        // The tokens of a stop sequence are not part of the answer; where rows have left they cannot be taken back.
+        let stopped = matches!(generated.stop, Stop::Text(_)) && self.session.store().can_truncate();
+        let kept = if stopped { generated.kept } else { generated.tokens.len() };
+        self.timeline.extend_from_slice(&generated.tokens[..kept]);
+        self.messages.push(Message::assistant(generated.text.as_str()));
+        Ok(generated)
+    }
+}
+
+/// How many tokens a conversation will need: the first prompt, and for every later question its tokens, room for what the
+/// template writes around a turn, and the answers.
+pub fn needed_context(tokenizer: &Tokenizer, first: usize, later: &[String], answer: usize) -> Result<usize> {
+    /// No template known writes more around a turn.
+    const AROUND: usize = 64;
+    let mut needed = first.saturating_add(answer);
+    for question in later {
+        let tokens = tokenizer.encode(question, false, false).map_err(Failure::from)?.len();
+        needed = needed.saturating_add(tokens + AROUND).saturating_add(answer);
+    }
+    Ok(needed)
+}

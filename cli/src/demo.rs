@@ -1,0 +1,274 @@
+//! `longhand demo`: the main job, shown on the embedded model. A long document with facts at known depths, questions about them asked
+//! one after another in one session, under four policies: everything kept, RazorAttention, and StreamingLLM with the same window and
+//! with the same bytes. Every number comes from these runs.
+
+mod document;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use engine::kv::PolicyChoice;
+use engine::sampler::SamplerOptions;
+use engine::{ModelSource, Session, SessionOptions, sampler::Sampler};
+use serde_json::json;
+
+use self::document::{DemoDocument, DocumentOptions, Fact};
+use crate::args::model::ModelArgs;
+use crate::args::sampling::Sampling;
+use crate::args::session::DEFAULT_CHUNK;
+use crate::args::{App, values};
+use crate::conversation::{Conversation, needed_context};
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::table::Table;
+use crate::{format, opening, profiles};
+
+/// RazorAttention at the scale of the small model: the paper's C and sinks, its S0 of 4000 shrunk with the model.
+const RAZOR: &str = "razor:buffer=256,ratio=5,sinks=4";
+/// Most tokens of an answer; the facts have about ten.
+const ANSWER: usize = 32;
+
+/// Shows what it is about: facts in a long document, asked under several cache policies.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Length of the document
+    #[arg(long, default_value = "8192", value_parser = values::positive)]
+    tokens: usize,
+    /// Facts in it, each asked about
+    #[arg(long, default_value_t = DocumentOptions::default().facts, value_name = "N")]
+    facts: usize,
+    /// Another document
+    #[arg(short = 's', long, default_value_t = DocumentOptions::default().seed)]
+    seed: u64,
+    /// Print a JSON array of the table's rows
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// What one policy came to.
+struct Outcome {
+    policy: PolicyChoice,
+    /// Bytes of the rows kept after the document was read.
+    kv_bytes: usize,
+    kv_full: usize,
+    answered: usize,
+    asked: usize,
+    prefill_tps: f64,
+    decode_tps: f64,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &DemoArgs) -> Result<()> {
+    let demo = Demo::new(app, args)?;
+    demo.introduce()?;
+    let razor: PolicyChoice = RAZOR.parse()?;
+    let full = demo.run("full".parse()?)?;
+    let razor = demo.run(razor)?;
+    let window = demo.same_window(&razor)?;
+    let bytes = demo.same_bytes(&razor)?;
+    let outcomes = [full, razor, demo.run(window)?, demo.run(bytes)?];
+    if args.json {
+        return app.console.print_json(&outcomes.iter().map(Outcome::object).collect::<Vec<_>>());
+    }
+    app.console.print(&format!("\n{}", table(&outcomes)))?;
+    Ok(())
+}
+
+/// A document and the model to ask.
+struct Demo<'a> {
+    app: &'a App,
+    model: Model,
+    document: DemoDocument,
+    /// Tokens of the document.
+    tokens: usize,
+    context: usize,
+    /// Nothing but the result goes to stdout.
+    quiet: bool,
+}
+
+impl<'a> Demo<'a> {
+    fn new(app: &'a App, args: &DemoArgs) -> Result<Self> {
+        let source = args.model.source(None)?;
+        if args.facts == 0 || args.facts > 100 {
+            return Err(Failure::usage(
+                format!("--facts {}: not a number of facts", args.facts),
+                "from 1 to 100",
+            )
+            .into());
+        }
+        let model = Model::open(app, &source, &args.model.options())?;
+        let count = |text: &str| model.tokenizer.encode(text, false, false).map_or(0, |ids| ids.len());
+        let options = DocumentOptions {
+            tokens: args.tokens,
+            facts: args.facts,
+            seed: args.seed,
+            ..DocumentOptions::default()
+        };
+        let document = DemoDocument::generate(&options, &count);
+        let tokens = count(&document.text);
+        let questions: Vec<String> = document.facts.iter().map(|fact| fact.question.clone()).collect();
+        let context = needed_context(&model.tokenizer, tokens + 64, &questions, ANSWER)?;
+        if matches!(source, ModelSource::Embedded) && tokens > 16_384 {
+            app.console.note("note: the small model was trained for documents of up to 16 K tokens");
+        }
+        Ok(Demo { app, model, document, tokens, context, quiet: args.json })
+    }
+
+    fn say(&self, text: &str) -> Result<()> {
+        if !self.quiet {
+            self.app.console.print_foreign(text)?;
+        }
+        Ok(())
+    }
+
+    fn introduce(&self) -> Result<()> {
+        self.say(&format!(
+            "A document of {} tokens with {} facts in it, asked about one after another; the model is {} on {} threads.\n",
+            format::count(self.tokens),
+            self.document.facts.len(),
+            self.model.name,
+            self.model.engine.threads()
+        ))?;
+        for fact in &self.document.facts {
+            self.say(&format!("  at {:3.0} %  {}\n", fact.depth * 100.0, fact.text))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the document under a policy and asks about every fact.
+    fn run(&self, policy: PolicyChoice) -> Result<Outcome> {
+        let Demo { app, model, document, .. } = self;
+        let options = SessionOptions {
+            context: self.context,
+            profile: profiles::for_policy(app, &model.engine, &policy, None)?,
+            policy: policy.clone(),
+            chunk: DEFAULT_CHUNK,
+            ..SessionOptions::default()
+        };
+        opening::check_memory(&model.engine, &options, self.tokens)?;
+        self.say(&format!("\n{policy}\n"))?;
+        let session = Session::new(&model.engine, options)?;
+        let sampling = Sampling { sampler: Sampler::new(SamplerOptions::greedy())?, limit: Some(ANSWER) };
+        let mut conversation = Conversation::new(model, session, sampling, None);
+        let (mut answered, mut steps, mut decoding) = (0, 0, Duration::ZERO);
+        let (mut prefill_tps, mut kv_bytes, mut kv_full) = (0.0, 0, 0);
+        for (number, fact) in document.facts.iter().enumerate() {
+            let question = match number {
+                0 => format!("{}\n\n{}", document.text.trim_end(), fact.question),
+                _ => fact.question.clone(),
+            };
+            let reading = conversation.read(app, question)?;
+            if number == 0 {
+                prefill_tps = format::rate(reading.tokens, reading.elapsed);
+                let store = conversation.session().store();
+                (kv_bytes, kv_full) = (store.live_bytes(), store.layout().full_bytes(store.seen()));
+            }
+            let answer = conversation.answer(app, &mut |_| Ok(()))?;
+            if answer.stop == engine::generate::Stop::Asked {
+                return Err(Failure::interrupted().into());
+            }
+            let right = is_right(fact, &answer.text);
+            answered += usize::from(right);
+            steps += answer.steps;
+            decoding += answer.elapsed;
+            let mark = if right { app.console.paint(32, "✓") } else { app.console.paint(31, "✗") };
+            let shown = app.console.clean(answer.text.trim()).into_owned();
+            if !self.quiet {
+                app.console.print(&format!("  {mark} {} {shown}\n", fact.question))?;
+            }
+        }
+        Ok(Outcome {
+            policy,
+            kv_bytes,
+            kv_full,
+            answered,
+            asked: document.facts.len(),
+            prefill_tps,
+            decode_tps: format::rate(steps, decoding),
+        })
+    }
+
+    /// StreamingLLM with the window that razor's bounded heads have over this document.
+    fn same_window(&self, razor: &Outcome) -> Result<PolicyChoice> {
+        let bounds = razor.policy.policy().bounds();
+        let bounds = bounds.ok_or_else(|| Failure::new("razor bounds no heads", "report this"))?;
+        // What razor had seen when the document and the first question were read.
+        let seen = razor.kv_full / self.bytes_of_a_row_everywhere()?;
+        Ok(format!("streaming:sinks={},window={}", bounds.sinks, bounds.window(seen)).parse()?)
+    }
+
+    /// StreamingLLM with the window that makes its bytes those of razor.
+    fn same_bytes(&self, razor: &Outcome) -> Result<PolicyChoice> {
+        let sinks = razor.policy.value("sinks").unwrap_or(4.0) as usize;
+        let rows = razor.kv_bytes / self.bytes_of_a_row_everywhere()?;
+        Ok(format!("streaming:sinks={sinks},window={}", rows.saturating_sub(sinks).max(1)).parse()?)
+    }
+
+    /// Bytes of one token in all heads of all layers.
+    fn bytes_of_a_row_everywhere(&self) -> Result<usize> {
+        let options = SessionOptions::default();
+        let layout = engine::kv::Layout::new(
+            self.model.engine.spec(),
+            &"full".parse()?,
+            None,
+            self.context,
+            options.types,
+        )?;
+        Ok(layout.full_bytes(1).max(1))
+    }
+}
+
+/// Whether an answer states the fact: its number or word, and not merely as part of another.
+fn is_right(fact: &Fact, answer: &str) -> bool {
+    answer.split(|c: char| !c.is_alphanumeric()).any(|word| word == fact.key)
+}
+
+impl Outcome {
+    fn share(&self) -> f64 {
+        format::share(self.kv_bytes, self.kv_full)
+    }
+
+    fn object(&self) -> serde_json::Value {
+        json!({
+            "policy": self.policy.to_string(),
+            "kv_bytes": self.kv_bytes,
+            "kv_share": self.share(),
+            "answered": self.answered,
+            "asked": self.asked,
+            "prefill_tps": self.prefill_tps,
+            "decode_tps": self.decode_tps,
+        })
+    }
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let mut table = Table::new(["policy", ">KV kept", ">of full", ">facts", ">prefill t/s", ">decode t/s"]);
+    for outcome in outcomes {
+        table.row([
+            outcome.policy.to_string(),
+            format::bytes(outcome.kv_bytes),
+            format::percent(outcome.share()),
+            format!("{} of {}", outcome.answered, outcome.asked),
+            format::speed(outcome.prefill_tps),
+            format::speed(outcome.decode_tps),
+        ]);
+    }
+    table.plain()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_within_another_is_not_the_answer() {
+        let document = DemoDocument::generate(&DocumentOptions::default(), &|text| text.len() / 4);
+        let fact = document.facts.iter().find(|fact| fact.key == "34251").expect("the paper's fact");
+        assert!(is_right(fact, "Mary's favorite number is 34251."));
+        assert!(!is_right(fact, "Mary's favorite number is 342510."));
+        assert!(!is_right(fact, "3425 1"));
+    }
+}

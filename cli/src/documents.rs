@@ -1,0 +1,59 @@
+//! Documents as files of text: read whole, checked to be text and not empty.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::failure::Failure;
+
+/// The texts of these files, an empty line between them; `-` is stdin.
+pub fn read_all(paths: &[PathBuf]) -> Result<String> {
+    let texts: Vec<String> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
+    Ok(texts.join("\n\n"))
+}
+
+/// One file as text.
+pub fn read(path: &Path) -> Result<String> {
+    let name = if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() };
+    let text = text(&name, bytes(path)?)?;
+    if text.trim().is_empty() {
+        return Err(Failure::new(
+            format!("{name}: the document is empty"),
+            "give a file with text in it, or leave -f out to ask without a document",
+        )
+        .into());
+    }
+    Ok(text)
+}
+
+/// The bytes of a file, or of stdin for `-`.
+pub fn bytes(path: &Path) -> Result<Vec<u8>> {
+    let fails = |error: std::io::Error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => "check the path",
+            std::io::ErrorKind::IsADirectory => "name the files in it, each with -f",
+            _ => "check that it is a file this user may read",
+        };
+        Failure::new(format!("cannot read {}: {error}", path.display()), hint)
+    };
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map_err(fails)?;
+        return Ok(bytes);
+    }
+    Ok(fs::read(path).map_err(fails)?)
+}
+
+/// UTF-8 without the byte order mark that some editors write.
+pub fn text(name: &str, bytes: Vec<u8>) -> Result<String> {
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
+        Err(error) => Err(Failure::new(
+            format!("{name}: not text in UTF-8: byte {} is none", error.utf8_error().valid_up_to()),
+            "convert it, for example with: iconv -f latin1 -t utf-8",
+        )
+        .into()),
+    }
+}

@@ -1,0 +1,91 @@
+//! Numbers as people read them.
+
+use std::time::Duration;
+
+/// `512 B`, `4.0 KiB`, `1.21 GiB`.
+pub fn bytes(bytes: usize) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be shown as 1024.0 is shown in the next unit.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = if value < 10.0 { 2 } else { 1 };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// `8,192`
+pub fn count(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `8.3 s`, `2 min 05 s`, `1 h 02 min`
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..10.0 => format!("{seconds:.1} s"),
+        ..59.5 => format!("{seconds:.0} s"),
+        ..3600.0 => format!("{} min {:02} s", seconds as u64 / 60, seconds as u64 % 60),
+        _ => format!("{} h {:02} min", seconds as u64 / 3600, seconds as u64 / 60 % 60),
+    }
+}
+
+/// Tokens per second: `1,234`, `87.3`, `4.21`, or `-` where nothing was measured.
+pub fn speed(per_second: f64) -> String {
+    match per_second {
+        p if p.is_nan() || p <= 0.0 => "-".into(),
+        ..10.0 => format!("{per_second:.2}"),
+        ..1000.0 => format!("{per_second:.1}"),
+        _ => count(per_second.round() as usize),
+    }
+}
+
+/// `29.1 %`
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Tokens per second, 0 where no time passed.
+pub fn rate(tokens: usize, time: Duration) -> f64 {
+    let seconds = time.as_secs_f64();
+    if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
+}
+
+/// The share of `part` in `whole`, 0 of nothing.
+pub fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!(
+            [bytes(0), bytes(1023), bytes(1024), bytes(1 << 20)],
+            ["0 B", "1023 B", "1.00 KiB", "1.00 MiB"]
+        );
+        assert_eq!([bytes((1 << 20) - 1), bytes(24 << 30)], ["1.00 MiB", "24.0 GiB"]);
+        assert_eq!([count(7), count(1000), count(1234567)], ["7", "1,000", "1,234,567"]);
+        let secs = |s| duration(Duration::from_secs_f64(s));
+        assert_eq!(
+            [secs(0.04), secs(42.2), secs(125.0), secs(3720.0)],
+            ["0.0 s", "42 s", "2 min 05 s", "1 h 02 min"]
+        );
+        assert_eq!([speed(0.0), speed(4.211), speed(87.34), speed(1234.4)], ["-", "4.21", "87.3", "1,234"]);
+    }
+}

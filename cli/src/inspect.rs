@@ -1,0 +1,217 @@
+//! `longhand inspect`: what a model file says, also one that cannot be run here (other architectures, vocabulary only).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use models::gguf::{GgufFile, Value};
+use models::spec::ModelSpec;
+use models::tokenizer::Tokenizer;
+use serde_json::{Map, json};
+
+use crate::args::App;
+use crate::args::model::ModelPlace;
+use crate::table::Table;
+use crate::{format, heads};
+
+/// Elements of an array that are shown.
+const SHOWN: usize = 8;
+
+/// Shows metadata, tensors and sizes of a model file; any GGUF will do.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    #[command(flatten)]
+    place: ModelPlace,
+    /// GGUF file; without it the model inside the program
+    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "place")]
+    model: Option<PathBuf>,
+    /// Print one JSON object; arrays are cut to their first elements
+    #[arg(long)]
+    json: bool,
+    /// With --json: whole arrays
+    #[arg(long, requires = "json")]
+    all: bool,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
+    let path = args.model.as_deref().or(args.place.place.as_deref());
+    let file = heads::open_file(path)?;
+    let name =
+        path.map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
+    if args.json {
+        return app.console.print_json(&object(&name, &file, if args.all { usize::MAX } else { SHOWN }));
+    }
+    app.console.print_foreign(&text(&name, &file))?;
+    Ok(())
+}
+
+/// What can be said about running it: a summary, or why it cannot be run.
+fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
+    // Errors carry a hint on a line of its own, which is of no use in a listing.
+    let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
+    let spec = ModelSpec::from_gguf(file).map_err(|error| first_line(error.to_string()))?;
+    models::spec::ModelTensors::from_gguf(file, &spec).map_err(|error| first_line(error.to_string()))?;
+    Ok(spec)
+}
+
+fn weight_bytes(file: &GgufFile) -> u64 {
+    file.tensors().iter().map(|tensor| tensor.bytes).sum()
+}
+
+fn file_bytes(file: &GgufFile) -> usize {
+    (0..file.shards()).map(|i| file.shard_bytes(i).len()).sum()
+}
+
+fn text(name: &str, file: &GgufFile) -> String {
+    let mut out = format!(
+        "{name}: GGUF version {}, {}{}\nfingerprint {}\n",
+        file.version(),
+        format::bytes(file_bytes(file)),
+        if file.shards() > 1 { format!(" in {} files", file.shards()) } else { String::new() },
+        file.fingerprint()
+    );
+    match spec(file) {
+        Ok(spec) => {
+            out += &format!(
+                "{}: {} parameters, {} layers, width {}, {} query and {} KV heads of {}, feed-forward {}, \
+                 vocabulary {}, context {}\n",
+                spec.arch.name(),
+                format::count(spec.parameters() as usize),
+                spec.n_layers,
+                spec.n_embd,
+                spec.n_heads,
+                spec.n_kv_heads,
+                spec.head_dim,
+                spec.n_ff,
+                spec.n_vocab,
+                spec.n_ctx_train
+            );
+        }
+        Err(why) => out += &format!("cannot be run here: {why}\n"),
+    }
+    match Tokenizer::from_gguf(file) {
+        Ok(tokenizer) => {
+            out += &format!(
+                "tokenizer: {} tokens, {} end an answer\n",
+                format::count(tokenizer.n_vocab()),
+                tokenizer.eog_tokens().len()
+            );
+        }
+        Err(why) => out += &format!("no tokenizer that can be used: {why}\n"),
+    }
+
+    out += "\n";
+    let mut table = Table::new(["key", "type", "value"]);
+    for (key, value) in file.metadata() {
+        table.row([key.escape_debug().to_string(), value.type_name(), value.to_string()]);
+    }
+    out += &table.plain();
+
+    let mut types: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    let mut table = Table::new(["tensor", "type", ">shape", ">bytes"]);
+    for tensor in file.tensors() {
+        let entry = types.entry(tensor.ty.name()).or_default();
+        entry.0 += 1;
+        entry.1 += tensor.bytes;
+        let dims: Vec<String> = tensor.dims.iter().map(u64::to_string).collect();
+        table.row([
+            tensor.name.escape_debug().to_string(),
+            tensor.ty.name().to_owned(),
+            dims.join(" x "),
+            format::bytes(tensor.bytes as usize),
+        ]);
+    }
+    if !file.tensors().is_empty() {
+        out += &format!("\n{}\n", table.plain());
+        for (ty, (count, bytes)) in types {
+            out += &format!("{count} tensors of {ty}: {}\n", format::bytes(bytes as usize));
+        }
+    }
+    out += &format!("{} tensors: {}\n", file.tensors().len(), format::bytes(weight_bytes(file) as usize));
+    out
+}
+
+fn object(name: &str, file: &GgufFile, shown: usize) -> serde_json::Value {
+    let metadata: Map<String, serde_json::Value> =
+        file.metadata().map(|(key, value)| (key.to_owned(), metadata(value, shown))).collect();
+    let tensors: Vec<serde_json::Value> = file
+        .tensors()
+        .iter()
+        .map(|tensor| {
+            json!({
+                "name": tensor.name,
+                "type": tensor.ty.name(),
+                "shape": tensor.dims,
+                "bytes": tensor.bytes,
+                "offset": tensor.offset,
+                "part": tensor.shard,
+            })
+        })
+        .collect();
+    let mut object = json!({
+        "file": name,
+        "version": file.version(),
+        "parts": file.shards(),
+        "bytes": file_bytes(file),
+        "weight_bytes": weight_bytes(file),
+        "fingerprint": file.fingerprint(),
+    });
+    match spec(file) {
+        Ok(spec) => {
+            object["model"] = json!({
+                "architecture": spec.arch.name(),
+                "name": spec.name,
+                "parameters": spec.parameters(),
+                "layers": spec.n_layers,
+                "embedding": spec.n_embd,
+                "heads": spec.n_heads,
+                "kv_heads": spec.n_kv_heads,
+                "head_dim": spec.head_dim,
+                "feed_forward": spec.n_ff,
+                "vocabulary": spec.n_vocab,
+                "context": spec.n_ctx_train,
+            });
+        }
+        Err(why) => object["cannot_be_run"] = why.into(),
+    }
+    object["metadata"] = metadata.into();
+    object["tensors"] = tensors.into();
+    object
+}
+
+fn metadata(value: &Value, shown: usize) -> serde_json::Value {
+    match value {
+        Value::Bool(v) => (*v).into(),
+        Value::F32(_) | Value::F64(_) => float(value.as_float().unwrap_or(f64::NAN)),
+        Value::String(s) => text_or_bytes(s.as_bytes()),
+        Value::Array(array) => {
+            let element = |i| array.get(i).map_or(serde_json::Value::Null, |value| metadata(&value, shown));
+            let first: Vec<serde_json::Value> = (0..array.len().min(shown)).map(element).collect();
+            match first.len() == array.len() {
+                true => first.into(),
+                false => json!({"length": array.len(), "first": first}),
+            }
+        }
+        other => other.as_int().map_or(serde_json::Value::Null, integer),
+    }
+}
+
+/// JSON has no numbers that are not finite: those are written out as text.
+fn float(value: f64) -> serde_json::Value {
+    serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), serde_json::Value::Number)
+}
+
+fn integer(value: i128) -> serde_json::Value {
+    match (i64::try_from(value), u64::try_from(value)) {
+        (Ok(value), _) => value.into(),
+        (_, Ok(value)) => value.into(),
+        _ => value.to_string().into(),
+    }
+}
+
+/// Text, with what is none shown as U+FFFD.
+fn text_or_bytes(bytes: &[u8]) -> serde_json::Value {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}

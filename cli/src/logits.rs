@@ -1,0 +1,130 @@
+//! `longhand logits`: the logits after every token of a text as a NumPy file, for checking against other programs.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use engine::{Session, SessionOptions};
+
+use crate::args::App;
+use crate::args::model::{ModelArgs, ModelPlace};
+use crate::args::session::{DEFAULT_CHUNK, TypeArgs};
+use crate::args::values;
+use crate::failure::Failure;
+use crate::model::open_engine;
+use crate::opening;
+
+/// Writes the logits after every token of a text: float32 [n, vocab], a .npy file.
+#[derive(Debug, Args)]
+pub struct LogitsArgs {
+    #[command(flatten)]
+    place: ModelPlace,
+    /// Token ids with commas between, such as `longhand tokenize` prints
+    #[arg(long, value_name = "IDS")]
+    tokens: String,
+    /// File to write
+    #[arg(short = 'o', long, value_name = "FILE.npy")]
+    out: PathBuf,
+    #[command(flatten)]
+    types: TypeArgs,
+    /// Tokens computed at once (-ub)
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_CHUNK, value_parser = values::positive)]
+    ubatch_size: usize,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
+    let tokens = parse_tokens(&args.tokens)?;
+    let source = args.model.source(args.place.place.as_deref())?;
+    let engine = open_engine(app, &source, &args.model.options())?;
+    let options = SessionOptions {
+        context: tokens.len(),
+        types: args.types.types(),
+        chunk: args.ubatch_size.min(tokens.len()),
+        ..SessionOptions::default()
+    };
+    opening::check_memory(&engine, &options, tokens.len())?;
+    let mut session = Session::new(&engine, options)?;
+    let logits = app.interrupt.reading(|| session.all_logits(&tokens))?;
+    write(&args.out, (tokens.len(), engine.spec().n_vocab), &logits).map_err(|error| {
+        Failure::new(
+            format!("cannot write {}: {error}", args.out.display()),
+            "check that the folder exists, is writable and has room",
+        )
+    })?;
+    app.console.note(&format!(
+        "{}: float32 [{}, {}]",
+        args.out.display(),
+        tokens.len(),
+        engine.spec().n_vocab
+    ));
+    Ok(())
+}
+
+fn parse_tokens(text: &str) -> Result<Vec<u32>, Failure> {
+    let wrong = |what: String| Failure::usage(what, "for example --tokens 1,2,3");
+    let list = text.trim().trim_start_matches('[').trim_end_matches(']');
+    let tokens: Vec<u32> = list
+        .split(',')
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+        .map(|token| token.parse().map_err(|_| wrong(format!("--tokens: {token:?} is no token id"))))
+        .collect::<Result<_, _>>()?;
+    if tokens.is_empty() { Err(wrong("--tokens: there are none".into())) } else { Ok(tokens) }
+}
+
+/// Writes `[rows, columns]` f32 in NumPy's format 1.0. The file appears whole or not at all.
+fn write(path: &Path, (rows, columns): (usize, usize), values: &[f32]) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let whole = || {
+        let mut file = BufWriter::new(File::create(&beside)?);
+        file.write_all(&header(rows, columns))?;
+        for value in values {
+            file.write_all(&value.to_le_bytes())?;
+        }
+        file.into_inner()?.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    whole().inspect_err(|_| {
+        // The half-written file is of no use; that it cannot be removed either is not news.
+        let _ = fs::remove_file(&beside);
+    })
+}
+
+/// The header is padded so that the data begin at a multiple of 64 bytes.
+fn header(rows: usize, columns: usize) -> Vec<u8> {
+    let mut text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+    let fixed = 10;
+    text.push_str(&" ".repeat((fixed + text.len() + 1).next_multiple_of(64) - (fixed + text.len() + 1)));
+    text.push('\n');
+    let mut header = b"\x93NUMPY\x01\x00".to_vec();
+    header.extend((text.len() as u16).to_le_bytes());
+    header.extend(text.as_bytes());
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_as_typed_or_as_printed() {
+        assert_eq!(parse_tokens("[1, 2,3]\n").expect("tokens"), [1, 2, 3]);
+        for bad in ["", "[]", "1,x", "-1", "4294967296", "1 2"] {
+            assert!(parse_tokens(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_header_is_numpys() {
+        let header = header(3, 2048);
+        assert_eq!(header.len() % 64, 0);
+        assert!(header.ends_with(b"\n"));
+        assert_eq!(usize::from(u16::from_le_bytes([header[8], header[9]])) + 10, header.len());
+    }
+}

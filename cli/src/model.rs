@@ -1,0 +1,80 @@
+//! An opened model with everything a conversation needs of it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use engine::{Engine, EngineOptions, ModelSource};
+use models::chat::ChatTemplate;
+use models::embedded::EMBEDDED_NAME;
+use models::tokenizer::Tokenizer;
+
+use crate::args::App;
+use crate::failure::Failure;
+
+/// Engine, tokenizer and chat template of one file.
+pub struct Model {
+    /// The engine.
+    pub engine: Engine,
+    /// Text to tokens and back.
+    pub tokenizer: Tokenizer,
+    /// How conversations are written.
+    pub template: ChatTemplate,
+    /// What to call it.
+    pub name: String,
+}
+
+impl Model {
+    /// Opens a model for conversations. Ctrl-C stops its computations from now on.
+    pub fn open(app: &App, source: &ModelSource, options: &EngineOptions) -> Result<Model> {
+        let engine = open_engine(app, source, options)?;
+        let tokenizer = Tokenizer::from_gguf(engine.file()).map_err(Failure::from)?;
+        if tokenizer.n_vocab() > engine.spec().n_vocab {
+            return Err(Failure::new(
+                format!(
+                    "the vocabulary has {} tokens, but the model only {}",
+                    tokenizer.n_vocab(),
+                    engine.spec().n_vocab
+                ),
+                "the file is damaged or put together from two models; convert it again",
+            )
+            .into());
+        }
+        let template = ChatTemplate::from_gguf(engine.file(), &tokenizer).map_err(Failure::from)?;
+        let name = name(source, &engine.spec().name);
+        Ok(Model { engine, tokenizer, template, name })
+    }
+}
+
+/// Opens only the engine, for commands that need no text.
+pub fn open_engine(app: &App, source: &ModelSource, options: &EngineOptions) -> Result<Engine> {
+    let engine = Engine::open(source, options)?;
+    app.interrupt.watch(&engine);
+    if let Some(window) = engine.spec().ignored_window {
+        app.console.note(&format!(
+            "note: the file states a sliding window of {window} tokens, which is not applied: attention is full"
+        ));
+    }
+    Ok(engine)
+}
+
+/// The name the author gave, else that of the file.
+pub fn name(source: &ModelSource, given: &str) -> String {
+    match source {
+        ModelSource::Embedded => EMBEDDED_NAME.to_owned(),
+        _ if !given.is_empty() => given.to_owned(),
+        ModelSource::File(path) => stem(path),
+        ModelSource::Bytes(_) => "model".to_owned(),
+    }
+}
+
+/// The file as it was named, for JSON.
+pub fn file_name(source: &ModelSource) -> String {
+    match source {
+        ModelSource::File(path) => path.display().to_string(),
+        _ => EMBEDDED_NAME.to_owned(),
+    }
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}

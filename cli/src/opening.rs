@@ -1,0 +1,72 @@
+//! From settings to the options of a session: the head profile, a word about contexts beyond the model's training, and a refusal
+//! where the memory is not there, before anything is allocated.
+
+use anyhow::Result;
+use engine::kv::Layout;
+use engine::plan::{Plan, PlanOptions, outline};
+use engine::{Engine, Prefill, SessionOptions};
+
+use crate::args::App;
+use crate::args::session::SessionSettings;
+use crate::failure::Failure;
+use crate::{format, memory, profiles};
+
+/// Options for a session of `context` tokens whose first text has `prompt` tokens.
+pub fn options(
+    app: &App,
+    engine: &Engine,
+    settings: &SessionSettings,
+    context: usize,
+    prompt: usize,
+) -> Result<SessionOptions> {
+    let trained = engine.spec().n_ctx_train;
+    if prompt > trained {
+        app.console.note(&format!(
+            "note: {} tokens are more than the {} that the model was trained for; answers may suffer",
+            format::count(prompt),
+            format::count(trained)
+        ));
+    }
+    let mut options = settings.options(context);
+    check_memory(engine, &SessionOptions { profile: None, ..options.clone() }, prompt)?;
+    options.profile = profiles::for_policy(app, engine, &settings.policy, settings.heads.as_deref())?;
+    check_memory(engine, &options, prompt)?;
+    Ok(options)
+}
+
+/// Refuses a session that does not fit the memory that is free.
+pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<()> {
+    let Some(available) = memory::available() else { return Ok(()) };
+    if options.profile.is_none() && options.policy.policy().uses_profile() {
+        return Ok(()); // checked again with the profile
+    }
+    let spec = engine.spec();
+    let layout =
+        Layout::new(spec, &options.policy, options.profile.as_ref(), options.context, options.types)?;
+    let plan = Plan::new(
+        spec,
+        &outline(engine.file()),
+        &layout,
+        &PlanOptions {
+            repack: false,
+            prompt,
+            chunk: options.chunk,
+            exact: options.prefill == Prefill::Exact,
+            threads: engine.threads(),
+        },
+    )?;
+    let needed = plan.total() - plan.weights.total();
+    if needed > available {
+        return Err(Failure::new(
+            format!(
+                "a context of {} tokens needs {} besides the weights, but {} are free",
+                format::count(options.context),
+                format::bytes(needed),
+                format::bytes(available)
+            ),
+            "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c",
+        )
+        .into());
+    }
+    Ok(())
+}

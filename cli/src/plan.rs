@@ -1,0 +1,353 @@
+//! `longhand plan`: what a session takes under each policy and type of cache, before anything is allocated, and what fits.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use engine::Prefill;
+use engine::heads::{HeadProfile, HeadShape};
+use engine::kv::{Layout, PolicyChoice, policy::REGISTRY};
+use engine::plan::{Plan, PlanOptions, TensorOutline, outline};
+use ggml::Type;
+use models::shapes::Shape;
+use models::spec::ModelSpec;
+use serde_json::{Value, json};
+
+use crate::args::model::{ModelArgs, ModelPlace};
+use crate::args::session::{self, DEFAULT_CHUNK, PrefillArg};
+use crate::args::{App, values};
+use crate::failure::Failure;
+use crate::table::Table;
+use crate::{format, heads, memory, model, profiles};
+
+/// Query heads marked where no profile is known: the paper's 14 % + 1 %.
+const MARKED: f64 = 0.15;
+
+/// Says what memory a session takes, per policy and type of cache, and what fits.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    place: ModelPlace,
+    /// A known shape instead of a file, with a file type, such as llama-3.1-8b:q4_k_m
+    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["place", "model"])]
+    shape: Option<String>,
+    /// Tokens of the session, all of them read at once, for example 100k; what the model was trained for unless given
+    #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
+    context: Option<usize>,
+    /// Memory that it should fit, for example 24GiB; what is free here unless given
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    memory: Option<usize>,
+    /// A policy; give it again for more; all of them with their defaults unless given
+    #[arg(long, value_name = "POLICY", long_help = session::policy_help())]
+    policy: Vec<String>,
+    /// Type of keys (-ctk); f16, q8_0 and q4_0 are shown unless given
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
+    cache_type_k: Option<Type>,
+    /// Type of values (-ctv); that of the keys unless given
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, requires = "cache_type_k")]
+    cache_type_v: Option<Type>,
+    /// Head profile; else that kept for the model, else --heads-share
+    #[arg(long, value_name = "FILE")]
+    heads: Option<PathBuf>,
+    /// Without a profile: share of the query heads that keeps everything, evenly spread [default: 0.15]
+    #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
+    heads_share: Option<f64>,
+    /// How the text is read
+    #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
+    prefill: PrefillArg,
+    /// Tokens computed at once (-ub)
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_CHUNK, value_parser = values::positive)]
+    ubatch_size: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// What is planned for.
+struct Subject {
+    name: String,
+    spec: ModelSpec,
+    tensors: Vec<TensorOutline>,
+    profile: HeadProfile,
+    /// Where the profile comes from, in words.
+    profile_is: String,
+}
+
+/// One line of the table.
+struct Row {
+    policy: PolicyChoice,
+    types: (Type, Type),
+    /// The plan and the longest context that fits; or why it cannot be.
+    plan: Result<(Plan, usize), String>,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
+    let texts: Vec<String> = match args.policy.is_empty() {
+        true => REGISTRY.iter().map(|entry| entry.name.to_owned()).collect(),
+        false => args.policy.clone(),
+    };
+    let policies: Vec<PolicyChoice> =
+        texts.iter().map(|text| session::policy(text)).collect::<Result<_, _>>()?;
+    let types: Vec<(Type, Type)> = match args.cache_type_k {
+        Some(k) => vec![(k, args.cache_type_v.unwrap_or(k))],
+        None => vec![(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0), (Type::Q4_0, Type::Q4_0)],
+    };
+    let subject = subject(args)?;
+    let context = match args.context {
+        None | Some(0) => subject.spec.n_ctx_train.max(1),
+        Some(context) => context,
+    };
+    let limit = args.memory.or_else(memory::available);
+    let mut rows = Vec::new();
+    for policy in &policies {
+        for types in &types {
+            let plan = plan(args, &subject, policy, *types, context)
+                .map(|plan| (plan, limit.map_or(0, |limit| longest(args, &subject, policy, *types, limit))))
+                // Errors carry a hint on a line of its own.
+                .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());
+            rows.push(Row { policy: policy.clone(), types: *types, plan });
+        }
+    }
+    match args.json {
+        true => app.console.print_json(&object(&subject, context, limit, &rows)),
+        false => Ok(app.console.print_foreign(&text(args, &subject, context, limit, &rows))?),
+    }
+}
+
+fn subject(args: &PlanArgs) -> Result<Subject> {
+    let (name, spec, tensors, fingerprint) = match &args.shape {
+        Some(text) => {
+            let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
+            let tensors = shape.tensors(file_type).into_iter();
+            let tensors = tensors.map(|(name, dims, ty)| TensorOutline { name, dims, ty }).collect();
+            (format!("{shape}:{}", file_type.name()), shape.spec(), tensors, None)
+        }
+        None => {
+            let source = args.model.source(args.place.place.as_deref())?;
+            let file = heads::open_file(match &source {
+                engine::ModelSource::File(path) => Some(path),
+                _ => None,
+            })?;
+            let spec = ModelSpec::from_gguf(&file)?;
+            models::spec::ModelTensors::from_gguf(&file, &spec)?;
+            (model::name(&source, &spec.name), spec, outline(&file), Some(file.fingerprint()))
+        }
+    };
+    let shape = HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?;
+    let (profile, profile_is) = match (&args.heads, args.heads_share, &fingerprint) {
+        (Some(path), _, _) => {
+            let profile = HeadProfile::load(path)?;
+            profile.check(shape, fingerprint.as_deref())?;
+            (profile, "the given profile".to_owned())
+        }
+        (None, None, Some(fingerprint)) if matches!(profiles::kept(shape, fingerprint), Ok(Some(_))) => {
+            let kept = profiles::kept(shape, fingerprint).ok().flatten();
+            (kept.unwrap_or(HeadProfile::uniform(shape, true)), "the profile kept for this model".to_owned())
+        }
+        (None, share, _) => {
+            let share = share.unwrap_or(MARKED);
+            (
+                profiles::spread(shape, share)?,
+                format!("{} of the query heads, evenly spread", format::percent(share)),
+            )
+        }
+    };
+    Ok(Subject { name, spec, tensors, profile, profile_is })
+}
+
+/// The plan for one policy, with the profile's heads chosen again by the policy's own shares where it can.
+fn plan(
+    args: &PlanArgs,
+    subject: &Subject,
+    policy: &PolicyChoice,
+    types: (Type, Type),
+    context: usize,
+) -> Result<Plan> {
+    let profile = match policy.policy().uses_profile() {
+        true => subject.profile.reselect(&profiles::rule(policy))?,
+        false => None,
+    };
+    let profile = profile.as_ref().unwrap_or(&subject.profile);
+    let layout = Layout::new(&subject.spec, policy, Some(profile), context, types)?;
+    let options = PlanOptions {
+        repack: !args.model.no_repack,
+        prompt: context,
+        chunk: args.ubatch_size,
+        exact: args.prefill.prefill() == Prefill::Exact,
+        threads: args
+            .model
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
+    };
+    Ok(Plan::new(&subject.spec, &subject.tensors, &layout, &options)?)
+}
+
+/// The longest context whose plan fits, to a thousandth; 0 where none does.
+fn longest(
+    args: &PlanArgs,
+    subject: &Subject,
+    policy: &PolicyChoice,
+    types: (Type, Type),
+    limit: usize,
+) -> usize {
+    const MOST: usize = 100_000_000;
+    let fits = |context| plan(args, subject, policy, types, context).is_ok_and(|plan| plan.total() <= limit);
+    if !fits(1) {
+        return 0;
+    }
+    let (mut good, mut bad) = (1, 2);
+    while bad < MOST && fits(bad) {
+        (good, bad) = (bad, bad * 2);
+    }
+    while bad - good > good / 1000 + 1 {
+        let middle = good + (bad - good) / 2;
+        if fits(middle) { good = middle } else { bad = middle }
+    }
+    good.min(MOST)
+}
+
+fn types_name((k, v): (Type, Type)) -> String {
+    if k == v { k.name().to_owned() } else { format!("{}/{}", k.name(), v.name()) }
+}
+
+fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row]) -> String {
+    let spec = &subject.spec;
+    let mut out = format!(
+        "{}: {} parameters, {} layers of {} query and {} KV heads; {} tokens, {} prefill\n",
+        subject.name,
+        format::count(spec.parameters() as usize),
+        spec.n_layers,
+        spec.n_heads,
+        spec.n_kv_heads,
+        format::count(context),
+        args.prefill.name(),
+    );
+    out += &format!(
+        "retrieval heads: {} of {} KV heads ({})\n",
+        subject.profile.retrieval_count(),
+        subject.profile.shape().all_kv_heads(),
+        subject.profile_is
+    );
+    if let Some(limit) = limit {
+        let whose = if args.memory.is_some() { "given" } else { "free here" };
+        out += &format!("memory: {} {whose}\n", format::bytes(limit));
+    }
+    if context > spec.n_ctx_train {
+        out += &format!(
+            "note: the model was trained for {} tokens; longer texts may not be understood\n",
+            format::count(spec.n_ctx_train)
+        );
+    }
+    let mut table = Table::new([
+        "policy",
+        "KV type",
+        ">weights",
+        ">KV store",
+        ">scratch",
+        ">residual",
+        ">compute",
+        ">total",
+        "fits",
+        ">longest -c",
+    ]);
+    let mut impossible = String::new();
+    for row in rows {
+        match &row.plan {
+            Ok((plan, longest)) => table.row([
+                row.policy.to_string(),
+                types_name(row.types),
+                format::bytes(plan.weights.total()),
+                format::bytes(plan.store),
+                format::bytes(plan.scratch),
+                format::bytes(plan.residual),
+                format::bytes(plan.compute),
+                format::bytes(plan.total()),
+                match limit {
+                    Some(limit) if plan.total() <= limit => "yes".into(),
+                    Some(_) => "no".into(),
+                    None => "?".into(),
+                },
+                if limit.is_some() { format::count(*longest) } else { "?".into() },
+            ]),
+            Err(why) => {
+                table.row([row.policy.to_string(), types_name(row.types)]);
+                impossible += &format!("{} with {}: {why}\n", row.policy, types_name(row.types));
+            }
+        }
+    }
+    out + "\n" + &table.plain() + &impossible + &advice(context, limit, rows)
+}
+
+/// What to change where something does not fit.
+fn advice(context: usize, limit: Option<usize>, rows: &[Row]) -> String {
+    let Some(limit) = limit else { return String::new() };
+    let plans =
+        || rows.iter().filter_map(|row| row.plan.as_ref().ok().map(|(plan, longest)| (row, plan, *longest)));
+    if plans().all(|(_, plan, _)| plan.total() <= limit) {
+        return String::new();
+    }
+    let flags = |row: &Row| {
+        format!("--policy {} -ctk {} -ctv {}", row.policy, row.types.0.name(), row.types.1.name())
+    };
+    let mut out = String::from("\nWhat does not fit, fits with:\n");
+    match plans().find(|(_, plan, _)| plan.total() <= limit) {
+        Some((row, plan, _)) => {
+            out += &format!(
+                "- {} at these {} tokens ({})\n",
+                flags(row),
+                format::count(context),
+                format::bytes(plan.total())
+            );
+        }
+        None => out += &format!("- none of these at {} tokens\n", format::count(context)),
+    }
+    if let Some((row, _, longest)) = plans().max_by_key(|(_, _, longest)| *longest) {
+        match longest {
+            0 => out += "- a smaller model or a smaller file type: the weights alone do not fit\n",
+            _ if longest < context => out += &format!("- -c {longest} {}\n", flags(row)),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn object(subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row]) -> Value {
+    let row = |row: &Row| {
+        let mut object = json!({
+            "policy": row.policy.to_string(),
+            "type_k": row.types.0.name(),
+            "type_v": row.types.1.name(),
+        });
+        match &row.plan {
+            Ok((plan, longest)) => {
+                object["weights"] = json!({
+                    "mapped": plan.weights.mapped,
+                    "repacked": plan.weights.repacked,
+                    "copied": plan.weights.copied,
+                    "total": plan.weights.total(),
+                });
+                object["store"] = plan.store.into();
+                object["scratch"] = plan.scratch.into();
+                object["residual"] = plan.residual.into();
+                object["compute"] = plan.compute.into();
+                object["total"] = plan.total().into();
+                object["fits"] = limit.map(|limit| plan.total() <= limit).into();
+                object["longest_context"] = limit.map(|_| *longest).into();
+            }
+            Err(why) => object["error"] = why.clone().into(),
+        }
+        object
+    };
+    json!({
+        "model": subject.name,
+        "context": context,
+        "memory": limit,
+        "retrieval_heads": subject.profile.retrieval_count(),
+        "kv_heads": subject.profile.shape().all_kv_heads(),
+        "heads_from": subject.profile_is,
+        "plans": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,126 @@
+//! Tables: aligned for people, Markdown for documents, CSV for programs.
+
+/// A table of texts. Columns are aligned to the right where `right` says so.
+#[derive(Debug, Default)]
+pub struct Table {
+    headers: Vec<String>,
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns; a `>` before a name aligns it to the right.
+    pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
+        let (right, headers) = columns
+            .into_iter()
+            .map(|name| match name.strip_prefix('>') {
+                Some(name) => (true, name.to_owned()),
+                None => (false, name.to_owned()),
+            })
+            .unzip();
+        Table { headers, right, rows: Vec::new() }
+    }
+
+    /// Appends a row; missing cells are empty.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        cells.resize(self.headers.len(), String::new());
+        self.rows.push(cells);
+    }
+
+    /// Aligned by spaces, a line under the headers.
+    pub fn plain(&self) -> String {
+        let widths = self.widths();
+        let mut out = self.line(&self.headers, &widths, "  ");
+        let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+        out += &self.line(&rule, &widths, "  ");
+        for row in &self.rows {
+            out += &self.line(row, &widths, "  ");
+        }
+        out
+    }
+
+    /// A Markdown table, aligned in the source too.
+    pub fn markdown(&self) -> String {
+        let escaped = Table {
+            headers: self.headers.iter().map(|cell| cell.replace('|', "\\|")).collect(),
+            right: self.right.clone(),
+            rows: self
+                .rows
+                .iter()
+                .map(|row| row.iter().map(|cell| cell.replace('|', "\\|")).collect())
+                .collect(),
+        };
+        let widths: Vec<usize> = escaped.widths().into_iter().map(|width| width.max(3)).collect();
+        let framed = |cells: &[String]| {
+            format!("| {} |\n", escaped.line(cells, &widths, " | ").trim_end_matches('\n'))
+        };
+        let mut out = framed(&escaped.headers);
+        let rule: Vec<String> = widths
+            .iter()
+            .zip(&escaped.right)
+            .map(
+                |(width, right)| {
+                    if *right { format!("{}:", "-".repeat(width - 1)) } else { "-".repeat(*width) }
+                },
+            )
+            .collect();
+        out += &framed(&rule);
+        for row in &escaped.rows {
+            out += &framed(row);
+        }
+        out
+    }
+
+    /// Comma-separated values with every cell quoted.
+    pub fn csv(&self) -> String {
+        let line = |cells: &[String]| {
+            let quoted: Vec<String> =
+                cells.iter().map(|cell| format!("\"{}\"", cell.replace('"', "\"\""))).collect();
+            quoted.join(",") + "\n"
+        };
+        line(&self.headers) + &self.rows.iter().map(|row| line(row)).collect::<String>()
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let widest = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0).max(self.headers[column].chars().count())
+        };
+        (0..self.headers.len()).map(widest).collect()
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize], between: &str) -> String {
+        let cells: Vec<String> = cells
+            .iter()
+            .zip(widths)
+            .zip(&self.right)
+            .map(|((cell, width), right)| {
+                let space = " ".repeat(width.saturating_sub(cell.chars().count()));
+                if *right { format!("{space}{cell}") } else { format!("{cell}{space}") }
+            })
+            .collect();
+        let line = cells.join(between);
+        // A frame keeps the spaces before it.
+        let line = if between.trim().is_empty() { line.trim_end() } else { &line };
+        format!("{line}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_forms_of_one_table() {
+        let mut table = Table::new(["policy", ">KV"]);
+        table.row(["full", "12"]);
+        table.row(["a|\"b\""]);
+        assert_eq!(table.plain(), "policy  KV\n------  --\nfull    12\na|\"b\"\n");
+        assert_eq!(
+            table.markdown(),
+            "| policy |  KV |\n| ------ | --: |\n| full   |  12 |\n| a\\|\"b\" |     |\n"
+        );
+        assert_eq!(table.csv(), "\"policy\",\"KV\"\n\"full\",\"12\"\n\"a|\"\"b\"\"\",\"\"\n");
+    }
+}

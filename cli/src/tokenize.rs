@@ -1,0 +1,59 @@
+//! `longhand tokenize`: the token ids of a text, for checking against other programs. Vocabulary-only files will do.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use models::tokenizer::Tokenizer;
+
+use crate::args::App;
+use crate::args::model::ModelPlace;
+use crate::failure::Failure;
+use crate::{documents, heads};
+
+/// Prints the token ids of a text as a JSON array.
+#[derive(Debug, Args)]
+pub struct TokenizeArgs {
+    #[command(flatten)]
+    place: ModelPlace,
+    /// GGUF file; without it the model inside the program
+    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "place")]
+    model: Option<PathBuf>,
+    /// Text in UTF-8, taken byte for byte; - is stdin
+    #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "prompt")]
+    file: Option<PathBuf>,
+    /// The text itself
+    #[arg(short = 'p', long, value_name = "TEXT", conflicts_with = "file")]
+    prompt: Option<String>,
+    /// Add the beginning- and end-of-text tokens that the model wants
+    #[arg(long)]
+    add_special: bool,
+    /// Recognise control tokens written out in the text
+    #[arg(long)]
+    parse_special: bool,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
+    let text = match (&args.file, &args.prompt) {
+        (Some(path), _) => {
+            let bytes = documents::bytes(path)?;
+            String::from_utf8(bytes).map_err(|error| {
+                Failure::new(
+                    format!(
+                        "{}: not text in UTF-8: byte {} is none",
+                        path.display(),
+                        error.utf8_error().valid_up_to()
+                    ),
+                    "convert it, for example with: iconv -f latin1 -t utf-8",
+                )
+            })?
+        }
+        (None, prompt) => prompt.clone().unwrap_or_default(),
+    };
+    let file = heads::open_file(args.model.as_deref().or(args.place.place.as_deref()))?;
+    let tokenizer = Tokenizer::from_gguf(&file).map_err(Failure::from)?;
+    let ids = tokenizer.encode(&text, args.add_special, args.parse_special).map_err(Failure::from)?;
+    app.console.print(&(serde_json::to_string(&ids)? + "\n"))?;
+    Ok(())
+}
