@@ -49,12 +49,15 @@ impl Inputs {
         first: usize,
         (rows, weights): &(Vec<i32>, Vec<f32>),
     ) -> Result<(), ggml::Error> {
-        if self.tokens.is_allocated() {
-            self.tokens.write(0, &tokens.iter().map(|token| *token as i32).collect::<Vec<_>>())?;
-        }
+        let tokens: Vec<i32> = tokens.iter().map(|token| *token as i32).collect();
         let positions: Vec<i32> = (first as i32..).take(tokens.len()).collect();
-        self.positions.write(0, &positions)?;
-        self.state.rows.write(0, rows)?;
+        for (input, values) in
+            [(&self.tokens, &tokens), (&self.positions, &positions), (&self.state.rows, rows)]
+        {
+            if input.is_allocated() {
+                input.write(0, values)?;
+            }
+        }
         if self.state.log_weights.is_allocated() {
             self.state.log_weights.write(0, weights)?;
         }
