@@ -935,7 +935,7 @@ mod tests {
         let document = DemoDocument::generate(&options(40, 1, 1), &words);
         assert_eq!(
             document.text,
-            "Randy visited the distant doctor in Dallas. Mary's favorite number is 34251.\n\n\
+            "There were twelve bridges and fifteen doctors in the strange table. Mary's favorite number is 34251.\n\n\
              Helen saw the wooden horse in Kyoto. The bright road crossed an empty tree near the table."
         );
     }
