@@ -74,6 +74,11 @@ impl Engine {
         self.forward.weights().bytes
     }
 
+    /// Gives the pages of a layer's weights that were only needed for reading a text back to the system.
+    pub(crate) fn release(&self, layer: usize) {
+        self.forward.weights().release(&self.file, layer);
+    }
+
     /// Number of threads that compute.
     pub fn threads(&self) -> usize {
         self.backend.threads()

@@ -5,7 +5,7 @@ use crate::weights::Weights;
 use ggml::{Context, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{self, GraphLane, HeadShape, LaneState, MAX_LANES};
 use models::arch::RopeStyle;
-use models::spec::ModelSpec;
+use models::spec::{LayerTensors, ModelSpec};
 
 /// Which tokens' results are needed behind a layer's attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,9 @@ pub struct Forward {
     threads: usize,
 }
 
+/// From how many tokens on the file's layout of K-quants is the faster one.
+const WIDE: usize = 32;
+
 /// How many tensors a layer's graph may consist of, attention included.
 pub const LAYER_TENSORS: usize = 64;
 
@@ -120,19 +123,25 @@ impl Forward {
 
     /// Embeddings of `tokens` [n] (i32): [n_embd, n].
     pub fn embed(&self, ctx: &Context, tokens: &Tensor) -> Tensor {
-        ctx.get_rows(&self.weights.tensors.token_embd, tokens).named("embd")
+        ctx.get_rows(&self.weights.narrow.token_embd, tokens).named("embd")
+    }
+
+    /// A layer's weights in the layout that is faster for `n` tokens at a time.
+    fn matrices(&self, layer: usize, n: usize) -> &LayerTensors<Tensor> {
+        let weights = if n < WIDE { &self.weights.narrow } else { &self.weights.wide };
+        &weights.layers[layer]
     }
 
     /// Queries of a layer for normed input `x` [n_embd, n] at `positions` [n], after RoPE: [head_dim, heads, n].
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
-        let w = &self.weights.tensors.layers[layer];
+        let w = self.matrices(layer, x.dim(1));
         let q = self.project(ctx, &w.wq, w.bq.as_ref(), self.heads.n_kv_heads * self.heads.group, x);
         self.turn(ctx, q, w.q_norm.as_ref(), positions).named(&format!("Qcur-{layer}"))
     }
 
     /// Keys of a layer: as [`Forward::queries`].
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
-        let w = &self.weights.tensors.layers[layer];
+        let w = self.matrices(layer, x.dim(1));
         let k = self.project(ctx, &w.wk, w.bk.as_ref(), self.heads.n_kv_heads, x);
         self.turn(ctx, k, w.k_norm.as_ref(), positions).named(&format!("Kcur-{layer}"))
     }
@@ -159,7 +168,7 @@ impl Forward {
             Some(weight) => self.norm(ctx, &heads, weight),
             None => heads,
         };
-        ctx.rope(&heads, positions, self.weights.tensors.rope_freqs.as_ref(), &self.rope)
+        ctx.rope(&heads, positions, self.weights.narrow.rope_freqs.as_ref(), &self.rope)
     }
 
     /// One layer: input `x` [n_embd, n] of the tokens at `positions` [n], whose keys and values are written behind the live
@@ -176,7 +185,7 @@ impl Forward {
         state: &LaneState,
         needed: Needed,
     ) -> Tensor {
-        let w = &self.weights.tensors.layers[layer];
+        let w = self.matrices(layer, x.dim(1));
         let state = LaneState { layer, ..state.clone() };
         let normed = self.norm(ctx, x, &w.attn_norm).named(&format!("attn_norm-{layer}"));
         let k = self.keys(ctx, layer, &normed, positions);
@@ -195,6 +204,7 @@ impl Forward {
 
         let attended = graph::attention(ctx, self.heads, (&q, &k, &v), lanes, &state, self.threads)
             .named(&format!("kqv_out-{layer}")); // [heads * head_dim, n or 1]
+        let w = self.matrices(layer, attended.dim(1));
         let mut out = ctx.mul_mat(&w.wo, &attended);
         if let Some(bias) = &w.bo {
             out = ctx.add(&out, bias);
@@ -221,7 +231,7 @@ impl Forward {
         needed: Needed,
         lanes: impl Fn(usize) -> Vec<GraphLane>,
     ) -> (Context, Inputs, Tensor) {
-        let layers = self.weights.tensors.layers.len();
+        let layers = self.weights.narrow.layers.len();
         let ctx = Context::new(LAYER_TENSORS * (layers + 1));
         let inputs = Inputs::new(&ctx, n, layers);
         let mut x = self.embed(&ctx, &inputs.tokens);
@@ -244,7 +254,7 @@ impl Forward {
         needed: Needed,
     ) -> (Context, Inputs, Tensor) {
         let ctx = Context::new(LAYER_TENSORS);
-        let inputs = Inputs::new(&ctx, len, self.weights.tensors.layers.len());
+        let inputs = Inputs::new(&ctx, len, self.weights.narrow.layers.len());
         let n_embd = residual.dim(0);
         let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
         let x = if layer == 0 { self.embed(&ctx, &inputs.tokens) } else { mine.clone() };
@@ -265,18 +275,18 @@ impl Forward {
         (residual, at, len): (&Tensor, usize, usize),
     ) -> (Context, Inputs, Tensor) {
         let ctx = Context::new(LAYER_TENSORS);
-        let inputs = Inputs::new(&ctx, len, self.weights.tensors.layers.len());
+        let inputs = Inputs::new(&ctx, len, self.weights.narrow.layers.len());
         let n_embd = residual.dim(0);
         let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
         let x = if layer == 0 { self.embed(&ctx, &inputs.tokens) } else { mine };
-        let x = self.norm(&ctx, &x, &self.weights.tensors.layers[layer].attn_norm);
+        let x = self.norm(&ctx, &x, &self.weights.narrow.layers[layer].attn_norm);
         let q = self.queries(&ctx, layer, &x, &inputs.positions).output();
         (ctx, inputs, q)
     }
 
     /// Logits [n_vocab, n] of the last layer's output `x` [n_embd, n].
     pub fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
-        let x = self.norm(ctx, x, &self.weights.tensors.output_norm).named("result_norm");
+        let x = self.norm(ctx, x, &self.weights.narrow.output_norm).named("result_norm");
         ctx.mul_mat(&self.weights.output, &x).named("result_output").output()
     }
 

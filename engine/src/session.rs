@@ -278,6 +278,7 @@ impl<'e> Session<'e> {
             let share = at as f64 / tokens.len() as f64;
             progress(Progress { share, tokens: tokens.len(), elapsed: started.elapsed() });
         }
+        (0..self.engine.spec().n_layers).for_each(|layer| self.engine.release(layer));
         Ok(())
     }
 
@@ -359,6 +360,7 @@ impl<'e> Session<'e> {
                 }
                 _ => self.store.grow_layer(layer, n),
             }
+            engine.release(layer);
         }
         Ok(logits)
     }
