@@ -165,6 +165,7 @@ fn score_layers(
             progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
         }
         layers.push(scorer.finish(n));
+        engine.release(layer);
     }
     Ok(layers)
 }

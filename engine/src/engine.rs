@@ -25,7 +25,7 @@ pub enum ModelSource {
 /// How a model is opened.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Threads that compute; `None` takes the machine's physical parallelism.
+    /// Threads that compute; `None` takes one for every processor this process may use.
     pub threads: Option<usize>,
     /// Copy matrices into a layout that the CPU multiplies faster, where there is one. Costs their bytes a second time.
     pub repack: bool,
@@ -51,6 +51,7 @@ impl Engine {
     pub fn open(source: &ModelSource, options: &EngineOptions) -> Result<Engine, EngineError> {
         let file = open_file(source)?;
         let spec = ModelSpec::from_gguf(&file)?;
+        check_heads(&spec)?;
         let weights = Weights::load(&file, &spec, options.repack)?;
         let interrupt = Arc::new(AtomicBool::new(false));
         let threads = options.threads.unwrap_or_else(default_threads);
@@ -79,6 +80,11 @@ impl Engine {
         self.forward.weights().release(&self.file, layer);
     }
 
+    /// As [`Engine::release`], for all layers.
+    pub(crate) fn release_all(&self) {
+        (0..self.spec.n_layers).for_each(|layer| self.release(layer));
+    }
+
     /// Number of threads that compute.
     pub fn threads(&self) -> usize {
         self.backend.threads()
@@ -103,6 +109,32 @@ pub fn open_file(source: &ModelSource) -> Result<GgufFile, EngineError> {
         ModelSource::Embedded => GgufFile::from_static(models::embedded::needle())?,
         ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.clone())?,
     })
+}
+
+/// What the attention kernels ask of a model's heads.
+fn check_heads(spec: &ModelSpec) -> Result<(), EngineError> {
+    const GRANULE: usize = 8;
+    let most = kernels::attention::MAX_KV_HEADS;
+    let wrong = |what: String, reason: String| {
+        Err(EngineError::Setting {
+            what,
+            reason,
+            hint: "this model cannot be used; choose another one".into(),
+        })
+    };
+    if !spec.head_dim.is_multiple_of(GRANULE) {
+        return wrong(
+            format!("heads of {} elements", spec.head_dim),
+            format!("attention works on multiples of {GRANULE} elements"),
+        );
+    }
+    if spec.n_kv_heads > most {
+        return wrong(
+            format!("{} KV heads a layer", spec.n_kv_heads),
+            format!("attention takes at most {most}"),
+        );
+    }
+    Ok(())
 }
 
 fn default_threads() -> usize {

@@ -224,7 +224,7 @@ impl Forward {
     }
 
     /// The whole model for `n` tokens against `lanes` of every layer: the context that holds the graph, its inputs, and the
-    /// logits of the needed tokens.
+    /// logits of the needed tokens (with [`Needed::None`] a tensor without data).
     pub fn model(
         &self,
         n: usize,
@@ -239,8 +239,8 @@ impl Forward {
             let needed = if layer + 1 == layers { needed } else { Needed::All };
             x = self.layer(&ctx, layer, &x, &inputs.positions, &lanes(layer), &inputs.state, needed);
         }
-        let logits = self.logits(&ctx, &x);
-        (ctx, inputs, logits)
+        let result = if needed == Needed::None { x } else { self.logits(&ctx, &x) };
+        (ctx, inputs, result)
     }
 
     /// One layer for the tokens `at..at + len` of a text whose residual stream `[n_embd, n]` lies in `residual`: as

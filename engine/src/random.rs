@@ -1,6 +1,7 @@
 //! Random numbers for synthetic tokens and rows: small, seeded, the same everywhere.
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
+#[derive(Debug, Clone)]
 pub(crate) struct Random(pub u64);
 
 impl Random {
@@ -18,9 +19,14 @@ impl Random {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
+    /// At least 0, less than 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// About normally distributed with variance 1: the centred sum of twelve uniform numbers.
     pub fn normal(&mut self) -> f32 {
-        let sum: f64 = (0..12).map(|_| (self.bits() >> 11) as f64 / (1u64 << 53) as f64).sum();
+        let sum: f64 = (0..12).map(|_| self.unit()).sum();
         (sum - 6.0) as f32
     }
 }

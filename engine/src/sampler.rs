@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use crate::random::Random;
 use thiserror::Error;
 
 /// How tokens are chosen.
@@ -239,25 +240,6 @@ fn best(logits: &[f32]) -> u32 {
     best.0
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, every seed is as good as any other.
-#[derive(Debug, Clone)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// At least 0, less than 1.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,7 +272,7 @@ mod tests {
     fn splitmix_gives_its_published_numbers() {
         let mut random = Random(1_234_567);
         let want = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423u64];
-        assert_eq!(want.map(|_| random.next()), want);
+        assert_eq!(want.map(|_| random.bits()), want);
     }
 
     #[test]
@@ -334,7 +316,7 @@ mod tests {
     #[test]
     fn top_p_over_a_large_vocabulary_equals_a_full_sort() {
         let mut random = Random(7);
-        let logits: Vec<f32> = (0..150_000).map(|_| (random.next() % 4000) as f32 / 1000.0).collect();
+        let logits: Vec<f32> = (0..150_000).map(|_| (random.bits() % 4000) as f32 / 1000.0).collect();
         for top_p in [0.001, 0.1, 0.5, 0.999] {
             let mut chosen = sampler(SamplerOptions { top_p, ..plain() });
             chosen.candidates = (0u32..).zip(&logits).map(|(id, &logit)| Candidate { id, logit }).collect();

@@ -97,12 +97,12 @@ impl<'e> Session<'e> {
         if options.context == 0 || options.context > i32::MAX as usize {
             return Err(EngineError::Setting {
                 what: format!("context of {} tokens", options.context),
-                reason: "a session needs room for at least one token".into(),
+                reason: format!("a session has room for 1 to {} tokens", i32::MAX),
                 hint: format!("the model was trained for {}: -c {}", spec.n_ctx_train, spec.n_ctx_train),
             });
         }
         if let Some(profile) = &options.profile {
-            profile.check(engine.head_shape()?, None)?;
+            profile.check(engine.head_shape()?, Some(&engine.file().fingerprint()))?;
         }
         let layout =
             Layout::new(spec, &options.policy, options.profile.as_ref(), options.context, options.types)?;
@@ -148,7 +148,18 @@ impl<'e> Session<'e> {
         if common < self.tokens.len() {
             // The last token is computed again where it is all that is left, for its logits.
             let keep = common.min(tokens.len().saturating_sub(1));
-            if self.store.can_truncate() && keep > 0 {
+            if keep > 0 && self.store.can_truncate(keep) {
+                self.store.truncate(keep);
+                self.tokens.truncate(keep);
+                self.logits.clear();
+            } else {
+                self.clear()?;
+            }
+        }
+        if self.tokens.len() == tokens.len() && self.logits.is_empty() {
+            // Held, but what follows is not known: the last token is computed again.
+            let keep = tokens.len().saturating_sub(1);
+            if keep > 0 && self.store.can_truncate(keep) {
                 self.store.truncate(keep);
                 self.tokens.truncate(keep);
             } else {
@@ -220,9 +231,18 @@ impl<'e> Session<'e> {
         self.tokens.push(token);
         self.store.advance(1);
         if self.store.is_due() {
-            self.store.evict(&self.engine.backend, &mut self.allocator)?;
+            self.evict()?;
         }
         Ok(())
+    }
+
+    /// Lets rows leave; a failure leaves an empty session.
+    fn evict(&mut self) -> Result<(), EngineError> {
+        let done = self.store.evict(&self.engine.backend, &mut self.allocator);
+        if done.is_err() {
+            self.clear()?;
+        }
+        done
     }
 
     fn build_decode(&self) -> Result<DecodeStep, EngineError> {
@@ -237,7 +257,7 @@ impl<'e> Session<'e> {
     fn room(&mut self, wanted: usize) -> Result<usize, EngineError> {
         let wanted = wanted.min(self.options.chunk.max(1));
         if self.store.room() < wanted {
-            self.store.evict(&self.engine.backend, &mut self.allocator)?;
+            self.evict()?;
         }
         match self.store.room().min(wanted) {
             0 => {
@@ -250,16 +270,17 @@ impl<'e> Session<'e> {
 
     /// Computes a chunk against the store and gives the logits of the needed tokens.
     fn chunk(&mut self, tokens: &[u32], needed: Needed) -> Result<Vec<f32>, EngineError> {
+        self.logits.clear();
         let (ctx, inputs, logits) =
             self.engine.forward.model(tokens.len(), needed, |layer| self.store.lanes(layer));
         let graph = self.allocator.prepare(ctx.graph(&[&logits])?)?;
         inputs.fill(tokens, self.store.seen(), &self.store.state())?;
         self.engine.backend.compute(&graph)?;
-        let logits = logits.to_vec()?;
+        let logits = if needed == Needed::None { Vec::new() } else { logits.to_vec()? };
         self.tokens.extend_from_slice(tokens);
         self.store.advance(tokens.len());
         if self.store.is_due() {
-            self.store.evict(&self.engine.backend, &mut self.allocator)?;
+            self.evict()?;
         }
         Ok(logits)
     }
@@ -269,16 +290,22 @@ impl<'e> Session<'e> {
         tokens: &[u32],
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), EngineError> {
+        let done = self.read_chunks(tokens, progress);
+        self.engine.release_all();
+        done
+    }
+
+    fn read_chunks(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
         let started = Instant::now();
         let mut at = 0;
         while at < tokens.len() {
             let n = self.room(tokens.len() - at)?;
-            self.logits = self.chunk(&tokens[at..at + n], Needed::Last)?;
+            let needed = if at + n == tokens.len() { Needed::Last } else { Needed::None };
+            self.logits = self.chunk(&tokens[at..at + n], needed)?;
             at += n;
             let share = at as f64 / tokens.len() as f64;
             progress(Progress { share, tokens: tokens.len(), elapsed: started.elapsed() });
         }
-        (0..self.engine.spec().n_layers).for_each(|layer| self.engine.release(layer));
         Ok(())
     }
 
@@ -293,6 +320,7 @@ impl<'e> Session<'e> {
                 Ok(())
             }
             Err(error) => {
+                self.engine.release_all();
                 self.clear()?;
                 Err(error)
             }
@@ -368,7 +396,9 @@ impl<'e> Session<'e> {
     /// Puts the session into the state in which a text of `n` tokens has been read, with random keys and values: what
     /// reading costs nothing to measure decoding at a depth. The tokens are all zero.
     pub fn fill_random(&mut self, n: usize, seed: u64) -> Result<(), EngineError> {
-        self.check(&vec![0; n])?;
+        if n > self.options.context {
+            return Err(EngineError::ContextFull { needed: n, context: self.options.context });
+        }
         self.clear()?;
         self.store.fill_random(n, seed)?;
         self.tokens = vec![0; n];

@@ -30,8 +30,7 @@ impl Backend {
     pub fn cpu(threads: usize, interrupt: Arc<AtomicBool>) -> Result<Backend, Error> {
         log::install();
         let threads = threads.clamp(1, sys::GGML_MAX_N_THREADS as usize);
-        // SAFETY: no preconditions; null is checked. The interrupt flag is owned by `self`, which
-        // frees the backend before the flag is dropped.
+        // SAFETY: no preconditions; null is checked.
         unsafe {
             let raw = NonNull::new(sys::ggml_backend_cpu_init()).ok_or(Error::Backend("CPU"))?;
             let mut params = sys::ggml_threadpool_params_default(threads as i32);
@@ -42,12 +41,9 @@ impl Backend {
             };
             sys::ggml_backend_cpu_set_n_threads(raw.as_ptr(), threads as i32);
             sys::ggml_backend_cpu_set_threadpool(raw.as_ptr(), pool.as_ptr());
-            sys::ggml_backend_cpu_set_abort_callback(
-                raw.as_ptr(),
-                Some(interrupted),
-                Arc::as_ptr(&interrupt).cast_mut().cast(),
-            );
-            Ok(Backend { raw, pool, threads, interrupt })
+            let backend = Backend { raw, pool, threads, interrupt };
+            backend.watch_interrupt();
+            Ok(backend)
         }
     }
 
@@ -64,10 +60,29 @@ impl Backend {
 
     /// Computes the graph; returns when its results are ready.
     pub fn compute(&self, graph: &ReadyGraph) -> Result<(), Error> {
-        let raw = graph.raw()?;
         if self.interrupt.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
+        self.run(graph)
+    }
+
+    /// Computes the graph whatever the interrupt flag says: for changes that must not stop half way.
+    pub fn compute_to_end(&self, graph: &ReadyGraph) -> Result<(), Error> {
+        // SAFETY: live backend; no callback means no interruption. The callback is put back before anything else runs.
+        unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), None, std::ptr::null_mut()) };
+        let result = self.run(graph);
+        self.watch_interrupt();
+        result
+    }
+
+    fn watch_interrupt(&self) {
+        let flag = Arc::as_ptr(&self.interrupt).cast_mut().cast();
+        // SAFETY: the flag is owned by `self`, which frees the backend before the flag is dropped.
+        unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), Some(interrupted), flag) };
+    }
+
+    fn run(&self, graph: &ReadyGraph) -> Result<(), Error> {
+        let raw = graph.raw()?;
         // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph, and all memory
         // they refer to is kept by the graph's context.
         let status = unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw) };

@@ -167,8 +167,8 @@ impl Buffer {
             return None;
         }
         // SAFETY: the region outlives the buffer (`_owner`). ggml takes a mutable pointer but
-        // writes only to tensors that are the destination of an operation, and [`Tensor::write`]
-        // is not called on weights.
+        // writes only to tensors that are the destination of an operation, and
+        // [`Tensor::write`] refuses buffers of this usage.
         let raw = unsafe {
             let device = sys::ggml_backend_get_device(cpu_probe());
             sys::ggml_backend_dev_buffer_from_host_ptr(
@@ -235,34 +235,7 @@ impl Buffer {
     pub fn pretend(&self, tensor: &Tensor) {
         // SAFETY: live descriptor and buffer; the context keeps the buffer.
         unsafe { (*tensor.raw.as_ptr()).buffer = self.inner.raw.as_ptr() };
+        tensor.context.pretended.set(true);
         Context { inner: tensor.context.clone() }.keep(self.inner.clone());
-    }
-
-    /// Creates in `context` a tensor of another type and shape over the memory of `tensor`, which
-    /// must be at least as large.
-    pub fn alias(
-        context: &Context,
-        tensor: &Tensor,
-        ty: Type,
-        shape: impl Into<crate::Shape>,
-    ) -> Result<Tensor, Error> {
-        let alias = context.tensor(ty, shape);
-        context.take_error()?;
-        if alias.bytes() > tensor.bytes() {
-            return Err(Error::DataSize {
-                what: "alias",
-                tensor: tensor.name(),
-                expected: tensor.bytes(),
-                found: alias.bytes(),
-            });
-        }
-        // SAFETY: both descriptors are live; the alias lies inside the tensor's memory, which the
-        // alias's context keeps alive through the tensor's context.
-        unsafe {
-            (*alias.raw.as_ptr()).data = (*tensor.raw.as_ptr()).data;
-            (*alias.raw.as_ptr()).buffer = (*tensor.raw.as_ptr()).buffer;
-        }
-        context.keep(tensor.context.clone());
-        Ok(alias)
     }
 }

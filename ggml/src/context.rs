@@ -23,6 +23,12 @@ pub(crate) struct Inner {
     /// Everything the tensors of this context point to: buffers, other contexts, closures.
     keep: RefCell<Vec<Rc<dyn Any>>>,
     error: RefCell<Option<Error>>,
+    /// Whether some tensor only pretends to have memory, so that nothing here may be computed.
+    pub(crate) pretended: Cell<bool>,
+    /// Whether the one graph that there is room for was made.
+    pub(crate) has_graph: Cell<bool>,
+    /// The allocator that the graph's intermediates have their memory from, and which of its graphs this is.
+    pub(crate) prepared: RefCell<Option<(Rc<crate::graph::Memory>, u64)>>,
 }
 
 impl Drop for Inner {
@@ -55,6 +61,9 @@ impl Context {
                 external: Cell::new(0),
                 keep: RefCell::new(Vec::new()),
                 error: RefCell::new(None),
+                pretended: Cell::new(false),
+                has_graph: Cell::new(false),
+                prepared: RefCell::new(None),
             }),
         };
         context.tensor(Type::F32, [1]); // what failed operations return; always the first tensor
@@ -105,12 +114,6 @@ impl Context {
         Ok(Some(buffer))
     }
 
-    /// Bytes that [`Context::allocate`] would take.
-    pub fn allocation_bytes(&self, ty: &crate::BufferType) -> usize {
-        // SAFETY: context and buffer type are live.
-        unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft_size(self.inner.raw.as_ptr(), ty.raw()) }
-    }
-
     /// The first mistake made while recording, if any.
     pub(crate) fn take_error(&self) -> Result<(), Error> {
         match self.inner.error.borrow().as_ref() {
@@ -152,6 +155,9 @@ impl Context {
         }
         drop(error);
         for input in inputs {
+            if input.context.pretended.get() {
+                self.inner.pretended.set(true);
+            }
             if !Rc::ptr_eq(&input.context, &self.inner) {
                 self.inner.external.set(self.inner.external.get() + 1);
                 self.keep(input.context.clone());

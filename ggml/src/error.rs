@@ -47,6 +47,9 @@ pub enum Error {
     /// A tensor that has no memory yet was read, written or computed with.
     #[error("tensor `{0}` has no memory")]
     NotAllocated(String),
+    /// A tensor over memory that may only be read was to be written.
+    #[error("tensor `{0}` lies in memory that is only read")]
+    ReadOnly(String),
     /// Mapped memory does not meet ggml's alignment.
     #[error("tensor `{tensor}` lies at an address that is not a multiple of {alignment}")]
     Misaligned {

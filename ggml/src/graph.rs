@@ -20,6 +20,9 @@ impl Context {
         if self.inner.external.get() + self.inner.capacity > nodes {
             return Err(Error::ContextFull { capacity: self.inner.capacity });
         }
+        if self.inner.has_graph.replace(true) {
+            return Err(Error::ContextFull { capacity: self.inner.capacity });
+        }
         let foreign = results.iter().any(|tensor| !Rc::ptr_eq(&tensor.context, &self.inner));
         if foreign {
             return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
@@ -39,12 +42,6 @@ impl Context {
 }
 
 impl Graph {
-    /// Number of operations.
-    pub fn nodes(&self) -> usize {
-        // SAFETY: live graph.
-        unsafe { sys::ggml_graph_n_nodes(self.raw.as_ptr()) as usize }
-    }
-
     /// The intermediate called `name`, if there is one.
     pub fn find(&self, name: &str) -> Option<Tensor> {
         let name = std::ffi::CString::new(name).ok()?;
@@ -56,16 +53,16 @@ impl Graph {
 
 /// Memory for the intermediates of one graph at a time.
 pub struct GraphAllocator {
-    inner: Rc<Inner>,
+    inner: Rc<Memory>,
     buffer_type: BufferType,
 }
 
-struct Inner {
+pub(crate) struct Memory {
     raw: NonNull<sys::ggml_gallocr>,
-    generation: Cell<u64>,
+    pub(crate) generation: Cell<u64>,
 }
 
-impl Drop for Inner {
+impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: owned, freed once; ready graphs hold this Rc.
         unsafe { sys::ggml_gallocr_free(self.raw.as_ptr()) };
@@ -76,7 +73,7 @@ impl Drop for Inner {
 /// serves another graph.
 pub struct ReadyGraph {
     graph: Graph,
-    allocator: Rc<Inner>,
+    allocator: Rc<Memory>,
     generation: u64,
 }
 
@@ -86,7 +83,7 @@ impl GraphAllocator {
         // SAFETY: static buffer type.
         let raw = unsafe { sys::ggml_gallocr_new(buffer_type.raw()) };
         let raw = NonNull::new(raw).expect("ggml aborts when a few bytes cannot be had");
-        GraphAllocator { inner: Rc::new(Inner { raw, generation: Cell::new(0) }), buffer_type: *buffer_type }
+        GraphAllocator { inner: Rc::new(Memory { raw, generation: Cell::new(0) }), buffer_type: *buffer_type }
     }
 
     /// Bytes that `graph` needs for its intermediates; allocates nothing.
@@ -109,6 +106,9 @@ impl GraphAllocator {
 
     /// Gives memory to the graph's intermediates. Earlier graphs of this allocator become stale.
     pub fn prepare(&mut self, graph: Graph) -> Result<ReadyGraph, Error> {
+        if graph.context.pretended.get() {
+            return Err(Error::NotAllocated("a graph made for measuring".into()));
+        }
         let generation = self.inner.generation.get() + 1;
         self.inner.generation.set(generation);
         // SAFETY: live allocator and graph. A failed reservation is reported as false.
@@ -120,6 +120,7 @@ impl GraphAllocator {
                 device: self.buffer_type.name(),
             });
         }
+        *graph.context.prepared.borrow_mut() = Some((self.inner.clone(), generation));
         Ok(ReadyGraph { graph, allocator: self.inner.clone(), generation })
     }
 

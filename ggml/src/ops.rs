@@ -1,6 +1,7 @@
 //! The operations, as methods of the context that records them.
 //!
-//! Shapes in the comments are in ggml's order. Each operation checks what ggml would assert.
+//! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and that what it
+//! computes with is f32; weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
 
 use crate::{Context, Shape, Tensor, Type, sys};
 
@@ -41,6 +42,10 @@ fn repeats(small: &Tensor, large: &Tensor) -> bool {
     small.iter().zip(large).all(|(s, l)| *s > 0 && l.is_multiple_of(*s))
 }
 
+fn are_f32(a: &Tensor, b: &Tensor) -> bool {
+    a.ty() == Type::F32 && b.ty() == Type::F32
+}
+
 impl Context {
     /// Rows `indices` [n] (i32) of `table` [d, rows] as f32: [d, n]; with a third dimension
     /// [d, rows, h] and [n, h], per h. Integer tables stay integer.
@@ -53,26 +58,6 @@ impl Context {
         })
     }
 
-    /// Writes `rows` [d, n, h] (f32) to the rows `indices` [n, 1 or h] (i64) of `table`
-    /// [d, capacity, h], converting to its type. Returns the table, to be used by what must come
-    /// after.
-    pub fn set_rows(&self, table: &Tensor, rows: &Tensor, indices: &Tensor) -> Tensor {
-        let (t, r, i) = (table.shape().0, rows.shape().0, indices.shape().0);
-        let fits = t[0] == r[0]
-            && t[2] == r[2]
-            && t[3] == r[3]
-            && r[1] == i[0]
-            && r[2].is_multiple_of(i[1])
-            && r[3].is_multiple_of(i[2])
-            && i[3] == 1
-            && rows.ty() == Type::F32
-            && indices.ty() == Type::I64;
-        self.op("set_rows", &[table, rows, indices], fits, |raw| {
-            // SAFETY: live operands, shapes checked.
-            unsafe { sys::ggml_set_rows(raw, table.raw.as_ptr(), rows.raw.as_ptr(), indices.raw.as_ptr()) }
-        })
-    }
-
     /// Matrix product: `a` [k, m, ...] and `b` [k, n, ...] give [m, n, ...] = aᵀ·b in f32; the outer
     /// dimensions of `a` are repeated to those of `b`.
     pub fn mul_mat(&self, a: &Tensor, b: &Tensor) -> Tensor {
@@ -80,7 +65,8 @@ impl Context {
         let fits = x[0] == y[0]
             && y[2].is_multiple_of(x[2])
             && y[3].is_multiple_of(x[3])
-            && a.strides()[0] == a.ty().block_bytes();
+            && a.strides()[0] == a.ty().block_bytes()
+            && b.ty() == Type::F32;
         self.op("mul_mat", &[a, b], fits, |raw| {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_mul_mat(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
@@ -89,7 +75,7 @@ impl Context {
 
     /// a + b, `b` repeated to the shape of `a`.
     pub fn add(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        self.op("add", &[a, b], repeats(b, a), |raw| {
+        self.op("add", &[a, b], repeats(b, a) && are_f32(a, b), |raw| {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_add(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
         })
@@ -97,7 +83,7 @@ impl Context {
 
     /// a · b element by element, `b` repeated to the shape of `a`.
     pub fn mul(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        self.op("mul", &[a, b], repeats(b, a), |raw| {
+        self.op("mul", &[a, b], repeats(b, a) && are_f32(a, b), |raw| {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_mul(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
         })
@@ -193,43 +179,6 @@ impl Context {
         })
     }
 
-    /// Attention: q [d, n_q, heads], k and v [d, n_kv, kv_heads], `mask` [n_kv, n_q] f16 added to
-    /// the scaled logits; gives [d, heads, n_q].
-    pub fn flash_attention(
-        &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-        mask: Option<&Tensor>,
-        scale: f32,
-    ) -> Tensor {
-        let fits = q.dim(0) == k.dim(0)
-            && k.dim(1) == v.dim(1)
-            && k.dim(2) == v.dim(2)
-            && q.dim(2).is_multiple_of(k.dim(2))
-            && mask.is_none_or(|m| {
-                m.dim(0) == k.dim(1) && m.dim(1) >= q.dim(1) && m.ty() == Type::F16 && m.is_contiguous()
-            });
-        let mut inputs = vec![q, k, v];
-        inputs.extend(mask);
-        self.op("flash_attention", &inputs, fits, |raw| {
-            let mask = mask.map_or(std::ptr::null_mut(), |m| m.raw.as_ptr());
-            // SAFETY: live operands, shapes checked; a null mask means none.
-            unsafe {
-                sys::ggml_flash_attn_ext(
-                    raw,
-                    q.raw.as_ptr(),
-                    k.raw.as_ptr(),
-                    v.raw.as_ptr(),
-                    mask,
-                    scale,
-                    0.0,
-                    0.0,
-                )
-            }
-        })
-    }
-
     /// Sums along the first dimension: [n, ...] to [1, ...].
     pub fn sum_rows(&self, a: &Tensor) -> Tensor {
         self.op("sum_rows", &[a], a.ty() == Type::F32 && a.strides()[0] == 4, |raw| {
@@ -288,14 +237,6 @@ impl Context {
         self.op("cont", &[a], true, |raw| {
             // SAFETY: live operand.
             unsafe { sys::ggml_cont(raw, a.raw.as_ptr()) }
-        })
-    }
-
-    /// A contiguous copy of another type.
-    pub fn cast(&self, a: &Tensor, ty: Type) -> Tensor {
-        self.op("cast", &[a], a.dim(0).is_multiple_of(ty.block_elements()), |raw| {
-            // SAFETY: live operand.
-            unsafe { sys::ggml_cast(raw, a.raw.as_ptr(), ty.raw()) }
         })
     }
 

@@ -131,6 +131,7 @@ impl Tensor {
     pub fn write<T: Element>(&self, offset: usize, data: &[T]) -> Result<(), Error> {
         let bytes = size_of_val(data);
         self.check_access("write", offset, bytes)?;
+        self.check_writable()?;
         // SAFETY: the tensor has memory and [offset, offset + bytes) lies inside it.
         unsafe { sys::ggml_backend_tensor_set(self.raw.as_ptr(), data.as_ptr().cast(), offset, bytes) };
         Ok(())
@@ -156,16 +157,37 @@ impl Tensor {
     pub fn clear(&self) -> Result<(), Error> {
         let bytes = self.bytes();
         self.check_access("clear", 0, bytes)?;
+        self.check_writable()?;
         // SAFETY: the tensor has memory of at least `bytes`.
         unsafe { sys::ggml_backend_tensor_memset(self.raw.as_ptr(), 0, 0, bytes) };
         Ok(())
     }
 
-    fn check_access(&self, what: &'static str, offset: usize, bytes: usize) -> Result<(), Error> {
+    /// The buffer that the tensor or what it is a view of lies in; null if none.
+    fn buffer(&self) -> sys::ggml_backend_buffer_t {
         let tensor = self.get();
         let owner = if tensor.view_src.is_null() { self.raw.as_ptr() } else { tensor.view_src };
         // SAFETY: a view's source is kept alive by the view's context.
-        let buffer = unsafe { (*owner).buffer };
+        unsafe { (*owner).buffer }
+    }
+
+    /// Refuses tensors over somebody else's memory, which are for reading.
+    fn check_writable(&self) -> Result<(), Error> {
+        // SAFETY: `check_access` found a live buffer.
+        let usage = unsafe { sys::ggml_backend_buffer_get_usage(self.buffer()) };
+        match usage {
+            sys::GGML_BACKEND_BUFFER_USAGE_WEIGHTS => Err(Error::ReadOnly(self.name())),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_access(&self, what: &'static str, offset: usize, bytes: usize) -> Result<(), Error> {
+        if let Some((memory, generation)) = &*self.context.prepared.borrow() {
+            if memory.generation.get() != *generation {
+                return Err(Error::StaleGraph);
+            }
+        }
+        let (tensor, buffer) = (self.get(), self.buffer());
         if tensor.data.is_null() || buffer.is_null() {
             return Err(Error::NotAllocated(self.name()));
         }

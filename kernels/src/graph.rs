@@ -90,6 +90,12 @@ pub fn attend(
     let partials = ctx.custom(Type::F32, [len, threads], &operands, move |task| {
         first.with(task, |attention| {
             let out = task.result();
+            assert!(
+                task.threads <= out.shape[1],
+                "made for {} threads, run with {}",
+                out.shape[1],
+                task.threads
+            );
             // SAFETY: the result is [len, threads] f32; each thread has a column of its own.
             let own = unsafe {
                 let at = out.data.cast::<f32>().add(len * task.thread);
@@ -103,6 +109,7 @@ pub fn attend(
         call.with(task, |attention| {
             let share = decode::combine_share(attention, task.thread, task.threads);
             let partials = task.operand(1);
+            assert!(task.threads <= partials.shape[1], "made for {} threads", partials.shape[1]);
             let out = task.result();
             // SAFETY: the partials are [len, threads] f32, complete since the node before; the shares of the
             // threads do not overlap in the result.

@@ -178,6 +178,57 @@ fn an_interrupted_reading_leaves_a_session_that_works() {
     }
 }
 
+/// A stop while rows are leaving or between chunks never leaves rows and bookkeeping apart.
+#[test]
+fn an_interrupted_bounded_session_goes_on_where_it_was() {
+    let engine = tiny();
+    let tokens = text(&engine, 200, 11);
+    let make = || {
+        let policy = "razor:buffer=16,ratio=5,sinks=4";
+        let options = SessionOptions {
+            prefill: Prefill::Streaming,
+            profile: Some(half(&engine)),
+            ..options(200, policy)
+        };
+        Session::new(&engine, options).expect("a session")
+    };
+    let mut whole = make();
+    whole.sync(&tokens, &mut |_| {}).expect("prefill");
+    let mut broken = make();
+    let flag = engine.interrupt();
+    let mut stops = 0;
+    while let Err(error) = broken.sync(&tokens, &mut |_| flag.store(true, Ordering::Relaxed)) {
+        assert!(error.is_interrupt(), "{error}");
+        flag.store(false, Ordering::Relaxed);
+        stops += 1;
+    }
+    flag.store(false, Ordering::Relaxed);
+    assert!(stops > 3, "{stops} stops");
+    assert_eq!(broken.store().positions(0), whole.store().positions(0));
+    assert_eq!(largest_difference(broken.logits(), whole.logits()), 0.0);
+}
+
+/// What was added since rows last left can be taken back.
+#[test]
+fn a_bounded_session_takes_back_a_turn() {
+    let engine = tiny();
+    let document = text(&engine, 150, 12);
+    let turn = |seed| -> Vec<u32> { document.iter().copied().chain(text(&engine, 5, seed)).collect() };
+    let make = || {
+        let policy = "razor:buffer=64,ratio=5,sinks=4";
+        let options = SessionOptions { profile: Some(half(&engine)), ..options(200, policy) };
+        Session::new(&engine, options).expect("a session")
+    };
+    let (mut one, mut other) = (make(), make());
+    one.sync(&document, &mut |_| {}).expect("prefill");
+    one.sync(&turn(1), &mut |_| {}).expect("a turn");
+    assert_eq!(one.sync(&turn(2), &mut |_| {}).expect("another turn instead"), 5);
+    other.sync(&document, &mut |_| {}).expect("prefill");
+    other.sync(&turn(2), &mut |_| {}).expect("a turn");
+    assert_eq!(one.store().positions(1), other.store().positions(1));
+    assert!(largest_difference(one.logits(), other.logits()) < 1e-5);
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let engine = tiny();

@@ -81,7 +81,14 @@ impl Layout {
         (k_type, v_type): (Type, Type),
     ) -> Result<Layout, EngineError> {
         for (flag, ty) in [("-ctk", k_type), ("-ctv", v_type)] {
-            let granule = kernels::graph::row_type(ty).map_or(1, |row| row.granule());
+            let Some(row) = kernels::graph::row_type(ty) else {
+                return Err(EngineError::Setting {
+                    what: format!("{flag} {ty}"),
+                    reason: "the KV store cannot hold rows of this type".into(),
+                    hint: "types are f32, f16, q8_0 and q4_0".into(),
+                });
+            };
+            let granule = row.granule();
             if !head_dim.is_multiple_of(granule) {
                 return Err(EngineError::Setting {
                     what: format!("{flag} {ty}"),
@@ -116,7 +123,7 @@ impl Layout {
         self.k_type.row_bytes(self.head_dim) + self.v_type.row_bytes(self.head_dim)
     }
 
-    /// Bytes of the store, running sums included.
+    /// Bytes of the store, running sums and the host's record of positions included.
     pub fn bytes(&self) -> usize {
         self.layers.iter().flatten().map(|lane| self.lane_bytes(lane)).sum()
     }
@@ -124,7 +131,8 @@ impl Layout {
     fn lane_bytes(&self, lane: &LaneLayout) -> usize {
         let heads = lane.kv_heads.len();
         let sums = if lane.compensated() { 2 * 4 * self.head_dim * heads } else { 0 };
-        heads * lane.capacity * self.row_bytes() + sums
+        let positions = if lane.bounds.is_some() { 4 * lane.capacity * heads } else { 0 };
+        heads * lane.capacity * self.row_bytes() + sums + positions
     }
 
     /// Bytes of a cache that keeps all of `tokens` tokens.

@@ -91,23 +91,14 @@ impl Default for PolicyChoice {
 
 impl fmt::Display for PolicyChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parameters = self.entry.parameters.iter().zip(&self.values);
+        let shown: Vec<String> = parameters
+            .filter(|(parameter, value)| **value != parameter.default || parameter.always_shown)
+            .map(|(parameter, value)| format!("{}={value}", parameter.name))
+            .collect();
         f.write_str(self.entry.name)?;
-        for (i, (parameter, value)) in self.entry.parameters.iter().zip(&self.values).enumerate() {
-            if *value != parameter.default || parameter.always_shown {
-                write!(f, "{}{}={value}", if f_first(self, i) { ':' } else { ',' }, parameter.name)?;
-            }
-        }
-        Ok(())
+        if shown.is_empty() { Ok(()) } else { write!(f, ":{}", shown.join(",")) }
     }
-}
-
-/// Whether no parameter before number `i` is shown.
-fn f_first(choice: &PolicyChoice, i: usize) -> bool {
-    let shown = |j: usize| {
-        let parameter = &choice.entry.parameters[j];
-        choice.values[j] != parameter.default || parameter.always_shown
-    };
-    !(0..i).any(shown)
 }
 
 impl FromStr for PolicyChoice {

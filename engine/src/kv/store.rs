@@ -31,6 +31,8 @@ struct Lane {
     departed: usize,
     /// `[heads][live - first]`: the position each row was made at; not kept for lanes that keep everything.
     positions: Vec<Vec<u32>>,
+    /// Tokens seen when rows last left: those after it lie in order at the end.
+    settled: usize,
 }
 
 impl Lane {
@@ -42,6 +44,7 @@ impl Lane {
     fn clear(&mut self) {
         self.live = self.first();
         self.departed = 0;
+        self.settled = 0;
         self.positions.iter_mut().for_each(Vec::clear);
     }
 
@@ -64,6 +67,7 @@ impl Lane {
         self.clear();
         self.live += kept.len();
         self.departed = gone.len();
+        self.settled = if gone.is_empty() { 0 } else { n };
         self.positions.iter_mut().for_each(|head| head.clone_from(&kept));
         (kept, gone.map(|row| row as u32).collect())
     }
@@ -103,13 +107,15 @@ impl Store {
                         .compensated()
                         .then(|| context.tensor(Type::F32, [layout.head_dim, lane.kv_heads.len(), 2]));
                     let heads = if lane.bounds.is_some() { lane.kv_heads.len() } else { 0 };
+                    let capacity = lane.capacity;
                     let mut lane = Lane {
                         graph,
                         sums,
                         layout: lane.clone(),
                         live: 0,
                         departed: 0,
-                        positions: vec![Vec::new(); heads],
+                        positions: vec![Vec::with_capacity(capacity); heads],
+                        settled: 0,
                     };
                     lane.clear();
                     lane
@@ -118,7 +124,14 @@ impl Store {
             })
             .collect();
         let buffer = context.allocate(&backend.buffer_type())?;
-        let bytes = buffer.map_or(0, |buffer| buffer.bytes());
+        let positions: usize = layout
+            .layers
+            .iter()
+            .flatten()
+            .filter(|lane| lane.bounds.is_some())
+            .map(|lane| 4 * lane.capacity * lane.kv_heads.len())
+            .sum();
+        let bytes = buffer.map_or(0, |buffer| buffer.bytes()) + positions;
         let mut store = Store { layout, layers, seen: 0, bytes };
         store.clear()?;
         Ok(store)
@@ -205,8 +218,17 @@ impl Store {
         })
     }
 
-    /// Lets everything leave that no bound keeps.
+    /// Lets everything leave that no bound keeps. Runs to its end whatever the interrupt flag says; after an error the
+    /// store is empty.
     pub fn evict(&mut self, backend: &Backend, allocator: &mut GraphAllocator) -> Result<(), EngineError> {
+        let done = self.evict_rows(backend, allocator);
+        if done.is_err() {
+            self.clear()?;
+        }
+        done
+    }
+
+    fn evict_rows(&mut self, backend: &Backend, allocator: &mut GraphAllocator) -> Result<(), EngineError> {
         let seen = self.seen;
         let ctx = Context::new(self.layers.iter().map(Vec::len).sum::<usize>() + 1);
         let mut nodes = Vec::new();
@@ -235,6 +257,7 @@ impl Store {
             );
             lane.live -= count;
             lane.departed += count;
+            lane.settled = seen;
             let departure = Departure { dropped, moves, count: lane.departed };
             nodes.push(graph::depart(&ctx, &lane.graph, lane.sums.as_ref(), departure));
         }
@@ -307,16 +330,17 @@ impl Store {
         self.seen = n;
     }
 
-    /// Whether the last tokens can be taken back: only where nothing has left.
-    pub fn can_truncate(&self) -> bool {
-        self.layers.iter().flatten().all(|lane| lane.departed == 0)
+    /// Whether all tokens from position `seen` on can be taken back: only where no rows have left since.
+    pub fn can_truncate(&self, seen: usize) -> bool {
+        self.layers.iter().flatten().all(|lane| lane.settled <= seen)
     }
 
     /// Takes back all tokens from position `seen` on, if [`Store::can_truncate`].
     pub fn truncate(&mut self, seen: usize) {
+        let back = self.seen - seen;
         for lane in self.layers.iter_mut().flatten() {
-            lane.live = lane.first() + seen;
-            lane.positions.iter_mut().for_each(|head| head.truncate(seen));
+            lane.live -= back;
+            lane.positions.iter_mut().for_each(|head| head.truncate(head.len() - back));
         }
         self.seen = seen;
     }
@@ -369,5 +393,5 @@ fn run(
     }
     let results: Vec<&Tensor> = nodes.iter().collect();
     let graph = allocator.prepare(ctx.graph(&results)?)?;
-    Ok(backend.compute(&graph)?)
+    Ok(backend.compute_to_end(&graph)?)
 }
