@@ -12,7 +12,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;
@@ -58,7 +58,10 @@ pub struct App {
 
 /// Runs the program with these arguments, its own name first.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(llama::translate(arguments)) {
+    let parsed = declaration()
+        .try_get_matches_from(llama::translate(arguments))
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -84,6 +87,18 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// The arguments as clap takes them. `-c -1` is a value that makes no sense, not a flag that nobody knows.
+fn declaration() -> clap::Command {
+    fn numbers(command: clap::Command) -> clap::Command {
+        command
+            .mut_args(
+                |arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg },
+            )
+            .mut_subcommands(numbers)
+    }
+    numbers(Cli::command())
+}
+
 /// Prints help where it was asked for, else what is wrong with the arguments, in the same form as every other error.
 fn refuse(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -107,10 +122,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_declarations_are_consistent() {
-        Cli::command().debug_assert();
+        declaration().debug_assert();
     }
 }

@@ -84,13 +84,27 @@ impl<'m> Conversation<'m> {
         }
         let suffix = match template.next_turn(&self.messages).map_err(Failure::from)? {
             NextTurn::Extends(suffix) => suffix,
-            // Where rows have left, following the template to the letter would mean to read everything again.
-            NextTurn::Rewrites { suffix: Some(suffix), .. } if !self.session.store().can_truncate() => suffix,
-            NextTurn::Rewrites { prompt, .. } => return Ok(encode(&prompt)?),
+            NextTurn::Rewrites { prompt, suffix, .. } => {
+                let whole = encode(&prompt)?;
+                let held = self.session.tokens();
+                let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
+                match suffix {
+                    // Where rows have left, following the template to the letter would mean to read everything again.
+                    Some(suffix) if common < held.len() && !self.session.store().can_truncate(common) => {
+                        suffix
+                    }
+                    _ => return Ok(whole),
+                }
+            }
         };
         let mut tokens = self.timeline.clone();
         tokens.extend(encode(&suffix)?);
         Ok(tokens)
+    }
+
+    /// The session, when nothing more is said.
+    pub fn into_session(self) -> Session<'m> {
+        self.session
     }
 
     /// Generates the answer to what was read last. `on_text` gets it piece by piece, without the white space before it.
@@ -123,7 +137,8 @@ impl<'m> Conversation<'m> {
             return Err(error.into());
         }
         // The tokens of a stop sequence are not part of the answer; where rows have left they cannot be taken back.
-        let stopped = matches!(generated.stop, Stop::Text(_)) && self.session.store().can_truncate();
+        let end = self.timeline.len() + generated.kept;
+        let stopped = matches!(generated.stop, Stop::Text(_)) && self.session.store().can_truncate(end);
         let kept = if stopped { generated.kept } else { generated.tokens.len() };
         self.timeline.extend_from_slice(&generated.tokens[..kept]);
         self.messages.push(Message::assistant(generated.text.as_str()));
@@ -136,6 +151,7 @@ impl<'m> Conversation<'m> {
 pub fn needed_context(tokenizer: &Tokenizer, first: usize, later: &[String], answer: usize) -> Result<usize> {
     /// No template known writes more around a turn.
     const AROUND: usize = 64;
+    let answer = answer.max(1); // an answer of no tokens still needs a place to begin
     let mut needed = first.saturating_add(answer);
     for question in later {
         let tokens = tokenizer.encode(question, false, false).map_err(Failure::from)?.len();

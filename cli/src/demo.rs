@@ -4,7 +4,7 @@
 
 mod document;
 
-use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
@@ -13,7 +13,7 @@ use engine::sampler::SamplerOptions;
 use engine::{ModelSource, Session, SessionOptions, sampler::Sampler};
 use serde_json::json;
 
-use self::document::{DemoDocument, DocumentOptions, Fact};
+use self::document::{DemoDocument, DocumentOptions, Fact, FactKind};
 use crate::args::model::ModelArgs;
 use crate::args::sampling::Sampling;
 use crate::args::session::DEFAULT_CHUNK;
@@ -28,6 +28,9 @@ use crate::{format, opening, profiles};
 const RAZOR: &str = "razor:buffer=256,ratio=5,sinks=4";
 /// Most tokens of an answer; the facts have about ten.
 const ANSWER: usize = 32;
+/// Decode steps that are timed after the last answer, and into how many blocks they are divided: the answers are too short to tell.
+const TIMED_STEPS: usize = 256;
+const TIMED_BLOCKS: usize = 16;
 
 /// Shows what it is about: facts in a long document, asked under several cache policies.
 #[derive(Debug, Args)]
@@ -38,6 +41,9 @@ pub struct DemoArgs {
     /// Facts in it, each asked about
     #[arg(long, default_value_t = DocumentOptions::default().facts, value_name = "N")]
     facts: usize,
+    /// Kinds of facts: number, passkey, secret, code, phone, city, hidden, color, food, animal, born
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    kinds: Vec<String>,
     /// Another document
     #[arg(short = 's', long, default_value_t = DocumentOptions::default().seed)]
     seed: u64,
@@ -57,6 +63,7 @@ struct Outcome {
     answered: usize,
     asked: usize,
     prefill_tps: f64,
+    /// Median of blocks of steps at the end.
     decode_tps: f64,
 }
 
@@ -105,12 +112,13 @@ impl<'a> Demo<'a> {
             tokens: args.tokens,
             facts: args.facts,
             seed: args.seed,
+            kinds: kinds(&args.kinds)?,
             ..DocumentOptions::default()
         };
         let document = DemoDocument::generate(&options, &count);
         let tokens = count(&document.text);
         let questions: Vec<String> = document.facts.iter().map(|fact| fact.question.clone()).collect();
-        let context = needed_context(&model.tokenizer, tokens + 64, &questions, ANSWER)?;
+        let context = needed_context(&model.tokenizer, tokens + 64, &questions, ANSWER)? + TIMED_STEPS;
         if matches!(source, ModelSource::Embedded) && tokens > 16_384 {
             app.console.note("note: the small model was trained for documents of up to 16 K tokens");
         }
@@ -153,8 +161,7 @@ impl<'a> Demo<'a> {
         let session = Session::new(&model.engine, options)?;
         let sampling = Sampling { sampler: Sampler::new(SamplerOptions::greedy())?, limit: Some(ANSWER) };
         let mut conversation = Conversation::new(model, session, sampling, None);
-        let (mut answered, mut steps, mut decoding) = (0, 0, Duration::ZERO);
-        let (mut prefill_tps, mut kv_bytes, mut kv_full) = (0.0, 0, 0);
+        let (mut answered, mut prefill_tps, mut kv_bytes, mut kv_full) = (0, 0.0, 0, 0);
         for (number, fact) in document.facts.iter().enumerate() {
             let question = match number {
                 0 => format!("{}\n\n{}", document.text.trim_end(), fact.question),
@@ -172,8 +179,6 @@ impl<'a> Demo<'a> {
             }
             let right = is_right(fact, &answer.text);
             answered += usize::from(right);
-            steps += answer.steps;
-            decoding += answer.elapsed;
             let mark = if right { app.console.paint(32, "✓") } else { app.console.paint(31, "✗") };
             let shown = app.console.clean(answer.text.trim()).into_owned();
             if !self.quiet {
@@ -187,7 +192,7 @@ impl<'a> Demo<'a> {
             answered,
             asked: document.facts.len(),
             prefill_tps,
-            decode_tps: format::rate(steps, decoding),
+            decode_tps: decode_speed(app, conversation.into_session())?,
         })
     }
 
@@ -219,6 +224,36 @@ impl<'a> Demo<'a> {
         )?;
         Ok(layout.full_bytes(1).max(1))
     }
+}
+
+/// Kinds of facts by their names; the usual ones where none is named.
+fn kinds(names: &[String]) -> Result<Vec<FactKind>, Failure> {
+    let kind = |name: &String| {
+        FactKind::ALL.into_iter().find(|kind| kind.name() == name.trim()).ok_or_else(|| {
+            let all: Vec<&str> = FactKind::ALL.iter().map(|kind| kind.name()).collect();
+            Failure::usage(
+                format!("there are no facts of the kind {name:?}"),
+                format!("kinds are {}", all.join(", ")),
+            )
+        })
+    };
+    match names.is_empty() {
+        true => Ok(DocumentOptions::default().kinds),
+        false => names.iter().map(kind).collect(),
+    }
+}
+
+/// Steps per second of a session as it stands, without the drawing of tokens: the median over blocks of steps.
+fn decode_speed(app: &App, mut session: Session<'_>) -> Result<f64> {
+    let tokens = session.tokens()[..TIMED_STEPS.min(session.tokens().len())].to_vec();
+    let mut speeds = Vec::new();
+    for block in tokens.chunks_exact(TIMED_STEPS / TIMED_BLOCKS) {
+        let started = Instant::now();
+        app.interrupt.reading(|| block.iter().try_for_each(|token| session.push(*token)))?;
+        speeds.push(format::rate(block.len(), started.elapsed()));
+    }
+    speeds.sort_by(f64::total_cmp);
+    Ok(speeds.get(speeds.len() / 2).copied().unwrap_or(0.0))
 }
 
 /// Whether an answer states the fact: its number or word, and not merely as part of another.

@@ -8,8 +8,14 @@ use anyhow::Result;
 
 use crate::failure::Failure;
 
+/// No document is larger: 200 million tokens or so.
+const MAX_BYTES: u64 = 1 << 30;
+
 /// The texts of these files, an empty line between them; `-` is stdin.
 pub fn read_all(paths: &[PathBuf]) -> Result<String> {
+    if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        return Err(Failure::usage("-f -: stdin is named twice", "it can be read once").into());
+    }
     let texts: Vec<String> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     Ok(texts.join("\n\n"))
 }
@@ -38,12 +44,20 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>> {
         };
         Failure::new(format!("cannot read {}: {error}", path.display()), hint)
     };
-    if path.as_os_str() == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes).map_err(fails)?;
-        return Ok(bytes);
+    let source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(fs::File::open(path).map_err(fails)?),
+    };
+    let mut bytes = Vec::new();
+    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(fails)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Failure::new(
+            format!("{}: more than 1 GiB of text", path.display()),
+            "check that it is the file you mean, or give a part of it",
+        )
+        .into());
     }
-    Ok(fs::read(path).map_err(fails)?)
+    Ok(bytes)
 }
 
 /// UTF-8 without the byte order mark that some editors write.
@@ -52,7 +66,11 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String> {
         Ok(text) => Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
         Err(error) => Err(Failure::new(
             format!("{name}: not text in UTF-8: byte {} is none", error.utf8_error().valid_up_to()),
-            "convert it, for example with: iconv -f latin1 -t utf-8",
+            if error.as_bytes().starts_with(&[0xff, 0xfe]) || error.as_bytes().starts_with(&[0xfe, 0xff]) {
+                "convert it, for example with: iconv -f utf-16 -t utf-8"
+            } else {
+                "convert it, for example with: iconv -f latin1 -t utf-8"
+            },
         )
         .into()),
     }

@@ -79,12 +79,34 @@ pub fn report(error: &anyhow::Error) -> (String, u8) {
             _ => 1,
         },
     };
-    let (message, hint) = split_hint(&format!("{error:#}"));
+    // A cause that its effect has already told of is not told again.
+    let (mut message, mut hint) = (String::new(), None);
+    for cause in error.chain() {
+        let (part, advice) = split_hint(&cause.to_string());
+        if message.is_empty() {
+            message = part;
+        } else if !message.contains(&part) {
+            message = format!("{message}: {part}");
+        }
+        hint = hint.or(advice);
+    }
+    let system = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
     let mut text = format!("error: {message}\n");
-    if let Some(hint) = hint {
+    if let Some(hint) = hint.or_else(|| system.map(|io| advice_on(io).to_owned())) {
         text.push_str(&format!("hint: {hint}\n"));
     }
     (sanitize_for_terminal(&text).into_owned(), code)
+}
+
+/// What to do where the system refused and nobody said more about it.
+fn advice_on(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::PermissionDenied => "check that this user may read or write there",
+        io::ErrorKind::StorageFull => "make room there, or name another place",
+        io::ErrorKind::IsADirectory => "name the file in it",
+        _ => "check the path, and that it is an ordinary file",
+    }
 }
 
 /// Parts a message from the hint at its end.

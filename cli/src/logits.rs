@@ -71,7 +71,7 @@ fn parse_tokens(text: &str) -> Result<Vec<u32>, Failure> {
     let tokens: Vec<u32> = list
         .split(',')
         .map(str::trim)
-        .filter(|token| !token.is_empty())
+        .filter(|_| !list.trim().is_empty())
         .map(|token| token.parse().map_err(|_| wrong(format!("--tokens: {token:?} is no token id"))))
         .collect::<Result<_, _>>()?;
     if tokens.is_empty() { Err(wrong("--tokens: there are none".into())) } else { Ok(tokens) }
@@ -79,6 +79,9 @@ fn parse_tokens(text: &str) -> Result<Vec<u32>, Failure> {
 
 /// Writes `[rows, columns]` f32 in NumPy's format 1.0. The file appears whole or not at all.
 fn write(path: &Path, (rows, columns): (usize, usize), values: &[f32]) -> std::io::Result<()> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(std::io::Error::other("it exists and is no ordinary file"));
+    }
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
     let whole = || {
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn tokens_as_typed_or_as_printed() {
         assert_eq!(parse_tokens("[1, 2,3]\n").expect("tokens"), [1, 2, 3]);
-        for bad in ["", "[]", "1,x", "-1", "4294967296", "1 2"] {
+        for bad in ["", "[]", "1,x", "-1", "4294967296", "1 2", "1,,2"] {
             assert!(parse_tokens(bad).is_err(), "{bad}");
         }
     }

@@ -51,8 +51,8 @@ impl ModelArgs {
     }
 }
 
-/// Whether an argument that could be a model or a question is a model: an existing file, or a name ending in `.gguf`.
+/// Whether an argument that could be a model or a question is a model: something that exists, or a name ending in `.gguf`.
 pub fn looks_like_model(text: &str) -> bool {
     let path = Path::new(text);
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) || path.is_file()
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) || path.exists()
 }

@@ -11,6 +11,9 @@ pub fn tokens(text: &str) -> Result<usize, String> {
         None => (lower.as_str(), 1.0),
     };
     match scaled(number, factor) {
+        Some(value) if value.fract() != 0.0 => {
+            Err("tokens are whole\nhint: for example 8192, 100k or 1.5k".into())
+        }
         Some(value) if value <= i32::MAX as f64 => Ok(value as usize),
         Some(_) => Err("too many tokens\nhint: at most 2147483647".into()),
         None => Err("not a number of tokens\nhint: for example 8192 or 100k (k is 1000)".into()),
@@ -103,7 +106,7 @@ mod tests {
         assert_eq!(bytes("24 GB"), Ok(24_000_000_000));
         assert_eq!(bytes("1024"), Ok(1024));
         assert_eq!(share("15%"), Ok(0.15));
-        for bad in ["", "k", "-1", "1e9", "nan", "inf", "1.2.3", "3000m", "12x"] {
+        for bad in ["", "k", "-1", "1e9", "nan", "inf", "1.2.3", "3000m", "12x", "1.5"] {
             assert!(tokens(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
         }
         for bad in ["", "GiB", "-1GiB", "1XB", "9999999TiB"] {

@@ -168,9 +168,10 @@ impl Runner<'_> {
         let (session, tokens) = (&mut self.session, &self.tokens[..depth]);
         let mut bar = ProgressBar::new(&self.app.console, format!("filling to {depth}"));
         self.app.interrupt.reading(|| -> Result<(), EngineError> {
-            if depth > 0 && session.tokens().len() > depth && session.store().can_truncate() {
+            if depth > 0 && session.tokens().len() > depth && session.store().can_truncate(depth - 1) {
                 // What is there is taken back to the depth, which computes the last token again.
-                return session.sync(tokens, &mut |_| ()).map(|_| ());
+                let kept = session.tokens()[..depth].to_vec();
+                return session.sync(&kept, &mut |_| ()).map(|_| ());
             }
             session.clear()?;
             match self.random_fill {

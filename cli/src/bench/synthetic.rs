@@ -11,7 +11,7 @@ use models::shapes::Shape;
 use crate::args::App;
 use crate::failure::Failure;
 use crate::progress::ProgressBar;
-use crate::{format, profiles};
+use crate::{format, memory, profiles};
 
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`; written if it is not there or not whole.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
@@ -29,7 +29,15 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     if GgufFile::open(&path).is_ok_and(|file| is_whole(&file)) {
         return Ok(path);
     }
-    let size = format::bytes(shape.weight_bytes(file_type) as usize);
+    let bytes = shape.weight_bytes(file_type) as usize;
+    let size = format::bytes(bytes);
+    if let Some(free) = memory::available().filter(|free| *free < bytes) {
+        return Err(Failure::new(
+            format!("{text} has {size} of weights, but {} of memory are free", format::bytes(free)),
+            "choose a smaller shape or type; `longhand plan --shape` needs no weights",
+        )
+        .into());
+    }
     app.console.note(&format!("writing {size} of synthetic weights to {} (once)", path.display()));
     let fails = |error: std::io::Error| {
         Failure::new(
@@ -38,6 +46,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
         )
     };
     fs::create_dir_all(&folder).map_err(fails)?;
+    sweep(&folder);
     let beside = path.with_extension(format!("{}.tmp", std::process::id()));
     let mut bar = ProgressBar::new(&app.console, "writing");
     let written = File::create(&beside).and_then(|file| {
@@ -52,4 +61,12 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     }
     written.map_err(fails)?;
     Ok(path)
+}
+
+/// Removes what an interrupted writing left behind.
+fn sweep(folder: &std::path::Path) {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "tmp")) {
+        let _ = fs::remove_file(path); // that it cannot be removed is not news
+    }
 }

@@ -1,0 +1,142 @@
+//! Everything a user can get wrong: a clear error, a hint, exit code 1 or 2, and never a panic.
+
+mod common;
+
+use common::{DOCUMENT, file, longhand, longhand_with};
+
+#[test]
+fn flags_that_make_no_sense() {
+    for (args, part) in [
+        (vec!["ask", "--policy", "rasor", "Why?"], "there is no policy `rasor`"),
+        (vec!["ask", "--policy", "razor:window=3", "Why?"], "no parameter `window`"),
+        (vec!["ask", "--policy", "razor:buffer=-1", "Why?"], "cannot be -1"),
+        (vec!["ask", "-c", "lots", "Why?"], "not a number of tokens"),
+        (vec!["ask", "-c", "-5", "Why?"], "-5"),
+        (vec!["ask", "-t", "0", "Why?"], "number of threads"),
+        (vec!["ask", "-n", "-7", "Why?"], "-n -7"),
+        (vec!["ask", "--temp", "-1", "Why?"], "temperature"),
+        (vec!["ask", "--top-p", "2", "Why?"], "top-p is 2"),
+        (vec!["ask", "--repeat-penalty", "0", "Why?"], "repeat-penalty"),
+        (vec!["ask", "-ctk", "q9_9", "Why?"], "no such type"),
+        (vec!["ask", "-ub", "0", "Why?"], "must not be 0"),
+        (vec!["ask", "-ngl", "99", "Why?"], "--n-gpu-layers"),
+        (vec!["ask", "--heads", "x.json", "Why?"], "uses no head profile"),
+        (vec!["ask", "-m", "a.gguf", "-f"], "a value is required"),
+        (vec!["ask"], "there is no question"),
+        (vec!["ask", " "], "a question is empty"),
+        (vec!["chat", "-m", "a.gguf", "b.gguf"], "two models are given"),
+        (vec!["bench", "-p", "0", "-n", "0"], "nothing to measure"),
+        (vec!["bench", "--shape", "no-such-shape"], "no shape is called"),
+        (vec!["bench", "-r", "0"], "-r"),
+        (vec!["plan", "--shape", "llama-3.2-1b:q9"], "no file type is called"),
+        (vec!["plan", "--memory", "many"], "not a size"),
+        (vec!["plan", "--shape", "llama-3.2-1b", "-m", "x.gguf"], "cannot be used with"),
+        (vec!["heads", "import", "x", "--shape", "llama-3.1-8b", "--threshold", "2"], "not a share"),
+        (vec!["logits", "--tokens", "1,x", "--out", "x.npy"], "no token id"),
+        (vec!["logits", "--tokens", "", "--out", "x.npy"], "there are none"),
+        (vec!["tokenize"], "--file"),
+        (vec!["demo", "--facts", "0"], "not a number of facts"),
+        (vec!["demo", "--kinds", "number,poem"], "no facts of the kind \"poem\""),
+        (vec!["dance"], "dance"),
+    ] {
+        println!("{args:?}");
+        longhand(&args).refused(2, part);
+    }
+    let bare = longhand(&[]);
+    assert_eq!(bare.code, Some(2));
+    assert!(bare.stderr.contains("Usage"));
+}
+
+#[test]
+fn files_that_are_no_models() {
+    let needle = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/needle/needle-q8_0.gguf"))
+        .expect("the embedded model's file");
+    let short = file("short.gguf", &needle[..100_000]);
+    let mut garbled = needle.clone();
+    garbled[8..16].copy_from_slice(&(1u64 << 60).to_le_bytes());
+    let garbled = file("garbled.gguf", garbled);
+    let empty = file("empty.gguf", "");
+    let text = file("text.gguf", "just some text, and no model at all");
+    for (path, part) in [
+        (short.as_str(), "bytes"),
+        (&garbled, "1152921504606846976"),
+        (&empty, "empty.gguf"),
+        (&text, "not a GGUF file"),
+        ("no/such/file.gguf", "No such file"),
+        ("/", "not a regular file"),
+    ] {
+        for command in ["inspect", "plan", "bench", "chat"] {
+            longhand(&[command, path]).refused(1, part);
+        }
+        longhand(&["ask", "-m", path, "Why?"]).refused(1, part);
+        longhand(&["tokenize", path, "-p", "x"]).refused(1, part);
+        longhand(&["heads", "calibrate", path]).refused(1, part);
+        longhand(&["logits", path, "--tokens", "1", "--out", "x.npy"]).refused(1, part);
+    }
+}
+
+#[test]
+fn documents_that_cannot_be_read() {
+    let latin = file("latin1.txt", b"caf\xe9 au lait");
+    let empty = file("empty.txt", " \n\n");
+    let folder = common::scratch("folder");
+    let folder = folder.to_str().expect("a path that is text");
+    for command in ["ask", "chat"] {
+        let with = |path: &str| match command {
+            "ask" => longhand(&["ask", "-f", path, "Why?"]),
+            _ => longhand(&["chat", "-f", path]),
+        };
+        with(&latin).refused(1, "byte 3 is none");
+        with(&empty).refused(1, "the document is empty");
+        with("no/such.txt").refused(1, "cannot read no/such.txt");
+        with(folder).refused(1, "cannot read");
+    }
+    longhand_with(&["ask", "-f", "-", "Why?"], b"").refused(1, "stdin: the document is empty");
+    longhand(&["tokenize", "-f", &latin]).refused(1, "byte 3 is none");
+}
+
+#[test]
+fn contexts_that_are_too_small() {
+    let document = file("small-context.txt", DOCUMENT.repeat(20));
+    let question = "What is Mary's favorite number?";
+    longhand(&["ask", "-f", &document, "-c", "100", question]).refused(1, "but the context is 100");
+    longhand(&["chat", "-f", &document, "-c", "100"]).refused(1, "but the context is 100");
+    // The first question fits, the second does not any more.
+    let needed = longhand(&["ask", "--json", "-f", &document, question]).json();
+    let barely = (needed["prompt_tokens"].as_u64().expect("a number") + 12).to_string();
+    let run = longhand(&["ask", "--json", "-f", &document, "-c", &barely, question, question]);
+    run.refused(1, "do not fit a context of");
+    longhand(&["ask", "-c", "2000m", question]).refused(1, "are free");
+}
+
+#[test]
+fn profiles_of_another_model() {
+    let profile = |layers: usize, fingerprint: &str| {
+        format!(
+            r#"{{"format": "longhand-heads", "version": 1, "layers": {layers}, "heads": 8, "kv_heads": 4,
+               "retrieval": [{}], "scores": [], "provenance": {{"source": "test"{fingerprint}}}}}"#,
+            vec!["[0]"; layers].join(", ")
+        )
+    };
+    let other_shape = file("other-shape.json", profile(5, ""));
+    let other_model = file("other-model.json", profile(4, r#", "fingerprint": "00ff""#));
+    let newer = file("newer.json", profile(4, "").replace("\"version\": 1", "\"version\": 99"));
+    let broken = file("broken.json", "{\"format\": \"longhand-heads\"");
+    let bare = file("bare.json", profile(4, ""));
+    let ask = |heads: &str| longhand(&["ask", "--policy", "razor", "--heads", heads, "Why?"]);
+    ask(&other_shape).refused(1, "heads are those of another model");
+    ask(&other_model).refused(1, "fingerprint 00ff");
+    ask(&newer).refused(1, "version 99");
+    ask(&broken).refused(1, "not a head profile");
+    ask("no/such.json").refused(1, "no/such.json");
+    longhand(&["ask", "--policy", "razor:induction=0.3", "--heads", &bare, "Why?"])
+        .refused(2, "no induction and echo scores");
+    longhand(&["heads", "import", &other_shape]).refused(1, "another model");
+    longhand(&["heads", "import", &bare, "--shape", "llama-3.1-8b"]).refused(1, "another model");
+}
+
+#[test]
+fn places_that_cannot_be_written() {
+    longhand(&["logits", "--tokens", "1,2", "--out", "/no/such/folder/x.npy"]).refused(1, "cannot write");
+    longhand(&["logits", "--tokens", "1,99999", "--out", "x.npy"]).refused(1, "outside the vocabulary");
+}

@@ -1,0 +1,197 @@
+//! The commands that others check us by, and those that say what a file or a plan is.
+
+mod common;
+
+use common::{file, longhand, scratch, shared};
+
+#[test]
+fn tokens_as_llama_cpp_makes_them() {
+    let Some(folder) = shared("data/vocab") else { return };
+    let mut lines = 0;
+    for name in ["llama-bpe", "llama-spm", "qwen2", "gpt-2", "deepseek-coder", "phi-3"] {
+        let path = |extension: &str| folder.join(format!("ggml-vocab-{name}.gguf{extension}"));
+        let inputs = std::fs::read_to_string(path(".inp")).expect("texts");
+        let outputs = std::fs::read_to_string(path(".out")).expect("ids");
+        let vocabulary = path("");
+        let vocabulary = vocabulary.to_str().expect("a path that is text");
+        let inputs: Vec<&str> = inputs.split("\n__ggml_vocab_test__\n").collect();
+        // Every text is a run of the program: the ends and some between are enough here, all of them are tested in models.
+        for (text, ids) in inputs.iter().zip(outputs.lines()).step_by(7) {
+            let text = file(&format!("{name}.txt"), text);
+            let found = longhand(&["tokenize", vocabulary, "-f", &text]).json();
+            let found: Vec<u64> = serde_json::from_value(found).expect("numbers");
+            let wanted: Vec<u64> = ids.split_whitespace().map(|id| id.parse().expect("a number")).collect();
+            assert_eq!(found, wanted, "{name}: {text}");
+            lines += 1;
+        }
+    }
+    assert!(lines > 30, "{lines}");
+}
+
+#[test]
+fn special_tokens_only_where_asked_for() {
+    let text = "<|im_start|>hi";
+    let tokens = |flags: &[&str]| {
+        let run = longhand(&[&["tokenize", "-p", text], flags].concat());
+        serde_json::from_value::<Vec<u64>>(run.json()).expect("numbers")
+    };
+    let (plain, parsed) = (tokens(&[]), tokens(&["--parse-special"]));
+    assert!(parsed.len() + 3 < plain.len(), "{plain:?} {parsed:?}");
+    assert!(tokens(&["--add-special"]).len() >= plain.len());
+    assert_eq!(longhand(&["tokenize", "-p", ""]).ok(), "[]\n");
+}
+
+#[test]
+fn logits_are_a_numpy_file() {
+    let out = scratch("files").join("logits.npy");
+    let path = out.to_str().expect("a path that is text");
+    longhand(&["logits", "--tokens", "5,6,7", "--out", path, "-ctk", "f32", "-ctv", "f32"]).ok();
+    let bytes = std::fs::read(&out).expect("the file");
+    assert!(bytes.starts_with(b"\x93NUMPY\x01\x00"));
+    let data = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let header = std::str::from_utf8(&bytes[10..data]).expect("text");
+    assert!(header.contains("'<f4'") && header.contains("(3, 2048)"), "{header}");
+    assert_eq!(bytes.len(), data + 3 * 2048 * 4);
+    let value = |i: usize| f32::from_le_bytes(bytes[data + 4 * i..][..4].try_into().expect("four bytes"));
+    assert!((0..3 * 2048).all(|i| value(i).is_finite()));
+    assert!((0..2048).any(|i| value(i) != value(2048 + i)));
+    let left: Vec<_> = std::fs::read_dir(scratch("files")).expect("folder").flatten().collect();
+    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().ends_with(".tmp")), "{left:?}");
+}
+
+#[test]
+fn inspect_shows_any_gguf() {
+    let object = longhand(&["inspect", "--json"]).json();
+    assert_eq!(object["model"]["parameters"], 3_672_320);
+    assert_eq!(object["metadata"]["general.architecture"], "llama");
+    assert_eq!(object["metadata"]["tokenizer.ggml.tokens"]["length"], 2048);
+    let tensors = object["tensors"].as_array().expect("an array");
+    let bytes: u64 = tensors.iter().filter_map(|tensor| tensor["bytes"].as_u64()).sum();
+    assert_eq!(object["weight_bytes"], bytes);
+    let all = longhand(&["inspect", "--json", "--all"]).json();
+    assert_eq!(all["metadata"]["tokenizer.ggml.tokens"].as_array().map(Vec::len), Some(2048));
+    assert!(longhand(&["inspect"]).ok().contains("blk.3.ffn_down.weight"));
+
+    let Some(vocabulary) = shared("data/vocab/ggml-vocab-phi-3.gguf") else { return };
+    let path = vocabulary.to_str().expect("a path that is text");
+    let text = longhand(&["inspect", path]).ok();
+    assert!(text.contains("cannot be run here") && text.contains("tokenizer.ggml.tokens"), "{text}");
+}
+
+#[test]
+fn plans_say_what_fits_and_what_to_change() {
+    let plan = |memory: &str| {
+        longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", memory, "--json"])
+            .json()
+    };
+    let object = plan("24GiB");
+    assert_eq!(object["context"], 100_000);
+    let plans = object["plans"].as_array().expect("an array");
+    let find = |policy: &str, ty: &str| {
+        let is = |plan: &&serde_json::Value| {
+            plan["policy"].as_str().is_some_and(|name| name.starts_with(policy)) && plan["type_k"] == ty
+        };
+        plans.iter().find(is).unwrap_or_else(|| panic!("{policy} {ty}"))
+    };
+    // 32 layers x 8 heads x 100,000 tokens x (128 + 128) x 2 bytes
+    assert_eq!(find("full", "f16")["store"], 32u64 * 8 * 100_000 * 256 * 2);
+    assert_eq!(find("full", "q8_0")["store"], 32u64 * 8 * 100_000 * 256 * 34 / 32);
+    for plan in plans {
+        let number = |name: &str| plan[name].as_u64().expect("a number");
+        let parts = number("store") + number("scratch") + number("residual") + number("compute");
+        assert_eq!(number("total"), parts + plan["weights"]["total"].as_u64().expect("a number"), "{plan}");
+        assert_eq!(plan["fits"], number("total") <= 24 << 30);
+        // One layer's scratch, never all of them.
+        assert!(number("scratch") <= 8 * 100_000 * 256 * 2);
+        assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
+    }
+    assert!(find("razor", "f16")["store"].as_u64() < find("full", "f16")["store"].as_u64());
+    assert!(plan("1GiB")["plans"].as_array().expect("an array").iter().all(|plan| plan["fits"] == false));
+    let text = longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB"]).ok();
+    assert!(text.contains("What does not fit, fits with:") && text.contains("--policy"), "{text}");
+    assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
+}
+
+#[test]
+fn published_head_maps_become_profiles() {
+    let Some(folder) = shared("data/heads/duo-attention/Meta-Llama-3.1-8B-Instruct") else { return };
+    let map = folder.to_str().expect("a path that is text");
+    let out = scratch("files").join("duo.json");
+    let out = out.to_str().expect("a path that is text");
+    let text =
+        longhand(&["heads", "import", map, "--shape", "llama-3.1-8b", "--share", "0.5", "--out", out]).ok();
+    assert!(text.starts_with("128 of 256 KV heads keep everything"), "{text}");
+    let shown = longhand(&["heads", "show", "--heads", out]).ok();
+    assert_eq!(shown.lines().filter(|line| line.contains('!')).count() > 16, true, "{shown}");
+    longhand(&["heads", "import", map]).refused(1, "another model");
+    longhand(&["heads", "import", map, "--shape", "llama-3.1-8b"]).refused(2, "--shape needs --out");
+}
+
+#[test]
+fn retrieval_head_json_is_imported_for_the_model_and_then_used() {
+    let scores: Vec<String> = (0..4)
+        .flat_map(|layer| {
+            (0..8).map(move |head| format!("\"{layer}-{head}\": [{}]", if layer == 3 { 0.5 } else { 0.0 }))
+        })
+        .collect();
+    let map = file("retrieval.json", format!("{{{}}}", scores.join(", ")));
+    let out = scratch("files").join("retrieval-heads.json");
+    let out = out.to_str().expect("a path that is text");
+    let text = longhand(&["heads", "import", &map, "--out", out]).ok();
+    assert!(text.starts_with("4 of 16 KV heads keep everything"), "{text}");
+    let object = longhand(&["ask", "--json", "--policy", "razor", "--heads", out, "-n", "4", "Why?"]).json();
+    assert_eq!((&object["retrieval_heads"], &object["kv_heads"]), (&4.into(), &16.into()));
+}
+
+#[test]
+fn bench_speaks_llama_cpps_vocabulary() {
+    let args = [
+        "bench",
+        "-p",
+        "16",
+        "-n",
+        "4",
+        "-d",
+        "0,32",
+        "-r",
+        "2",
+        "--policy",
+        "full;razor:buffer=8,ratio=5,sinks=2",
+        "--heads-share",
+        "0.25",
+        "--fill",
+        "random",
+    ];
+    let rows = longhand(&[&args[..], &["-o", "json"]].concat()).json();
+    let rows = rows.as_array().expect("an array");
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        for name in ["avg_ts", "avg_ns", "memory_bytes_per_second"] {
+            assert!(row[name].as_f64() > Some(0.0), "{name}: {row}");
+        }
+        for name in ["n_prompt", "n_gen", "n_depth", "n_threads", "stddev_ts", "stddev_ns", "kv_bytes"] {
+            assert!(row[name].is_number(), "{name}: {row}");
+        }
+        assert_eq!(row["samples_ns"].as_array().map(Vec::len), Some(2));
+        assert_eq!(
+            (&row["type_k"], &row["type_v"], &row["fill"]),
+            (&"f16".into(), &"f16".into(), &"random".into())
+        );
+        assert_eq!(row["bytes_per_second"].is_number(), row["n_gen"] == 4);
+    }
+    let at_depth = |policy: &str| {
+        let is = |row: &&serde_json::Value| {
+            row["n_gen"] == 4
+                && row["n_depth"] == 32
+                && row["policy"].as_str().is_some_and(|p| p.starts_with(policy))
+        };
+        rows.iter().find(is).expect("a row")["kv_bytes"].as_u64().expect("a number")
+    };
+    // 32 to 36 tokens in 16 heads of 64 elements, f16
+    assert_eq!(at_depth("full"), 34 * 16 * 256);
+    assert!(at_depth("razor") < at_depth("full"));
+    let table = longhand(&args).ok();
+    assert!(table.starts_with("| model") && table.contains("tg4 @ d32") && table.contains(" ± "), "{table}");
+    let csv = longhand(&[&args[..], &["-o", "csv"]].concat()).ok();
+    assert_eq!(csv.lines().count(), 9);
+}
