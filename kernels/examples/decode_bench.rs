@@ -1,8 +1,9 @@
 //! How near the decode kernel comes to the memory's speed: bytes of K and V read a second, against a plain sum over the same
 //! memory by the same number of threads, the two interleaved (the machine may be shared: ratios hold, absolutes may not).
 //!
-//! `cargo run --release -p kernels --example decode_bench [--quick] [--isa avx2] [WORD…]`
-//! prints the rows whose label contains all the words, like `d128 q8_0`.
+//! `cargo run --release -p kernels --example decode_bench [--quick] [--avx2] [--cached] [WORD…]` prints the rows whose label
+//! contains all the words, like `d128 q8_0`. `--cached` reads one short layer again and again from the cache: what the
+//! kernel could do if memory were free.
 
 use kernels::bandwidth::read_all;
 use kernels::decode::{combine, combine_share, partial_on, thread_len};
@@ -10,7 +11,7 @@ use kernels::{Attention, Isa, Lane, Queries, RowType, Rows};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Memory all rows of a measurement take together, so that nothing stays in the caches from one pass to the next.
+/// Bytes of memory the layers of a measurement take together, so that nothing stays in the caches from one pass to the next.
 const MEMORY: usize = 512 << 20;
 
 struct Shape {
@@ -74,20 +75,21 @@ fn main() {
     let avx2 = take("--avx2");
     let isa = *Isa::available().get(usize::from(avx2)).unwrap_or(&Isa::Scalar);
     let passes = if quick { 5 } else { 15 };
-    let mut memory = vec![0f32; MEMORY / 4];
+    let cached = take("--cached");
+    let mut memory = vec![0f32; if cached { 32 << 20 } else { MEMORY } / 4];
     println!("{isa:?}; best of {passes} interleaved passes; share = median of the passes' kernel / stream");
     println!("| shape | rows | type | tokens | threads | kernel GB/s | stream GB/s | share | best/best |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for shape in &SHAPES {
         for ty in [RowType::F16, RowType::Q8_0, RowType::Q4_0] {
             fill(&mut memory, ty, shape.head_dim);
-            for rows in [4096, 16384, 32768] {
+            for rows in if cached { vec![256] } else { vec![4096, 16384, 32768] } {
                 for (n_q, threads) in [(1, 1), (1, 2), (4, 2)] {
                     let label = format!("| {} | {rows} | {} | {n_q} | {threads} |", shape.name, ty.name());
                     if (n_q > 1 && words.is_empty()) || !words.iter().all(|w| label.contains(w.as_str())) {
                         continue;
                     }
-                    measure(isa, &label, shape, ty, rows, n_q, threads, passes, &memory);
+                    measure(isa, &label, shape, ty, rows, n_q, threads, passes, cached, &memory);
                 }
             }
         }
@@ -104,6 +106,7 @@ fn measure(
     n_q: usize,
     threads: usize,
     passes: usize,
+    cached: bool,
     memory: &[f32],
 ) {
     let Shape { kv_heads, group, head_dim: d, .. } = *shape;
@@ -138,7 +141,7 @@ fn measure(
             let stream = (memory.len() * 4) as f64 / start.elapsed().as_secs_f64();
             let start = Instant::now();
             for layer in 0..layers {
-                let lanes = [lane(layer)];
+                let lanes = [lane(if cached { 0 } else { layer })];
                 let call = Attention {
                     head_dim: d,
                     n_kv_heads: kv_heads,

@@ -96,32 +96,16 @@ impl<'a> Attention<'a> {
     /// Checks every shape against the memory behind it; after this, all row and query addresses are in bounds.
     /// (A few hundred nanoseconds: called by every entry point, so that those are safe.)
     pub fn check(&self) -> Result<(), ShapeError> {
-        let Attention {
-            head_dim,
-            n_kv_heads,
-            group,
-            n_q,
-            ..
-        } = *self;
+        let Attention { head_dim, n_kv_heads, group, n_q, .. } = *self;
         if head_dim == 0 || !head_dim.is_multiple_of(8) {
-            return Err(ShapeError::HeadDim {
-                head_dim,
-                granule: 8,
-                ty: "any",
-            });
+            return Err(ShapeError::HeadDim { head_dim, granule: 8, ty: "any" });
         }
         if n_kv_heads == 0 || group == 0 || n_q == 0 || n_kv_heads > MAX_KV_HEADS {
-            return Err(ShapeError::Count {
-                n_kv_heads,
-                group,
-                n_q,
-            });
+            return Err(ShapeError::Count { n_kv_heads, group, n_q });
         }
-        let queries = last(&[
-            (n_kv_heads.saturating_mul(group), self.q.head_stride),
-            (n_q, self.q.token_stride),
-        ])
-        .and_then(|at| at.checked_add(head_dim));
+        let queries =
+            last(&[(n_kv_heads.saturating_mul(group), self.q.head_stride), (n_q, self.q.token_stride)])
+                .and_then(|at| at.checked_add(head_dim));
         if queries.is_none_or(|need| need > self.q.data.len()) {
             return Err(ShapeError::Memory {
                 what: "queries",
@@ -137,11 +121,7 @@ impl<'a> Attention<'a> {
             for &head in lane.kv_heads {
                 let head = head as usize;
                 if head >= n_kv_heads || seen[head / 64] >> (head % 64) & 1 == 1 {
-                    return Err(ShapeError::LaneHead {
-                        lane: number,
-                        head,
-                        n_kv_heads,
-                    });
+                    return Err(ShapeError::LaneHead { lane: number, head, n_kv_heads });
                 }
                 seen[head / 64] |= 1 << (head % 64);
                 heads += 1;
@@ -156,10 +136,7 @@ impl<'a> Attention<'a> {
 
 impl Lane<'_> {
     fn check(&self, number: usize, head_dim: usize) -> Result<(), ShapeError> {
-        if self
-            .log_weight
-            .is_some_and(|weights| weights.len() != self.kv_heads.len())
-        {
+        if self.log_weight.is_some_and(|weights| weights.len() != self.kv_heads.len()) {
             return Err(ShapeError::LogWeights {
                 lane: number,
                 weights: self.log_weight.map_or(0, <[f32]>::len),
@@ -168,20 +145,13 @@ impl Lane<'_> {
         }
         for (what, rows) in [("keys", &self.k), ("values", &self.v)] {
             if !head_dim.is_multiple_of(rows.ty.granule()) {
-                return Err(ShapeError::HeadDim {
-                    head_dim,
-                    granule: rows.ty.granule(),
-                    ty: rows.ty.name(),
-                });
+                return Err(ShapeError::HeadDim { head_dim, granule: rows.ty.granule(), ty: rows.ty.name() });
             }
             if self.rows == 0 || self.kv_heads.is_empty() {
                 continue;
             }
-            let need = last(&[
-                (self.rows, rows.row_stride),
-                (self.kv_heads.len(), rows.head_stride),
-            ])
-            .and_then(|at| at.checked_add(rows.ty.row_bytes(head_dim)));
+            let need = last(&[(self.rows, rows.row_stride), (self.kv_heads.len(), rows.head_stride)])
+                .and_then(|at| at.checked_add(rows.ty.row_bytes(head_dim)));
             if need.is_none_or(|need| need > rows.data.len()) {
                 return Err(ShapeError::Memory {
                     what,
@@ -204,12 +174,7 @@ impl<'a> Rows<'a> {
     /// A contiguous tensor: `data` is `[head_dim, capacity, heads]` without gaps.
     pub fn contiguous(data: &'a [u8], ty: RowType, head_dim: usize, capacity: usize) -> Rows<'a> {
         let row_stride = ty.row_bytes(head_dim);
-        Rows {
-            data,
-            ty,
-            row_stride,
-            head_stride: row_stride * capacity,
-        }
+        Rows { data, ty, row_stride, head_stride: row_stride * capacity }
     }
 
     /// Bytes of one row.
@@ -222,19 +187,13 @@ impl<'a> Rows<'a> {
 impl<'a> Queries<'a> {
     /// `data` is `[head_dim, n_heads, n_q]` without gaps.
     pub fn contiguous(data: &'a [f32], head_dim: usize, n_heads: usize) -> Queries<'a> {
-        Queries {
-            data,
-            head_stride: head_dim,
-            token_stride: head_dim * n_heads,
-        }
+        Queries { data, head_stride: head_dim, token_stride: head_dim * n_heads }
     }
 }
 
 /// Offset of the last element of a strided array, `None` if it overflows.
 fn last(dims: &[(usize, usize)]) -> Option<usize> {
-    dims.iter().try_fold(0usize, |at, &(count, stride)| {
-        at.checked_add((count - 1).checked_mul(stride)?)
-    })
+    dims.iter().try_fold(0usize, |at, &(count, stride)| at.checked_add((count - 1).checked_mul(stride)?))
 }
 
 /// An attention call whose shapes do not fit together or not their memory.
@@ -331,10 +290,9 @@ impl fmt::Display for ShapeError {
                 "the {what} of lane {lane} span {need} elements of memory, but only {have} are there \
                  (hint: rows beyond the lane's capacity?)"
             ),
-            ShapeError::LaneHead { lane, head, n_kv_heads } => write!(
-                f,
-                "lane {lane} names KV head {head}: not below {n_kv_heads}, or in a lane already"
-            ),
+            ShapeError::LaneHead { lane, head, n_kv_heads } => {
+                write!(f, "lane {lane} names KV head {head}: not below {n_kv_heads}, or in a lane already")
+            }
             ShapeError::MissingHeads { heads, n_kv_heads } => {
                 write!(f, "the lanes have {heads} KV heads together, the call has {n_kv_heads}")
             }

@@ -3,22 +3,29 @@
 use crate::simd::{Isa, Kernel, Loop, Simd};
 use std::time::Instant;
 
-/// Adds up a slice of floats, a whole number of 64-float groups.
-struct Sum<'a>(&'a [f32]);
+/// Floats read from one place before turning to the other: a page.
+const TURN: usize = 1024;
+
+/// Adds up two slices of equal length, a multiple of [`TURN`], in turns.
+struct Sum<'a>(&'a [f32], &'a [f32]);
 
 impl Kernel for Sum<'_> {
     type Out = f32;
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> f32 {
-        // SAFETY: every address lies in the slice.
+        // SAFETY: every address lies in one of the slices.
         unsafe {
-            let p = self.0.as_ptr();
             let mut sums = [S::splat(0.0); 4];
             let step = 4 * S::LANES;
-            for i in Loop(0, self.0.len() / step) {
-                for j in Loop(0, 4) {
-                    sums[j] = S::add(sums[j], S::load(p.add(i * step + j * S::LANES)));
+            for turn in Loop(0, self.0.len() / TURN) {
+                for half in [self.0, self.1] {
+                    let p = half.as_ptr().add(turn * TURN);
+                    for i in Loop(0, TURN / step) {
+                        for j in Loop(0, 4) {
+                            sums[j] = S::add(sums[j], S::load(p.add(i * step + j * S::LANES)));
+                        }
+                    }
                 }
             }
             S::sum(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3])))
@@ -27,10 +34,14 @@ impl Kernel for Sum<'_> {
 }
 
 /// Reads the whole slice once, as fast as one thread can, and returns the sum (so that nothing is optimised away).
+/// It reads two places in turns, page by page: prefetchers of current processors then work on both at once, which is up to a
+/// third faster than one straight run; a single run would make the memory look slower than it is.
 pub fn read_all(data: &[f32]) -> f32 {
-    let (whole, rest) = data.split_at(data.len() / 64 * 64);
+    let half = data.len() / 2 / TURN * TURN;
+    let (a, rest) = data.split_at(half);
+    let (b, rest) = rest.split_at(half);
     // SAFETY: the best instruction set is present.
-    unsafe { Isa::best().enter(Sum(whole)) + rest.iter().sum::<f32>() }
+    unsafe { Isa::best().enter(Sum(a, b)) + rest.iter().sum::<f32>() }
 }
 
 /// Memory that read measurements run over.
@@ -42,9 +53,7 @@ impl Bandwidth {
     /// Prepares `bytes` of memory. It should be several times the last-level cache: 256 MiB is enough for most machines.
     pub fn new(bytes: usize) -> Bandwidth {
         // Written, so that every page is really there (untouched ones would all be the same page of zeros).
-        Bandwidth {
-            data: (0..bytes / 4).map(|i| (i % 7) as f32).collect(),
-        }
+        Bandwidth { data: (0..bytes / 4).map(|i| (i % 7) as f32).collect() }
     }
 
     /// Bytes a second of one pass of `threads` threads over the memory, each over its own part.
@@ -53,12 +62,8 @@ impl Bandwidth {
         let part = self.data.len().div_ceil(threads).max(1);
         let start = Instant::now();
         let sum: f32 = std::thread::scope(|scope| {
-            let others: Vec<_> = self
-                .data
-                .chunks(part)
-                .skip(1)
-                .map(|data| scope.spawn(move || read_all(data)))
-                .collect();
+            let others: Vec<_> =
+                self.data.chunks(part).skip(1).map(|data| scope.spawn(move || read_all(data))).collect();
             let own = read_all(self.data.get(..part.min(self.data.len())).unwrap_or(&[]));
             own + others.into_iter().map(|t| t.join().unwrap_or(0.0)).sum::<f32>()
         });
@@ -120,9 +125,10 @@ mod tests {
 
     #[test]
     fn sums_what_it_reads() {
-        let data: Vec<f32> = (0..64 * 9 + 5).map(|i| (i % 5) as f32).collect();
-        assert_eq!(read_all(&data), data.iter().sum::<f32>());
-        assert_eq!(read_all(&[]), 0.0);
+        for len in [0, 1, 100, 2047, 2048, 2049, 5 * 2048 + 77] {
+            let data: Vec<f32> = (0..len).map(|i| (i % 5) as f32).collect();
+            assert_eq!(read_all(&data), data.iter().sum::<f32>(), "{len}");
+        }
     }
 
     #[test]

@@ -10,6 +10,26 @@
 //! Each K and V row is read from memory once for all query heads of its group and all query tokens. Rows are taken in
 //! blocks: logits of the block for all queries, then one maximum, one rescaling and the exponentials, then the values.
 //! Everything is f32; logits are kept in units of log 2 (see [`exp`](crate::exp)).
+//!
+//! # History
+//! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s a core), f16, cycles per row of K and V ("cached": rows in the
+//! second-level cache; else GB/s of one core from memory, beside a plain sum over the same memory in brackets).
+//!
+//! - First version, four rows at a time, blocks of 64 rows. MHA d64 22 cached, 29 (30) GB/s; GQA x4 d64 50, 16 (30);
+//!   GQA x4 d128 84, **9** (30): time in memory and time in arithmetic added up instead of overlapping.
+//! - Software prefetch of what comes next, 1 to 16 KB ahead, into either cache level: GQA x4 d128 13 at best, MHA slower by a
+//!   tenth. Each prefetch holds a miss buffer for as long as the memory takes (some 24 of them: 15 GB/s). Dropped.
+//! - What was wrong was the *order* of first touches. Four rows of 256 bytes side by side, or half of each value row now and half
+//!   later, break the processor's own prefetchers; plain ascending reads overlap fully, and two ascending streams in turns of
+//!   4 KB are even faster than one. So: rows in pairs, bites of 4 KB, and where a tile takes only part of a value row it asks for
+//!   the rest at once. GQA x4 d128 17 to 18 (25), GQA x4 d64 18 (25), MHA d64 32 (26): ahead of the plain sum.
+//! - Tiles of up to 8 queries instead of 4: groups of 5 to 8 read K and V once. A running sum kept in lanes and a base that
+//!   moves only when it must (SLACK): softmax from 5.4 to 3.8 cycles. The scalar kernels had been inlined into the driver and
+//!   bloated it to 360 KB: 54 to 47 cycles (GQA x4 d64) for one `inline(never)`.
+//! - One scale load for two pieces of a quantised block: q8_0 MHA d64 37 to 31 cycles.
+//! - Tried without gain: other shuffles in the sums across lanes (the compiler rewrites blends into shuffles), row addresses
+//!   without multiplications, aligned queries, blocks of 64 and 128 rows. Without its shuffles and conversions the logits
+//!   kernel would still take 19.4 of 23 cycles (GQA x4 d64; multiply-adds alone: 16).
 
 use crate::attention::{Attention, Lane, ShapeError};
 use crate::exp::exp2;
@@ -17,21 +37,33 @@ use crate::quant::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Shares of rows are cut at multiples of this many rows of a head.
 const CUT: usize = 32;
 /// Rows whose logits are computed before their values are touched. A multiple of [`GROUP`].
-const BLOCK: usize = 64;
+const BLOCK: usize = 32;
+/// Bytes of keys (then of values) that all queries are served from before the next are touched. Small enough to stay in the
+/// first-level cache, and to keep the processor's prefetchers going (see the history).
+const BITE: usize = 4096;
 /// Rows whose logits leave the registers together.
 const GROUP: usize = 16;
 /// The most queries one pass over a block serves.
-const MAX_TILE: usize = 6;
+const MAX_TILE: usize = 8;
+/// How far (in powers of two) a weight may exceed 1 before the base moves.
+const SLACK: f32 = 8.0;
 
-/// Floats of one partial: the weighted sum, padded to whole vectors, then m, l, the last rescaling factor, padding.
+/// Floats of one partial: the weighted sum of the values, padded to whole vectors, then its tail: the denominator, spread
+/// over 16 lanes, the base, the last rescaling factor, padding.
 fn slot_len(head_dim: usize) -> usize {
-    padded(head_dim) + 16
+    padded(head_dim) + 32
 }
+
+/// Where the base of the weights lies in the tail of a partial; `-inf` marks one that is empty.
+const BASE: usize = 16;
+/// Where the factor lies by which the weighted sum must still be multiplied.
+const FACTOR: usize = 17;
 
 /// Elements of a head in whole vectors of any instruction set.
 fn padded(head_dim: usize) -> usize {
@@ -56,25 +88,27 @@ pub fn partial(call: &Attention, ith: usize, nth: usize, own: &mut [f32]) -> Res
 }
 
 /// [`partial`] on an instruction set of the caller's choice; one that is not present falls back to the best there is.
-pub fn partial_on(isa: Isa, call: &Attention, ith: usize, nth: usize, own: &mut [f32]) -> Result<(), ShapeError> {
+pub fn partial_on(
+    isa: Isa,
+    call: &Attention,
+    ith: usize,
+    nth: usize,
+    own: &mut [f32],
+) -> Result<(), ShapeError> {
     call.check()?;
     if ith >= nth {
         return Err(ShapeError::Thread { ith, nth });
     }
     let need = own_thread_len(call);
     if own.len() < need {
-        return Err(ShapeError::Buffer {
-            what: "partials",
-            have: own.len(),
-            need,
-        });
+        return Err(ShapeError::Buffer { what: "partials", have: own.len(), need });
     }
     let isa = if isa.present() { isa } else { Isa::best() };
     let queries = call.group * call.n_q;
     let slot_len = slot_len(call.head_dim);
     let (slots, scratch) = own.split_at_mut(call.n_heads() * call.n_q * slot_len);
     for slot in slots.chunks_exact_mut(slot_len) {
-        slot[padded(call.head_dim)] = f32::NEG_INFINITY; // m: the mark of an empty partial
+        slot[padded(call.head_dim) + BASE] = f32::NEG_INFINITY;
     }
 
     let cuts = |lane: &Lane| lane.rows.div_ceil(CUT);
@@ -117,32 +151,32 @@ fn head_rows(
             *q = x * (call.scale * LOG2_E);
         }
         slot.fill(0.0);
-        slot[d_padded] = f32::NEG_INFINITY;
+        slot[d_padded + BASE] = f32::NEG_INFINITY;
     }
     let first_hidden = call.visible(lane.rows, 0); // from here on some query token must not look
 
+    let width = tile_width(isa, queries);
+    let (k_bite, v_bite) = (bite_rows(lane.k.row_stride), bite_rows(lane.v.row_stride));
     for block in (rows.start..rows.end).step_by(BLOCK) {
         let n = BLOCK.min(rows.end - block);
-        // SAFETY: check() has proved that rows 0..lane.rows of the lane's heads lie in the tensors; the row after the block
-        // is only an address to prefetch.
-        let k = unsafe { lane.k.data.as_ptr().add(at * lane.k.head_stride + block * lane.k.row_stride) };
-        // SAFETY: as above.
-        let v = unsafe { lane.v.data.as_ptr().add(at * lane.v.head_stride + block * lane.v.row_stride) };
-
-        for tile in tiles(isa, queries) {
-            let dot = DotArgs {
-                q: q[tile.start * d_padded..].as_ptr(),
-                d_padded,
-                head_dim: d,
-                k,
-                row_stride: lane.k.row_stride,
-                n,
-                logits: logits[tile.start * BLOCK..].as_mut_ptr(),
-            };
-            with_loader!(lane.k.ty, L => with_width!(tile.len(), QT => {
-                // SAFETY: isa is present; n rows lie at k; the tile's queries and logits lie in the scratch.
-                unsafe { isa.enter(Dot::<L, QT>(dot, PhantomData)) }
-            }));
+        for bite in pieces(n, k_bite) {
+            let start = at * lane.k.head_stride + (block + bite.start) * lane.k.row_stride;
+            for tile in pieces(queries, width) {
+                let args = DotArgs {
+                    q: q[tile.start * d_padded..].as_ptr(),
+                    d_padded,
+                    head_dim: d,
+                    k: lane.k.data[start..].as_ptr(),
+                    row_stride: lane.k.row_stride,
+                    n: bite.len(),
+                    logits: logits[tile.start * BLOCK + bite.start..].as_mut_ptr(),
+                };
+                with_loader!(lane.k.ty, L => with_width!(tile.len(), QT => {
+                    // SAFETY: isa is present; check() has proved that the lane's rows lie in its tensors; the tile's
+                    // queries and logits lie in the scratch (bites start at multiples of GROUP).
+                    unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
+                }));
+            }
         }
         for (i, logits) in logits.chunks_exact_mut(BLOCK).take(queries).enumerate() {
             logits[n..n.next_multiple_of(GROUP)].fill(f32::NEG_INFINITY);
@@ -164,28 +198,42 @@ fn head_rows(
                 queries,
             });
         }
-        for tile in tiles(isa, queries) {
-            let args = AccumulateArgs {
-                p: logits[tile.start * BLOCK..].as_ptr(),
-                v,
-                row_stride: lane.v.row_stride,
-                n,
-                head_dim: d,
-                slots: slots[tile.start * slot_len..].as_mut_ptr(),
-                slot_len,
-            };
-            with_loader!(lane.v.ty, L => with_width!(tile.len(), QT => {
-                // SAFETY: isa is present; n rows lie at v; the tile's slots and weights lie in their buffers.
-                unsafe { isa.enter(Accumulate::<L, QT>(args, PhantomData)) }
-            }));
+        for bite in pieces(n, v_bite) {
+            let start = at * lane.v.head_stride + (block + bite.start) * lane.v.row_stride;
+            for tile in pieces(queries, width) {
+                let args = AccumulateArgs {
+                    p: logits[tile.start * BLOCK + bite.start..].as_ptr(),
+                    v: lane.v.data[start..].as_ptr(),
+                    row_stride: lane.v.row_stride,
+                    n: bite.len(),
+                    rescale: bite.start == 0,
+                    head_dim: d,
+                    slots: slots[tile.start * slot_len..].as_mut_ptr(),
+                    slot_len,
+                };
+                with_loader!(lane.v.ty, L => with_width!(tile.len(), QT => {
+                    // SAFETY: as above, with the tile's slots and weights.
+                    unsafe { isa.enter(Accumulate::<L, QT>(args, PhantomData)) }
+                }));
+            }
         }
     }
 }
 
-/// Cuts the queries of a KV head into tiles as even as can be, as few as the registers allow.
-fn tiles(isa: Isa, queries: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = queries.div_ceil((isa.accumulators() / 4).min(MAX_TILE));
-    (0..count).map(move |i| queries * i / count..queries * (i + 1) / count)
+/// Queries of a tile, such that the tiles of a KV head are as few as the registers allow and about equal.
+fn tile_width(isa: Isa, queries: usize) -> usize {
+    let tiles = queries.div_ceil((isa.accumulators() / 2).min(MAX_TILE));
+    queries.div_ceil(tiles)
+}
+
+/// Rows of a bite: about [`BITE`] bytes, a multiple of [`GROUP`].
+fn bite_rows(row_stride: usize) -> usize {
+    (BITE / row_stride.max(1)).clamp(GROUP, BLOCK) / GROUP * GROUP
+}
+
+/// `0 .. n` in pieces of `size`.
+fn pieces(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..n).step_by(size).map(move |start| start..n.min(start + size))
 }
 
 /// Runs an expression with the constant `$qt` set to the value of `$width`, 1 to [`MAX_TILE`].
@@ -212,8 +260,16 @@ macro_rules! with_width {
                 const $qt: usize = 5;
                 $body
             }
-            _ => {
+            6 => {
                 const $qt: usize = 6;
+                $body
+            }
+            7 => {
+                const $qt: usize = 7;
+                $body
+            }
+            _ => {
+                const $qt: usize = 8;
                 $body
             }
         }
@@ -241,46 +297,37 @@ impl<L: Load, const QT: usize> Kernel for Dot<L, QT> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let a = self.0;
-        let whole = a.head_dim / S::LANES;
-        let half = !a.head_dim.is_multiple_of(S::LANES);
+        // Where the rows of a group lie: in the last, unfinished group the last row stands in for those that are missing
+        // (the caller overwrites their logits).
+        let mut offsets = [0; GROUP];
+        for j in Loop(0, GROUP) {
+            offsets[j] = j * a.row_stride;
+        }
         let mut group = 0;
         while group < a.n {
-            // SAFETY: row numbers are cut off at the last row (its logit is computed again and overwritten by the caller's
-            // padding); everything else is the struct's contract.
+            if group + GROUP > a.n {
+                for j in Loop(a.n - group, GROUP) {
+                    offsets[j] = (a.n - 1 - group) * a.row_stride;
+                }
+            }
+            // SAFETY: the offsets lead to rows below n; everything else is the struct's contract.
             unsafe {
-                let mut quads = [[S::splat(0.0); 4]; QT];
+                let first = a.k.add(group * a.row_stride);
+                // Not initialised: clearing it costs a store a row.
+                let mut quads = MaybeUninit::<[[S::V; 4]; QT]>::uninit();
+                let quads = quads.as_mut_ptr();
                 for quad in Loop(0, 4) {
-                    let row = |j: usize| a.k.add((group + quad * 4 + j).min(a.n - 1) * a.row_stride);
-                    let rows = [row(0), row(1), row(2), row(3)];
-                    let mut sums = [[S::splat(0.0); 4]; QT];
-                    for c in Loop(0, whole) {
-                        let k = [
-                            L::load::<S>(rows[0], c),
-                            L::load::<S>(rows[1], c),
-                            L::load::<S>(rows[2], c),
-                            L::load::<S>(rows[3], c),
-                        ];
-                        for i in Loop(0, QT) {
-                            let q = S::load(a.q.add(i * a.d_padded + c * S::LANES));
-                            for j in Loop(0, 4) {
-                                sums[i][j] = S::fma(q, k[j], sums[i][j]);
-                            }
-                        }
-                    }
-                    if half {
-                        for i in Loop(0, QT) {
-                            let q = S::load(a.q.add(i * a.d_padded + whole * S::LANES));
-                            for j in Loop(0, 4) {
-                                sums[i][j] = S::fma(q, L::load_half::<S>(rows[j], whole), sums[i][j]);
-                            }
-                        }
-                    }
+                    let rows = |pair: usize| {
+                        (first.add(offsets[quad * 4 + pair * 2]), first.add(offsets[quad * 4 + pair * 2 + 1]))
+                    };
+                    let low = Self::pair::<S>(&a, rows(0));
+                    let high = Self::pair::<S>(&a, rows(1));
                     for i in Loop(0, QT) {
-                        quads[i][quad] = S::sum4(sums[i]);
+                        (*quads)[i][quad] = S::halve_again(low[i], high[i]);
                     }
                 }
                 for i in Loop(0, QT) {
-                    S::store_sums(a.logits.add(i * BLOCK + group), quads[i]);
+                    S::store_sums(a.logits.add(i * BLOCK + group), (*quads)[i]);
                 }
             }
             group += GROUP;
@@ -288,9 +335,59 @@ impl<L: Load, const QT: usize> Kernel for Dot<L, QT> {
     }
 }
 
-/// Turns a block's logits into weights relative to the new maximum, and brings m, l and the rescaling factor up to date.
-/// Safety: logits `[BLOCK, queries]` of which `n` (a multiple of GROUP) are filled; `state` points at m, l, factor of the
-/// first query, `slot_len` floats from one query to the next.
+impl<L: Load, const QT: usize> Dot<L, QT> {
+    /// Two rows times all queries, added up half way.
+    #[inline(always)]
+    unsafe fn pair<S: Simd>(a: &DotArgs, rows: (*const u8, *const u8)) -> [S::V; QT] {
+        let whole = a.head_dim / S::LANES;
+        // SAFETY: the struct's contract; the rows are two of its rows.
+        unsafe {
+            let mut sums = [[S::splat(0.0); 2]; QT];
+            let mut q = a.q;
+            for c in Loop(0, whole / 2) {
+                let k0 = L::load2::<S>(rows.0, 2 * c);
+                let k1 = L::load2::<S>(rows.1, 2 * c);
+                for half in Loop(0, 2) {
+                    for i in Loop(0, QT) {
+                        let q = S::load(q.add(i * a.d_padded + half * S::LANES));
+                        sums[i][0] = S::fma(q, k0[half], sums[i][0]);
+                        sums[i][1] = S::fma(q, k1[half], sums[i][1]);
+                    }
+                }
+                q = q.add(2 * S::LANES);
+            }
+            if whole % 2 == 1 {
+                let k = [L::load::<S>(rows.0, whole - 1), L::load::<S>(rows.1, whole - 1)];
+                for i in Loop(0, QT) {
+                    let q = S::load(q.add(i * a.d_padded));
+                    sums[i][0] = S::fma(q, k[0], sums[i][0]);
+                    sums[i][1] = S::fma(q, k[1], sums[i][1]);
+                }
+                q = q.add(S::LANES);
+            }
+            if !a.head_dim.is_multiple_of(S::LANES) {
+                let k = [L::load_half::<S>(rows.0, whole), L::load_half::<S>(rows.1, whole)];
+                for i in Loop(0, QT) {
+                    let q = S::load(q.add(i * a.d_padded));
+                    sums[i][0] = S::fma(q, k[0], sums[i][0]);
+                    sums[i][1] = S::fma(q, k[1], sums[i][1]);
+                }
+            }
+            let mut halves = [S::splat(0.0); QT];
+            for i in Loop(0, QT) {
+                halves[i] = S::halve(sums[i][0], sums[i][1]);
+            }
+            halves
+        }
+    }
+}
+
+/// Turns a block's logits into weights relative to each query's base and adds them to its denominator.
+///
+/// The base is a logit near the largest so far, and moves only when a logit exceeds it by more than [`SLACK`]: weights stay below
+/// 2^SLACK, and most blocks need neither a horizontal maximum nor a rescaling.
+/// Safety: logits `[BLOCK, queries]` of which `n` (a multiple of GROUP) are filled; `state` points at the tail of the first
+/// slot, `slot_len` floats from one query to the next.
 struct Softmax {
     logits: *mut f32,
     n: usize,
@@ -304,31 +401,35 @@ impl Kernel for Softmax {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
+        let vectors = self.n / S::LANES;
         for i in Loop(0, self.queries) {
             // SAFETY: the struct's contract.
             unsafe {
                 let logits = self.logits.add(i * BLOCK);
                 let state = self.state.add(i * self.slot_len);
-                let vectors = self.n / S::LANES;
                 let mut largest = S::load(logits);
                 for c in Loop(1, vectors) {
                     largest = S::max(largest, S::load(logits.add(c * S::LANES)));
                 }
-                let old = *state;
-                let new = old.max(S::largest(largest));
-                // While every logit so far is -inf, a base of 0 keeps -inf - base from being NaN.
-                let base = if new == f32::NEG_INFINITY { 0.0 } else { new };
-                let base = S::splat(base);
-                let mut sum = S::splat(0.0);
+                let mut sum = S::load(state);
+                let mut base = *state.add(BASE);
+                *state.add(FACTOR) = 1.0;
+                if S::any_greater(largest, S::splat(base + SLACK)) {
+                    let old = S::splat(base);
+                    base = S::largest(largest).max(base);
+                    let factor = exp2::<S>(S::sub(old, S::splat(base)));
+                    sum = S::mul(sum, factor);
+                    *state.add(FACTOR) = S::first(factor);
+                    *state.add(BASE) = base;
+                }
+                // While every logit so far is -inf, a finite base keeps -inf - base from being NaN.
+                let base = S::splat(base.max(f32::MIN));
                 for c in Loop(0, vectors) {
                     let p = exp2::<S>(S::sub(S::load(logits.add(c * S::LANES)), base));
                     S::store(logits.add(c * S::LANES), p);
                     sum = S::add(sum, p);
                 }
-                let factor = S::largest(exp2::<S>(S::sub(S::splat(old), base)));
-                *state = new;
-                *state.add(1) = *state.add(1) * factor + S::sum(sum);
-                *state.add(2) = factor;
+                S::store(state, sum);
             }
         }
     }
@@ -343,6 +444,8 @@ struct AccumulateArgs {
     v: *const u8,
     row_stride: usize,
     n: usize,
+    /// Whether these are the block's first rows, so that the sums must be brought to its base.
+    rescale: bool,
     head_dim: usize,
     slots: *mut f32,
     slot_len: usize,
@@ -393,20 +496,32 @@ impl<L: Load, const QT: usize> Accumulate<L, QT> {
             let mut sums = [[S::splat(0.0); DT]; QT];
             for i in Loop(0, QT) {
                 let slot = a.slots.add(i * a.slot_len);
-                let factor = S::splat(*slot.add(padded(a.head_dim) + 2));
+                let factor = S::splat(if a.rescale { *slot.add(padded(a.head_dim) + FACTOR) } else { 1.0 });
                 for j in Loop(0, DT) {
                     sums[i][j] = S::mul(S::load(slot.add((c + j) * S::LANES)), factor);
                 }
             }
             for r in Loop(0, a.n) {
                 let row = a.v.add(r * a.row_stride);
+                if c == 0 && DT * S::LANES < a.head_dim {
+                    // The rest of the row's turn comes with the next tile: ask for it in the order of the memory.
+                    let mut at = a.row_stride * DT * S::LANES / a.head_dim;
+                    while at < a.row_stride {
+                        S::prefetch(row.add(at));
+                        at += 64;
+                    }
+                }
                 let mut v = [S::splat(0.0); DT];
-                for j in Loop(0, DT) {
-                    v[j] = if HALF {
-                        L::load_half::<S>(row, c + j)
-                    } else {
-                        L::load::<S>(row, c + j)
-                    };
+                if HALF {
+                    v[0] = L::load_half::<S>(row, c);
+                } else if DT == 1 {
+                    v[0] = L::load::<S>(row, c);
+                } else {
+                    for j in Loop(0, DT / 2) {
+                        let pair = L::load2::<S>(row, c + 2 * j);
+                        v[2 * j] = pair[0];
+                        v[2 * j + 1] = pair[1];
+                    }
                 }
                 for i in Loop(0, QT) {
                     let p = S::splat(*a.p.add(i * BLOCK + r));
@@ -464,14 +579,14 @@ pub fn combine(
         let (head, t) = (query % call.n_heads(), query / call.n_heads());
         let at = (head * call.n_q + t) * slot_len;
         let slots = || partials.chunks_exact(thread_len).take(nth).map(|own| &own[at..][..slot_len]);
-        let m = |slot: &[f32]| slot[padded(d)];
-        let largest = slots().map(m).fold(f32::NEG_INFINITY, f32::max);
+        let base = |slot: &[f32]| slot[padded(d) + BASE];
+        let largest = slots().map(base).fold(f32::NEG_INFINITY, f32::max);
         out.fill(0.0);
         let mut total = 0.0;
         if largest > f32::NEG_INFINITY {
-            for slot in slots().filter(|slot| m(slot) > f32::NEG_INFINITY) {
-                let factor = (m(slot) - largest).exp2();
-                total += factor * slot[padded(d) + 1];
+            for slot in slots().filter(|slot| base(slot) > f32::NEG_INFINITY) {
+                let factor = (base(slot) - largest).exp2();
+                total += factor * slot[padded(d)..][..16].iter().sum::<f32>();
                 for (o, x) in out.iter_mut().zip(slot) {
                     *o += factor * x;
                 }

@@ -71,10 +71,7 @@ impl RowType {
                 }
             }
             RowType::Q8_0 => {
-                for (x, out) in values
-                    .chunks_exact(BLOCK)
-                    .zip(row.chunks_exact_mut(Q8_0_BYTES))
-                {
+                for (x, out) in values.chunks_exact(BLOCK).zip(row.chunks_exact_mut(Q8_0_BYTES)) {
                     let largest = x.iter().fold(0f32, |m, v| m.max(v.abs()));
                     let scale = largest / 127.0;
                     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
@@ -85,14 +82,9 @@ impl RowType {
                 }
             }
             RowType::Q4_0 => {
-                for (x, out) in values
-                    .chunks_exact(BLOCK)
-                    .zip(row.chunks_exact_mut(Q4_0_BYTES))
-                {
+                for (x, out) in values.chunks_exact(BLOCK).zip(row.chunks_exact_mut(Q4_0_BYTES)) {
                     // The element of largest size, with its sign, becomes -8 exactly.
-                    let extreme = x
-                        .iter()
-                        .fold(0f32, |m, &v| if v.abs() > m.abs() { v } else { m });
+                    let extreme = x.iter().fold(0f32, |m, &v| if v.abs() > m.abs() { v } else { m });
                     let scale = extreme / -8.0;
                     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
                     out[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
@@ -120,10 +112,7 @@ impl RowType {
                 }
             }
             RowType::Q8_0 => {
-                for (b, x) in row
-                    .chunks_exact(Q8_0_BYTES)
-                    .zip(values.chunks_exact_mut(BLOCK))
-                {
+                for (b, x) in row.chunks_exact(Q8_0_BYTES).zip(values.chunks_exact_mut(BLOCK)) {
                     let scale = half_at(b);
                     for (v, byte) in x.iter_mut().zip(&b[2..]) {
                         *v = scale * f32::from(*byte as i8);
@@ -131,10 +120,7 @@ impl RowType {
                 }
             }
             RowType::Q4_0 => {
-                for (b, x) in row
-                    .chunks_exact(Q4_0_BYTES)
-                    .zip(values.chunks_exact_mut(BLOCK))
-                {
+                for (b, x) in row.chunks_exact(Q4_0_BYTES).zip(values.chunks_exact_mut(BLOCK)) {
                     let scale = half_at(b);
                     for j in 0..BLOCK / 2 {
                         x[j] = scale * (f32::from(b[2 + j] & 15) - 8.0);
@@ -151,6 +137,15 @@ pub(crate) trait Load: 'static {
     /// # Safety
     /// `S`'s instruction set is present; `row` points at a row that holds the whole piece.
     unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V;
+
+    /// Pieces `c` and `c + 1`, `c` even: they share a scale in the quantised types.
+    /// # Safety
+    /// As for [`load`](Self::load), for both pieces.
+    #[inline(always)]
+    unsafe fn load2<S: Simd>(row: *const u8, c: usize) -> [S::V; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { [Self::load::<S>(row, c), Self::load::<S>(row, c + 1)] }
+    }
 
     /// The last piece where it is only half there (8 elements where `LANES` is 16): the rest reads as zero.
     /// # Safety
@@ -191,6 +186,16 @@ impl Load for F16 {
 
 impl Load for Q8_0 {
     #[inline(always)]
+    unsafe fn load2<S: Simd>(row: *const u8, c: usize) -> [S::V; 2] {
+        let at = c * S::LANES;
+        // SAFETY: 2 * LANES divides BLOCK and c is even, so both pieces lie within the one block whose scale is read.
+        unsafe {
+            let block = row.add(at / BLOCK * Q8_0_BYTES);
+            let (bytes, scale) = (block.add(2 + at % BLOCK), S::splat_f16(block));
+            [S::mul(S::load_i8(bytes), scale), S::mul(S::load_i8(bytes.add(S::LANES)), scale)]
+        }
+    }
+    #[inline(always)]
     unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
         let at = c * S::LANES;
         // SAFETY: LANES divides BLOCK, so the piece lies within the one block whose scale is read.
@@ -208,6 +213,25 @@ impl Load for Q8_0 {
 
 impl Load for Q4_0 {
     #[inline(always)]
+    unsafe fn load2<S: Simd>(row: *const u8, c: usize) -> [S::V; 2] {
+        let at = c * S::LANES;
+        // SAFETY: 2 * LANES divides BLOCK and c is even, so both pieces lie within one block: with 16 lanes the low and the high
+        // nibbles of all its bytes, with 8 the low or the high nibbles of both halves.
+        unsafe {
+            let block = row.add(at / BLOCK * Q4_0_BYTES);
+            let (bytes, scale) = (block.add(2), S::splat_f16(block));
+            let minus_8 = S::mul(scale, S::splat(-8.0)); // exact
+            let pair = if S::LANES == 16 {
+                [S::load_u4_low(bytes), S::load_u4_high(bytes)]
+            } else if at % BLOCK < BLOCK / 2 {
+                [S::load_u4_low(bytes), S::load_u4_low(bytes.add(8))]
+            } else {
+                [S::load_u4_high(bytes), S::load_u4_high(bytes.add(8))]
+            };
+            [S::fma(pair[0], scale, minus_8), S::fma(pair[1], scale, minus_8)]
+        }
+    }
+    #[inline(always)]
     unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
         let at = c * S::LANES;
         let within = at % BLOCK;
@@ -215,11 +239,7 @@ impl Load for Q4_0 {
         unsafe {
             let block = row.add(at / BLOCK * Q4_0_BYTES);
             let bytes = block.add(2 + within % (BLOCK / 2));
-            let ints = if within < BLOCK / 2 {
-                S::load_u4_low(bytes)
-            } else {
-                S::load_u4_high(bytes)
-            };
+            let ints = if within < BLOCK / 2 { S::load_u4_low(bytes) } else { S::load_u4_high(bytes) };
             S::mul(S::add(ints, S::splat(-8.0)), S::splat_f16(block))
         }
     }
@@ -273,11 +293,24 @@ mod tests {
         unsafe fn run<S: Simd>(self) {
             let whole = self.out.len() / S::LANES;
             let mut buffer = [0f32; 16];
+            // Once in pairs, once singly: both must agree with the plain decoding.
+            let mut in_pairs = vec![0f32; whole / 2 * 2 * S::LANES];
+            with_loader!(self.ty, L => for c in Loop(0, whole / 2) {
+                // SAFETY: c counts whole pairs of pieces of the row.
+                unsafe {
+                    let pair = L::load2::<S>(self.row.as_ptr(), 2 * c);
+                    S::store(in_pairs.as_mut_ptr().add(2 * c * S::LANES), pair[0]);
+                    S::store(in_pairs.as_mut_ptr().add((2 * c + 1) * S::LANES), pair[1]);
+                }
+            });
             with_loader!(self.ty, L => for c in Loop(0, whole) {
                 // SAFETY: c counts whole pieces of the row; the buffer holds any vector.
                 unsafe { S::store(buffer.as_mut_ptr(), L::load::<S>(self.row.as_ptr(), c)) };
                 self.out[c * S::LANES..][..S::LANES].copy_from_slice(&buffer[..S::LANES]);
             });
+            for (a, b) in in_pairs.iter().zip(&*self.out) {
+                assert!(a == b || a.is_nan() && b.is_nan());
+            }
             if whole * S::LANES < self.out.len() {
                 with_loader!(self.ty, L => {
                     // SAFETY: 8 elements are left (the row length is a multiple of 8).
@@ -304,13 +337,7 @@ mod tests {
                 for isa in crate::Isa::available() {
                     let mut out = vec![f32::NAN; n];
                     // SAFETY: the instruction set is available; the row has n elements.
-                    unsafe {
-                        isa.enter(ReadRow {
-                            ty,
-                            row: &row,
-                            out: &mut out,
-                        })
-                    };
+                    unsafe { isa.enter(ReadRow { ty, row: &row, out: &mut out }) };
                     assert_eq!(out, plain, "{isa:?} {} {n}", ty.name());
                 }
             }
@@ -325,13 +352,7 @@ mod tests {
         for isa in crate::Isa::available() {
             let mut out = vec![0f32; 1 << 16];
             // SAFETY: the instruction set is available; the row has 65536 halves.
-            unsafe {
-                isa.enter(ReadRow {
-                    ty: RowType::F16,
-                    row: &all,
-                    out: &mut out,
-                })
-            };
+            unsafe { isa.enter(ReadRow { ty: RowType::F16, row: &all, out: &mut out }) };
             for (i, (a, b)) in out.iter().zip(&plain).enumerate() {
                 assert!(
                     a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),

@@ -49,12 +49,7 @@ fn check(case: Case) {
 fn every_pair_of_row_types() {
     for k_type in RowType::ALL {
         for v_type in RowType::ALL {
-            check(Case {
-                k_type,
-                v_type,
-                group: 3,
-                ..Case::plain(64, 2, 77)
-            });
+            check(Case { k_type, v_type, group: 3, ..Case::plain(64, 2, 77) });
         }
     }
 }
@@ -63,10 +58,7 @@ fn every_pair_of_row_types() {
 fn every_head_size() {
     for head_dim in [8, 24, 32, 40, 64, 72, 80, 96, 112, 128, 192, 256, 320] {
         for group in [1, 4] {
-            check(Case {
-                group,
-                ..Case::plain(head_dim, 2, 45)
-            });
+            check(Case { group, ..Case::plain(head_dim, 2, 45) });
         }
     }
 }
@@ -74,20 +66,14 @@ fn every_head_size() {
 #[test]
 fn every_group() {
     for group in (1..=9).chain([12, 16, 23]) {
-        check(Case {
-            group,
-            ..Case::plain(64, 2, 70)
-        });
+        check(Case { group, ..Case::plain(64, 2, 70) });
     }
 }
 
 #[test]
 fn every_length_around_the_borders() {
     for rows in (0..=35).chain([47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 200]) {
-        check(Case {
-            group: 2,
-            ..Case::plain(32, 1, rows)
-        });
+        check(Case { group: 2, ..Case::plain(32, 1, rows) });
     }
 }
 
@@ -95,11 +81,7 @@ fn every_length_around_the_borders() {
 fn several_tokens_do_not_see_the_future() {
     for n_q in 1..=8 {
         for rows in [0, 1, 3, 8, 33, 64, 66, 130] {
-            check(Case {
-                n_q,
-                group: 1 + n_q % 3,
-                ..Case::plain(64, 2, rows)
-            });
+            check(Case { n_q, group: 1 + n_q % 3, ..Case::plain(64, 2, rows) });
         }
     }
 }
@@ -112,11 +94,7 @@ fn thread_counts() {
 }
 
 fn lane(heads: &[u32], rows: usize, log_weight: Option<&[f32]>) -> LaneCase {
-    LaneCase {
-        heads: heads.to_vec(),
-        rows,
-        log_weight: log_weight.map(<[f32]>::to_vec),
-    }
+    LaneCase { heads: heads.to_vec(), rows, log_weight: log_weight.map(<[f32]>::to_vec) }
 }
 
 #[test]
@@ -131,15 +109,7 @@ fn unequal_lanes_with_log_weights() {
     ];
     for n_q in [1, 3] {
         for group in [1, 4] {
-            check_threads(
-                Case {
-                    n_q,
-                    group,
-                    lanes: lanes.clone(),
-                    ..Case::plain(64, 1, 1)
-                },
-                &[1, 2, 5],
-            );
+            check_threads(Case { n_q, group, lanes: lanes.clone(), ..Case::plain(64, 1, 1) }, &[1, 2, 5]);
         }
     }
 }
@@ -147,13 +117,8 @@ fn unequal_lanes_with_log_weights() {
 #[test]
 fn a_log_weight_equals_so_many_copies() {
     // log 5 on row 0 is five copies of row 0: moved by hand, not by the reference.
-    let data = Data::new(
-        Case {
-            lanes: vec![lane(&[0], 30, Some(&[5f32.ln()]))],
-            ..Case::plain(64, 1, 1)
-        },
-        3,
-    );
+    let data =
+        Data::new(Case { lanes: vec![lane(&[0], 30, Some(&[5f32.ln()]))], ..Case::plain(64, 1, 1) }, 3);
     data.with(|call| {
         let (out, lse) = decode(Isa::best(), call, 2);
         let lane = call.lanes[0];
@@ -182,12 +147,7 @@ fn a_log_weight_equals_so_many_copies() {
 fn huge_logits_do_not_overflow() {
     for key_size in [30.0, 1e3, 6e4] {
         for k_type in [RowType::F16, RowType::F32] {
-            check(Case {
-                key_size,
-                k_type,
-                group: 2,
-                ..Case::plain(64, 1, 200)
-            });
+            check(Case { key_size, k_type, group: 2, ..Case::plain(64, 1, 200) });
         }
     }
 }
@@ -232,14 +192,7 @@ fn random_calls() {
 #[test]
 fn strided_queries_and_rows() {
     // Queries as a permuted tensor [head_dim, n_q, n_heads], rows with a gap after each: the same numbers, other strides.
-    let data = Data::new(
-        Case {
-            n_q: 3,
-            group: 2,
-            ..Case::plain(64, 2, 50)
-        },
-        5,
-    );
+    let data = Data::new(Case { n_q: 3, group: 2, ..Case::plain(64, 2, 50) }, 5);
     data.with(|call| {
         let (want, _) = decode(Isa::best(), call, 2);
         let (heads, n_q, d) = (4, 3, 64);
@@ -261,23 +214,10 @@ fn strided_queries_and_rows() {
             bytes
         };
         let (k, v) = (spread(call.lanes[0].k), spread(call.lanes[0].v));
-        let rows = |data| kernels::Rows {
-            data,
-            ty: RowType::F16,
-            row_stride: 160,
-            head_stride: 60 * 160,
-        };
-        let lanes = [kernels::Lane {
-            k: rows(&k),
-            v: rows(&v),
-            ..call.lanes[0]
-        }];
+        let rows = |data| kernels::Rows { data, ty: RowType::F16, row_stride: 160, head_stride: 60 * 160 };
+        let lanes = [kernels::Lane { k: rows(&k), v: rows(&v), ..call.lanes[0] }];
         let strided = Attention {
-            q: kernels::Queries {
-                data: &q,
-                head_stride: d * n_q,
-                token_stride: d,
-            },
+            q: kernels::Queries { data: &q, head_stride: d * n_q, token_stride: d },
             lanes: &lanes,
             ..*call
         };
@@ -296,21 +236,12 @@ fn shapes_that_do_not_fit_are_refused() {
             refused(Attention { head_dim: 60, ..*call }),
             ShapeError::HeadDim { granule: 8, .. }
         ));
-        assert!(matches!(
-            refused(Attention { group: 0, ..*call }),
-            ShapeError::Count { .. }
-        ));
+        assert!(matches!(refused(Attention { group: 0, ..*call }), ShapeError::Count { .. }));
         assert!(matches!(
             refused(Attention { group: 2, ..*call }),
             ShapeError::Memory { what: "queries", .. }
         ));
-        assert!(matches!(
-            refused(Attention {
-                n_kv_heads: usize::MAX,
-                ..*call
-            }),
-            ShapeError::Count { .. }
-        ));
+        assert!(matches!(refused(Attention { n_kv_heads: usize::MAX, ..*call }), ShapeError::Count { .. }));
         let refused_lane = |lane: kernels::Lane| {
             let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
             let lanes = [lane];
@@ -321,24 +252,15 @@ fn shapes_that_do_not_fit_are_refused() {
             ShapeError::Memory { what: "keys", .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane {
-                rows: usize::MAX,
-                ..lane
-            }),
+            refused_lane(kernels::Lane { rows: usize::MAX, ..lane }),
             ShapeError::Memory { .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane {
-                kv_heads: &[0, 0],
-                ..lane
-            }),
+            refused_lane(kernels::Lane { kv_heads: &[0, 0], ..lane }),
             ShapeError::LaneHead { head: 0, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane {
-                kv_heads: &[0, 2],
-                ..lane
-            }),
+            refused_lane(kernels::Lane { kv_heads: &[0, 2], ..lane }),
             ShapeError::LaneHead { head: 2, .. }
         ));
         assert!(matches!(
@@ -346,16 +268,10 @@ fn shapes_that_do_not_fit_are_refused() {
             ShapeError::MissingHeads { heads: 1, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane {
-                log_weight: Some(&[0.0]),
-                ..lane
-            }),
+            refused_lane(kernels::Lane { log_weight: Some(&[0.0]), ..lane }),
             ShapeError::LogWeights { .. }
         ));
-        assert!(matches!(
-            partial(call, 1, 1, &mut own),
-            Err(ShapeError::Thread { ith: 1, nth: 1 })
-        ));
+        assert!(matches!(partial(call, 1, 1, &mut own), Err(ShapeError::Thread { ith: 1, nth: 1 })));
         let short = own.len() - 1;
         assert!(matches!(
             partial(call, 0, 1, &mut own[..short]),

@@ -62,15 +62,10 @@ impl Simd for Avx2 {
             let bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()));
             _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(bytes))
         };
-        sum4(a: [__m256; 4]) -> __m256 = {
-            let ab = _mm256_add_ps(_mm256_unpacklo_ps(a[0], a[1]), _mm256_unpackhi_ps(a[0], a[1]));
-            let cd = _mm256_add_ps(_mm256_unpacklo_ps(a[2], a[3]), _mm256_unpackhi_ps(a[2], a[3]));
-            let (ab, cd) = (_mm256_castps_pd(ab), _mm256_castps_pd(cd));
-            _mm256_add_ps(
-                _mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)),
-                _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)),
-            )
-        };
+        halve(a: __m256, b: __m256) -> __m256 =
+            _mm256_add_ps(_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b));
+        halve_again(a: __m256, b: __m256) -> __m256 =
+            _mm256_add_ps(_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b));
         store_sums(p: *mut f32, q: [__m256; 4]) -> () = {
             _mm256_storeu_ps(
                 p,
@@ -86,6 +81,8 @@ impl Simd for Avx2 {
             let x = _mm_add_ps(x, _mm_movehl_ps(x, x));
             _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps::<1>(x, x)))
         };
+        any_greater(a: __m256, b: __m256) -> bool = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) != 0;
+        first(v: __m256) -> f32 = _mm256_cvtss_f32(v);
         largest(v: __m256) -> f32 = {
             let x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
             let x = _mm_max_ps(x, _mm_movehl_ps(x, x));

@@ -62,26 +62,31 @@ impl Simd for Avx512 {
             let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
             _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(bytes))
         };
-        sum4(a: [__m512; 4]) -> __m512 = {
-            // Each 128-bit group: [a0+a2, b0+b2, a1+a3, b1+b3], then the same for c and d, then their sums side by side.
-            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
-            let cd = _mm512_add_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
-            let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
-            _mm512_add_ps(
-                _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)),
-                _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)),
-            )
-        };
+        halve(a: __m512, b: __m512) -> __m512 =
+            _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b));
+        halve_again(a: __m512, b: __m512) -> __m512 =
+            _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b));
         store_sums(p: *mut f32, q: [__m512; 4]) -> () = {
             // 0x88 takes groups 0 and 2 of both operands, 0xdd groups 1 and 3: two halvings add up four groups.
-            let x = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(q[0], q[1]), _mm512_shuffle_f32x4::<0xdd>(q[0], q[1]));
-            let y = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(q[2], q[3]), _mm512_shuffle_f32x4::<0xdd>(q[2], q[3]));
+            let x = _mm512_add_ps(
+                _mm512_shuffle_f32x4::<0x88>(q[0], q[1]),
+                _mm512_shuffle_f32x4::<0xdd>(q[0], q[1]),
+            );
+            let y = _mm512_add_ps(
+                _mm512_shuffle_f32x4::<0x88>(q[2], q[3]),
+                _mm512_shuffle_f32x4::<0xdd>(q[2], q[3]),
+            );
             _mm512_storeu_ps(
                 p,
-                _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(x, y), _mm512_shuffle_f32x4::<0xdd>(x, y)),
+                _mm512_add_ps(
+                    _mm512_shuffle_f32x4::<0x88>(x, y),
+                    _mm512_shuffle_f32x4::<0xdd>(x, y),
+                ),
             )
         };
         sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
+        any_greater(a: __m512, b: __m512) -> bool = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) != 0;
+        first(v: __m512) -> f32 = _mm512_cvtss_f32(v);
         largest(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
         prefetch(p: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(p.cast());
     }

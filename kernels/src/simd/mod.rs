@@ -164,11 +164,17 @@ pub(crate) trait Simd: Copy + 'static {
     /// The high nibbles of LANES bytes as floats 0..=15.
     unsafe fn load_u4_high(p: *const u8) -> Self::V;
 
-    /// First half of adding up vectors: within each group of 4 lanes, lane j of the result is the sum of the group in `a[j]`.
-    unsafe fn sum4(a: [Self::V; 4]) -> Self::V;
-    /// Second half: writes 16 floats, number 4 i + j being the sum over the groups of lane j of `quads[i]`.
+    /// Adding up vectors, first step: each group of 4 lanes of a and b becomes [a0 + a2, a1 + a3, b0 + b2, b1 + b3].
+    unsafe fn halve(a: Self::V, b: Self::V) -> Self::V;
+    /// Second step: each group of 4 lanes becomes [a0 + a1, a2 + a3, b0 + b1, b2 + b3].
+    unsafe fn halve_again(a: Self::V, b: Self::V) -> Self::V;
+    /// Last step: writes 16 floats, number 4 i + j being the sum over the groups of lane j of `quads[i]`.
     unsafe fn store_sums(p: *mut f32, quads: [Self::V; 4]);
     unsafe fn sum(v: Self::V) -> f32;
+    /// Whether any lane of a exceeds its counterpart in b.
+    unsafe fn any_greater(a: Self::V, b: Self::V) -> bool;
+    /// Lane 0.
+    unsafe fn first(v: Self::V) -> f32;
     unsafe fn largest(v: Self::V) -> f32;
 
     /// Asks for the cache line at `p` (any address: nothing is read).

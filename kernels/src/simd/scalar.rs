@@ -8,6 +8,7 @@ pub(crate) struct Scalar;
 
 /// # Safety
 /// The kernel's own demands hold.
+#[inline(never)] // as the other two cannot be: so that the driver stays small
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Scalar>() }
@@ -23,11 +24,7 @@ pub(crate) struct V8([f32; 8]);
 fn widen(bits: u16) -> f32 {
     let bits = u32::from(bits);
     let magnitude = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits(0x7780_0000);
-    let special = if bits & 0x7c00 == 0x7c00 {
-        0x7f80_0000
-    } else {
-        0
-    };
+    let special = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
     f32::from_bits(magnitude.to_bits() | special | (bits & 0x8000) << 16)
 }
 
@@ -78,9 +75,13 @@ impl Simd for Scalar {
         load_i8(p: *const u8) = |i| f32::from(p.add(i).read() as i8);
         load_u4_low(p: *const u8) = |i| f32::from(p.add(i).read() & 15);
         load_u4_high(p: *const u8) = |i| f32::from(p.add(i).read() >> 4);
-        sum4(a: [V8; 4]) = |i| {
-            let (j, group) = (i % 4, i / 4 * 4);
-            (a[j].0[group] + a[j].0[group + 1]) + (a[j].0[group + 2] + a[j].0[group + 3])
+        halve(a: V8, b: V8) = |i| {
+            let (from, at) = (if i % 4 < 2 { a.0 } else { b.0 }, i / 4 * 4 + i % 2);
+            from[at] + from[at + 2]
+        };
+        halve_again(a: V8, b: V8) = |i| {
+            let (from, at) = (if i % 4 < 2 { a.0 } else { b.0 }, i / 4 * 4 + i % 2 * 2);
+            from[at] + from[at + 1]
         };
     }
 
@@ -105,6 +106,22 @@ impl Simd for Scalar {
     unsafe fn sum(v: V8) -> f32 {
         let x = v.0;
         ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]))
+    }
+
+    #[inline(always)]
+    unsafe fn any_greater(a: V8, b: V8) -> bool {
+        let mut any = false;
+        let mut i = 0;
+        while i < 8 {
+            any |= a.0[i] > b.0[i];
+            i += 1;
+        }
+        any
+    }
+
+    #[inline(always)]
+    unsafe fn first(v: V8) -> f32 {
+        v.0[0]
     }
 
     #[inline(always)]

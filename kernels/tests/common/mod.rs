@@ -56,11 +56,7 @@ impl Case {
             k_type: RowType::F16,
             v_type: RowType::F16,
             key_size: 1.0,
-            lanes: vec![LaneCase {
-                heads: (0..heads).collect(),
-                rows,
-                log_weight: None,
-            }],
+            lanes: vec![LaneCase { heads: (0..heads).collect(), rows, log_weight: None }],
         }
     }
 
