@@ -182,10 +182,10 @@ impl Tensor {
     }
 
     fn check_access(&self, what: &'static str, offset: usize, bytes: usize) -> Result<(), Error> {
-        if let Some((memory, generation)) = &*self.context.prepared.borrow() {
-            if memory.generation.get() != *generation {
-                return Err(Error::StaleGraph);
-            }
+        if let Some((memory, generation)) = &*self.context.prepared.borrow()
+            && memory.generation.get() != *generation
+        {
+            return Err(Error::StaleGraph);
         }
         let (tensor, buffer) = (self.get(), self.buffer());
         if tensor.data.is_null() || buffer.is_null() {

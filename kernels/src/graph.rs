@@ -5,9 +5,11 @@
 //! Here, and only here, tensors' memory becomes slices.
 
 use crate::rows::{Moves, add_rows, move_rows, write_mean};
-use crate::{Attention, Lane, Queries, RowType, Rows, decode};
+use crate::{Attention, Lane, Queries, RowType, Rows, decode, prefill};
 use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most lanes that one attention call takes: a node has ten operands.
 pub const MAX_LANES: usize = 3;
@@ -84,6 +86,9 @@ pub fn attend(
     let mut operands = vec![q, stored, &state.rows, &state.log_weights];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
     let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes) };
+    if shape.group * n_q >= PREFILL_QUERIES {
+        return attend_many(ctx, call, &operands);
+    }
 
     let len = decode::thread_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
     let first = call.clone();
@@ -125,6 +130,34 @@ pub fn attend(
             decode::combine(attention, task.threads, partials, share, out, None)
                 .expect("shapes were checked");
         });
+    })
+}
+
+/// From how many queries of a KV head on the tiled kernel is the faster one.
+const PREFILL_QUERIES: usize = 16;
+
+/// [`attend`] for many queries: one node, whose threads share the work through a counter.
+fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    }
+    let (shape, n_q) = (call.shape, call.n_q);
+    // Counts the tiles that were taken and the threads that are done: the last one leaves it at 0 for the next computation.
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    ctx.custom(Type::F32, [shape.head_dim * shape.n_kv_heads * shape.group, n_q], operands, move |task| {
+        call.with(task, |attention| {
+            SCRATCH.with_borrow_mut(|scratch| {
+                scratch.resize(prefill::scratch_len(shape.head_dim), 0.0);
+                let out = task.result().data.cast::<f32>();
+                // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only, which share `next`.
+                unsafe { prefill::prefill(attention, &next, scratch, out, std::ptr::null_mut()) }
+                    .expect("shapes were checked");
+            });
+        });
+        if done.fetch_add(1, Ordering::AcqRel) + 1 == task.threads {
+            done.store(0, Ordering::Relaxed);
+            next.store(0, Ordering::Release);
+        }
     })
 }
 

@@ -23,7 +23,12 @@ fn cases() -> Vec<Case> {
         Case {
             name: text("name"),
             engine: Engine::open(&ModelSource::File(file), &options).expect("the model opens"),
-            tokens: entry["tokens"].as_array().expect("tokens").iter().map(|t| t.as_u64().expect("token") as u32).collect(),
+            tokens: entry["tokens"]
+                .as_array()
+                .expect("tokens")
+                .iter()
+                .map(|t| t.as_u64().expect("token") as u32)
+                .collect(),
             entry: entry.clone(),
         }
     });

@@ -47,7 +47,7 @@ impl ModelArgs {
 
     /// How to open it.
     pub fn options(&self) -> EngineOptions {
-        EngineOptions { threads: self.threads, repack: !self.no_repack, ..EngineOptions::default() }
+        EngineOptions { threads: self.threads, repack: !self.no_repack }
     }
 }
 

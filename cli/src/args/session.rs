@@ -123,7 +123,6 @@ impl SessionSettings {
             types: self.types,
             prefill: self.prefill.prefill(),
             chunk: self.chunk.min(context.max(1)),
-            ..SessionOptions::default()
         }
     }
 }

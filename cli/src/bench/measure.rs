@@ -106,7 +106,6 @@ pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repeti
         types: setting.types,
         prefill: setting.prefill,
         chunk: setting.chunk.min(length),
-        ..SessionOptions::default()
     };
     opening::check_memory(engine, &options, length)?;
     let mut runner = Runner {

@@ -142,8 +142,14 @@ impl Store {
         self.seen = 0;
         for lane in self.layers.iter_mut().flatten() {
             lane.clear();
-            if let Some(sums) = &lane.sums {
-                sums.clear()?;
+            let Some(sums) = &lane.sums else { continue };
+            sums.clear()?;
+            // The compensation entry weighs nothing yet, but nothing times NaN is NaN: fresh memory may hold anything.
+            for tensor in [&lane.graph.k, &lane.graph.v] {
+                let [_, row, head, _] = tensor.strides();
+                for number in 0..tensor.dim(2) {
+                    tensor.write(number * head, &vec![0u8; row])?;
+                }
             }
         }
         Ok(())

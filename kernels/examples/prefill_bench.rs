@@ -1,0 +1,105 @@
+//! How near the prefill kernel comes to the processor's multiply-add peak: operations a second (two products of 2 * head_dim per
+//! visible query-key pair) as a share of the peak, the two measured in turns by each thread's own clock.
+//!
+//! `cargo run --release -p kernels --example prefill_bench [--avx2] [WORD…]` prints the rows whose label has all the words.
+
+use kernels::bandwidth::multiply_add_peak;
+use kernels::prefill::{prefill_on, scratch_len};
+use kernels::{Attention, Isa, Lane, Queries, RowType, Rows};
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+fn main() {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let avx2 = words.iter().position(|w| w == "--avx2").map(|i| words.remove(i)).is_some();
+    let isa = *Isa::available().get(usize::from(avx2)).unwrap_or(&Isa::Scalar);
+    println!("{isa:?}; median of the passes' shares, one thread unless said otherwise");
+    println!("| shape | queries | rows | type | threads | GFLOP/s | peak (a thread) | share |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for (name, kv_heads, group, d) in [
+        ("MHA 12 d64", 12, 1, 64),
+        ("GQA 32/8 d64", 8, 4, 64),
+        ("GQA 32/8 d128", 8, 4, 128),
+        ("GQA 28/4 d128", 4, 7, 128),
+        ("MHA 8 d80", 8, 1, 80),
+    ] {
+        for ty in [RowType::F16, RowType::F32, RowType::Q8_0] {
+            for rows in [512, 2048, 8192] {
+                for threads in [1, 2] {
+                    let label = format!("| {name} | 512 | {rows} | {} | {threads} |", ty.name());
+                    if !words.iter().all(|w| label.contains(w.as_str())) || d % ty.granule() != 0 {
+                        continue;
+                    }
+                    measure(isa, &label, kv_heads, group, d, ty, rows, threads);
+                }
+            }
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one measurement, named in one place")]
+fn measure(
+    isa: Isa,
+    label: &str,
+    kv_heads: usize,
+    group: usize,
+    d: usize,
+    ty: RowType,
+    rows: usize,
+    threads: usize,
+) {
+    let n_q = 512;
+    let row_bytes = ty.row_bytes(d);
+    let mut kv = vec![0u8; row_bytes * rows * kv_heads];
+    for (i, row) in kv.chunks_exact_mut(row_bytes).enumerate() {
+        let x: Vec<f32> = (0..d).map(|j| ((i * 31 + j) as f32 * 0.7391).sin()).collect();
+        ty.encode(&x, row);
+    }
+    let q: Vec<f32> = (0..d * kv_heads * group * n_q).map(|i| (i as f32 * 0.319).cos()).collect();
+    let heads: Vec<u32> = (0..kv_heads as u32).collect();
+    let lanes = [Lane {
+        k: Rows::contiguous(&kv, ty, d, rows),
+        v: Rows::contiguous(&kv, ty, d, rows),
+        rows,
+        kv_heads: &heads,
+        log_weight: None,
+    }];
+    let call = Attention {
+        head_dim: d,
+        n_kv_heads: kv_heads,
+        group,
+        n_q,
+        scale: 0.1,
+        q: Queries::contiguous(&q, d, kv_heads * group),
+        lanes: &lanes,
+    };
+    let pairs: usize = (0..n_q).map(|t| call.visible(rows, t)).sum();
+    let operations = (pairs * call.n_heads() * 4 * d) as f64;
+    let mut out = vec![0f32; call.out_len()];
+    let at = out.as_mut_ptr() as usize;
+    let (mut shares, mut best) = (Vec::new(), 0f64);
+    let mut peak = 0f64;
+    for _ in 0..7 {
+        let now = multiply_add_peak(0.05);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut scratch = vec![0f32; scratch_len(d)];
+            // SAFETY: the output has the shape asked for; all threads share the counter.
+            unsafe { prefill_on(isa, &call, &next, &mut scratch, at as *mut f32, std::ptr::null_mut()) }
+                .expect("shapes fit");
+        };
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let speed = operations / start.elapsed().as_secs_f64();
+        shares.push(speed / now / threads as f64);
+        best = best.max(speed);
+        peak = peak.max(now);
+    }
+    shares.sort_by(f64::total_cmp);
+    println!("{label} {:.0} | {:.0} | {:.2} |", best / 1e9, peak / 1e9, shares[shares.len() / 2]);
+}

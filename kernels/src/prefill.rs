@@ -1,0 +1,427 @@
+//! Prefill attention: many query tokens at once, bound by arithmetic, so it is built like a matrix product.
+//!
+//! The unit of work is a *tile* of up to [`TILE`] queries of one KV head (all query heads of the group and some tokens, token
+//! after token). Queries stand in the vector lanes throughout: the logits of a stretch of keys are `K · Qᵀ`, the softmax runs down
+//! the columns without a single horizontal step, and the output is gathered as `Vᵀ · P`, transposed once at the end. So K and
+//! V are only widened to f32, never rearranged, and every product is the same kernel: broadcast one number of A, multiply a row
+//! of B. The widened stretch serves all queries of the tile.
+//!
+//! Stretches that no query of the tile may see are never touched; only the last ones, on the causal diagonal, are masked.
+//! Threads take tiles from a shared counter, longest first, since causal tiles are unequal.
+//!
+//! Against [`decode`](crate::decode): there the memory is the limit and every row must be read once; here a row is read once
+//! per tile, which pays from about 16 queries per KV head on.
+
+use crate::attention::{Attention, Lane, ShapeError};
+use crate::exp::exp2;
+use crate::quant::{Load, with_loader};
+use crate::simd::{Isa, Kernel, Loop, Simd};
+use std::f32::consts::{LN_2, LOG2_E};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Queries side by side in one matrix: four vectors of 16, eight of 8.
+const PANEL: usize = 64;
+/// Queries of a tile: so many share each widening of K and V.
+const TILE: usize = 2 * PANEL;
+/// Rows of K and V taken at a time. 16 times the kernel's 6 rows; the widened stretch stays in the second-level cache.
+const STRETCH: usize = 96;
+/// Rows of A a product works on at a time.
+const STRIP: usize = 6;
+
+/// Elements of a head in whole vectors of any instruction set.
+fn padded(head_dim: usize) -> usize {
+    head_dim.next_multiple_of(16)
+}
+
+/// Floats of scratch memory each thread needs.
+pub fn scratch_len(head_dim: usize) -> usize {
+    let d = padded(head_dim);
+    // Queries and sums; keys and values; logits; maxima, denominators, factors.
+    2 * TILE * d + 2 * STRETCH * d + STRETCH * PANEL + 3 * TILE + 16
+}
+
+/// Computes the whole call together with the other threads that call this with the same arguments but their own `scratch`
+/// ([`scratch_len`] floats). `next` starts at 0 and is shared; when every thread has returned, the result is complete:
+///
+/// - `out` `[head_dim, n_heads, n_q]`; zeros where a query sees no row.
+/// - `lse` `[n_heads, n_q]` or null: the natural log of the softmax's denominator, `-inf` where a query sees no row.
+///
+/// # Safety
+/// `out` and `lse` (unless null) are valid for writes of these shapes and used by nothing else meanwhile; all threads that write
+/// there share `next`.
+pub unsafe fn prefill(
+    call: &Attention,
+    next: &AtomicUsize,
+    scratch: &mut [f32],
+    out: *mut f32,
+    lse: *mut f32,
+) -> Result<(), ShapeError> {
+    // SAFETY: passed on.
+    unsafe { prefill_on(Isa::best(), call, next, scratch, out, lse) }
+}
+
+/// [`prefill`] on an instruction set of the caller's choice; one that is not present falls back to the best there is.
+///
+/// # Safety
+/// As for [`prefill`].
+pub unsafe fn prefill_on(
+    isa: Isa,
+    call: &Attention,
+    next: &AtomicUsize,
+    scratch: &mut [f32],
+    out: *mut f32,
+    lse: *mut f32,
+) -> Result<(), ShapeError> {
+    call.check()?;
+    let need = scratch_len(call.head_dim);
+    if scratch.len() < need {
+        return Err(ShapeError::Buffer { what: "scratch", have: scratch.len(), need });
+    }
+    let isa = if isa.present() { isa } else { Isa::best() };
+    let tiles = (call.group * call.n_q).div_ceil(TILE);
+    loop {
+        let item = next.fetch_add(1, Ordering::Relaxed);
+        if item >= tiles * call.n_kv_heads {
+            return Ok(());
+        }
+        // All heads' last tiles come first: they see the most rows.
+        let (mut head, tile) = (item % call.n_kv_heads, tiles - 1 - item / call.n_kv_heads);
+        for lane in call.lanes {
+            if head < lane.kv_heads.len() {
+                let output = Output { out, lse };
+                // SAFETY: the shared counter gives each tile to one thread, and tiles are disjoint in the output.
+                unsafe { Tile { isa, call, lane, head, first: tile * TILE }.run(scratch, output) };
+                break;
+            }
+            head -= lane.kv_heads.len();
+        }
+    }
+}
+
+/// Where results go, see [`prefill`].
+struct Output {
+    out: *mut f32,
+    lse: *mut f32,
+}
+
+/// Queries `first ..` of one head of a lane, counted token by token, each with all query heads of the group.
+struct Tile<'a> {
+    isa: Isa,
+    call: &'a Attention<'a>,
+    lane: &'a Lane<'a>,
+    head: usize,
+    first: usize,
+}
+
+impl Tile<'_> {
+    /// Query head and token of the tile's query `i`.
+    fn query(&self, i: usize) -> (usize, usize) {
+        let kv_head = self.lane.kv_heads[self.head] as usize;
+        let at = self.first + i;
+        (kv_head * self.call.group + at % self.call.group, at / self.call.group)
+    }
+
+    /// # Safety
+    /// The tile's places in the output may be written.
+    unsafe fn run(&self, scratch: &mut [f32], output: Output) {
+        let Tile { isa, call, lane, .. } = *self;
+        let d = padded(call.head_dim);
+        let queries = TILE.min(call.group * call.n_q - self.first);
+        let panels = queries.div_ceil(PANEL);
+
+        // From the first address that vectors like: a row of a panel is a whole number of cache lines.
+        let offset = scratch.as_ptr().align_offset(64).min(16);
+        let (q, rest) = scratch[offset..].split_at_mut(TILE * d); // [PANEL, d, 2]
+        let (sums, rest) = rest.split_at_mut(TILE * d); // [PANEL, d, 2]
+        let (k, rest) = rest.split_at_mut(STRETCH * d); // [d, STRETCH]
+        let (v, rest) = rest.split_at_mut(STRETCH * d); // [d, STRETCH]
+        let (logits, rest) = rest.split_at_mut(STRETCH * PANEL); // [PANEL, STRETCH]
+        let (state, _) = rest.split_at_mut(3 * TILE); // [PANEL, 3 (max, denominator, factor), 2]
+
+        q.fill(0.0);
+        sums.fill(0.0);
+        for state in state.chunks_exact_mut(3 * PANEL) {
+            state.fill(0.0);
+            state[..PANEL].fill(f32::NEG_INFINITY);
+        }
+        for i in 0..queries {
+            let (head, t) = self.query(i);
+            let column = &mut q[i / PANEL * PANEL * d + i % PANEL..];
+            for (to, x) in column.iter_mut().step_by(PANEL).zip(call.query(head, t)) {
+                *to = x * (call.scale * LOG2_E);
+            }
+        }
+
+        let sees = |i: usize| call.visible(lane.rows, self.query(i).1);
+        let (least, most) = (sees(0), sees(queries - 1));
+        // A row that is not used may hold anything: it is not even read.
+        let used = usize::from(lane.log_weight(self.head) == f32::NEG_INFINITY);
+        for start in (used..most).step_by(STRETCH) {
+            let n = STRETCH.min(most - start);
+            self.widen(&lane.k, start, n, k);
+            self.widen(&lane.v, start, n, v);
+            for panel in 0..panels {
+                let columns = PANEL.min(queries - panel * PANEL);
+                let q = &q[panel * PANEL * d..][..PANEL * d];
+                let sums = &mut sums[panel * PANEL * d..][..PANEL * d];
+                let state = &mut state[panel * 3 * PANEL..][..3 * PANEL];
+                // logits [PANEL, n] = K [n, head_dim] · Qᵀ [head_dim, PANEL]
+                // SAFETY: isa is present; the shapes are those of the scratch parts.
+                unsafe {
+                    isa.enter(Product {
+                        a: k.as_ptr(),
+                        a_row: d,
+                        a_step: 1,
+                        b: q.as_ptr(),
+                        c: logits.as_mut_ptr(),
+                        factor: std::ptr::null(),
+                        rows: n,
+                        steps: call.head_dim,
+                        columns,
+                    });
+                }
+                if start == 0 {
+                    let weight = lane.log_weight(self.head) * LOG2_E;
+                    logits[..PANEL].iter_mut().for_each(|x| *x += weight);
+                }
+                if start + n > least {
+                    for column in 0..columns {
+                        let visible = sees(panel * PANEL + column).saturating_sub(start).min(n);
+                        for row in visible..n {
+                            logits[row * PANEL + column] = f32::NEG_INFINITY;
+                        }
+                    }
+                }
+                // sums [PANEL, head_dim] = factor * sums + Vᵀ [head_dim, n] · P [n, PANEL]
+                // SAFETY: as above.
+                unsafe {
+                    isa.enter(Softmax { logits: logits.as_mut_ptr(), state: state.as_mut_ptr(), n, columns });
+                    isa.enter(Product {
+                        a: v.as_ptr(),
+                        a_row: 1,
+                        a_step: d,
+                        b: logits.as_ptr(),
+                        c: sums.as_mut_ptr(),
+                        factor: state[2 * PANEL..].as_ptr(),
+                        rows: call.head_dim,
+                        steps: n,
+                        columns,
+                    });
+                }
+            }
+        }
+
+        for i in 0..queries {
+            let (head, t) = self.query(i);
+            let (panel, column) = (i / PANEL, i % PANEL);
+            let (largest, total) =
+                (state[panel * 3 * PANEL + column], state[(panel * 3 + 1) * PANEL + column]);
+            let at = t * call.n_heads() + head;
+            // SAFETY: the caller's promise; head and t are below their counts.
+            let out =
+                unsafe { std::slice::from_raw_parts_mut(output.out.add(at * call.head_dim), call.head_dim) };
+            let none = largest == f32::NEG_INFINITY;
+            let sums = &sums[panel * PANEL * d + column..];
+            for (out, sum) in out.iter_mut().zip(sums.iter().step_by(PANEL)) {
+                *out = if none { 0.0 } else { sum / total };
+            }
+            if !output.lse.is_null() {
+                // SAFETY: as above.
+                unsafe { *output.lse.add(at) = if none { largest } else { (largest + total.log2()) * LN_2 } };
+            }
+        }
+    }
+
+    /// Rows `start .. start + n` of the tile's head as f32, `[padded, n]`.
+    fn widen(&self, rows: &crate::Rows, start: usize, n: usize, to: &mut [f32]) {
+        let args = WidenArgs {
+            rows: rows.data[self.head * rows.head_stride + start * rows.row_stride..].as_ptr(),
+            row_stride: rows.row_stride,
+            n,
+            head_dim: self.call.head_dim,
+            to: to.as_mut_ptr(),
+        };
+        debug_assert!(to.len() >= n * padded(self.call.head_dim));
+        // SAFETY: isa is present; check() has proved that the lane's rows lie in its tensors; `to` holds a stretch.
+        with_loader!(rows.ty, L => unsafe { self.isa.enter(Widen::<L>(args, PhantomData)) });
+    }
+}
+
+/// Rows of any type to f32.
+/// Safety: `n` rows of `head_dim` elements at `rows`; room for `[padded, n]` at `to`.
+struct Widen<L>(WidenArgs, PhantomData<L>);
+
+struct WidenArgs {
+    rows: *const u8,
+    row_stride: usize,
+    n: usize,
+    head_dim: usize,
+    to: *mut f32,
+}
+
+impl<L: Load> Kernel for Widen<L> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let a = self.0;
+        let whole = a.head_dim / S::LANES;
+        for r in Loop(0, a.n) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let (row, to) = (a.rows.add(r * a.row_stride), a.to.add(r * padded(a.head_dim)));
+                for c in Loop(0, whole) {
+                    S::store(to.add(c * S::LANES), L::load::<S>(row, c));
+                }
+                if !a.head_dim.is_multiple_of(S::LANES) {
+                    S::store(to.add(whole * S::LANES), L::load_half::<S>(row, whole));
+                }
+            }
+        }
+    }
+}
+
+/// C = A · B, or C = factor * C + A · B, where rows of B and C are [`PANEL`] floats of which `columns` (rounded up to vectors) count:
+/// `c[i][x] = Σ_s a[i * a_row + s * a_step] * b[s][x]`, `i < rows`, `s < steps`; `factor[x]` is one number a column.
+/// Safety: the pointers cover these shapes; `factor` may be null.
+struct Product {
+    a: *const f32,
+    a_row: usize,
+    a_step: usize,
+    b: *const f32,
+    c: *mut f32,
+    factor: *const f32,
+    rows: usize,
+    steps: usize,
+    columns: usize,
+}
+
+impl Kernel for Product {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let vectors = self.columns.div_ceil(S::LANES);
+        let mut x = 0;
+        // SAFETY: the struct's contract; x counts vectors of a panel.
+        unsafe {
+            if STRIP * 4 <= S::ACCUMULATORS {
+                while x + 4 <= vectors {
+                    self.columns::<S, 4>(x);
+                    x += 4;
+                }
+            }
+            while x + 2 <= vectors {
+                self.columns::<S, 2>(x);
+                x += 2;
+            }
+            if x < vectors {
+                self.columns::<S, 1>(x);
+            }
+        }
+    }
+}
+
+impl Product {
+    /// All rows of vectors `x .. x + N` of the panel.
+    #[inline(always)]
+    unsafe fn columns<S: Simd, const N: usize>(&self, x: usize) {
+        let mut i = 0;
+        // SAFETY: the struct's contract; i counts rows.
+        unsafe {
+            while i + STRIP <= self.rows {
+                self.strip::<S, STRIP, N>(i, x);
+                i += STRIP;
+            }
+            match self.rows - i {
+                5 => self.strip::<S, 5, N>(i, x),
+                4 => self.strip::<S, 4, N>(i, x),
+                3 => self.strip::<S, 3, N>(i, x),
+                2 => self.strip::<S, 2, N>(i, x),
+                1 => self.strip::<S, 1, N>(i, x),
+                _ => {}
+            }
+        }
+    }
+
+    /// M rows of N vectors, in registers over all steps.
+    #[inline(always)]
+    unsafe fn strip<S: Simd, const M: usize, const N: usize>(&self, i: usize, x: usize) {
+        // SAFETY: the struct's contract.
+        unsafe {
+            let mut sums = [[S::splat(0.0); N]; M];
+            let c = self.c.add(i * PANEL + x * S::LANES);
+            if !self.factor.is_null() {
+                for j in Loop(0, N) {
+                    let factor = S::load(self.factor.add((x + j) * S::LANES));
+                    for r in Loop(0, M) {
+                        sums[r][j] = S::mul(S::load(c.add(r * PANEL + j * S::LANES)), factor);
+                    }
+                }
+            }
+            let mut a = self.a.add(i * self.a_row);
+            let mut b = self.b.add(x * S::LANES);
+            for _ in Loop(0, self.steps) {
+                let mut row = [S::splat(0.0); N];
+                for j in Loop(0, N) {
+                    row[j] = S::load(b.add(j * S::LANES));
+                }
+                for r in Loop(0, M) {
+                    let a = S::splat(*a.add(r * self.a_row));
+                    for j in Loop(0, N) {
+                        sums[r][j] = S::fma(a, row[j], sums[r][j]);
+                    }
+                }
+                a = a.add(self.a_step);
+                b = b.add(PANEL);
+            }
+            for r in Loop(0, M) {
+                for j in Loop(0, N) {
+                    S::store(c.add(r * PANEL + j * S::LANES), sums[r][j]);
+                }
+            }
+        }
+    }
+}
+
+/// Turns logits `[PANEL, n]` into weights relative to each column's new maximum and brings the state up to date.
+/// Safety: state `[PANEL, 3]`; `columns` (rounded up to vectors) count.
+struct Softmax {
+    logits: *mut f32,
+    state: *mut f32,
+    n: usize,
+    columns: usize,
+}
+
+impl Kernel for Softmax {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for x in Loop(0, self.columns.div_ceil(S::LANES)) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let logits = self.logits.add(x * S::LANES);
+                let state = self.state.add(x * S::LANES);
+                let old = S::load(state);
+                let mut new = old;
+                for r in Loop(0, self.n) {
+                    new = S::max(new, S::load(logits.add(r * PANEL)));
+                }
+                // A finite base where a column has seen nothing yet: -inf - base must not be NaN.
+                let base = S::max(new, S::splat(f32::MIN));
+                let mut sum = S::splat(0.0);
+                for r in Loop(0, self.n) {
+                    let p = exp2::<S>(S::sub(S::load(logits.add(r * PANEL)), base));
+                    S::store(logits.add(r * PANEL), p);
+                    sum = S::add(sum, p);
+                }
+                let factor = exp2::<S>(S::sub(old, base));
+                S::store(state, new);
+                S::store(state.add(PANEL), S::fma(S::load(state.add(PANEL)), factor, sum));
+                S::store(state.add(2 * PANEL), factor);
+            }
+        }
+    }
+}
