@@ -38,7 +38,8 @@ pub struct Lane<'a> {
     pub rows: usize,
     /// `[heads]`: which KV head of the model each head of the lane is.
     pub kv_heads: &'a [u32],
-    /// `[heads]`: natural-log weight added to the logit of row 0, `-inf` where row 0 is not used; `None` is all zeros.
+    /// `[heads]`: natural-log weight added to the logit of row 0, `-inf` where row 0 is not used (it is
+    /// not even read then); `None` is all zeros.
     pub log_weight: Option<&'a [f32]>,
 }
 

@@ -153,6 +153,9 @@ fn head_rows(
         slot.fill(0.0);
         slot[d_padded + BASE] = f32::NEG_INFINITY;
     }
+    // A row that is not used may hold anything: it is not even read.
+    let unused = rows.start == 0 && lane.log_weight(at) == f32::NEG_INFINITY;
+    let rows = rows.start + usize::from(unused)..rows.end;
     let first_hidden = call.visible(lane.rows, 0); // from here on some query token must not look
 
     let width = tile_width(isa, queries);

@@ -8,7 +8,7 @@ use crate::simd::Simd;
 const POLY: [f32; 6] =
     [std::f32::consts::LN_2, 0.240_226_5, 0.055_503_57, 0.009_618_083, 0.001_339_086_3, 0.000_154_531_63];
 
-/// 2^x. Below -126 the result is 0 (never a subnormal), above 127 it stays at 2^127; NaN gives an unspecified value.
+/// 2^x. Below -126 the result is 0 (never a subnormal), above 127 it stays at 2^127; NaN stays NaN.
 ///
 /// # Safety
 /// `S`'s instruction set is present.
@@ -16,7 +16,7 @@ const POLY: [f32; 6] =
 pub(crate) unsafe fn exp2<S: Simd>(x: S::V) -> S::V {
     // SAFETY: the caller's promise.
     unsafe {
-        let x = S::min(x, S::splat(127.0));
+        let x = S::min(S::splat(127.0), x); // in this order: the second operand wins where one is NaN
         let n = S::round(x);
         let r = S::sub(x, n);
         let mut p = S::splat(POLY[5]);
@@ -74,10 +74,12 @@ mod tests {
     fn ends_of_the_range() {
         let mut x = [0f32; 16];
         x[..8].copy_from_slice(&[f32::NEG_INFINITY, -126.1, -1e30, 0.0, -0.0, 1.0, 200.0, f32::INFINITY]);
+        x[8] = f32::NAN;
         let top = 127f32.exp2();
         for isa in crate::Isa::available() {
             let y = exp2_of(isa, &x);
             assert_eq!(y[..8], [0.0, 0.0, 0.0, 1.0, 1.0, 2.0, top, top], "{isa:?}");
+            assert!(y[8].is_nan(), "{isa:?}");
         }
     }
 }

@@ -25,7 +25,8 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
                 let t = member / call.group;
                 let q = call.query(head, t);
                 let mut logits = Vec::new();
-                for j in 0..call.visible(lane.rows, t) {
+                let first = usize::from(lane.log_weight(at) == f32::NEG_INFINITY); // row 0 is not used
+                for j in first..call.visible(lane.rows, t) {
                     lane.k.ty.decode(lane.k.row(d, at, j), &mut row);
                     let dot: f64 = q.iter().zip(&row).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
                     let bias = if j == 0 { f64::from(lane.log_weight(at)) } else { 0.0 };
@@ -38,7 +39,7 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
                 let total: f64 = logits.iter().map(|s| (s - largest).exp()).sum();
                 lse[t * call.n_heads() + head] = largest + total.ln();
                 let out = &mut out[(t * call.n_heads() + head) * d..][..d];
-                for (j, s) in logits.iter().enumerate() {
+                for (s, j) in logits.iter().zip(first..) {
                     lane.v.ty.decode(lane.v.row(d, at, j), &mut row);
                     let p = (s - largest).exp() / total;
                     for (o, v) in out.iter_mut().zip(&row) {

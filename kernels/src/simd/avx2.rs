@@ -43,7 +43,7 @@ impl Simd for Avx2 {
         fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
         round(a: __m256) -> __m256 = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
         scale_by_exp2(p: __m256, n: __m256, x: __m256) -> __m256 = {
-            let normal = _mm256_cmp_ps::<_CMP_GE_OQ>(x, _mm256_set1_ps(-126.0));
+            let normal = _mm256_cmp_ps::<_CMP_NLT_UQ>(x, _mm256_set1_ps(-126.0));
             let shift = _mm256_slli_epi32::<23>(_mm256_cvtps_epi32(n));
             let scaled = _mm256_add_epi32(_mm256_castps_si256(p), shift);
             _mm256_and_ps(_mm256_castsi256_ps(scaled), normal)

@@ -43,7 +43,7 @@ impl Simd for Avx512 {
         fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
         round(a: __m512) -> __m512 = _mm512_roundscale_ps::<8>(a);
         scale_by_exp2(p: __m512, n: __m512, x: __m512) -> __m512 = {
-            let normal = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, _mm512_set1_ps(-126.0));
+            let normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(-126.0));
             _mm512_maskz_scalef_ps(normal, p, n)
         };
         load_f16(p: *const u8) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()));

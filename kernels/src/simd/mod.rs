@@ -142,13 +142,15 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// b where either is NaN.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// b where either is NaN.
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// a * b + c.
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// To the nearest integer.
     unsafe fn round(a: Self::V) -> Self::V;
-    /// p * 2^n for integers n, and 0 where x < -126.
+    /// p * 2^n for integers n, and 0 where x < -126 (not where it is NaN).
     unsafe fn scale_by_exp2(p: Self::V, n: Self::V, x: Self::V) -> Self::V;
 
     /// LANES halves as floats.

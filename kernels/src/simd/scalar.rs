@@ -64,10 +64,10 @@ impl Simd for Scalar {
         fma(a: V8, b: V8, c: V8) = |i| a.0[i] * b.0[i] + c.0[i];
         // Adding 1.5 * 2^23 leaves no bits for a fraction. (Meant for |a| below 2^22; larger ones are cut off by exp2.)
         round(a: V8) = |i| (a.0[i] + 12_582_912.0) - 12_582_912.0;
-        scale_by_exp2(p: V8, n: V8, x: V8) = |i| if x.0[i] >= -126.0 {
-            f32::from_bits(p.0[i].to_bits().wrapping_add(((n.0[i] as i32) << 23) as u32))
-        } else {
+        scale_by_exp2(p: V8, n: V8, x: V8) = |i| if x.0[i] < -126.0 {
             0.0
+        } else {
+            f32::from_bits(p.0[i].to_bits().wrapping_add(((n.0[i] as i32) << 23) as u32))
         };
         load_f16(p: *const u8) = |i| widen(p.cast::<u16>().add(i).read_unaligned());
         load_f16_half(p: *const u8) = |i| widen(p.cast::<u16>().add(i).read_unaligned());
