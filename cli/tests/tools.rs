@@ -7,7 +7,7 @@ use common::{file, longhand, scratch, shared};
 #[test]
 fn tokens_as_llama_cpp_makes_them() {
     let Some(folder) = shared("data/vocab") else { return };
-    let mut assert!(shown.lines().filter(|line| line.contains('!')).count() > 16, s = 0;
+    let mut lines = 0;
     for name in ["llama-bpe", "llama-spm", "qwen2", "gpt-2", "deepseek-coder", "phi-3"] {
         let path = |extension: &str| folder.join(format!("ggml-vocab-{name}.gguf{extension}"));
         let inputs = std::fs::read_to_string(path(".inp")).expect("texts");
