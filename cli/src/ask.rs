@@ -88,7 +88,6 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         args.system_prompt.iter().map(Message::system).chain([Message::user(first.as_str())]).collect();
     let prompt = model.template.prompt(&messages, true).map_err(Failure::from)?;
     let prompt_tokens = prompt.encode(&model.tokenizer).map_err(Failure::from)?.len();
-    let document_tokens = model.tokenizer.encode(&documents, false, false).map_err(Failure::from)?.len();
     let context = context(&model, &settings, prompt_tokens, &questions, sampling.limit)?;
     let options = opening::options(app, &model.engine, &settings, context, prompt_tokens)?;
     let heads = options.profile.as_ref().map(|profile| profile.retrieval_count());
@@ -142,6 +141,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         format::percent(format::share(kept, full)),
     ));
     if args.json {
+        let document_tokens = model.tokenizer.encode(&documents, false, false).map_err(Failure::from)?.len();
         app.console.print_json(&json!({
             "model": model.name,
             "file": model::file_name(&source),

@@ -50,8 +50,6 @@ pub struct BenchArgs {
     /// A policy; give it again, or several with ; between
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full", long_help = session::policy_help())]
     policy: Vec<String>,
-    #[command(flatten)]
-    types: TypeArgs,
     /// How the cache gets its depth
     #[arg(long, value_enum, default_value_t = Fill::Prefill)]
     fill: Fill,
@@ -70,6 +68,8 @@ pub struct BenchArgs {
     /// Form of the result
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Md)]
     output: Output,
+    #[command(flatten)]
+    types: TypeArgs,
     #[command(flatten)]
     model: ModelArgs,
 }

@@ -60,9 +60,9 @@ impl Console {
         self.print(&self.clean(text))
     }
 
-    /// Writes an indented JSON document to stdout.
+    /// Writes an indented JSON document to stdout. JSON escapes most control characters by itself, but not all of them.
     pub fn print_json(&self, value: &impl Serialize) -> anyhow::Result<()> {
-        Ok(self.print(&(serde_json::to_string_pretty(value)? + "\n"))?)
+        Ok(self.print_foreign(&(serde_json::to_string_pretty(value)? + "\n"))?)
     }
 
     /// Writes a line to stderr; that nobody reads it is no failure.

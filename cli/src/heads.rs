@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use engine::calibrate::CalibrationOptions;
-use engine::heads::{Cut, HeadProfile, HeadShape, ImportOptions, Palette, SelectionRule, import};
+use engine::heads::{Cut, HeadProfile, HeadShape, ImportOptions, Palette, ScoreMap, SelectionRule, import};
+use engine::text::sanitize_for_terminal;
 use models::shapes::Shape;
 
 use crate::args::App;
@@ -125,7 +126,7 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
                 .ok_or_else(|| Failure::new("the policy razor uses no profile", "report this"))?
         }
     };
-    app.console.print(&profile.heatmaps(palette(&app.console)))?;
+    app.console.print(&harmless(&profile)?.heatmaps(palette(&app.console)))?;
     app.console.print_foreign(&format!("\n{}\n", summary(&profile)))?;
     Ok(())
 }
@@ -175,6 +176,17 @@ pub fn open_file(path: Option<&Path>) -> Result<models::gguf::GgufFile> {
         Some(path) => models::gguf::GgufFile::open(path)?,
         None => models::gguf::GgufFile::from_static(models::embedded::needle())?,
     })
+}
+
+/// The profile with names that cannot steer a terminal: the maps themselves are drawn with escape sequences.
+fn harmless(profile: &HeadProfile) -> Result<HeadProfile> {
+    let scores = profile
+        .scores()
+        .iter()
+        .cloned()
+        .map(|map| ScoreMap { name: sanitize_for_terminal(&map.name).replace(['\n', '\t'], " "), ..map });
+    let flags = profile.retrieval().to_vec();
+    Ok(HeadProfile::new(profile.shape(), flags, scores.collect(), profile.provenance().clone())?)
 }
 
 /// One line about a profile.

@@ -27,11 +27,11 @@ pub struct LogitsArgs {
     /// File to write
     #[arg(short = 'o', long, value_name = "FILE.npy")]
     out: PathBuf,
-    #[command(flatten)]
-    types: TypeArgs,
     /// Tokens computed at once (-ub)
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CHUNK, value_parser = values::positive)]
     ubatch_size: usize,
+    #[command(flatten)]
+    types: TypeArgs,
     #[command(flatten)]
     model: ModelArgs,
 }

@@ -57,7 +57,8 @@ impl ProgressBar {
             return;
         }
         self.drawn = Some(Instant::now());
-        let width = terminal::size().map_or(80, |(columns, _)| usize::from(columns)).max(20);
+        let columns = terminal::size().map_or(0, |(columns, _)| usize::from(columns));
+        let width = if columns == 0 { 80 } else { columns.max(20) };
         let line = render(&self.title, share, detail, remaining, width - 1);
         // Nobody watches a terminal that cannot be written to.
         let mut err = io::stderr().lock();

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Generation")]
 pub struct SamplingArgs {
-    /// Most tokens of an answer; -1 for no limit but the context
+    /// Most tokens of an answer, -1 for no limit but the context [default: 256 in ask, 1024 in chat]
     #[arg(
         short = 'n',
         long = "n-predict",
@@ -20,7 +20,7 @@ pub struct SamplingArgs {
         allow_negative_numbers = true
     )]
     pub n_predict: Option<i64>,
-    /// Temperature; 0 takes the best token always
+    /// Temperature; 0 takes the best token always [default: 0 in ask and with the small model, else 0.8]
     #[arg(long, visible_alias = "temperature")]
     pub temp: Option<f32>,
     /// Draw from the best so many tokens; 0 for all
