@@ -86,7 +86,7 @@ impl<'a> Attention<'a> {
 
     /// How many of a lane's `rows` query token `t` sees.
     pub fn visible(&self, rows: usize, t: usize) -> usize {
-        rows.saturating_sub(self.n_q - 1 - t)
+        rows.saturating_sub(self.n_q.saturating_sub(t + 1))
     }
 
     /// The query of a head and token.
@@ -101,7 +101,9 @@ impl<'a> Attention<'a> {
         if head_dim == 0 || !head_dim.is_multiple_of(8) {
             return Err(ShapeError::HeadDim { head_dim, granule: 8, ty: "any" });
         }
-        if n_kv_heads == 0 || group == 0 || n_q == 0 || n_kv_heads > MAX_KV_HEADS {
+        // Counts whose product overflows would fool the lengths of buffers computed from them.
+        let floats = [group, n_q, head_dim, 16].into_iter().try_fold(n_kv_heads, usize::checked_mul);
+        if floats.is_none_or(|floats| floats == 0) || n_kv_heads > MAX_KV_HEADS {
             return Err(ShapeError::Count { n_kv_heads, group, n_q });
         }
         let queries =
@@ -151,8 +153,17 @@ impl Lane<'_> {
             if self.rows == 0 || self.kv_heads.is_empty() {
                 continue;
             }
+            let row_bytes = rows.ty.row_bytes(head_dim);
+            if rows.row_stride < row_bytes {
+                return Err(ShapeError::Stride {
+                    what,
+                    lane: number,
+                    stride: rows.row_stride,
+                    need: row_bytes,
+                });
+            }
             let need = last(&[(self.rows, rows.row_stride), (self.kv_heads.len(), rows.head_stride)])
-                .and_then(|at| at.checked_add(rows.ty.row_bytes(head_dim)));
+                .and_then(|at| at.checked_add(row_bytes));
             if need.is_none_or(|need| need > rows.data.len()) {
                 return Err(ShapeError::Memory {
                     what,
@@ -175,7 +186,7 @@ impl<'a> Rows<'a> {
     /// A contiguous tensor: `data` is `[head_dim, capacity, heads]` without gaps.
     pub fn contiguous(data: &'a [u8], ty: RowType, head_dim: usize, capacity: usize) -> Rows<'a> {
         let row_stride = ty.row_bytes(head_dim);
-        Rows { data, ty, row_stride, head_stride: row_stride * capacity }
+        Rows { data, ty, row_stride, head_stride: row_stride.saturating_mul(capacity) }
     }
 
     /// Bytes of one row.
@@ -228,6 +239,17 @@ pub enum ShapeError {
         /// Elements or bytes there are.
         have: usize,
         /// Elements or bytes its shape spans.
+        need: usize,
+    },
+    /// Rows overlap.
+    Stride {
+        /// Which tensor.
+        what: &'static str,
+        /// Number of the lane it belongs to.
+        lane: usize,
+        /// Bytes from one row to the next.
+        stride: usize,
+        /// Bytes of a row.
         need: usize,
     },
     /// A lane names a KV head that does not exist or that another lane has already.
@@ -284,13 +306,16 @@ impl fmt::Display for ShapeError {
             ShapeError::Count { n_kv_heads, group, n_q } => write!(
                 f,
                 "{n_kv_heads} KV heads (1 to {MAX_KV_HEADS}), {group} query heads per KV head (at least 1), \
-                 {n_q} query tokens (at least 1)"
+                 {n_q} query tokens (at least 1, and no overflow of their product)"
             ),
             ShapeError::Memory { what, lane, have, need } => write!(
                 f,
                 "the {what} of lane {lane} span {need} elements of memory, but only {have} are there \
                  (hint: rows beyond the lane's capacity?)"
             ),
+            ShapeError::Stride { what, lane, stride, need } => {
+                write!(f, "the {what} of lane {lane} are {stride} bytes apart, but {need} bytes long")
+            }
             ShapeError::LaneHead { lane, head, n_kv_heads } => {
                 write!(f, "lane {lane} names KV head {head}: not below {n_kv_heads}, or in a lane already")
             }

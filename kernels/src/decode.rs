@@ -433,6 +433,10 @@ impl Kernel for Softmax {
                     sum = S::add(sum, p);
                 }
                 S::store(state, sum);
+                // NaN alone must not look like a query that sees nothing.
+                if *state.add(BASE) == f32::NEG_INFINITY && S::sum(sum).is_nan() {
+                    *state.add(BASE) = 0.0;
+                }
             }
         }
     }
@@ -510,7 +514,7 @@ impl<L: Load, const QT: usize> Accumulate<L, QT> {
                     // The rest of the row's turn comes with the next tile: ask for it in the order of the memory.
                     let mut at = a.row_stride * DT * S::LANES / a.head_dim;
                     while at < a.row_stride {
-                        S::prefetch(row.add(at));
+                        S::prefetch(row.wrapping_add(at));
                         at += 64;
                     }
                 }

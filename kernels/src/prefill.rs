@@ -227,14 +227,17 @@ impl Tile<'_> {
             // SAFETY: the caller's promise; head and t are below their counts.
             let out =
                 unsafe { std::slice::from_raw_parts_mut(output.out.add(at * call.head_dim), call.head_dim) };
-            let none = largest == f32::NEG_INFINITY;
+            let none = total == 0.0; // otherwise at least 1, or NaN where something was
             let sums = &sums[panel * PANEL * d + column..];
             for (out, sum) in out.iter_mut().zip(sums.iter().step_by(PANEL)) {
                 *out = if none { 0.0 } else { sum / total };
             }
             if !output.lse.is_null() {
                 // SAFETY: as above.
-                unsafe { *output.lse.add(at) = if none { largest } else { (largest + total.log2()) * LN_2 } };
+                unsafe {
+                    *output.lse.add(at) =
+                        if none { f32::NEG_INFINITY } else { (largest + total.log2()) * LN_2 }
+                };
             }
         }
     }

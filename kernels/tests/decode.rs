@@ -165,6 +165,13 @@ fn a_broken_row_shows_in_the_output() {
             assert!(out[..2 * 64].iter().chain(&lse[..2]).all(|x| x.is_nan()), "{isa:?}");
             assert!(out[2 * 64..].iter().chain(&lse[2..]).all(|x| x.is_finite()), "{isa:?}");
         }
+        // All of it broken: still not zeros.
+        let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
+        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        for isa in Isa::available() {
+            let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
+            assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
+        }
     });
 }
 
@@ -258,6 +265,14 @@ fn shapes_that_do_not_fit_are_refused() {
             ShapeError::Memory { what: "queries", .. }
         ));
         assert!(matches!(refused(Attention { n_kv_heads: usize::MAX, ..*call }), ShapeError::Count { .. }));
+        assert!(matches!(
+            refused(Attention {
+                n_q: usize::MAX / 64,
+                q: kernels::Queries { token_stride: 0, ..call.q },
+                ..*call
+            }),
+            ShapeError::Count { .. }
+        ));
         let refused_lane = |lane: kernels::Lane| {
             let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
             let lanes = [lane];
@@ -270,6 +285,10 @@ fn shapes_that_do_not_fit_are_refused() {
         assert!(matches!(
             refused_lane(kernels::Lane { rows: usize::MAX, ..lane }),
             ShapeError::Memory { .. }
+        ));
+        assert!(matches!(
+            refused_lane(kernels::Lane { v: kernels::Rows { row_stride: 0, ..lane.v }, ..lane }),
+            ShapeError::Stride { what: "values", need: 128, .. }
         ));
         assert!(matches!(
             refused_lane(kernels::Lane { kv_heads: &[0, 0], ..lane }),

@@ -126,20 +126,27 @@ fn a_broken_row_shows_in_the_output() {
                 assert!(token[2 * 64..].iter().chain(&lse[2..]).all(|x| x.is_finite()), "{isa:?}");
             }
         }
+        // All of it broken: still not zeros.
+        let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
+        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        for isa in Isa::available() {
+            let (out, lse) = run(isa, &Attention { lanes: &lanes, ..*call }, 2);
+            assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
+        }
     });
 }
 
 #[test]
 fn random_calls() {
     let mut random = Random::new(5);
-    for seed in 0..40 {
+    for seed in 0..16 {
         let heads = 1 + random.below(4) as u32;
         let case = Case {
             group: 1 + random.below(8),
             n_q: 1 + random.below(160),
             k_type: RowType::ALL[random.below(4)],
             v_type: RowType::ALL[random.below(4)],
-            ..Case::plain(32 * (1 + random.below(4)), heads, random.below(500))
+            ..Case::plain(32 * (1 + random.below(4)), heads, random.below(300))
         };
         let data = Data::new(case, seed);
         data.with(|call| {
