@@ -98,7 +98,7 @@ enum Output {
 pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     let policies: Vec<PolicyChoice> =
         args.policy.iter().map(|text| session::policy(text.trim())).collect::<Result<_, _>>()?;
-    if args.heads.is_some() && !policies.iter().any(|policy| policy.policy().uses_profile()) {
+    if args.heads.is_some() && !policies.iter().any(|policy| policy.uses_profile()) {
         return Err(Failure::usage(
             "--heads is given, but no policy uses a head profile",
             "add --policy razor, or leave --heads out",
@@ -155,7 +155,7 @@ fn profile(
     engine: &Engine,
     policy: &PolicyChoice,
 ) -> Result<Option<engine::heads::HeadProfile>> {
-    if !policy.policy().uses_profile() {
+    if !policy.uses_profile() {
         return Ok(None);
     }
     match (args.heads_share, &args.shape) {

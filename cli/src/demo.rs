@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use engine::kv::PolicyChoice;
+use engine::kv::{Layout, PolicyChoice, Room};
 use engine::sampler::SamplerOptions;
 use engine::{ModelSource, Session, SessionOptions, sampler::Sampler};
 use serde_json::json;
@@ -198,11 +198,11 @@ impl<'a> Demo<'a> {
 
     /// StreamingLLM with the window that razor's bounded heads have over this document.
     fn same_window(&self, razor: &Outcome) -> Result<PolicyChoice> {
-        let bounds = razor.policy.policy().bounds();
-        let bounds = bounds.ok_or_else(|| Failure::new("razor bounds no heads", "report this"))?;
+        let value = |name| razor.policy.value(name).unwrap_or_default();
         // What razor had seen when the document and the first question were read.
         let seen = razor.kv_full / self.bytes_of_a_row_everywhere()?;
-        Ok(format!("streaming:sinks={},window={}", bounds.sinks, bounds.window(seen)).parse()?)
+        let window = (seen as f64 / value("ratio").max(1.0)).max(value("buffer")) as usize;
+        Ok(format!("streaming:sinks={},window={window}", value("sinks")).parse()?)
     }
 
     /// StreamingLLM with the window that makes its bytes those of razor.
@@ -215,12 +215,11 @@ impl<'a> Demo<'a> {
     /// Bytes of one token in all heads of all layers.
     fn bytes_of_a_row_everywhere(&self) -> Result<usize> {
         let options = SessionOptions::default();
-        let layout = engine::kv::Layout::new(
+        let layout = Layout::new(
             self.model.engine.spec(),
             &"full".parse()?,
             None,
-            self.context,
-            options.types,
+            Room { context: self.context, types: options.types, reserve: None },
         )?;
         Ok(layout.full_bytes(1).max(1))
     }

@@ -2,7 +2,7 @@
 //! where the memory is not there, before anything is allocated.
 
 use anyhow::Result;
-use engine::kv::Layout;
+use engine::kv::{Layout, Room};
 use engine::plan::{Plan, PlanOptions, outline};
 use engine::{Engine, Prefill, SessionOptions};
 
@@ -37,12 +37,12 @@ pub fn options(
 /// Refuses a session that does not fit the memory that is free.
 pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<()> {
     let Some(available) = memory::available() else { return Ok(()) };
-    if options.profile.is_none() && options.policy.policy().uses_profile() {
+    if options.profile.is_none() && options.policy.uses_profile() {
         return Ok(()); // checked again with the profile
     }
     let spec = engine.spec();
-    let layout =
-        Layout::new(spec, &options.policy, options.profile.as_ref(), options.context, options.types)?;
+    let room = Room { context: options.context, types: options.types, reserve: None };
+    let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
     let plan = Plan::new(
         spec,
         &outline(engine.file()),

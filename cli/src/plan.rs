@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use engine::Prefill;
 use engine::heads::{HeadProfile, HeadShape};
-use engine::kv::{Layout, PolicyChoice, policy::REGISTRY};
+use engine::kv::{Layout, PolicyChoice, Room, policy::REGISTRY};
 use engine::plan::{Plan, PlanOptions, TensorOutline, outline};
 use ggml::Type;
 use models::shapes::Shape;
@@ -166,12 +166,13 @@ fn plan(
     types: (Type, Type),
     context: usize,
 ) -> Result<Plan> {
-    let profile = match policy.policy().uses_profile() {
+    let profile = match policy.uses_profile() {
         true => subject.profile.reselect(&profiles::rule(policy))?,
         false => None,
     };
     let profile = profile.as_ref().unwrap_or(&subject.profile);
-    let layout = Layout::new(&subject.spec, policy, Some(profile), context, types)?;
+    let room = Room { context, types, reserve: None };
+    let layout = Layout::new(&subject.spec, policy, Some(profile), room)?;
     let options = PlanOptions {
         repack: !args.model.no_repack,
         prompt: context,
@@ -333,6 +334,7 @@ fn object(subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row])
                 object["scratch"] = plan.scratch.into();
                 object["residual"] = plan.residual.into();
                 object["compute"] = plan.compute.into();
+                object["aside"] = plan.aside.into();
                 object["total"] = plan.total().into();
                 object["fits"] = limit.map(|limit| plan.total() <= limit).into();
                 object["longest_context"] = limit.map(|_| *longest).into();

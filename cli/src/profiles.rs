@@ -56,11 +56,11 @@ pub fn for_policy(
     policy: &PolicyChoice,
     file: Option<&Path>,
 ) -> Result<Option<HeadProfile>> {
-    if !policy.policy().uses_profile() {
+    if !policy.uses_profile() {
         if file.is_some() {
             return Err(Failure::usage(
                 format!("--heads is given, but the policy {policy} uses no head profile"),
-                "add --policy razor, or leave --heads out",
+                "add --policy razor or heads=on to the policy, or leave --heads out",
             )
             .into());
         }

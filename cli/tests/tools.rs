@@ -98,11 +98,12 @@ fn plans_say_what_fits_and_what_to_change() {
     assert_eq!(find("full", "q8_0")["store"], 32u64 * 8 * 100_000 * 256 * 34 / 32);
     for plan in plans {
         let number = |name: &str| plan[name].as_u64().expect("a number");
-        let parts = number("store") + number("scratch") + number("residual") + number("compute");
+        let passing = number("aside").max(number("scratch") + number("residual"));
+        let parts = number("store") + number("compute") + passing;
         assert_eq!(number("total"), parts + plan["weights"]["total"].as_u64().expect("a number"), "{plan}");
         assert_eq!(plan["fits"], number("total") <= 24 << 30);
-        // One layer's scratch, never all of them.
-        assert!(number("scratch") <= 8 * 100_000 * 256 * 2);
+        // One layer's scratch, never all of them: its rows, and a number for each.
+        assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4));
         assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
     }
     assert!(find("razor", "f16")["store"].as_u64() < find("full", "f16")["store"].as_u64());

@@ -6,6 +6,7 @@
 
 use crate::forward::Needed;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
+use crate::kv::LayerRows;
 use crate::random::Random;
 use crate::{Engine, EngineError, Progress};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
@@ -130,7 +131,14 @@ fn score_layers(
     let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
     let [k, v] = [(); 2].map(|()| ctx.tensor(Type::F16, [spec.head_dim, n, spec.n_kv_heads]));
     ctx.allocate(&backend.buffer_type())?;
-    let lane = GraphLane { k, v, kv_heads: (0..spec.n_kv_heads as u32).collect(), compensated: false };
+    let lane = GraphLane {
+        k,
+        v,
+        kv_heads: (0..spec.n_kv_heads as u32).collect(),
+        compensated: false,
+        received: None,
+    };
+    let layer_rows = LayerRows { lanes: vec![lane], queries: None, watched: None };
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let mut layers = Vec::new();
     let chunks = n.div_ceil(chunk);
@@ -143,24 +151,19 @@ fn score_layers(
             let state = (rows, vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers]);
             // The layer's input is overwritten by its output, so its queries are taken first.
             let queries = {
-                let (ctx, inputs, q) = engine.forward.queries_of_text(layer, (&residual, at, len));
-                let graph = allocator.prepare(ctx.graph(&[&q])?)?;
-                inputs.fill(&tokens[at..at + len], at, &state)?;
+                let formula = engine.forward.queries_of_text(layer, (&residual, at, len));
+                let graph = allocator.prepare(formula.graph()?)?;
+                formula.inputs.fill(&tokens[at..at + len], at, &state)?;
                 backend.compute(&graph)?;
-                q.to_vec::<f32>()?
+                formula.result.to_vec::<f32>()?
             };
             let is_last = layer + 1 == spec.n_layers;
             let needed = if is_last { Needed::None } else { Needed::All };
-            let (ctx, inputs, result) = engine.forward.layer_of_text(
-                layer,
-                (&residual, at, len),
-                std::slice::from_ref(&lane),
-                needed,
-            );
-            let graph = allocator.prepare(ctx.graph(&[&result])?)?;
-            inputs.fill(&tokens[at..at + len], at, &state)?;
+            let formula = engine.forward.layer_of_text(layer, (&residual, at, len), &layer_rows, needed);
+            let graph = allocator.prepare(formula.graph()?)?;
+            formula.inputs.fill(&tokens[at..at + len], at, &state)?;
             backend.compute(&graph)?;
-            scorer.add(&queries, at, &lane.k, backend, &mut allocator)?;
+            scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, &mut allocator)?;
             let done = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
             progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
         }

@@ -1,9 +1,11 @@
 //! The forward pass: one loop for all architectures. What differs between them is which tensors exist (biases, norms of Q
 //! and K) and how RoPE turns; where keys and values lie is the caller's choice of lanes.
 
+use crate::kv::LayerRows;
+use crate::kv::policy::Counted;
 use crate::weights::Weights;
-use ggml::{Context, RopeMode, RopeParameters, Tensor, Type};
-use kernels::graph::{self, GraphLane, HeadShape, LaneState, MAX_LANES};
+use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
+use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES};
 use models::arch::RopeStyle;
 use models::spec::{LayerTensors, ModelSpec};
 
@@ -62,6 +64,26 @@ impl Inputs {
             self.state.log_weights.write(0, weights)?;
         }
         Ok(())
+    }
+}
+
+/// A graph that is ready to be allocated.
+pub struct Formula {
+    /// What holds it.
+    pub ctx: Context,
+    /// What must be filled before it is computed.
+    pub inputs: Inputs,
+    /// The result; where nothing is needed, a tensor without data that stands for "the rows are written".
+    pub result: Tensor,
+    /// Tensors without data that stand for what policies ask for.
+    pub effects: Vec<Tensor>,
+}
+
+impl Formula {
+    /// The graph that computes the result and all effects.
+    pub fn graph(&self) -> Result<Graph, ggml::Error> {
+        let results: Vec<&Tensor> = self.effects.iter().chain([&self.result]).collect();
+        self.ctx.graph(&results)
     }
 }
 
@@ -172,37 +194,59 @@ impl Forward {
     }
 
     /// One layer: input `x` [n_embd, n] of the tokens at `positions` [n], whose keys and values are written behind the live
-    /// rows of `lanes`. Gives the needed tokens' output [n_embd, n or 1]; with [`Needed::None`] a tensor without data that
-    /// stands for "the rows are written".
+    /// rows of `rows`. Gives the needed tokens' output [n_embd, n or 1]; with [`Needed::None`] a tensor without data that
+    /// stands for "the rows are written". What policies ask for is added to `effects`.
     #[allow(clippy::too_many_arguments)]
-    pub fn layer(
+    fn layer(
         &self,
         ctx: &Context,
         layer: usize,
         x: &Tensor,
-        positions: &Tensor,
-        lanes: &[GraphLane],
-        state: &LaneState,
+        inputs: &Inputs,
+        rows: &LayerRows,
         needed: Needed,
+        effects: &mut Vec<Tensor>,
     ) -> Tensor {
-        let w = self.matrices(layer, x.dim(1));
-        let state = LaneState { layer, ..state.clone() };
+        let n = x.dim(1);
+        let w = self.matrices(layer, n);
+        let positions = &inputs.positions;
+        let state = LaneState { layer, ..inputs.state.clone() };
         let normed = self.norm(ctx, x, &w.attn_norm).named(&format!("attn_norm-{layer}"));
         let k = self.keys(ctx, layer, &normed, positions);
         let v = self
             .project(ctx, &w.wv, w.bv.as_ref(), self.heads.n_kv_heads, &normed)
             .named(&format!("Vcur-{layer}"));
-        let last = x.dim(1) - 1;
-        let q = match needed {
-            Needed::None => return graph::append(ctx, (&k, &v), lanes, &state),
-            Needed::All => self.queries(ctx, layer, &normed, positions),
-            Needed::Last => {
-                let position = ctx.view(positions, [1], [4; 3], 4 * last);
-                self.queries(ctx, layer, &ctx.rows(&normed, last, 1), &position)
+        let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
+
+        // Queries of the last tokens only, as far back as somebody looks at them.
+        let attending = match needed {
+            Needed::All => n,
+            Needed::Last => 1,
+            Needed::None => 0,
+        };
+        let queries = attending.max(rows.observed(n));
+        if queries == 0 {
+            return stored;
+        }
+        let q = if queries == n {
+            self.queries(ctx, layer, &normed, positions)
+        } else {
+            let last = ctx.view(positions, [queries], [4 * queries; 3], 4 * (n - queries));
+            self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), &last)
+        };
+        observe(ctx, self.heads, (&q, positions), &stored, rows, &state, effects);
+        if attending == 0 {
+            return stored;
+        }
+        let q = match queries {
+            _ if queries == attending => q,
+            _ => {
+                let [_, head, token, last] = q.strides();
+                let shape = [q.dim(0), q.dim(1), attending];
+                ctx.view(&q, shape, [head, token, last], (queries - attending) * token)
             }
         };
-
-        let attended = graph::attention(ctx, self.heads, (&q, &k, &v), lanes, &state, self.threads)
+        let attended = graph::attend(ctx, self.heads, &q, (&stored, n), &rows.lanes, &state, self.threads)
             .named(&format!("kqv_out-{layer}")); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
         let mut out = ctx.mul_mat(&w.wo, &attended);
@@ -210,7 +254,7 @@ impl Forward {
             out = ctx.add(&out, bias);
         }
         let x = match needed {
-            Needed::Last => &ctx.rows(x, last, 1),
+            Needed::Last => &ctx.rows(x, n - 1, 1),
             _ => x,
         };
         let x = ctx.add(&out, x).named(&format!("ffn_inp-{layer}"));
@@ -223,24 +267,19 @@ impl Forward {
         ctx.add(&out, &x).named(&format!("l_out-{layer}"))
     }
 
-    /// The whole model for `n` tokens against `lanes` of every layer: the context that holds the graph, its inputs, and the
-    /// logits of the needed tokens (with [`Needed::None`] a tensor without data).
-    pub fn model(
-        &self,
-        n: usize,
-        needed: Needed,
-        lanes: impl Fn(usize) -> Vec<GraphLane>,
-    ) -> (Context, Inputs, Tensor) {
+    /// The whole model for `n` tokens against the rows of every layer: the logits of the needed tokens.
+    pub fn model(&self, n: usize, needed: Needed, rows: impl Fn(usize) -> LayerRows) -> Formula {
         let layers = self.weights.narrow.layers.len();
         let ctx = Context::new(LAYER_TENSORS * (layers + 1));
         let inputs = Inputs::new(&ctx, n, layers);
+        let mut effects = Vec::new();
         let mut x = self.embed(&ctx, &inputs.tokens);
         for layer in 0..layers {
             let needed = if layer + 1 == layers { needed } else { Needed::All };
-            x = self.layer(&ctx, layer, &x, &inputs.positions, &lanes(layer), &inputs.state, needed);
+            x = self.layer(&ctx, layer, &x, &inputs, &rows(layer), needed, &mut effects);
         }
         let result = if needed == Needed::None { x } else { self.logits(&ctx, &x) };
-        (ctx, inputs, result)
+        Formula { ctx, inputs, result, effects }
     }
 
     /// One layer for the tokens `at..at + len` of a text whose residual stream `[n_embd, n]` lies in `residual`: as
@@ -250,38 +289,35 @@ impl Forward {
         &self,
         layer: usize,
         (residual, at, len): (&Tensor, usize, usize),
-        lanes: &[GraphLane],
+        rows: &LayerRows,
         needed: Needed,
-    ) -> (Context, Inputs, Tensor) {
+    ) -> Formula {
         let ctx = Context::new(LAYER_TENSORS);
         let inputs = Inputs::new(&ctx, len, self.weights.narrow.layers.len());
         let n_embd = residual.dim(0);
         let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
         let x = if layer == 0 { self.embed(&ctx, &inputs.tokens) } else { mine.clone() };
-        let x = self.layer(&ctx, layer, &x, &inputs.positions, lanes, &inputs.state, needed);
+        let mut effects = Vec::new();
+        let x = self.layer(&ctx, layer, &x, &inputs, rows, needed, &mut effects);
         let result = match needed {
             Needed::All => ctx.copy(&x, &mine),
             Needed::Last => self.logits(&ctx, &x),
             Needed::None => x,
         };
-        (ctx, inputs, result)
+        Formula { ctx, inputs, result, effects }
     }
 
     /// Queries `[head_dim, heads, n]` of a layer after RoPE, for the tokens `at..at + len` of a text: as
     /// [`Forward::layer_of_text`].
-    pub fn queries_of_text(
-        &self,
-        layer: usize,
-        (residual, at, len): (&Tensor, usize, usize),
-    ) -> (Context, Inputs, Tensor) {
+    pub fn queries_of_text(&self, layer: usize, (residual, at, len): (&Tensor, usize, usize)) -> Formula {
         let ctx = Context::new(LAYER_TENSORS);
         let inputs = Inputs::new(&ctx, len, self.weights.narrow.layers.len());
         let n_embd = residual.dim(0);
         let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
         let x = if layer == 0 { self.embed(&ctx, &inputs.tokens) } else { mine };
         let x = self.norm(&ctx, &x, &self.weights.narrow.layers[layer].attn_norm);
-        let q = self.queries(&ctx, layer, &x, &inputs.positions).output();
-        (ctx, inputs, q)
+        let result = self.queries(&ctx, layer, &x, &inputs.positions).output();
+        Formula { ctx, inputs, result, effects: Vec::new() }
     }
 
     /// Logits [n_vocab, n] of the last layer's output `x` [n_embd, n].
@@ -293,4 +329,38 @@ impl Forward {
     fn norm(&self, ctx: &Context, x: &Tensor, weight: &Tensor) -> Tensor {
         ctx.mul(&ctx.rms_norm(x, self.epsilon), weight)
     }
+}
+
+/// What policies ask for of the queries `q` [head_dim, heads, n_q] of the last tokens of `positions` [n], whose rows were
+/// written before `stored` was computed: nodes that stand for it are added to `effects`.
+pub fn observe(
+    ctx: &Context,
+    shape: HeadShape,
+    (q, positions): (&Tensor, &Tensor),
+    stored: &Tensor,
+    rows: &LayerRows,
+    state: &LaneState,
+    effects: &mut Vec<Tensor>,
+) {
+    if let Some(ring) = &rows.queries {
+        effects.push(graph::remember(ctx, (q, positions), ring));
+    }
+    let Some(watched) = &rows.watched else { return };
+    let (n, gathered) = (positions.dim(0), watched.gathered);
+    let (queries, replace) = match gathered.chunk {
+        _ if n == 1 => (1, !gathered.steps_add),
+        Some(Counted::All) => (n, false),
+        Some(Counted::Last) => (1, true),
+        None => return,
+    };
+    effects.extend(graph::gather(
+        ctx,
+        shape,
+        (q, positions),
+        (stored, n),
+        (&rows.lanes[watched.lane], watched.lane),
+        watched.heads.clone(),
+        state,
+        Gather { queries, replace, gain: gathered.gain },
+    ));
 }

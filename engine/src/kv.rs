@@ -3,10 +3,12 @@
 //! The unit is the (layer, KV head). Heads of a layer that keep equally many rows form a *lane* ([`layout`]); the
 //! [`Store`] holds the lanes' memory and carries out what a [`Policy`] asks for.
 
+mod budget;
 pub mod layout;
 pub mod policy;
 mod store;
 
-pub use layout::{LaneLayout, Layout};
+pub use budget::Budget;
+pub use layout::{LaneLayout, Layout, Room};
 pub use policy::{Policy, PolicyChoice};
-pub use store::Store;
+pub use store::{LayerRows, Store, Watched};

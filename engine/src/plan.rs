@@ -3,10 +3,10 @@
 //! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs are built over
 //! tensors without memory and ggml's allocator says what their intermediates need.
 
-use crate::forward::{Forward, Needed};
-use crate::kv::Layout;
+use crate::forward::{Formula, Forward, Needed};
+use crate::kv::{LayerRows, Layout, Watched};
 use crate::{EngineError, WeightBytes, Weights};
-use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
+use ggml::{Buffer, BufferType, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::GraphLane;
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
@@ -57,6 +57,8 @@ pub struct Plan {
     pub residual: usize,
     /// Compute buffers.
     pub compute: usize,
+    /// What is kept aside so that a turn can be taken back.
+    pub aside: usize,
 }
 
 impl Plan {
@@ -72,15 +74,12 @@ impl Plan {
         let forward = Forward::new(spec, weights, options.threads);
         let lanes = Lanes::new(layout)?;
         let allocator = GraphAllocator::new(&BufferType::cpu());
-        let measure = |ctx: &Context, result: &ggml::Tensor| -> Result<usize, EngineError> {
-            Ok(allocator.measure(&ctx.graph(&[result])?))
-        };
+        let measure =
+            |formula: Formula| -> Result<usize, EngineError> { Ok(allocator.measure(&formula.graph()?)) };
 
-        let (ctx, _inputs, logits) = forward.model(1, Needed::Last, |layer| lanes.of(layer));
-        let decode = measure(&ctx, &logits)?;
+        let decode = measure(forward.model(1, Needed::Last, |layer| lanes.of(layer)))?;
         let chunk = options.chunk.clamp(1, layout.context);
-        let (ctx, _inputs, logits) = forward.model(chunk, Needed::Last, |layer| lanes.of(layer));
-        let mut reading = measure(&ctx, &logits)?;
+        let mut reading = measure(forward.model(chunk, Needed::Last, |layer| lanes.of(layer)))?;
         let prompt = options.prompt.min(layout.context);
         let (mut scratch, mut residual) = (0, 0);
         if options.exact {
@@ -89,47 +88,73 @@ impl Plan {
             lanes.nowhere.pretend(&stream);
             let len = chunk.min(prompt.max(1));
             for (layer, needed) in [(0, Needed::All), (spec.n_layers - 1, Needed::Last)] {
-                let (ctx, _inputs, result) =
-                    forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
-                reading = reading.max(measure(&ctx, &result)?);
+                let formula = forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
+                reading = reading.max(measure(formula)?);
             }
             scratch = layout.scratch_bytes(prompt);
             residual = 4 * spec.n_embd * prompt;
         }
-        Ok(Plan { weights: bytes, store: layout.bytes(), scratch, residual, compute: decode + reading })
+        Ok(Plan {
+            weights: bytes,
+            store: layout.bytes(),
+            scratch,
+            residual,
+            compute: decode + reading,
+            aside: layout.aside_bytes(),
+        })
     }
 
     /// All together: the peak.
     pub fn total(&self) -> usize {
-        self.weights.total() + self.store + self.scratch + self.residual + self.compute
+        // Nothing is kept aside while the first text is read.
+        self.weights.total() + self.store + self.compute + self.aside.max(self.scratch + self.residual)
     }
 }
 
 /// Lanes without memory.
 struct Lanes {
-    layers: Vec<Vec<GraphLane>>,
+    layers: Vec<LayerRows>,
     nowhere: Buffer,
 }
 
 impl Lanes {
     fn new(layout: &Layout) -> Result<Lanes, EngineError> {
         let nowhere = Buffer::empty().ok_or(ggml::Error::Backend("CPU"))?;
-        let ctx = Context::new(2 * layout.layers.iter().map(Vec::len).sum::<usize>() + 1);
-        let layers = layout.layers.iter().map(|lanes| {
-            let lane = lanes.iter().map(|lane| {
-                let [k, v] = [layout.k_type, layout.v_type].map(|ty| {
-                    let tensor = ctx.tensor(ty, [layout.head_dim, lane.capacity, lane.kv_heads.len()]);
-                    nowhere.pretend(&tensor);
-                    tensor
-                });
-                GraphLane { k, v, kv_heads: lane.kv_heads.as_slice().into(), compensated: lane.compensated() }
+        let ctx = Context::new(layout.layers.iter().map(|lanes| 3 * lanes.len() + 1).sum::<usize>() + 1);
+        let heads = layout.heads;
+        let pretend = |tensor: Tensor| {
+            nowhere.pretend(&tensor);
+            tensor
+        };
+        let layers = layout.layers.iter().enumerate().map(|(layer, lanes)| {
+            let graph = lanes.iter().map(|lane| {
+                let n = lane.kv_heads.len();
+                let rows = |ty| pretend(ctx.tensor(ty, [heads.head_dim, lane.capacity, n]));
+                let gathers = lane.needs().gathered.is_some();
+                GraphLane {
+                    k: rows(layout.k_type),
+                    v: rows(layout.v_type),
+                    kv_heads: lane.kv_heads.as_slice().into(),
+                    compensated: lane.compensated,
+                    received: gathers.then(|| pretend(ctx.tensor(Type::F32, [lane.capacity, n]))),
+                }
             });
-            lane.collect()
+            let queries = layout.queries(layer);
+            let n_heads = heads.n_kv_heads * heads.group;
+            LayerRows {
+                lanes: graph.collect(),
+                queries: (queries > 0)
+                    .then(|| pretend(ctx.tensor(Type::F32, [heads.head_dim, n_heads, queries]))),
+                watched: lanes.iter().enumerate().find_map(|(lane, layout)| {
+                    let heads = (0..layout.kv_heads.len() as u32).collect();
+                    Some(Watched { lane, heads, gathered: layout.needs().gathered? })
+                }),
+            }
         });
         Ok(Lanes { layers: layers.collect(), nowhere })
     }
 
-    fn of(&self, layer: usize) -> Vec<GraphLane> {
+    fn of(&self, layer: usize) -> LayerRows {
         self.layers[layer].clone()
     }
 }

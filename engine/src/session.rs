@@ -4,11 +4,17 @@
 //! the rest. An empty session is filled layer by layer ([`Prefill::Exact`]): each layer sees all of the text before its rows are
 //! thinned out, and only one layer's complete rows are held at a time. Everything later runs chunk by chunk through all layers
 //! against the store as it is.
+//!
+//! A turn can be taken back: the store remembers how it was when the last text was handed over and when it had been read, so that
+//! handing over a beginning of the same text goes back there exactly, if not too much has left since ([`kv::layout::ASIDE_ROWS`]).
+//!
+//! [`kv::layout::ASIDE_ROWS`]: crate::kv::layout::ASIDE_ROWS
 
-use crate::forward::{Inputs, Needed};
-use crate::kv::{Layout, PolicyChoice, Store};
+use crate::forward::{Formula, Needed};
+use crate::kv::policy::Event;
+use crate::kv::{Layout, PolicyChoice, Room, Store};
 use crate::{Engine, EngineError, heads::HeadProfile};
-use ggml::{Context, GraphAllocator, ReadyGraph, Tensor, Type};
+use ggml::{Context, GraphAllocator, ReadyGraph, Type};
 use kernels::graph::{GraphLane, MAX_LANES};
 use std::time::{Duration, Instant};
 
@@ -77,6 +83,8 @@ pub struct Session<'e> {
     store: Store,
     tokens: Vec<u32>,
     logits: Vec<f32>,
+    /// Logits at the moments that the store has marked.
+    marked: Vec<(usize, Vec<f32>)>,
     /// For everything but decode steps.
     allocator: GraphAllocator,
     decode: Option<DecodeStep>,
@@ -85,8 +93,7 @@ pub struct Session<'e> {
 /// The graph of a decode step, built once.
 struct DecodeStep {
     graph: ReadyGraph,
-    inputs: Inputs,
-    logits: Tensor,
+    formula: Formula,
     allocator: GraphAllocator,
 }
 
@@ -104,8 +111,8 @@ impl<'e> Session<'e> {
         if let Some(profile) = &options.profile {
             profile.check(engine.head_shape()?, Some(&engine.file().fingerprint()))?;
         }
-        let layout =
-            Layout::new(spec, &options.policy, options.profile.as_ref(), options.context, options.types)?;
+        let room = Room { context: options.context, types: options.types, reserve: None };
+        let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
         let store = Store::new(layout, &engine.backend)?;
         let allocator = GraphAllocator::new(&engine.backend.buffer_type());
         Ok(Session {
@@ -114,6 +121,7 @@ impl<'e> Session<'e> {
             store,
             tokens: Vec::new(),
             logits: Vec::new(),
+            marked: Vec::new(),
             allocator,
             decode: None,
         })
@@ -144,44 +152,60 @@ impl<'e> Session<'e> {
     /// beginning of `tokens`.
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
         self.check(tokens)?;
-        let common = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        if common < self.tokens.len() {
-            // The last token is computed again where it is all that is left, for its logits.
-            let keep = common.min(tokens.len().saturating_sub(1));
-            if keep > 0 && self.store.can_truncate(keep) {
-                self.store.truncate(keep);
-                self.tokens.truncate(keep);
-                self.logits.clear();
-            } else {
-                self.clear()?;
-            }
-        }
-        if self.tokens.len() == tokens.len() && self.logits.is_empty() {
-            // Held, but what follows is not known: the last token is computed again.
-            let keep = tokens.len().saturating_sub(1);
-            if keep > 0 && self.store.can_truncate(keep) {
-                self.store.truncate(keep);
-                self.tokens.truncate(keep);
-            } else {
-                self.clear()?;
-            }
-        }
+        self.go_back(tokens)?;
         let rest = &tokens[self.tokens.len()..];
+        if rest.is_empty() {
+            return Ok(0);
+        }
+        self.marked.clear();
+        if !self.tokens.is_empty() {
+            self.store.begin_turn()?;
+            self.marked.push((self.tokens.len(), self.logits.clone()));
+        }
         match rest {
-            [] => {}
             [token] if !self.tokens.is_empty() => self.push(*token)?,
             _ if self.tokens.is_empty() && self.options.prefill == Prefill::Exact => {
                 self.read_exact(rest, progress)?;
             }
             _ => self.read_streaming(rest, progress)?,
         }
+        self.store.mark()?;
+        self.marked.push((self.tokens.len(), self.logits.clone()));
         Ok(rest.len())
+    }
+
+    /// Goes back to a beginning of `tokens` after which what follows is known, or is computed next.
+    fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
+        let common = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
+            return Ok(());
+        }
+        // The last token is computed again where its logits are not known.
+        let cut = common.min(tokens.len().saturating_sub(1));
+        let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
+        match self.store.marked(common) {
+            Some(mark) if mark >= cut && mark > 0 => {
+                self.store.rewind(common)?;
+                self.tokens.truncate(mark);
+                self.marked.retain(|(seen, _)| *seen <= mark);
+                self.logits = self.marked.last().map_or(Vec::new(), |(_, logits)| logits.clone());
+                Ok(())
+            }
+            _ if cut > 0 => {
+                self.store.truncate(cut);
+                self.tokens.truncate(cut);
+                self.logits.clear();
+                Ok(())
+            }
+            _ => self.clear(),
+        }
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) -> Result<(), EngineError> {
         self.tokens.clear();
         self.logits.clear();
+        self.marked.clear();
         self.store.clear()
     }
 
@@ -223,22 +247,19 @@ impl<'e> Session<'e> {
         if self.decode.is_none() {
             self.decode = Some(self.build_decode()?);
         }
-        let Some(step) = &self.decode else { return Ok(()) };
-        step.inputs.fill(&[token], self.store.seen(), &self.store.state())?;
-        self.engine.backend.compute(&step.graph)?;
+        let Some(DecodeStep { graph, formula, .. }) = &self.decode else { return Ok(()) };
+        formula.inputs.fill(&[token], self.store.seen(), &self.store.state())?;
+        self.engine.backend.compute(graph)?;
         self.logits.resize(self.engine.spec().n_vocab, 0.0);
-        step.logits.read(0, &mut self.logits)?;
+        formula.result.read(0, &mut self.logits)?;
         self.tokens.push(token);
         self.store.advance(1);
-        if self.store.is_due() {
-            self.evict()?;
-        }
-        Ok(())
+        self.compress(Event::Step, false)
     }
 
     /// Lets rows leave; a failure leaves an empty session.
-    fn evict(&mut self) -> Result<(), EngineError> {
-        let done = self.store.evict(&self.engine.backend, &mut self.allocator);
+    fn compress(&mut self, event: Event, forced: bool) -> Result<(), EngineError> {
+        let done = self.store.compress(event, forced, &self.engine.backend, &mut self.allocator);
         if done.is_err() {
             self.clear()?;
         }
@@ -246,18 +267,17 @@ impl<'e> Session<'e> {
     }
 
     fn build_decode(&self) -> Result<DecodeStep, EngineError> {
-        let (ctx, inputs, logits) =
-            self.engine.forward.model(1, Needed::Last, |layer| self.store.lanes(layer));
+        let formula = self.engine.forward.model(1, Needed::Last, |layer| self.store.rows(layer));
         let mut allocator = GraphAllocator::new(&self.engine.backend.buffer_type());
-        let graph = allocator.prepare(ctx.graph(&[&logits])?)?;
-        Ok(DecodeStep { graph, inputs, logits, allocator })
+        let graph = allocator.prepare(formula.graph()?)?;
+        Ok(DecodeStep { graph, formula, allocator })
     }
 
     /// Makes room for at most `wanted` tokens and says for how many there is.
     fn room(&mut self, wanted: usize) -> Result<usize, EngineError> {
         let wanted = wanted.min(self.options.chunk.max(1));
         if self.store.room() < wanted {
-            self.evict()?;
+            self.compress(Event::Chunk, true)?;
         }
         match self.store.room().min(wanted) {
             0 => {
@@ -271,17 +291,14 @@ impl<'e> Session<'e> {
     /// Computes a chunk against the store and gives the logits of the needed tokens.
     fn chunk(&mut self, tokens: &[u32], needed: Needed) -> Result<Vec<f32>, EngineError> {
         self.logits.clear();
-        let (ctx, inputs, logits) =
-            self.engine.forward.model(tokens.len(), needed, |layer| self.store.lanes(layer));
-        let graph = self.allocator.prepare(ctx.graph(&[&logits])?)?;
-        inputs.fill(tokens, self.store.seen(), &self.store.state())?;
+        let formula = self.engine.forward.model(tokens.len(), needed, |layer| self.store.rows(layer));
+        let graph = self.allocator.prepare(formula.graph()?)?;
+        formula.inputs.fill(tokens, self.store.seen(), &self.store.state())?;
         self.engine.backend.compute(&graph)?;
-        let logits = if needed == Needed::None { Vec::new() } else { logits.to_vec()? };
+        let logits = if needed == Needed::None { Vec::new() } else { formula.result.to_vec()? };
         self.tokens.extend_from_slice(tokens);
         self.store.advance(tokens.len());
-        if self.store.is_due() {
-            self.evict()?;
-        }
+        self.compress(Event::Chunk, false)?;
         Ok(logits)
     }
 
@@ -339,13 +356,15 @@ impl<'e> Session<'e> {
         let dense = (0..spec.n_layers).all(|layer| self.store.is_dense(layer));
 
         // The residual stream of all tokens and one layer's complete keys and values.
-        let ctx = Context::new(4);
+        let ctx = Context::new(5);
         let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
+        let gathers = layout.layers.iter().flatten().any(|lane| lane.needs().gathered.is_some());
         let scratch = (!dense).then(|| GraphLane {
             k: ctx.tensor(layout.k_type, [spec.head_dim, n, spec.n_kv_heads]),
             v: ctx.tensor(layout.v_type, [spec.head_dim, n, spec.n_kv_heads]),
             kv_heads: (0..spec.n_kv_heads as u32).collect(),
             compensated: false,
+            received: gathers.then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
         });
         ctx.allocate(&engine.backend.buffer_type())?;
 
@@ -357,9 +376,9 @@ impl<'e> Session<'e> {
         for layer in 0..spec.n_layers {
             let is_last = layer + 1 == spec.n_layers;
             let own_rows = self.store.is_dense(layer);
-            let lanes = match &scratch {
-                Some(scratch) if !own_rows => vec![scratch.clone()],
-                _ => self.store.lanes(layer),
+            let layer_rows = match &scratch {
+                Some(scratch) if !own_rows => self.store.rows_in(layer, scratch),
+                _ => self.store.rows(layer),
             };
             for (number, (at, len)) in chunks.iter().copied().enumerate() {
                 let ends = is_last && at + len == n;
@@ -368,23 +387,21 @@ impl<'e> Session<'e> {
                     true => Needed::None,
                     false => Needed::All,
                 };
-                let (ctx, inputs, result) =
-                    engine.forward.layer_of_text(layer, (&residual, at, len), &lanes, needed);
-                let graph = self.allocator.prepare(ctx.graph(&[&result])?)?;
+                let formula = engine.forward.layer_of_text(layer, (&residual, at, len), &layer_rows, needed);
+                let graph = self.allocator.prepare(formula.graph()?)?;
                 let (mut rows, weights) = self.store.state();
                 rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
-                inputs.fill(&tokens[at..at + len], at, &(rows, weights))?;
+                formula.inputs.fill(&tokens[at..at + len], at, &(rows, weights))?;
                 engine.backend.compute(&graph)?;
                 if ends {
-                    logits = result.to_vec()?;
+                    logits = formula.result.to_vec()?;
                 }
                 let done = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
                 progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
             }
             match &scratch {
                 Some(scratch) if !own_rows => {
-                    let complete = (&scratch.k, &scratch.v);
-                    self.store.take_layer(layer, complete, n, &engine.backend, &mut self.allocator)?;
+                    self.store.take_layer(layer, scratch, n, &engine.backend, &mut self.allocator)?;
                 }
                 _ => self.store.grow_layer(layer, n),
             }

@@ -48,7 +48,7 @@ const BLOCK: usize = 32;
 /// first-level cache, and to keep the processor's prefetchers going (see the history).
 const BITE: usize = 4096;
 /// Rows whose logits leave the registers together.
-const GROUP: usize = 16;
+pub(crate) const GROUP: usize = 16;
 /// The most queries one pass over a block serves.
 const MAX_TILE: usize = 8;
 /// How far (in powers of two) a weight may exceed 1 before the base moves.
@@ -66,7 +66,7 @@ const BASE: usize = 16;
 const FACTOR: usize = 17;
 
 /// Elements of a head in whole vectors of any instruction set.
-fn padded(head_dim: usize) -> usize {
+pub(crate) fn padded(head_dim: usize) -> usize {
     head_dim.next_multiple_of(16)
 }
 
@@ -173,6 +173,7 @@ fn head_rows(
                     row_stride: lane.k.row_stride,
                     n: bite.len(),
                     logits: logits[tile.start * BLOCK + bite.start..].as_mut_ptr(),
+                    stride: BLOCK,
                 };
                 with_loader!(lane.k.ty, L => with_width!(tile.len(), QT => {
                     // SAFETY: isa is present; check() has proved that the lane's rows lie in its tensors; the tile's
@@ -224,7 +225,7 @@ fn head_rows(
 }
 
 /// Queries of a tile, such that the tiles of a KV head are as few as the registers allow and about equal.
-fn tile_width(isa: Isa, queries: usize) -> usize {
+pub(crate) fn tile_width(isa: Isa, queries: usize) -> usize {
     let tiles = queries.div_ceil((isa.accumulators() / 2).min(MAX_TILE));
     queries.div_ceil(tiles)
 }
@@ -278,20 +279,22 @@ macro_rules! with_width {
         }
     };
 }
-use with_width;
+pub(crate) use with_width;
 
 /// Logits of `n` rows for QT queries.
-/// Safety: `n` rows of `head_dim` elements at `k`; queries `[d_padded, QT]`; room for logits `[BLOCK, QT]`.
-struct Dot<L, const QT: usize>(DotArgs, PhantomData<L>);
+/// Safety: `n` rows of `head_dim` elements at `k`; queries `[d_padded, QT]`; room for logits `[stride, QT]`, where `stride` is at
+/// least `n` rounded up to a multiple of [`GROUP`].
+pub(crate) struct Dot<L, const QT: usize>(pub DotArgs, pub PhantomData<L>);
 
-struct DotArgs {
-    q: *const f32,
-    d_padded: usize,
-    head_dim: usize,
-    k: *const u8,
-    row_stride: usize,
-    n: usize,
-    logits: *mut f32,
+pub(crate) struct DotArgs {
+    pub q: *const f32,
+    pub d_padded: usize,
+    pub head_dim: usize,
+    pub k: *const u8,
+    pub row_stride: usize,
+    pub n: usize,
+    pub logits: *mut f32,
+    pub stride: usize,
 }
 
 impl<L: Load, const QT: usize> Kernel for Dot<L, QT> {
@@ -330,7 +333,7 @@ impl<L: Load, const QT: usize> Kernel for Dot<L, QT> {
                     }
                 }
                 for i in Loop(0, QT) {
-                    S::store_sums(a.logits.add(i * BLOCK + group), (*quads)[i]);
+                    S::store_sums(a.logits.add(i * a.stride + group), (*quads)[i]);
                 }
             }
             group += GROUP;

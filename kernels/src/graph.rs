@@ -4,6 +4,10 @@
 //! compensation entry's log-weight) comes in two small input tensors, so that a graph built once serves every step.
 //! Here, and only here, tensors' memory becomes slices.
 
+mod watch;
+
+pub use watch::{Gain, Gather, HeadRows, Window, gather, measure_rows, remember, window};
+
 use crate::rows::{Moves, add_rows, move_rows, write_mean};
 use crate::{Attention, Lane, Queries, RowType, Rows, decode, prefill};
 use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
@@ -25,6 +29,8 @@ pub struct GraphLane {
     pub kv_heads: Arc<[u32]>,
     /// Whether row 0 is the compensation entry.
     pub compensated: bool,
+    /// What each row has received, `[capacity, heads]` f32, where a policy asks for it (see [`gather`]).
+    pub received: Option<Tensor>,
 }
 
 /// Shapes that all calls of a model share.
@@ -54,21 +60,6 @@ pub struct LaneState {
 /// The row type of a tensor, if it is one that the kernels read.
 pub fn row_type(ty: Type) -> Option<RowType> {
     RowType::ALL.into_iter().find(|row| row.name() == ty.name())
-}
-
-/// Writes the new rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes, then attends with the
-/// queries of the last `n_q` of these tokens, `[head_dim, heads, n_q]` (f32), to everything each may see. Gives
-/// `[head_dim * heads, n_q]`.
-pub fn attention(
-    ctx: &Context,
-    shape: HeadShape,
-    (q, k, v): (&Tensor, &Tensor, &Tensor),
-    lanes: &[GraphLane],
-    state: &LaneState,
-    threads: usize,
-) -> Tensor {
-    let stored = append(ctx, (k, v), lanes, state);
-    attend(ctx, shape, q, (&stored, k.dim(2)), lanes, state, threads)
 }
 
 /// Attends with `q` `[head_dim, heads, n_q]` (f32) to the live rows of the lanes and to `new` rows that were written behind them
@@ -216,6 +207,8 @@ pub struct Departure {
 pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure: Departure) -> Tensor {
     let mut operands = vec![&lane.k, &lane.v];
     operands.extend(sums);
+    let received = lane.received.is_some().then_some(operands.len());
+    operands.extend(&lane.received);
     let compensated = lane.compensated;
     ctx.custom(Type::F32, [1], &operands, move |task| {
         let heads = departure.dropped.len();
@@ -232,6 +225,9 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
                 write_mean(rows, ty, sum, departure.count);
             }
             move_rows(rows, to.strides[1], &departure.moves[head]);
+            if let (Some(operand), 0) = (received, which) {
+                watch::move_received(task, operand, head, &departure.moves[head]);
+            }
         }
     })
 }

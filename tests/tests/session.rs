@@ -1,49 +1,13 @@
-//! A session over many turns, policies and interruptions, on tiny random models and on the embedded one.
+//! A session over many turns and interruptions, on tiny random models and on the embedded one. What every policy must keep to is in
+//! `policies.rs`.
 
-use engine::heads::HeadProfile;
 use engine::plan::{self, Plan, PlanOptions};
 use engine::{Engine, EngineError, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use std::sync::atomic::Ordering;
 
-const TINY: &str = "golden/models/llama-gqa-llama3rope-f32.gguf";
-
-fn tiny() -> Engine {
-    let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
-    Engine::open(&ModelSource::File(tests::data(TINY)), &options).expect("the model opens")
-}
-
-fn options(context: usize, policy: &str) -> SessionOptions {
-    SessionOptions {
-        context,
-        policy: policy.parse().expect("a policy"),
-        types: (Type::F32, Type::F32),
-        chunk: 32,
-        ..SessionOptions::default()
-    }
-}
-
-/// Tokens that look random and are the same everywhere.
-fn text(engine: &Engine, n: usize, seed: u64) -> Vec<u32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((state >> 33) % engine.spec().n_vocab as u64) as u32
-    };
-    (0..n).map(|_| next()).collect()
-}
-
-/// Half of the KV heads keep everything.
-fn half(engine: &Engine) -> HeadProfile {
-    let shape = engine.head_shape().expect("heads");
-    let flags = (0..shape.all_kv_heads()).map(|i| i % 2 == 0).collect();
-    HeadProfile::new(shape, flags, Vec::new(), Default::default()).expect("a profile")
-}
-
-fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
-}
+mod common;
+use common::{half, largest_difference, options, text, tiny};
 
 #[test]
 fn the_twentieth_turn_equals_a_fresh_session() {
@@ -76,55 +40,6 @@ fn a_changed_text_keeps_its_common_beginning() {
     fresh.clear().expect("clear");
     fresh.sync(&changed[..50], &mut |_| {}).expect("prefill");
     assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4);
-}
-
-/// Bounded heads never hold more than sinks, window and slack; what they hold is the sinks and the most recent rows.
-#[test]
-fn bounded_heads_stay_within_their_budget() {
-    let engine = tiny();
-    let tokens = text(&engine, 300, 3);
-    for policy in [
-        "streaming:sinks=4,window=24,slack=8",
-        "streaming:sinks=0,window=1,slack=0",
-        "razor:buffer=16,ratio=5,sinks=4",
-        "razor:buffer=16,ratio=3,sinks=2,slack=5,compensation=off",
-    ] {
-        for prefill in [Prefill::Exact, Prefill::Streaming] {
-            let options = SessionOptions { prefill, profile: Some(half(&engine)), ..options(300, policy) };
-            let bounds = options.policy.policy().bounds().expect("a bounded policy");
-            let profile = options.policy.policy().uses_profile().then(|| half(&engine));
-            let mut session = Session::new(&engine, options).expect("a session");
-            let check = |session: &Session| {
-                let seen = session.store().seen();
-                for layer in 0..engine.spec().n_layers {
-                    for (head, held) in session.store().positions(layer).into_iter().enumerate() {
-                        let full = profile.as_ref().is_some_and(|profile| profile.is_retrieval(layer, head));
-                        let sinks = bounds.sinks.min(seen) as u32;
-                        let least = if full { seen } else { (bounds.sinks + bounds.window(seen)).min(seen) };
-                        let most = if full { seen } else { least + bounds.slack(300) };
-                        assert!(
-                            (least..=most).contains(&held.len()),
-                            "{policy}: {} rows after {seen}",
-                            held.len()
-                        );
-                        let recent = held.len() as u32 - sinks;
-                        let want: Vec<u32> = (0..sinks).chain(seen as u32 - recent..seen as u32).collect();
-                        assert_eq!(held, want, "{policy} after {seen}");
-                    }
-                }
-            };
-            session.sync(&tokens[..150], &mut |_| {}).expect("prefill");
-            check(&session);
-            session.sync(&tokens[..190], &mut |_| {}).expect("a later turn");
-            check(&session);
-            for token in &tokens[190..] {
-                session.push(*token).expect("a step");
-                check(&session);
-            }
-            assert!(session.logits().iter().all(|x| x.is_finite()), "{policy}");
-            assert!(session.store().bytes() >= session.store().live_bytes());
-        }
-    }
 }
 
 /// Reading layer by layer and token by token leaves the same rows and the same compensation entries (first layer: later ones
@@ -253,6 +168,8 @@ fn the_plan_is_what_is_allocated() {
     for (policy, types) in [
         ("full", (Type::F16, Type::F16)),
         ("streaming:window=64", (Type::Q8_0, Type::Q4_0)),
+        ("h2o:heavy=64,recent=64", (Type::F16, Type::F16)),
+        ("ahakv:budget=128", (Type::F16, Type::Q8_0)),
         ("razor:buffer=64,ratio=5,sinks=4", (Type::F16, Type::F16)),
     ] {
         let options = SessionOptions {

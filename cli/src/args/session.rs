@@ -138,7 +138,8 @@ pub fn policy_help() -> String {
     for entry in REGISTRY {
         help += &format!("\n{}: {}\n", entry.name, entry.summary);
         for parameter in entry.parameters {
-            help += &format!("  {}={}  {}\n", parameter.name, parameter.default, parameter.meaning);
+            let default = parameter.shown(entry.default(parameter));
+            help += &format!("  {}={default}  {}\n", parameter.name, parameter.meaning);
         }
     }
     help + "\nFor example: --policy razor:buffer=4000,ratio=5"

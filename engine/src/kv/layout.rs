@@ -1,37 +1,54 @@
 //! How many rows every (layer, KV head) gets, and the bytes that follow: plain arithmetic, shared by the plan and the
 //! store, so that what is predicted is what is allocated.
 
-use super::policy::{Bounds, PolicyChoice};
+use super::policy::{Needs, Policy, PolicyChoice};
 use crate::EngineError;
 use crate::heads::HeadProfile;
 use ggml::Type;
+use kernels::graph::HeadShape;
 use models::spec::ModelSpec;
+use std::rc::Rc;
+
+/// Rows of a bounded head that left since the turn began and are kept aside, so that the turn can be taken back.
+pub const ASIDE_ROWS: usize = 1024;
 
 /// Some KV heads of a layer that keep equally many rows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct LaneLayout {
     /// KV heads, ascending.
     pub kv_heads: Vec<u32>,
     /// Rows allocated for each, the compensation entry included.
     pub capacity: usize,
     /// What they keep; `None` for everything.
-    pub bounds: Option<Bounds>,
+    pub policy: Option<Rc<dyn Policy>>,
+    /// Whether row 0 is a compensation entry.
+    pub compensated: bool,
 }
 
 impl LaneLayout {
-    /// Whether row 0 is a compensation entry.
-    pub fn compensated(&self) -> bool {
-        self.bounds.as_ref().is_some_and(|bounds| bounds.compensated)
+    /// What the lane's policy needs of the attention.
+    pub fn needs(&self) -> Needs {
+        self.policy.as_ref().map_or_else(Needs::default, |policy| policy.needs())
     }
+}
+
+/// What a store is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Room {
+    /// Tokens a session may see.
+    pub context: usize,
+    /// Element types of keys and values.
+    pub types: (Type, Type),
+    /// Rows a bounded head has room for beyond its budget, so that several tokens can be computed at once; `None` takes an
+    /// eighth of the budget, 32 to 512.
+    pub reserve: Option<usize>,
 }
 
 /// The shape of a store.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// Elements of a head.
-    pub head_dim: usize,
-    /// KV heads of a layer.
-    pub n_kv_heads: usize,
+    /// Heads of the model.
+    pub heads: HeadShape,
     /// Tokens a session may see.
     pub context: usize,
     /// Element type of keys.
@@ -48,10 +65,9 @@ impl Layout {
         spec: &ModelSpec,
         policy: &PolicyChoice,
         profile: Option<&HeadProfile>,
-        context: usize,
-        (k_type, v_type): (Type, Type),
+        room: Room,
     ) -> Result<Layout, EngineError> {
-        let profile = if policy.policy().uses_profile() {
+        let profile = if policy.uses_profile() {
             Some(profile.ok_or_else(|| EngineError::Policy {
                 given: policy.to_string(),
                 reason: "it needs to know which heads are retrieval heads".into(),
@@ -60,26 +76,25 @@ impl Layout {
         } else {
             None
         };
-        let full_heads =
+        let heads = HeadShape {
+            head_dim: spec.head_dim,
+            n_kv_heads: spec.n_kv_heads,
+            group: spec.queries_per_kv_head(),
+            scale: spec.attention_scale,
+        };
+        let is_full =
             |layer: usize, head: usize| profile.is_some_and(|profile| profile.is_retrieval(layer, head));
-        Self::from_flags(
-            (spec.n_layers, spec.n_kv_heads, spec.head_dim),
-            policy.policy().bounds(),
-            full_heads,
-            context,
-            (k_type, v_type),
-        )
+        Self::from_flags((spec.n_layers, heads), policy, is_full, room)
     }
 
-    /// The layout of `(layers, KV heads, head_dim)` where bounded heads keep `bounds` and `is_full` names those that keep
-    /// everything.
+    /// The layout of so many layers of `heads` where `is_full` names the (layer, KV head) that keep everything.
     pub fn from_flags(
-        (layers, n_kv_heads, head_dim): (usize, usize, usize),
-        bounds: Option<Bounds>,
+        (layers, heads): (usize, HeadShape),
+        choice: &PolicyChoice,
         is_full: impl Fn(usize, usize) -> bool,
-        context: usize,
-        (k_type, v_type): (Type, Type),
+        room: Room,
     ) -> Result<Layout, EngineError> {
+        let Room { context, types: (k_type, v_type), reserve } = room;
         for (flag, ty) in [("-ctk", k_type), ("-ctv", v_type)] {
             let Some(row) = kernels::graph::row_type(ty) else {
                 return Err(EngineError::Setting {
@@ -88,7 +103,7 @@ impl Layout {
                     hint: "types are f32, f16, q8_0 and q4_0".into(),
                 });
             };
-            let granule = row.granule();
+            let (granule, head_dim) = (row.granule(), heads.head_dim);
             if !head_dim.is_multiple_of(granule) {
                 return Err(EngineError::Setting {
                     what: format!("{flag} {ty}"),
@@ -99,52 +114,88 @@ impl Layout {
                 });
             }
         }
+        let (policy, compensated) = (choice.policy(), choice.is_compensated());
         let layers = (0..layers)
             .map(|layer| {
-                let bounded = |head: &u32| bounds.is_some() && !is_full(layer, *head as usize);
-                let (forgetful, full): (Vec<u32>, Vec<u32>) = (0..n_kv_heads as u32).partition(bounded);
+                let policy = policy.as_ref().filter(|policy| !policy.spares(layer));
+                let bounded = |head: &u32| policy.is_some() && !is_full(layer, *head as usize);
+                let (forgetful, full): (Vec<u32>, Vec<u32>) = (0..heads.n_kv_heads as u32).partition(bounded);
                 let mut lanes = Vec::new();
                 if !full.is_empty() {
-                    lanes.push(LaneLayout { kv_heads: full, capacity: context, bounds: None });
+                    lanes.push(LaneLayout {
+                        kv_heads: full,
+                        capacity: context,
+                        policy: None,
+                        compensated: false,
+                    });
                 }
-                if let (Some(bounds), false) = (&bounds, forgetful.is_empty()) {
-                    let kept = bounds.sinks + bounds.window(context) + bounds.slack(context) + 1;
-                    let capacity = kept.min(context) + usize::from(bounds.compensated);
-                    lanes.push(LaneLayout { kv_heads: forgetful, capacity, bounds: Some(bounds.clone()) });
+                if let (Some(policy), false) = (policy, forgetful.is_empty()) {
+                    let budget = policy.budget(context).min(context);
+                    let reserve = reserve.unwrap_or((budget / 8).clamp(32, 512));
+                    let rows = budget + reserve.max(policy.slack(context) + 1);
+                    lanes.push(LaneLayout {
+                        kv_heads: forgetful,
+                        capacity: rows.min(context) + usize::from(compensated),
+                        policy: Some(policy.clone()),
+                        compensated,
+                    });
                 }
                 lanes
             })
             .collect();
-        Ok(Layout { head_dim, n_kv_heads, context, k_type, v_type, layers })
+        Ok(Layout { heads, context, k_type, v_type, layers })
     }
 
     /// Bytes of one head's row of K and V together.
     pub fn row_bytes(&self) -> usize {
-        self.k_type.row_bytes(self.head_dim) + self.v_type.row_bytes(self.head_dim)
+        self.k_type.row_bytes(self.heads.head_dim) + self.v_type.row_bytes(self.heads.head_dim)
     }
 
-    /// Bytes of the store, running sums and the host's record of positions included.
+    /// Queries of how many tokens are kept for a layer's policy.
+    pub fn queries(&self, layer: usize) -> usize {
+        self.layers[layer].iter().map(|lane| lane.needs().queries).max().unwrap_or(0)
+    }
+
+    /// Bytes of the store: rows, running sums, gathered attention, kept queries, and the host's record of positions.
     pub fn bytes(&self) -> usize {
-        self.layers.iter().flatten().map(|lane| self.lane_bytes(lane)).sum()
+        let query = 4 * self.heads.head_dim * self.heads.n_kv_heads * self.heads.group;
+        let queries: usize = (0..self.layers.len()).map(|layer| self.queries(layer) * query).sum();
+        queries + self.layers.iter().flatten().map(|lane| self.lane_bytes(lane)).sum::<usize>()
     }
 
     fn lane_bytes(&self, lane: &LaneLayout) -> usize {
         let heads = lane.kv_heads.len();
-        let sums = if lane.compensated() { 2 * 4 * self.head_dim * heads } else { 0 };
-        let positions = if lane.bounds.is_some() { 4 * lane.capacity * heads } else { 0 };
-        heads * lane.capacity * self.row_bytes() + sums + positions
+        let sums = if lane.compensated { 2 * 4 * self.heads.head_dim * heads } else { 0 };
+        let gathered = if lane.needs().gathered.is_some() { 4 * lane.capacity * heads } else { 0 };
+        let positions = if lane.policy.is_some() { 4 * lane.capacity * heads } else { 0 };
+        heads * lane.capacity * self.row_bytes() + sums + gathered + positions
+    }
+
+    /// Bytes that a turn may take beside the store so that it can be taken back: rows that left in it (at most
+    /// [`ASIDE_ROWS`] a head), and what was gathered when it began and when its answer began.
+    pub fn aside_bytes(&self) -> usize {
+        let lanes = self.layers.iter().flatten().filter(|lane| lane.policy.is_some());
+        lanes
+            .map(|lane| {
+                let gathered = if lane.needs().gathered.is_some() { 2 * 4 * lane.capacity } else { 0 };
+                lane.kv_heads.len() * (ASIDE_ROWS.min(self.context) * self.row_bytes() + gathered)
+            })
+            .sum()
     }
 
     /// Bytes of a cache that keeps all of `tokens` tokens.
     pub fn full_bytes(&self, tokens: usize) -> usize {
-        self.layers.len() * self.n_kv_heads * tokens * self.row_bytes()
+        self.layers.len() * self.heads.n_kv_heads * tokens * self.row_bytes()
     }
 
-    /// Bytes of one layer's complete K and V for `tokens` tokens, which exact prefill needs for layers with bounded heads.
+    /// Bytes of one layer's complete K and V for `tokens` tokens (and of what they gather), which exact prefill needs for
+    /// layers with bounded heads.
     pub fn scratch_bytes(&self, tokens: usize) -> usize {
-        match self.layers.iter().flatten().any(|lane| lane.bounds.is_some()) {
-            true => self.n_kv_heads * tokens * self.row_bytes(),
-            false => 0,
+        let lanes = || self.layers.iter().flatten().filter(|lane| lane.policy.is_some());
+        let gathered = if lanes().any(|lane| lane.needs().gathered.is_some()) { 4 } else { 0 };
+        match lanes().next() {
+            Some(_) => self.heads.n_kv_heads * tokens * (self.row_bytes() + gathered),
+            None => 0,
         }
     }
 }

@@ -1,246 +1,196 @@
-//! Policies: what the heads that may forget keep. The registry at the end is the one list that the command line's help,
-//! the parser and the tests are made from.
+//! Policies: what the heads that may forget keep. A policy says which positions compete, for how many places and by which
+//! numbers; the store ([`super::Store`]) measures, picks, moves and sums, the same for all. The names, parameters and help
+//! that users see are in [`registry`].
 
+mod ahakv;
 mod full;
+mod h2o;
+pub mod l2;
+pub mod lagkv;
+pub mod pool;
 mod razor;
+pub mod recent;
+pub mod registry;
+mod slimkv;
+mod snapkv;
 mod streaming;
+mod tova;
 
-use crate::EngineError;
+pub use registry::{PolicyChoice, REGISTRY};
+
+use kernels::graph::Gain;
+use kernels::measure::Measure;
 use std::fmt;
-use std::rc::Rc;
-use std::str::FromStr;
+use std::ops::Range;
 
-/// Decides what bounded heads keep. Heads that the profile marks as retrieval heads keep everything, under policies that
-/// use a profile.
+/// Decides what bounded heads keep.
 pub trait Policy: fmt::Debug {
-    /// Whether any head is bounded at all.
-    fn bounds(&self) -> Option<Bounds> {
-        None
+    /// Rows that a head holds at most when a compression is over, in a session of `context` tokens.
+    fn budget(&self, context: usize) -> usize;
+
+    /// Rows that may gather beyond the budget before the next compression.
+    fn slack(&self, _context: usize) -> usize {
+        0
     }
 
-    /// Whether retrieval heads keep everything, so that a head profile is needed.
-    fn uses_profile(&self) -> bool {
+    /// Whether the heads of a layer keep everything all the same.
+    fn spares(&self, _layer: usize) -> bool {
         false
     }
-}
 
-/// The rows that a bounded head keeps: the first `sinks` and the last `window`, as a rule of how many tokens it has seen.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bounds {
-    /// Rows kept from the beginning.
-    pub sinks: usize,
-    /// Recent rows kept at least.
-    pub window: usize,
-    /// Keep at least this share of all tokens seen: window = max(window, floor(seen · share)); 0 for a fixed window.
-    pub share: f64,
-    /// Whether one entry stands for all rows that left.
-    pub compensated: bool,
-    /// Rows that may gather beyond the window before they leave together; `None` takes an eighth of the window.
-    pub slack: Option<usize>,
-}
-
-impl Bounds {
-    /// Recent rows kept after `seen` tokens.
-    pub fn window(&self, seen: usize) -> usize {
-        // The tolerance keeps floor(29/0.29) and the like exact (SPEC section 0).
-        self.window.max((seen as f64 * self.share + 1e-6).floor() as usize)
+    /// What has to be kept of the attention while the model runs.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
-    /// Positions `[sinks, horizon)` have left after `seen` tokens.
-    pub fn horizon(&self, seen: usize) -> usize {
-        seen.saturating_sub(self.window(seen)).max(self.sinks)
-    }
+    /// What competes for which places now; `None` where nothing has to leave and nothing has to be scored.
+    fn cut(&self, moment: &Moment) -> Option<Cut>;
 
-    /// Rows that may gather beyond the window, in a session of `context` tokens.
-    pub fn slack(&self, context: usize) -> usize {
-        self.slack.unwrap_or_else(|| (self.window(context) / 8).clamp(1, 512))
+    /// Scores rows from the numbers that the cut asked for: per head one a row, the higher the more worth keeping. Not called
+    /// for cuts without numbers.
+    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+        rows.heads.iter().map(|head| vec![0.0; head.positions.len()]).collect()
     }
 }
 
-/// A policy with its parameters, as written on the command line: `razor:buffer=4000,ratio=5`.
+/// What a policy needs of the attention.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Needs {
+    /// Queries of the last so many tokens, for [`Basis::Window`].
+    pub queries: usize,
+    /// Attention gathered row by row while the model runs, for [`Basis::Gathered`].
+    pub gathered: Option<Gathered>,
+}
+
+/// Attention that rows gather.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gathered {
+    /// From which queries of a text or a chunk of it.
+    pub chunk: Option<Counted>,
+    /// Whether a decode step adds to what was gathered; otherwise it replaces it.
+    pub steps_add: bool,
+    /// Sharpness of the rows.
+    pub gain: Gain,
+}
+
+/// Which queries of a chunk count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All of them, on top of what was gathered.
+    All,
+    /// Only the last, instead of what was gathered.
+    Last,
+}
+
+/// What has just happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The first text was read with full attention; nothing has left yet.
+    Text,
+    /// Several tokens were computed against the rows kept.
+    Chunk,
+    /// One token was.
+    Step,
+}
+
+/// The state of a lane when a policy is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// What has happened.
+    pub event: Event,
+    /// Whether rows must leave, as far as the policy allows, because there is no room for the next.
+    pub forced: bool,
+    /// Tokens seen, those that left included.
+    pub seen: usize,
+    /// Rows held by each head, the compensation entry excluded.
+    pub live: usize,
+    /// End of the positions that were cut so far.
+    pub done: usize,
+    /// Rows that were kept of the text read with full attention.
+    pub of_text: usize,
+    /// Tokens the session has room for.
+    pub context: usize,
+}
+
+/// Positions that compete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The positions; rows whose positions are in none stay.
+    pub positions: Range<usize>,
+    /// How many of their rows stay: those of the highest scores, of equal ones those of the smaller positions.
+    pub keep: usize,
+}
+
+/// Who competes, and by what.
+#[derive(Clone, Debug, Default)]
+pub struct Cut {
+    /// The regions, ascending, without overlap.
+    pub regions: Vec<Region>,
+    /// What is scored; nothing where regions keep no rows.
+    pub scored: Option<Scored>,
+}
+
+impl Cut {
+    /// A cut of one region.
+    pub fn one(positions: Range<usize>, keep: usize, scored: Option<Scored>) -> Cut {
+        Cut { regions: vec![Region { positions, keep }], scored }
+    }
+}
+
+/// Rows that are scored.
 #[derive(Clone, Debug)]
-pub struct PolicyChoice {
-    entry: &'static Entry,
-    values: Vec<f64>,
-    policy: Rc<dyn Policy>,
+pub struct Scored {
+    /// Their positions.
+    pub positions: Range<usize>,
+    /// Whether the rows must come in the order of their positions.
+    pub ordered: bool,
+    /// The numbers that are asked for.
+    pub by: Vec<Basis>,
+    /// Whether the scores become what the rows have gathered.
+    pub remembered: bool,
 }
 
-impl PolicyChoice {
-    /// The policy's name.
-    pub fn name(&self) -> &'static str {
-        self.entry.name
-    }
-
-    /// The decisions.
-    pub fn policy(&self) -> &dyn Policy {
-        &*self.policy
-    }
-
-    /// A parameter's value.
-    pub fn value(&self, name: &str) -> Option<f64> {
-        let index = self.entry.parameters.iter().position(|parameter| parameter.name == name)?;
-        Some(self.values[index])
-    }
+/// A number of every row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Basis {
+    /// A measure of its key.
+    Key(Measure),
+    /// A measure of its value.
+    Value(Measure),
+    /// What it has gathered, see [`Needs::gathered`].
+    Gathered,
+    /// What it receives from each query head of its group, added up over the last `queries` tokens: `[rows, group]`.
+    Window {
+        /// How many tokens.
+        queries: usize,
+        /// Sharpness of their rows.
+        gain: Gain,
+    },
 }
 
-impl Default for PolicyChoice {
-    fn default() -> Self {
-        "full".parse().expect("`full` is in the registry and has no parameters")
-    }
+/// The rows of a lane that are scored, and their numbers.
+#[derive(Clone, Debug)]
+pub struct ScoredRows {
+    /// The moment of the cut.
+    pub moment: Moment,
+    /// Query heads of a KV head.
+    pub group: usize,
+    /// The lane's heads.
+    pub heads: Vec<HeadRows>,
 }
 
-impl fmt::Display for PolicyChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parameters = self.entry.parameters.iter().zip(&self.values);
-        let shown: Vec<String> = parameters
-            .filter(|(parameter, value)| **value != parameter.default || parameter.always_shown)
-            .map(|(parameter, value)| format!("{}={value}", parameter.name))
-            .collect();
-        f.write_str(self.entry.name)?;
-        if shown.is_empty() { Ok(()) } else { write!(f, ":{}", shown.join(",")) }
-    }
-}
-
-impl FromStr for PolicyChoice {
-    type Err = EngineError;
-
-    fn from_str(text: &str) -> Result<PolicyChoice, EngineError> {
-        let wrong = |reason: String, hint: String| EngineError::Policy { given: text.into(), reason, hint };
-        let (name, settings) = match text.split_once(':') {
-            Some((name, settings)) => (name, settings),
-            None => (text, ""),
-        };
-        let entry = REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            let names: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
-            wrong(format!("there is no policy `{name}`"), format!("policies are {}", names.join(", ")))
-        })?;
-        let mut values: Vec<f64> = entry.parameters.iter().map(|parameter| parameter.default).collect();
-        let mut set = vec![false; values.len()];
-        for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
-            let (key, value) = setting
-                .split_once('=')
-                .ok_or_else(|| wrong(format!("`{setting}` is not NAME=VALUE"), entry.usage()))?;
-            let index = entry
-                .parameters
-                .iter()
-                .position(|parameter| parameter.name == key.trim())
-                .ok_or_else(|| wrong(format!("it has no parameter `{key}`"), entry.usage()))?;
-            let parameter = &entry.parameters[index];
-            if std::mem::replace(&mut set[index], true) {
-                return Err(wrong(format!("`{key}` is given twice"), "give each parameter once".into()));
-            }
-            let value: f64 = match value.trim() {
-                "on" => 1.0,
-                "off" => 0.0,
-                number => number
-                    .parse()
-                    .map_err(|_| wrong(format!("`{value}` is not a number"), parameter.usage()))?,
-            };
-            if !(parameter.least..=parameter.most).contains(&value)
-                || (parameter.whole && value.fract() != 0.0)
-            {
-                return Err(wrong(format!("`{key}` cannot be {value}"), parameter.usage()));
-            }
-            values[index] = value;
-        }
-        let policy = (entry.make)(&values);
-        Ok(PolicyChoice { entry, values, policy })
+impl ScoredRows {
+    /// Scores head by head.
+    pub fn each(&self, score: impl FnMut(&HeadRows) -> Vec<f32>) -> Vec<Vec<f32>> {
+        self.heads.iter().map(score).collect()
     }
 }
 
-/// A policy's entry in the registry.
-#[derive(Debug)]
-pub struct Entry {
-    /// Name on the command line.
-    pub name: &'static str,
-    /// What it does, in a line.
-    pub summary: &'static str,
-    /// Its parameters, in the order in which `make` takes their values.
-    pub parameters: &'static [Parameter],
-    make: fn(&[f64]) -> Rc<dyn Policy>,
-}
-
-impl Entry {
-    /// `razor:buffer=4000,ratio=5,…`
-    pub fn usage(&self) -> String {
-        if self.parameters.is_empty() {
-            return format!("`{}` has no parameters", self.name);
-        }
-        let list: Vec<String> = self.parameters.iter().map(|p| format!("{}={}", p.name, p.default)).collect();
-        format!("its parameters, with their defaults, are {}:{}", self.name, list.join(","))
-    }
-}
-
-/// A parameter of a policy.
-#[derive(Debug)]
-pub struct Parameter {
-    /// Name before the `=`.
-    pub name: &'static str,
-    /// What it means, with unit and source.
-    pub meaning: &'static str,
-    /// Value where none is given.
-    pub default: f64,
-    /// Smallest value allowed.
-    pub least: f64,
-    /// Largest value allowed.
-    pub most: f64,
-    /// Whether only whole numbers make sense.
-    pub whole: bool,
-    /// Whether the value is shown even where it is the default.
-    pub always_shown: bool,
-}
-
-impl Parameter {
-    fn usage(&self) -> String {
-        let kind = if self.whole { "a whole number" } else { "a number" };
-        format!("`{}` is {kind} from {} to {}: {}", self.name, self.least, self.most, self.meaning)
-    }
-}
-
-/// A parameter that counts rows.
-const fn rows(name: &'static str, meaning: &'static str, default: f64, least: f64) -> Parameter {
-    Parameter { name, meaning, default, least, most: 1e9, whole: true, always_shown: true }
-}
-
-/// Every policy there is.
-pub const REGISTRY: &[Entry] = &[full::ENTRY, streaming::ENTRY, razor::ENTRY];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(text: &str, part: &str) {
-        let error = text.parse::<PolicyChoice>().expect_err(text).to_string();
-        assert!(error.contains(part) && error.contains("hint:"), "{error}");
-    }
-
-    #[test]
-    fn every_policy_is_made_from_its_name() {
-        for entry in REGISTRY {
-            let choice: PolicyChoice = entry.name.parse().expect(entry.name);
-            assert_eq!(choice.name(), entry.name);
-            let again: PolicyChoice = choice.to_string().parse().expect("what is shown is understood");
-            assert_eq!(again.to_string(), choice.to_string());
-        }
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
-        refused("rasor", "there is no policy");
-        refused("razor:window=3", "no parameter");
-        refused("razor:buffer", "NAME=VALUE");
-        refused("razor:buffer=-1", "cannot be");
-        refused("razor:buffer=1.5", "cannot be");
-        refused("razor:ratio=NaN", "cannot be");
-        refused("razor:buffer=1,buffer=2", "twice");
-        refused("full:x=1", "no parameter");
-    }
-
-    #[test]
-    fn the_papers_window() {
-        let choice: PolicyChoice = "razor".parse().expect("defaults");
-        let bounds = choice.policy().bounds().expect("razor bounds heads");
-        assert_eq!((bounds.window(100), bounds.window(20_000), bounds.window(100_004)), (4000, 4000, 20_000));
-        assert_eq!((bounds.horizon(4004), bounds.horizon(4005)), (4, 5));
-    }
+/// Scored rows of one head.
+#[derive(Clone, Debug)]
+pub struct HeadRows {
+    /// `[rows]`
+    pub positions: Vec<u32>,
+    /// Per [`Basis`] of the cut its numbers, `[rows]` or `[rows, group]`.
+    pub numbers: Vec<Vec<f32>>,
 }

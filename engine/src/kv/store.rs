@@ -2,22 +2,35 @@
 //!
 //! Live rows of a lane are contiguous: a lane grows at its end, and when rows leave, the last ones fill the holes. A lane that is
 //! compensated has its compensation entry in row 0 from the beginning, unused (log-weight -inf) until something has left.
-//! The host keeps which position each row holds; scores, sums and rows stay where the lanes are.
+//! The host keeps which position each row holds; scores, sums and rows stay where the lanes are. How rows are chosen and leave is
+//! in [`compress`], how a turn is taken back in [`undo`].
+
+mod compress;
+mod undo;
 
 use super::layout::{LaneLayout, Layout};
+use super::policy::{Counted, Event, Gathered, Moment};
 use crate::EngineError;
 use crate::random::Random;
-use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
-use kernels::graph::{self, Departure, GraphLane, MAX_LANES, Selection};
-use kernels::rows::fill_holes;
+use ggml::{Backend, Context, Tensor, Type};
+use kernels::graph::{GraphLane, MAX_LANES};
+use std::sync::Arc;
+use undo::Undo;
 
 /// The rows of one session.
 pub struct Store {
     layout: Layout,
-    layers: Vec<Vec<Lane>>,
+    layers: Vec<Layer>,
     /// Tokens seen, evicted ones included: the position of the next one.
     seen: usize,
     bytes: usize,
+    undo: Undo,
+}
+
+struct Layer {
+    lanes: Vec<Lane>,
+    /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy asks for them.
+    queries: Option<Tensor>,
 }
 
 struct Lane {
@@ -25,102 +38,137 @@ struct Lane {
     /// Running sums of what left, `[head_dim, heads, 2]` f32, K then V.
     sums: Option<Tensor>,
     layout: LaneLayout,
+    state: LaneState,
+    /// `[heads][live - first]`: the position each row was made at; not kept for lanes that keep everything.
+    positions: Vec<Vec<u32>>,
+}
+
+/// What is known of a lane as a whole.
+#[derive(Clone, Copy, Debug)]
+struct LaneState {
     /// Rows that hold something, the compensation entry's row included.
     live: usize,
     /// Rows the compensation entry stands for.
     departed: usize,
-    /// `[heads][live - first]`: the position each row was made at; not kept for lanes that keep everything.
-    positions: Vec<Vec<u32>>,
+    /// End of the positions that were cut so far.
+    done: usize,
+    /// Rows that were kept of a text read with full attention.
+    of_text: usize,
     /// Tokens seen when rows last left: those after it lie in order at the end.
     settled: usize,
+}
+
+/// What a layer's part of a graph reads and writes.
+#[derive(Clone)]
+pub struct LayerRows {
+    /// The lanes.
+    pub lanes: Vec<GraphLane>,
+    /// Where queries are kept, `[head_dim, n_heads, tokens]` f32.
+    pub queries: Option<Tensor>,
+    /// What is gathered.
+    pub watched: Option<Watched>,
+}
+
+/// Attention that a lane's rows gather.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Which lane.
+    pub lane: usize,
+    /// Which of its heads.
+    pub heads: Arc<[u32]>,
+    /// From which queries, and how.
+    pub gathered: Gathered,
+}
+
+impl LayerRows {
+    /// Of how many of the last tokens queries are needed beside those that attend, in a computation of `n` tokens.
+    pub fn observed(&self, n: usize) -> usize {
+        let kept = self.queries.as_ref().map_or(0, |queries| queries.dim(2).min(n));
+        let gathered = match &self.watched {
+            Some(_) if n == 1 => 1,
+            Some(watched) => match watched.gathered.chunk {
+                Some(Counted::All) => n,
+                Some(Counted::Last) => 1,
+                None => 0,
+            },
+            None => 0,
+        };
+        kept.max(gathered)
+    }
 }
 
 impl Lane {
     /// The first row that holds a token.
     fn first(&self) -> usize {
-        usize::from(self.layout.compensated())
+        usize::from(self.layout.compensated)
     }
 
     fn clear(&mut self) {
-        self.live = self.first();
-        self.departed = 0;
-        self.settled = 0;
+        self.state = LaneState { live: self.first(), departed: 0, done: 0, of_text: 0, settled: 0 };
         self.positions.iter_mut().for_each(Vec::clear);
     }
 
     /// Records that the tokens at `from..to` were written behind the live rows.
     fn grow(&mut self, from: usize, to: usize) {
-        self.live += to - from;
+        self.state.live += to - from;
         for head in &mut self.positions {
             head.extend(from as u32..to as u32);
         }
     }
 
-    /// Puts the lane into the state in which `n` tokens were seen and everything that no bound keeps has left. Gives the
-    /// positions kept and those that left.
-    fn take(&mut self, n: usize) -> (Vec<u32>, Vec<u32>) {
-        let gone = match &self.layout.bounds {
-            Some(bounds) if bounds.sinks < n => bounds.sinks..bounds.horizon(n).min(n),
-            _ => 0..0,
-        };
-        let kept: Vec<u32> = (0..n as u32).filter(|row| !gone.contains(&(*row as usize))).collect();
-        self.clear();
-        self.live += kept.len();
-        self.departed = gone.len();
-        self.settled = if gone.is_empty() { 0 } else { n };
-        self.positions.iter_mut().for_each(|head| head.clone_from(&kept));
-        (kept, gone.map(|row| row as u32).collect())
+    /// Rows that hold a token.
+    fn tokens(&self) -> usize {
+        self.state.live - self.first()
     }
 
-    /// Rows beyond sinks and window after `seen` tokens.
-    fn excess(&self, seen: usize) -> usize {
-        self.layout.bounds.as_ref().map_or(0, |bounds| {
-            (self.live - self.first()).saturating_sub(bounds.sinks.min(seen) + bounds.window(seen))
-        })
+    fn moment(&self, event: Event, forced: bool, seen: usize, context: usize) -> Moment {
+        let LaneState { done, of_text, .. } = self.state;
+        Moment { event, forced, seen, live: self.tokens(), done, of_text, context }
     }
 
     fn log_weight(&self) -> f32 {
-        if self.departed == 0 { f32::NEG_INFINITY } else { (self.departed as f32).ln() }
+        if self.state.departed == 0 { f32::NEG_INFINITY } else { (self.state.departed as f32).ln() }
     }
 }
 
 impl Store {
     /// Allocates the lanes in the backend's memory.
     pub fn new(layout: Layout, backend: &Backend) -> Result<Store, EngineError> {
-        let lanes = layout.layers.iter().map(Vec::len).sum::<usize>();
-        let context = Context::new(3 * lanes + 1);
-        let tensor = |ty: Type, capacity: usize, lane: &LaneLayout| {
-            context.tensor(ty, [layout.head_dim, capacity, lane.kv_heads.len()])
+        let count = layout.layers.iter().map(|lanes| 4 * lanes.len() + 1).sum::<usize>();
+        let context = Context::new(count + 1);
+        let heads = layout.heads;
+        let tensor = |ty: Type, lane: &LaneLayout| {
+            context.tensor(ty, [heads.head_dim, lane.capacity, lane.kv_heads.len()])
         };
-        let layers = layout
-            .layers
-            .iter()
-            .map(|lanes| {
-                let lanes = lanes.iter().map(|lane| {
-                    let graph = GraphLane {
-                        k: tensor(layout.k_type, lane.capacity, lane),
-                        v: tensor(layout.v_type, lane.capacity, lane),
-                        kv_heads: lane.kv_heads.as_slice().into(),
-                        compensated: lane.compensated(),
-                    };
-                    let sums = lane
-                        .compensated()
-                        .then(|| context.tensor(Type::F32, [layout.head_dim, lane.kv_heads.len(), 2]));
-                    let heads = if lane.bounds.is_some() { lane.kv_heads.len() } else { 0 };
-                    let capacity = lane.capacity;
-                    let mut lane = Lane {
-                        graph,
-                        sums,
-                        layout: lane.clone(),
-                        live: 0,
-                        departed: 0,
-                        positions: vec![Vec::with_capacity(capacity); heads],
-                        settled: 0,
-                    };
-                    lane.clear();
-                    lane
-                });
-                lanes.collect()
+        let new_lane = |lane: &LaneLayout| {
+            let n = lane.kv_heads.len();
+            let gathers = lane.needs().gathered.is_some();
+            let mut lane = Lane {
+                graph: GraphLane {
+                    k: tensor(layout.k_type, lane),
+                    v: tensor(layout.v_type, lane),
+                    kv_heads: lane.kv_heads.as_slice().into(),
+                    compensated: lane.compensated,
+                    received: gathers.then(|| context.tensor(Type::F32, [lane.capacity, n])),
+                },
+                sums: lane.compensated.then(|| context.tensor(Type::F32, [heads.head_dim, n, 2])),
+                layout: lane.clone(),
+                state: LaneState { live: 0, departed: 0, done: 0, of_text: 0, settled: 0 },
+                positions: vec![Vec::with_capacity(lane.capacity); if lane.policy.is_some() { n } else { 0 }],
+            };
+            lane.clear();
+            lane
+        };
+        let layers: Vec<Layer> = (0..layout.layers.len())
+            .map(|layer| Layer {
+                lanes: layout.layers[layer].iter().map(new_lane).collect(),
+                queries: match layout.queries(layer) {
+                    0 => None,
+                    tokens => {
+                        let n_heads = heads.n_kv_heads * heads.group;
+                        Some(context.tensor(Type::F32, [heads.head_dim, n_heads, tokens]))
+                    }
+                },
             })
             .collect();
         let buffer = context.allocate(&backend.buffer_type())?;
@@ -128,11 +176,11 @@ impl Store {
             .layers
             .iter()
             .flatten()
-            .filter(|lane| lane.bounds.is_some())
+            .filter(|lane| lane.policy.is_some())
             .map(|lane| 4 * lane.capacity * lane.kv_heads.len())
             .sum();
         let bytes = buffer.map_or(0, |buffer| buffer.bytes()) + positions;
-        let mut store = Store { layout, layers, seen: 0, bytes };
+        let mut store = Store { layout, layers, seen: 0, bytes, undo: Undo::default() };
         store.clear()?;
         Ok(store)
     }
@@ -140,8 +188,15 @@ impl Store {
     /// Forgets everything.
     pub fn clear(&mut self) -> Result<(), EngineError> {
         self.seen = 0;
-        for lane in self.layers.iter_mut().flatten() {
+        self.undo = Undo::default();
+        for queries in self.layers.iter().filter_map(|layer| layer.queries.as_ref()) {
+            queries.clear()?;
+        }
+        for lane in self.lanes_mut() {
             lane.clear();
+            if let Some(received) = &lane.graph.received {
+                received.clear()?;
+            }
             let Some(sums) = &lane.sums else { continue };
             sums.clear()?;
             // The compensation entry weighs nothing yet, but nothing times NaN is NaN: fresh memory may hold anything.
@@ -170,36 +225,68 @@ impl Store {
         self.bytes
     }
 
-    /// Bytes of the rows that are live now, compensation entries included.
+    /// Bytes of the rows that are live now, compensation entries in use included.
     pub fn live_bytes(&self) -> usize {
-        let rows: usize =
-            self.layers.iter().flatten().map(|lane| lane.live * lane.layout.kv_heads.len()).sum();
+        let rows: usize = self
+            .all_lanes()
+            .map(|lane| {
+                (lane.tokens() + usize::from(lane.state.departed > 0 && lane.layout.compensated), lane)
+            })
+            .map(|(rows, lane)| rows * lane.layout.kv_heads.len())
+            .sum();
         rows * self.layout.row_bytes()
     }
 
-    /// A layer's lanes.
-    pub fn lanes(&self, layer: usize) -> Vec<GraphLane> {
-        self.layers[layer].iter().map(|lane| lane.graph.clone()).collect()
+    fn all_lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.layers.iter().flat_map(|layer| &layer.lanes)
+    }
+
+    fn lanes_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
+        self.layers.iter_mut().flat_map(|layer| &mut layer.lanes)
+    }
+
+    /// What a graph reads and writes of a layer.
+    pub fn rows(&self, layer: usize) -> LayerRows {
+        let Layer { lanes, queries } = &self.layers[layer];
+        let watched = lanes.iter().enumerate().find_map(|(number, lane)| {
+            let heads = (0..lane.layout.kv_heads.len() as u32).collect();
+            let gathered = lane.layout.needs().gathered?;
+            Some(Watched { lane: number, heads, gathered })
+        });
+        LayerRows {
+            lanes: lanes.iter().map(|lane| lane.graph.clone()).collect(),
+            queries: queries.clone(),
+            watched,
+        }
+    }
+
+    /// As [`Store::rows`] while a layer's complete rows lie in `scratch`, a lane of all KV heads.
+    pub fn rows_in(&self, layer: usize, scratch: &GraphLane) -> LayerRows {
+        let Layer { lanes, queries } = &self.layers[layer];
+        let watched = lanes.iter().find_map(|lane| {
+            let gathered = lane.layout.needs().gathered?;
+            Some(Watched { lane: 0, heads: lane.graph.kv_heads.clone(), gathered })
+        });
+        LayerRows { lanes: vec![scratch.clone()], queries: queries.clone(), watched }
     }
 
     /// Whether all heads of a layer keep everything.
     pub fn is_dense(&self, layer: usize) -> bool {
-        self.layers[layer].iter().all(|lane| lane.layout.bounds.is_none())
+        self.layers[layer].lanes.iter().all(|lane| lane.layout.policy.is_none())
     }
 
     /// How many tokens can be written before rows must leave.
     pub fn room(&self) -> usize {
-        let lanes = self.layers.iter().flatten();
-        lanes.map(|lane| lane.layout.capacity - lane.live).min().unwrap_or(0)
+        self.all_lanes().map(|lane| lane.layout.capacity - lane.state.live).min().unwrap_or(0)
     }
 
     /// The two columns of lane state of every layer, `[MAX_LANES, layers]`.
     pub fn state(&self) -> (Vec<i32>, Vec<f32>) {
-        let column = |lanes: &Vec<Lane>| {
+        let column = |layer: &Layer| {
             let mut rows = [0; MAX_LANES];
             let mut weights = [f32::NEG_INFINITY; MAX_LANES];
-            for (number, lane) in lanes.iter().enumerate() {
-                rows[number] = lane.live as i32;
+            for (number, lane) in layer.lanes.iter().enumerate() {
+                rows[number] = lane.state.live as i32;
                 weights[number] = lane.log_weight();
             }
             (rows, weights)
@@ -210,92 +297,16 @@ impl Store {
 
     /// Records that `n` tokens were written behind the live rows of every lane.
     pub fn advance(&mut self, n: usize) {
-        for lane in self.layers.iter_mut().flatten() {
-            lane.grow(self.seen, self.seen + n);
-        }
-        self.seen += n;
-    }
-
-    /// Whether some lane has gathered more rows than its slack.
-    pub fn is_due(&self) -> bool {
-        self.layers.iter().flatten().any(|lane| {
-            let bounds = lane.layout.bounds.as_ref();
-            bounds.is_some_and(|bounds| lane.excess(self.seen) > bounds.slack(self.layout.context))
-        })
-    }
-
-    /// Lets everything leave that no bound keeps. Runs to its end whatever the interrupt flag says; after an error the
-    /// store is empty.
-    pub fn evict(&mut self, backend: &Backend, allocator: &mut GraphAllocator) -> Result<(), EngineError> {
-        let done = self.evict_rows(backend, allocator);
-        if done.is_err() {
-            self.clear()?;
-        }
-        done
-    }
-
-    fn evict_rows(&mut self, backend: &Backend, allocator: &mut GraphAllocator) -> Result<(), EngineError> {
         let seen = self.seen;
-        let ctx = Context::new(self.layers.iter().map(Vec::len).sum::<usize>() + 1);
-        let mut nodes = Vec::new();
-        for lane in self.layers.iter_mut().flatten().filter(|lane| lane.excess(seen) > 0) {
-            let Some(bounds) = lane.layout.bounds.clone() else { continue };
-            let first = lane.first();
-            let gone = bounds.sinks as u32..bounds.horizon(seen) as u32;
-            let (mut dropped, mut moves) = (Vec::new(), Vec::new());
-            for head in &mut lane.positions {
-                // Row numbers count from row `first`; the moves are made on the whole head.
-                let rows: Vec<u32> =
-                    (0..head.len() as u32).filter(|row| gone.contains(&head[*row as usize])).collect();
-                let filled = fill_holes(&rows, head.len());
-                for (to, from) in &filled {
-                    head[*to as usize] = head[*from as usize];
-                }
-                head.truncate(head.len() - rows.len());
-                let shift = first as u32;
-                dropped.push(rows.iter().map(|row| row + shift).collect::<Vec<_>>());
-                moves.push(filled.iter().map(|(to, from)| (to + shift, from + shift)).collect());
-            }
-            let count = dropped.first().map_or(0, Vec::len);
-            debug_assert!(
-                dropped.iter().all(|rows| rows.len() == count),
-                "heads of a lane keep equally many"
-            );
-            lane.live -= count;
-            lane.departed += count;
-            lane.settled = seen;
-            let departure = Departure { dropped, moves, count: lane.departed };
-            nodes.push(graph::depart(&ctx, &lane.graph, lane.sums.as_ref(), departure));
-        }
-        run(&ctx, &nodes, backend, allocator)
-    }
-
-    /// Fills the lanes of a layer from its complete keys and values `[head_dim, n, n_kv_heads]`, as if the `n` tokens had
-    /// been seen and everything that no bound keeps had left. The store must be empty; [`Store::finish_exact`] ends it.
-    pub fn take_layer(
-        &mut self,
-        layer: usize,
-        (k, v): (&Tensor, &Tensor),
-        n: usize,
-        backend: &Backend,
-        allocator: &mut GraphAllocator,
-    ) -> Result<(), EngineError> {
-        let ctx = Context::new(self.layers[layer].len() + 1);
-        let mut nodes = Vec::new();
-        for lane in &mut self.layers[layer] {
-            let (kept, dropped) = lane.take(n);
-            let heads = lane.layout.kv_heads.len();
-            let selection = Selection { kept: vec![kept; heads], dropped: vec![dropped; heads] };
-            nodes.push(graph::select(&ctx, (k, v), &lane.graph, lane.sums.as_ref(), selection));
-        }
-        run(&ctx, &nodes, backend, allocator)
+        self.lanes_mut().for_each(|lane| lane.grow(seen, seen + n));
+        self.seen += n;
     }
 
     /// Fills the lanes with random rows, as if `n` tokens had been seen. For measuring.
     pub fn fill_random(&mut self, n: usize, seed: u64) -> Result<(), EngineError> {
         const ROWS: usize = 512;
         let mut random = Random(seed);
-        let d = self.layout.head_dim;
+        let d = self.layout.heads.head_dim;
         let mut block = |ty: Type| {
             let ty = kernels::graph::row_type(ty).expect("lanes have row types");
             let bytes = ty.row_bytes(d);
@@ -307,13 +318,14 @@ impl Store {
             rows
         };
         let (k_rows, v_rows) = (block(self.layout.k_type), block(self.layout.v_type));
-        for lane in self.layers.iter_mut().flatten() {
-            lane.take(n);
+        let context = self.layout.context;
+        for lane in self.lanes_mut() {
+            lane.pretend(n, context);
             for (tensor, rows) in [(&lane.graph.k, &k_rows), (&lane.graph.v, &v_rows)] {
                 let [_, row_bytes, head_bytes, _] = tensor.strides();
                 for head in 0..tensor.dim(2) {
-                    for first in (0..lane.live).step_by(ROWS) {
-                        let bytes = ROWS.min(lane.live - first) * row_bytes;
+                    for first in (0..lane.state.live).step_by(ROWS) {
+                        let bytes = ROWS.min(lane.state.live - first) * row_bytes;
                         tensor.write(head * head_bytes + first * row_bytes, &rows[..bytes])?;
                     }
                 }
@@ -325,9 +337,8 @@ impl Store {
 
     /// Records that `n` tokens were written to a layer that keeps everything.
     pub fn grow_layer(&mut self, layer: usize, n: usize) {
-        for lane in &mut self.layers[layer] {
-            lane.grow(self.seen, self.seen + n);
-        }
+        let seen = self.seen;
+        self.layers[layer].lanes.iter_mut().for_each(|lane| lane.grow(seen, seen + n));
     }
 
     /// Ends an exact prefill of `n` tokens, in which every layer was filled by [`Store::take_layer`] or grown by
@@ -336,25 +347,10 @@ impl Store {
         self.seen = n;
     }
 
-    /// Whether all tokens from position `seen` on can be taken back: only where no rows have left since.
-    pub fn can_truncate(&self, seen: usize) -> bool {
-        self.layers.iter().flatten().all(|lane| lane.settled <= seen)
-    }
-
-    /// Takes back all tokens from position `seen` on, if [`Store::can_truncate`].
-    pub fn truncate(&mut self, seen: usize) {
-        let back = self.seen - seen;
-        for lane in self.layers.iter_mut().flatten() {
-            lane.live -= back;
-            lane.positions.iter_mut().for_each(|head| head.truncate(head.len() - back));
-        }
-        self.seen = seen;
-    }
-
     /// The positions that each KV head of a layer holds, ascending.
     pub fn positions(&self, layer: usize) -> Vec<Vec<u32>> {
-        let mut all = vec![Vec::new(); self.layout.n_kv_heads];
-        for lane in &self.layers[layer] {
+        let mut all = vec![Vec::new(); self.layout.heads.n_kv_heads];
+        for lane in &self.layers[layer].lanes {
             for (number, head) in lane.layout.kv_heads.iter().enumerate() {
                 let mut held = match lane.positions.get(number) {
                     Some(positions) => positions.clone(),
@@ -374,30 +370,31 @@ impl Store {
         &self,
         layer: usize,
     ) -> Result<Vec<Option<(Vec<f32>, Vec<f32>, usize)>>, EngineError> {
-        let mut all = vec![None; self.layout.n_kv_heads];
-        for lane in &self.layers[layer] {
-            let Some(sums) = lane.sums.as_ref().filter(|_| lane.departed > 0) else { continue };
+        let mut all = vec![None; self.layout.heads.n_kv_heads];
+        for lane in &self.layers[layer].lanes {
+            let Some(sums) = lane.sums.as_ref().filter(|_| lane.state.departed > 0) else { continue };
             let sums: Vec<f32> = sums.to_vec()?;
-            let (d, heads) = (self.layout.head_dim, lane.layout.kv_heads.len());
+            let (d, heads) = (self.layout.heads.head_dim, lane.layout.kv_heads.len());
             for (number, head) in lane.layout.kv_heads.iter().enumerate() {
                 let part = |which: usize| sums[(which * heads + number) * d..][..d].to_vec();
-                all[*head as usize] = Some((part(0), part(1), lane.departed));
+                all[*head as usize] = Some((part(0), part(1), lane.state.departed));
             }
         }
         Ok(all)
     }
-}
 
-fn run(
-    ctx: &Context,
-    nodes: &[Tensor],
-    backend: &Backend,
-    allocator: &mut GraphAllocator,
-) -> Result<(), EngineError> {
-    if nodes.is_empty() {
-        return Ok(());
+    /// What the rows of each KV head of a layer have gathered, in the order of their positions; `None` where nothing is.
+    pub fn gathered(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
+        let mut all = vec![None; self.layout.heads.n_kv_heads];
+        for lane in &self.layers[layer].lanes {
+            let Some(received) = &lane.graph.received else { continue };
+            for (number, head) in lane.layout.kv_heads.iter().enumerate() {
+                let column = lane.received(received, number)?;
+                let mut order: Vec<usize> = (0..lane.tokens()).collect();
+                order.sort_unstable_by_key(|row| lane.positions[number][*row]);
+                all[*head as usize] = Some(order.into_iter().map(|row| column[row]).collect());
+            }
+        }
+        Ok(all)
     }
-    let results: Vec<&Tensor> = nodes.iter().collect();
-    let graph = allocator.prepare(ctx.graph(&results)?)?;
-    Ok(backend.compute_to_end(&graph)?)
 }

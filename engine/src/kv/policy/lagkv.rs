@@ -1,0 +1,165 @@
+//! LagKV (Liang et al. 2025, arXiv 2504.04704): tokens come in partitions of `lag`; when two are complete, the older one is
+//! scored by how far its keys and values spread when normalised by the range of the newer one, and `ratio` of it stays
+//! (equations 5 to 11). Variants: LocalKV is its own reference (equations 12 and 13); Lag-L2 scores by low key norm inside the
+//! partitions (equation 14) and leaves layers 0 and 1 alone.
+//!
+//! Nothing is scored twice and the borders of partitions stay where they are, so that what is kept does not depend on how the
+//! text was cut into chunks. Decisions: compression begins at sinks + 2 · lag tokens; ratio · lag is rounded down; an element
+//! that does not vary in the reference counts as 0.
+
+use super::recent::floor;
+use super::registry::{Entry, Make, Parameter, number, rows};
+use super::{Basis, Cut, HeadRows, Moment, Policy, Region, Scored, ScoredRows};
+use kernels::measure::Measure;
+use std::rc::Rc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variant {
+    Lag,
+    Local,
+    Norm,
+}
+
+#[derive(Debug)]
+struct LagKv {
+    variant: Variant,
+    sinks: usize,
+    lag: usize,
+    /// Rows kept of a partition.
+    kept: usize,
+    v_weight: f64,
+}
+
+/// Rows of a head after `n` tokens (equation 10).
+pub fn length(n: usize, sinks: usize, lag: usize, ratio: f64) -> usize {
+    if n < sinks + 2 * lag {
+        return n;
+    }
+    sinks + floor(ratio * lag as f64) * ((n - sinks) / lag - 1) + lag + (n - sinks) % lag
+}
+
+impl Policy for LagKv {
+    fn budget(&self, context: usize) -> usize {
+        let partitions = context.saturating_sub(self.sinks) / self.lag;
+        self.sinks + self.kept * partitions.saturating_sub(1) + 2 * self.lag
+    }
+
+    fn spares(&self, layer: usize) -> bool {
+        self.variant == Variant::Norm && layer < 2
+    }
+
+    fn cut(&self, moment: &Moment) -> Option<Cut> {
+        let start = moment.done.max(self.sinks);
+        let partitions = moment.seen.saturating_sub(start) / self.lag;
+        if partitions < 2 {
+            return None;
+        }
+        let at = |partition: usize| start + partition * self.lag;
+        let spread = Measure::Spread { lag: self.lag, own: self.variant == Variant::Local };
+        let by = match self.variant {
+            Variant::Norm => vec![Basis::Key(Measure::Norm)],
+            _ => vec![Basis::Key(spread), Basis::Value(spread)],
+        };
+        Some(Cut {
+            regions: (0..partitions - 1)
+                .map(|p| Region { positions: at(p)..at(p + 1), keep: self.kept })
+                .collect(),
+            scored: Some(Scored { positions: start..at(partitions), ordered: true, by, remembered: false }),
+        })
+    }
+
+    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+        rows.each(|head| match self.variant {
+            Variant::Norm => head.numbers[0].iter().map(|norm| -norm).collect(),
+            _ => self.spread(head),
+        })
+    }
+}
+
+impl LagKv {
+    /// The sum of what keys and values say, each a softmax over its partition (equation 9).
+    fn spread(&self, head: &HeadRows) -> Vec<f32> {
+        let [keys, values] =
+            [0, 1].map(|which| head.numbers[which].chunks(self.lag).flat_map(softmax).collect::<Vec<f64>>());
+        keys.into_iter().zip(values).map(|(k, v)| (k + self.v_weight * v) as f32).collect()
+    }
+}
+
+fn softmax(logits: &[f32]) -> Vec<f64> {
+    let largest = logits.iter().copied().fold(f32::MIN, f32::max);
+    let weights: Vec<f64> = logits.iter().map(|x| f64::from(x - largest).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / total).collect()
+}
+
+const SINKS: Parameter = rows("sinks", "S: first rows kept (16 in the paper)", 16.0, 0.0);
+const LAG: Parameter = rows(
+    "lag",
+    "L: rows of a partition; the last one to two partitions are complete (128 to 1024 in the paper)",
+    512.0,
+    1.0,
+);
+const RATIO: Parameter =
+    number("ratio", "r: share of a partition that stays (0.5 to 0.125 in the paper)", 0.25, (0.0, 1.0));
+const V_WEIGHT: Parameter = Parameter {
+    always_shown: false,
+    ..number("v_weight", "weight of the values' score beside the keys' (1 in the paper)", 1.0, (0.0, 1e3))
+};
+
+macro_rules! make {
+    ($variant:expr) => {
+        Some(Make {
+            policy: |values| {
+                let lag = values.count("lag");
+                Ok(Rc::new(LagKv {
+                    variant: $variant,
+                    sinks: values.count("sinks"),
+                    lag,
+                    kept: floor(values.get("ratio") * lag as f64),
+                    v_weight: if $variant == Variant::Norm { 0.0 } else { values.get("v_weight") },
+                }))
+            },
+            fit: |values, rows, context| {
+                // Sinks and two partitions are complete: short budgets take short partitions, and those too short for a row of
+                // every partition all go to the complete ones.
+                let sinks = values.count("sinks").min(rows / 8);
+                let mut lag = values.count("lag").min((rows / 8).max(1));
+                let partitions = (context.saturating_sub(sinks) / lag).saturating_sub(1).max(1);
+                let kept = rows.saturating_sub(sinks + 2 * lag) / partitions;
+                if kept == 0 {
+                    lag = (rows - sinks) / 2;
+                }
+                values.set("sinks", sinks);
+                values.set("lag", lag);
+                values.set("ratio", kept.min(lag) as f64 / lag as f64);
+            },
+        })
+    };
+}
+
+pub(super) const LAGKV: Entry = Entry {
+    name: "lagkv",
+    summary: "of each partition the rows that spread most in the range of the next (LagKV)",
+    parameters: &[SINKS, LAG, RATIO, V_WEIGHT],
+    profile: false,
+    compensation: false,
+    make: make!(Variant::Lag),
+};
+
+pub(super) const LOCALLAG: Entry = Entry {
+    name: "locallag",
+    summary: "of each partition the rows that spread most in its own range (LocalKV of the LagKV paper)",
+    parameters: &[SINKS, LAG, RATIO, V_WEIGHT],
+    profile: false,
+    compensation: false,
+    make: make!(Variant::Local),
+};
+
+pub(super) const LAG_L2: Entry = Entry {
+    name: "lag-l2",
+    summary: "of each partition the keys of lowest norm (Lag-L2 of the LagKV paper)",
+    parameters: &[SINKS, LAG, RATIO],
+    profile: false,
+    compensation: false,
+    make: make!(Variant::Norm),
+};

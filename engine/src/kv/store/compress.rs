@@ -1,0 +1,484 @@
+//! How rows leave: a policy says who competes and by which numbers, the numbers are taken where the rows lie, and of every head
+//! the lowest scores go. The same for the complete rows of a text and for the rows of a lane.
+
+use super::{Lane, Store};
+use crate::EngineError;
+use crate::kv::policy::{Basis, Cut, Event, HeadRows, Moment, Scored, ScoredRows};
+use ggml::{Backend, Context, GraphAllocator, Tensor};
+use kernels::graph::{self, Departure, GraphLane, HeadShape, Selection, Window};
+use kernels::rows::fill_holes;
+use std::sync::Arc;
+
+/// The rows of a lane's heads: in the lane itself, or complete in a scratch tensor.
+struct Source<'a> {
+    lane: &'a Lane,
+    rows: &'a GraphLane,
+    queries: Option<&'a Tensor>,
+    /// Per head of the lane its number in the tensors.
+    heads: Vec<u32>,
+    /// Per head the positions of its rows, from row `first` on.
+    positions: Vec<Arc<[u32]>>,
+    /// The first row that holds a token.
+    first: usize,
+    moment: Moment,
+}
+
+/// What becomes of a lane's rows.
+struct Decision {
+    /// Per head the rows that leave, ascending, counted from the first that holds a token.
+    dropped: Vec<Vec<u32>>,
+    /// Per head what the rows have gathered from now on, if that changes.
+    gathered: Option<Vec<Vec<f32>>>,
+}
+
+impl Store {
+    /// Lets policies act on what has happened: rows leave where there are too many. With `forced`, also those leave that a
+    /// policy would let gather. Runs to its end whatever the interrupt flag says; after an error the store is empty.
+    pub fn compress(
+        &mut self,
+        event: Event,
+        forced: bool,
+        backend: &Backend,
+        allocator: &mut GraphAllocator,
+    ) -> Result<(), EngineError> {
+        let done = self.compress_lanes(event, forced, backend, allocator);
+        if done.is_err() {
+            self.clear()?;
+        }
+        done
+    }
+
+    fn compress_lanes(
+        &mut self,
+        event: Event,
+        forced: bool,
+        backend: &Backend,
+        allocator: &mut GraphAllocator,
+    ) -> Result<(), EngineError> {
+        let (seen, context) = (self.seen, self.layout.context);
+        let mut cuts = Vec::new();
+        for (l, layer) in self.layers.iter().enumerate() {
+            for (number, lane) in layer.lanes.iter().enumerate() {
+                let Some(policy) = &lane.layout.policy else { continue };
+                let moment = lane.moment(event, forced, seen, context);
+                let Some(cut) = policy.cut(&moment) else { continue };
+                let heads = 0..lane.layout.kv_heads.len() as u32;
+                let source = Source {
+                    lane,
+                    rows: &lane.graph,
+                    queries: layer.queries.as_ref(),
+                    heads: heads.collect(),
+                    positions: lane.positions.iter().map(|head| head.as_slice().into()).collect(),
+                    first: lane.first(),
+                    moment,
+                };
+                cuts.push(((l, number), source, cut));
+            }
+        }
+        if cuts.is_empty() {
+            return Ok(());
+        }
+        let places: Vec<(usize, usize)> = cuts.iter().map(|(place, ..)| *place).collect();
+        let ends: Vec<usize> = cuts.iter().map(|(_, _, cut)| end(cut)).collect();
+        let sources: Vec<(Source, Cut)> = cuts.into_iter().map(|(_, source, cut)| (source, cut)).collect();
+        let decisions = decide(self.layout.heads, &sources, backend, allocator)?;
+        drop(sources);
+
+        let ctx = Context::new(places.len() + 1);
+        let mut nodes = Vec::new();
+        for (((l, number), decision), end) in places.into_iter().zip(decisions).zip(ends) {
+            let lane = &mut self.layers[l].lanes[number];
+            lane.state.done = lane.state.done.max(end);
+            if let Some(gathered) = &decision.gathered {
+                lane.write_received(gathered)?;
+            }
+            let count = decision.dropped.first().map_or(0, Vec::len);
+            if count == 0 {
+                continue;
+            }
+            debug_assert!(
+                decision.dropped.iter().all(|rows| rows.len() == count),
+                "heads of a lane keep equally many"
+            );
+            let (first, live) = (lane.first() as u32, lane.tokens());
+            let (mut dropped, mut moves, mut gone) = (decision.dropped, Vec::new(), Vec::new());
+            for (rows, head) in dropped.iter_mut().zip(&mut lane.positions) {
+                gone.push(rows.iter().map(|row| head[*row as usize]).collect());
+                let filled = fill_holes(rows, live);
+                for (to, from) in &filled {
+                    head[*to as usize] = head[*from as usize];
+                }
+                head.truncate(live - count);
+                // Rows count from `first`; what follows works on the whole head.
+                rows.iter_mut().for_each(|row| *row += first);
+                moves.push(filled.into_iter().map(|(to, from)| (to + first, from + first)).collect());
+            }
+            lane.state.live -= count;
+            lane.state.departed += count;
+            lane.state.settled = seen;
+            let departure = Departure { dropped, moves, count: lane.state.departed };
+            self.undo.keep((l, number), &self.layers[l].lanes[number], &departure, gone)?;
+            let lane = &self.layers[l].lanes[number];
+            nodes.push(graph::depart(&ctx, &lane.graph, lane.sums.as_ref(), departure));
+        }
+        run(&ctx, &nodes, backend, allocator)
+    }
+
+    /// Fills the lanes of a layer from its complete rows, `n` of them in `complete`, a lane of all KV heads: what its policy
+    /// would keep of a text read with full attention. The store must be empty; [`Store::finish_exact`] ends it.
+    pub fn take_layer(
+        &mut self,
+        layer: usize,
+        complete: &GraphLane,
+        n: usize,
+        backend: &Backend,
+        allocator: &mut GraphAllocator,
+    ) -> Result<(), EngineError> {
+        let context = self.layout.context;
+        let identity: Arc<[u32]> = (0..n as u32).collect();
+        let mut decisions: Vec<(Decision, usize)> = Vec::new();
+        let queries = self.layers[layer].queries.clone();
+        for lane in &self.layers[layer].lanes {
+            let heads = lane.layout.kv_heads.len();
+            let moment = Moment { live: n, ..lane.moment(Event::Text, false, n, context) };
+            let cut = lane.layout.policy.as_ref().and_then(|policy| policy.cut(&moment));
+            let Some(cut) = cut else {
+                decisions.push((Decision { dropped: vec![Vec::new(); heads], gathered: None }, 0));
+                continue;
+            };
+            let source = Source {
+                lane,
+                rows: complete,
+                queries: queries.as_ref(),
+                heads: lane.layout.kv_heads.clone(),
+                positions: vec![identity.clone(); heads],
+                first: 0,
+                moment,
+            };
+            let end = end(&cut);
+            let decided = decide(self.layout.heads, &[(source, cut)], backend, allocator)?;
+            decisions.extend(decided.into_iter().map(|decision| (decision, end)));
+        }
+
+        let ctx = Context::new(self.layers[layer].lanes.len() + 1);
+        let mut nodes = Vec::new();
+        for (lane, (decision, end)) in self.layers[layer].lanes.iter_mut().zip(decisions) {
+            let kept: Vec<Vec<u32>> = decision.dropped.iter().map(|dropped| others(dropped, n)).collect();
+            lane.settle(&kept, n, end);
+            if lane.graph.received.is_some() {
+                let gathered = match decision.gathered {
+                    Some(gathered) => gathered,
+                    None => (lane.layout.kv_heads.iter())
+                        .map(|head| read_column(complete.received.as_ref(), *head as usize, n))
+                        .collect::<Result<_, _>>()?,
+                };
+                let of_kept = |(column, kept): (&Vec<f32>, &Vec<u32>)| {
+                    kept.iter().map(|row| column[*row as usize]).collect()
+                };
+                lane.write_received(&gathered.iter().zip(&kept).map(of_kept).collect::<Vec<_>>())?;
+            }
+            let selection = Selection { kept, dropped: decision.dropped };
+            let sums = lane.sums.as_ref();
+            nodes.push(graph::select(&ctx, (&complete.k, &complete.v), &lane.graph, sums, selection));
+        }
+        run(&ctx, &nodes, backend, allocator)
+    }
+}
+
+impl Lane {
+    /// Puts the lane into the state in which `kept` positions of `n` tokens are left of a text, cut up to position `done`.
+    fn settle(&mut self, kept: &[Vec<u32>], n: usize, done: usize) {
+        self.clear();
+        let count = kept.first().map_or(0, Vec::len);
+        self.state.live += count;
+        self.state.departed = n - count;
+        self.state.done = done;
+        self.state.of_text = count;
+        self.state.settled = if count < n { n } else { 0 };
+        self.positions.iter_mut().zip(kept).for_each(|(head, kept)| head.clone_from(kept));
+    }
+
+    /// As if a text of `n` tokens had been read, whatever its rows are worth.
+    pub(super) fn pretend(&mut self, n: usize, context: usize) {
+        let moment = Moment { live: n, ..self.moment(Event::Text, false, n, context) };
+        let cut = self.layout.policy.as_ref().and_then(|policy| policy.cut(&moment)).unwrap_or_default();
+        let rows: Vec<Row> =
+            (0..n as u32).map(|position| Row { row: position, position, score: 0.0 }).collect();
+        let dropped = losers(&cut, rows);
+        self.settle(&vec![others(&dropped, n); self.layout.kv_heads.len()], n, end(&cut));
+    }
+
+    /// What the rows of head `number` have gathered, from the first that holds a token.
+    pub(super) fn received(&self, tensor: &Tensor, number: usize) -> Result<Vec<f32>, EngineError> {
+        let mut column = read_column(Some(tensor), number, self.state.live)?;
+        Ok(column.split_off(self.first()))
+    }
+
+    /// Sets what the rows of every head have gathered.
+    fn write_received(&self, columns: &[Vec<f32>]) -> Result<(), EngineError> {
+        let Some(tensor) = &self.graph.received else { return Ok(()) };
+        for (number, column) in columns.iter().enumerate() {
+            tensor.write(number * tensor.strides()[1] + 4 * self.first(), column)?;
+        }
+        Ok(())
+    }
+}
+
+fn read_column(tensor: Option<&Tensor>, number: usize, rows: usize) -> Result<Vec<f32>, EngineError> {
+    let mut column = vec![0f32; rows];
+    if let Some(tensor) = tensor {
+        tensor.read(number * tensor.strides()[1], &mut column)?;
+    }
+    Ok(column)
+}
+
+/// The end of the positions that a cut has dealt with.
+fn end(cut: &Cut) -> usize {
+    cut.regions.last().map_or(0, |region| region.positions.end)
+}
+
+/// The rows of `0..n` that are not among `dropped` (ascending).
+fn others(dropped: &[u32], n: usize) -> Vec<u32> {
+    let mut dropped = dropped.iter().peekable();
+    (0..n as u32).filter(|row| dropped.next_if_eq(&row).is_none()).collect()
+}
+
+/// Takes the numbers of all lanes in one computation and picks what leaves.
+fn decide(
+    shape: HeadShape,
+    sources: &[(Source, Cut)],
+    backend: &Backend,
+    allocator: &mut GraphAllocator,
+) -> Result<Vec<Decision>, EngineError> {
+    let tensors = sources.iter().filter_map(|(_, cut)| cut.scored.as_ref()).map(|scored| scored.by.len());
+    let ctx = Context::new(tensors.sum::<usize>() + 1);
+    let measured: Vec<_> = sources
+        .iter()
+        .map(|(source, cut)| cut.scored.as_ref().map(|scored| Measured::new(&ctx, shape, source, scored)))
+        .collect();
+    let nodes: Vec<Tensor> =
+        measured.iter().flatten().flat_map(|measured| measured.nodes.iter().flatten().cloned()).collect();
+    run(&ctx, &nodes, backend, allocator)?;
+    sources
+        .iter()
+        .zip(measured)
+        .map(|((source, cut), measured)| match measured {
+            Some(measured) => measured.decide(shape, source, cut),
+            None => Ok(Decision {
+                dropped: source
+                    .positions
+                    .iter()
+                    .map(|positions| {
+                        let rows = positions.iter().zip(0..);
+                        losers(cut, rows.map(|(position, row)| Row { row, position: *position, score: 0.0 }))
+                    })
+                    .collect(),
+                gathered: None,
+            }),
+        })
+        .collect()
+}
+
+/// The numbers of a lane's rows, when they have been computed.
+struct Measured {
+    /// Per head the rows that are scored, counted from the first that holds a token.
+    rows: Vec<Vec<u32>>,
+    /// Per basis the node that computes it; none for what is gathered already.
+    nodes: Vec<Option<Tensor>>,
+}
+
+impl Measured {
+    fn new(ctx: &Context, shape: HeadShape, source: &Source, scored: &Scored) -> Measured {
+        let within = |position: u32| scored.positions.contains(&(position as usize));
+        let rows: Vec<Vec<u32>> = source
+            .positions
+            .iter()
+            .map(|positions| {
+                let all = 0..positions.len() as u32;
+                let mut rows: Vec<u32> = all.filter(|row| within(positions[*row as usize])).collect();
+                if scored.ordered && !rows.is_sorted_by_key(|row| positions[*row as usize]) {
+                    rows.sort_unstable_by_key(|row| positions[*row as usize]);
+                }
+                rows
+            })
+            .collect();
+        let measured = || graph::HeadRows {
+            heads: source.heads.clone(),
+            rows: rows
+                .iter()
+                .map(|rows| rows.iter().map(|row| row + source.first as u32).collect())
+                .collect(),
+        };
+        let seen = source.moment.seen;
+        let nodes = scored
+            .by
+            .iter()
+            .map(|basis| match basis {
+                Basis::Key(what) => Some(graph::measure_rows(ctx, &source.rows.k, measured(), *what)),
+                Basis::Value(what) => Some(graph::measure_rows(ctx, &source.rows.v, measured(), *what)),
+                Basis::Gathered => None,
+                Basis::Window { queries, gain } => {
+                    let ring = source.queries?;
+                    let window = Window {
+                        positions: seen - (*queries).min(seen)..seen,
+                        gain: *gain,
+                        kv_heads: source.lane.layout.kv_heads.clone(),
+                        first: source.first,
+                        log_weight: source.lane.log_weight(),
+                    };
+                    let which =
+                        graph::HeadRows { heads: source.heads.clone(), rows: source.positions.clone() };
+                    Some(graph::window(ctx, shape, (&source.rows.k, ring), which, window))
+                }
+            })
+            .collect();
+        Measured { rows, nodes }
+    }
+
+    fn decide(self, shape: HeadShape, source: &Source, cut: &Cut) -> Result<Decision, EngineError> {
+        let (Some(scored), Some(policy)) = (&cut.scored, &source.lane.layout.policy) else {
+            return Ok(Decision { dropped: vec![Vec::new(); self.rows.len()], gathered: None });
+        };
+        let mut heads: Vec<HeadRows> = source
+            .positions
+            .iter()
+            .zip(&self.rows)
+            .map(|(positions, rows)| HeadRows {
+                positions: rows.iter().map(|row| positions[*row as usize]).collect(),
+                numbers: Vec::new(),
+            })
+            .collect();
+        for (basis, node) in scored.by.iter().zip(&self.nodes) {
+            let all: Vec<f32> = node.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec)?;
+            for (number, (head, rows)) in heads.iter_mut().zip(&self.rows).enumerate() {
+                let n = rows.len();
+                head.numbers.push(match basis {
+                    Basis::Key(_) | Basis::Value(_) => all[number * n..][..n].to_vec(),
+                    Basis::Gathered => {
+                        let live = source.first + source.positions[number].len();
+                        let column = source.heads[number] as usize;
+                        let column = read_column(source.rows.received.as_ref(), column, live)?;
+                        rows.iter().map(|row| column[source.first + *row as usize]).collect()
+                    }
+                    Basis::Window { .. } => {
+                        let live = source.first + source.positions[number].len();
+                        let members =
+                            all[number * shape.group * live..][..shape.group * live].chunks_exact(live);
+                        members
+                            .flat_map(|member| rows.iter().map(|row| member[source.first + *row as usize]))
+                            .collect()
+                    }
+                });
+            }
+        }
+        let scored_rows = ScoredRows { moment: source.moment, group: shape.group, heads };
+        let scores = policy.score(&scored_rows);
+        let mut dropped = Vec::new();
+        for ((head, rows), scores) in scored_rows.heads.iter().zip(&self.rows).zip(&scores) {
+            let rows = rows.iter().zip(&head.positions).zip(scores);
+            dropped.push(losers(
+                cut,
+                rows.map(|((row, position), score)| Row { row: *row, position: *position, score: *score }),
+            ));
+        }
+        // In the order in which the rows lie.
+        let gathered = scored.remembered.then(|| {
+            let columns = self.rows.iter().zip(&scores).zip(&source.positions);
+            columns
+                .map(|((rows, scores), positions)| {
+                    let mut column = vec![0f32; positions.len()];
+                    rows.iter().zip(scores).for_each(|(row, score)| column[*row as usize] = *score);
+                    column
+                })
+                .collect()
+        });
+        Ok(Decision { dropped, gathered })
+    }
+}
+
+/// A row that competes.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    row: u32,
+    position: u32,
+    score: f32,
+}
+
+/// The rows that leave, ascending: of each region all but the `keep` best, where of equal scores the smaller position wins.
+fn losers(cut: &Cut, rows: impl IntoIterator<Item = Row>) -> Vec<u32> {
+    let mut regions = vec![Vec::new(); cut.regions.len()];
+    for row in rows {
+        let position = row.position as usize;
+        let after = cut.regions.partition_point(|region| region.positions.start <= position);
+        if let Some(number) = after.checked_sub(1)
+            && cut.regions[number].positions.contains(&position)
+        {
+            regions[number].push(row);
+        }
+    }
+    let mut dropped = Vec::new();
+    for (mut rows, region) in regions.into_iter().zip(&cut.regions) {
+        if rows.len() <= region.keep {
+            continue;
+        }
+        if region.keep > 0 {
+            rows.select_nth_unstable_by(region.keep, |a, b| {
+                b.score.total_cmp(&a.score).then(a.position.cmp(&b.position))
+            });
+        }
+        dropped.extend(rows[region.keep..].iter().map(|row| row.row));
+    }
+    dropped.sort_unstable();
+    dropped
+}
+
+fn run(
+    ctx: &Context,
+    nodes: &[Tensor],
+    backend: &Backend,
+    allocator: &mut GraphAllocator,
+) -> Result<(), EngineError> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let results: Vec<&Tensor> = nodes.iter().collect();
+    let graph = allocator.prepare(ctx.graph(&results)?)?;
+    Ok(backend.compute_to_end(&graph)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::policy::Region;
+
+    fn row(position: u32, score: f32) -> Row {
+        Row { row: position, position, score }
+    }
+
+    #[test]
+    fn the_lowest_scores_leave_and_of_equal_ones_the_later() {
+        let cut = Cut::one(1..6, 2, None);
+        let rows =
+            [row(0, -9.0), row(1, 1.0), row(2, 3.0), row(3, 1.0), row(4, 0.0), row(5, 1.0), row(6, -9.0)];
+        assert_eq!(losers(&cut, rows), [3, 4, 5]);
+    }
+
+    #[test]
+    fn regions_compete_by_themselves() {
+        let regions = vec![Region { positions: 0..2, keep: 1 }, Region { positions: 3..5, keep: 1 }];
+        let cut = Cut { regions, scored: None };
+        assert_eq!(losers(&cut, [row(0, 5.0), row(1, 6.0), row(2, 0.0), row(3, 2.0), row(4, 1.0)]), [0, 4]);
+    }
+
+    #[test]
+    fn scores_that_are_no_numbers_do_no_harm() {
+        let cut = Cut::one(0..3, 1, None);
+        assert_eq!(losers(&cut, [row(0, f32::NAN), row(1, f32::INFINITY), row(2, -f32::NAN)]).len(), 2);
+    }
+
+    #[test]
+    fn what_does_not_leave_stays() {
+        assert_eq!(others(&[0, 2], 4), [1, 3]);
+        assert_eq!(others(&[], 2), [0, 1]);
+    }
+}

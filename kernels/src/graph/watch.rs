@@ -1,0 +1,289 @@
+//! Nodes by which policies learn about rows: attention gathered while the graph runs, queries kept for later, and rows measured
+//! where they lie.
+
+use super::{GraphLane, HeadShape, LaneState, rows, state_column};
+use crate::measure::{Measure, measure};
+use crate::received::{Keys, Watcher, add_received};
+use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How much sharper than the attention itself a query's row is taken (AhaKV eq. 12).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gain {
+    /// Not at all.
+    One,
+    /// sqrt(2 ln(i / budget)) for the i-th token, which keeps the row's entropy near ln(budget); 1 up to the budget.
+    Entropy {
+        /// Rows kept.
+        budget: usize,
+    },
+    /// The same divided by sqrt(head_dim): the algorithm as it is printed, which flattens rows.
+    Literal {
+        /// Rows kept.
+        budget: usize,
+    },
+}
+
+impl Gain {
+    /// The factor on the scaled logits of the `seen`-th token (counted from 1).
+    pub fn at(self, seen: usize, head_dim: usize) -> f64 {
+        let entropy = |budget: usize| (2.0 * (seen as f64 / budget.max(1) as f64).ln()).sqrt();
+        match self {
+            Gain::Entropy { budget } if seen > budget => entropy(budget),
+            Gain::Literal { budget } if seen > budget => entropy(budget) / (head_dim as f64).sqrt(),
+            _ => 1.0,
+        }
+    }
+}
+
+/// Which queries of a computation count for [`gather`], and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gather {
+    /// The last so many of the computation's tokens.
+    pub queries: usize,
+    /// Whether what was gathered before is forgotten.
+    pub replace: bool,
+    /// Sharpness of the rows.
+    pub gain: Gain,
+}
+
+/// Gathers in `lane.received` what rows receive from the queries `q` `[head_dim, heads, n_q]` (f32) of the last tokens of `new`
+/// whose rows were written before `stored` was computed: the mean over the query heads of each KV head. Only the lane's heads
+/// number `watched` are looked at; `number` is the lane's place in its layer, `positions` `[new]` i32 those of the tokens.
+/// Rows that the tokens wrote begin at 0. The result carries no data.
+#[allow(clippy::too_many_arguments)]
+pub fn gather(
+    ctx: &Context,
+    shape: HeadShape,
+    (q, positions): (&Tensor, &Tensor),
+    (stored, new): (&Tensor, usize),
+    (lane, number): (&GraphLane, usize),
+    watched: Arc<[u32]>,
+    state: &LaneState,
+    how: Gather,
+) -> Option<Tensor> {
+    let received = lane.received.as_ref()?;
+    let operands = [q, stored, &state.rows, &state.log_weights, positions, &lane.k, received];
+    let (kv_heads, compensated, layer) = (lane.kv_heads.clone(), lane.compensated, state.layer);
+    Some(ctx.custom(Type::F32, [1], &operands, move |task| {
+        let live = state_column(task.operand(2), layer)[number] as usize;
+        let log_weight = f32::from_bits(state_column(task.operand(3), layer)[number] as u32);
+        let (keys, received) = (task.operand(5), task.operand(6));
+        let queries = Queries::new(task.operand(0));
+        let last = last_of(task.operand(4));
+        let all = live + new;
+        assert!(
+            all <= keys.shape[1] && keys.shape[1] == received.shape[0],
+            "rows beyond the lane, or not one number a row"
+        );
+        let counted = how.queries.min(queries.tokens);
+        for at in (task.thread..watched.len()).step_by(task.threads) {
+            let head = watched[at] as usize;
+            // SAFETY: each head's column is touched by one thread; [capacity, heads] f32.
+            let column = unsafe { column(received, head) };
+            let fresh = if how.replace { 0 } else { live };
+            column[fresh..all].fill(0.0);
+            let first = queries.tokens - counted;
+            let watchers: Vec<Watcher> = (first..queries.tokens)
+                .flat_map(|t| (0..shape.group).map(move |member| (t, member)))
+                .map(|(t, member)| {
+                    let seen = last + 2 + t - queries.tokens;
+                    Watcher {
+                        query: queries.of(kv_heads[head] as usize * shape.group + member, t),
+                        scale: shape.scale * how.gain.at(seen, shape.head_dim) as f32,
+                        target: 0,
+                    }
+                })
+                .collect();
+            let hide = |watcher: usize, logits: &mut [f32]| {
+                let later = queries.tokens - 1 - (first + watcher / shape.group);
+                logits[all - later..].fill(f32::NEG_INFINITY);
+            };
+            let keys = Keys {
+                rows: rows(keys),
+                head,
+                live: all,
+                log_weight: if compensated { log_weight } else { 0.0 },
+                head_dim: shape.head_dim,
+            };
+            let out = (&mut column[..all], all);
+            with_scratch(|scratch| {
+                add_received(&keys, &watchers, 1.0 / shape.group as f32, hide, out, scratch);
+            });
+        }
+    }))
+}
+
+/// Keeps the queries `q` `[head_dim, heads, n_q]` (f32) of a computation's last tokens in `ring` `[head_dim, heads, window]`
+/// f32, the token at position p in slot p modulo `window`. The result carries no data.
+pub fn remember(ctx: &Context, (q, positions): (&Tensor, &Tensor), ring: &Tensor) -> Tensor {
+    ctx.custom(Type::F32, [1], &[q, positions, ring], move |task| {
+        let (queries, ring) = (Queries::new(task.operand(0)), task.operand(2));
+        let last = last_of(task.operand(1));
+        let window = ring.shape[2];
+        for t in
+            (queries.tokens.saturating_sub(window)..queries.tokens).skip(task.thread).step_by(task.threads)
+        {
+            let position = last + 1 + t - queries.tokens;
+            // SAFETY: slots are [head_dim, heads] f32 without gaps; each is written by one thread.
+            let slot = unsafe {
+                let at = ring.data.add(position % window * ring.strides[2]).cast::<f32>();
+                std::slice::from_raw_parts_mut(at, ring.shape[0] * ring.shape[1])
+            };
+            for (head, slot) in slot.chunks_exact_mut(ring.shape[0]).enumerate() {
+                slot.copy_from_slice(queries.of(head, t));
+            }
+        }
+    })
+}
+
+/// The heads of a K or V tensor that are looked at.
+#[derive(Clone, Debug)]
+pub struct HeadRows {
+    /// Per head its number in the tensor.
+    pub heads: Vec<u32>,
+    /// Per head the rows that are meant, or the positions of its live rows; as many for each.
+    pub rows: Vec<Arc<[u32]>>,
+}
+
+/// Measures rows of a K or V tensor `[head_dim, capacity, heads]`: `[rows, heads]`.
+pub fn measure_rows(ctx: &Context, tensor: &Tensor, which: HeadRows, what: Measure) -> Tensor {
+    let shape = [which.rows.first().map_or(0, |rows| rows.len()), which.heads.len()];
+    ctx.custom(Type::F32, shape, &[tensor], move |task| {
+        let tensor = task.operand(0);
+        for at in (task.thread..which.heads.len()).step_by(task.threads) {
+            // SAFETY: each head's column is written by one thread.
+            let out = unsafe { column(task.result(), at) };
+            measure(&rows(tensor), tensor.shape[0], which.heads[at] as usize, &which.rows[at], what, out);
+        }
+    })
+    .output()
+}
+
+/// Whose attention [`window`] takes: tokens whose queries [`remember`] kept.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Positions of the tokens.
+    pub positions: Range<usize>,
+    /// Sharpness of their rows.
+    pub gain: Gain,
+    /// KV heads of the model that the looked-at heads are.
+    pub kv_heads: Vec<u32>,
+    /// Rows before the first that has a position: 1 where row 0 is a compensation entry.
+    pub first: usize,
+    /// Natural-log weight of that row.
+    pub log_weight: f32,
+}
+
+/// What every live row of the looked-at heads of `k` receives from each query head of its group, added up over the tokens of
+/// `window` whose queries lie in `ring`: `[first + rows, group, heads]`. A token sees the rows whose positions are not behind its
+/// own, and the compensation entry.
+pub fn window(
+    ctx: &Context,
+    shape: HeadShape,
+    (k, ring): (&Tensor, &Tensor),
+    which: HeadRows,
+    window: Window,
+) -> Tensor {
+    let live = window.first + which.rows.first().map_or(0, |rows| rows.len());
+    ctx.custom(Type::F32, [live, shape.group, which.heads.len()], &[k, ring], move |task| {
+        let (keys, ring, result) = (task.operand(0), task.operand(1), task.result());
+        let queries = Queries::new(ring);
+        for at in (task.thread..which.heads.len()).step_by(task.threads) {
+            // SAFETY: each head's part of the result is written by one thread; [live, group, heads] f32 without gaps.
+            let out = unsafe {
+                let at = result.data.add(at * result.strides[2]).cast::<f32>();
+                std::slice::from_raw_parts_mut(at, live * shape.group)
+            };
+            out.fill(0.0);
+            let tokens: Vec<usize> = window.positions.clone().collect();
+            let watchers: Vec<Watcher> = tokens
+                .iter()
+                .flat_map(|position| (0..shape.group).map(move |member| (*position, member)))
+                .map(|(position, member)| Watcher {
+                    query: queries
+                        .of(window.kv_heads[at] as usize * shape.group + member, position % queries.tokens),
+                    scale: shape.scale * window.gain.at(position + 1, shape.head_dim) as f32,
+                    target: member,
+                })
+                .collect();
+            let hide = |watcher: usize, logits: &mut [f32]| {
+                let own = tokens[watcher / shape.group];
+                for (logit, position) in logits[window.first..].iter_mut().zip(which.rows[at].iter()) {
+                    if *position as usize > own {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
+            };
+            let keys = Keys {
+                rows: rows(keys),
+                head: which.heads[at] as usize,
+                live,
+                log_weight: if window.first > 0 { window.log_weight } else { 0.0 },
+                head_dim: shape.head_dim,
+            };
+            with_scratch(|scratch| add_received(&keys, &watchers, 1.0, hide, (&mut *out, live), scratch));
+        }
+    })
+    .output()
+}
+
+/// Queries `[head_dim, heads, tokens]` of an operand.
+struct Queries {
+    raw: RawTensor,
+    tokens: usize,
+}
+
+impl Queries {
+    fn new(raw: RawTensor) -> Queries {
+        assert!(raw.ty == Type::F32 && raw.strides[0] == 4, "queries are f32 without gaps in a head");
+        Queries { raw, tokens: raw.shape[2] }
+    }
+
+    fn of<'a>(&self, head: usize, token: usize) -> &'a [f32] {
+        assert!(head < self.raw.shape[1] && token < self.tokens);
+        // SAFETY: inside the tensor; nothing writes to it while the node runs.
+        unsafe {
+            let at = self.raw.data.add(head * self.raw.strides[1] + token * self.raw.strides[2]);
+            std::slice::from_raw_parts(at.cast::<f32>(), self.raw.shape[0])
+        }
+    }
+}
+
+/// The last number of an i32 vector: the position of the last token.
+fn last_of(positions: RawTensor) -> usize {
+    // SAFETY: inside the tensor, which has at least one element.
+    unsafe { positions.data.cast::<i32>().add(positions.shape[0] - 1).read() as usize }
+}
+
+/// One head's numbers in `[rows, heads]` f32.
+///
+/// # Safety
+/// No other reference to them may be in use.
+unsafe fn column<'a>(tensor: RawTensor, head: usize) -> &'a mut [f32] {
+    assert!(head < tensor.shape[1] && tensor.ty == Type::F32);
+    // SAFETY: inside the tensor; exclusive by the caller's promise.
+    unsafe {
+        let at = tensor.data.add(head * tensor.strides[1]).cast::<f32>();
+        std::slice::from_raw_parts_mut(at, tensor.shape[0])
+    }
+}
+
+/// Moves a head's gathered numbers as its rows are moved.
+pub(super) fn move_received(task: &CustomTask, operand: usize, head: usize, moves: &[(u32, u32)]) {
+    // SAFETY: each head's column is touched by one thread.
+    let column = unsafe { column(task.operand(operand), head) };
+    for (to, from) in moves {
+        column[*to as usize] = column[*from as usize];
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+fn with_scratch(work: impl FnOnce(&mut Vec<f32>)) {
+    SCRATCH.with_borrow_mut(work);
+}

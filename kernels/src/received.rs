@@ -1,0 +1,218 @@
+//! How much attention rows receive: the softmax that flash attention never writes down, computed again from queries and keys
+//! and added up row by row. A query's logits are held at once, a few queries at a time; the n x n matrix never exists.
+
+use crate::attention::Rows;
+use crate::decode::{Dot, DotArgs, GROUP, padded, tile_width, with_width};
+use crate::exp::exp2;
+use crate::quant::with_loader;
+use crate::simd::{Isa, Kernel, Loop, Simd};
+use std::f32::consts::LOG2_E;
+use std::marker::PhantomData;
+
+/// The keys of one KV head.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'a> {
+    /// The tensor `[head_dim, capacity, heads]` they lie in.
+    pub rows: Rows<'a>,
+    /// Which head of the tensor.
+    pub head: usize,
+    /// Live rows.
+    pub live: usize,
+    /// Natural-log weight added to the logit of row 0; `-inf` where row 0 is not used.
+    pub log_weight: f32,
+    /// Elements of a row.
+    pub head_dim: usize,
+}
+
+/// A query and where what its rows receive is added.
+#[derive(Clone, Copy, Debug)]
+pub struct Watcher<'a> {
+    /// `[head_dim]`
+    pub query: &'a [f32],
+    /// Factor of q·k: the attention's scale, times whatever sharpens this row.
+    pub scale: f32,
+    /// Which row of the result it adds to.
+    pub target: usize,
+}
+
+/// Adds what each row receives from every watcher, `weight · softmax(scale · q·k)`, to row `target` of `out`
+/// `[stride, targets]`, of which the first `live` columns are meant. `hide` sets the logits `[live]` of rows that a watcher
+/// (by number) must not see to `-inf`. `scratch` grows to what eight queries' logits take and is kept between calls.
+///
+/// # Panics
+/// Where keys, queries or targets lie outside their memory.
+pub fn add_received(
+    keys: &Keys,
+    watchers: &[Watcher],
+    weight: f32,
+    hide: impl Fn(usize, &mut [f32]),
+    (out, stride): (&mut [f32], usize),
+    scratch: &mut Vec<f32>,
+) {
+    let Keys { rows, head, live, head_dim, .. } = *keys;
+    if live == 0 || watchers.is_empty() {
+        return;
+    }
+    let isa = Isa::best();
+    let width = tile_width(isa, watchers.len());
+    let (d_padded, n_padded) = (padded(head_dim), live.next_multiple_of(GROUP));
+    scratch.resize(width * (d_padded + n_padded), 0.0);
+    let (q, logits) = scratch.split_at_mut(width * d_padded);
+    let start = head * rows.head_stride;
+    let end = start + (live - 1) * rows.row_stride + rows.ty.row_bytes(head_dim);
+    assert!(
+        end <= rows.data.len() && head_dim.is_multiple_of(rows.ty.granule()),
+        "rows outside their tensor"
+    );
+    let k = rows.data[start..end].as_ptr();
+    for (number, tile) in watchers.chunks(width).enumerate() {
+        for (q, watcher) in q.chunks_exact_mut(d_padded).zip(tile) {
+            q.fill(0.0);
+            for (q, x) in q.iter_mut().zip(&watcher.query[..head_dim]) {
+                *q = x * (watcher.scale * LOG2_E);
+            }
+        }
+        let args = DotArgs {
+            q: q.as_ptr(),
+            d_padded,
+            head_dim,
+            k,
+            row_stride: rows.row_stride,
+            n: live,
+            logits: logits.as_mut_ptr(),
+            stride: n_padded,
+        };
+        with_loader!(rows.ty, L => with_width!(tile.len(), QT => {
+            // SAFETY: the best instruction set is present; the rows lie in their tensor (asserted); the scratch holds the
+            // tile's queries and logits.
+            unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
+        }));
+        for (i, (logits, watcher)) in logits.chunks_exact_mut(n_padded).zip(tile).enumerate() {
+            logits[0] = match keys.log_weight {
+                // The row may hold anything.
+                f32::NEG_INFINITY => f32::NEG_INFINITY,
+                log_weight => logits[0] + log_weight * LOG2_E,
+            };
+            hide(number * width + i, &mut logits[..live]);
+            logits[live..].fill(f32::NEG_INFINITY);
+            let sums = &mut out[watcher.target * stride..][..live];
+            // SAFETY: the best instruction set is present; both slices are as long as the kernel is told.
+            unsafe { isa.enter(AddSoftmax { logits, sums, weight }) };
+        }
+    }
+}
+
+/// Adds `weight · softmax(logits)` (logits in units of log 2, a multiple of [`GROUP`] of them) to `sums`.
+struct AddSoftmax<'a> {
+    logits: &'a mut [f32],
+    sums: &'a mut [f32],
+    weight: f32,
+}
+
+impl Kernel for AddSoftmax<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let vectors = self.logits.len() / S::LANES;
+        let whole = self.sums.len() / S::LANES;
+        let logits = self.logits.as_mut_ptr();
+        // SAFETY: c counts whole vectors of the slices.
+        unsafe {
+            let mut largest = S::load(logits);
+            for c in Loop(1, vectors) {
+                largest = S::max(largest, S::load(logits.add(c * S::LANES)));
+            }
+            let largest = S::largest(largest);
+            if largest == f32::NEG_INFINITY {
+                return; // sees nothing
+            }
+            let base = S::splat(largest);
+            let mut total = S::splat(0.0);
+            for c in Loop(0, vectors) {
+                let p = exp2::<S>(S::sub(S::load(logits.add(c * S::LANES)), base));
+                S::store(logits.add(c * S::LANES), p);
+                total = S::add(total, p);
+            }
+            let factor = self.weight / S::sum(total);
+            let sums = self.sums.as_mut_ptr();
+            for c in Loop(0, whole) {
+                let p = S::load(logits.add(c * S::LANES));
+                let sum = S::load(sums.add(c * S::LANES));
+                S::store(sums.add(c * S::LANES), S::fma(p, S::splat(factor), sum));
+            }
+            for at in Loop(whole * S::LANES, self.sums.len()) {
+                self.sums[at] += factor * *logits.add(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RowType;
+
+    /// Random keys and queries; the plain formula in f64 beside the kernel, with a hidden row and a weighted row 0.
+    #[test]
+    fn equals_the_plain_formula() {
+        let (d, live, scale) = (24usize, 37usize, 0.3f32);
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let keys: Vec<f32> = (0..2 * live * d).map(|_| random() * 2.0).collect();
+        let queries: Vec<f32> = (0..11 * d).map(|_| random() * 2.0).collect();
+        for ty in [RowType::F32, RowType::F16] {
+            let mut data = vec![0u8; 2 * live * ty.row_bytes(d)];
+            let mut stored = vec![0f32; 2 * live * d];
+            for (row, values) in keys.chunks_exact(d).enumerate() {
+                ty.encode(values, &mut data[row * ty.row_bytes(d)..][..ty.row_bytes(d)]);
+                ty.decode(&data[row * ty.row_bytes(d)..][..ty.row_bytes(d)], &mut stored[row * d..][..d]);
+            }
+            let rows = Rows::contiguous(&data, ty, d, live);
+            let keys = Keys { rows, head: 1, live, log_weight: 0.7, head_dim: d };
+            let watchers: Vec<Watcher> = queries
+                .chunks_exact(d)
+                .enumerate()
+                .map(|(i, query)| Watcher { query, scale: scale * (1.0 + i as f32), target: i % 2 })
+                .collect();
+            let mut out = vec![1f32; 2 * live];
+            let hide = |i: usize, logits: &mut [f32]| logits[live - 1 - i..].fill(f32::NEG_INFINITY);
+            add_received(&keys, &watchers, 0.5, hide, (&mut out, live), &mut Vec::new());
+
+            let mut want = vec![1f64; 2 * live];
+            for (i, watcher) in watchers.iter().enumerate() {
+                let seen = live - 1 - i;
+                let logits: Vec<f64> = (0..seen)
+                    .map(|row| {
+                        let key = &stored[(live + row) * d..][..d];
+                        let dot: f64 =
+                            key.iter().zip(watcher.query).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                        dot * f64::from(watcher.scale) + if row == 0 { 0.7 } else { 0.0 }
+                    })
+                    .collect();
+                let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+                let total: f64 = logits.iter().map(|x| (x - largest).exp()).sum();
+                for (row, logit) in logits.iter().enumerate() {
+                    want[watcher.target * live + row] += 0.5 * (logit - largest).exp() / total;
+                }
+            }
+            for (have, want) in out.iter().zip(want) {
+                assert!((f64::from(*have) - want).abs() < 2e-5, "{ty:?}: {have} {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_sees_nothing_adds_nothing() {
+        let keys = [0u8; 32];
+        let rows = Rows::contiguous(&keys, RowType::F32, 8, 1);
+        let keys = Keys { rows, head: 0, live: 1, log_weight: f32::NEG_INFINITY, head_dim: 8 };
+        let mut out = [3f32];
+        let watcher = Watcher { query: &[1.0; 8], scale: 1.0, target: 0 };
+        add_received(&keys, &[watcher], 1.0, |_, _| (), (&mut out, 1), &mut Vec::new());
+        assert_eq!(out, [3.0]);
+    }
+}
