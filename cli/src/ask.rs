@@ -127,11 +127,11 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     }
 
     let store = conversation.session().store();
+    let policy = &conversation.session().options().policy;
     let full = store.layout().full_bytes(store.seen());
     let kept = store.live_bytes();
     app.console.note(&format!(
-        "{}: {} tokens read, {} t/s; {} steps, {} t/s; KV cache {} of {} ({})",
-        settings.policy,
+        "{policy}: {} tokens read, {} t/s; {} steps, {} t/s; KV cache {} of {} ({})",
         format::count(read.tokens),
         format::speed(format::rate(read.tokens, read.elapsed)),
         format::count(steps),
@@ -145,7 +145,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         app.console.print_json(&json!({
             "model": model.name,
             "file": model::file_name(&source),
-            "policy": settings.policy.to_string(),
+            "policy": policy.to_string(),
             "retrieval_heads": heads,
             "kv_heads": model.engine.spec().n_layers * model.engine.spec().n_kv_heads,
             "type_k": settings.types.0.name(),

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use engine::kv::PolicyChoice;
+use engine::kv::{PolicyChoice, policy::REGISTRY};
 use engine::{Engine, ModelSource};
 use kernels::bandwidth::Bandwidth;
 
 use crate::args::model::{ModelArgs, ModelPlace};
-use crate::args::session::{self, DEFAULT_CHUNK, PrefillArg, TypeArgs};
+use crate::args::session::{self, BudgetArgs, DEFAULT_CHUNK, PrefillArg, TypeArgs};
 use crate::args::{App, values};
 use crate::failure::Failure;
 use crate::{model, profiles};
@@ -47,7 +47,7 @@ pub struct BenchArgs {
     /// Measured runs of every test
     #[arg(short = 'r', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
-    /// A policy; give it again, or several with ; between
+    /// A policy; give it again, or several with ; between; `all` for every one
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full", long_help = session::policy_help())]
     policy: Vec<String>,
     /// How the cache gets its depth
@@ -68,6 +68,8 @@ pub struct BenchArgs {
     /// Form of the result
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Md)]
     output: Output,
+    #[command(flatten)]
+    budget: BudgetArgs,
     #[command(flatten)]
     types: TypeArgs,
     #[command(flatten)]
@@ -96,8 +98,7 @@ enum Output {
 
 /// Runs the command.
 pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
-    let policies: Vec<PolicyChoice> =
-        args.policy.iter().map(|text| session::policy(text.trim())).collect::<Result<_, _>>()?;
+    let policies = policies(&args.policy)?;
     if args.heads.is_some() && !policies.iter().any(|policy| policy.uses_profile()) {
         return Err(Failure::usage(
             "--heads is given, but no policy uses a head profile",
@@ -124,6 +125,8 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
             prefill: args.prefill.prefill(),
             chunk: args.ubatch_size,
             random_fill: args.fill == Fill::Random,
+            // A budget means nothing to a policy that keeps everything.
+            budget: args.budget.budget().filter(|_| policy.policy().is_some()),
         };
         for test in &tests {
             app.console.note(&format!("{policy}: {test}"));
@@ -132,6 +135,22 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     }
     let report = Report { engine: &engine, name, file: model::file_name(&source), bandwidth, args };
     report.print(app, &cases)
+}
+
+/// The policies named; all of the registry for `all`.
+fn policies(texts: &[String]) -> Result<Vec<PolicyChoice>, Failure> {
+    let mut policies = Vec::new();
+    for text in texts.iter().map(|text| text.trim()) {
+        match text {
+            "all" => {
+                for entry in REGISTRY {
+                    policies.push(session::policy(entry.name)?);
+                }
+            }
+            _ => policies.push(session::policy(text)?),
+        }
+    }
+    Ok(policies)
 }
 
 /// Every depth with every prompt, then with every generation, as llama-bench orders them.

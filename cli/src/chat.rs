@@ -83,12 +83,13 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
         .into());
     }
     let options = opening::options(app, &model.engine, &settings, context, prompt)?;
+    let policy = options.policy.clone();
     let session = Session::new(&model.engine, options)?;
     let mut conversation = Conversation::new(&model, session, sampling, args.system.as_deref());
     app.console.note(&format!(
         "{}, policy {}, context {}{}; /help lists commands",
         model.name,
-        settings.policy,
+        policy,
         format::count(context),
         if prompt > 0 { format!(", document of {} tokens", format::count(prompt)) } else { String::new() }
     ));

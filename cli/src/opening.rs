@@ -2,7 +2,8 @@
 //! where the memory is not there, before anything is allocated.
 
 use anyhow::Result;
-use engine::kv::{Layout, Room};
+use engine::heads::HeadProfile;
+use engine::kv::{Budget, Layout, Room};
 use engine::plan::{Plan, PlanOptions, outline};
 use engine::{Engine, Prefill, SessionOptions};
 
@@ -28,18 +29,27 @@ pub fn options(
         ));
     }
     let mut options = settings.options(context);
-    check_memory(engine, &SessionOptions { profile: None, ..options.clone() }, prompt)?;
+    // What cannot be whatever the profile says, is said before one is made.
+    let none = HeadProfile::uniform(engine.head_shape()?, false);
+    let early = SessionOptions { profile: Some(none), ..options.clone() };
+    check_memory(engine, &within(engine, early, settings.budget)?, prompt)?;
     options.profile = profiles::for_policy(app, engine, &settings.policy, settings.heads.as_deref())?;
+    let options = within(engine, options, settings.budget)?;
     check_memory(engine, &options, prompt)?;
     Ok(options)
+}
+
+/// The options with the policy's parameters set to what the budget allows.
+pub fn within(engine: &Engine, options: SessionOptions, budget: Option<Budget>) -> Result<SessionOptions> {
+    let Some(budget) = budget else { return Ok(options) };
+    let room = Room { context: options.context, types: options.types, reserve: None };
+    let policy = budget.apply(&options.policy, engine.spec(), options.profile.as_ref(), room)?;
+    Ok(SessionOptions { policy, ..options })
 }
 
 /// Refuses a session that does not fit the memory that is free.
 pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<()> {
     let Some(available) = memory::available() else { return Ok(()) };
-    if options.profile.is_none() && options.policy.uses_profile() {
-        return Ok(()); // checked again with the profile
-    }
     let spec = engine.spec();
     let room = Room { context: options.context, types: options.types, reserve: None };
     let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;

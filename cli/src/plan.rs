@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use engine::Prefill;
 use engine::heads::{HeadProfile, HeadShape};
-use engine::kv::{Layout, PolicyChoice, Room, policy::REGISTRY};
+use engine::kv::{LaneLayout, Layout, PolicyChoice, Room, policy::REGISTRY};
 use engine::plan::{Plan, PlanOptions, TensorOutline, outline};
 use ggml::Type;
 use models::shapes::Shape;
@@ -14,7 +14,7 @@ use models::spec::ModelSpec;
 use serde_json::{Value, json};
 
 use crate::args::model::{ModelArgs, ModelPlace};
-use crate::args::session::{self, DEFAULT_CHUNK, PrefillArg};
+use crate::args::session::{self, BudgetArgs, DEFAULT_CHUNK, PrefillArg};
 use crate::args::{App, values};
 use crate::failure::Failure;
 use crate::table::Table;
@@ -40,6 +40,8 @@ pub struct PlanArgs {
     /// A policy; give it again for more; all of them with their defaults unless given
     #[arg(long, value_name = "POLICY", long_help = session::policy_help())]
     policy: Vec<String>,
+    #[command(flatten)]
+    budget: BudgetArgs,
     /// Type of keys (-ctk); f16, q8_0 and q4_0 are shown unless given
     #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
     cache_type_k: Option<Type>,
@@ -77,16 +79,48 @@ struct Subject {
 
 /// One line of the table.
 struct Row {
+    /// As asked for; in what is planned, with the parameters that the budget allows.
     policy: PolicyChoice,
     types: (Type, Type),
     /// The plan and the longest context that fits; or why it cannot be.
-    plan: Result<(Plan, usize), String>,
+    plan: Result<(Planned, usize), String>,
+}
+
+/// What a session would take.
+struct Planned {
+    bytes: Plan,
+    policy: PolicyChoice,
+    layout: Layout,
+}
+
+impl Planned {
+    /// Rows that every KV head has room for, `[layers][KV heads]`.
+    fn rows(&self) -> Vec<Vec<usize>> {
+        let rows_of = |lanes: &Vec<LaneLayout>| {
+            let mut rows = vec![0; self.layout.heads.n_kv_heads];
+            for lane in lanes {
+                lane.kv_heads.iter().for_each(|head| rows[*head as usize] = lane.capacity);
+            }
+            rows
+        };
+        self.layout.layers.iter().map(rows_of).collect()
+    }
+
+    /// Rows that bounded heads have room for, in words.
+    fn bounded(&self) -> String {
+        let lanes = self.layout.layers.iter().flatten().filter(|lane| lane.policy.is_some());
+        lanes.map(|lane| lane.capacity).max().map_or("all".into(), format::count)
+    }
 }
 
 /// Runs the command.
 pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let texts: Vec<String> = match args.policy.is_empty() {
-        true => REGISTRY.iter().map(|entry| entry.name.to_owned()).collect(),
+        true => {
+            // A budget means nothing to a policy that keeps everything.
+            let all = REGISTRY.iter().filter(|entry| entry.make.is_some() || args.budget.budget().is_none());
+            all.map(|entry| entry.name.to_owned()).collect()
+        }
         false => args.policy.clone(),
     };
     let policies: Vec<PolicyChoice> =
@@ -165,14 +199,18 @@ fn plan(
     policy: &PolicyChoice,
     types: (Type, Type),
     context: usize,
-) -> Result<Plan> {
+) -> Result<Planned> {
     let profile = match policy.uses_profile() {
         true => subject.profile.reselect(&profiles::rule(policy))?,
         false => None,
     };
     let profile = profile.as_ref().unwrap_or(&subject.profile);
     let room = Room { context, types, reserve: None };
-    let layout = Layout::new(&subject.spec, policy, Some(profile), room)?;
+    let policy = match args.budget.budget() {
+        Some(budget) => budget.apply(policy, &subject.spec, Some(profile), room)?,
+        None => policy.clone(),
+    };
+    let layout = Layout::new(&subject.spec, &policy, Some(profile), room)?;
     let options = PlanOptions {
         repack: !args.model.no_repack,
         prompt: context,
@@ -183,7 +221,8 @@ fn plan(
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
     };
-    Ok(Plan::new(&subject.spec, &subject.tensors, &layout, &options)?)
+    let bytes = Plan::new(&subject.spec, &subject.tensors, &layout, &options)?;
+    Ok(Planned { bytes, policy, layout })
 }
 
 /// The longest context whose plan fits, to a thousandth; 0 where none does.
@@ -195,7 +234,8 @@ fn longest(
     limit: usize,
 ) -> usize {
     const MOST: usize = 100_000_000;
-    let fits = |context| plan(args, subject, policy, types, context).is_ok_and(|plan| plan.total() <= limit);
+    let fits =
+        |context| plan(args, subject, policy, types, context).is_ok_and(|plan| plan.bytes.total() <= limit);
     if !fits(1) {
         return 0;
     }
@@ -246,6 +286,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
         "policy",
         "KV type",
         ">weights",
+        ">rows a head",
         ">KV store",
         ">scratch",
         ">residual",
@@ -257,10 +298,11 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
     let mut impossible = String::new();
     for row in rows {
         match &row.plan {
-            Ok((plan, longest)) => table.row([
-                row.policy.to_string(),
+            Ok((Planned { bytes: plan, policy, .. }, longest)) => table.row([
+                policy.to_string(),
                 types_name(row.types),
                 format::bytes(plan.weights.total()),
+                row.plan.as_ref().map_or(String::new(), |(planned, _)| planned.bounded()),
                 format::bytes(plan.store),
                 format::bytes(plan.scratch),
                 format::bytes(plan.residual),
@@ -285,8 +327,10 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
 /// What to change where something does not fit.
 fn advice(context: usize, limit: Option<usize>, rows: &[Row]) -> String {
     let Some(limit) = limit else { return String::new() };
-    let plans =
-        || rows.iter().filter_map(|row| row.plan.as_ref().ok().map(|(plan, longest)| (row, plan, *longest)));
+    let plans = || {
+        rows.iter()
+            .filter_map(|row| row.plan.as_ref().ok().map(|(plan, longest)| (row, &plan.bytes, *longest)))
+    };
     if plans().all(|(_, plan, _)| plan.total() <= limit) {
         return String::new();
     }
@@ -318,12 +362,14 @@ fn advice(context: usize, limit: Option<usize>, rows: &[Row]) -> String {
 fn object(subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row]) -> Value {
     let row = |row: &Row| {
         let mut object = json!({
-            "policy": row.policy.to_string(),
+            "policy": row.plan.as_ref().map_or(&row.policy, |(planned, _)| &planned.policy).to_string(),
             "type_k": row.types.0.name(),
             "type_v": row.types.1.name(),
         });
         match &row.plan {
-            Ok((plan, longest)) => {
+            Ok((planned, longest)) => {
+                let plan = planned.bytes;
+                object["rows"] = planned.rows().into();
                 object["weights"] = json!({
                     "mapped": plan.weights.mapped,
                     "repacked": plan.weights.repacked,

@@ -138,7 +138,7 @@ fn score_layers(
         compensated: false,
         received: None,
     };
-    let layer_rows = LayerRows { lanes: vec![lane], queries: None, watched: None };
+    let layer_rows = LayerRows { lanes: vec![lane], observers: Vec::new() };
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let mut layers = Vec::new();
     let chunks = n.div_ceil(chunk);

@@ -1,8 +1,8 @@
 //! The forward pass: one loop for all architectures. What differs between them is which tensors exist (biases, norms of Q
 //! and K) and how RoPE turns; where keys and values lie is the caller's choice of lanes.
 
-use crate::kv::LayerRows;
 use crate::kv::policy::Counted;
+use crate::kv::{LayerRows, Observer};
 use crate::weights::Weights;
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES};
@@ -234,7 +234,9 @@ impl Forward {
             let last = ctx.view(positions, [queries], [4 * queries; 3], 4 * (n - queries));
             self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), &last)
         };
-        observe(ctx, self.heads, (&q, positions), &stored, rows, &state, effects);
+        for observer in &rows.observers {
+            observe(ctx, self.heads, (&q, positions), &stored, observer, &state, effects);
+        }
         if attending == 0 {
             return stored;
         }
@@ -338,14 +340,14 @@ pub fn observe(
     shape: HeadShape,
     (q, positions): (&Tensor, &Tensor),
     stored: &Tensor,
-    rows: &LayerRows,
+    observer: &Observer,
     state: &LaneState,
     effects: &mut Vec<Tensor>,
 ) {
-    if let Some(ring) = &rows.queries {
+    if let Some(ring) = &observer.queries {
         effects.push(graph::remember(ctx, (q, positions), ring));
     }
-    let Some(watched) = &rows.watched else { return };
+    let Some(watched) = &observer.watched else { return };
     let (n, gathered) = (positions.dim(0), watched.gathered);
     let (queries, replace) = match gathered.chunk {
         _ if n == 1 => (1, !gathered.steps_add),
@@ -358,7 +360,7 @@ pub fn observe(
         shape,
         (q, positions),
         (stored, n),
-        (&rows.lanes[watched.lane], watched.lane),
+        (&watched.rows, watched.number),
         watched.heads.clone(),
         state,
         Gather { queries, replace, gain: gathered.gain },

@@ -11,4 +11,4 @@ mod store;
 pub use budget::Budget;
 pub use layout::{LaneLayout, Layout, Room};
 pub use policy::{Policy, PolicyChoice};
-pub use store::{LayerRows, Store, Watched};
+pub use store::{LayerRows, Observer, Store, Watched};

@@ -19,5 +19,5 @@ mod weights;
 
 pub use engine::{Engine, EngineOptions, ModelSource};
 pub use error::EngineError;
-pub use session::{Prefill, Progress, Session, SessionOptions};
+pub use session::{Prefill, Progress, Session, SessionOptions, sync_all};
 pub use weights::{WeightBytes, Weights};

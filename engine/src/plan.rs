@@ -4,7 +4,7 @@
 //! tensors without memory and ggml's allocator says what their intermediates need.
 
 use crate::forward::{Formula, Forward, Needed};
-use crate::kv::{LayerRows, Layout, Watched};
+use crate::kv::{LayerRows, Layout, Observer, Watched};
 use crate::{EngineError, WeightBytes, Weights};
 use ggml::{Buffer, BufferType, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::GraphLane;
@@ -127,29 +127,33 @@ impl Lanes {
             tensor
         };
         let layers = layout.layers.iter().enumerate().map(|(layer, lanes)| {
-            let graph = lanes.iter().map(|lane| {
-                let n = lane.kv_heads.len();
-                let rows = |ty| pretend(ctx.tensor(ty, [heads.head_dim, lane.capacity, n]));
-                let gathers = lane.needs().gathered.is_some();
-                GraphLane {
-                    k: rows(layout.k_type),
-                    v: rows(layout.v_type),
-                    kv_heads: lane.kv_heads.as_slice().into(),
-                    compensated: lane.compensated,
-                    received: gathers.then(|| pretend(ctx.tensor(Type::F32, [lane.capacity, n]))),
-                }
-            });
+            let graph: Vec<GraphLane> = lanes
+                .iter()
+                .map(|lane| {
+                    let n = lane.kv_heads.len();
+                    let rows = |ty| pretend(ctx.tensor(ty, [heads.head_dim, lane.capacity, n]));
+                    let gathers = lane.needs().gathered.is_some();
+                    GraphLane {
+                        k: rows(layout.k_type),
+                        v: rows(layout.v_type),
+                        kv_heads: lane.kv_heads.as_slice().into(),
+                        compensated: lane.compensated,
+                        received: gathers.then(|| pretend(ctx.tensor(Type::F32, [lane.capacity, n]))),
+                    }
+                })
+                .collect();
             let queries = layout.queries(layer);
             let n_heads = heads.n_kv_heads * heads.group;
-            LayerRows {
-                lanes: graph.collect(),
+            let watched = lanes.iter().zip(&graph).enumerate().find_map(|(number, (layout, rows))| {
+                let heads = (0..layout.kv_heads.len() as u32).collect();
+                Some(Watched { rows: rows.clone(), number, heads, gathered: layout.needs().gathered? })
+            });
+            let observer = Observer {
                 queries: (queries > 0)
                     .then(|| pretend(ctx.tensor(Type::F32, [heads.head_dim, n_heads, queries]))),
-                watched: lanes.iter().enumerate().find_map(|(lane, layout)| {
-                    let heads = (0..layout.kv_heads.len() as u32).collect();
-                    Some(Watched { lane, heads, gathered: layout.needs().gathered? })
-                }),
-            }
+                watched,
+            };
+            LayerRows { lanes: graph, observers: vec![observer] }
         });
         Ok(Lanes { layers: layers.collect(), nowhere })
     }

@@ -12,7 +12,7 @@
 
 use crate::forward::{Formula, Needed};
 use crate::kv::policy::Event;
-use crate::kv::{Layout, PolicyChoice, Room, Store};
+use crate::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
 use crate::{Engine, EngineError, heads::HeadProfile};
 use ggml::{Context, GraphAllocator, ReadyGraph, Type};
 use kernels::graph::{GraphLane, MAX_LANES};
@@ -88,6 +88,7 @@ pub struct Session<'e> {
     /// For everything but decode steps.
     allocator: GraphAllocator,
     decode: Option<DecodeStep>,
+    compressing: Duration,
 }
 
 /// The graph of a decode step, built once.
@@ -124,6 +125,7 @@ impl<'e> Session<'e> {
             marked: Vec::new(),
             allocator,
             decode: None,
+            compressing: Duration::ZERO,
         })
     }
 
@@ -328,7 +330,16 @@ impl<'e> Session<'e> {
 
     /// Reads the first text layer by layer. What is interrupted leaves an empty session.
     fn read_exact(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
-        let read = self.layer_by_layer(tokens, progress);
+        let read = layer_by_layer(self.engine, tokens, &mut [self], progress);
+        self.finish_exact(tokens, read)
+    }
+
+    /// Takes over what reading layer by layer gave.
+    fn finish_exact(
+        &mut self,
+        tokens: &[u32],
+        read: Result<Vec<f32>, EngineError>,
+    ) -> Result<(), EngineError> {
         match read {
             Ok(logits) => {
                 self.logits = logits;
@@ -344,70 +355,10 @@ impl<'e> Session<'e> {
         }
     }
 
-    fn layer_by_layer(
-        &mut self,
-        tokens: &[u32],
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Vec<f32>, EngineError> {
-        let started = Instant::now();
-        let engine = self.engine;
-        let (spec, n) = (engine.spec(), tokens.len());
-        let layout = self.store.layout();
-        let dense = (0..spec.n_layers).all(|layer| self.store.is_dense(layer));
-
-        // The residual stream of all tokens and one layer's complete keys and values.
-        let ctx = Context::new(5);
-        let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
-        let gathers = layout.layers.iter().flatten().any(|lane| lane.needs().gathered.is_some());
-        let scratch = (!dense).then(|| GraphLane {
-            k: ctx.tensor(layout.k_type, [spec.head_dim, n, spec.n_kv_heads]),
-            v: ctx.tensor(layout.v_type, [spec.head_dim, n, spec.n_kv_heads]),
-            kv_heads: (0..spec.n_kv_heads as u32).collect(),
-            compensated: false,
-            received: gathers.then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
-        });
-        ctx.allocate(&engine.backend.buffer_type())?;
-
-        let chunks: Vec<(usize, usize)> = (0..n)
-            .step_by(self.options.chunk.max(1))
-            .map(|at| (at, self.options.chunk.max(1).min(n - at)))
-            .collect();
-        let mut logits = Vec::new();
-        for layer in 0..spec.n_layers {
-            let is_last = layer + 1 == spec.n_layers;
-            let own_rows = self.store.is_dense(layer);
-            let layer_rows = match &scratch {
-                Some(scratch) if !own_rows => self.store.rows_in(layer, scratch),
-                _ => self.store.rows(layer),
-            };
-            for (number, (at, len)) in chunks.iter().copied().enumerate() {
-                let ends = is_last && at + len == n;
-                let needed = match is_last {
-                    true if ends => Needed::Last,
-                    true => Needed::None,
-                    false => Needed::All,
-                };
-                let formula = engine.forward.layer_of_text(layer, (&residual, at, len), &layer_rows, needed);
-                let graph = self.allocator.prepare(formula.graph()?)?;
-                let (mut rows, weights) = self.store.state();
-                rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
-                formula.inputs.fill(&tokens[at..at + len], at, &(rows, weights))?;
-                engine.backend.compute(&graph)?;
-                if ends {
-                    logits = formula.result.to_vec()?;
-                }
-                let done = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
-                progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
-            }
-            match &scratch {
-                Some(scratch) if !own_rows => {
-                    self.store.take_layer(layer, scratch, n, &engine.backend, &mut self.allocator)?;
-                }
-                _ => self.store.grow_layer(layer, n),
-            }
-            engine.release(layer);
-        }
-        Ok(logits)
+    /// How long policies took to choose and move rows when the session's first text was read layer by layer. What they ask for of
+    /// the attention is not in it.
+    pub fn compressing(&self) -> Duration {
+        self.compressing
     }
 
     /// Puts the session into the state in which a text of `n` tokens has been read, with random keys and values: what
@@ -419,6 +370,8 @@ impl<'e> Session<'e> {
         self.clear()?;
         self.store.fill_random(n, seed)?;
         self.tokens = vec![0; n];
+        self.store.begin_turn()?;
+        self.marked.push((n, Vec::new()));
         Ok(())
     }
 
@@ -426,4 +379,129 @@ impl<'e> Session<'e> {
     pub fn compute_bytes(&self) -> usize {
         self.allocator.bytes() + self.decode.as_ref().map_or(0, |step| step.allocator.bytes())
     }
+}
+
+/// Reads the same first text into several empty sessions of one engine, as [`Session::sync`] would into each of them, but computes
+/// it only once: with full attention a text is the same whatever is kept of it. For comparing policies.
+pub fn sync_all(
+    sessions: &mut [Session<'_>],
+    tokens: &[u32],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), EngineError> {
+    let Some(first) = sessions.first() else { return Ok(()) };
+    let (engine, types) = (first.engine, first.options.types);
+    for session in sessions.iter_mut() {
+        session.check(tokens)?;
+        session.clear()?;
+        let alike = std::ptr::eq(session.engine, engine) && session.options.types == types;
+        if !alike || session.options.prefill != Prefill::Exact {
+            return Err(EngineError::Setting {
+                what: "sessions that read a text together".into(),
+                reason: "they must share engine and cache types, and read layer by layer".into(),
+                hint: "make them alike but for the policy".into(),
+            });
+        }
+    }
+    let read = match tokens.is_empty() {
+        true => Ok(Vec::new()),
+        false => layer_by_layer(engine, tokens, &mut sessions.iter_mut().collect::<Vec<_>>(), progress),
+    };
+    match read {
+        Ok(logits) => {
+            for session in sessions {
+                session.finish_exact(tokens, Ok(logits.clone()))?;
+                session.store.mark()?;
+                session.marked.push((tokens.len(), logits.clone()));
+            }
+            Ok(())
+        }
+        Err(error) => {
+            engine.release_all();
+            sessions.iter_mut().try_for_each(Session::clear)?;
+            Err(error)
+        }
+    }
+}
+
+/// Reads a text into the empty stores of `sessions`, one layer after the other, and gives the logits of what follows.
+fn layer_by_layer(
+    engine: &Engine,
+    tokens: &[u32],
+    sessions: &mut [&mut Session<'_>],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<f32>, EngineError> {
+    let started = Instant::now();
+    let (spec, n) = (engine.spec(), tokens.len());
+    let Some(first) = sessions.first() else { return Ok(Vec::new()) };
+    let (chunk, (k_type, v_type)) = (first.options.chunk.max(1), first.options.types);
+    // A single store keeps the rows of layers that forget nothing where they belong.
+    let at_home = |sessions: &[&mut Session], layer| sessions.len() == 1 && sessions[0].store.is_dense(layer);
+    let scratched = (0..spec.n_layers).any(|layer| !at_home(sessions, layer));
+
+    // The residual stream of all tokens, one layer's complete keys and values, and what its rows gather for each store.
+    let ctx = Context::new(3 + sessions.len());
+    let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
+    let rows =
+        scratched.then(|| [k_type, v_type].map(|ty| ctx.tensor(ty, [spec.head_dim, n, spec.n_kv_heads])));
+    let scratch: Vec<GraphLane> = match &rows {
+        None => Vec::new(),
+        Some([k, v]) => (sessions.iter())
+            .map(|session| GraphLane {
+                k: k.clone(),
+                v: v.clone(),
+                kv_heads: (0..spec.n_kv_heads as u32).collect(),
+                compensated: false,
+                received: (session.store.layout().gathers())
+                    .then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
+            })
+            .collect(),
+    };
+    ctx.allocate(&engine.backend.buffer_type())?;
+
+    let chunks: Vec<(usize, usize)> = (0..n).step_by(chunk).map(|at| (at, chunk.min(n - at))).collect();
+    let mut logits = Vec::new();
+    sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
+    for layer in 0..spec.n_layers {
+        let is_last = layer + 1 == spec.n_layers;
+        let at_home = at_home(sessions, layer);
+        let layer_rows = match scratch.first() {
+            Some(lane) if !at_home => LayerRows {
+                lanes: vec![lane.clone()],
+                observers: (sessions.iter().zip(&scratch))
+                    .map(|(session, lane)| session.store.observer_of(layer, lane))
+                    .collect(),
+            },
+            _ => sessions[0].store.rows(layer),
+        };
+        for (number, (at, len)) in chunks.iter().copied().enumerate() {
+            let ends = is_last && at + len == n;
+            let needed = match is_last {
+                true if ends => Needed::Last,
+                true => Needed::None,
+                false => Needed::All,
+            };
+            let formula = engine.forward.layer_of_text(layer, (&residual, at, len), &layer_rows, needed);
+            let graph = sessions[0].allocator.prepare(formula.graph()?)?;
+            let (mut rows, weights) = sessions[0].store.state();
+            rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
+            formula.inputs.fill(&tokens[at..at + len], at, &(rows, weights))?;
+            engine.backend.compute(&graph)?;
+            if ends {
+                logits = formula.result.to_vec()?;
+            }
+            let done = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
+            progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
+        }
+        if at_home {
+            sessions[0].store.grow_layer(layer, n);
+        } else {
+            for (session, lane) in sessions.iter_mut().zip(&scratch) {
+                let started = Instant::now();
+                session.store.take_layer(layer, lane, n, &engine.backend, &mut session.allocator)?;
+                session.compressing += started.elapsed();
+            }
+        }
+        engine.release(layer);
+    }
+    Ok(logits)
 }

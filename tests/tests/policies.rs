@@ -211,6 +211,31 @@ fn a_text_of_one_token_does_no_harm() {
     }
 }
 
+/// Several sessions that read a text together end as each of them would alone.
+#[test]
+fn reading_together_is_reading_alone() {
+    for engine in engines() {
+        let tokens = text(&engine, 150, 11);
+        let mut policies = bounded(40, 200);
+        policies.push(PolicyChoice::default());
+        let make = |policy: &PolicyChoice| session(&engine, with(&engine, policy, options(200, "full")));
+        let mut together: Vec<Session> = policies.iter().map(make).collect();
+        engine::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
+        for (policy, together) in policies.iter().zip(&mut together) {
+            let mut alone = make(policy);
+            alone.sync(&tokens, &mut |_| {}).expect("read alone");
+            for session in [&mut alone, together] {
+                session.sync(&[&tokens[..], &[1, 2, 3]].concat(), &mut |_| {}).expect("a turn");
+            }
+            for layer in 0..engine.spec().n_layers {
+                assert_eq!(together.store().positions(layer), alone.store().positions(layer), "{policy}");
+            }
+            assert_eq!(together.logits(), alone.logits(), "{policy}");
+            assert_eq!(together.sync(&tokens, &mut |_| {}).expect("taken back"), 0, "{policy}");
+        }
+    }
+}
+
 /// Going back to where an answer began, and to where a turn began, restores the store bit for bit.
 #[test]
 fn a_turn_taken_back_leaves_no_trace() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use engine::kv::{PolicyChoice, policy::REGISTRY};
+use engine::kv::{Budget, PolicyChoice, policy::REGISTRY, policy::registry::COMMON};
 use engine::{Prefill, SessionOptions};
 use ggml::Type;
 
@@ -27,6 +27,8 @@ pub struct SessionArgs {
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,
     #[command(flatten)]
+    pub budget: BudgetArgs,
+    #[command(flatten)]
     pub types: TypeArgs,
     /// How the first text is read
     #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
@@ -34,6 +36,25 @@ pub struct SessionArgs {
     /// Tokens computed at once while a text is read (-ub, -b) [default: 512]
     #[arg(long, visible_alias = "batch-size", short_alias = 'b', value_name = "N", value_parser = values::positive)]
     pub ubatch_size: Option<usize>,
+}
+
+/// How much is kept, instead of the policy's own parameters.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cache")]
+pub struct BudgetArgs {
+    /// Memory of the KV store, for example 2GiB, or 30% of a cache that keeps everything: sets the policy's parameters
+    #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
+    pub kv_budget: Option<Budget>,
+    /// Rows that a bounded head keeps: sets the policy's parameters
+    #[arg(long, value_name = "ROWS", value_parser = values::positive)]
+    pub keep: Option<usize>,
+}
+
+impl BudgetArgs {
+    /// The budget, if one is given.
+    pub fn budget(&self) -> Option<Budget> {
+        self.kv_budget.or(self.keep.map(Budget::Rows))
+    }
 }
 
 /// Types of keys and values.
@@ -89,6 +110,8 @@ pub struct SessionSettings {
     pub context: Option<usize>,
     /// What bounded heads keep.
     pub policy: PolicyChoice,
+    /// How much they keep, instead of the policy's own parameters.
+    pub budget: Option<Budget>,
     /// A profile file.
     pub heads: Option<PathBuf>,
     /// Keys, values.
@@ -105,6 +128,7 @@ impl SessionArgs {
         Ok(SessionSettings {
             context: self.context,
             policy: policy(&self.policy)?,
+            budget: self.budget.budget(),
             heads: self.heads.clone(),
             types: self.types.types(),
             prefill: self.prefill,
@@ -141,6 +165,10 @@ pub fn policy_help() -> String {
             let default = parameter.shown(entry.default(parameter));
             help += &format!("  {}={default}  {}\n", parameter.name, parameter.meaning);
         }
+    }
+    help += "\nParameters of all but full (defaults differ):\n";
+    for parameter in COMMON {
+        help += &format!("  {}=on|off  {}\n", parameter.name, parameter.meaning);
     }
     help + "\nFor example: --policy razor:buffer=4000,ratio=5"
 }

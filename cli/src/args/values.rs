@@ -1,5 +1,6 @@
 //! Numbers with suffixes, as typed: `100k` tokens, `24GiB`.
 
+use engine::kv::Budget;
 use ggml::Type;
 
 /// A count of tokens: `8192`, `100k` (100,000, as documents are counted), `1m`.
@@ -57,6 +58,20 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A budget of the KV store: a size, or with % a share of the cache that keeps everything.
+pub fn budget(text: &str) -> Result<Budget, String> {
+    if text.trim().ends_with('%') {
+        return match share(text)? {
+            share if share > 0.0 => Ok(Budget::Share(share)),
+            _ => Err("nothing is no budget\nhint: for example 30%".into()),
+        };
+    }
+    match bytes(text) {
+        Ok(bytes) if bytes > 0 => Ok(Budget::Bytes(bytes)),
+        _ => Err("not a budget\nhint: for example 2GiB, or 30% of the cache that keeps everything".into()),
+    }
+}
+
 /// A type of keys or values.
 pub fn cache_type(text: &str) -> Result<Type, String> {
     match text {
@@ -111,6 +126,11 @@ mod tests {
         }
         for bad in ["", "GiB", "-1GiB", "1XB", "9999999TiB"] {
             assert!(bytes(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
+        }
+        assert_eq!(budget("30%"), Ok(Budget::Share(0.3)));
+        assert_eq!(budget("2GiB"), Ok(Budget::Bytes(2 << 30)));
+        for bad in ["", "0", "0%", "130%", "0.3", "2XB", "-1GiB"] {
+            assert!(budget(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
         }
         for bad in ["", "1.1", "-0.1", "nan", "101%"] {
             assert!(share(bad).is_err(), "{bad}");

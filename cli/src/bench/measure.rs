@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use engine::heads::HeadProfile;
-use engine::kv::PolicyChoice;
+use engine::kv::{Budget, PolicyChoice};
 use engine::{Engine, EngineError, Prefill, Session, SessionOptions};
 use ggml::Type;
 
@@ -54,6 +54,8 @@ pub struct Setting {
     pub chunk: usize,
     /// Whether the depth is made of random rows.
     pub random_fill: bool,
+    /// How much heads keep, instead of the policy's own parameters.
+    pub budget: Option<Budget>,
 }
 
 /// A test with its measurements.
@@ -107,6 +109,8 @@ pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repeti
         prefill: setting.prefill,
         chunk: setting.chunk.min(length),
     };
+    let options = opening::within(engine, options, setting.budget)?;
+    let policy = options.policy.clone();
     opening::check_memory(engine, &options, length)?;
     let mut runner = Runner {
         app,
@@ -126,7 +130,7 @@ pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repeti
     let layout = runner.session.store().layout();
     Ok(Case {
         test,
-        policy: setting.policy.clone(),
+        policy,
         retrieval_heads: setting.profile.as_ref().map(HeadProfile::retrieval_count),
         times,
         kv_bytes: before.midpoint(after),
@@ -167,8 +171,10 @@ impl Runner<'_> {
         let (session, tokens) = (&mut self.session, &self.tokens[..depth]);
         let mut bar = ProgressBar::new(&self.app.console, format!("filling to {depth}"));
         self.app.interrupt.reading(|| -> Result<(), EngineError> {
-            if depth > 0 && session.tokens().len() > depth && session.store().can_truncate(depth - 1) {
-                // What is there is taken back to the depth, which computes the last token again.
+            let store = session.store();
+            let back = store.can_truncate(depth.saturating_sub(1)) || store.marked(depth) == Some(depth);
+            if depth > 0 && session.tokens().len() > depth && back {
+                // What came after is taken back, which may compute the last token again.
                 let kept = session.tokens()[..depth].to_vec();
                 return session.sync(&kept, &mut |_| ()).map(|_| ());
             }

@@ -188,14 +188,18 @@ impl Layout {
         self.layers.len() * self.heads.n_kv_heads * tokens * self.row_bytes()
     }
 
+    /// Whether rows gather attention in some lane.
+    pub fn gathers(&self) -> bool {
+        self.layers.iter().flatten().any(|lane| lane.needs().gathered.is_some())
+    }
+
     /// Bytes of one layer's complete K and V for `tokens` tokens (and of what they gather), which exact prefill needs for
     /// layers with bounded heads.
     pub fn scratch_bytes(&self, tokens: usize) -> usize {
-        let lanes = || self.layers.iter().flatten().filter(|lane| lane.policy.is_some());
-        let gathered = if lanes().any(|lane| lane.needs().gathered.is_some()) { 4 } else { 0 };
-        match lanes().next() {
-            Some(_) => self.heads.n_kv_heads * tokens * (self.row_bytes() + gathered),
-            None => 0,
+        let gathered = if self.gathers() { 4 } else { 0 };
+        match self.layers.iter().flatten().any(|lane| lane.policy.is_some()) {
+            true => self.heads.n_kv_heads * tokens * (self.row_bytes() + gathered),
+            false => 0,
         }
     }
 }

@@ -63,6 +63,13 @@ struct LaneState {
 pub struct LayerRows {
     /// The lanes.
     pub lanes: Vec<GraphLane>,
+    /// What policies ask for of the attention.
+    pub observers: Vec<Observer>,
+}
+
+/// What the policy of one store asks for of a layer's attention.
+#[derive(Clone)]
+pub struct Observer {
     /// Where queries are kept, `[head_dim, n_heads, tokens]` f32.
     pub queries: Option<Tensor>,
     /// What is gathered.
@@ -70,10 +77,12 @@ pub struct LayerRows {
 }
 
 /// Attention that a lane's rows gather.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Watched {
-    /// Which lane.
-    pub lane: usize,
+    /// The lane, with what its rows have received.
+    pub rows: GraphLane,
+    /// Its place in the layer.
+    pub number: usize,
     /// Which of its heads.
     pub heads: Arc<[u32]>,
     /// From which queries, and how.
@@ -83,6 +92,12 @@ pub struct Watched {
 impl LayerRows {
     /// Of how many of the last tokens queries are needed beside those that attend, in a computation of `n` tokens.
     pub fn observed(&self, n: usize) -> usize {
+        self.observers.iter().map(|observer| observer.queries_of(n)).max().unwrap_or(0)
+    }
+}
+
+impl Observer {
+    fn queries_of(&self, n: usize) -> usize {
         let kept = self.queries.as_ref().map_or(0, |queries| queries.dim(2).min(n));
         let gathered = match &self.watched {
             Some(_) if n == 1 => 1,
@@ -251,23 +266,22 @@ impl Store {
         let watched = lanes.iter().enumerate().find_map(|(number, lane)| {
             let heads = (0..lane.layout.kv_heads.len() as u32).collect();
             let gathered = lane.layout.needs().gathered?;
-            Some(Watched { lane: number, heads, gathered })
+            Some(Watched { rows: lane.graph.clone(), number, heads, gathered })
         });
         LayerRows {
             lanes: lanes.iter().map(|lane| lane.graph.clone()).collect(),
-            queries: queries.clone(),
-            watched,
+            observers: vec![Observer { queries: queries.clone(), watched }],
         }
     }
 
-    /// As [`Store::rows`] while a layer's complete rows lie in `scratch`, a lane of all KV heads.
-    pub fn rows_in(&self, layer: usize, scratch: &GraphLane) -> LayerRows {
+    /// What is asked for of a layer's attention while its complete rows lie in `scratch`, the only lane, of all KV heads.
+    pub fn observer_of(&self, layer: usize, scratch: &GraphLane) -> Observer {
         let Layer { lanes, queries } = &self.layers[layer];
         let watched = lanes.iter().find_map(|lane| {
             let gathered = lane.layout.needs().gathered?;
-            Some(Watched { lane: 0, heads: lane.graph.kv_heads.clone(), gathered })
+            Some(Watched { rows: scratch.clone(), number: 0, heads: lane.graph.kv_heads.clone(), gathered })
         });
-        LayerRows { lanes: vec![scratch.clone()], queries: queries.clone(), watched }
+        Observer { queries: queries.clone(), watched }
     }
 
     /// Whether all heads of a layer keep everything.

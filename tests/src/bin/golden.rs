@@ -238,7 +238,8 @@ impl Runner<'_> {
             received: Some(ctx.tensor(Type::F32, [n, shape.n_kv_heads])),
         };
         ctx.allocate(&self.backend.buffer_type())?;
-        let layer_rows = store.rows_in(layer, &complete);
+        let observers = vec![store.observer_of(layer, &complete)];
+        let layer_rows = LayerRows { lanes: vec![complete.clone()], observers };
         let nothing = (vec![0; MAX_LANES * (layer + 1)], vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)]);
         self.write(&layer_rows, rows, layer, (0, n), &nothing, allocator)?;
         store.take_layer(layer, &complete, n, &self.backend, allocator)?;
@@ -268,7 +269,9 @@ impl Runner<'_> {
         let q = ctx.input("queries", Type::F32, [shape.head_dim, n_heads, known.max(1)]);
         let mut effects = vec![stored.clone()];
         if known > 0 {
-            observe(&ctx, shape, (&q, &positions), &stored, to, &state, &mut effects);
+            for observer in &to.observers {
+                observe(&ctx, shape, (&q, &positions), &stored, observer, &state, &mut effects);
+            }
         }
         let ready = allocator.prepare(ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
         k.write(0, &Rows::tokens(&rows.k, rows.n(), from, end))?;
