@@ -13,8 +13,9 @@
 use crate::forward::{Formula, Needed};
 use crate::kv::policy::Event;
 use crate::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
+use crate::random::Random;
 use crate::{Engine, EngineError, heads::HeadProfile};
-use ggml::{Context, GraphAllocator, ReadyGraph, Type};
+use ggml::{Context, GraphAllocator, ReadyGraph, Tensor, Type};
 use kernels::graph::{GraphLane, MAX_LANES};
 use std::time::{Duration, Instant};
 
@@ -355,20 +356,48 @@ impl<'e> Session<'e> {
         }
     }
 
-    /// How long policies took to choose and move rows when the session's first text was read layer by layer. What they ask for of
-    /// the attention is not in it.
+    /// How long it took to choose and move rows when the session's first text was read layer by layer, or pretended to be. What
+    /// policies ask for of the attention is not in it.
     pub fn compressing(&self) -> Duration {
         self.compressing
     }
 
-    /// Puts the session into the state in which a text of `n` tokens has been read, with random keys and values: what
-    /// reading costs nothing to measure decoding at a depth. The tokens are all zero.
+    /// Puts the session into the state in which a text of `n` tokens has been read, with random keys, values and queries: for
+    /// measuring compression and decoding at a depth without the cost of reading. The tokens are all zero.
     pub fn fill_random(&mut self, n: usize, seed: u64) -> Result<(), EngineError> {
         if n > self.options.context {
             return Err(EngineError::ContextFull { needed: n, context: self.options.context });
         }
         self.clear()?;
-        self.store.fill_random(n, seed)?;
+        let (engine, spec, mut random) = (self.engine, self.engine.spec(), Random(seed));
+        let ctx = Context::new(3);
+        let (k_type, v_type) = self.options.types;
+        let rows = |ty| ctx.tensor(ty, [spec.head_dim, n, spec.n_kv_heads]);
+        let scratch = GraphLane {
+            k: rows(k_type),
+            v: rows(v_type),
+            kv_heads: (0..spec.n_kv_heads as u32).collect(),
+            compensated: false,
+            received: self.store.layout().gathers().then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
+        };
+        ctx.allocate(&engine.backend.buffer_type())?;
+        random_rows(&scratch.k, &mut random)?;
+        random_rows(&scratch.v, &mut random)?;
+        if let Some(received) = &scratch.received {
+            let gathered: Vec<f32> = (0..received.shape().elements()).map(|_| random.unit() as f32).collect();
+            received.write(0, &gathered)?;
+        }
+        self.compressing = Duration::ZERO;
+        for layer in 0..spec.n_layers {
+            if let Some(queries) = self.store.observer_of(layer, &scratch).queries {
+                let values: Vec<f32> = (0..queries.shape().elements()).map(|_| random.normal()).collect();
+                queries.write(0, &values)?;
+            }
+            let started = Instant::now();
+            self.store.take_layer(layer, &scratch, n, &engine.backend, &mut self.allocator)?;
+            self.compressing += started.elapsed();
+        }
+        self.store.finish_exact(n);
         self.tokens = vec![0; n];
         self.store.begin_turn()?;
         self.marked.push((n, Vec::new()));
@@ -421,6 +450,25 @@ pub fn sync_all(
             Err(error)
         }
     }
+}
+
+/// Fills a tensor of rows `[head_dim, rows, heads]` with a block of random ones, again and again.
+fn random_rows(tensor: &Tensor, random: &mut Random) -> Result<(), EngineError> {
+    const ROWS: usize = 512;
+    let Some(ty) = kernels::graph::row_type(tensor.ty()) else { return Ok(()) };
+    let (d, [_, row_bytes, head_bytes, _]) = (tensor.dim(0), tensor.strides());
+    let mut rows = vec![0u8; ROWS * row_bytes];
+    for row in rows.chunks_exact_mut(row_bytes) {
+        let values: Vec<f32> = (0..d).map(|_| random.normal()).collect();
+        ty.encode(&values, row);
+    }
+    for head in 0..tensor.dim(2) {
+        for first in (0..tensor.dim(1)).step_by(ROWS) {
+            let bytes = ROWS.min(tensor.dim(1) - first) * row_bytes;
+            tensor.write(head * head_bytes + first * row_bytes, &rows[..bytes])?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a text into the empty stores of `sessions`, one layer after the other, and gives the logits of what follows.

@@ -69,6 +69,8 @@ pub struct Case {
     pub retrieval_heads: Option<usize>,
     /// Time of every run.
     pub times: Vec<Duration>,
+    /// Time in which rows were chosen and moved when the prompt was read, or the text before it.
+    pub compressing: Duration,
     /// Bytes of live rows, mean of before and after a run.
     pub kv_bytes: usize,
     /// Bytes of live rows if everything were kept.
@@ -133,6 +135,7 @@ pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repeti
         policy,
         retrieval_heads: setting.profile.as_ref().map(HeadProfile::retrieval_count),
         times,
+        compressing: runner.session.compressing(),
         kv_bytes: before.midpoint(after),
         kv_full: layout.full_bytes(test.depth).midpoint(layout.full_bytes(length)),
         logits_hash: hash(runner.session.logits()),

@@ -75,6 +75,7 @@ impl Report<'_> {
             ">of full",
             ">GB/s",
             ">of memory",
+            ">compressing",
         ]);
         for case in cases {
             let (mean, deviation) = case.speed();
@@ -94,6 +95,7 @@ impl Report<'_> {
                 format::percent(format::share(case.kv_bytes, case.kv_full)),
                 moved.map_or_else(|| "-".into(), |moved| format!("{:.1}", moved / 1e9)),
                 moved.map_or_else(|| "-".into(), |moved| format::percent(moved / self.bandwidth)),
+                format!("{:.1} ms", case.compressing.as_secs_f64() * 1e3),
             ]);
         }
         table
@@ -126,6 +128,7 @@ impl Report<'_> {
             "samples_ns": case.times.iter().map(|time| time.as_nanos() as u64).collect::<Vec<_>>(),
             "samples_ts": case.samples(),
             "policy": case.policy.to_string(),
+            "compress_ns": case.compressing.as_nanos() as u64,
             "prefill": self.args.prefill.name(),
             "fill": if self.args.fill == Fill::Random { "random" } else { "prefill" },
             "kv_heads": spec.n_layers * spec.n_kv_heads,

@@ -11,7 +11,6 @@ mod undo;
 use super::layout::{LaneLayout, Layout};
 use super::policy::{Counted, Event, Gathered, Moment};
 use crate::EngineError;
-use crate::random::Random;
 use ggml::{Backend, Context, Tensor, Type};
 use kernels::graph::{GraphLane, MAX_LANES};
 use std::sync::Arc;
@@ -314,39 +313,6 @@ impl Store {
         let seen = self.seen;
         self.lanes_mut().for_each(|lane| lane.grow(seen, seen + n));
         self.seen += n;
-    }
-
-    /// Fills the lanes with random rows, as if `n` tokens had been seen. For measuring.
-    pub fn fill_random(&mut self, n: usize, seed: u64) -> Result<(), EngineError> {
-        const ROWS: usize = 512;
-        let mut random = Random(seed);
-        let d = self.layout.heads.head_dim;
-        let mut block = |ty: Type| {
-            let ty = kernels::graph::row_type(ty).expect("lanes have row types");
-            let bytes = ty.row_bytes(d);
-            let mut rows = vec![0u8; ROWS * bytes];
-            for row in rows.chunks_exact_mut(bytes) {
-                let values: Vec<f32> = (0..d).map(|_| random.normal()).collect();
-                ty.encode(&values, row);
-            }
-            rows
-        };
-        let (k_rows, v_rows) = (block(self.layout.k_type), block(self.layout.v_type));
-        let context = self.layout.context;
-        for lane in self.lanes_mut() {
-            lane.pretend(n, context);
-            for (tensor, rows) in [(&lane.graph.k, &k_rows), (&lane.graph.v, &v_rows)] {
-                let [_, row_bytes, head_bytes, _] = tensor.strides();
-                for head in 0..tensor.dim(2) {
-                    for first in (0..lane.state.live).step_by(ROWS) {
-                        let bytes = ROWS.min(lane.state.live - first) * row_bytes;
-                        tensor.write(head * head_bytes + first * row_bytes, &rows[..bytes])?;
-                    }
-                }
-            }
-        }
-        self.seen = n;
-        Ok(())
     }
 
     /// Records that `n` tokens were written to a layer that keeps everything.

@@ -198,16 +198,6 @@ impl Lane {
         self.positions.iter_mut().zip(kept).for_each(|(head, kept)| head.clone_from(kept));
     }
 
-    /// As if a text of `n` tokens had been read, whatever its rows are worth.
-    pub(super) fn pretend(&mut self, n: usize, context: usize) {
-        let moment = Moment { live: n, ..self.moment(Event::Text, false, n, context) };
-        let cut = self.layout.policy.as_ref().and_then(|policy| policy.cut(&moment)).unwrap_or_default();
-        let rows: Vec<Row> =
-            (0..n as u32).map(|position| Row { row: position, position, score: 0.0 }).collect();
-        let dropped = losers(&cut, rows);
-        self.settle(&vec![others(&dropped, n); self.layout.kv_heads.len()], n, end(&cut));
-    }
-
     /// What the rows of head `number` have gathered, from the first that holds a token.
     pub(super) fn received(&self, tensor: &Tensor, number: usize) -> Result<Vec<f32>, EngineError> {
         let mut column = read_column(Some(tensor), number, self.state.live)?;
