@@ -22,6 +22,7 @@ use kernels::graph::Gain;
 use kernels::measure::Measure;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Decides what bounded heads keep.
 pub trait Policy: fmt::Debug {
@@ -48,7 +49,7 @@ pub trait Policy: fmt::Debug {
 
     /// Scores rows from the numbers that the cut asked for: per head one a row, the higher the more worth keeping. Not called
     /// for cuts without numbers.
-    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
         rows.heads.iter().map(|head| vec![0.0; head.positions.len()]).collect()
     }
 }
@@ -140,10 +141,8 @@ impl Cut {
 /// Rows that are scored.
 #[derive(Clone, Debug)]
 pub struct Scored {
-    /// Their positions.
-    pub positions: Range<usize>,
-    /// Whether the rows must come in the order of their positions.
-    pub ordered: bool,
+    /// Where neighbours matter: the rows of these positions, in their order. Otherwise all rows of a head, as they lie.
+    pub ordered: Option<Range<usize>>,
     /// The numbers that are asked for.
     pub by: Vec<Basis>,
     /// Whether the scores become what the rows have gathered.
@@ -184,13 +183,18 @@ impl ScoredRows {
     pub fn each(&self, score: impl FnMut(&HeadRows) -> Vec<f32>) -> Vec<Vec<f32>> {
         self.heads.iter().map(score).collect()
     }
+
+    /// The first number of every row as its score.
+    pub fn as_they_are(self) -> Vec<Vec<f32>> {
+        self.heads.into_iter().map(|mut head| head.numbers.swap_remove(0)).collect()
+    }
 }
 
 /// Scored rows of one head.
 #[derive(Clone, Debug)]
 pub struct HeadRows {
     /// `[rows]`
-    pub positions: Vec<u32>,
+    pub positions: Arc<Vec<u32>>,
     /// Per [`Basis`] of the cut its numbers, `[rows]` or `[rows, group]`.
     pub numbers: Vec<Vec<f32>>,
 }

@@ -39,7 +39,7 @@ struct Lane {
     layout: LaneLayout,
     state: LaneState,
     /// `[heads][live - first]`: the position each row was made at; not kept for lanes that keep everything.
-    positions: Vec<Vec<u32>>,
+    positions: Vec<Arc<Vec<u32>>>,
 }
 
 /// What is known of a lane as a whole.
@@ -119,14 +119,14 @@ impl Lane {
 
     fn clear(&mut self) {
         self.state = LaneState { live: self.first(), departed: 0, done: 0, of_text: 0, settled: 0 };
-        self.positions.iter_mut().for_each(Vec::clear);
+        self.positions.iter_mut().for_each(|head| Arc::make_mut(head).clear());
     }
 
     /// Records that the tokens at `from..to` were written behind the live rows.
     fn grow(&mut self, from: usize, to: usize) {
         self.state.live += to - from;
         for head in &mut self.positions {
-            head.extend(from as u32..to as u32);
+            Arc::make_mut(head).extend(from as u32..to as u32);
         }
     }
 
@@ -168,7 +168,10 @@ impl Store {
                 sums: lane.compensated.then(|| context.tensor(Type::F32, [heads.head_dim, n, 2])),
                 layout: lane.clone(),
                 state: LaneState { live: 0, departed: 0, done: 0, of_text: 0, settled: 0 },
-                positions: vec![Vec::with_capacity(lane.capacity); if lane.policy.is_some() { n } else { 0 }],
+                positions: match lane.policy {
+                    Some(_) => (0..n).map(|_| Arc::new(Vec::with_capacity(lane.capacity))).collect(),
+                    None => Vec::new(),
+                },
             };
             lane.clear();
             lane
@@ -333,7 +336,7 @@ impl Store {
         for lane in &self.layers[layer].lanes {
             for (number, head) in lane.layout.kv_heads.iter().enumerate() {
                 let mut held = match lane.positions.get(number) {
-                    Some(positions) => positions.clone(),
+                    Some(positions) => positions.to_vec(),
                     None => (0..self.seen as u32).collect(),
                 };
                 held.sort_unstable();

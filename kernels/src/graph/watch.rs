@@ -145,7 +145,7 @@ pub struct HeadRows {
     /// Per head its number in the tensor.
     pub heads: Vec<u32>,
     /// Per head the rows that are meant, or the positions of its live rows; as many for each.
-    pub rows: Vec<Arc<[u32]>>,
+    pub rows: Vec<Arc<Vec<u32>>>,
 }
 
 /// Measures rows of a K or V tensor `[head_dim, capacity, heads]`: `[rows, heads]`.

@@ -44,23 +44,23 @@ impl Policy for AhaKv {
             let slack = if moment.forced { 0 } else { self.slack };
             return (moment.live > self.budget + slack).then(|| {
                 let by = vec![Basis::Gathered];
-                let scored = Scored { positions: competing.clone(), ordered: false, by, remembered: false };
+                let scored = Scored { ordered: None, by, remembered: false };
                 Cut::one(competing, keep, Some(scored))
             });
         }
         // All rows are scored, also where none has to leave: what is gathered later comes on top.
         let window = Basis::Window { queries: self.recent, gain: self.gain };
         let by = vec![window, Basis::Value(Measure::SquaredNorm)];
-        let scored = Scored { positions: 0..moment.seen, ordered: true, by, remembered: true };
+        let scored = Scored { ordered: Some(0..moment.seen), by, remembered: true };
         let keep = if moment.live > self.budget { keep } else { usize::MAX };
         Some(Cut::one(competing, keep, Some(scored)))
     }
 
-    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
+        if rows.moment.event == Event::Step {
+            return rows.as_they_are(); // gathered
+        }
         rows.each(|head| {
-            if head.numbers.len() == 1 {
-                return head.numbers[0].clone(); // gathered
-            }
             let n = head.positions.len();
             let mut score = vec![0f32; n];
             for received in head.numbers[0].chunks_exact(n.max(1)) {

@@ -34,13 +34,13 @@ impl Policy for H2o {
         (moment.live > self.heavy + self.recent + slack).then(|| {
             let positions = 0..moment.seen - self.recent;
             let by = vec![Basis::Gathered];
-            let scored = Scored { positions: positions.clone(), ordered: false, by, remembered: false };
+            let scored = Scored { ordered: None, by, remembered: false };
             Cut::one(positions, self.heavy, Some(scored))
         })
     }
 
-    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
-        rows.each(|head| head.numbers[0].clone())
+    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
+        rows.as_they_are()
     }
 }
 

@@ -78,12 +78,12 @@ impl Policy for L2 {
         (target < moment.live).then(|| {
             let positions = self.sinks..moment.seen - self.recent;
             let by = vec![Basis::Key(Measure::Norm)];
-            let scored = Scored { positions: positions.clone(), ordered: false, by, remembered: false };
+            let scored = Scored { ordered: None, by, remembered: false };
             Cut::one(positions, target - protected, Some(scored))
         })
     }
 
-    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
         rows.each(|head| {
             let norms = head.numbers[0].iter();
             match self.order {

@@ -64,11 +64,11 @@ impl Policy for LagKv {
             regions: (0..partitions - 1)
                 .map(|p| Region { positions: at(p)..at(p + 1), keep: self.kept })
                 .collect(),
-            scored: Some(Scored { positions: start..at(partitions), ordered: true, by, remembered: false }),
+            scored: Some(Scored { ordered: Some(start..at(partitions)), by, remembered: false }),
         })
     }
 
-    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
         rows.each(|head| match self.variant {
             Variant::Norm => head.numbers[0].iter().map(|norm| -norm).collect(),
             _ => self.spread(head),

@@ -33,7 +33,7 @@ impl Policy for SlimKv {
         self.frame.cut(moment, Some(Basis::Value(Measure::Largest)))
     }
 
-    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
         rows.each(|head| {
             let n = head.positions.len();
             let mut score = vec![0f32; n];

@@ -58,7 +58,7 @@ impl Snapshot {
             let positions = 0..moment.seen - window;
             let by =
                 Some(Basis::Window { queries: window, gain: Gain::One }).into_iter().chain(more).collect();
-            let scored = Scored { positions: positions.clone(), ordered: true, by, remembered: false };
+            let scored = Scored { ordered: Some(positions.clone()), by, remembered: false };
             Cut::one(positions, capacity - window, Some(scored))
         })
     }
@@ -84,7 +84,7 @@ impl Policy for SnapKv {
         self.0.cut(moment, None)
     }
 
-    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
         rows.each(|head| {
             let n = head.positions.len();
             let mut mean = vec![0f32; n];

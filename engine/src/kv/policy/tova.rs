@@ -35,12 +35,12 @@ impl Policy for Tova {
         (moment.live > self.capacity + slack).then(|| {
             let positions = 0..moment.seen - self.protected;
             let by = vec![Basis::Gathered];
-            let scored = Scored { positions: positions.clone(), ordered: false, by, remembered: false };
+            let scored = Scored { ordered: None, by, remembered: false };
             Cut::one(positions, self.capacity - self.protected, Some(scored))
         })
     }
 
-    fn score(&self, rows: &ScoredRows) -> Vec<Vec<f32>> {
+    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
         // All heads hold the same positions in the same order.
         let mut mean = vec![0f32; rows.heads.first().map_or(0, |head| head.positions.len())];
         for head in &rows.heads {

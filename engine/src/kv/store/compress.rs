@@ -17,7 +17,7 @@ struct Source<'a> {
     /// Per head of the lane its number in the tensors.
     heads: Vec<u32>,
     /// Per head the positions of its rows, from row `first` on.
-    positions: Vec<Arc<[u32]>>,
+    positions: Vec<Arc<Vec<u32>>>,
     /// The first row that holds a token.
     first: usize,
     moment: Moment,
@@ -68,7 +68,7 @@ impl Store {
                     rows: &lane.graph,
                     queries: layer.queries.as_ref(),
                     heads: heads.collect(),
-                    positions: lane.positions.iter().map(|head| head.as_slice().into()).collect(),
+                    positions: lane.positions.clone(),
                     first: lane.first(),
                     moment,
                 };
@@ -102,7 +102,7 @@ impl Store {
             );
             let (first, live) = (lane.first() as u32, lane.tokens());
             let (mut dropped, mut moves, mut gone) = (decision.dropped, Vec::new(), Vec::new());
-            for (rows, head) in dropped.iter_mut().zip(&mut lane.positions) {
+            for (rows, head) in dropped.iter_mut().zip(lane.positions.iter_mut().map(Arc::make_mut)) {
                 gone.push(rows.iter().map(|row| head[*row as usize]).collect());
                 let filled = fill_holes(rows, live);
                 for (to, from) in &filled {
@@ -135,7 +135,7 @@ impl Store {
         allocator: &mut GraphAllocator,
     ) -> Result<(), EngineError> {
         let context = self.layout.context;
-        let identity: Arc<[u32]> = (0..n as u32).collect();
+        let identity = Arc::new((0..n as u32).collect::<Vec<_>>());
         let mut decisions: Vec<(Decision, usize)> = Vec::new();
         let queries = self.layers[layer].queries.clone();
         for lane in &self.layers[layer].lanes {
@@ -195,7 +195,7 @@ impl Lane {
         self.state.done = done;
         self.state.of_text = count;
         self.state.settled = if count < n { n } else { 0 };
-        self.positions.iter_mut().zip(kept).for_each(|(head, kept)| head.clone_from(kept));
+        self.positions.iter_mut().zip(kept).for_each(|(head, kept)| Arc::make_mut(head).clone_from(kept));
     }
 
     /// What the rows of head `number` have gathered, from the first that holds a token.
@@ -254,50 +254,47 @@ fn decide(
         .zip(measured)
         .map(|((source, cut), measured)| match measured {
             Some(measured) => measured.decide(shape, source, cut),
-            None => Ok(Decision {
-                dropped: source
-                    .positions
-                    .iter()
-                    .map(|positions| {
-                        let rows = positions.iter().zip(0..);
-                        losers(cut, rows.map(|(position, row)| Row { row, position: *position, score: 0.0 }))
-                    })
-                    .collect(),
-                gathered: None,
-            }),
+            None => {
+                let dropped = |positions: &Arc<Vec<u32>>| losers(cut, positions, &vec![0.0; positions.len()]);
+                Ok(Decision { dropped: source.positions.iter().map(dropped).collect(), gathered: None })
+            }
         })
         .collect()
 }
 
 /// The numbers of a lane's rows, when they have been computed.
 struct Measured {
-    /// Per head the rows that are scored, counted from the first that holds a token.
-    rows: Vec<Vec<u32>>,
+    /// Per head the rows that are scored, counted from the first that holds a token; `None` for all, as they lie.
+    rows: Option<Vec<Vec<u32>>>,
     /// Per basis the node that computes it; none for what is gathered already.
     nodes: Vec<Option<Tensor>>,
 }
 
 impl Measured {
     fn new(ctx: &Context, shape: HeadShape, source: &Source, scored: &Scored) -> Measured {
-        let within = |position: u32| scored.positions.contains(&(position as usize));
-        let rows: Vec<Vec<u32>> = source
-            .positions
-            .iter()
-            .map(|positions| {
-                let all = 0..positions.len() as u32;
-                let mut rows: Vec<u32> = all.filter(|row| within(positions[*row as usize])).collect();
-                if scored.ordered && !rows.is_sorted_by_key(|row| positions[*row as usize]) {
+        let rows = scored.ordered.as_ref().map(|range| {
+            let of_head = |positions: &Arc<Vec<u32>>| {
+                let within = |row: &u32| range.contains(&(positions[*row as usize] as usize));
+                let mut rows: Vec<u32> = (0..positions.len() as u32).filter(within).collect();
+                if !rows.is_sorted_by_key(|row| positions[*row as usize]) {
                     rows.sort_unstable_by_key(|row| positions[*row as usize]);
                 }
                 rows
-            })
-            .collect();
+            };
+            source.positions.iter().map(of_head).collect::<Vec<_>>()
+        });
+        let first = source.first as u32;
         let measured = || graph::HeadRows {
             heads: source.heads.clone(),
-            rows: rows
-                .iter()
-                .map(|rows| rows.iter().map(|row| row + source.first as u32).collect())
-                .collect(),
+            rows: match &rows {
+                Some(rows) => {
+                    (rows.iter()).map(|rows| Arc::new(rows.iter().map(|row| row + first).collect())).collect()
+                }
+                None => {
+                    let live = source.positions.first().map_or(0, |head| head.len()) as u32;
+                    vec![Arc::new((first..first + live).collect()); source.heads.len()]
+                }
+            },
         };
         let seen = source.moment.seen;
         let nodes = scored
@@ -327,96 +324,113 @@ impl Measured {
 
     fn decide(self, shape: HeadShape, source: &Source, cut: &Cut) -> Result<Decision, EngineError> {
         let (Some(scored), Some(policy)) = (&cut.scored, &source.lane.layout.policy) else {
-            return Ok(Decision { dropped: vec![Vec::new(); self.rows.len()], gathered: None });
+            return Ok(Decision { dropped: vec![Vec::new(); source.heads.len()], gathered: None });
         };
-        let mut heads: Vec<HeadRows> = source
-            .positions
-            .iter()
-            .zip(&self.rows)
-            .map(|(positions, rows)| HeadRows {
-                positions: rows.iter().map(|row| positions[*row as usize]).collect(),
-                numbers: Vec::new(),
-            })
+        let positions = |number: usize| match &self.rows {
+            None => source.positions[number].clone(),
+            Some(rows) => {
+                let positions = &source.positions[number];
+                Arc::new(rows[number].iter().map(|row| positions[*row as usize]).collect())
+            }
+        };
+        // Of numbers as the rows lie, those of the rows that are scored.
+        let scored_of = |number: usize, all: &[f32]| -> Vec<f32> {
+            let all = &all[source.first..];
+            match &self.rows {
+                None => all.to_vec(),
+                Some(rows) => rows[number].iter().map(|row| all[*row as usize]).collect(),
+            }
+        };
+        let mut heads: Vec<HeadRows> = (0..source.heads.len())
+            .map(|number| HeadRows { positions: positions(number), numbers: Vec::new() })
             .collect();
         for (basis, node) in scored.by.iter().zip(&self.nodes) {
             let all: Vec<f32> = node.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec)?;
-            for (number, (head, rows)) in heads.iter_mut().zip(&self.rows).enumerate() {
-                let n = rows.len();
+            for (number, head) in heads.iter_mut().enumerate() {
+                let (n, live) = (head.positions.len(), source.first + source.positions[number].len());
                 head.numbers.push(match basis {
                     Basis::Key(_) | Basis::Value(_) => all[number * n..][..n].to_vec(),
                     Basis::Gathered => {
-                        let live = source.first + source.positions[number].len();
                         let column = source.heads[number] as usize;
-                        let column = read_column(source.rows.received.as_ref(), column, live)?;
-                        rows.iter().map(|row| column[source.first + *row as usize]).collect()
+                        scored_of(number, &read_column(source.rows.received.as_ref(), column, live)?)
                     }
                     Basis::Window { .. } => {
-                        let live = source.first + source.positions[number].len();
                         let members =
                             all[number * shape.group * live..][..shape.group * live].chunks_exact(live);
-                        members
-                            .flat_map(|member| rows.iter().map(|row| member[source.first + *row as usize]))
-                            .collect()
+                        members.flat_map(|member| scored_of(number, member)).collect()
                     }
                 });
             }
         }
-        let scored_rows = ScoredRows { moment: source.moment, group: shape.group, heads };
-        let scores = policy.score(&scored_rows);
-        let mut dropped = Vec::new();
-        for ((head, rows), scores) in scored_rows.heads.iter().zip(&self.rows).zip(&scores) {
-            let rows = rows.iter().zip(&head.positions).zip(scores);
-            dropped.push(losers(
-                cut,
-                rows.map(|((row, position), score)| Row { row: *row, position: *position, score: *score }),
-            ));
-        }
-        // In the order in which the rows lie.
-        let gathered = scored.remembered.then(|| {
-            let columns = self.rows.iter().zip(&scores).zip(&source.positions);
-            columns
+        let positions: Vec<Arc<Vec<u32>>> = heads.iter().map(|head| head.positions.clone()).collect();
+        let scores = policy.score(ScoredRows { moment: source.moment, group: shape.group, heads });
+        let dropped = positions.iter().zip(&scores).enumerate().map(|(number, (positions, scores))| {
+            let mut dropped = losers(cut, positions, scores);
+            if let Some(rows) = &self.rows {
+                dropped.iter_mut().for_each(|index| *index = rows[number][*index as usize]);
+                dropped.sort_unstable();
+            }
+            dropped
+        });
+        let dropped = dropped.collect();
+        let gathered = scored.remembered.then(|| match self.rows {
+            None => scores,
+            Some(rows) => (rows.iter().zip(&scores).zip(&source.positions))
                 .map(|((rows, scores), positions)| {
                     let mut column = vec![0f32; positions.len()];
                     rows.iter().zip(scores).for_each(|(row, score)| column[*row as usize] = *score);
                     column
                 })
-                .collect()
+                .collect(),
         });
         Ok(Decision { dropped, gathered })
     }
 }
 
-/// A row that competes.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    row: u32,
-    position: u32,
-    score: f32,
-}
-
-/// The rows that leave, ascending: of each region all but the `keep` best, where of equal scores the smaller position wins.
-fn losers(cut: &Cut, rows: impl IntoIterator<Item = Row>) -> Vec<u32> {
-    let mut regions = vec![Vec::new(); cut.regions.len()];
-    for row in rows {
-        let position = row.position as usize;
-        let after = cut.regions.partition_point(|region| region.positions.start <= position);
-        if let Some(number) = after.checked_sub(1)
-            && cut.regions[number].positions.contains(&position)
-        {
-            regions[number].push(row);
+/// Which of some rows leave, ascending: of each region all but the `keep` best, where of equal scores the smaller position wins.
+fn losers(cut: &Cut, positions: &[u32], scores: &[f32]) -> Vec<u32> {
+    /// So few are found by looking for them instead of ordering all.
+    const FEW: usize = 4;
+    // The worst first.
+    let order = |a: &u32, b: &u32| {
+        let (a, b) = (*a as usize, *b as usize);
+        scores[a].total_cmp(&scores[b]).then(positions[b].cmp(&positions[a]))
+    };
+    let mut dropped = Vec::new();
+    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); cut.regions.len()];
+    match &cut.regions[..] {
+        [region] => {
+            let range = region.positions.start as u32..region.positions.end.min(u32::MAX as usize) as u32;
+            rows[0].extend((0..).zip(positions).filter(|(_, p)| range.contains(p)).map(|(row, _)| row));
+        }
+        regions => {
+            for (row, position) in (0..).zip(positions) {
+                let position = *position as usize;
+                let after = regions.partition_point(|region| region.positions.start <= position);
+                if let Some(number) = after.checked_sub(1)
+                    && regions[number].positions.contains(&position)
+                {
+                    rows[number].push(row);
+                }
+            }
         }
     }
-    let mut dropped = Vec::new();
-    for (mut rows, region) in regions.into_iter().zip(&cut.regions) {
-        if rows.len() <= region.keep {
+    for (mut rows, region) in rows.into_iter().zip(&cut.regions) {
+        let leaving = rows.len().saturating_sub(region.keep);
+        if leaving == 0 {
+            continue;
+        }
+        if leaving <= FEW {
+            for _ in 0..leaving {
+                let worst = (0..rows.len()).min_by(|a, b| order(&rows[*a], &rows[*b]));
+                dropped.extend(worst.map(|worst| rows.swap_remove(worst)));
+            }
             continue;
         }
         if region.keep > 0 {
-            rows.select_nth_unstable_by(region.keep, |a, b| {
-                b.score.total_cmp(&a.score).then(a.position.cmp(&b.position))
-            });
+            rows.select_nth_unstable_by(leaving, order);
         }
-        dropped.extend(rows[region.keep..].iter().map(|row| row.row));
+        dropped.extend_from_slice(&rows[..leaving]);
     }
     dropped.sort_unstable();
     dropped
@@ -441,29 +455,44 @@ mod tests {
     use super::*;
     use crate::kv::policy::Region;
 
-    fn row(position: u32, score: f32) -> Row {
-        Row { row: position, position, score }
-    }
-
     #[test]
     fn the_lowest_scores_leave_and_of_equal_ones_the_later() {
-        let cut = Cut::one(1..6, 2, None);
-        let rows =
-            [row(0, -9.0), row(1, 1.0), row(2, 3.0), row(3, 1.0), row(4, 0.0), row(5, 1.0), row(6, -9.0)];
-        assert_eq!(losers(&cut, rows), [3, 4, 5]);
+        let positions = [6, 1, 2, 5, 4, 3, 0];
+        let scores = [-9.0, 1.0, 3.0, 1.0, 0.0, 1.0, -9.0];
+        // Positions 0 and 6 do not compete; rows 4, 3 and 5 hold positions 4, 5 and 3.
+        assert_eq!(losers(&Cut::one(1..6, 4, None), &positions, &scores), [4]);
+        assert_eq!(losers(&Cut::one(1..6, 2, None), &positions, &scores), [3, 4, 5]);
+        assert_eq!(losers(&Cut::one(1..6, 0, None), &positions, &scores), [1, 2, 3, 4, 5]);
+        assert_eq!(losers(&Cut::one(1..6, 5, None), &positions, &scores), [0; 0]);
+    }
+
+    /// Looking for a few and ordering all come to the same.
+    #[test]
+    fn few_and_many_agree_with_sorting() {
+        let n = 64u32;
+        let positions: Vec<u32> = (0..n).map(|row| row * 37 % n).collect();
+        let scores: Vec<f32> = (0..n).map(|row| (row * 29 % 7) as f32).collect();
+        let mut worst: Vec<u32> = (0..n).collect();
+        worst.sort_by_key(|row| (scores[*row as usize] as u32, u32::MAX - positions[*row as usize]));
+        for leaving in 0..=n as usize {
+            let cut = Cut::one(0..n as usize, n as usize - leaving, None);
+            let mut want = worst[..leaving].to_vec();
+            want.sort_unstable();
+            assert_eq!(losers(&cut, &positions, &scores), want, "{leaving}");
+        }
     }
 
     #[test]
     fn regions_compete_by_themselves() {
         let regions = vec![Region { positions: 0..2, keep: 1 }, Region { positions: 3..5, keep: 1 }];
         let cut = Cut { regions, scored: None };
-        assert_eq!(losers(&cut, [row(0, 5.0), row(1, 6.0), row(2, 0.0), row(3, 2.0), row(4, 1.0)]), [0, 4]);
+        assert_eq!(losers(&cut, &[0, 1, 2, 3, 4], &[5.0, 6.0, 0.0, 2.0, 1.0]), [0, 4]);
     }
 
     #[test]
     fn scores_that_are_no_numbers_do_no_harm() {
-        let cut = Cut::one(0..3, 1, None);
-        assert_eq!(losers(&cut, [row(0, f32::NAN), row(1, f32::INFINITY), row(2, -f32::NAN)]).len(), 2);
+        let scores = [f32::NAN, f32::INFINITY, -f32::NAN];
+        assert_eq!(losers(&Cut::one(0..3, 1, None), &[0, 1, 2], &scores).len(), 2);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::kv::layout::ASIDE_ROWS;
 use ggml::Tensor;
 use kernels::graph::Departure;
 use kernels::rows::Moves;
+use std::sync::Arc;
 
 /// What is needed to go back.
 #[derive(Default)]
@@ -183,7 +184,10 @@ impl Store {
         let back = self.seen - seen;
         for lane in self.lanes_mut() {
             lane.state.live -= back;
-            lane.positions.iter_mut().for_each(|head| head.truncate(head.len() - back));
+            for head in &mut lane.positions {
+                let left = head.len() - back;
+                Arc::make_mut(head).truncate(left);
+            }
         }
         self.seen = seen;
         self.undo.marks.retain(|mark| mark.seen <= seen);
@@ -196,7 +200,7 @@ impl Departed {
         let first = lane.first();
         let count = self.dropped.first().map_or(0, Vec::len);
         lane.state.live = self.live + count;
-        for (number, head) in lane.positions.iter_mut().enumerate() {
+        for (number, head) in lane.positions.iter_mut().map(Arc::make_mut).enumerate() {
             // What was written behind the rows that were left goes; what had moved into holes goes back to the end.
             head.resize(self.live + count - first, 0);
             for (to, from) in &self.moves[number] {
@@ -229,7 +233,7 @@ impl Lane {
     fn restore(&mut self, saved: &Saved) -> Result<(), EngineError> {
         self.state = saved.state;
         let tokens = self.tokens();
-        self.positions.iter_mut().for_each(|head| head.truncate(tokens));
+        self.positions.iter_mut().for_each(|head| Arc::make_mut(head).truncate(tokens));
         if let Some(sums) = &self.sums {
             sums.write(0, &saved.sums)?;
         }
