@@ -140,3 +140,29 @@ fn places_that_cannot_be_written() {
     longhand(&["logits", "--tokens", "1,2", "--out", "/no/such/folder/x.npy"]).refused(1, "cannot write");
     longhand(&["logits", "--tokens", "1,99999", "--out", "x.npy"]).refused(1, "outside the vocabulary");
 }
+
+/// What a policy cannot do is said before any text is read.
+#[test]
+fn budgets_and_policies_that_cannot_be() {
+    for (policy, flags, part) in [
+        ("full", vec!["--kv-budget", "30%"], "keeps every row"),
+        ("l2", vec!["--keep", "3"], "at least 16 rows"),
+        ("razor", vec!["--kv-budget", "1KiB"], "too small"),
+        ("h2o", vec!["--kv-budget", "0.1%"], "too small"),
+        ("snapkv:kernel=4", vec![], "odd number"),
+        ("ahakv:budget=20", vec![], "leaves none"),
+        ("lagkv:lag=5000", vec!["-c", "4096"], "longer than the session"),
+        ("tova:heads=maybe", vec![], "cannot be `maybe`"),
+        ("l2", vec!["--heads", "x.json"], "uses no head profile"),
+    ] {
+        let mut args = vec!["ask", "--policy", policy];
+        args.extend(&flags);
+        args.push("Why?");
+        println!("{args:?}");
+        let run = longhand(&args);
+        assert!(matches!(run.code, Some(1 | 2)), "{:?}", run.code);
+        assert!(run.stderr.contains(part) && run.stderr.contains("hint: "), "{}", run.stderr);
+    }
+    longhand(&["ask", "--keep", "100", "--kv-budget", "30%", "Why?"]).refused(2, "cannot be used with");
+    longhand(&["ask", "--kv-budget", "130%", "Why?"]).refused(2, "not a share");
+}

@@ -115,6 +115,13 @@ impl Layout {
             }
         }
         let (policy, compensated) = (choice.policy(), choice.is_compensated());
+        if let Some(policy) = &policy {
+            policy.check(context).map_err(|reason| EngineError::Policy {
+                given: choice.to_string(),
+                reason,
+                hint: "give smaller numbers, a larger -c, or a budget: --keep ROWS sets all of them".into(),
+            })?;
+        }
         let layers = (0..layers)
             .map(|layer| {
                 let policy = policy.as_ref().filter(|policy| !policy.spares(layer));

@@ -34,6 +34,11 @@ pub trait Policy: fmt::Debug {
         0
     }
 
+    /// Why the policy makes no sense in a session of `context` tokens, if it does not.
+    fn check(&self, _context: usize) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Whether the heads of a layer keep everything all the same.
     fn spares(&self, _layer: usize) -> bool {
         false

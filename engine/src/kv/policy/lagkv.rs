@@ -44,6 +44,13 @@ impl Policy for LagKv {
         self.sinks + self.kept * partitions.saturating_sub(1) + 2 * self.lag
     }
 
+    fn check(&self, context: usize) -> Result<(), String> {
+        match self.lag > context {
+            true => Err(format!("a lag of {} rows is longer than the session of {context} tokens", self.lag)),
+            false => Ok(()),
+        }
+    }
+
     fn spares(&self, layer: usize) -> bool {
         self.variant == Variant::Norm && layer < 2
     }
