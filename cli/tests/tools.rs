@@ -102,8 +102,8 @@ fn plans_say_what_fits_and_what_to_change() {
         let parts = number("store") + number("compute") + passing;
         assert_eq!(number("total"), parts + plan["weights"]["total"].as_u64().expect("a number"), "{plan}");
         assert_eq!(plan["fits"], number("total") <= 24 << 30);
-        // One layer's scratch, never all of them: its rows, and a number for each.
-        assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4));
+        // One layer's scratch, never all of them: its rows, and a few numbers for each.
+        assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4 * 6));
         assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
     }
     assert!(find("razor", "f16")["store"].as_u64() < find("full", "f16")["store"].as_u64());

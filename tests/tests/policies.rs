@@ -175,8 +175,8 @@ fn chunks_make_no_difference_where_they_must_not() {
     for policy in [
         "streaming:sinks=4,window=24,slack=0",
         "razor:sinks=4,buffer=24,ratio=6,slack=0",
-        "l2:rows=40,skip=0",
-        "l2:rows=40,skip=0,order=high",
+        "l2:rows=40,skip=0,slack=0",
+        "l2:rows=40,skip=0,slack=0,order=high",
         "lagkv:sinks=4,lag=16,ratio=0.25",
         "locallag:sinks=4,lag=16,ratio=0.25",
     ] {

@@ -1,7 +1,7 @@
 //! How many rows every (layer, KV head) gets, and the bytes that follow: plain arithmetic, shared by the plan and the
 //! store, so that what is predicted is what is allocated.
 
-use super::policy::{Needs, Policy, PolicyChoice};
+use super::policy::{Basis, Event, Moment, Needs, Policy, PolicyChoice};
 use crate::EngineError;
 use crate::heads::HeadProfile;
 use ggml::Type;
@@ -195,17 +195,43 @@ impl Layout {
         self.layers.len() * self.heads.n_kv_heads * tokens * self.row_bytes()
     }
 
+    /// Bytes of the numbers by which the rows of a text of `tokens` tokens are scored, in the layer where they are most.
+    fn scoring_bytes(&self, tokens: usize) -> usize {
+        let lane_bytes = |lane: &LaneLayout| {
+            let moment = Moment {
+                event: Event::Text,
+                forced: false,
+                seen: tokens,
+                live: tokens,
+                done: 0,
+                of_text: 0,
+                context: self.context,
+            };
+            let cut = lane.policy.as_ref().and_then(|policy| policy.cut(&moment)).unwrap_or_default();
+            let numbers_of = |basis: &Basis| match basis {
+                Basis::Key(_) | Basis::Value(_) => 1,
+                Basis::Gathered => 0,
+                Basis::Window { .. } => self.heads.group,
+            };
+            let numbers: usize = cut.scored.iter().flat_map(|scored| &scored.by).map(numbers_of).sum();
+            4 * tokens * numbers * lane.kv_heads.len()
+        };
+        self.layers.iter().map(|lanes| lanes.iter().map(lane_bytes).sum()).max().unwrap_or(0)
+    }
+
     /// Whether rows gather attention in some lane.
     pub fn gathers(&self) -> bool {
         self.layers.iter().flatten().any(|lane| lane.needs().gathered.is_some())
     }
 
-    /// Bytes of one layer's complete K and V for `tokens` tokens (and of what they gather), which exact prefill needs for
-    /// layers with bounded heads.
+    /// Bytes of one layer's complete K and V for `tokens` tokens, of what they gather, and of the numbers that policies score them
+    /// by, which exact prefill needs for layers with bounded heads.
     pub fn scratch_bytes(&self, tokens: usize) -> usize {
         let gathered = if self.gathers() { 4 } else { 0 };
         match self.layers.iter().flatten().any(|lane| lane.policy.is_some()) {
-            true => self.heads.n_kv_heads * tokens * (self.row_bytes() + gathered),
+            true => {
+                self.heads.n_kv_heads * tokens * (self.row_bytes() + gathered) + self.scoring_bytes(tokens)
+            }
             false => 0,
         }
     }

@@ -378,9 +378,9 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
         }
         "l2" if p["keep"].is_u64() => {
             let or_0 = |key: &str| p[key].as_u64().unwrap_or(0);
-            format!("l2:rows={},sinks={},recent={}", p["keep"], or_0("n_sink"), or_0("n_recent"))
+            format!("l2:rows={},sinks={},recent={},slack=0", p["keep"], or_0("n_sink"), or_0("n_recent"))
         }
-        "stream_l2" if p["keep_ratio"].is_null() => format!("l2:rows={}", p["prune_after"]),
+        "stream_l2" if p["keep_ratio"].is_null() => format!("l2:rows={},slack=0", p["prune_after"]),
         "l2" | "stream_l2" => format!("l2:keep={},after={}", p["keep_ratio"], p["prune_after"]),
         "lagkv" => lag("lagkv")?,
         "localkv" => lag("locallag")?,

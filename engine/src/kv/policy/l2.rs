@@ -32,7 +32,7 @@ struct L2 {
     recent: usize,
     skip: usize,
     order: Order,
-    slack: usize,
+    slack: Option<usize>,
 }
 
 impl L2 {
@@ -45,7 +45,8 @@ impl L2 {
     fn target(&self, moment: &Moment) -> usize {
         let Moment { live, of_text, .. } = *moment;
         if let Some(rows) = self.rows {
-            let slack = if moment.event == Event::Step && !moment.forced { self.slack } else { 0 };
+            let due = moment.event == Event::Text || moment.forced;
+            let slack = if due { 0 } else { self.slack(moment.context) };
             return if live > rows + slack { rows } else { live };
         }
         let trigger = if of_text >= self.after { of_text + self.tooth() } else { self.after };
@@ -65,7 +66,11 @@ impl Policy for L2 {
     }
 
     fn slack(&self, _context: usize) -> usize {
-        self.slack
+        match self.rows {
+            // Norms do not change: to let rows leave together comes to the same when they have left, and measures less often.
+            Some(rows) => self.slack.unwrap_or((rows / 8).clamp(1, 512)),
+            None => 0,
+        }
     }
 
     fn spares(&self, layer: usize) -> bool {
@@ -140,7 +145,10 @@ pub(super) const ENTRY: Entry = Entry {
             &["low", "high", "random"],
             0.0,
         ),
-        Parameter { least: 0.0, ..slack(0.0) },
+        Parameter {
+            meaning: "in the form with a fixed number of rows: how many may gather before some leave; -1 is an eighth, at most 512",
+            ..slack(-1.0)
+        },
     ],
     profile: false,
     compensation: false,
@@ -160,7 +168,7 @@ pub(super) const ENTRY: Entry = Entry {
                 recent,
                 skip: values.count("skip"),
                 order: [Order::Low, Order::High, Order::Random][values.count("order")],
-                slack: values.count("slack"),
+                slack: values.slack(),
             }))
         },
         fit: |values, rows, _| values.set("rows", rows),

@@ -56,37 +56,29 @@ impl Store {
         allocator: &mut GraphAllocator,
     ) -> Result<(), EngineError> {
         let (seen, context) = (self.seen, self.layout.context);
-        let mut cuts = Vec::new();
+        let mut decisions = Vec::new();
         for (l, layer) in self.layers.iter().enumerate() {
             for (number, lane) in layer.lanes.iter().enumerate() {
                 let Some(policy) = &lane.layout.policy else { continue };
                 let moment = lane.moment(event, forced, seen, context);
                 let Some(cut) = policy.cut(&moment) else { continue };
-                let heads = 0..lane.layout.kv_heads.len() as u32;
                 let source = Source {
                     lane,
                     rows: &lane.graph,
                     queries: layer.queries.as_ref(),
-                    heads: heads.collect(),
+                    heads: (0..lane.layout.kv_heads.len() as u32).collect(),
                     positions: lane.positions.clone(),
                     first: lane.first(),
                     moment,
                 };
-                cuts.push(((l, number), source, cut));
+                let decision = decide(self.layout.heads, &source, &cut, backend, allocator)?;
+                decisions.push(((l, number), decision, end(&cut)));
             }
         }
-        if cuts.is_empty() {
-            return Ok(());
-        }
-        let places: Vec<(usize, usize)> = cuts.iter().map(|(place, ..)| *place).collect();
-        let ends: Vec<usize> = cuts.iter().map(|(_, _, cut)| end(cut)).collect();
-        let sources: Vec<(Source, Cut)> = cuts.into_iter().map(|(_, source, cut)| (source, cut)).collect();
-        let decisions = decide(self.layout.heads, &sources, backend, allocator)?;
-        drop(sources);
 
-        let ctx = Context::new(places.len() + 1);
+        let ctx = Context::new(decisions.len() + 1);
         let mut nodes = Vec::new();
-        for (((l, number), decision), end) in places.into_iter().zip(decisions).zip(ends) {
+        for ((l, number), decision, end) in decisions {
             let lane = &mut self.layers[l].lanes[number];
             lane.state.done = lane.state.done.max(end);
             if let Some(gathered) = &decision.gathered {
@@ -155,9 +147,8 @@ impl Store {
                 first: 0,
                 moment,
             };
-            let end = end(&cut);
-            let decided = decide(self.layout.heads, &[(source, cut)], backend, allocator)?;
-            decisions.extend(decided.into_iter().map(|decision| (decision, end)));
+            let decision = decide(self.layout.heads, &source, &cut, backend, allocator)?;
+            decisions.push((decision, end(&cut)));
         }
 
         let ctx = Context::new(self.layers[layer].lanes.len() + 1);
@@ -233,33 +224,23 @@ fn others(dropped: &[u32], n: usize) -> Vec<u32> {
     (0..n as u32).filter(|row| dropped.next_if_eq(&row).is_none()).collect()
 }
 
-/// Takes the numbers of all lanes in one computation and picks what leaves.
+/// Takes the numbers that a cut asks for, and picks what leaves.
 fn decide(
     shape: HeadShape,
-    sources: &[(Source, Cut)],
+    source: &Source,
+    cut: &Cut,
     backend: &Backend,
     allocator: &mut GraphAllocator,
-) -> Result<Vec<Decision>, EngineError> {
-    let tensors = sources.iter().filter_map(|(_, cut)| cut.scored.as_ref()).map(|scored| scored.by.len());
-    let ctx = Context::new(tensors.sum::<usize>() + 1);
-    let measured: Vec<_> = sources
-        .iter()
-        .map(|(source, cut)| cut.scored.as_ref().map(|scored| Measured::new(&ctx, shape, source, scored)))
-        .collect();
-    let nodes: Vec<Tensor> =
-        measured.iter().flatten().flat_map(|measured| measured.nodes.iter().flatten().cloned()).collect();
+) -> Result<Decision, EngineError> {
+    let Some(scored) = &cut.scored else {
+        let dropped = |positions: &Arc<Vec<u32>>| losers(cut, positions, &vec![0.0; positions.len()]);
+        return Ok(Decision { dropped: source.positions.iter().map(dropped).collect(), gathered: None });
+    };
+    let ctx = Context::new(scored.by.len() + 1);
+    let measured = Measured::new(&ctx, shape, source, scored);
+    let nodes: Vec<Tensor> = measured.nodes.iter().flatten().cloned().collect();
     run(&ctx, &nodes, backend, allocator)?;
-    sources
-        .iter()
-        .zip(measured)
-        .map(|((source, cut), measured)| match measured {
-            Some(measured) => measured.decide(shape, source, cut),
-            None => {
-                let dropped = |positions: &Arc<Vec<u32>>| losers(cut, positions, &vec![0.0; positions.len()]);
-                Ok(Decision { dropped: source.positions.iter().map(dropped).collect(), gathered: None })
-            }
-        })
-        .collect()
+    measured.decide(shape, source, (cut, scored))
 }
 
 /// The numbers of a lane's rows, when they have been computed.
@@ -322,8 +303,13 @@ impl Measured {
         Measured { rows, nodes }
     }
 
-    fn decide(self, shape: HeadShape, source: &Source, cut: &Cut) -> Result<Decision, EngineError> {
-        let (Some(scored), Some(policy)) = (&cut.scored, &source.lane.layout.policy) else {
+    fn decide(
+        self,
+        shape: HeadShape,
+        source: &Source,
+        (cut, scored): (&Cut, &Scored),
+    ) -> Result<Decision, EngineError> {
+        let Some(policy) = &source.lane.layout.policy else {
             return Ok(Decision { dropped: vec![Vec::new(); source.heads.len()], gathered: None });
         };
         let positions = |number: usize| match &self.rows {
