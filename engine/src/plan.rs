@@ -114,15 +114,20 @@ struct Lanes {
 impl Lanes {
     fn new(layout: &Layout) -> Result<Lanes, EngineError> {
         let nowhere = Buffer::empty().ok_or(ggml::Error::Backend("CPU"))?;
-        let ctx = Context::new(2 * layout.layers.iter().map(Vec::len).sum::<usize>() + 1);
+        let ctx = Context::new(3 * layout.layers.iter().map(Vec::len).sum::<usize>() + 1);
         let layers = layout.layers.iter().map(|lanes| {
-            let lane = lanes.iter().map(|lane| {
+            let places = layout.row_positions(&ctx, lanes);
+            let lane = lanes.iter().zip(places).map(|(lane, positions)| {
                 let [k, v] = [layout.k_type, layout.v_type].map(|ty| {
                     let tensor = ctx.tensor(ty, [layout.head_dim, lane.capacity, lane.kv_heads.len()]);
                     nowhere.pretend(&tensor);
                     tensor
                 });
-                GraphLane { k, v, kv_heads: lane.kv_heads.as_slice().into(), compensated: lane.compensated() }
+                if let Some(positions) = &positions {
+                    nowhere.pretend(&positions.all);
+                }
+                let kv_heads = lane.kv_heads.as_slice().into();
+                GraphLane { k, v, kv_heads, compensated: lane.compensated(), positions }
             });
             lane.collect()
         });

@@ -9,7 +9,7 @@ use crate::forward::{Inputs, Needed};
 use crate::kv::{Layout, PolicyChoice, Store};
 use crate::{Engine, EngineError, heads::HeadProfile};
 use ggml::{Context, GraphAllocator, ReadyGraph, Tensor, Type};
-use kernels::graph::{GraphLane, MAX_LANES};
+use kernels::graph::{GraphLane, MAX_LANES, RowPositions};
 use std::time::{Duration, Instant};
 
 /// How the first text of a session is read.
@@ -339,13 +339,16 @@ impl<'e> Session<'e> {
         let dense = (0..spec.n_layers).all(|layer| self.store.is_dense(layer));
 
         // The residual stream of all tokens and one layer's complete keys and values.
-        let ctx = Context::new(4);
+        let ctx = Context::new(5);
         let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
         let scratch = (!dense).then(|| GraphLane {
             k: ctx.tensor(layout.k_type, [spec.head_dim, n, spec.n_kv_heads]),
             v: ctx.tensor(layout.v_type, [spec.head_dim, n, spec.n_kv_heads]),
             kv_heads: (0..spec.n_kv_heads as u32).collect(),
             compensated: false,
+            positions: layout
+                .alibi
+                .then(|| RowPositions { all: ctx.tensor(Type::I32, [n * spec.n_kv_heads]), first: 0 }),
         });
         ctx.allocate(&engine.backend.buffer_type())?;
 

@@ -4,8 +4,9 @@
 use super::policy::{Bounds, PolicyChoice};
 use crate::EngineError;
 use crate::heads::HeadProfile;
-use ggml::Type;
-use models::spec::ModelSpec;
+use ggml::{Context, Type};
+use kernels::graph::RowPositions;
+use models::spec::{ModelSpec, Positions};
 
 /// Some KV heads of a layer that keep equally many rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,8 @@ pub struct Layout {
     pub k_type: Type,
     /// Element type of values.
     pub v_type: Type,
+    /// Whether the position of each row lies beside it, for attention that depends on distances (ALiBi).
+    pub alibi: bool,
     /// Per layer its lanes, those that keep everything first.
     pub layers: Vec<Vec<LaneLayout>>,
 }
@@ -62,13 +65,17 @@ impl Layout {
         };
         let full_heads =
             |layer: usize, head: usize| profile.is_some_and(|profile| profile.is_retrieval(layer, head));
-        Self::from_flags(
+        let alibi = spec.positions == Positions::Alibi;
+        // A mean key has no position, so that no entry stands for the rows that left.
+        let bounds = policy.policy().bounds().map(|b| Bounds { compensated: b.compensated && !alibi, ..b });
+        let layout = Self::from_flags(
             (spec.n_layers, spec.n_kv_heads, spec.head_dim),
-            policy.policy().bounds(),
+            bounds,
             full_heads,
             context,
             (k_type, v_type),
-        )
+        )?;
+        Ok(Layout { alibi, ..layout })
     }
 
     /// The layout of `(layers, KV heads, head_dim)` where bounded heads keep `bounds` and `is_full` names those that keep
@@ -115,12 +122,25 @@ impl Layout {
                 lanes
             })
             .collect();
-        Ok(Layout { head_dim, n_kv_heads, context, k_type, v_type, layers })
+        Ok(Layout { head_dim, n_kv_heads, context, k_type, v_type, alibi: false, layers })
     }
 
-    /// Bytes of one head's row of K and V together.
+    /// Bytes of one head's row of K and V together, its position included where it lies beside them.
     pub fn row_bytes(&self) -> usize {
-        self.k_type.row_bytes(self.head_dim) + self.v_type.row_bytes(self.head_dim)
+        let position = if self.alibi { size_of::<i32>() } else { 0 };
+        self.k_type.row_bytes(self.head_dim) + self.v_type.row_bytes(self.head_dim) + position
+    }
+
+    /// Tensors for the positions of the rows of a layer's lanes; `None` where attention asks for none.
+    pub fn row_positions(&self, ctx: &Context, lanes: &[LaneLayout]) -> Vec<Option<RowPositions>> {
+        let rows = |lane: &LaneLayout| lane.capacity * lane.kv_heads.len();
+        let all = self.alibi.then(|| ctx.tensor(Type::I32, [lanes.iter().map(rows).sum()]));
+        let place = |first: &mut usize, lane| {
+            let at = *first;
+            *first += rows(lane);
+            Some(all.clone().map(|all| RowPositions { all, first: at }))
+        };
+        lanes.iter().scan(0, place).collect()
     }
 
     /// Bytes of the store, running sums and the host's record of positions included.

@@ -72,6 +72,19 @@ impl Lane {
         (kept, gone.map(|row| row as u32).collect())
     }
 
+    /// Writes down where the rows were made, for attention that depends on distances.
+    fn write_positions(&self) -> Result<(), EngineError> {
+        let Some(to) = &self.graph.positions else { return Ok(()) };
+        for head in 0..self.layout.kv_heads.len() {
+            let held: Vec<i32> = match self.positions.get(head) {
+                Some(held) => held.iter().map(|position| *position as i32).collect(),
+                None => (0..self.live as i32).collect(),
+            };
+            to.all.write(size_of::<i32>() * (to.first + head * self.layout.capacity), &held)?;
+        }
+        Ok(())
+    }
+
     /// Rows beyond sinks and window after `seen` tokens.
     fn excess(&self, seen: usize) -> usize {
         self.layout.bounds.as_ref().map_or(0, |bounds| {
@@ -88,7 +101,7 @@ impl Store {
     /// Allocates the lanes in the backend's memory.
     pub fn new(layout: Layout, backend: &Backend) -> Result<Store, EngineError> {
         let lanes = layout.layers.iter().map(Vec::len).sum::<usize>();
-        let context = Context::new(3 * lanes + 1);
+        let context = Context::new(4 * lanes + 1);
         let tensor = |ty: Type, capacity: usize, lane: &LaneLayout| {
             context.tensor(ty, [layout.head_dim, capacity, lane.kv_heads.len()])
         };
@@ -96,12 +109,14 @@ impl Store {
             .layers
             .iter()
             .map(|lanes| {
-                let lanes = lanes.iter().map(|lane| {
+                let places = layout.row_positions(&context, lanes);
+                let lanes = lanes.iter().zip(places).map(|(lane, positions)| {
                     let graph = GraphLane {
                         k: tensor(layout.k_type, lane.capacity, lane),
                         v: tensor(layout.v_type, lane.capacity, lane),
                         kv_heads: lane.kv_heads.as_slice().into(),
                         compensated: lane.compensated(),
+                        positions,
                     };
                     let sums = lane
                         .compensated()
@@ -264,6 +279,7 @@ impl Store {
             lane.live -= count;
             lane.departed += count;
             lane.settled = seen;
+            lane.write_positions()?;
             let departure = Departure { dropped, moves, count: lane.departed };
             nodes.push(graph::depart(&ctx, &lane.graph, lane.sums.as_ref(), departure));
         }
@@ -284,6 +300,7 @@ impl Store {
         let mut nodes = Vec::new();
         for lane in &mut self.layers[layer] {
             let (kept, dropped) = lane.take(n);
+            lane.write_positions()?;
             let heads = lane.layout.kv_heads.len();
             let selection = Selection { kept: vec![kept; heads], dropped: vec![dropped; heads] };
             nodes.push(graph::select(&ctx, (k, v), &lane.graph, lane.sums.as_ref(), selection));
@@ -309,6 +326,7 @@ impl Store {
         let (k_rows, v_rows) = (block(self.layout.k_type), block(self.layout.v_type));
         for lane in self.layers.iter_mut().flatten() {
             lane.take(n);
+            lane.write_positions()?;
             for (tensor, rows) in [(&lane.graph.k, &k_rows), (&lane.graph.v, &v_rows)] {
                 let [_, row_bytes, head_bytes, _] = tensor.strides();
                 for head in 0..tensor.dim(2) {

@@ -4,6 +4,7 @@
 //! NumPy's format; `tests/README.md` describes it. A policy that the engine does not have is skipped, and said so.
 
 use anyhow::{Context as _, Result, bail, ensure};
+use engine::alibi::{self, ScopeOptions};
 use engine::calibrate::{Occurrences, Pattern, score_heads};
 use engine::heads::{self, SelectionRule};
 use engine::kv::{Layout, PolicyChoice, Store};
@@ -127,6 +128,7 @@ impl Runner<'_> {
             "head_selection" => head_selection(case)?,
             "induction_echo" => self.induction_echo(case)?,
             "formulas" if case["name"] == "razor_window" => razor_window(case)?,
+            "alibi_scope" => self.alibi_scope(case)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -241,6 +243,33 @@ impl Runner<'_> {
         Ok(out.to_vec()?)
     }
 
+    fn alibi_scope(&self, case: &Value) -> Result<()> {
+        let p = &case["params"];
+        let number = |key: &str| p[key].as_f64().with_context(|| key.to_owned());
+        let (n_heads, head) = (number("n_head")? as usize, number("head")? as usize);
+        let slopes = alibi::slopes(n_heads);
+        close("slopes", slopes.iter().copied(), &numbers(&case["expected"]["slopes"])?)?;
+        ensure!(slopes[head] == number("slope")?, "the slope of head {head} is {}", slopes[head]);
+        // The file has [d_model, head_dim] in C order, the engine takes rows of d_model.
+        let matrix = |name: &str| -> Result<Vec<f32>> {
+            let Array { shape, data } = self.array(case, name)?;
+            let [d_model, head_dim] = shape[..] else { bail!("shape of {name}") };
+            Ok((0..head_dim * d_model).map(|at| data[at % d_model * head_dim + at / d_model]).collect())
+        };
+        let (wq, wk) = (matrix("Wq")?, matrix("Wk")?);
+        let (gamma, bias) = (self.array(case, "gamma")?.data, self.array(case, "b")?.data);
+        for (key, rigorous) in [("scope", false), ("scope_rigorous", true)] {
+            let options = ScopeOptions { epsilon: number("eps")?, rigorous };
+            let scope =
+                alibi::scope((&wq, &wk), (&gamma, &bias), slopes[head], number("logit_scale")?, &options);
+            close(key, [scope].into_iter(), &numbers(&case["expected"][key])?)?;
+            let keep = alibi::window(scope, usize::MAX);
+            let expected = case["expected"]["keep_last"].as_u64().context("keep_last")?;
+            ensure!(rigorous || keep as u64 == expected, "{keep} tokens are kept, {expected} expected");
+        }
+        Ok(())
+    }
+
     fn induction_echo(&self, case: &Value) -> Result<()> {
         let (q, k) = (self.array(case, "Q")?, self.array(case, "K")?);
         let ([heads, n, head_dim], [n_kv_heads, _, _]) = (&q.shape[..], &k.shape[..]) else {
@@ -274,6 +303,7 @@ fn lane_state(ctx: &Context) -> LaneState {
     LaneState {
         rows: ctx.input("rows", Type::I32, [MAX_LANES, 1]),
         log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 1]),
+        positions: ctx.input("positions", Type::I32, [1]),
         layer: 0,
     }
 }
