@@ -94,11 +94,13 @@ pub fn scopes(
             };
             let keys = gram(wk, kv_head)?;
             let mut farthest = 0.0;
-            for head in kv_head * group..(kv_head + 1) * group {
-                let sigma = spectral_norm(&gram(wq, head)?, &keys);
+            for (member, slope) in slopes[kv_head * group..][..group].iter().enumerate() {
+                let sigma = spectral_norm(&gram(wq, kv_head * group + member)?, &keys);
                 let scale = f64::from(spec.attention_scale);
-                let scope = bound(sigma, (&gamma, &bias), slopes[head], scale, options);
-                farthest = if scope <= farthest { farthest } else { scope }; // NaN stays
+                let scope = bound(sigma, (&gamma, &bias), *slope, scale, options);
+                if scope > farthest || scope.is_nan() {
+                    farthest = scope;
+                }
             }
             Ok(farthest)
         };
