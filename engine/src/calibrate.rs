@@ -11,6 +11,7 @@ use crate::random::Random;
 use crate::{Engine, EngineError, Progress};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{GraphLane, HeadShape, MAX_LANES};
+use models::spec::Positions;
 use std::time::Instant;
 
 /// How often the random tokens are read.
@@ -73,6 +74,14 @@ pub fn calibrate(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<HeadProfile, EngineError> {
     let spec = engine.spec();
+    if spec.positions == Positions::Alibi {
+        return Err(EngineError::Setting {
+            what: "calibration of a model with ALiBi positions".into(),
+            reason: "how far its heads see follows from their slopes; they are not told apart by retrieval"
+                .into(),
+            hint: "--policy streaming needs no head profile".into(),
+        });
+    }
     let bos = engine.file().u32("tokenizer.ggml.bos_token_id")?.filter(|bos| (*bos as usize) < spec.n_vocab);
     let prefix = usize::from(bos.is_some());
     let period = options.period.min((spec.n_ctx_train.saturating_sub(prefix)) / REPEATS);
@@ -137,6 +146,7 @@ fn score_layers(
         kv_heads: (0..spec.n_kv_heads as u32).collect(),
         compensated: false,
         received: None,
+        positions: None,
     };
     let layer_rows = LayerRows { lanes: vec![lane], observers: Vec::new() };
     let mut allocator = GraphAllocator::new(&backend.buffer_type());

@@ -1,5 +1,5 @@
 //! The forward pass: one loop for all architectures. What differs between them is which tensors exist (biases, norms of Q
-//! and K) and how RoPE turns; where keys and values lie is the caller's choice of lanes.
+//! and K) and how positions enter (RoPE, or ALiBi in the lanes); where keys and values lie is the caller's choice of lanes.
 
 use crate::kv::policy::Counted;
 use crate::kv::{LayerRows, Observer};
@@ -7,7 +7,7 @@ use crate::weights::Weights;
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES};
 use models::arch::RopeStyle;
-use models::spec::{LayerTensors, ModelSpec};
+use models::spec::{LayerTensors, ModelSpec, Rope};
 
 /// Which tokens' results are needed behind a layer's attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +33,14 @@ pub struct Inputs {
 impl Inputs {
     /// Inputs for `n` tokens of a model of `layers` layers.
     pub fn new(ctx: &Context, n: usize, layers: usize) -> Inputs {
+        let positions = ctx.input("positions", Type::I32, [n]);
         Inputs {
             tokens: ctx.input("tokens", Type::I32, [n]),
-            positions: ctx.input("positions", Type::I32, [n]),
+            positions: positions.clone(),
             state: LaneState {
                 rows: ctx.input("rows", Type::I32, [MAX_LANES, layers]),
                 log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, layers]),
+                positions,
                 layer: 0,
             },
         }
@@ -91,7 +93,8 @@ impl Formula {
 pub struct Forward {
     weights: Weights,
     heads: HeadShape,
-    rope: RopeParameters,
+    /// `None` under ALiBi, where the lanes' positions do its work.
+    rope: Option<RopeParameters>,
     epsilon: f32,
     threads: usize,
 }
@@ -105,7 +108,6 @@ pub const LAYER_TENSORS: usize = 64;
 impl Forward {
     /// The formulas of `spec` over `weights`, for `threads` threads.
     pub fn new(spec: &ModelSpec, weights: Weights, threads: usize) -> Forward {
-        let numbers = spec.rope.scaling.numbers(spec.n_ctx_train);
         Forward {
             weights,
             heads: HeadShape {
@@ -114,20 +116,7 @@ impl Forward {
                 group: spec.queries_per_kv_head(),
                 scale: spec.attention_scale,
             },
-            rope: RopeParameters {
-                dims: spec.rope.n_dims,
-                mode: match spec.rope.style {
-                    RopeStyle::Norm => RopeMode::Norm,
-                    RopeStyle::Neox => RopeMode::Neox,
-                },
-                base: spec.rope.base,
-                frequency_scale: numbers.freq_scale,
-                original_context: numbers.original_ctx,
-                ext_factor: numbers.ext_factor,
-                attention_factor: numbers.attn_factor,
-                beta_fast: numbers.beta_fast,
-                beta_slow: numbers.beta_slow,
-            },
+            rope: spec.positions.rope().map(|rope| rope_parameters(rope, spec.n_ctx_train)),
             epsilon: spec.rms_eps,
             threads,
         }
@@ -184,13 +173,16 @@ impl Forward {
         ctx.reshape(&y, [self.heads.head_dim, heads, x.dim(1)])
     }
 
-    /// The norm of each head where there is one, then RoPE.
+    /// The norm of each head where there is one, then RoPE where there is.
     fn turn(&self, ctx: &Context, heads: Tensor, norm: Option<&Tensor>, positions: &Tensor) -> Tensor {
         let heads = match norm {
             Some(weight) => self.norm(ctx, &heads, weight),
             None => heads,
         };
-        ctx.rope(&heads, positions, self.weights.narrow.rope_freqs.as_ref(), &self.rope)
+        match &self.rope {
+            Some(rope) => ctx.rope(&heads, positions, self.weights.narrow.rope_freqs.as_ref(), rope),
+            None => heads,
+        }
     }
 
     /// One layer: input `x` [n_embd, n] of the tokens at `positions` [n], whose keys and values are written behind the live
@@ -330,6 +322,25 @@ impl Forward {
 
     fn norm(&self, ctx: &Context, x: &Tensor, weight: &Tensor) -> Tensor {
         ctx.mul(&ctx.rms_norm(x, self.epsilon), weight)
+    }
+}
+
+/// RoPE as ggml takes it.
+fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
+    let numbers = rope.scaling.numbers(n_ctx_train);
+    RopeParameters {
+        dims: rope.n_dims,
+        mode: match rope.style {
+            RopeStyle::Norm => RopeMode::Norm,
+            RopeStyle::Neox => RopeMode::Neox,
+        },
+        base: rope.base,
+        frequency_scale: numbers.freq_scale,
+        original_context: numbers.original_ctx,
+        ext_factor: numbers.ext_factor,
+        attention_factor: numbers.attn_factor,
+        beta_fast: numbers.beta_fast,
+        beta_slow: numbers.beta_slow,
     }
 }
 

@@ -3,6 +3,7 @@
 //! An engine and its sessions live on one thread (ggml's workers excepted). Nothing here prints or exits; long work reports
 //! progress through a callback and stops when the engine's interrupt flag is set.
 
+pub mod alibi;
 pub mod calibrate;
 mod engine;
 mod error;

@@ -120,16 +120,19 @@ struct Lanes {
 impl Lanes {
     fn new(layout: &Layout) -> Result<Lanes, EngineError> {
         let nowhere = Buffer::empty().ok_or(ggml::Error::Backend("CPU"))?;
-        let ctx = Context::new(layout.layers.iter().map(|lanes| 3 * lanes.len() + 1).sum::<usize>() + 1);
+        let ctx = Context::new(layout.layers.iter().map(|lanes| 4 * lanes.len() + 1).sum::<usize>() + 1);
         let heads = layout.heads;
         let pretend = |tensor: Tensor| {
             nowhere.pretend(&tensor);
             tensor
         };
         let layers = layout.layers.iter().enumerate().map(|(layer, lanes)| {
-            let graph: Vec<GraphLane> = lanes
-                .iter()
-                .map(|lane| {
+            let places = layout.row_positions(&ctx, lanes);
+            let graph: Vec<GraphLane> = (lanes.iter().zip(places))
+                .map(|(lane, positions)| {
+                    if let Some(positions) = &positions {
+                        nowhere.pretend(&positions.all);
+                    }
                     let n = lane.kv_heads.len();
                     let rows = |ty| pretend(ctx.tensor(ty, [heads.head_dim, lane.capacity, n]));
                     let gathers = lane.needs().gathered.is_some();
@@ -139,6 +142,7 @@ impl Lanes {
                         kv_heads: lane.kv_heads.as_slice().into(),
                         compensated: lane.compensated,
                         received: gathers.then(|| pretend(ctx.tensor(Type::F32, [lane.capacity, n]))),
+                        positions,
                     }
                 })
                 .collect();

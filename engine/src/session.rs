@@ -16,7 +16,7 @@ use crate::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
 use crate::random::Random;
 use crate::{Engine, EngineError, heads::HeadProfile};
 use ggml::{Context, GraphAllocator, ReadyGraph, Tensor, Type};
-use kernels::graph::{GraphLane, MAX_LANES};
+use kernels::graph::{GraphLane, MAX_LANES, RowPositions};
 use std::time::{Duration, Instant};
 
 /// How the first text of a session is read.
@@ -379,6 +379,7 @@ impl<'e> Session<'e> {
             kv_heads: (0..spec.n_kv_heads as u32).collect(),
             compensated: false,
             received: self.store.layout().gathers().then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
+            positions: None,
         };
         ctx.allocate(&engine.backend.buffer_type())?;
         random_rows(&scratch.k, &mut random)?;
@@ -487,10 +488,12 @@ fn layer_by_layer(
     let scratched = (0..spec.n_layers).any(|layer| !at_home(sessions, layer));
 
     // The residual stream of all tokens, one layer's complete keys and values, and what its rows gather for each store.
-    let ctx = Context::new(3 + sessions.len());
+    let ctx = Context::new(4 + sessions.len());
     let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
     let rows =
         scratched.then(|| [k_type, v_type].map(|ty| ctx.tensor(ty, [spec.head_dim, n, spec.n_kv_heads])));
+    let positions = (scratched && first.store.layout().alibi)
+        .then(|| RowPositions { all: ctx.tensor(Type::I32, [n * spec.n_kv_heads]), first: 0 });
     let scratch: Vec<GraphLane> = match &rows {
         None => Vec::new(),
         Some([k, v]) => (sessions.iter())
@@ -501,6 +504,7 @@ fn layer_by_layer(
                 compensated: false,
                 received: (session.store.layout().gathers())
                     .then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
+                positions: positions.clone(),
             })
             .collect(),
     };

@@ -150,6 +150,7 @@ fn measure(
                     scale: 0.125,
                     q: Queries::contiguous(&q, d, kv_heads * group),
                     lanes: &lanes,
+                    alibi: None,
                 };
                 let all = partials_at as *mut f32;
                 // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after it.

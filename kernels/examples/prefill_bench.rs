@@ -72,6 +72,7 @@ fn measure(
         scale: 0.1,
         q: Queries::contiguous(&q, d, kv_heads * group),
         lanes: &lanes,
+        alibi: None,
     };
     let pairs: usize = (0..n_q).map(|t| call.visible(rows, t)).sum();
     let operations = (pairs * call.n_heads() * 4 * d) as f64;

@@ -3,7 +3,8 @@
 //! out[h] = softmax_j(scale * q[h]·k[j] + bias[j]) · v[j], where query head `h` reads KV head `h / group` and `j` runs over
 //! the rows its KV head keeps. KV heads live in *lanes*: a lane's heads share tensors, a capacity and a number of rows;
 //! different lanes have different lengths. Row 0 of a lane may be a compensation row: a log-weight is added to its logit
-//! (RazorAttention eq. 5: a mean key standing for N dropped ones weighs N, that is log N on the logit).
+//! (RazorAttention eq. 5: a mean key standing for N dropped ones weighs N, that is log N on the logit). Under ALiBi the
+//! bias of row j is slope[h] * (position of j - position of the query), for which each row's position is given.
 //!
 //! Rows are in any order but for one thing: with several query tokens the last `n_q` rows are those tokens' own, in order,
 //! and query token `t` does not see the rows after its own.
@@ -43,6 +44,23 @@ pub struct Lane<'a> {
     pub log_weight: Option<&'a [f32]>,
 }
 
+/// Attention with linear biases (Press et al. 2022, arXiv 2108.12409). The query's own position is that of the last row it sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Alibi<'a> {
+    /// `[n_heads]`: how much a query head's logits fall a token.
+    pub slopes: &'a [f32],
+    /// `[n_kv_heads][rows of its lane]`: the position of each row.
+    pub positions: &'a [&'a [i32]],
+}
+
+/// The slopes of ALiBi for `n_heads` query heads with a largest bias of 8: 2^(-8(i+1)/p) for the first p heads, p the largest power
+/// of two that is not above `n_heads`, then every second slope of the series for 2p heads.
+pub fn alibi_slopes(n_heads: usize) -> Vec<f64> {
+    let p = 1 << n_heads.max(1).ilog2();
+    let slope = |i: usize, p: usize| (-8.0 * (i + 1) as f64 / p as f64).exp2();
+    (0..n_heads).map(|i| if i < p { slope(i, p) } else { slope(2 * (i - p), 2 * p) }).collect()
+}
+
 /// Queries `[head_dim, n_heads, n_q]` in f32, with strides so that permuted tensors need no copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
@@ -71,6 +89,8 @@ pub struct Attention<'a> {
     pub q: Queries<'a>,
     /// Every KV head appears in exactly one lane.
     pub lanes: &'a [Lane<'a>],
+    /// Biases by distance, for models that have them.
+    pub alibi: Option<Alibi<'a>>,
 }
 
 impl<'a> Attention<'a> {
@@ -87,6 +107,11 @@ impl<'a> Attention<'a> {
     /// How many of a lane's `rows` query token `t` sees.
     pub fn visible(&self, rows: usize, t: usize) -> usize {
         rows.saturating_sub(self.n_q.saturating_sub(t + 1))
+    }
+
+    /// The position of query token `t` of KV head `kv_head`, whose lane has `rows` rows; 0 where it sees none.
+    pub(crate) fn position(&self, alibi: &Alibi<'a>, rows: usize, kv_head: usize, t: usize) -> i32 {
+        self.visible(rows, t).checked_sub(1).map_or(0, |last| alibi.positions[kv_head][last])
     }
 
     /// The query of a head and token.
@@ -117,6 +142,16 @@ impl<'a> Attention<'a> {
                 need: queries.unwrap_or(usize::MAX),
             });
         }
+        if let Some(alibi) = &self.alibi {
+            for (what, have, need) in [
+                ("slopes", alibi.slopes.len(), n_kv_heads * group),
+                ("heads with positions", alibi.positions.len(), n_kv_heads),
+            ] {
+                if have != need {
+                    return Err(ShapeError::Alibi { what, have, need });
+                }
+            }
+        }
         let mut seen = [0u64; MAX_KV_HEADS / 64];
         let mut heads = 0;
         for (number, lane) in self.lanes.iter().enumerate() {
@@ -128,6 +163,10 @@ impl<'a> Attention<'a> {
                 }
                 seen[head / 64] |= 1 << (head % 64);
                 heads += 1;
+                let positions = self.alibi.map_or(lane.rows, |alibi| alibi.positions[head].len());
+                if positions < lane.rows {
+                    return Err(ShapeError::Alibi { what: "positions", have: positions, need: lane.rows });
+                }
             }
         }
         if heads != n_kv_heads {
@@ -277,6 +316,15 @@ pub enum ShapeError {
         /// Heads of the lane.
         heads: usize,
     },
+    /// What ALiBi needs does not fit the heads or rows.
+    Alibi {
+        /// Which numbers.
+        what: &'static str,
+        /// How many there are.
+        have: usize,
+        /// How many are needed.
+        need: usize,
+    },
     /// A buffer the caller provides is too short.
     Buffer {
         /// Which buffer.
@@ -325,6 +373,7 @@ impl fmt::Display for ShapeError {
             ShapeError::LogWeights { lane, weights, heads } => {
                 write!(f, "lane {lane} has {weights} log-weights for {heads} heads")
             }
+            ShapeError::Alibi { what, have, need } => write!(f, "ALiBi has {have} {what} and needs {need}"),
             ShapeError::Buffer { what, have, need } => {
                 write!(f, "the {what} buffer has {have} floats and needs {need}")
             }
@@ -334,3 +383,15 @@ impl fmt::Display for ShapeError {
 }
 
 impl std::error::Error for ShapeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::alibi_slopes;
+
+    #[test]
+    fn slopes_of_the_paper() {
+        assert_eq!(alibi_slopes(8), [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625]);
+        assert_eq!(alibi_slopes(3), [0.0625, 0.00390625, 0.25]); // two of the series for 2, the first of that for 4
+        assert_eq!((alibi_slopes(1), alibi_slopes(0)), (vec![0.00390625], vec![]));
+    }
+}

@@ -183,6 +183,14 @@ fn head_rows(
             }
         }
         for (i, logits) in logits.chunks_exact_mut(BLOCK).take(queries).enumerate() {
+            if let Some(alibi) = &call.alibi {
+                let kv_head = lane.kv_heads[at] as usize;
+                let slope = alibi.slopes[kv_head * call.group + i / call.n_q] * LOG2_E;
+                let own = call.position(alibi, lane.rows, kv_head, i % call.n_q);
+                for (logit, position) in logits.iter_mut().zip(&alibi.positions[kv_head][block..block + n]) {
+                    *logit += slope * position.wrapping_sub(own) as f32;
+                }
+            }
             logits[n..n.next_multiple_of(GROUP)].fill(f32::NEG_INFINITY);
             if block == 0 {
                 logits[0] += lane.log_weight(at) * LOG2_E;

@@ -8,8 +8,9 @@ mod watch;
 
 pub use watch::{Gain, Gather, HeadRows, Window, gather, measure_rows, remember, window};
 
+use crate::attention::alibi_slopes;
 use crate::rows::{Moves, add_rows, move_rows, write_mean};
-use crate::{Attention, Lane, Queries, RowType, Rows, decode, prefill};
+use crate::{Alibi, Attention, Lane, Queries, RowType, Rows, decode, prefill};
 use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -31,6 +32,18 @@ pub struct GraphLane {
     pub compensated: bool,
     /// What each row has received, `[capacity, heads]` f32, where a policy asks for it (see [`gather`]).
     pub received: Option<Tensor>,
+    /// The positions of the rows, for models with ALiBi: attention then takes distances into account. All lanes of a layer have
+    /// them or none has, and lanes that have them are not compensated.
+    pub positions: Option<RowPositions>,
+}
+
+/// Where the positions of a lane's rows are.
+#[derive(Clone)]
+pub struct RowPositions {
+    /// Those of all lanes of the layer, i32: one tensor, since a node has ten operands.
+    pub all: Tensor,
+    /// Where those of this lane begin, `[capacity, heads]`.
+    pub first: usize,
 }
 
 /// Shapes that all calls of a model share.
@@ -53,7 +66,9 @@ pub struct LaneState {
     pub rows: Tensor,
     /// Log-weights of the compensation entries, `[MAX_LANES, layers]` f32, `-inf` where there is none yet.
     pub log_weights: Tensor,
-    /// Which column of the two is meant.
+    /// Positions of the tokens whose rows are written, `[n]` i32; read for lanes with positions only.
+    pub positions: Tensor,
+    /// Which column of rows and log-weights is meant.
     pub layer: usize,
 }
 
@@ -74,9 +89,13 @@ pub fn attend(
     threads: usize,
 ) -> Tensor {
     let n_q = q.dim(2);
-    let mut operands = vec![q, stored, &state.rows, &state.log_weights];
+    // Under ALiBi nothing is compensated: the positions take the place of the log-weights.
+    let positions = positions_of(lanes);
+    let mut operands = vec![q, stored, &state.rows, positions.unwrap_or(&state.log_weights)];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
-    let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes) };
+    let slopes =
+        positions.map(|_| alibi_slopes(shape.n_kv_heads * shape.group).iter().map(|x| *x as f32).collect());
+    let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes), slopes };
     if shape.group * n_q >= PREFILL_QUERIES {
         return attend_many(ctx, call, &operands);
     }
@@ -159,7 +178,7 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], st
     let mut operands = vec![k, v, &state.rows];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
     let (heads, layer) = (heads_of(lanes), state.layer);
-    ctx.custom(Type::F32, [1], &operands, move |task| {
+    let stored = ctx.custom(Type::F32, [1], &operands, move |task| {
         let live = state_column(task.operand(2), layer);
         let mut item = 0;
         for (number, lane) in heads.iter().enumerate() {
@@ -186,6 +205,35 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], st
                         }
                     }
                 }
+            }
+        }
+    });
+    match positions_of(lanes) {
+        Some(all) => append_positions(ctx, &stored, all, lanes, state),
+        None => stored,
+    }
+}
+
+/// Writes the new tokens' positions behind those of the live rows, after `stored`. The result carries no data.
+fn append_positions(
+    ctx: &Context,
+    stored: &Tensor,
+    all: &Tensor,
+    lanes: &[GraphLane],
+    state: &LaneState,
+) -> Tensor {
+    let (heads, layer) = (heads_of(lanes), state.layer);
+    ctx.custom(Type::F32, [1], &[stored, all, &state.rows, &state.positions], move |task| {
+        if task.thread != 0 {
+            return;
+        }
+        let live = state_column(task.operand(2), layer);
+        // SAFETY: both are contiguous i32 tensors, and only this thread touches them.
+        let (all, new) = unsafe { (numbers_mut(task.operand(1)), numbers(task.operand(3))) };
+        for (lane, live) in heads.iter().zip(live) {
+            for head in 0..lane.kv_heads.len() {
+                let row = lane.first_position + head * lane.capacity + live as usize;
+                all[row..row + new.len()].copy_from_slice(new);
             }
         }
     })
@@ -282,13 +330,28 @@ pub fn select(
 struct LaneHeads {
     kv_heads: Arc<[u32]>,
     compensated: bool,
+    capacity: usize,
+    /// Where the lane's positions begin, under ALiBi.
+    first_position: usize,
 }
 
 fn heads_of(lanes: &[GraphLane]) -> Vec<LaneHeads> {
     lanes
         .iter()
-        .map(|lane| LaneHeads { kv_heads: lane.kv_heads.clone(), compensated: lane.compensated })
+        .map(|lane| LaneHeads {
+            kv_heads: lane.kv_heads.clone(),
+            compensated: lane.compensated,
+            capacity: lane.k.dim(1),
+            first_position: lane.positions.as_ref().map_or(0, |positions| positions.first),
+        })
         .collect()
+}
+
+/// The tensor of a layer's positions, under ALiBi.
+fn positions_of(lanes: &[GraphLane]) -> Option<&Tensor> {
+    let all = &lanes.first()?.positions.as_ref()?.all;
+    assert!(lanes.iter().all(|lane| lane.positions.is_some() && !lane.compensated), "lanes of one kind");
+    Some(all)
 }
 
 /// What an attention node knows when it is built.
@@ -299,14 +362,19 @@ struct Call {
     n_q: usize,
     layer: usize,
     lanes: Vec<LaneHeads>,
+    /// `[heads]`: the slopes of ALiBi, for lanes with positions.
+    slopes: Option<Arc<[f32]>>,
 }
 
 impl Call {
-    /// Calls `work` with the attention call that the node's operands describe: q, anything, rows, log-weights, then K and V of
-    /// each lane.
+    /// Calls `work` with the attention call that the node's operands describe: q, anything, rows, log-weights (under ALiBi:
+    /// positions), then K and V of each lane.
     fn with(&self, task: &CustomTask, work: impl FnOnce(&Attention)) {
         let live = state_column(task.operand(2), self.layer);
-        let log_weights = state_column(task.operand(3), self.layer);
+        let log_weights = match self.slopes {
+            Some(_) => [0; MAX_LANES],
+            None => state_column(task.operand(3), self.layer),
+        };
         let weights: Vec<Vec<f32>> = self
             .lanes
             .iter()
@@ -325,6 +393,8 @@ impl Call {
                 log_weight: lane.compensated.then_some(&weights[number][..]),
             })
             .collect();
+        let positions = self.slopes.as_ref().map_or_else(Vec::new, |_| self.positions(task));
+        let alibi = self.slopes.as_ref().map(|slopes| Alibi { slopes, positions: &positions });
         let q = task.operand(0);
         let floats = q.strides[2] / 4 * (q.shape[2] - 1) + q.strides[1] / 4 * (q.shape[1] - 1) + q.shape[0];
         work(&Attention {
@@ -340,7 +410,21 @@ impl Call {
                 token_stride: q.strides[2] / 4,
             },
             lanes: &lanes,
+            alibi,
         });
+    }
+
+    /// The positions of each KV head's rows.
+    fn positions<'a>(&self, task: &CustomTask) -> Vec<&'a [i32]> {
+        // SAFETY: a contiguous i32 tensor, which nothing writes to while attention reads.
+        let all: &[i32] = unsafe { numbers(task.operand(3)) };
+        let mut positions: Vec<&[i32]> = vec![&[]; self.shape.n_kv_heads];
+        for lane in &self.lanes {
+            for (at, head) in lane.kv_heads.iter().enumerate() {
+                positions[*head as usize] = &all[lane.first_position + at * lane.capacity..][..lane.capacity];
+            }
+        }
+        positions
     }
 }
 
@@ -375,6 +459,24 @@ unsafe fn head_rows<'a>(tensor: RawTensor, head: usize) -> &'a mut [u8] {
             tensor.strides[1] * tensor.shape[1],
         )
     }
+}
+
+/// A tensor `[n]` of integers.
+///
+/// # Safety
+/// It is a contiguous i32 tensor; nothing writes to it meanwhile.
+unsafe fn numbers<'a>(tensor: RawTensor) -> &'a [i32] {
+    // SAFETY: inside the tensor; the rest is the caller's promise.
+    unsafe { std::slice::from_raw_parts(tensor.data.cast::<i32>(), tensor.shape[0]) }
+}
+
+/// As [`numbers`], to write to.
+///
+/// # Safety
+/// It is a contiguous i32 tensor; no other reference to it may be in use.
+unsafe fn numbers_mut<'a>(tensor: RawTensor) -> &'a mut [i32] {
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts_mut(tensor.data.cast::<i32>(), tensor.shape[0]) }
 }
 
 /// One head's sum in `[head_dim, heads, 2]`.

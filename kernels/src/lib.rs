@@ -22,6 +22,6 @@ pub mod reference;
 pub mod rows;
 mod simd;
 
-pub use attention::{Attention, Lane, Queries, Rows, ShapeError};
+pub use attention::{Alibi, Attention, Lane, Queries, Rows, ShapeError};
 pub use quant::RowType;
 pub use simd::Isa;

@@ -43,8 +43,8 @@ fn padded(head_dim: usize) -> usize {
 /// Floats of scratch memory each thread needs.
 pub fn scratch_len(head_dim: usize) -> usize {
     let d = padded(head_dim);
-    // Queries and sums; keys and values; logits; maxima, denominators, factors.
-    2 * TILE * d + 2 * STRETCH * d + STRETCH * PANEL + 3 * TILE + 16
+    // Queries and sums; keys and values; logits; maxima, denominators, factors; slopes and positions.
+    2 * TILE * d + 2 * STRETCH * d + STRETCH * PANEL + 3 * TILE + 2 * TILE + 16
 }
 
 /// Computes the whole call together with the other threads that call this with the same arguments but their own `scratch`
@@ -128,6 +128,13 @@ impl Tile<'_> {
         (kv_head * self.call.group + at % self.call.group, at / self.call.group)
     }
 
+    /// The position of the tile's query `i`, where positions matter.
+    fn position(&self, i: usize) -> i32 {
+        let kv_head = self.lane.kv_heads[self.head] as usize;
+        let t = self.query(i).1;
+        self.call.alibi.map_or(0, |alibi| self.call.position(&alibi, self.lane.rows, kv_head, t))
+    }
+
     /// # Safety
     /// The tile's places in the output may be written.
     unsafe fn run(&self, scratch: &mut [f32], output: Output) {
@@ -143,7 +150,8 @@ impl Tile<'_> {
         let (k, rest) = rest.split_at_mut(STRETCH * d); // [d, STRETCH]
         let (v, rest) = rest.split_at_mut(STRETCH * d); // [d, STRETCH]
         let (logits, rest) = rest.split_at_mut(STRETCH * PANEL); // [PANEL, STRETCH]
-        let (state, _) = rest.split_at_mut(3 * TILE); // [PANEL, 3 (max, denominator, factor), 2]
+        let (state, rest) = rest.split_at_mut(3 * TILE); // [PANEL, 3 (max, denominator, factor), 2]
+        let distances = &mut rest[..2 * TILE]; // [PANEL, 2 (slope, position), 2], under ALiBi
 
         q.fill(0.0);
         sums.fill(0.0);
@@ -156,6 +164,17 @@ impl Tile<'_> {
             let column = &mut q[i / PANEL * PANEL * d + i % PANEL..];
             for (to, x) in column.iter_mut().step_by(PANEL).zip(call.query(head, t)) {
                 *to = x * (call.scale * LOG2_E);
+            }
+        }
+
+        // Positions count from the tile's first query, so that they are exact in f32.
+        let origin = self.position(0);
+        if let Some(alibi) = &call.alibi {
+            distances.fill(0.0);
+            for i in 0..queries {
+                let column = &mut distances[i / PANEL * 2 * PANEL + i % PANEL..];
+                column[0] = alibi.slopes[self.query(i).0] * LOG2_E;
+                column[PANEL] = self.position(i).wrapping_sub(origin) as f32;
             }
         }
 
@@ -186,6 +205,12 @@ impl Tile<'_> {
                         steps: call.head_dim,
                         columns,
                     });
+                }
+                if let Some(alibi) = &call.alibi {
+                    let positions = &alibi.positions[lane.kv_heads[self.head] as usize][start..start + n];
+                    let distances = &distances[panel * 2 * PANEL..][..2 * PANEL];
+                    // SAFETY: isa is present; n rows of logits, a panel's slopes and positions.
+                    unsafe { isa.enter(Bias { logits: logits.as_mut_ptr(), positions, origin, distances }) };
                 }
                 if start == 0 {
                     let weight = lane.log_weight(self.head) * LOG2_E;
@@ -388,6 +413,36 @@ impl Product {
             for r in Loop(0, M) {
                 for j in Loop(0, N) {
                     S::store(c.add(r * PANEL + j * S::LANES), sums[r][j]);
+                }
+            }
+        }
+    }
+}
+
+/// Adds slope * (position of the row - position of the query) to logits `[PANEL, positions.len()]`.
+/// Safety: the logits are there; `distances` `[PANEL, 2]` holds slopes and positions, the latter counted from `origin`.
+struct Bias<'a> {
+    logits: *mut f32,
+    positions: &'a [i32],
+    origin: i32,
+    distances: &'a [f32],
+}
+
+impl Kernel for Bias<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for r in Loop(0, self.positions.len()) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let position = S::splat(self.positions[r].wrapping_sub(self.origin) as f32);
+                for x in Loop(0, PANEL / S::LANES) {
+                    let (slope, own) = (x * S::LANES, PANEL + x * S::LANES);
+                    let distance = S::sub(position, S::load(self.distances.as_ptr().add(own)));
+                    let slope = S::load(self.distances.as_ptr().add(slope));
+                    let logits = self.logits.add(r * PANEL + x * S::LANES);
+                    S::store(logits, S::fma(slope, distance, S::load(logits)));
                 }
             }
         }

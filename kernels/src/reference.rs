@@ -24,12 +24,20 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
                 let head = kv_head as usize * call.group + member % call.group;
                 let t = member / call.group;
                 let q = call.query(head, t);
+                let (slope, position) = call.alibi.map_or((0.0, 0), |alibi| {
+                    let position = call.position(&alibi, lane.rows, kv_head as usize, t);
+                    (f64::from(alibi.slopes[head]), position)
+                });
                 let mut logits = Vec::new();
                 let first = usize::from(lane.log_weight(at) == f32::NEG_INFINITY); // row 0 is not used
                 for j in first..call.visible(lane.rows, t) {
                     lane.k.ty.decode(lane.k.row(d, at, j), &mut row);
                     let dot: f64 = q.iter().zip(&row).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-                    let bias = if j == 0 { f64::from(lane.log_weight(at)) } else { 0.0 };
+                    let mut bias = if j == 0 { f64::from(lane.log_weight(at)) } else { 0.0 };
+                    if let Some(alibi) = &call.alibi {
+                        bias +=
+                            slope * (f64::from(alibi.positions[kv_head as usize][j]) - f64::from(position));
+                    }
                     logits.push(dot * f64::from(call.scale) + bias);
                 }
                 let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -55,7 +63,7 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Lane, Queries, RowType, Rows};
+    use crate::{Alibi, Lane, Queries, RowType, Rows};
 
     /// Three keys 0, 1, 2 (times e_0), values their numbers: by hand, softmax(log 4, ln 2, ln 2) with q·k = ln 2 * (0, 1, 1).
     #[test]
@@ -85,11 +93,43 @@ mod tests {
             scale: 0.5,
             q: Queries::contiguous(&q, d, 1),
             lanes: &lanes,
+            alibi: None,
         };
         let got = attend(&call).unwrap();
         // weights 4 : 2 : 2
         assert!((got.out[0] - (0.5 * 1.0 + 0.25 * 2.0 + 0.25 * 4.0)).abs() < 1e-6);
         assert!((got.lse[0] - 8f64.ln()).abs() < 1e-6);
         assert!(got.out[1..].iter().all(|&x| x == 0.0));
+    }
+
+    /// Two equal keys at positions 5 and 2, in this order but for the query's own row at 7, slope ln 2: weights 1/4 : 1/32 : 1.
+    #[test]
+    fn by_hand_with_distances() {
+        let d = 8;
+        let k = vec![0; 3 * 32];
+        let x: Vec<f32> = [1.0, 2.0, 4.0].iter().flat_map(|&f| [f, 0., 0., 0., 0., 0., 0., 0.]).collect();
+        let mut v = vec![0; 3 * 32];
+        RowType::F32.encode(&x, &mut v);
+        let lanes = [Lane {
+            k: Rows::contiguous(&k, RowType::F32, d, 3),
+            v: Rows::contiguous(&v, RowType::F32, d, 3),
+            rows: 3,
+            kv_heads: &[0],
+            log_weight: None,
+        }];
+        let call = Attention {
+            head_dim: d,
+            n_kv_heads: 1,
+            group: 1,
+            n_q: 1,
+            scale: 1.0,
+            q: Queries::contiguous(&[1.0; 8], d, 1),
+            lanes: &lanes,
+            alibi: Some(Alibi { slopes: &[2f32.ln()], positions: &[&[5, 2, 7]] }),
+        };
+        let got = attend(&call).unwrap();
+        let total = 0.25 + 0.03125 + 1.0;
+        assert!((got.out[0] - (0.25 * 1.0 + 0.03125 * 2.0 + 4.0) / total).abs() < 1e-6);
+        assert!((got.lse[0] - total.ln()).abs() < 1e-6);
     }
 }

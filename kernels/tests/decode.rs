@@ -115,6 +115,20 @@ fn unequal_lanes_with_log_weights() {
 }
 
 #[test]
+fn distances_count_under_alibi() {
+    for n_q in [1, 4] {
+        for group in [1, 3] {
+            for rows in [1, 2, 5, 32, 33, 200] {
+                check(Case { alibi: true, n_q, group, ..Case::plain(64, 5, rows) });
+            }
+        }
+    }
+    let lanes =
+        vec![lane(&[2, 0], 300, None), lane(&[1], 41, Some(&[f32::NEG_INFINITY])), lane(&[3], 0, None)];
+    check(Case { alibi: true, n_q: 3, lanes, ..Case::plain(64, 1, 1) });
+}
+
+#[test]
 fn a_log_weight_equals_so_many_copies() {
     // log 5 on row 0 is five copies of row 0: moved by hand, not by the reference.
     let data =
@@ -198,6 +212,7 @@ fn random_calls() {
             k_type: types[random.below(4)],
             v_type: types[random.below(4)],
             key_size: 1.0,
+            alibi: random.below(3) == 0,
             lanes,
         };
         let nth = 1 + random.below(5);
@@ -307,6 +322,16 @@ fn shapes_that_do_not_fit_are_refused() {
             ShapeError::LogWeights { .. }
         ));
         assert!(matches!(partial(call, 1, 1, &mut own), Err(ShapeError::Thread { ith: 1, nth: 1 })));
+        let distances = |slopes: usize, rows: usize| {
+            let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
+            let (slopes, positions) = (vec![0.5; slopes], vec![0; rows]);
+            let positions = [positions.as_slice(); 2];
+            let alibi = Some(kernels::Alibi { slopes: &slopes, positions: &positions });
+            partial(&Attention { alibi, ..*call }, 0, 1, &mut own)
+        };
+        assert!(matches!(distances(1, 50), Err(ShapeError::Alibi { what: "slopes", have: 1, need: 2 })));
+        assert!(matches!(distances(2, 49), Err(ShapeError::Alibi { what: "positions", have: 49, need: 50 })));
+        assert!(distances(2, 50).is_ok());
         let short = own.len() - 1;
         assert!(matches!(
             partial(call, 0, 1, &mut own[..short]),

@@ -105,6 +105,17 @@ fn unequal_lanes_with_log_weights() {
 }
 
 #[test]
+fn distances_count_under_alibi() {
+    for n_q in [1, 19, 70, 150] {
+        for group in [1, 3] {
+            for rows in [1, 20, 97, 300] {
+                check(Case { alibi: true, n_q, group, ..Case::plain(64, 5, rows) });
+            }
+        }
+    }
+}
+
+#[test]
 fn huge_logits_do_not_overflow() {
     for key_size in [30.0, 1e3, 1e4] {
         check(Case { key_size, group: 2, n_q: 40, ..Case::plain(64, 1, 200) });
@@ -146,6 +157,7 @@ fn random_calls() {
             n_q: 1 + random.below(160),
             k_type: RowType::ALL[random.below(4)],
             v_type: RowType::ALL[random.below(4)],
+            alibi: random.below(3) == 0,
             ..Case::plain(32 * (1 + random.below(4)), heads, random.below(300))
         };
         let data = Data::new(case, seed);

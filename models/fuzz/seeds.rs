@@ -7,7 +7,7 @@ use std::path::Path;
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorType, ValueType};
-use models::spec::{ModelSpec, ModelTensors, Rope, RopeScaling, attention_scale};
+use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling, attention_scale};
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args_os().skip(1);
@@ -75,7 +75,7 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
     let spec = ModelSpec {
         arch,
         name: "seed".into(),
-        n_layers: 1,
+        n_layers: arch.decl().schemes.first().map_or(1, |(layers, _)| *layers),
         n_embd: 32,
         n_heads: 2,
         n_kv_heads: 1,
@@ -85,7 +85,12 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
         n_ctx_train: 64,
         rms_eps: 1e-5,
         attention_scale: attention_scale(16),
-        rope: Rope { style: arch.decl().rope_style, n_dims: 16, base: 10_000.0, scaling },
+        positions: Positions::Rope(Rope {
+            style: arch.decl().rope_style,
+            n_dims: 16,
+            base: 10_000.0,
+            scaling,
+        }),
         tied_output,
         qkv_bias: arch == Arch::Qwen2,
         attn_output_bias: false,

@@ -1,9 +1,10 @@
 //! The architectures known here, declared as data: what distinguishes one from the next is a handful of flags, which `spec` reads
 //! and the engine's one forward loop follows. A new architecture that only combines these flags is a new file of a few lines.
 //!
-//! Common to all: token embedding; per layer RMS norm, grouped-query attention with RoPE, residual, RMS norm, SwiGLU, residual;
-//! final RMS norm; output matrix, or the token embedding again.
+//! Common to all: token embedding; per layer RMS norm, grouped-query attention with RoPE (or ALiBi), residual, RMS norm, SwiGLU,
+//! residual; final RMS norm; output matrix, or the token embedding again.
 
+mod baichuan;
 mod llama;
 mod qwen2;
 mod qwen3;
@@ -19,11 +20,13 @@ pub enum Arch {
     Qwen2,
     /// Qwen3, dense.
     Qwen3,
+    /// Baichuan and Baichuan 2.
+    Baichuan,
 }
 
 impl Arch {
     /// Every supported architecture.
-    pub const ALL: &'static [Arch] = &[Arch::Llama, Arch::Qwen2, Arch::Qwen3];
+    pub const ALL: &'static [Arch] = &[Arch::Llama, Arch::Qwen2, Arch::Qwen3, Arch::Baichuan];
 
     /// What distinguishes it.
     pub fn decl(self) -> &'static ArchDecl {
@@ -31,6 +34,7 @@ impl Arch {
             Arch::Llama => &llama::DECL,
             Arch::Qwen2 => &qwen2::DECL,
             Arch::Qwen3 => &qwen3::DECL,
+            Arch::Baichuan => &baichuan::DECL,
         }
     }
 
@@ -57,6 +61,9 @@ pub struct ArchDecl {
     pub name: &'static str,
     /// Which elements of a head RoPE turns together.
     pub rope_style: RopeStyle,
+    /// Where files do not say how positions enter attention and the number of layers has to: the numbers known, each with its
+    /// scheme. Empty where every model has RoPE.
+    pub schemes: &'static [(usize, Scheme)],
     /// Biases on Q, K and V.
     pub qkv_bias: Has,
     /// A bias on the attention's output.
@@ -89,6 +96,15 @@ impl Has {
             Has::Always => true,
         }
     }
+}
+
+/// How the positions of tokens enter attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Rotary position embedding: queries and keys are turned.
+    Rope,
+    /// Attention with linear biases: logits fall with the distance, in each head by a slope of its own.
+    Alibi,
 }
 
 /// Which elements of a head make a pair that RoPE turns.

@@ -9,9 +9,9 @@ mod synthetic;
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::arch::Arch;
+use crate::arch::{Arch, Scheme};
 use crate::gguf::write::{GgufWriter, MetaValue};
-use crate::spec::{ModelSpec, ModelTensors, Rope, RopeScaling, TensorKind, attention_scale};
+use crate::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling, TensorKind, attention_scale};
 use crate::types::TensorType;
 
 pub use file_type::FileType;
@@ -114,11 +114,14 @@ impl Shape {
             n_ctx_train: self.n_ctx,
             rms_eps: self.rms_eps,
             attention_scale: attention_scale(self.head_dim),
-            rope: Rope {
-                style: decl.rope_style,
-                n_dims: self.head_dim,
-                base: self.rope_base,
-                scaling: RopeScaling::None,
+            positions: match decl.schemes.iter().find(|(layers, _)| *layers == self.n_layers) {
+                Some((_, Scheme::Alibi)) => Positions::Alibi,
+                _ => Positions::Rope(Rope {
+                    style: decl.rope_style,
+                    n_dims: self.head_dim,
+                    base: self.rope_base,
+                    scaling: RopeScaling::None,
+                }),
             },
             tied_output: self.tied,
             qkv_bias: decl.qkv_bias == crate::arch::Has::Always,
@@ -424,7 +427,7 @@ mod tests {
         Shape {
             name: "tiny",
             arch,
-            n_layers: 3,
+            n_layers: if arch == Arch::Baichuan { 40 } else { 3 },
             n_embd: 96,
             n_heads: 4,
             n_kv_heads: 2,

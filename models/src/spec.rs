@@ -36,8 +36,8 @@ pub struct ModelSpec {
     pub rms_eps: f32,
     /// Factor of q·k before the softmax: 1 / sqrt(head_dim).
     pub attention_scale: f32,
-    /// Rotary positions.
-    pub rope: Rope,
+    /// How positions enter attention.
+    pub positions: Positions,
     /// Whether the output matrix is the token embedding.
     pub tied_output: bool,
     /// Whether Q, K and V have biases.
@@ -50,6 +50,26 @@ pub struct ModelSpec {
     pub rope_freqs: bool,
     /// A sliding window that the file states and that is not applied, tokens.
     pub ignored_window: Option<usize>,
+}
+
+/// How the positions of tokens enter attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Positions {
+    /// Queries and keys are turned.
+    Rope(Rope),
+    /// Attention with linear biases (Press et al. 2022, arXiv 2108.12409): a logit falls by the distance in tokens times the
+    /// query head's slope. The slopes follow from the number of heads, with a largest bias of 8.
+    Alibi,
+}
+
+impl Positions {
+    /// The rotary embedding, where there is one.
+    pub fn rope(&self) -> Option<&Rope> {
+        match self {
+            Positions::Rope(rope) => Some(rope),
+            Positions::Alibi => None,
+        }
+    }
 }
 
 /// Rotary position embedding. Frequency i of n_dims / 2 is base^(-2i / n_dims), divided by element i of the tensor `rope_freqs`
@@ -175,22 +195,24 @@ impl ModelSpec {
         put("attention.value_length", size(self.head_dim));
         put("attention.layer_norm_rms_epsilon", self.rms_eps.into());
         put("vocab_size", size(self.n_vocab));
-        put("rope.dimension_count", size(self.rope.n_dims));
-        put("rope.freq_base", self.rope.base.into());
-        match self.rope.scaling {
-            RopeScaling::None => {}
-            RopeScaling::Linear { factor } => {
-                put("rope.scaling.type", "linear".into());
-                put("rope.scaling.factor", factor.into());
-            }
-            RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
-                put("rope.scaling.type", "yarn".into());
-                put("rope.scaling.factor", factor.into());
-                put("rope.scaling.original_context_length", size(original_ctx));
-                put("rope.scaling.yarn_ext_factor", ext_factor.into());
-                put("rope.scaling.attn_factor", attn_factor.into());
-                put("rope.scaling.yarn_beta_fast", beta_fast.into());
-                put("rope.scaling.yarn_beta_slow", beta_slow.into());
+        if let Positions::Rope(rope) = self.positions {
+            put("rope.dimension_count", size(rope.n_dims));
+            put("rope.freq_base", rope.base.into());
+            match rope.scaling {
+                RopeScaling::None => {}
+                RopeScaling::Linear { factor } => {
+                    put("rope.scaling.type", "linear".into());
+                    put("rope.scaling.factor", factor.into());
+                }
+                RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
+                    put("rope.scaling.type", "yarn".into());
+                    put("rope.scaling.factor", factor.into());
+                    put("rope.scaling.original_context_length", size(original_ctx));
+                    put("rope.scaling.yarn_ext_factor", ext_factor.into());
+                    put("rope.scaling.attn_factor", attn_factor.into());
+                    put("rope.scaling.yarn_beta_fast", beta_fast.into());
+                    put("rope.scaling.yarn_beta_slow", beta_slow.into());
+                }
             }
         }
         if let Some(window) = self.ignored_window {

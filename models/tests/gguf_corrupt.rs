@@ -542,7 +542,7 @@ fn unsupported_settings() {
             Arch::Llama,
             "general.architecture",
             "mamba".into(),
-            "\"mamba\" is not supported; supported are llama, qwen2, qwen3",
+            "\"mamba\" is not supported; supported are llama, qwen2, qwen3, baichuan",
         ),
         (Arch::Llama, "general.architecture", "Llama".into(), "\"Llama\" is not supported"),
         (Arch::Llama, "general.architecture", "\x1b[31m".into(), r#""\u{1b}[31m" is not supported"#),
@@ -599,6 +599,12 @@ fn unsupported_settings() {
             "qwen3.attention.sliding_window",
             u(63),
             "qwen3.attention.sliding_window = 63 is not supported",
+        ),
+        (
+            Arch::Baichuan,
+            "baichuan.block_count",
+            u(39),
+            "baichuan.block_count = 39 is not supported: how positions enter is known of models with 32 and 40 layers",
         ),
         (
             Arch::Llama,

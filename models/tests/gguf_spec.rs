@@ -6,7 +6,7 @@ use std::path::Path;
 use models::arch::{Arch, RopeStyle};
 use models::gguf::write::GgufWriter;
 use models::gguf::{GgufFile, TensorType};
-use models::spec::{ModelSpec, ModelTensors, RopeScaling};
+use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling};
 
 fn open(name: &str) -> GgufFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models").join(name);
@@ -22,8 +22,8 @@ fn the_embedded_model() {
     assert_eq!((spec.n_layers, spec.n_embd, spec.n_heads, spec.n_kv_heads), (4, 256, 8, 4));
     assert_eq!((spec.head_dim, spec.n_ff, spec.n_vocab), (64, 512, 2048));
     assert_eq!(spec.attention_scale, 0.125);
-    assert_eq!((spec.rope.style, spec.rope.n_dims, spec.rope.base), (RopeStyle::Norm, 64, 500_000.0));
-    assert_eq!(spec.rope.scaling, RopeScaling::None);
+    let rope = Rope { style: RopeStyle::Norm, n_dims: 64, base: 500_000.0, scaling: RopeScaling::None };
+    assert_eq!(spec.positions, Positions::Rope(rope));
     assert!(spec.tied_output && !spec.qkv_bias && !spec.qk_norm && !spec.rope_freqs);
     // the number its README states
     assert_eq!(spec.parameters(), 3_672_320);
@@ -40,19 +40,20 @@ fn the_embedded_model() {
 /// What the README and `index.json` of the golden models say about them, stated once more.
 #[test]
 fn the_golden_models() {
-    use Arch::{Llama, Qwen2, Qwen3};
-    let linear = RopeScaling::Linear { factor: 4.0 };
-    let yarn = RopeScaling::Yarn {
+    use Arch::{Baichuan, Llama, Qwen2, Qwen3};
+    let linear = Some(RopeScaling::Linear { factor: 4.0 });
+    let yarn = Some(RopeScaling::Yarn {
         factor: 4.0,
         original_ctx: 32,
         ext_factor: 1.0,
         attn_factor: 1.0,
         beta_fast: 32.0,
         beta_slow: 1.0,
-    };
-    let none = RopeScaling::None;
-    // name, architecture, (width, query heads, KV heads, head_dim), scaling, tied, rope_freqs
+    });
+    let none = Some(RopeScaling::None);
+    // name, architecture, (width, query heads, KV heads, head_dim), scaling of RoPE, tied, rope_freqs
     let cases = [
+        ("baichuan-alibi-f16", Baichuan, (24, 3, 3, 8), None, false, false),
         ("llama-gqa-linear-f32", Llama, (32, 4, 2, 16), linear, false, false),
         ("llama-gqa-llama3rope-f16", Llama, (32, 8, 2, 16), none, true, true),
         ("llama-gqa-llama3rope-f32", Llama, (32, 8, 2, 16), none, true, true),
@@ -69,7 +70,8 @@ fn the_golden_models() {
         let file = open(&format!("{name}.gguf"));
         let spec = ModelSpec::from_gguf(&file).unwrap_or_else(|e| panic!("{name}: {e}"));
         let found = (spec.n_embd, spec.n_heads, spec.n_kv_heads, spec.head_dim);
-        assert_eq!((spec.arch, found, spec.rope.scaling), (arch, sizes, scaling), "{name}");
+        let stretched = spec.positions.rope().map(|rope| rope.scaling);
+        assert_eq!((spec.arch, found, stretched), (arch, sizes, scaling), "{name}");
         assert_eq!((spec.tied_output, spec.rope_freqs), (tied, rope_freqs), "{name}");
         assert_eq!((spec.qkv_bias, spec.qk_norm), (arch == Qwen2, arch == Qwen3), "{name}");
         assert_eq!(spec.n_vocab, 264, "{name}");
@@ -89,7 +91,13 @@ fn the_golden_models() {
 /// A specification written as metadata is read back as it was.
 #[test]
 fn a_specification_survives_writing() {
-    for name in ["llama-gqa-linear-f32", "qwen2-mha-yarn-f32", "qwen3-gqa-f32", "llama-gqa-llama3rope-f32"] {
+    for name in [
+        "llama-gqa-linear-f32",
+        "qwen2-mha-yarn-f32",
+        "qwen3-gqa-f32",
+        "llama-gqa-llama3rope-f32",
+        "baichuan-alibi-f16",
+    ] {
         let spec = ModelSpec::from_gguf(&open(&format!("{name}.gguf"))).unwrap();
         let mut writer = GgufWriter::new();
         for (key, value) in spec.metadata() {
@@ -107,4 +115,22 @@ fn a_specification_survives_writing() {
         assert_eq!(ModelSpec::from_gguf(&file).unwrap(), spec, "{name}");
         ModelTensors::from_gguf(&file, &spec).unwrap();
     }
+}
+
+/// Of Baichuan, the number of layers says how positions enter.
+#[test]
+fn baichuan_with_32_layers_has_rope() {
+    let alibi = ModelSpec::from_gguf(&open("baichuan-alibi-f16.gguf")).unwrap();
+    assert_eq!((alibi.n_layers, alibi.positions), (40, Positions::Alibi));
+    let rope = Rope { style: RopeStyle::Norm, n_dims: 8, base: 10_000.0, scaling: RopeScaling::None };
+    let spec = ModelSpec { n_layers: 32, positions: Positions::Rope(rope), ..alibi };
+    let mut writer = GgufWriter::new();
+    for (key, value) in spec.metadata() {
+        writer.set(key, value);
+    }
+    ModelTensors::declare(&spec).for_each(|need| {
+        writer.tensor(&need.name, &need.dims, TensorType::F32);
+    });
+    let file = GgufFile::from_bytes(writer.to_bytes_zeroed().unwrap()).unwrap();
+    assert_eq!(ModelSpec::from_gguf(&file).unwrap(), spec);
 }

@@ -392,17 +392,23 @@ def main():
         index.append(entry)
         print(f"{name:26} {path.stat().st_size:7d} bytes  std {hf.std():.2f}  HF to llama.cpp {seen['max_abs']:.1e} "
               f"(rms {seen['rms']:.1e})  " + "  ".join(f"{k} {v['max_abs']:.1e} ({v['rms']:.1e})" for k, v in spread.items()), flush=True)
+    import baichuan
+    index.append(baichuan.make(a.out, a.dumper, a.work))
     doc = {
         "about": "Logits float32 [tokens, vocab]; row i follows token i. Differences must stay below both tolerances.",
         "made_with": {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,
                       "numpy": np.__version__, "llama.cpp": "vendored in llama-cpp-python 0.3.36 (PyPI), F32 cache, no flash attention, no repacking, 1 thread"},
         "cases": index,
     }
+    write_index(a.out, doc)
+
+
+def write_index(out: Path, doc: dict):
     text = json.dumps(doc, indent=1)
     # The token lists on one line each.
-    for entry in index:
+    for entry in doc["cases"]:
         text = text.replace(json.dumps(entry["tokens"], indent=1).replace("\n", "\n   "), json.dumps(entry["tokens"]))
-    (a.out / "index.json").write_text(text + "\n")
+    (out / "index.json").write_text(text + "\n")
 
 
 def types_in(path: Path) -> list[str]:

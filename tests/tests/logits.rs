@@ -55,6 +55,7 @@ fn logits_equal_transformers_and_llama_cpp() {
         let logits = session.all_logits(&case.tokens).expect("logits");
         for (peer, file, tolerance) in [
             ("transformers", "logits_hf", "tolerance_hf"),
+            ("numpy", "logits_numpy", "tolerance_numpy"),
             ("llama.cpp", "logits_llamacpp", "tolerance_llamacpp"),
         ] {
             let Some(file) = case.entry[file].as_str() else { continue };

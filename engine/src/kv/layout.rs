@@ -4,9 +4,9 @@
 use super::policy::{Basis, Event, Moment, Needs, Policy, PolicyChoice};
 use crate::EngineError;
 use crate::heads::HeadProfile;
-use ggml::Type;
-use kernels::graph::HeadShape;
-use models::spec::ModelSpec;
+use ggml::{Context, Type};
+use kernels::graph::{HeadShape, RowPositions};
+use models::spec::{ModelSpec, Positions};
 use std::rc::Rc;
 
 /// Rows of a bounded head that left since the turn began and are kept aside, so that the turn can be taken back.
@@ -55,6 +55,8 @@ pub struct Layout {
     pub k_type: Type,
     /// Element type of values.
     pub v_type: Type,
+    /// Whether the position of each row lies beside it, for attention that depends on distances (ALiBi).
+    pub alibi: bool,
     /// Per layer its lanes, those that keep everything first.
     pub layers: Vec<Vec<LaneLayout>>,
 }
@@ -84,7 +86,14 @@ impl Layout {
         };
         let is_full =
             |layer: usize, head: usize| profile.is_some_and(|profile| profile.is_retrieval(layer, head));
-        Self::from_flags((spec.n_layers, heads), policy, is_full, room)
+        let mut layout = Self::from_flags((spec.n_layers, heads), policy, is_full, room)?;
+        layout.alibi = spec.positions == Positions::Alibi;
+        // A mean key has no position, so that no entry stands for the rows that left.
+        for lane in layout.layers.iter_mut().flatten().filter(|lane| lane.compensated && layout.alibi) {
+            lane.compensated = false;
+            lane.capacity -= 1;
+        }
+        Ok(layout)
     }
 
     /// The layout of so many layers of `heads` where `is_full` names the (layer, KV head) that keep everything.
@@ -150,12 +159,25 @@ impl Layout {
                 lanes
             })
             .collect();
-        Ok(Layout { heads, context, k_type, v_type, layers })
+        Ok(Layout { heads, context, k_type, v_type, alibi: false, layers })
     }
 
-    /// Bytes of one head's row of K and V together.
+    /// Bytes of one head's row of K and V together, its position included where it lies beside them.
     pub fn row_bytes(&self) -> usize {
-        self.k_type.row_bytes(self.heads.head_dim) + self.v_type.row_bytes(self.heads.head_dim)
+        let position = if self.alibi { size_of::<i32>() } else { 0 };
+        self.k_type.row_bytes(self.heads.head_dim) + self.v_type.row_bytes(self.heads.head_dim) + position
+    }
+
+    /// Tensors for the positions of the rows of a layer's lanes; `None` where attention asks for none.
+    pub fn row_positions(&self, ctx: &Context, lanes: &[LaneLayout]) -> Vec<Option<RowPositions>> {
+        let rows = |lane: &LaneLayout| lane.capacity * lane.kv_heads.len();
+        let all = self.alibi.then(|| ctx.tensor(Type::I32, [lanes.iter().map(rows).sum()]));
+        let place = |first: &mut usize, lane| {
+            let at = *first;
+            *first += rows(lane);
+            Some(all.clone().map(|all| RowPositions { all, first: at }))
+        };
+        lanes.iter().scan(0, place).collect()
     }
 
     /// Queries of how many tokens are kept for a layer's policy.

@@ -12,7 +12,7 @@ use super::layout::{LaneLayout, Layout};
 use super::policy::{Counted, Event, Gathered, Moment};
 use crate::EngineError;
 use ggml::{Backend, Context, Tensor, Type};
-use kernels::graph::{GraphLane, MAX_LANES};
+use kernels::graph::{GraphLane, MAX_LANES, RowPositions};
 use std::sync::Arc;
 use undo::Undo;
 
@@ -140,6 +140,19 @@ impl Lane {
         Moment { event, forced, seen, live: self.tokens(), done, of_text, context }
     }
 
+    /// Writes down where the rows were made, for attention that depends on distances.
+    fn write_positions(&self) -> Result<(), EngineError> {
+        let Some(to) = &self.graph.positions else { return Ok(()) };
+        for head in 0..self.layout.kv_heads.len() {
+            let held: Vec<i32> = match self.positions.get(head) {
+                Some(held) => held.iter().map(|position| *position as i32).collect(),
+                None => (0..self.state.live as i32).collect(),
+            };
+            to.all.write(size_of::<i32>() * (to.first + head * self.layout.capacity), &held)?;
+        }
+        Ok(())
+    }
+
     fn log_weight(&self) -> f32 {
         if self.state.departed == 0 { f32::NEG_INFINITY } else { (self.state.departed as f32).ln() }
     }
@@ -148,13 +161,13 @@ impl Lane {
 impl Store {
     /// Allocates the lanes in the backend's memory.
     pub fn new(layout: Layout, backend: &Backend) -> Result<Store, EngineError> {
-        let count = layout.layers.iter().map(|lanes| 4 * lanes.len() + 1).sum::<usize>();
+        let count = layout.layers.iter().map(|lanes| 5 * lanes.len() + 1).sum::<usize>();
         let context = Context::new(count + 1);
         let heads = layout.heads;
         let tensor = |ty: Type, lane: &LaneLayout| {
             context.tensor(ty, [heads.head_dim, lane.capacity, lane.kv_heads.len()])
         };
-        let new_lane = |lane: &LaneLayout| {
+        let new_lane = |(lane, positions): (&LaneLayout, Option<RowPositions>)| {
             let n = lane.kv_heads.len();
             let gathers = lane.needs().gathered.is_some();
             let mut lane = Lane {
@@ -164,6 +177,7 @@ impl Store {
                     kv_heads: lane.kv_heads.as_slice().into(),
                     compensated: lane.compensated,
                     received: gathers.then(|| context.tensor(Type::F32, [lane.capacity, n])),
+                    positions,
                 },
                 sums: lane.compensated.then(|| context.tensor(Type::F32, [heads.head_dim, n, 2])),
                 layout: lane.clone(),
@@ -178,7 +192,10 @@ impl Store {
         };
         let layers: Vec<Layer> = (0..layout.layers.len())
             .map(|layer| Layer {
-                lanes: layout.layers[layer].iter().map(new_lane).collect(),
+                lanes: (layout.layers[layer].iter())
+                    .zip(layout.row_positions(&context, &layout.layers[layer]))
+                    .map(new_lane)
+                    .collect(),
                 queries: match layout.queries(layer) {
                     0 => None,
                     tokens => {

@@ -1,11 +1,13 @@
 //! Nodes by which policies learn about rows: attention gathered while the graph runs, queries kept for later, and rows measured
 //! where they lie.
 
-use super::{GraphLane, HeadShape, LaneState, rows, state_column};
+use super::{GraphLane, HeadShape, LaneState, numbers, rows, state_column};
+use crate::attention::alibi_slopes;
 use crate::measure::{Measure, measure};
 use crate::received::{Keys, Watcher, add_received};
 use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
 use std::cell::RefCell;
+use std::f32::consts::LOG2_E;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,8 +67,10 @@ pub fn gather(
     how: Gather,
 ) -> Option<Tensor> {
     let received = lane.received.as_ref()?;
-    let operands = [q, stored, &state.rows, &state.log_weights, positions, &lane.k, received];
+    let mut operands = vec![q, stored, &state.rows, &state.log_weights, positions, &lane.k, received];
+    operands.extend(lane.positions.as_ref().map(|positions| &positions.all));
     let (kv_heads, compensated, layer) = (lane.kv_heads.clone(), lane.compensated, state.layer);
+    let alibi = lane.positions.as_ref().map(|positions| (positions.first, slopes(shape)));
     Some(ctx.custom(Type::F32, [1], &operands, move |task| {
         let live = state_column(task.operand(2), layer)[number] as usize;
         let log_weight = f32::from_bits(state_column(task.operand(3), layer)[number] as u32);
@@ -100,6 +104,18 @@ pub fn gather(
             let hide = |watcher: usize, logits: &mut [f32]| {
                 let later = queries.tokens - 1 - (first + watcher / shape.group);
                 logits[all - later..].fill(f32::NEG_INFINITY);
+                if let Some((at, slopes)) = &alibi {
+                    // SAFETY: i32 without gaps, written before this node.
+                    let places = unsafe { &numbers(task.operand(7))[at + head * keys.shape[1]..][..all] };
+                    let member = kv_heads[head] as usize * shape.group + watcher % shape.group;
+                    let gain = how.gain.at(last + 1 - later, shape.head_dim) as f32;
+                    fall(
+                        logits,
+                        places.iter().map(|place| *place as f32),
+                        last - later,
+                        slopes[member] * gain,
+                    );
+                }
             };
             let keys = Keys {
                 rows: rows(keys),
@@ -175,6 +191,8 @@ pub struct Window {
     pub first: usize,
     /// Natural-log weight of that row.
     pub log_weight: f32,
+    /// Whether attention falls with the distance (ALiBi).
+    pub alibi: bool,
 }
 
 /// What every live row of the looked-at heads of `k` receives from each query head of its group, added up over the tokens of
@@ -188,6 +206,7 @@ pub fn window(
     window: Window,
 ) -> Tensor {
     let live = window.first + which.rows.first().map_or(0, |rows| rows.len());
+    let slopes = window.alibi.then(|| slopes(shape));
     ctx.custom(Type::F32, [live, shape.group, which.heads.len()], &[k, ring], move |task| {
         let (keys, ring, result) = (task.operand(0), task.operand(1), task.result());
         let queries = Queries::new(ring);
@@ -216,6 +235,12 @@ pub fn window(
                         *logit = f32::NEG_INFINITY;
                     }
                 }
+                if let Some(slopes) = &slopes {
+                    let member = window.kv_heads[at] as usize * shape.group + watcher % shape.group;
+                    let gain = window.gain.at(own + 1, shape.head_dim) as f32;
+                    let places = which.rows[at].iter().map(|position| *position as f32);
+                    fall(logits, places, own, slopes[member] * gain);
+                }
             };
             let keys = Keys {
                 rows: rows(keys),
@@ -228,6 +253,18 @@ pub fn window(
         }
     })
     .output()
+}
+
+/// The slopes of all query heads.
+fn slopes(shape: HeadShape) -> Vec<f32> {
+    alibi_slopes(shape.n_kv_heads * shape.group).iter().map(|slope| *slope as f32).collect()
+}
+
+/// Lets logits (in units of log 2) fall with the distance of their rows from the token at position `own`.
+fn fall(logits: &mut [f32], places: impl Iterator<Item = f32>, own: usize, slope: f32) {
+    for (logit, place) in logits.iter_mut().zip(places) {
+        *logit += slope * LOG2_E * (place - own as f32);
+    }
 }
 
 /// Queries `[head_dim, heads, tokens]` of an operand.

@@ -1,6 +1,7 @@
 //! Attention calls made of random numbers, shared by the tests of the decode and prefill kernels.
 
-use kernels::{Attention, Lane, Queries, RowType, Rows, reference::Attended};
+use kernels::attention::alibi_slopes;
+use kernels::{Alibi, Attention, Lane, Queries, RowType, Rows, reference::Attended};
 
 /// A small generator (xorshift64*): the same numbers everywhere.
 pub struct Random(u64);
@@ -43,6 +44,8 @@ pub struct Case {
     pub v_type: RowType,
     /// Factor of the random keys: 1 for unit scale.
     pub key_size: f32,
+    /// Whether distances count; rows then have positions in no order.
+    pub alibi: bool,
     pub lanes: Vec<LaneCase>,
 }
 
@@ -56,6 +59,7 @@ impl Case {
             k_type: RowType::F16,
             v_type: RowType::F16,
             key_size: 1.0,
+            alibi: false,
             lanes: vec![LaneCase { heads: (0..heads).collect(), rows, log_weight: None }],
         }
     }
@@ -73,6 +77,9 @@ pub struct Data {
     k: Vec<Vec<u8>>,
     v: Vec<Vec<u8>>,
     capacity: Vec<usize>,
+    slopes: Vec<f32>,
+    /// By KV head.
+    positions: Vec<Vec<i32>>,
 }
 
 impl Data {
@@ -106,7 +113,18 @@ impl Data {
             .zip(&capacity)
             .map(|(lane, &capacity)| tensor(case.v_type, 1.0, lane, capacity))
             .collect();
-        Data { case, q, k, v, capacity }
+        let mut positions = vec![Vec::new(); case.kv_heads()];
+        for lane in &case.lanes {
+            for &head in &lane.heads {
+                // The queries' own rows come last, in order; the others lie before them somewhere.
+                const FIRST_QUERY: i32 = 100_000;
+                let older = lane.rows.saturating_sub(case.n_q);
+                let far = (0..older).map(|_| FIRST_QUERY - 1 - random.below(3 * older) as i32);
+                positions[head as usize] = far.chain(FIRST_QUERY..).take(lane.rows).collect();
+            }
+        }
+        let slopes = alibi_slopes(heads).into_iter().map(|slope| slope as f32).collect();
+        Data { case, q, k, v, capacity, slopes, positions }
     }
 
     /// Runs `f` on the call.
@@ -125,6 +143,7 @@ impl Data {
                 log_weight: lane.log_weight.as_deref(),
             })
             .collect();
+        let positions: Vec<&[i32]> = self.positions.iter().map(Vec::as_slice).collect();
         f(&Attention {
             head_dim: d,
             n_kv_heads: case.kv_heads(),
@@ -133,6 +152,7 @@ impl Data {
             scale: 1.0 / (d as f32).sqrt(),
             q: Queries::contiguous(&self.q, d, case.kv_heads() * case.group),
             lanes: &lanes,
+            alibi: case.alibi.then_some(Alibi { slopes: &self.slopes, positions: &positions }),
         })
     }
 }

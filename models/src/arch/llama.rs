@@ -10,6 +10,7 @@ use super::{ArchDecl, Has, RopeStyle, SlidingWindow};
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "llama",
     rope_style: RopeStyle::Norm,
+    schemes: &[],
     qkv_bias: Has::IfPresent,
     attn_output_bias: Has::IfPresent,
     qk_norm: Has::Never,

@@ -8,6 +8,7 @@ use super::{ArchDecl, Has, RopeStyle, SlidingWindow};
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "qwen2",
     rope_style: RopeStyle::Neox,
+    schemes: &[],
     qkv_bias: Has::Always,
     attn_output_bias: Has::Never,
     qk_norm: Has::Never,

@@ -1,8 +1,8 @@
 //! Reads a model's specification from the metadata and judges it. Keys and defaults are those that llama.cpp's converter writes and
 //! its loader assumes. A setting that is not known is refused by name: ignoring one would give a model that answers, but wrongly.
 
-use super::{ModelSpec, Rope, RopeScaling, attention_scale};
-use crate::arch::{Arch, IGNORED_KEYS, NEUTRAL_KEYS, READ_KEYS, SlidingWindow};
+use super::{ModelSpec, Positions, Rope, RopeScaling, attention_scale};
+use crate::arch::{Arch, IGNORED_KEYS, NEUTRAL_KEYS, READ_KEYS, Scheme, SlidingWindow};
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
 
@@ -82,11 +82,14 @@ impl ModelSpec {
             n_ctx_train,
             rms_eps: keys.rms_eps()?,
             attention_scale: attention_scale(head_dim),
-            rope: Rope {
-                style: decl.rope_style,
-                n_dims: keys.rope_dims(head_dim)?,
-                base: keys.rope_base()?,
-                scaling: keys.rope_scaling(n_ctx_train)?,
+            positions: match keys.scheme(n_layers)? {
+                Scheme::Rope => Positions::Rope(Rope {
+                    style: decl.rope_style,
+                    n_dims: keys.rope_dims(head_dim)?,
+                    base: keys.rope_base()?,
+                    scaling: keys.rope_scaling(n_ctx_train)?,
+                }),
+                Scheme::Alibi => Positions::Alibi,
             },
             tied_output: file.tensor("output.weight").is_none(),
             qkv_bias: decl.qkv_bias.resolve(first_layer("attn_q.bias")),
@@ -256,6 +259,22 @@ impl Keys<'_> {
         const KEY: &str = "attention.layer_norm_rms_epsilon";
         self.file.required_f32(&self.full(KEY))?;
         self.float(KEY, 0.0, |eps| eps > 0.0 && eps < 1.0, "it has to lie between 0 and 1")
+    }
+
+    /// How positions enter a model of so many layers.
+    fn scheme(&self, n_layers: usize) -> Result<Scheme, LoadError> {
+        let known = self.arch.decl().schemes;
+        if known.is_empty() {
+            return Ok(Scheme::Rope);
+        }
+        known.iter().find(|(layers, _)| *layers == n_layers).map(|(_, scheme)| *scheme).ok_or_else(|| {
+            let layers: Vec<String> = known.iter().map(|(layers, _)| layers.to_string()).collect();
+            self.unsupported(
+                "block_count",
+                n_layers,
+                format!("how positions enter is known of models with {} layers only", layers.join(" and ")),
+            )
+        })
     }
 
     fn rope_dims(&self, head_dim: usize) -> Result<usize, LoadError> {

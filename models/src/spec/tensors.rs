@@ -94,8 +94,10 @@ impl ModelTensors<TensorNeed> {
             output_norm: need("output_norm.weight".into(), &[spec.n_embd], TensorKind::Vector),
             output: (!spec.tied_output).then(|| matrix("output.weight", spec.n_embd, spec.n_vocab)),
             rope_freqs: spec
-                .rope_freqs
-                .then(|| need("rope_freqs.weight".into(), &[spec.rope.n_dims / 2], TensorKind::RopeFactors)),
+                .positions
+                .rope()
+                .filter(|_| spec.rope_freqs)
+                .map(|rope| need("rope_freqs.weight".into(), &[rope.n_dims / 2], TensorKind::RopeFactors)),
             layers: (0..spec.n_layers).map(|i| LayerTensors::declare(spec, i)).collect(),
         }
     }

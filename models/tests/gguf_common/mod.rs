@@ -4,14 +4,20 @@
 use models::arch::{Arch, RopeStyle};
 use models::gguf::TensorType;
 use models::gguf::write::{GgufWriter, MetaValue};
-use models::spec::{ModelSpec, ModelTensors, Rope, RopeScaling, attention_scale};
+use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling, attention_scale};
 
-/// Two layers of 16 elements, 4 query and 2 KV heads of 8, 10 tokens.
+/// Two layers (Baichuan: 40, which means ALiBi) of 16 elements, 4 query and 2 KV heads of 8, 10 tokens.
 pub fn tiny_spec(arch: Arch) -> ModelSpec {
+    let rope = Rope {
+        style: if matches!(arch, Arch::Llama | Arch::Baichuan) { RopeStyle::Norm } else { RopeStyle::Neox },
+        n_dims: 8,
+        base: 10_000.0,
+        scaling: RopeScaling::None,
+    };
     ModelSpec {
         arch,
         name: "tiny".into(),
-        n_layers: 2,
+        n_layers: if arch == Arch::Baichuan { 40 } else { 2 },
         n_embd: 16,
         n_heads: 4,
         n_kv_heads: 2,
@@ -21,7 +27,7 @@ pub fn tiny_spec(arch: Arch) -> ModelSpec {
         n_ctx_train: 64,
         rms_eps: 1e-5,
         attention_scale: attention_scale(8),
-        rope: Rope { style: arch.decl().rope_style, n_dims: 8, base: 10_000.0, scaling: RopeScaling::None },
+        positions: if arch == Arch::Baichuan { Positions::Alibi } else { Positions::Rope(rope) },
         tied_output: true,
         qkv_bias: arch == Arch::Qwen2,
         attn_output_bias: false,
@@ -34,7 +40,6 @@ pub fn tiny_spec(arch: Arch) -> ModelSpec {
 /// The same as a file, with a vocabulary.
 pub fn tiny_model(arch: Arch) -> GgufWriter {
     let spec = tiny_spec(arch);
-    assert_eq!(spec.rope.style == RopeStyle::Norm, arch == Arch::Llama);
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {
         writer.set(key, value);

@@ -4,6 +4,7 @@
 //! NumPy's format; `tests/README.md` describes it. A policy that the engine does not have is skipped, and said so.
 
 use anyhow::{Context as _, Result, bail, ensure};
+use engine::alibi::{self, ScopeOptions};
 use engine::calibrate::{Occurrences, Pattern, score_heads};
 use engine::forward::observe;
 use engine::heads::{self, SelectionRule};
@@ -140,6 +141,7 @@ impl Runner<'_> {
             "induction_echo" => self.induction_echo(case)?,
             "formulas" => return formula(case),
             "alr" => self.attention_loss(case)?,
+            "alibi_scope" => self.alibi_scope(case)?,
             _ => match retention(policy, case)? {
                 Some(retention) => self.retain(&retention)?,
                 None => return Ok(false),
@@ -236,6 +238,7 @@ impl Runner<'_> {
             kv_heads: (0..shape.n_kv_heads as u32).collect(),
             compensated: false,
             received: Some(ctx.tensor(Type::F32, [n, shape.n_kv_heads])),
+            positions: None,
         };
         ctx.allocate(&self.backend.buffer_type())?;
         let observers = vec![store.observer_of(layer, &complete)];
@@ -261,8 +264,8 @@ impl Runner<'_> {
         let n = end - from;
         let ctx = Context::new(16);
         let [k, v] = ["k", "v"].map(|name| ctx.input(name, Type::F32, [shape.head_dim, shape.n_kv_heads, n]));
-        let positions = ctx.input("positions", Type::I32, [n]);
-        let state = lane_state(&ctx, layer);
+        let state = lane_state(&ctx, layer, n);
+        let positions = &state.positions;
         let stored = graph::append(&ctx, (&k, &v), &to.lanes, &state);
         let known = rows.with_queries(from, end);
         let n_heads = shape.n_kv_heads * shape.group;
@@ -270,7 +273,7 @@ impl Runner<'_> {
         let mut effects = vec![stored.clone()];
         if known > 0 {
             for observer in &to.observers {
-                observe(&ctx, shape, (&q, &positions), &stored, observer, &state, &mut effects);
+                observe(&ctx, shape, (&q, positions), &stored, observer, &state, &mut effects);
             }
         }
         let ready = allocator.prepare(ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
@@ -297,7 +300,7 @@ impl Runner<'_> {
         let ctx = Context::new(8);
         let q = ctx.input("q", Type::F32, [shape.head_dim, rows.q.shape[0], 1]);
         let nothing = ctx.input("nothing", Type::F32, [1]);
-        let state = lane_state(&ctx, layer);
+        let state = lane_state(&ctx, layer, 1);
         let lanes = store.rows(layer).lanes;
         let out = graph::attend(&ctx, shape, &q, (&nothing, 0), &lanes, &state, self.backend.threads());
         let out: Tensor = out.output();
@@ -325,6 +328,33 @@ impl Runner<'_> {
             })
             .collect();
         close("attention loss", have.into_iter(), &numbers(&case["expected"]["alr"])?)
+    }
+
+    fn alibi_scope(&self, case: &Value) -> Result<()> {
+        let p = &case["params"];
+        let number = |key: &str| p[key].as_f64().with_context(|| key.to_owned());
+        let (n_heads, head) = (number("n_head")? as usize, number("head")? as usize);
+        let slopes = alibi::slopes(n_heads);
+        close("slopes", slopes.iter().copied(), &numbers(&case["expected"]["slopes"])?)?;
+        ensure!(slopes[head] == number("slope")?, "the slope of head {head} is {}", slopes[head]);
+        // The file has [d_model, head_dim] in C order, the engine takes rows of d_model.
+        let matrix = |name: &str| -> Result<Vec<f32>> {
+            let Array { shape, data } = self.array(case, name)?;
+            let [d_model, head_dim] = shape[..] else { bail!("shape of {name}") };
+            Ok((0..head_dim * d_model).map(|at| data[at % d_model * head_dim + at / d_model]).collect())
+        };
+        let (wq, wk) = (matrix("Wq")?, matrix("Wk")?);
+        let (gamma, bias) = (self.array(case, "gamma")?.data, self.array(case, "b")?.data);
+        for (key, rigorous) in [("scope", false), ("scope_rigorous", true)] {
+            let options = ScopeOptions { epsilon: number("eps")?, rigorous };
+            let scope =
+                alibi::scope((&wq, &wk), (&gamma, &bias), slopes[head], number("logit_scale")?, &options);
+            close(key, [scope].into_iter(), &numbers(&case["expected"][key])?)?;
+            let keep = alibi::window(scope, usize::MAX);
+            let expected = case["expected"]["keep_last"].as_u64().context("keep_last")?;
+            ensure!(rigorous || keep as u64 == expected, "{keep} tokens are kept, {expected} expected");
+        }
+        Ok(())
     }
 
     fn induction_echo(&self, case: &Value) -> Result<()> {
@@ -436,10 +466,11 @@ fn count_of(value: &Value, key: &str) -> Result<usize> {
     value[key].as_u64().map(|n| n as usize).with_context(|| key.to_owned())
 }
 
-fn lane_state(ctx: &Context, layer: usize) -> LaneState {
+fn lane_state(ctx: &Context, layer: usize, n: usize) -> LaneState {
     LaneState {
         rows: ctx.input("rows", Type::I32, [MAX_LANES, layer + 1]),
         log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, layer + 1]),
+        positions: ctx.input("positions", Type::I32, [n]),
         layer,
     }
 }

@@ -108,6 +108,7 @@ impl Store {
             lane.state.live -= count;
             lane.state.departed += count;
             lane.state.settled = seen;
+            lane.write_positions()?;
             let departure = Departure { dropped, moves, count: lane.state.departed };
             self.undo.keep((l, number), &self.layers[l].lanes[number], &departure, gone)?;
             let lane = &self.layers[l].lanes[number];
@@ -156,6 +157,7 @@ impl Store {
         for (lane, (decision, end)) in self.layers[layer].lanes.iter_mut().zip(decisions) {
             let kept: Vec<Vec<u32>> = decision.dropped.iter().map(|dropped| others(dropped, n)).collect();
             lane.settle(&kept, n, end);
+            lane.write_positions()?;
             if lane.graph.received.is_some() {
                 let gathered = match decision.gathered {
                     Some(gathered) => gathered,
@@ -293,6 +295,7 @@ impl Measured {
                         kv_heads: source.lane.layout.kv_heads.clone(),
                         first: source.first,
                         log_weight: source.lane.log_weight(),
+                        alibi: source.lane.graph.positions.is_some(),
                     };
                     let which =
                         graph::HeadRows { heads: source.heads.clone(), rows: source.positions.clone() };

@@ -240,6 +240,7 @@ impl Lane {
         if let Some(received) = &self.graph.received {
             received.write(0, &saved.received)?;
         }
+        self.write_positions()?;
         if self.layout.compensated {
             let mut entries = saved.entries.as_slice();
             for tensor in [&self.graph.k, &self.graph.v] {

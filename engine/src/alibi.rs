@@ -1,0 +1,366 @@
+//! How far the heads of a model with ALiBi positions see (RazorAttention section 3.1, equation 2). A head's logits fall by its
+//! slope with every token of distance, and its weights bound how much a key can make up for: beyond
+//!
+//! L_h = (2 s ||Wq Wk^T||_2 (||gamma||^2 + ||b||^2) - ln eps) / slope
+//!
+//! tokens, attention is below eps. So the windows follow from the weights; nothing has to be run. `s` is the model's attention
+//! scale (the paper has none), `gamma` and `b` are the weights and the bias of the norm before attention.
+//!
+//! Decisions: the paper's derivation takes logits of a token with itself as not negative and squares of elementwise products as
+//! at most products of squares, neither of which holds in general; so its L_h is no strict bound. [`ScopeOptions::rigorous`]
+//! gives one: ||gamma||^2 + ||b||^2 becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
+
+use crate::{Engine, EngineError, Progress};
+use models::gguf::TensorInfo;
+use models::spec::{ModelTensors, Positions};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+pub use kernels::attention::alibi_slopes as slopes;
+
+/// What counts as out of sight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScopeOptions {
+    /// Attention, relative to the token's own, below which a token is out of sight (0.001 in the paper).
+    pub epsilon: f64,
+    /// Whether the bound is strict, and then about twice as far.
+    pub rigorous: bool,
+}
+
+impl Default for ScopeOptions {
+    fn default() -> Self {
+        ScopeOptions { epsilon: 1e-3, rigorous: false }
+    }
+}
+
+/// How many tokens a query head sees. `wq` and `wk` `[n_embd, head_dim]` are its matrices, element i of a query being row i times the
+/// normed input; `gamma` and `bias` `[n_embd]` belong to the norm (an RMS norm's bias is zero); `scale` is the factor of q·k. NaN
+/// where the weights are.
+pub fn scope(
+    (wq, wk): (&[f32], &[f32]),
+    (gamma, bias): (&[f32], &[f32]),
+    slope: f64,
+    scale: f64,
+    options: &ScopeOptions,
+) -> f64 {
+    let n_embd = gamma.len();
+    bound(spectral_norm(&Gram::new(wq, n_embd), &Gram::new(wk, n_embd)), (gamma, bias), slope, scale, options)
+}
+
+/// The scope of a head whose Wq Wk^T has the spectral norm `sigma`.
+fn bound(sigma: f64, (gamma, bias): (&[f32], &[f32]), slope: f64, scale: f64, options: &ScopeOptions) -> f64 {
+    let squares = |x: &[f32]| x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+    let size = if options.rigorous {
+        let largest = gamma.iter().map(|x| f64::from(x.abs())).fold(0.0, f64::max);
+        ((gamma.len() as f64).sqrt() * largest + squares(bias).sqrt()).powi(2)
+    } else {
+        squares(gamma) + squares(bias)
+    };
+    (2.0 * scale * sigma * size - options.epsilon.ln()) / slope
+}
+
+/// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the farthest of the query heads that read it. Takes a fraction of a
+/// second for a small model and some minutes of processor time for the largest; stops when the engine's interrupt flag is set.
+pub fn scopes(
+    engine: &Engine,
+    options: &ScopeOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Vec<f64>>, EngineError> {
+    let (file, spec) = (engine.file(), engine.spec());
+    if spec.positions != Positions::Alibi {
+        return Err(EngineError::Setting {
+            what: "windows from the weights".into(),
+            reason: "the model's attention does not fall with the distance (no ALiBi positions)".into(),
+            hint: "let `longhand heads calibrate` look for its retrieval heads".into(),
+        });
+    }
+    let started = Instant::now();
+    let group = spec.queries_per_kv_head();
+    let slopes = slopes(spec.n_heads);
+    let bias = vec![0.0; spec.n_embd];
+    let mut scopes = Vec::new();
+    for (layer, tensors) in ModelTensors::from_gguf(file, spec)?.layers.iter().enumerate() {
+        if engine.interrupt().load(Ordering::Relaxed) {
+            return Err(ggml::Error::Interrupted.into());
+        }
+        let matrix = |index: usize| (&file.tensors()[index], file.data(&file.tensors()[index]));
+        let (wq, wk) = (matrix(tensors.wq), matrix(tensors.wk));
+        let (norm, bytes) = matrix(tensors.attn_norm);
+        let gamma = rows(norm, bytes, 0, 1)?;
+        let scope = |kv_head: usize| -> Result<f64, EngineError> {
+            let gram = |(info, bytes): (&TensorInfo, &[u8]), head: usize| -> Result<Gram, EngineError> {
+                let rows = rows(info, bytes, head * spec.head_dim, spec.head_dim)?;
+                Ok(Gram::new(&rows, spec.n_embd))
+            };
+            let keys = gram(wk, kv_head)?;
+            let mut farthest = 0.0;
+            for (member, slope) in slopes[kv_head * group..][..group].iter().enumerate() {
+                let sigma = spectral_norm(&gram(wq, kv_head * group + member)?, &keys);
+                let scale = f64::from(spec.attention_scale);
+                let scope = bound(sigma, (&gamma, &bias), *slope, scale, options);
+                if scope > farthest || scope.is_nan() {
+                    farthest = scope;
+                }
+            }
+            Ok(farthest)
+        };
+        scopes.push(in_threads(spec.n_kv_heads, engine.threads(), scope)?);
+        let share = (layer + 1) as f64 / spec.n_layers as f64;
+        progress(Progress { share, tokens: 0, elapsed: started.elapsed() });
+    }
+    Ok(scopes)
+}
+
+/// Rows `first .. first + n` of a tensor as floats.
+fn rows(info: &TensorInfo, bytes: &[u8], first: usize, n: usize) -> Result<Vec<f32>, EngineError> {
+    let wrong = || EngineError::Setting {
+        what: format!("tensor `{}`", info.name),
+        reason: format!("{} cannot be turned into floats", info.ty.name()),
+        hint: "use a file quantised to another type".into(),
+    };
+    let ty = ggml::Type::from_id(info.ty.id()).ok_or_else(wrong)?;
+    let width = info.dims[0] as usize;
+    let row = ty.row_bytes(width);
+    let mut floats = vec![0.0; n * width];
+    let done = bytes.get(first * row..(first + n) * row).is_some_and(|bytes| ty.widen(bytes, &mut floats));
+    if done { Ok(floats) } else { Err(wrong()) }
+}
+
+/// `work(0)`, `work(1)`, … `work(n - 1)`, shared by so many threads.
+fn in_threads(
+    n: usize,
+    threads: usize,
+    work: impl Fn(usize) -> Result<f64, EngineError> + Sync,
+) -> Result<Vec<f64>, EngineError> {
+    let mut results: Vec<Result<f64, EngineError>> = (0..n).map(|_| Ok(0.0)).collect();
+    let part = n.div_ceil(threads.max(1)).max(1);
+    let work = &work;
+    std::thread::scope(|scope| {
+        for (number, results) in results.chunks_mut(part).enumerate() {
+            scope.spawn(move || {
+                results.iter_mut().zip(number * part..).for_each(|(result, i)| *result = work(i));
+            });
+        }
+    });
+    results.into_iter().collect()
+}
+
+/// The window that covers a scope: the last ceil(scope) tokens, the current one included; all of `context` where that reaches it
+/// or the scope is no number.
+pub fn window(scope: f64, context: usize) -> usize {
+    if scope < context as f64 { scope.ceil().max(1.0) as usize } else { context }
+}
+
+/// The window of each head of a layer, such that none is shorter than its scope, at most `most` different ones occur, and the rows
+/// kept are as few as they can be then. Heads whose window is `context` keep everything.
+pub fn classes(scopes: &[f64], context: usize, most: usize) -> Vec<usize> {
+    let windows: Vec<usize> = scopes.iter().map(|scope| window(*scope, context)).collect();
+    let mut sorted = windows.clone();
+    sorted.sort_unstable();
+    let n = sorted.len();
+    // fewest[i]: rows of the i shortest windows in so many classes, and where the last of these begins.
+    let mut steps: Vec<Vec<(usize, usize)>> = Vec::new();
+    for class in 0..most.max(1) {
+        let fewest = |i: usize| match i {
+            0 => (0, 0),
+            _ => (0..i)
+                .filter_map(|begin| {
+                    let before = match (class, begin) {
+                        (_, 0) => 0,
+                        (0, _) => return None,
+                        _ => steps[class - 1][begin].0,
+                    };
+                    Some((before + sorted[i - 1] * (i - begin), begin))
+                })
+                .min()
+                .unwrap_or((0, 0)),
+        };
+        let step = (0..=n).map(fewest).collect();
+        steps.push(step);
+    }
+    let mut ends = Vec::new();
+    let mut left = n;
+    for step in steps.iter().rev() {
+        if left > 0 {
+            ends.push(sorted[left - 1]);
+            left = step[left].1;
+        }
+    }
+    let smallest =
+        |window: &usize| ends.iter().filter(|end| *end >= window).min().copied().unwrap_or(context);
+    windows.iter().map(smallest).collect()
+}
+
+/// W^T W of a head's matrix `[n_embd, head_dim]`: symmetric, `[n, n]`.
+struct Gram {
+    n: usize,
+    products: Vec<f64>,
+}
+
+impl Gram {
+    fn new(matrix: &[f32], n_embd: usize) -> Gram {
+        /// Elements of each row taken at a time, so that all rows' pieces stay in a near cache.
+        const PIECE: usize = 256;
+        let wide: Vec<f64> = matrix.iter().map(|x| f64::from(*x)).collect();
+        let rows: Vec<&[f64]> = wide.chunks_exact(n_embd.max(1)).collect();
+        let n = rows.len();
+        let mut products = vec![0.0; n * n];
+        for first in (0..n_embd).step_by(PIECE) {
+            let piece = first..n_embd.min(first + PIECE);
+            for i in 0..n {
+                for j in 0..=i {
+                    products[i * n + j] += dot(&rows[i][piece.clone()], &rows[j][piece.clone()]);
+                }
+            }
+        }
+        for i in 0..n {
+            for j in 0..i {
+                products[j * n + i] = products[i * n + j];
+            }
+        }
+        Gram { n, products }
+    }
+
+    /// Lower triangular L with L L^T = this plus a little on the diagonal, which keeps rounding from making it negative.
+    fn cholesky(&self) -> Vec<f64> {
+        let n = self.n;
+        let trace: f64 = (0..n).map(|i| self.products[i * n + i]).sum();
+        let mut l = self.products.clone();
+        for j in 0..n {
+            l[j * n + j] += 1e-13 * trace;
+            for k in 0..j {
+                let factor = l[j * n + k];
+                for i in j..n {
+                    l[i * n + j] -= l[i * n + k] * factor;
+                }
+            }
+            let pivot = l[j * n + j].sqrt();
+            for i in j..n {
+                l[i * n + j] = if pivot == 0.0 { 0.0 } else { l[i * n + j] / pivot };
+            }
+            l[j * n + j + 1..(j + 1) * n].fill(0.0);
+        }
+        l
+    }
+}
+
+/// The largest singular value of Wq Wk^T, from W^T W of both. With Wq^T Wq = L L^T its square is the largest eigenvalue of
+/// L^T (Wk^T Wk) L. (L^T is the R of a QR decomposition of Wq up to signs. That forming it this way squares the condition would
+/// spoil small singular values; the largest keeps 10 digits and more.)
+fn spectral_norm(q: &Gram, k: &Gram) -> f64 {
+    let n = q.n;
+    debug_assert_eq!(n, k.n);
+    let l = q.cholesky();
+    let transposed: Vec<f64> = (0..n * n).map(|at| l[at % n * n + at / n]).collect();
+    let mut b = product(&product(&transposed, &k.products, n), &l, n);
+
+    // Norms of powers: for symmetric B without negative eigenvalues, |B^m|^(1/m) falls to the largest with growing m, and with
+    // the Frobenius norm is above it by a factor of n^(1/2m) at most. Needs no start and no gap between eigenvalues.
+    let (mut log, mut share) = (0.0, 1.0);
+    loop {
+        let norm = dot(&b, &b).sqrt();
+        if norm == 0.0 {
+            return 0.0;
+        }
+        log += share * norm.ln();
+        let rest = share * (n as f64).ln();
+        // What is left to come off is at most half of `rest`, and nothing where one eigenvalue has outgrown the others.
+        if rest <= 1e-11 || (share < 1.0 && norm > 1.0 - 1e-15) || norm.is_nan() {
+            return (log / 2.0).exp();
+        }
+        b.iter_mut().for_each(|x| *x /= norm);
+        b = product(&b, &b, n);
+        share /= 2.0;
+    }
+}
+
+/// a · b for square matrices, row after row.
+fn product(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
+    let mut c = vec![0.0; n * n];
+    for (a, c) in a.chunks_exact(n.max(1)).zip(c.chunks_exact_mut(n.max(1))) {
+        for (factor, b) in a.iter().zip(b.chunks_exact(n.max(1))) {
+            for (c, b) in c.iter_mut().zip(b) {
+                *c += factor * b;
+            }
+        }
+    }
+    c
+}
+
+/// In eight sums, which the compiler keeps in vectors.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn norm_of(wq: &[f32], wk: &[f32], n_embd: usize) -> f64 {
+        spectral_norm(&Gram::new(wq, n_embd), &Gram::new(wk, n_embd))
+    }
+
+    /// Wq = (3 e0, 2 e1), Wk = (1 e0, 5 e1): the product is diag(3, 10, 0).
+    #[test]
+    fn a_spectral_norm_by_hand() {
+        let (wq, wk) = ([3.0, 0.0, 0.0, 0.0, 2.0, 0.0], [1.0, 0.0, 0.0, 0.0, 5.0, 0.0]);
+        assert!((norm_of(&wq, &wk, 3) - 10.0).abs() < 1e-9);
+        // Equal singular values, linearly dependent columns, nothing at all.
+        let identity = [1.0, 0.0, 0.0, 1.0];
+        assert!((norm_of(&identity, &identity, 2) - 1.0).abs() < 1e-9);
+        assert!((norm_of(&[1.0, 2.0, 1.0, 2.0], &identity, 2) - 10f64.sqrt()).abs() < 1e-9);
+        assert_eq!(norm_of(&[0.0; 4], &identity, 2), 0.0);
+        assert_eq!(norm_of(&identity, &[0.0; 4], 2), 0.0);
+        assert!(norm_of(&[f32::NAN; 4], &identity, 2).is_nan());
+        assert!((norm_of(&[1e-15; 4], &[1e15; 4], 2) - 4.0).abs() < 1e-6, "far from unit scale");
+    }
+
+    /// sigma 10, ||gamma||^2 = 9 + 16, slope 1/2, eps e^-3: (2 * 10 * 25 + 3) * 2; strictly 3 * 4^2 instead of 25.
+    #[test]
+    fn a_scope_by_hand() {
+        let weights = ([3.0, 0.0, 0.0, 0.0, 2.0, 0.0], [1.0, 0.0, 0.0, 0.0, 5.0, 0.0]);
+        let norm = ([3.0, -4.0, 0.0], [0.0; 3]);
+        let options = ScopeOptions { epsilon: (-3f64).exp(), rigorous: false };
+        let of =
+            |options: &ScopeOptions| scope((&weights.0, &weights.1), (&norm.0, &norm.1), 0.5, 1.0, options);
+        assert!((of(&options) - 1006.0).abs() < 1e-6);
+        assert!((of(&ScopeOptions { rigorous: true, ..options }) - 2.0 * (960.0 + 3.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_window_covers_its_scope() {
+        assert_eq!(
+            [0.2, 1.0, 52.1, 99.0, 99.5, 1e300].map(|scope| window(scope, 100)),
+            [1, 1, 53, 99, 100, 100]
+        );
+        assert_eq!((window(f64::NAN, 100), window(f64::INFINITY, 100), window(-5.0, 100)), (100, 100, 1));
+    }
+
+    #[test]
+    fn classes_keep_few_rows() {
+        let scopes = [10.0, 500.0, 12.0, 9.5, 480.0, 2000.0];
+        assert_eq!(classes(&scopes, 1000, 3), [12, 500, 12, 12, 500, 1000]);
+        assert_eq!(classes(&scopes, 1000, 2), [12, 1000, 12, 12, 1000, 1000]);
+        assert_eq!(classes(&scopes, 1000, 1), [1000; 6]);
+        assert_eq!(classes(&scopes, 1000, 9), [10, 500, 12, 10, 480, 1000]);
+        assert_eq!(classes(&scopes, 1000, 0), [1000; 6]);
+        assert_eq!(classes(&[7.0, 7.0], 1000, 3), [7, 7]);
+        assert_eq!(classes(&[], 1000, 3), [0; 0]);
+        // Against every way to cut: three classes of eight windows.
+        let scopes = [3.0, 90.0, 14.0, 15.0, 92.0, 65.0, 35.0, 89.0];
+        let rows = |windows: &[usize]| windows.iter().sum::<usize>();
+        let mut best = usize::MAX;
+        for (a, b) in scopes.iter().flat_map(|a| scopes.map(|b| (*a, b))) {
+            let cut = scopes.map(|s| [a, b, 92.0].into_iter().filter(|end| *end >= s).fold(92.0, f64::min));
+            best = best.min(rows(&cut.map(|window| window as usize)));
+        }
+        assert_eq!(rows(&classes(&scopes, 1000, 3)), best);
+    }
+}

@@ -1,0 +1,190 @@
+//! ALiBi, where attention depends on distances: rows must know their positions wherever they lie. The tiny random Baichuan model
+//! and its logits come from `golden/baichuan.py`.
+
+use engine::alibi::{self, ScopeOptions};
+use engine::plan::{self, Plan, PlanOptions};
+use engine::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use ggml::Type;
+use serde_json::Value;
+use tests::npy::Array;
+
+const NAME: &str = "baichuan-alibi-f16";
+
+fn open(threads: usize) -> Engine {
+    let options = EngineOptions { threads: Some(threads), ..EngineOptions::default() };
+    let file = tests::data(&format!("golden/models/{NAME}.gguf"));
+    Engine::open(&ModelSource::File(file), &options).expect("the model opens")
+}
+
+fn entry() -> Value {
+    let index = std::fs::read_to_string(tests::data("golden/index.json")).expect("golden/index.json");
+    let index: Value = serde_json::from_str(&index).expect("golden/index.json is JSON");
+    let cases = index["cases"].as_array().expect("cases");
+    cases.iter().find(|case| case["name"] == NAME).expect("the case").clone()
+}
+
+fn tokens(entry: &Value) -> Vec<u32> {
+    let tokens = entry["tokens"].as_array().expect("tokens").iter();
+    tokens.map(|token| token.as_u64().expect("a token") as u32).collect()
+}
+
+fn options(policy: &str, prefill: Prefill) -> SessionOptions {
+    SessionOptions {
+        context: 128,
+        policy: policy.parse().expect("a policy"),
+        types: (Type::F32, Type::F32),
+        prefill,
+        chunk: 32,
+        ..SessionOptions::default()
+    }
+}
+
+fn difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    assert!(a.iter().all(|x| x.is_finite()));
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// Under a window, evicted rows leave holes that others fill: each must keep its distance.
+#[test]
+fn bounded_heads_equal_the_formulas() {
+    let entry = entry();
+    let tokens = tokens(&entry);
+    let bounded = &entry["bounded"];
+    let policy = bounded["policy"].as_str().expect("a policy");
+    let prompt = bounded["prompt"].as_u64().expect("a prompt") as usize;
+    let limit = entry["tolerance_numpy"]["max_abs"].as_f64().expect("a tolerance") as f32;
+    let expected = |name: &str| {
+        let file = bounded[name].as_str().expect(name);
+        Array::read(&tests::data("golden").join(file)).expect("reference logits")
+    };
+    for (threads, steps) in [(1, usize::MAX), (2, 5)] {
+        let engine = open(threads);
+        // Token by token, and a prompt read with full attention first.
+        for (name, prefill, read) in
+            [("from_the_beginning", Prefill::Streaming, 0), ("after_the_prompt", Prefill::Exact, prompt)]
+        {
+            let want = expected(name);
+            let mut session = Session::new(&engine, options(policy, prefill)).expect("a session");
+            session.sync(&tokens[..read], &mut |_| {}).expect("prefill");
+            for (at, token) in tokens.iter().enumerate().skip(read).take(steps) {
+                session.push(*token).expect("a step");
+                if at >= prompt {
+                    let difference = difference(session.logits(), want.row(at - prompt));
+                    assert!(difference < limit, "{name}, token {at}, {threads} threads: {difference:e}");
+                }
+            }
+            assert!(session.store().positions(0)[0].len() < 30, "rows have left");
+        }
+        // As a text, in chunks of one token (longer ones see what is about to leave).
+        let options = SessionOptions { chunk: 1, ..options(policy, Prefill::Streaming) };
+        let mut session = Session::new(&engine, options).expect("a session");
+        session.sync(&tokens, &mut |_| {}).expect("prefill");
+        let want = expected("from_the_beginning");
+        let difference = difference(session.logits(), want.row(tokens.len() - 1 - prompt));
+        assert!(difference < limit, "in chunks: {difference:e}");
+    }
+}
+
+/// Rows written over those that were taken back have positions of their own.
+#[test]
+fn a_turn_is_taken_back() {
+    let engine = open(1);
+    let tokens = tokens(&entry());
+    let turn = |shift: u32| -> Vec<u32> {
+        let changed = tokens[60..66].iter().map(|token| (token + shift) % 260);
+        tokens[..60].iter().copied().chain(changed).collect()
+    };
+    for policy in ["full", "streaming:sinks=4,window=24,slack=8"] {
+        let [mut one, mut other] =
+            [(); 2].map(|()| Session::new(&engine, options(policy, Prefill::Exact)).expect("a session"));
+        for (session, shifts) in [(&mut one, &[1, 2][..]), (&mut other, &[2])] {
+            session.sync(&tokens[..60], &mut |_| {}).expect("prefill");
+            for shift in shifts {
+                assert_eq!(session.sync(&turn(*shift), &mut |_| {}).expect("a turn"), 6, "{policy}");
+            }
+            session.push(7).expect("a step");
+        }
+        assert!(difference(one.logits(), other.logits()) < 1e-5, "{policy}");
+    }
+}
+
+/// No entry stands for rows that left: a mean has no position.
+#[test]
+fn nothing_is_compensated() {
+    let engine = open(1);
+    let profile = engine::heads::HeadProfile::uniform(engine.head_shape().expect("heads"), false);
+    let options = SessionOptions {
+        profile: Some(profile),
+        ..options("razor:buffer=16,ratio=5,sinks=4", Prefill::Exact)
+    };
+    let mut session = Session::new(&engine, options).expect("a session");
+    session.sync(&tokens(&entry()), &mut |_| {}).expect("prefill");
+    assert!(session.store().compensation(3).expect("sums").iter().all(Option::is_none));
+    assert!(session.logits().iter().all(|x| x.is_finite()));
+}
+
+#[test]
+fn the_plan_counts_positions() {
+    let engine = open(1);
+    let mut session =
+        Session::new(&engine, options("streaming:window=64", Prefill::Exact)).expect("a session");
+    session.sync(&tokens(&entry()), &mut |_| {}).expect("prefill");
+    session.push(1).expect("a step");
+    let plan = Plan::new(
+        engine.spec(),
+        &plan::outline(engine.file()),
+        session.store().layout(),
+        &PlanOptions { repack: true, prompt: 80, chunk: 32, exact: true, threads: 1 },
+    )
+    .expect("a plan");
+    let (predicted, allocated) = (plan.store as f64, session.store().bytes() as f64);
+    assert!((allocated / predicted - 1.0).abs() < 0.01, "{predicted} planned, {allocated} taken");
+    let compute = session.compute_bytes();
+    assert!(compute <= plan.compute && plan.compute <= 2 * compute, "{compute} of {}", plan.compute);
+}
+
+/// Against Wq Wk^T written out and multiplied with a vector again and again.
+#[test]
+fn scopes_follow_from_the_weights() {
+    let engine = open(2);
+    let spec = engine.spec();
+    let scopes = alibi::scopes(&engine, &ScopeOptions::default(), &mut |_| {}).expect("scopes");
+    let strict = ScopeOptions { rigorous: true, ..ScopeOptions::default() };
+    let rigorous = alibi::scopes(&engine, &strict, &mut |_| {}).expect("scopes");
+    assert_eq!((scopes.len(), scopes[0].len()), (spec.n_layers, spec.n_kv_heads));
+    let (n, d) = (spec.n_embd, spec.head_dim);
+    let floats = |name: String| -> Vec<f64> {
+        let info = engine.file().tensor(&name).expect("a tensor");
+        let mut floats = vec![0.0; info.elements() as usize];
+        let ty = Type::from_id(info.ty.id()).expect("a type");
+        assert!(ty.widen(engine.file().data(info), &mut floats));
+        floats.into_iter().map(f64::from).collect()
+    };
+    for layer in [0, 17, 39] {
+        let part = |name: &str| floats(format!("blk.{layer}.{name}.weight"));
+        let (wq, wk, gamma) = (part("attn_q"), part("attn_k"), part("attn_norm"));
+        for head in 0..spec.n_heads {
+            // a[i][j] = sum over the head's elements of Wq[i] Wk[j]
+            let rows = head * d..(head + 1) * d;
+            let a = |i: usize, j: usize| rows.clone().map(|r| wq[r * n + i] * wk[r * n + j]).sum::<f64>();
+            let a: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| a(i, j)).collect()).collect();
+            let mut x = vec![1.0; n];
+            let mut norm = 0.0;
+            for _ in 0..2000 {
+                let y: Vec<f64> = a.iter().map(|a| a.iter().zip(&x).map(|(a, x)| a * x).sum()).collect();
+                x = (0..n).map(|j| (0..n).map(|i| a[i][j] * y[i]).sum()).collect();
+                norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+                x.iter_mut().for_each(|x| *x /= norm);
+            }
+            let sigma = norm.sqrt();
+            let size: f64 = gamma.iter().map(|x| x * x).sum();
+            let scale = f64::from(spec.attention_scale);
+            let slope = [1.0 / 16.0, 1.0 / 256.0, 1.0 / 4.0][head];
+            let want = (2.0 * scale * sigma * size - 1e-3f64.ln()) / slope;
+            let have = scopes[layer][head];
+            assert!((have / want - 1.0).abs() < 1e-6, "layer {layer}, head {head}: {have}, not {want}");
+            assert!(rigorous[layer][head] > have);
+        }
+    }
+}
