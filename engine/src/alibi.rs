@@ -59,8 +59,8 @@ fn bound(sigma: f64, (gamma, bias): (&[f32], &[f32]), slope: f64, scale: f64, op
     (2.0 * scale * sigma * size - options.epsilon.ln()) / slope
 }
 
-/// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the farthest of the query heads that read it. Takes a fraction of a
-/// second for a small model and some minutes of processor time for the largest; stops when the engine's interrupt flag is set.
+/// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the farthest of the query heads that read it. A model of 13B takes
+/// about a minute of processor time; stops when the engine's interrupt flag is set.
 pub fn scopes(
     engine: &Engine,
     options: &ScopeOptions,
