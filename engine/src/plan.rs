@@ -49,6 +49,9 @@ pub struct PlanOptions {
 pub struct Plan {
     /// Weights, by place.
     pub weights: WeightBytes,
+    /// Pages of the file with matrices that are there in another layout too, while a text is read: one layer's if it is read
+    /// layer by layer, else all of them (as in a later turn of many tokens). They go back to the system afterwards.
+    pub file_pages: usize,
     /// The KV store.
     pub store: usize,
     /// One layer's complete keys and values, while the first text is read.
@@ -69,6 +72,8 @@ impl Plan {
     ) -> Result<Plan, EngineError> {
         let weights = Weights::pretend(spec, tensors, options.repack)?;
         let bytes = weights.bytes;
+        let twice = weights.twice_bytes.iter();
+        let file_pages = if options.exact { twice.max().copied().unwrap_or(0) } else { twice.sum() };
         let forward = Forward::new(spec, weights, options.threads);
         let lanes = Lanes::new(layout)?;
         let allocator = GraphAllocator::new(&BufferType::cpu());
@@ -96,12 +101,13 @@ impl Plan {
             scratch = layout.scratch_bytes(prompt);
             residual = 4 * spec.n_embd * prompt;
         }
-        Ok(Plan { weights: bytes, store: layout.bytes(), scratch, residual, compute: decode + reading })
+        let (store, compute) = (layout.bytes(), decode + reading);
+        Ok(Plan { weights: bytes, file_pages, store, scratch, residual, compute })
     }
 
     /// All together: the peak.
     pub fn total(&self) -> usize {
-        self.weights.total() + self.store + self.scratch + self.residual + self.compute
+        self.weights.total() + self.file_pages + self.store + self.scratch + self.residual + self.compute
     }
 }
 
