@@ -2,8 +2,10 @@
 
 use engine::heads::HeadProfile;
 use engine::plan::{self, Plan, PlanOptions};
-use engine::{Engine, EngineError, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use engine::{Engine, EngineError, EngineOptions, ModelSource, Prefill, Session, SessionOptions, Weights};
 use ggml::Type;
+use models::gguf::GgufFile;
+use models::spec::ModelSpec;
 use std::sync::atomic::Ordering;
 
 const TINY: &str = "golden/models/llama-gqa-llama3rope-f32.gguf";
@@ -127,6 +129,22 @@ fn bounded_heads_stay_within_their_budget() {
     }
 }
 
+/// The row that stands for what has left is there from the beginning, but holds nothing until something has.
+#[test]
+fn a_compensation_entry_counts_once_rows_have_left() {
+    let engine = tiny();
+    let tokens = text(&engine, 41, 6);
+    let options = SessionOptions {
+        profile: Some(HeadProfile::uniform(engine.head_shape().expect("heads"), false)),
+        ..options(100, "razor:buffer=16,ratio=100,sinks=4,slack=0")
+    };
+    let mut session = Session::new(&engine, options).expect("a session");
+    for (seen, rows) in [(0, 0), (1, 1), (20, 20), (21, 21), (41, 21)] {
+        session.sync(&tokens[..seen], &mut |_| {}).expect("more of the text");
+        assert_eq!(session.store().live_bytes(), session.store().layout().full_bytes(rows), "after {seen}");
+    }
+}
+
 /// Reading layer by layer and token by token leaves the same rows and the same compensation entries (first layer: later ones
 /// see different hidden states by design).
 #[test]
@@ -242,6 +260,22 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(session.sync(&[beyond], &mut |_| {}), Err(EngineError::Token { .. })));
     assert!(Session::new(&engine, options(0, "full")).is_err());
     assert!(Session::new(&engine, options(32, "razor")).is_err(), "razor needs a profile");
+}
+
+/// The plan counts the same tensors as used in two layouts.
+#[test]
+fn the_plan_knows_what_is_used_in_two_layouts() {
+    let file = tests::data("golden/models/llama-wide-mqa-q4_k_m.gguf");
+    let file = GgufFile::open(&file).expect("the model opens");
+    let spec = ModelSpec::from_gguf(&file).expect("a model");
+    for repack in [true, false] {
+        let loaded = Weights::load(&file, &spec, repack).expect("weights");
+        let planned = Weights::pretend(&spec, &plan::outline(&file), repack).expect("weights without memory");
+        assert_eq!(loaded.twice_bytes, planned.twice_bytes);
+        assert_eq!(loaded.twice_bytes.len(), spec.n_layers);
+        let repacked: usize = loaded.twice_bytes.iter().sum();
+        assert!(repacked <= loaded.bytes.repacked, "{repacked} of {}", loaded.bytes.repacked);
+    }
 }
 
 /// The plan's numbers are the allocated ones: weights and store to the byte (but for alignment), compute buffers at most.

@@ -170,10 +170,11 @@ impl Store {
         self.bytes
     }
 
-    /// Bytes of the rows that are live now, compensation entries included.
+    /// Bytes of the rows that are live now, with the compensation entries that stand for something.
     pub fn live_bytes(&self) -> usize {
+        let rows = |lane: &Lane| if lane.departed == 0 { lane.live - lane.first() } else { lane.live };
         let rows: usize =
-            self.layers.iter().flatten().map(|lane| lane.live * lane.layout.kv_heads.len()).sum();
+            self.layers.iter().flatten().map(|lane| rows(lane) * lane.layout.kv_heads.len()).sum();
         rows * self.layout.row_bytes()
     }
 
