@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use engine::Prefill;
 use engine::heads::{HeadProfile, HeadShape};
 use engine::kv::{Layout, PolicyChoice, policy::REGISTRY};
 use engine::plan::{Plan, PlanOptions, TensorOutline, outline};
+use engine::{EngineOptions, Prefill};
 use ggml::Type;
 use models::shapes::Shape;
 use models::spec::ModelSpec;
 use serde_json::{Value, json};
 
 use crate::args::model::{ModelArgs, ModelPlace};
-use crate::args::session::{self, DEFAULT_CHUNK, PrefillArg};
+use crate::args::session::{self, ChunkArgs, PrefillArg};
 use crate::args::{App, values};
 use crate::failure::Failure;
 use crate::table::Table;
@@ -55,9 +55,8 @@ pub struct PlanArgs {
     /// How the text is read
     #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
     prefill: PrefillArg,
-    /// Tokens computed at once (-ub)
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_CHUNK, value_parser = values::positive)]
-    ubatch_size: usize,
+    #[command(flatten)]
+    chunk: ChunkArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -70,6 +69,7 @@ struct Subject {
     name: String,
     spec: ModelSpec,
     tensors: Vec<TensorOutline>,
+    options: EngineOptions,
     profile: HeadProfile,
     /// Where the profile comes from, in words.
     profile_is: String,
@@ -95,7 +95,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         Some(k) => vec![(k, args.cache_type_v.unwrap_or(k))],
         None => vec![(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0), (Type::Q4_0, Type::Q4_0)],
     };
-    let subject = subject(args)?;
+    let subject = subject(app, args)?;
     let context = match args.context {
         None | Some(0) => subject.spec.n_ctx_train.max(1),
         Some(context) => context,
@@ -117,7 +117,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     }
 }
 
-fn subject(args: &PlanArgs) -> Result<Subject> {
+fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
     let (name, spec, tensors, fingerprint) = match &args.shape {
         Some(text) => {
             let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
@@ -139,8 +139,7 @@ fn subject(args: &PlanArgs) -> Result<Subject> {
     let shape = HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?;
     let (profile, profile_is) = match (&args.heads, args.heads_share, &fingerprint) {
         (Some(path), _, _) => {
-            let profile = HeadProfile::load(path)?;
-            profile.check(shape, fingerprint.as_deref())?;
+            let profile = HeadProfile::load_for(path, shape, fingerprint.as_deref())?;
             (profile, "the given profile".to_owned())
         }
         (None, None, Some(fingerprint)) if matches!(profiles::kept(shape, fingerprint), Ok(Some(_))) => {
@@ -155,7 +154,7 @@ fn subject(args: &PlanArgs) -> Result<Subject> {
             )
         }
     };
-    Ok(Subject { name, spec, tensors, profile, profile_is })
+    Ok(Subject { name, spec, tensors, options: args.model.options(app), profile, profile_is })
 }
 
 /// The plan for one policy, with the profile's heads chosen again by the policy's own shares where it can.
@@ -173,12 +172,12 @@ fn plan(
     let profile = profile.as_ref().unwrap_or(&subject.profile);
     let layout = Layout::new(&subject.spec, policy, Some(profile), context, types)?;
     let options = PlanOptions {
-        repack: !args.model.no_repack,
+        repack: subject.options.repack,
         prompt: context,
-        chunk: args.ubatch_size,
+        chunk: args.chunk.tokens(),
         exact: args.prefill.prefill() == Prefill::Exact,
-        threads: args
-            .model
+        threads: subject
+            .options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
     };
@@ -245,6 +244,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
         "policy",
         "KV type",
         ">weights",
+        ">file pages",
         ">KV store",
         ">scratch",
         ">residual",
@@ -260,6 +260,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
                 row.policy.to_string(),
                 types_name(row.types),
                 format::bytes(plan.weights.total()),
+                format::bytes(plan.file_pages),
                 format::bytes(plan.store),
                 format::bytes(plan.scratch),
                 format::bytes(plan.residual),
@@ -329,6 +330,7 @@ fn object(subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row])
                     "copied": plan.weights.copied,
                     "total": plan.weights.total(),
                 });
+                object["file_pages"] = plan.file_pages.into();
                 object["store"] = plan.store.into();
                 object["scratch"] = plan.scratch.into();
                 object["residual"] = plan.residual.into();

@@ -98,13 +98,22 @@ fn plans_say_what_fits_and_what_to_change() {
     assert_eq!(find("full", "q8_0")["store"], 32u64 * 8 * 100_000 * 256 * 34 / 32);
     for plan in plans {
         let number = |name: &str| plan[name].as_u64().expect("a number");
-        let parts = number("store") + number("scratch") + number("residual") + number("compute");
+        let parts = ["file_pages", "store", "scratch", "residual", "compute"].map(number).iter().sum::<u64>();
         assert_eq!(number("total"), parts + plan["weights"]["total"].as_u64().expect("a number"), "{plan}");
         assert_eq!(plan["fits"], number("total") <= 24 << 30);
         // One layer's scratch, never all of them.
         assert!(number("scratch") <= 8 * 100_000 * 256 * 2);
         assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
     }
+    // Both layouts of K-quants, where this CPU uses two: one layer's while it is read, or all of them.
+    let pages = |flags: &[&str]| {
+        let shape = ["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "1k", "--policy", "full", "--json"];
+        let plans = longhand(&[&shape[..], flags].concat()).json();
+        plans["plans"][0]["file_pages"].as_u64().expect("a number")
+    };
+    let (exact, streaming) = (pages(&[]), pages(&["--prefill", "streaming"]));
+    assert_eq!(pages(&["--prefill", "streaming", "--no-repack"]), 0);
+    assert!(streaming == 0 || (exact * 24..=exact * 32).contains(&streaming), "{exact} {streaming}");
     assert!(find("razor", "f16")["store"].as_u64() < find("full", "f16")["store"].as_u64());
     assert!(plan("1GiB")["plans"].as_array().expect("an array").iter().all(|plan| plan["fits"] == false));
     let text = longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB"]).ok();
