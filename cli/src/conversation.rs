@@ -45,9 +45,26 @@ impl<'m> Conversation<'m> {
         Conversation { model, session, sampling, messages, timeline: Vec::new() }
     }
 
+    /// Tokens of the conversation so far.
+    pub fn tokens(&self) -> usize {
+        self.timeline.len()
+    }
+
     /// The session.
     pub fn session(&self) -> &Session<'m> {
         &self.session
+    }
+
+    /// Whether the model has said anything yet.
+    pub fn has_answers(&self) -> bool {
+        self.messages.iter().any(|message| message.role == "assistant")
+    }
+
+    /// Begins anew. The session keeps its rows for now: where the next text begins like this one, they are used again.
+    pub fn clear(&mut self) {
+        self.messages.retain(|message| message.role == "system");
+        self.timeline.clear();
+        self.sampling.sampler.reset();
     }
 
     /// Lets the model read what the user says, up to where its answer begins. If that fails or is interrupted, the
@@ -68,24 +85,21 @@ impl<'m> Conversation<'m> {
         let session = &mut self.session;
         let computed =
             app.interrupt.reading(|| session.sync(&tokens, &mut |progress| bar.reading(progress)))?;
-        for token in &tokens[tokens.len() - computed..] {
-            self.sampling.sampler.accept(*token);
-        }
+        let told = tokens.iter().zip(&self.timeline).take_while(|(a, b)| a == b).count();
+        tokens[told..].iter().for_each(|token| self.sampling.sampler.accept(*token));
         self.timeline = tokens;
         Ok(Reading { tokens: computed, elapsed: started.elapsed() })
     }
 
     /// The whole timeline up to where the next answer begins.
     fn next_tokens(&self) -> Result<Vec<u32>> {
-        let Model { template, tokenizer, .. } = self.model;
-        let encode = |prompt: &models::chat::Prompt| prompt.encode(tokenizer).map_err(Failure::from);
-        if !self.messages.iter().any(|message| message.role == "assistant") {
-            return Ok(encode(&template.prompt(&self.messages, true).map_err(Failure::from)?)?);
+        if !self.has_answers() {
+            return Ok(self.model.prompt(&self.messages)?);
         }
-        let suffix = match template.next_turn(&self.messages).map_err(Failure::from)? {
+        let suffix = match self.model.next_turn(&self.messages)? {
             NextTurn::Extends(suffix) => suffix,
             NextTurn::Rewrites { prompt, suffix, .. } => {
-                let whole = encode(&prompt)?;
+                let whole = self.model.encode(&prompt)?;
                 let held = self.session.tokens();
                 let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
                 match suffix {
@@ -98,7 +112,7 @@ impl<'m> Conversation<'m> {
             }
         };
         let mut tokens = self.timeline.clone();
-        tokens.extend(encode(&suffix)?);
+        tokens.extend(self.model.encode(&suffix)?);
         Ok(tokens)
     }
 

@@ -25,6 +25,13 @@ pub struct Test {
     pub depth: usize,
 }
 
+impl Test {
+    /// Tokens of the session at the end.
+    pub fn tokens(&self) -> usize {
+        self.depth + self.prompt + self.generate
+    }
+}
+
 /// llama-bench's names.
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,7 +109,7 @@ impl Case {
 
 /// Runs a test `repetitions` times after a warm-up.
 pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repetitions: u32) -> Result<Case> {
-    let length = test.depth + test.prompt + test.generate;
+    let length = test.tokens();
     let options = SessionOptions {
         context: length + 1,
         policy: setting.policy.clone(),
