@@ -28,6 +28,8 @@ const TALK: usize = 8192;
 const HELP: &str = "\
 /help   this list
 /stats  tokens, KV bytes and speed of the last turn
+/regen  take the last answer back and give another
+/undo   take the last question and its answer back
 /clear  start the conversation anew, documents included
 /exit   quit (so do Ctrl-D, and Ctrl-C twice)
 Ctrl-C ends an answer, or the reading of a text.
@@ -120,6 +122,24 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
                 (last, unread) = (LastTurn::default(), documents.as_str());
                 app.console.note("the conversation starts anew");
             }
+            "/regen" => match conversation.take_answer_back() {
+                true => {
+                    match conversation.read_again(app).and_then(|read| answer(app, &mut conversation, read)) {
+                        Ok(turn) => last = turn,
+                        Err(error) if is_interrupt(&error) => {
+                            take_back(app, &mut conversation);
+                            unread = if conversation.has_questions() { "" } else { documents.as_str() };
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                false => app.console.note("error: there is no answer to take back\nhint: ask something"),
+            },
+            "/undo" => {
+                take_back(app, &mut conversation);
+                last = LastTurn::default();
+                unread = if conversation.has_questions() { "" } else { documents.as_str() };
+            }
             command if command.starts_with('/') => {
                 let word = command.split_whitespace().next().unwrap_or(command);
                 app.console
@@ -152,6 +172,19 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
 
 fn turn(app: &App, conversation: &mut Conversation<'_>, user: String) -> Result<LastTurn> {
     let read = conversation.read(app, user)?;
+    answer(app, conversation, read)
+}
+
+/// Takes the last question back, and its answer.
+fn take_back(app: &App, conversation: &mut Conversation<'_>) {
+    app.console.note(match conversation.take_turn_back() {
+        true => "the last question and its answer are taken back",
+        false => "error: there is no question to take back\nhint: ask something",
+    });
+}
+
+/// The answer to what was read.
+fn answer(app: &App, conversation: &mut Conversation<'_>, read: Reading) -> Result<LastTurn> {
     let answer = conversation.answer(app, &mut |piece| app.console.print_foreign(piece))?;
     app.console.print("\n")?;
     match answer.stop {

@@ -125,6 +125,24 @@ fn a_full_chat_says_so_and_starts_anew() {
     assert!((1..30).contains(&tokens), "{read}");
 }
 
+/// Under a policy that forgets, an answer is given again from exactly the same state, and a question that was taken back leaves
+/// nothing behind: documents are read with the next one if it was the first.
+#[test]
+fn answers_and_questions_are_taken_back() {
+    let document = file("undo.txt", DOCUMENT);
+    let input =
+        format!("/undo\n/regen\n{NUMBER}\n/regen\n{KEY}\n/undo\n/regen\n/undo\n/stats\n{KEY}\n/stats\n");
+    let args = ["chat", "-f", &document, "--policy", "razor:buffer=256,ratio=5,sinks=4"];
+    let run = longhand_with(&args, input.as_bytes());
+    for part in ["no question to take back", "no answer to take back", "are taken back"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    let out = run.ok();
+    let answers: Vec<&str> = out.lines().filter(|line| line.ends_with('.')).collect();
+    assert_eq!(answers, [NUMBER_IS, NUMBER_IS, KEY_IS, NUMBER_IS, KEY_IS], "{out}");
+    assert!(out.contains("tokens    0 of"), "{out}");
+}
+
 #[test]
 fn a_chat_reads_the_document_once_and_knows_its_commands() {
     let document = file("chat.txt", DOCUMENT);
