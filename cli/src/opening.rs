@@ -20,14 +20,7 @@ pub fn options(
     context: usize,
     prompt: usize,
 ) -> Result<SessionOptions> {
-    let trained = engine.spec().n_ctx_train;
-    if prompt > trained {
-        app.console.note(&format!(
-            "note: {} tokens are more than the {} that the model was trained for; answers may suffer",
-            format::count(prompt),
-            format::count(trained)
-        ));
-    }
+    note_length(app, engine, prompt);
     let mut options = settings.options(context);
     // What cannot be whatever the profile says, is said before one is made.
     let none = HeadProfile::uniform(engine.head_shape()?, false);
@@ -37,6 +30,18 @@ pub fn options(
     let options = within(engine, options, settings.budget)?;
     check_memory(engine, &options, prompt)?;
     Ok(options)
+}
+
+/// Says so where a text is longer than the model was made for.
+pub fn note_length(app: &App, engine: &Engine, tokens: usize) {
+    let trained = engine.spec().n_ctx_train;
+    if tokens > trained {
+        app.console.note(&format!(
+            "note: {} tokens are more than the {} that the model was trained for; answers may suffer",
+            format::count(tokens),
+            format::count(trained)
+        ));
+    }
 }
 
 /// The options with the policy's parameters set to what the budget allows.
@@ -50,6 +55,24 @@ pub fn within(engine: &Engine, options: SessionOptions, budget: Option<Budget>) 
 /// Refuses a session that does not fit the memory that is free.
 pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<()> {
     let Some(available) = memory::available() else { return Ok(()) };
+    let needed = needed(engine, options, prompt)?;
+    if needed > available {
+        return Err(Failure::new(
+            format!(
+                "a context of {} tokens needs {} besides the weights, but {} are free",
+                format::count(options.context),
+                format::bytes(needed),
+                format::bytes(available)
+            ),
+            "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c",
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Bytes that a session whose first text has `prompt` tokens takes besides the weights.
+pub fn needed(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<usize> {
     let spec = engine.spec();
     let room = Room { context: options.context, types: options.types, reserve: None };
     let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
@@ -65,18 +88,5 @@ pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) ->
             threads: engine.threads(),
         },
     )?;
-    let needed = plan.total() - plan.weights.total();
-    if needed > available {
-        return Err(Failure::new(
-            format!(
-                "a context of {} tokens needs {} besides the weights, but {} are free",
-                format::count(options.context),
-                format::bytes(needed),
-                format::bytes(available)
-            ),
-            "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c",
-        )
-        .into());
-    }
-    Ok(())
+    Ok(plan.total() - plan.weights.total())
 }
