@@ -218,7 +218,8 @@ fn measure(app: &App, model: &Model, trials: &mut [Trial]) -> Result<()> {
     let mut done = 0;
     let mut bar = ProgressBar::new(&app.console, "recall");
     for Trial { tokens, texts, context, cells } in trials {
-        for mut group in groups(&model.engine, cells, *context)? {
+        let free = memory::available().unwrap_or(usize::MAX);
+        for mut group in groups(&model.engine, cells, *context, free)? {
             let new = |cell: &&mut Cell| match &cell.options {
                 Ok(options) => Some(Session::new(&model.engine, options.clone())),
                 Err(_) => None,
@@ -237,9 +238,14 @@ fn measure(app: &App, model: &Model, trials: &mut [Trial]) -> Result<()> {
     Ok(())
 }
 
-/// The cells that are possible, in groups that fit the memory together: as few groups as that allows, for each reads every document.
-fn groups<'c>(engine: &Engine, cells: &'c mut [Cell], prompt: usize) -> Result<Vec<Vec<&'c mut Cell>>> {
-    let available = memory::available().unwrap_or(usize::MAX);
+/// The cells that are possible, in groups that fit `available` bytes together: as few as that allows, for each reads every document.
+/// A cell that does not fit by itself is a group all the same.
+fn groups<'c>(
+    engine: &Engine,
+    cells: &'c mut [Cell],
+    prompt: usize,
+    available: usize,
+) -> Result<Vec<Vec<&'c mut Cell>>> {
     let (mut groups, mut group, mut free) = (Vec::new(), Vec::new(), available);
     for cell in cells {
         let Ok(options) = &cell.options else { continue };
@@ -305,6 +311,38 @@ impl Examiner<'_> {
         match answer.stop {
             Stop::Asked => Err(Failure::interrupted().into()),
             _ => Ok(question.fact.is_answered_by(&answer.text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::{EngineOptions, ModelSource};
+
+    #[test]
+    fn groups_fit_the_memory() {
+        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
+        let mut cells: Vec<Cell> = ["full", "streaming", "", "h2o", "full"]
+            .map(|name| Cell {
+                name: name.to_owned(),
+                budget: None,
+                options: name
+                    .parse()
+                    .map(|policy| SessionOptions { policy, ..SessionOptions::default() })
+                    .map_err(|error: EngineError| error.to_string()),
+                answered: 0,
+                kv_bytes: 0,
+                kv_full: 0,
+            })
+            .into();
+        let needed = |cell: &Cell| opening::needed(&engine, cell.options.as_ref().ok()?, 4000).ok();
+        let three: usize = [0, 1, 3].iter().filter_map(|place| needed(&cells[*place])).sum();
+        for (available, want) in
+            [(usize::MAX, vec![4]), (three, vec![3, 1]), (three - 1, vec![2, 2]), (0, vec![1; 4])]
+        {
+            let groups = groups(&engine, &mut cells, 4000, available).expect("plans");
+            assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), want, "{available}");
         }
     }
 }

@@ -9,8 +9,19 @@ use serde_json::Value;
 fn full_and_razor_answer_where_streaming_has_forgotten() {
     // A short calibration is as good here, and the measurement finds it.
     longhand(&["heads", "calibrate", "--period", "400"]).ok();
-    let args =
-        ["recall", "-c", "2k", "--kv-budget", "30%", "--questions", "6", "--policy", "full;razor;streaming"];
+    let args = [
+        "recall",
+        "-t",
+        "1",
+        "-c",
+        "2k",
+        "--kv-budget",
+        "30%",
+        "--questions",
+        "6",
+        "--policy",
+        "full;razor;streaming",
+    ];
     let cells = longhand(&[&args[..], &["--json"]].concat()).json();
     let cells = cells.as_array().expect("an array");
     assert_eq!(cells.len(), 3);
@@ -40,7 +51,19 @@ fn full_and_razor_answer_where_streaming_has_forgotten() {
 
 #[test]
 fn a_budget_that_cannot_be_ends_nothing() {
-    let args = ["recall", "-c", "500", "--questions", "2", "--policy", "l2;tova", "--kv-budget", "40%,90%"];
+    let args = [
+        "recall",
+        "-t",
+        "1",
+        "-c",
+        "500",
+        "--questions",
+        "2",
+        "--policy",
+        "l2;tova",
+        "--kv-budget",
+        "40%,90%",
+    ];
     let run = longhand(&args);
     assert!(run.stderr.contains("note: l2: a KV budget of 40 %"), "{}", run.stderr);
     let table = run.ok();

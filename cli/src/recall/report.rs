@@ -29,10 +29,10 @@ pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> R
     );
     for trial in trials {
         text += &format!(
-            "\n{} tokens, {} questions about {} documents:\n\n{}",
+            "\n{} tokens (documents: {}, questions: {}):\n\n{}",
             format::count(trial.tokens),
-            trial.questions(),
             trial.texts.len(),
+            trial.questions(),
             table(args, trial).markdown()
         );
     }
