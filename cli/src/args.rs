@@ -16,7 +16,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;
-use crate::{ask, bench, chat, demo, failure, heads, inspect, logits, plan, tokenize};
+use crate::{ask, bench, chat, demo, failure, heads, inspect, logits, plan, recall, tokenize};
 
 /// Ask long documents, with a KV cache that keeps only what each attention head needs.
 #[derive(Debug, Parser)]
@@ -40,6 +40,8 @@ enum Command {
     Heads(heads::HeadsArgs),
     /// Measures speed and bytes, in llama.cpp's vocabulary
     Bench(bench::BenchArgs),
+    /// Measures how many facts each policy still answers, at equal memory
+    Recall(recall::RecallArgs),
     /// Shows metadata, tensors and sizes of a model file
     Inspect(inspect::InspectArgs),
     /// Prints the token ids of a text
@@ -73,6 +75,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Plan(args) => plan::run(&app, &args),
         Command::Heads(args) => heads::run(&app, &args),
         Command::Bench(args) => bench::run(&app, &args),
+        Command::Recall(args) => recall::run(&app, &args),
         Command::Inspect(args) => inspect::run(&app, &args),
         Command::Tokenize(args) => tokenize::run(&app, &args),
         Command::Logits(args) => logits::run(&app, &args),

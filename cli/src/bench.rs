@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use engine::kv::{PolicyChoice, policy::REGISTRY};
+use engine::kv::PolicyChoice;
 use engine::{Engine, ModelSource};
 use kernels::bandwidth::Bandwidth;
 
@@ -97,7 +97,8 @@ enum Output {
 
 /// Runs the command.
 pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
-    let policies = policies(&args.policy)?;
+    let policies =
+        session::policy_names(&args.policy).map(session::policy).collect::<Result<Vec<_>, Failure>>()?;
     if args.heads.is_some() && !policies.iter().any(|policy| policy.uses_profile()) {
         return Err(Failure::usage(
             "--heads is given, but no policy uses a head profile",
@@ -136,22 +137,6 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     }
     let report = Report { engine: &engine, name, file: model::file_name(&source), bandwidth, args };
     report.print(app, &cases)
-}
-
-/// The policies named; all of the registry for `all`.
-fn policies(texts: &[String]) -> Result<Vec<PolicyChoice>, Failure> {
-    let mut policies = Vec::new();
-    for text in texts.iter().map(|text| text.trim()) {
-        match text {
-            "all" => {
-                for entry in REGISTRY {
-                    policies.push(session::policy(entry.name)?);
-                }
-            }
-            _ => policies.push(session::policy(text)?),
-        }
-    }
-    Ok(policies)
 }
 
 /// Every depth with every prompt, then with every generation, as llama-bench orders them.

@@ -2,7 +2,7 @@
 //! one after another in one session, under four policies: everything kept, RazorAttention, and StreamingLLM with the same window and
 //! with the same bytes. Every number comes from these runs.
 
-mod document;
+pub mod document;
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use engine::sampler::SamplerOptions;
 use engine::{ModelSource, Session, SessionOptions, sampler::Sampler};
 use serde_json::json;
 
-use self::document::{DemoDocument, DocumentOptions, Fact, FactKind};
+use self::document::{DemoDocument, DocumentOptions, FactKind};
 use crate::args::model::ModelArgs;
 use crate::args::sampling::Sampling;
 use crate::args::{App, values};
@@ -188,7 +188,7 @@ impl<'a> Demo<'a> {
             if answer.stop == engine::generate::Stop::Asked {
                 return Err(Failure::interrupted().into());
             }
-            let right = is_right(fact, &answer.text);
+            let right = fact.is_answered_by(&answer.text);
             answered += usize::from(right);
             let mark = if right { app.console.paint(32, "✓") } else { app.console.paint(31, "✗") };
             let shown = app.console.clean(answer.text.trim()).into_owned();
@@ -266,11 +266,6 @@ fn decode_speed(app: &App, mut session: Session<'_>) -> Result<f64> {
     Ok(speeds.get(speeds.len() / 2).copied().unwrap_or(0.0))
 }
 
-/// Whether an answer states the fact: its number or word, and not merely as part of another.
-fn is_right(fact: &Fact, answer: &str) -> bool {
-    answer.split(|c: char| !c.is_alphanumeric()).any(|word| word == fact.key)
-}
-
 impl Outcome {
     fn share(&self) -> f64 {
         format::share(self.kv_bytes, self.kv_full)
@@ -302,18 +297,4 @@ fn table(outcomes: &[Outcome]) -> String {
         ]);
     }
     table.plain()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_within_another_is_not_the_answer() {
-        let document = DemoDocument::generate(&DocumentOptions::default(), &|text| text.len() / 4);
-        let fact = document.facts.iter().find(|fact| fact.key == "34251").expect("the paper's fact");
-        assert!(is_right(fact, "Mary's favorite number is 34251."));
-        assert!(!is_right(fact, "Mary's favorite number is 342510."));
-        assert!(!is_right(fact, "3425 1"));
-    }
 }

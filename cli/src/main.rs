@@ -21,6 +21,7 @@ mod opening;
 mod plan;
 mod profiles;
 mod progress;
+mod recall;
 mod table;
 mod tokenize;
 

@@ -56,6 +56,24 @@ pub fn note_beyond_training(app: &App, engine: &Engine, context: usize) {
 /// Refuses a session that does not fit the memory that is free.
 pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<()> {
     let Some(available) = memory::available() else { return Ok(()) };
+    let needed = needed(engine, options, prompt)?;
+    if needed > available {
+        return Err(Failure::new(
+            format!(
+                "a context of {} tokens needs {} besides the weights, but {} are free",
+                format::count(options.context),
+                format::bytes(needed),
+                format::bytes(available)
+            ),
+            "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c",
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Bytes that a session whose first text has `prompt` tokens takes besides the weights.
+pub fn needed(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<usize> {
     let spec = engine.spec();
     let room = Room { context: options.context, types: options.types, reserve: None };
     let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
@@ -71,18 +89,5 @@ pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) ->
             threads: engine.threads(),
         },
     )?;
-    let needed = plan.total() - plan.weights.total();
-    if needed > available {
-        return Err(Failure::new(
-            format!(
-                "a context of {} tokens needs {} besides the weights, but {} are free",
-                format::count(options.context),
-                format::bytes(needed),
-                format::bytes(available)
-            ),
-            "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c",
-        )
-        .into());
-    }
-    Ok(())
+    Ok(plan.total() - plan.weights.total())
 }

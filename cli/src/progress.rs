@@ -43,9 +43,14 @@ impl ProgressBar {
     /// Shows how many of some bytes are done.
     pub fn bytes(&mut self, done: u64, total: u64) {
         let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
+        self.work(share, &format::bytes(done as usize));
+    }
+
+    /// Shows which share of some work is done, and what it is at.
+    pub fn work(&mut self, share: f64, detail: &str) {
         let elapsed = self.started.elapsed();
         let remaining = (share > 0.0).then(|| elapsed.mul_f64((1.0 - share).max(0.0) / share));
-        self.show(share, &format::bytes(done as usize), remaining);
+        self.show(share, detail, remaining);
     }
 
     fn show(&mut self, share: f64, detail: &str, remaining: Option<Duration>) {

@@ -43,6 +43,11 @@ fn flags_that_make_no_sense() {
         (vec!["demo", "--facts", "0"], "not a number of facts"),
         (vec!["demo", "--tokens", "1m"], "needle was trained for 32,768 tokens"),
         (vec!["demo", "--kinds", "number,poem"], "no facts of the kind \"poem\""),
+        (vec!["recall", "--policy", "rasor"], "there is no policy `rasor`"),
+        (vec!["recall", "--kv-budget", "15%,0.3"], "not a budget"),
+        (vec!["recall", "-c", "4k,0"], "must not be 0"),
+        (vec!["recall", "--questions", "0"], "--questions"),
+        (vec!["recall", "--heads", "x.json", "--policy", "streaming"], "no policy uses a head profile"),
         (vec!["dance"], "dance"),
     ] {
         println!("{args:?}");
@@ -158,6 +163,7 @@ fn contexts_that_are_too_small() {
     let run = longhand(&["ask", "--json", "-f", &document, "-c", &barely, question, question]);
     run.refused(1, "do not fit a context of");
     longhand(&["ask", "-c", "2000m", question]).refused(1, "are free");
+    longhand(&["recall", "-c", "2k,2000m"]).refused(1, "are free");
 }
 
 #[test]

@@ -171,6 +171,14 @@ pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
     text.parse().map_err(|error: engine::EngineError| Failure::typed(&error))
 }
 
+/// The policies of a list, as typed; all of the registry for `all`.
+pub fn policy_names(texts: &[String]) -> impl Iterator<Item = &str> {
+    texts.iter().flat_map(|text| match text.trim() {
+        "all" => REGISTRY.iter().map(|entry| entry.name).collect(),
+        name => vec![name],
+    })
+}
+
 /// All policies with their parameters, from the engine's registry.
 pub fn policy_help() -> String {
     let mut help = String::from("What each head keeps. Policies and their parameters with defaults:\n");

@@ -90,6 +90,13 @@ pub struct Fact {
     pub depth: f64,
 }
 
+impl Fact {
+    /// Whether an answer states the fact: its number or word, and not merely as part of another.
+    pub fn is_answered_by(&self, answer: &str) -> bool {
+        answer.split(|c: char| !c.is_alphanumeric()).any(|word| word == self.key)
+    }
+}
+
 /// What document to make.
 #[derive(Clone, Debug)]
 pub struct DocumentOptions {
@@ -920,6 +927,15 @@ mod tests {
         let texts: Vec<&str> = document.facts.iter().map(|f| f.text.as_str()).collect();
         assert!(texts.contains(&"Mary's favorite number is 34251."));
         assert!(texts.contains(&"Bob's favorite number is 7690."));
+    }
+
+    #[test]
+    fn a_number_within_another_is_not_the_answer() {
+        let document = DemoDocument::generate(&DocumentOptions::default(), &words);
+        let fact = document.facts.iter().find(|fact| fact.key == "34251").expect("the paper's fact");
+        assert!(fact.is_answered_by("Mary's favorite number is 34251."));
+        assert!(!fact.is_answered_by("Mary's favorite number is 342510."));
+        assert!(!fact.is_answered_by("3425 1"));
     }
 
     #[test]

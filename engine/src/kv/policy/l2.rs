@@ -171,7 +171,12 @@ pub(super) const ENTRY: Entry = Entry {
                 slack: values.slack(),
             }))
         },
-        fit: |values, rows, _| values.set("rows", rows),
+        fit: |values, rows, _| {
+            let (sinks, recent) = (values.count("sinks"), values.count("recent"));
+            values.set("sinks", sinks.min(rows / 2));
+            values.set("recent", recent.min(rows / 2));
+            values.set("rows", rows);
+        },
     }),
 };
 

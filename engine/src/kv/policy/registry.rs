@@ -393,6 +393,14 @@ mod tests {
         }
         let full = PolicyChoice::default();
         assert!(full.with_rows(100, 1000).is_err());
+        // What is protected gives way to a budget that does not hold it.
+        let protecting: PolicyChoice = "l2:sinks=4,recent=64".parse().expect("a policy");
+        for (rows, want) in [
+            (16, "l2:keep=0.5,after=2048,rows=16,sinks=4,recent=8"),
+            (500, "l2:keep=0.5,after=2048,rows=500,sinks=4,recent=64"),
+        ] {
+            assert_eq!(protecting.with_rows(rows, 1000).expect("rows enough").to_string(), want);
+        }
     }
 
     #[test]

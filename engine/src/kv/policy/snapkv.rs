@@ -43,6 +43,8 @@ impl Snapshot {
         let window = values.count("window").min((rows / 2).max(1));
         values.set("window", window);
         values.set("capacity", rows);
+        // Room for generated tokens is memory too: where little is kept, not much of it, or it would be most of the store.
+        values.set("slack", values.count("slack").min(rows / 8));
     }
 
     pub(super) fn needs(&self) -> Needs {

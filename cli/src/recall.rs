@@ -1,0 +1,348 @@
+//! `longhand recall`: how many facts of a long document each policy still answers, at equal memory. A document is read once into one
+//! session a policy and budget, and without any question: rows leave before it is known what will be asked. Then every question is
+//! asked from that same state.
+
+mod report;
+mod texts;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use engine::generate::{Stop, generate};
+use engine::heads::HeadProfile;
+use engine::kv::{Budget, PolicyChoice, Room};
+use engine::sampler::{Sampler, SamplerOptions};
+use engine::{Engine, EngineError, Session, SessionOptions, sync_all};
+
+use self::texts::{Question, Text};
+use crate::args::model::{ModelArgs, ModelPlace};
+use crate::args::session::{self, DEFAULT_CHUNK, TypeArgs};
+use crate::args::{App, values};
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::progress::ProgressBar;
+use crate::{format, memory, opening, profiles};
+
+/// Most tokens of an answer; the facts have about ten.
+const ANSWER: usize = 32;
+
+/// Measures how many facts of a long document each policy still answers, at equal memory.
+///
+/// Documents are made for it, with facts at evenly spread depths. Each is read without a question; then every fact is asked about,
+/// each time from the cache as the reading left it. `full`, which keeps everything, is the reference.
+#[derive(Debug, Args)]
+pub struct RecallArgs {
+    #[command(flatten)]
+    place: ModelPlace,
+    /// Lengths of the documents; a list with commas
+    #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4k,8k,16k", value_parser = values::positive)]
+    lengths: Vec<usize>,
+    /// Memory of the KV store, for example 30% of a cache that keeps everything, or 2GiB; a list with commas
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "15%,25%,33%,50%", value_parser = values::budget)]
+    kv_budget: Vec<Budget>,
+    /// A policy; give it again, or several with ; between; `all` for every one
+    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", long_help = session::policy_help())]
+    policy: Vec<String>,
+    /// Questions asked under every policy and budget, ten about each document
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    questions: u32,
+    /// Other documents
+    #[arg(short = 's', long, default_value_t = 1)]
+    seed: u64,
+    /// Head profile for policies that use one; else that of the cache, or a new one
+    #[arg(long, value_name = "FILE")]
+    heads: Option<PathBuf>,
+    /// Print a JSON array with an object for every policy and budget
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    types: TypeArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// A policy whose heads are bounded, a row of every table.
+struct Row {
+    /// As it was typed: a budget sets its parameters.
+    name: String,
+    policy: PolicyChoice,
+    profile: Option<HeadProfile>,
+}
+
+/// Everything about documents of one length.
+struct Trial {
+    /// Tokens of a document.
+    tokens: usize,
+    texts: Vec<Text>,
+    /// Tokens of a session: a document, a question and its answer.
+    context: usize,
+    /// The reference, then row by row the policies under every budget.
+    cells: Vec<Cell>,
+}
+
+/// A policy under a budget, and what it came to.
+struct Cell {
+    name: String,
+    /// `None` for the reference.
+    budget: Option<Budget>,
+    /// The policy with the parameters that the budget allows, or why there are none.
+    options: Result<SessionOptions, String>,
+    answered: usize,
+    /// Bytes of the rows kept when the documents were read, and of all their rows.
+    kv_bytes: usize,
+    kv_full: usize,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
+    let policies = policies(args)?;
+    let source = args.model.source(args.place.place.as_deref())?;
+    let model = Model::open(app, &source, &args.model.options())?;
+    let everything = PolicyChoice::default();
+    for tokens in &args.lengths {
+        opening::note_beyond_training(app, &model.engine, *tokens);
+        opening::check_memory(&model.engine, &options(args, &everything, None, *tokens), *tokens)?;
+    }
+    let rows = rows(app, args, &model.engine, policies)?;
+    let mut trials = Vec::new();
+    for tokens in &args.lengths {
+        trials.push(Trial::new(app, args, &model, &rows, *tokens)?);
+    }
+    measure(app, &model, &mut trials)?;
+    report::print(app, args, &model, &trials)
+}
+
+/// The policies asked for whose heads are bounded.
+fn policies(args: &RecallArgs) -> Result<Vec<(String, PolicyChoice)>, Failure> {
+    let mut policies = Vec::new();
+    for name in session::policy_names(&args.policy) {
+        let policy = session::policy(name)?;
+        if policy.policy().is_some() {
+            policies.push((name.to_owned(), policy));
+        }
+    }
+    if args.heads.is_some() && !policies.iter().any(|(_, policy)| policy.uses_profile()) {
+        return Err(Failure::usage(
+            "--heads is given, but no policy uses a head profile",
+            "add --policy razor, or leave --heads out",
+        ));
+    }
+    Ok(policies)
+}
+
+fn rows(
+    app: &App,
+    args: &RecallArgs,
+    engine: &Engine,
+    policies: Vec<(String, PolicyChoice)>,
+) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (name, policy) in policies {
+        let file = args.heads.as_deref().filter(|_| policy.uses_profile());
+        let profile = profiles::for_policy(app, engine, &policy, file)?;
+        rows.push(Row { name, policy, profile });
+    }
+    Ok(rows)
+}
+
+fn options(
+    args: &RecallArgs,
+    policy: &PolicyChoice,
+    profile: Option<HeadProfile>,
+    context: usize,
+) -> SessionOptions {
+    SessionOptions {
+        context,
+        policy: policy.clone(),
+        profile,
+        types: args.types.types(),
+        chunk: DEFAULT_CHUNK,
+        ..SessionOptions::default()
+    }
+}
+
+impl Trial {
+    fn new(app: &App, args: &RecallArgs, model: &Model, rows: &[Row], tokens: usize) -> Result<Trial> {
+        let texts = texts::make(model, tokens, args.questions as usize, args.seed)?;
+        let context = texts.iter().map(Text::longest).max().unwrap_or(0) + ANSWER;
+        let cell = |name: &str, budget, options| Cell {
+            name: name.to_owned(),
+            budget,
+            options,
+            answered: 0,
+            kv_bytes: 0,
+            kv_full: 0,
+        };
+        let everything = PolicyChoice::default();
+        let mut cells = vec![cell(everything.name(), None, Ok(options(args, &everything, None, context)))];
+        for Row { name, policy, profile } in rows {
+            for budget in &args.kv_budget {
+                let room = Room { context, types: args.types.types(), reserve: None };
+                let options = match budget.apply(policy, model.engine.spec(), profile.as_ref(), room) {
+                    Ok(policy) => Ok(options(args, &policy, profile.clone(), context)),
+                    Err(EngineError::Policy { reason, .. }) => {
+                        app.console.note(&format!("note: {name}: {reason}"));
+                        Err(reason)
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                cells.push(cell(name, Some(*budget), options));
+            }
+        }
+        Ok(Trial { tokens, texts, context, cells })
+    }
+
+    fn questions(&self) -> usize {
+        self.texts.iter().map(|text| text.questions.len()).sum()
+    }
+}
+
+impl Cell {
+    fn kv_share(&self) -> f64 {
+        format::share(self.kv_bytes, self.kv_full)
+    }
+}
+
+/// Reads and asks everything.
+fn measure(app: &App, model: &Model, trials: &mut [Trial]) -> Result<()> {
+    let mut examiner = Examiner {
+        app,
+        model,
+        sampler: Sampler::new(SamplerOptions::greedy())?,
+        stops: model.template.stop_strings().iter().map(|stop| (*stop).to_owned()).collect(),
+    };
+    let possible = |trial: &Trial| trial.cells.iter().filter(|cell| cell.options.is_ok()).count();
+    let all: usize = trials.iter().map(|trial| trial.tokens * trial.texts.len() * possible(trial)).sum();
+    let mut done = 0;
+    let mut bar = ProgressBar::new(&app.console, "recall");
+    for Trial { tokens, texts, context, cells } in trials {
+        let free = memory::available().unwrap_or(usize::MAX);
+        for mut group in groups(&model.engine, cells, *context, free)? {
+            let new = |cell: &&mut Cell| match &cell.options {
+                Ok(options) => Some(Session::new(&model.engine, options.clone())),
+                Err(_) => None,
+            };
+            let mut sessions = group.iter().filter_map(new).collect::<Result<Vec<_>, _>>()?;
+            for (number, text) in texts.iter().enumerate() {
+                let detail = format!("document {} of {}", number + 1, format::count(*tokens));
+                let weight = *tokens * group.len();
+                examiner.examine(&mut sessions, &mut group, text, &mut |share| {
+                    bar.work((done as f64 + weight as f64 * share) / all as f64, &detail);
+                })?;
+                done += weight;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The cells that are possible, in groups that fit `available` bytes together: as few as that allows, for each reads every document.
+/// A cell that does not fit by itself is a group all the same.
+fn groups<'c>(
+    engine: &Engine,
+    cells: &'c mut [Cell],
+    prompt: usize,
+    available: usize,
+) -> Result<Vec<Vec<&'c mut Cell>>> {
+    let (mut groups, mut group, mut free) = (Vec::new(), Vec::new(), available);
+    for cell in cells {
+        let Ok(options) = &cell.options else { continue };
+        let needed = opening::needed(engine, options, prompt)?;
+        if needed > free && !group.is_empty() {
+            groups.push(std::mem::take(&mut group));
+            free = available;
+        }
+        free = free.saturating_sub(needed);
+        group.push(cell);
+    }
+    groups.push(group);
+    Ok(groups)
+}
+
+/// Asks questions.
+struct Examiner<'a> {
+    app: &'a App,
+    model: &'a Model,
+    sampler: Sampler,
+    stops: Vec<String>,
+}
+
+impl Examiner<'_> {
+    /// Reads a document into all sessions, and asks each of them about all of its facts. `show` is told the share that is done.
+    fn examine(
+        &mut self,
+        sessions: &mut [Session],
+        cells: &mut [&mut Cell],
+        text: &Text,
+        show: &mut dyn FnMut(f64),
+    ) -> Result<()> {
+        let interrupt = &self.app.interrupt;
+        interrupt
+            .reading(|| sync_all(sessions, &text.document, &mut |progress| show(progress.share / 2.0)))?;
+        let all = sessions.len() * text.questions.len();
+        let mut asked = 0;
+        for (session, cell) in sessions.iter_mut().zip(cells) {
+            let store = session.store();
+            cell.kv_bytes += store.live_bytes();
+            cell.kv_full += store.layout().full_bytes(store.seen());
+            for question in &text.questions {
+                cell.answered += usize::from(self.is_answered(session, text, question)?);
+                asked += 1;
+                show(0.5 + format::share(asked, all) / 2.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a question from the state in which the reading of the document left the session.
+    fn is_answered(&mut self, session: &mut Session, text: &Text, question: &Question) -> Result<bool> {
+        let Examiner { app, model, sampler, stops } = self;
+        let prompt = [text.document.as_slice(), &question.tokens].concat();
+        let go_on = &mut |_: &str| ControlFlow::Continue(());
+        let answer = app.interrupt.reading(|| {
+            // First back to the end of the document: going on from where this question parts from the one before would move the
+            // moment that one can go back to, behind which another question may begin.
+            session.sync(&text.document, &mut |_| ())?;
+            session.sync(&prompt, &mut |_| ())?;
+            generate(session, &model.tokenizer, sampler, stops, ANSWER, go_on)
+        })?;
+        match answer.stop {
+            Stop::Asked => Err(Failure::interrupted().into()),
+            _ => Ok(question.fact.is_answered_by(&answer.text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::{EngineOptions, ModelSource};
+
+    #[test]
+    fn groups_fit_the_memory() {
+        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
+        let mut cells: Vec<Cell> = ["full", "streaming", "", "h2o", "full"]
+            .map(|name| Cell {
+                name: name.to_owned(),
+                budget: None,
+                options: name
+                    .parse()
+                    .map(|policy| SessionOptions { policy, ..SessionOptions::default() })
+                    .map_err(|error: EngineError| error.to_string()),
+                answered: 0,
+                kv_bytes: 0,
+                kv_full: 0,
+            })
+            .into();
+        let needed = |cell: &Cell| opening::needed(&engine, cell.options.as_ref().ok()?, 4000).ok();
+        let three: usize = [0, 1, 3].iter().filter_map(|place| needed(&cells[*place])).sum();
+        for (available, want) in
+            [(usize::MAX, vec![4]), (three, vec![3, 1]), (three - 1, vec![2, 2]), (0, vec![1; 4])]
+        {
+            let groups = groups(&engine, &mut cells, 4000, available).expect("plans");
+            assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), want, "{available}");
+        }
+    }
+}

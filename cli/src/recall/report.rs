@@ -1,0 +1,91 @@
+//! What `recall` prints: a Markdown table for each length of document, or an object for each of their cells.
+
+use anyhow::Result;
+use engine::kv::Budget;
+use serde_json::{Value, json};
+
+use super::{Cell, RecallArgs, Trial};
+use crate::args::App;
+use crate::format;
+use crate::model::Model;
+use crate::table::Table;
+
+/// Prints everything.
+pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> Result<()> {
+    if args.json {
+        let objects = trials
+            .iter()
+            .flat_map(|trial| trial.cells.iter().map(move |cell| object(args, model, trial, cell)));
+        return app.console.print_json(&objects.collect::<Vec<_>>());
+    }
+    let types = args.types.types();
+    let mut text = format!(
+        "{}, keys {}, values {}, seed {}. Cells: right answers in %, and in brackets the share of the cache that was held when \
+         the document had been read.\n",
+        model.name,
+        types.0.name(),
+        types.1.name(),
+        args.seed
+    );
+    for trial in trials {
+        text += &format!(
+            "\n{} tokens (documents: {}, questions: {}):\n\n{}",
+            format::count(trial.tokens),
+            trial.texts.len(),
+            trial.questions(),
+            table(args, trial).markdown()
+        );
+    }
+    Ok(app.console.print_foreign(&text)?)
+}
+
+fn table(args: &RecallArgs, trial: &Trial) -> Table {
+    let budgets = args.kv_budget.iter().map(|budget| format!(">{}", shown(*budget)));
+    let headers: Vec<String> = std::iter::once("policy".to_owned()).chain(budgets).collect();
+    let mut table = Table::new(headers.iter().map(String::as_str));
+    let Some((reference, cells)) = trial.cells.split_first() else { return table };
+    let text = |cell: &Cell| match &cell.options {
+        Ok(_) => {
+            let right = 100.0 * format::share(cell.answered, trial.questions());
+            format!("{right:.1} ({:.1})", 100.0 * cell.kv_share())
+        }
+        Err(_) => "-".to_owned(),
+    };
+    // The reference is the same whatever the budget.
+    let repeated = std::iter::repeat_n(text(reference), args.kv_budget.len());
+    table.row(std::iter::once(reference.name.clone()).chain(repeated));
+    for row in cells.chunks(args.kv_budget.len()) {
+        table.row(std::iter::once(row[0].name.clone()).chain(row.iter().map(text)));
+    }
+    table
+}
+
+fn object(args: &RecallArgs, model: &Model, trial: &Trial, cell: &Cell) -> Value {
+    let (k, v) = args.types.types();
+    json!({
+        "model": model.name,
+        "type_k": k.name(),
+        "type_v": v.name(),
+        "seed": args.seed,
+        "tokens": trial.tokens,
+        "context": trial.context,
+        "documents": trial.texts.len(),
+        "name": cell.name,
+        "budget": cell.budget.map(shown),
+        "policy": cell.options.as_ref().ok().map(|options| options.policy.to_string()),
+        "impossible": cell.options.as_ref().err(),
+        "answered": cell.options.as_ref().ok().map(|_| cell.answered),
+        "asked": trial.questions(),
+        "kv_bytes": cell.kv_bytes / trial.texts.len().max(1),
+        "kv_share": cell.kv_share(),
+    })
+}
+
+/// A budget as a column's name.
+fn shown(budget: Budget) -> String {
+    match budget {
+        Budget::Rows(rows) => format!("{rows} rows"),
+        Budget::Bytes(bytes) => format::bytes(bytes),
+        Budget::Share(share) => format::percent(share),
+    }
+}
