@@ -42,8 +42,8 @@ fn bounded(rows: usize, context: usize) -> Vec<PolicyChoice> {
 fn with(engine: &Engine, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
     let profile = policy.uses_profile().then(|| {
         let half = half(engine);
-        // Where windows follow from the weights: half of the heads see everything, the others what the policy would keep.
-        let window = policy.policy().expect("bounded").budget(options.context) as f32;
+        // Where windows follow from the weights: half of the heads see everything, the others as much as razor's buffer holds.
+        let window = policy.value("buffer").unwrap_or_default() as f32;
         let scope = |retrieves: &bool| if *retrieves { 1e9 } else { window };
         let values = half.retrieval().iter().map(scope).collect();
         let scopes = ScoreMap { name: "scope".into(), per: ScoresPer::KvHead, values };
