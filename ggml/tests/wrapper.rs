@@ -64,8 +64,10 @@ fn a_custom_operation_has_ten_operands() {
         let work = move |task: &ggml::CustomTask| {
             if task.thread == 0 {
                 // SAFETY: all tensors are one f32.
-                let sum = (0..n).map(|i| unsafe { *task.operand(i).data.cast::<f32>() }).sum();
-                unsafe { *task.result().data.cast::<f32>() = sum };
+                unsafe {
+                    let sum = (0..n).map(|i| *task.operand(i).data.cast::<f32>()).sum();
+                    *task.result().data.cast::<f32>() = sum;
+                }
             }
         };
         context.custom(Type::F32, [1], terms, work).output()
