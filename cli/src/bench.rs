@@ -115,21 +115,25 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     let name = model::name(&source, &engine.spec().name);
     let longest = tests.iter().map(Test::tokens).max().unwrap_or(0);
     opening::note_beyond_training(app, &engine, longest);
+    let setting = |policy: &PolicyChoice| Setting {
+        policy: policy.clone(),
+        profile: None,
+        types: args.types.types(),
+        prefill: args.prefill.prefill(),
+        chunk: args.chunk.tokens(),
+        random_fill: args.fill == Fill::Random,
+        // A budget means nothing to a policy that keeps everything.
+        budget: args.budget.budget().filter(|_| policy.policy().is_some()),
+    };
+    for (policy, test) in policies.iter().flat_map(|policy| tests.iter().map(move |test| (policy, test))) {
+        measure::refuse_early(&engine, &setting(policy), *test)?;
+    }
     app.console.note("measuring the memory bandwidth");
     let bandwidth = Bandwidth::new(BANDWIDTH_BYTES).best(engine.threads(), 5);
 
     let mut cases = Vec::new();
     for policy in &policies {
-        let setting = Setting {
-            policy: policy.clone(),
-            profile: profile(app, args, &engine, policy)?,
-            types: args.types.types(),
-            prefill: args.prefill.prefill(),
-            chunk: args.chunk.tokens(),
-            random_fill: args.fill == Fill::Random,
-            // A budget means nothing to a policy that keeps everything.
-            budget: args.budget.budget().filter(|_| policy.policy().is_some()),
-        };
+        let setting = Setting { profile: profile(app, args, &engine, policy)?, ..setting(policy) };
         for test in &tests {
             app.console.note(&format!("{policy}: {test}"));
             cases.push(measure::measure(app, &engine, &setting, *test, args.repetitions)?);

@@ -2,7 +2,6 @@
 //! where the memory is not there, before anything is allocated.
 
 use anyhow::Result;
-use engine::heads::HeadProfile;
 use engine::kv::{Budget, Layout, Room};
 use engine::plan::{Plan, PlanOptions, outline};
 use engine::{Engine, Prefill, SessionOptions};
@@ -22,14 +21,23 @@ pub fn options(
 ) -> Result<SessionOptions> {
     note_beyond_training(app, engine, context);
     let mut options = settings.options(context);
-    // What cannot be whatever the profile says, is said before one is made.
-    let none = HeadProfile::uniform(engine.head_shape()?, false);
-    let early = SessionOptions { profile: Some(none), ..options.clone() };
-    check_memory(engine, &within(engine, early, settings.budget)?, prompt)?;
+    refuse_early(engine, &options, settings.budget, prompt)?;
     options.profile = profiles::for_policy(app, engine, &settings.policy, settings.heads.as_deref())?;
     let options = within(engine, options, settings.budget)?;
     check_memory(engine, &options, prompt)?;
     Ok(options)
+}
+
+/// Refuses what cannot be whatever the profile says, before one is made.
+pub fn refuse_early(
+    engine: &Engine,
+    options: &SessionOptions,
+    budget: Option<Budget>,
+    prompt: usize,
+) -> Result<()> {
+    let least = profiles::least(engine.head_shape()?)?;
+    let options = SessionOptions { profile: Some(least), ..options.clone() };
+    check_memory(engine, &within(engine, options, budget)?, prompt)
 }
 
 /// The options with the policy's parameters set to what the budget allows.

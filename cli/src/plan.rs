@@ -10,7 +10,7 @@ use engine::plan::{Plan, PlanOptions, TensorOutline, outline};
 use engine::{EngineOptions, Prefill};
 use ggml::Type;
 use models::shapes::Shape;
-use models::spec::ModelSpec;
+use models::spec::{ModelSpec, Positions};
 use serde_json::{Value, json};
 
 use crate::args::model::{ModelArgs, ModelPlace};
@@ -130,16 +130,21 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None => vec![(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0), (Type::Q4_0, Type::Q4_0)],
     };
     let subject = subject(app, args)?;
+    let policies: Vec<(PolicyChoice, HeadProfile)> = policies
+        .into_iter()
+        .map(|policy| Ok((policy.clone(), profile_of(app, args, &subject, &policy)?)))
+        .collect::<Result<_>>()?;
     let context = match args.context {
         None | Some(0) => subject.spec.n_ctx_train.max(1),
         Some(context) => context,
     };
     let limit = args.memory.or_else(memory::available);
     let mut rows = Vec::new();
-    for policy in &policies {
+    for (policy, profile) in &policies {
         for types in &types {
-            let plan = plan(args, &subject, policy, *types, context)
-                .map(|plan| (plan, limit.map_or(0, |limit| longest(args, &subject, policy, *types, limit))))
+            let of = |context| plan(args, &subject, (policy, profile), *types, context);
+            let plan = of(context)
+                .map(|plan| (plan, limit.map_or(0, |limit| longest(of, limit))))
                 // Errors carry a hint on a line of its own.
                 .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());
             rows.push(Row { policy: policy.clone(), types: *types, plan });
@@ -180,6 +185,9 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
             let kept = profiles::kept(shape, fingerprint).ok().flatten();
             (kept.unwrap_or(HeadProfile::uniform(shape, true)), "the profile kept for this model".to_owned())
         }
+        (None, None, Some(_)) if spec.positions == Positions::Alibi => {
+            (HeadProfile::uniform(shape, false), "ALiBi: windows follow from the weights".to_owned())
+        }
         (None, share, _) => {
             let share = share.unwrap_or(MARKED);
             (
@@ -191,19 +199,33 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
     Ok(Subject { name, spec, tensors, options: args.model.options(app), profile, profile_is })
 }
 
-/// The plan for one policy, with the profile's heads chosen again by the policy's own shares where it can.
-fn plan(
-    args: &PlanArgs,
-    subject: &Subject,
-    policy: &PolicyChoice,
-    types: (Type, Type),
-    context: usize,
-) -> Result<Planned> {
-    let profile = match policy.uses_profile() {
+/// The profile for one policy: the windows of the model's heads, or the subject's profile with heads chosen again by the policy's own
+/// shares where it can.
+fn profile_of(app: &App, args: &PlanArgs, subject: &Subject, policy: &PolicyChoice) -> Result<HeadProfile> {
+    // With a budget such a policy is refused, whatever the windows.
+    if policy.scopes(&subject.spec).is_some() && args.budget.budget().is_none() {
+        let source = args.model.source(args.place.place.as_deref())?;
+        let engine =
+            model::open_engine(app, &source, &EngineOptions { repack: false, ..args.model.options(app) })?;
+        if let Some(profile) = profiles::for_policy(app, &engine, policy, args.heads.as_deref())? {
+            return Ok(profile);
+        }
+    }
+    let selected = match policy.uses_profile() {
         true => subject.profile.reselect(&profiles::rule(policy))?,
         false => None,
     };
-    let profile = profile.as_ref().unwrap_or(&subject.profile);
+    Ok(selected.unwrap_or_else(|| subject.profile.clone()))
+}
+
+/// The plan for one policy.
+fn plan(
+    args: &PlanArgs,
+    subject: &Subject,
+    (policy, profile): (&PolicyChoice, &HeadProfile),
+    types: (Type, Type),
+    context: usize,
+) -> Result<Planned> {
     let room = Room { context, types, reserve: None };
     let policy = match args.budget.budget() {
         Some(budget) => budget.apply(policy, &subject.spec, Some(profile), room)?,
@@ -225,16 +247,9 @@ fn plan(
 }
 
 /// The longest context whose plan fits, to a thousandth; 0 where none does.
-fn longest(
-    args: &PlanArgs,
-    subject: &Subject,
-    policy: &PolicyChoice,
-    types: (Type, Type),
-    limit: usize,
-) -> usize {
+fn longest(plan: impl Fn(usize) -> Result<Planned>, limit: usize) -> usize {
     const MOST: usize = 100_000_000;
-    let fits =
-        |context| plan(args, subject, policy, types, context).is_ok_and(|plan| plan.bytes.total() <= limit);
+    let fits = |context| plan(context).is_ok_and(|plan| plan.bytes.total() <= limit);
     // Some policies make no sense in the shortest sessions.
     let Some(shortest) = [1, 1 << 10, 1 << 14].into_iter().find(|context| fits(*context)) else { return 0 };
     let (mut good, mut bad) = (shortest, 2 * shortest);

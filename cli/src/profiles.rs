@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use engine::Engine;
+use engine::alibi::{self, ScopeOptions};
 use engine::calibrate::{CalibrationOptions, calibrate};
-use engine::heads::{HeadProfile, HeadShape, Provenance, SelectionRule};
+use engine::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule};
 use engine::kv::PolicyChoice;
 
 use crate::args::App;
@@ -29,20 +30,31 @@ pub fn kept_path(fingerprint: &str) -> Option<PathBuf> {
 
 /// The profile that is kept for a model, if there is one and it can be used; why not, where it cannot.
 pub fn kept(shape: HeadShape, fingerprint: &str) -> Result<Option<HeadProfile>, String> {
-    let Some(path) = kept_path(fingerprint).filter(|path| path.is_file()) else { return Ok(None) };
-    HeadProfile::load_for(&path, shape, Some(fingerprint)).map(Some).map_err(|error| error.to_string())
+    match kept_path(fingerprint) {
+        Some(path) => read_kept(&path, shape, fingerprint),
+        None => Ok(None),
+    }
+}
+
+fn read_kept(path: &Path, shape: HeadShape, fingerprint: &str) -> Result<Option<HeadProfile>, String> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    HeadProfile::load_for(path, shape, Some(fingerprint)).map(Some).map_err(|error| error.to_string())
 }
 
 /// Keeps a profile for its model; that it cannot be kept is only worth a note.
 pub fn keep(app: &App, profile: &HeadProfile, fingerprint: &str) -> Option<PathBuf> {
     let path = kept_path(fingerprint)?;
-    match profile.save(&path) {
-        Ok(()) => Some(path),
-        Err(error) => {
-            app.console.note(&format!("note: the head profile is not kept: {error}"));
-            None
-        }
+    write_kept(app, profile, &path).then_some(path)
+}
+
+fn write_kept(app: &App, profile: &HeadProfile, path: &Path) -> bool {
+    let saved = profile.save(path);
+    if let Err(error) = &saved {
+        app.console.note(&format!("note: the head profile is not kept: {error}"));
     }
+    saved.is_ok()
 }
 
 /// The profile a policy needs; `None` for policies that use none.
@@ -52,6 +64,19 @@ pub fn for_policy(
     policy: &PolicyChoice,
     file: Option<&Path>,
 ) -> Result<Option<HeadProfile>> {
+    policy.check(engine.spec())?;
+    if let Some(options) = policy.scopes(engine.spec()) {
+        if file.is_some() {
+            return Err(Failure::usage(
+                format!(
+                    "--heads is given, but the windows of {policy} follow from the model's weights (ALiBi)"
+                ),
+                "leave --heads out, or choose another policy with heads=on",
+            )
+            .into());
+        }
+        return windows(app, engine, &options).map(Some);
+    }
     if !policy.uses_profile() {
         if file.is_some() {
             return Err(Failure::usage(
@@ -87,6 +112,41 @@ pub fn for_policy(
         }
     };
     Ok(Some(profile.reselect(&rule)?.unwrap_or(profile)))
+}
+
+/// How far the heads of a model with ALiBi see: as kept for its fingerprint and these options, else from its weights.
+fn windows(app: &App, engine: &Engine, options: &ScopeOptions) -> Result<HeadProfile> {
+    let (shape, fingerprint) = (engine.head_shape()?, engine.file().fingerprint());
+    let strict = if options.rigorous { "-rigorous" } else { "" };
+    let path = kept_path(&format!("{fingerprint}-windows-{}{strict}", options.epsilon));
+    let kept = path.as_ref().map_or(Ok(None), |path| read_kept(path, shape, &fingerprint));
+    let parameters = alibi::provenance(options).parameters;
+    let usable =
+        |profile: &HeadProfile| profile.scopes(0).is_some() && profile.provenance().parameters == parameters;
+    match kept {
+        Ok(Some(profile)) if usable(&profile) => return Ok(profile),
+        Ok(None) => {}
+        Ok(Some(_)) => {
+            app.console.note("note: the kept windows are others than their name says and are made again")
+        }
+        Err(problem) => {
+            app.console.note(&format!("note: the kept windows cannot be used and are made again: {problem}"));
+        }
+    }
+    app.console.note("computing how far the model's heads see (once; the result is kept)");
+    let mut bar = ProgressBar::new(&app.console, "windows");
+    let profile =
+        app.interrupt.reading(|| alibi::profile(engine, options, &mut |progress| bar.reading(progress)))?;
+    drop(bar);
+    if let Some(path) = path {
+        write_kept(app, &profile, &path);
+    }
+    Ok(profile)
+}
+
+/// A profile under which every policy keeps as little as under any other.
+pub fn least(shape: HeadShape) -> Result<HeadProfile, HeadsError> {
+    HeadProfile::from_scopes(shape, &vec![vec![0.0; shape.kv_heads()]; shape.layers()], Provenance::default())
 }
 
 /// Calibrates and keeps.

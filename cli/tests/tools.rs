@@ -78,6 +78,45 @@ fn inspect_shows_any_gguf() {
     assert!(text.contains("cannot be run here") && text.contains("tokenizer.ggml.tokens"), "{text}");
 }
 
+/// Windows that follow from the weights are computed once, kept, and made again where the file is spoilt.
+#[test]
+fn windows_are_kept() {
+    let model =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/baichuan-alibi-f16.gguf").to_owned();
+    let plan =
+        || longhand(&["plan", &model, "-c", "50k", "-ctk", "f16", "--policy", "razor:eps=0.25", "--json"]);
+    let kept = || -> Vec<std::path::PathBuf> {
+        let folder = std::fs::read_dir(scratch("cache").join("longhand/heads")).expect("a folder");
+        let files = folder.map(|file| file.expect("a file").path());
+        files.filter(|path| path.to_string_lossy().ends_with("-windows-0.25.json")).collect()
+    };
+    let first = plan();
+    assert!(first.stderr.contains("how far"), "{}", first.stderr);
+    let first = first.json();
+    let [file] = &kept()[..] else { panic!("one file") };
+    let again = plan();
+    assert!(!again.stderr.contains("how far"), "{}", again.stderr);
+    let rows = |plan: serde_json::Value| plan["plans"][0]["rows"].clone();
+    let wanted = rows(first);
+    assert_eq!(rows(again.json()), wanted);
+    assert!(wanted[0].as_array().is_some_and(|heads| heads.iter().any(|rows| *rows != 50_000)), "{wanted}");
+    let text = std::fs::read_to_string(file).expect("kept");
+    for spoilt in [&text[..text.len() / 2], &text.replace("0.25", "0.5"), &text.replace("scope", "echo")] {
+        std::fs::write(file, spoilt).expect("written");
+        let anew = plan();
+        assert!(anew.stderr.contains("made again"), "{}", anew.stderr);
+        assert_eq!(rows(anew.json()), wanted);
+    }
+    for (args, part) in [
+        (&["plan", &model, "--policy", "razor:compensation=on"][..], "ALiBi"),
+        (&["bench", &model, "--policy", "razor", "--keep", "100"], "no budget can be set"),
+        (&["bench", &model, "--policy", "h2o:compensation=on"], "ALiBi"),
+        (&["bench", &model, "--policy", "razor", "--heads", "x.json"], "leave --heads out"),
+    ] {
+        longhand(args).refused(2, part);
+    }
+}
+
 #[test]
 fn plans_say_what_fits_and_what_to_change() {
     let plan = |memory: &str| {

@@ -10,6 +10,7 @@
 //! at most products of squares, neither of which holds in general; so its L_h is no strict bound. [`ScopeOptions::rigorous`]
 //! gives one: ||gamma||^2 + ||b||^2 becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
 
+use crate::heads::{HeadProfile, Provenance};
 use crate::{Engine, EngineError, Progress};
 use models::gguf::TensorInfo;
 use models::spec::{ModelTensors, Positions};
@@ -109,6 +110,26 @@ pub fn scopes(
         progress(Progress { share, tokens: 0, elapsed: started.elapsed() });
     }
     Ok(scopes)
+}
+
+/// The scopes of all KV heads as a head profile, which can be kept.
+pub fn profile(
+    engine: &Engine,
+    options: &ScopeOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<HeadProfile, EngineError> {
+    let fingerprint = Some(engine.file().fingerprint());
+    let provenance = Provenance { fingerprint, ..provenance(options) };
+    let scopes = scopes(engine, options, progress)?;
+    Ok(HeadProfile::from_scopes(engine.head_shape()?, &scopes, provenance)?)
+}
+
+/// How profiles of scopes were made.
+pub fn provenance(options: &ScopeOptions) -> Provenance {
+    let mut provenance = Provenance { source: "weights".into(), ..Provenance::default() };
+    provenance.parameters.insert("eps".into(), options.epsilon.into());
+    provenance.parameters.insert("rigorous".into(), options.rigorous.into());
+    provenance
 }
 
 /// Rows `first .. first + n` of a tensor as floats.

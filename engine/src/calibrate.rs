@@ -79,7 +79,8 @@ pub fn calibrate(
             what: "calibration of a model with ALiBi positions".into(),
             reason: "how far its heads see follows from their slopes; they are not told apart by retrieval"
                 .into(),
-            hint: "--policy streaming needs no head profile".into(),
+            hint: "use --policy razor, whose windows then follow from the weights; for heads=on give a profile: --heads FILE"
+                .into(),
         });
     }
     let bos = engine.file().u32("tokenizer.ggml.bos_token_id")?.filter(|bos| (*bos as usize) < spec.n_vocab);

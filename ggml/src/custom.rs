@@ -72,24 +72,27 @@ impl Context {
         let data = Rc::as_ptr(&work).cast_mut().cast::<c_void>();
         self.keep(work);
         self.op("custom", operands, fits, |raw| {
-            let mut sources: Vec<_> = operands.iter().map(|t| t.raw.as_ptr()).collect();
             let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
-            // SAFETY: at most GGML_MAX_SRC live operands; the closure is kept by this context,
-            // which outlives every graph made from it.
+            // SAFETY: at most GGML_MAX_SRC live operands, for which a tensor has places; ggml itself, which would set them,
+            // aborts where all are taken. The closure is kept by this context, which outlives every graph made from it.
             unsafe {
-                sys::ggml_custom_4d(
+                let node = sys::ggml_custom_4d(
                     raw,
                     ty.raw(),
                     n0,
                     n1,
                     n2,
                     n3,
-                    sources.as_mut_ptr(),
-                    sources.len() as i32,
+                    std::ptr::null_mut(),
+                    0,
                     Some(trampoline),
                     sys::GGML_N_TASKS_MAX,
                     data,
-                )
+                );
+                for (place, operand) in (*node).src.iter_mut().zip(operands) {
+                    *place = operand.raw.as_ptr();
+                }
+                node
             }
         })
     }

@@ -52,6 +52,32 @@ fn a_custom_operation_sees_its_operands_and_all_threads() {
     assert_eq!(out, [20., 52.]);
 }
 
+/// Ten operands are as many as a tensor has places for; ggml's own constructor takes nine.
+#[test]
+fn a_custom_operation_has_ten_operands() {
+    let backend = cpu();
+    let context = Context::new(32);
+    let a = context.input("a", Type::F32, [1]);
+    let terms: Vec<_> = (1..=10).map(|i| context.scale(&a, i as f32)).collect();
+    let sum = |terms: &[&ggml::Tensor]| {
+        let n = terms.len();
+        let work = move |task: &ggml::CustomTask| {
+            if task.thread == 0 {
+                // SAFETY: all tensors are one f32.
+                unsafe {
+                    let sum = (0..n).map(|i| *task.operand(i).data.cast::<f32>()).sum();
+                    *task.result().data.cast::<f32>() = sum;
+                }
+            }
+        };
+        context.custom(Type::F32, [1], terms, work).output()
+    };
+    let all: Vec<_> = terms.iter().collect();
+    assert_eq!(run(&backend, &context, &sum(&all), &[(&a, &[3.0])]), [165.0]);
+    let eleven = sum(&[&all[..], &[&a]].concat());
+    assert!(matches!(context.graph(&[&eleven]).err(), Some(Error::Operands { op: "custom", .. })));
+}
+
 #[test]
 fn misfits_are_errors_not_aborts() {
     let context = Context::new(16);

@@ -2,6 +2,9 @@
 //! and its logits come from `golden/baichuan.py`.
 
 use engine::alibi::{self, ScopeOptions};
+use engine::calibrate::{CalibrationOptions, calibrate};
+use engine::heads::{HeadProfile, Provenance, SelectionRule};
+use engine::kv::{Budget, PolicyChoice, Room};
 use engine::plan::{self, Plan, PlanOptions};
 use engine::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
@@ -109,19 +112,122 @@ fn a_turn_is_taken_back() {
     }
 }
 
-/// No entry stands for rows that left: a mean has no position.
+/// Under razor with these scopes for the three heads of every layer.
+fn razor(engine: &Engine, scopes: [f64; 3], prefill: Prefill) -> SessionOptions {
+    let all = vec![scopes.to_vec(); engine.spec().n_layers];
+    let shape = engine.head_shape().expect("heads");
+    let profile = HeadProfile::from_scopes(shape, &all, Provenance::default()).expect("a profile");
+    SessionOptions { profile: Some(profile), ..options("razor", prefill) }
+}
+
+/// Each head keeps what it sees, at most an eighth more, and those that see the whole context everything; no entry stands for
+/// rows that left: a mean has no position.
 #[test]
-fn nothing_is_compensated() {
+fn razor_keeps_what_heads_see() {
     let engine = open(1);
-    let profile = engine::heads::HeadProfile::uniform(engine.head_shape().expect("heads"), false);
-    let options = SessionOptions {
-        profile: Some(profile),
-        ..options("razor:buffer=16,ratio=5,sinks=4", Prefill::Exact)
+    let tokens = tokens(&entry());
+    let scopes = [20.5, 1e9, 8.0];
+    for prefill in [Prefill::Exact, Prefill::Streaming] {
+        let mut session = Session::new(&engine, razor(&engine, scopes, prefill)).expect("a session");
+        for lanes in &session.store().layout().layers {
+            let heads: Vec<_> =
+                lanes.iter().map(|lane| (&lane.kv_heads[..], lane.policy.is_some())).collect();
+            assert_eq!(heads, [(&[1][..], false), (&[0], true), (&[2], true)]);
+        }
+        let check = |session: &Session, slack: [usize; 3]| {
+            let seen = session.store().seen();
+            for layer in 0..engine.spec().n_layers {
+                let held = session.store().positions(layer);
+                for ((held, window), slack) in held.iter().zip([21, 128, 8]).zip(slack) {
+                    let kept: Vec<u32> = (seen.saturating_sub(held.len()) as u32..seen as u32).collect();
+                    assert_eq!(*held, kept, "the last tokens");
+                    let most = seen.min(window + slack);
+                    assert!((seen.min(window)..=most).contains(&held.len()), "{} of {seen}", held.len());
+                }
+                assert!(session.store().compensation(layer).expect("sums").iter().all(Option::is_none));
+            }
+            assert!(session.logits().iter().all(|x| x.is_finite()));
+        };
+        session.sync(&tokens[..60], &mut |_| {}).expect("prefill");
+        check(&session, if prefill == Prefill::Exact { [0; 3] } else { [2, 0, 1] });
+        session.sync(&tokens[..66], &mut |_| {}).expect("a turn");
+        check(&session, [2, 0, 1]);
+        for token in &tokens[66..] {
+            session.push(*token).expect("a step");
+            check(&session, [2, 0, 1]);
+        }
+    }
+}
+
+/// Equal scopes are one window for all, and scopes that nothing reaches leave dense attention.
+#[test]
+fn razor_is_windows() {
+    let engine = open(1);
+    let tokens = tokens(&entry());
+    let logits = |options: SessionOptions| {
+        let mut session = Session::new(&engine, options).expect("a session");
+        session.sync(&tokens[..60], &mut |_| {}).expect("prefill");
+        tokens[60..].iter().for_each(|token| session.push(*token).expect("a step"));
+        session.logits().to_vec()
     };
+    for prefill in [Prefill::Exact, Prefill::Streaming] {
+        let window = logits(options("streaming:sinks=0,window=24", prefill));
+        let dense = logits(options("full", prefill));
+        assert!(difference(&window, &dense) > 1e-3, "the window is felt");
+        assert_eq!(logits(razor(&engine, [23.5, 24.0, 23.1], prefill)), window);
+        assert!(difference(&logits(razor(&engine, [100.0, 1e9, 110.0], prefill)), &dense) < 1e-5);
+        assert_eq!(logits(razor(&engine, [f64::NAN; 3], prefill)), dense);
+        // Without a difference between heads it is a window that grows.
+        let text = "razor:heads=off,buffer=24,ratio=1000,sinks=0";
+        assert_eq!(logits(options(text, prefill)), window);
+    }
+}
+
+/// What the weights say fits a session, also after it was kept in a file.
+#[test]
+fn razor_from_the_weights() {
+    let engine = open(1);
+    let policy: PolicyChoice = "razor:eps=0.5,rigorous=on".parse().expect("a policy");
+    let scopes = policy.scopes(engine.spec()).expect("windows follow from the weights");
+    assert_eq!(scopes, ScopeOptions { epsilon: 0.5, rigorous: true });
+    let profile = alibi::profile(&engine, &scopes, &mut |_| {}).expect("a profile");
+    let again = HeadProfile::from_json(&profile.to_json()).expect("it is read again");
+    assert_eq!(again, profile);
+    let want = alibi::scopes(&engine, &scopes, &mut |_| {}).expect("scopes");
+    for (layer, want) in want.iter().enumerate() {
+        let have = again.scopes(layer).expect("scopes");
+        assert!(have.iter().zip(want).all(|(have, want)| (f64::from(*have) / want - 1.0).abs() < 1e-6));
+    }
+    let options = SessionOptions { policy, profile: Some(again), ..options("full", Prefill::Exact) };
     let mut session = Session::new(&engine, options).expect("a session");
     session.sync(&tokens(&entry()), &mut |_| {}).expect("prefill");
-    assert!(session.store().compensation(3).expect("sums").iter().all(Option::is_none));
     assert!(session.logits().iter().all(|x| x.is_finite()));
+}
+
+/// What cannot be on such a model is said, with what to do instead.
+#[test]
+fn what_alibi_forbids_is_refused() {
+    let engine = open(1);
+    let profile = HeadProfile::uniform(engine.head_shape().expect("heads"), false);
+    for (policy, part) in [
+        ("razor", "has none"),
+        ("razor:compensation=on", "stands for many rows"),
+        ("streaming:compensation=on", "stands for many rows"),
+    ] {
+        let options = SessionOptions { profile: Some(profile.clone()), ..options(policy, Prefill::Exact) };
+        let error = Session::new(&engine, options).err().expect(policy).to_string();
+        assert!(error.contains(part) && error.contains("hint:"), "{error}");
+    }
+    let room = Room { context: 128, types: (Type::F32, Type::F32), reserve: None };
+    for budget in [Budget::Rows(64), Budget::Share(0.5)] {
+        let apply = |text: &str| budget.apply(&text.parse().expect(text), engine.spec(), None, room);
+        let error = apply("razor").expect_err("no budget").to_string();
+        assert!(error.contains("no budget can be set") && error.contains("hint:"), "{error}");
+        apply("razor:heads=off").expect("a window for all heads alike");
+    }
+    let options = CalibrationOptions::default();
+    let error = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| {}).expect_err("ALiBi");
+    assert!(error.to_string().contains("--policy razor"), "{error}");
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! What every policy of the registry must keep to, whatever the types of keys and values and the grouping of heads.
 
+use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
 use engine::kv::policy::REGISTRY;
 use engine::kv::{Budget, PolicyChoice};
 use engine::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
+use models::spec::Positions;
 
 mod common;
 use common::{half, largest_difference, open, options, text, tiny};
 
-/// A model whose query heads share KV heads, and one where each has its own.
-fn engines() -> [Engine; 2] {
-    [grouped(), open("golden/models/llama-mha-f32.gguf")]
+/// A model whose query heads share KV heads, one where each has its own, and one whose attention falls with the distance.
+fn engines() -> [Engine; 3] {
+    [grouped(), open("golden/models/llama-mha-f32.gguf"), open("golden/models/baichuan-alibi-f16.gguf")]
 }
 
 /// The embedded model: four layers, so that policies that leave the first two alone have something to do.
@@ -38,7 +40,16 @@ fn bounded(rows: usize, context: usize) -> Vec<PolicyChoice> {
 }
 
 fn with(engine: &Engine, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
-    let profile = policy.uses_profile().then(|| half(engine));
+    let profile = policy.uses_profile().then(|| {
+        let half = half(engine);
+        // Where windows follow from the weights: half of the heads see everything, the others as much as razor's buffer holds.
+        let window = policy.value("buffer").unwrap_or_default() as f32;
+        let scope = |retrieves: &bool| if *retrieves { 1e9 } else { window };
+        let values = half.retrieval().iter().map(scope).collect();
+        let scopes = ScoreMap { name: "scope".into(), per: ScoresPer::KvHead, values };
+        HeadProfile::new(half.shape(), half.retrieval().to_vec(), vec![scopes], Default::default())
+            .expect("a profile")
+    });
     SessionOptions { policy: policy.clone(), profile, ..options }
 }
 
@@ -245,10 +256,13 @@ fn a_turn_taken_back_leaves_no_trace() {
         let turn = |seed, n| -> Vec<u32> { document.iter().copied().chain(text(&engine, n, seed)).collect() };
         let (question, other, answer) = (turn(1, 21), turn(2, 13), text(&engine, 60, 9));
         let mut policies = bounded(40, CONTEXT);
-        policies.extend(
-            ["full", "l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"]
-                .map(|text| text.parse().expect(text)),
-        );
+        policies.push(PolicyChoice::default());
+        if engine.spec().positions != Positions::Alibi {
+            policies.extend(
+                ["l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"]
+                    .map(|text| text.parse().expect(text)),
+            );
+        }
         for (policy, types) in
             policies.into_iter().flat_map(|p| types(&engine).into_iter().map(move |t| (p.clone(), t)))
         {

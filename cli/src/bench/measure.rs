@@ -107,17 +107,27 @@ impl Case {
     }
 }
 
-/// Runs a test `repetitions` times after a warm-up.
-pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repetitions: u32) -> Result<Case> {
-    let length = test.tokens();
-    let options = SessionOptions {
-        context: length + 1,
+/// What the session of a test is made with.
+fn options(setting: &Setting, test: Test) -> SessionOptions {
+    SessionOptions {
+        context: test.tokens() + 1,
         policy: setting.policy.clone(),
         profile: setting.profile.clone(),
         types: setting.types,
         prefill: setting.prefill,
-        chunk: setting.chunk.min(length),
-    };
+        chunk: setting.chunk.min(test.tokens()),
+    }
+}
+
+/// Refuses a test that cannot be run whatever the profile says.
+pub fn refuse_early(engine: &Engine, setting: &Setting, test: Test) -> Result<()> {
+    opening::refuse_early(engine, &options(setting, test), setting.budget, test.tokens())
+}
+
+/// Runs a test `repetitions` times after a warm-up.
+pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repetitions: u32) -> Result<Case> {
+    let length = test.tokens();
+    let options = options(setting, test);
     let options = opening::within(engine, options, setting.budget)?;
     let policy = options.policy.clone();
     opening::check_memory(engine, &options, length)?;
@@ -140,7 +150,10 @@ pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repeti
     Ok(Case {
         test,
         policy,
-        retrieval_heads: setting.profile.as_ref().map(HeadProfile::retrieval_count),
+        retrieval_heads: setting.profile.as_ref().map(|_| {
+            let full = layout.layers.iter().flatten().filter(|lane| lane.policy.is_none());
+            full.map(|lane| lane.kv_heads.len()).sum()
+        }),
         times,
         compressing: runner.session.compressing(),
         kv_bytes: before.midpoint(after),

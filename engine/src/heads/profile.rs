@@ -152,6 +152,8 @@ pub struct HeadProfile {
     provenance: Provenance,
 }
 
+/// The name of scores that are numbers of tokens.
+const SCOPE: &str = "scope";
 /// What the file says it is.
 const FORMAT: &str = "longhand-heads";
 /// The version written; older ones do not exist yet.
@@ -205,6 +207,21 @@ impl HeadProfile {
         Self::new(shape, kv_heads, scores, provenance)
     }
 
+    /// A profile that marks no head and says how many tokens each sees, `[layers][kv_heads]`; one without a number sees all.
+    ///
+    /// # Errors
+    /// Numbers that do not fit the shape.
+    pub fn from_scopes(
+        shape: HeadShape,
+        scopes: &[Vec<f64>],
+        provenance: Provenance,
+    ) -> Result<Self, HeadsError> {
+        // `min` takes the number where the other is none.
+        let values = scopes.iter().flatten().map(|scope| scope.min(f64::from(f32::MAX)) as f32).collect();
+        let map = ScoreMap { name: SCOPE.to_owned(), per: ScoresPer::KvHead, values };
+        Self::new(shape, vec![false; shape.all_kv_heads()], vec![map], provenance)
+    }
+
     /// Every KV head alike: all keep everything (dense), or none does.
     pub fn uniform(shape: HeadShape, retrieval: bool) -> Self {
         Self {
@@ -249,6 +266,12 @@ impl HeadProfile {
     /// The scores of that name.
     pub fn score(&self, name: &str) -> Option<&ScoreMap> {
         self.scores.iter().find(|map| map.name == name)
+    }
+
+    /// How many tokens each KV head of a layer sees, where the profile says so ([`crate::alibi`]).
+    pub fn scopes(&self, layer: usize) -> Option<&[f32]> {
+        let map = self.score(SCOPE).filter(|map| map.per == ScoresPer::KvHead)?;
+        map.values.chunks_exact(self.shape.kv_heads).nth(layer)
     }
 
     /// Where it comes from.

@@ -27,6 +27,14 @@ impl Budget {
         profile: Option<&HeadProfile>,
         room: Room,
     ) -> Result<PolicyChoice, EngineError> {
+        if choice.scopes(spec).is_some() {
+            return Err(EngineError::Policy {
+                given: choice.to_string(),
+                reason: "on a model with ALiBi its windows follow from the weights, so no budget can be set"
+                    .into(),
+                hint: "choose another policy for a budget, for example --policy snapkv".into(),
+            });
+        }
         let layout = |choice: &PolicyChoice| Layout::new(spec, choice, profile, room);
         let (bytes, said) = match self {
             Budget::Rows(rows) => return choice.with_rows(rows, room.context),

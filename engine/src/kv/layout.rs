@@ -1,11 +1,12 @@
 //! How many rows every (layer, KV head) gets, and the bytes that follow: plain arithmetic, shared by the plan and the
 //! store, so that what is predicted is what is allocated.
 
+use super::policy::recent::Recent;
 use super::policy::{Basis, Event, Moment, Needs, Policy, PolicyChoice};
-use crate::EngineError;
 use crate::heads::HeadProfile;
+use crate::{EngineError, alibi};
 use ggml::{Context, Type};
-use kernels::graph::{HeadShape, RowPositions};
+use kernels::graph::{HeadShape, MAX_LANES, RowPositions};
 use models::spec::{ModelSpec, Positions};
 use std::rc::Rc;
 
@@ -26,6 +27,21 @@ pub struct LaneLayout {
 }
 
 impl LaneLayout {
+    /// Heads that keep everything.
+    fn full(kv_heads: Vec<u32>, context: usize) -> LaneLayout {
+        LaneLayout { kv_heads, capacity: context, policy: None, compensated: false }
+    }
+
+    /// Heads that keep what a policy says.
+    fn bounded(kv_heads: Vec<u32>, policy: Rc<dyn Policy>, compensated: bool, room: Room) -> LaneLayout {
+        let context = room.context;
+        let budget = policy.budget(context).min(context);
+        let reserve = room.reserve.unwrap_or((budget / 8).clamp(32, 512));
+        let rows = budget + reserve.max(policy.slack(context) + 1);
+        let capacity = rows.min(context) + usize::from(compensated);
+        LaneLayout { kv_heads, capacity, policy: Some(policy), compensated }
+    }
+
     /// What the lane's policy needs of the attention.
     pub fn needs(&self) -> Needs {
         self.policy.as_ref().map_or_else(Needs::default, |policy| policy.needs())
@@ -62,13 +78,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of `spec` under `policy`. `profile` must be given for policies that use one.
+    /// The layout of `spec` under `policy`. `profile` must be given for policies that use one; where windows follow from the
+    /// weights ([`PolicyChoice::scopes`]), it must say how far heads see.
     pub fn new(
         spec: &ModelSpec,
         policy: &PolicyChoice,
         profile: Option<&HeadProfile>,
         room: Room,
     ) -> Result<Layout, EngineError> {
+        policy.check(spec)?;
         let profile = if policy.uses_profile() {
             Some(profile.ok_or_else(|| EngineError::Policy {
                 given: policy.to_string(),
@@ -88,6 +106,18 @@ impl Layout {
             |layer: usize, head: usize| profile.is_some_and(|profile| profile.is_retrieval(layer, head));
         let mut layout = Self::from_flags((spec.n_layers, heads), policy, is_full, room)?;
         layout.alibi = spec.positions == Positions::Alibi;
+        if policy.scopes(spec).is_some() {
+            for (layer, lanes) in layout.layers.iter_mut().enumerate() {
+                let scopes = profile.and_then(|profile| profile.scopes(layer));
+                let scopes = scopes.ok_or_else(|| EngineError::Policy {
+                    given: policy.to_string(),
+                    reason: "on a model with ALiBi its windows follow from the weights, and the head profile has none"
+                        .into(),
+                    hint: "leave the head profile out, or add heads=off for one window for all heads".into(),
+                })?;
+                *lanes = windows(scopes, room);
+            }
+        }
         // A mean key has no position, so that no entry stands for the rows that left.
         for lane in layout.layers.iter_mut().flatten().filter(|lane| lane.compensated && layout.alibi) {
             lane.compensated = false;
@@ -103,7 +133,7 @@ impl Layout {
         is_full: impl Fn(usize, usize) -> bool,
         room: Room,
     ) -> Result<Layout, EngineError> {
-        let Room { context, types: (k_type, v_type), reserve } = room;
+        let Room { context, types: (k_type, v_type), .. } = room;
         for (flag, ty) in [("-ctk", k_type), ("-ctv", v_type)] {
             let Some(row) = kernels::graph::row_type(ty) else {
                 return Err(EngineError::Setting {
@@ -138,23 +168,10 @@ impl Layout {
                 let (forgetful, full): (Vec<u32>, Vec<u32>) = (0..heads.n_kv_heads as u32).partition(bounded);
                 let mut lanes = Vec::new();
                 if !full.is_empty() {
-                    lanes.push(LaneLayout {
-                        kv_heads: full,
-                        capacity: context,
-                        policy: None,
-                        compensated: false,
-                    });
+                    lanes.push(LaneLayout::full(full, context));
                 }
                 if let (Some(policy), false) = (policy, forgetful.is_empty()) {
-                    let budget = policy.budget(context).min(context);
-                    let reserve = reserve.unwrap_or((budget / 8).clamp(32, 512));
-                    let rows = budget + reserve.max(policy.slack(context) + 1);
-                    lanes.push(LaneLayout {
-                        kv_heads: forgetful,
-                        capacity: rows.min(context) + usize::from(compensated),
-                        policy: Some(policy.clone()),
-                        compensated,
-                    });
+                    lanes.push(LaneLayout::bounded(forgetful, policy.clone(), compensated, room));
                 }
                 lanes
             })
@@ -257,6 +274,24 @@ impl Layout {
             false => 0,
         }
     }
+}
+
+/// The lanes of a layer whose KV heads see so many tokens: one for each class of windows, the longest first.
+fn windows(scopes: &[f32], room: Room) -> Vec<LaneLayout> {
+    let scopes: Vec<f64> = scopes.iter().map(|scope| f64::from(*scope)).collect();
+    let windows = alibi::classes(&scopes, room.context, MAX_LANES);
+    let mut classes = windows.clone();
+    classes.sort_unstable_by(|a, b| b.cmp(a));
+    classes.dedup();
+    let lane = |window: usize| {
+        let kv_heads = (0..).zip(&windows).filter(|(_, of_head)| **of_head == window).map(|(head, _)| head);
+        let policy = Recent { sinks: 0, window, share: 0.0, slack: None };
+        match window < room.context {
+            true => LaneLayout::bounded(kv_heads.collect(), Rc::new(policy), false, room),
+            false => LaneLayout::full(kv_heads.collect(), room.context),
+        }
+    };
+    classes.into_iter().map(lane).collect()
 }
 
 #[cfg(test)]

@@ -3,9 +3,12 @@
 //! weight of their number (algorithm 1, equations 4 and 5, table 2).
 //!
 //! Decisions where the paper is silent: N counts all tokens seen, L_h is rounded down, sinks come on top of L_h.
+//!
+//! On models with ALiBi (section 3.1) no head retrieves: each keeps what it can see, L_h tokens that follow from its weights
+//! ([`crate::alibi`]), without sinks and compensation. Windows that reach the context keep everything.
 
 use super::recent::{Recent, SLACK};
-use super::registry::{Entry, Make, Parameter, number, rows, slack};
+use super::registry::{Entry, Make, Parameter, SWITCH, choice, number, rows, slack};
 use std::rc::Rc;
 
 const fn share(name: &'static str, meaning: &'static str, default: f64) -> Parameter {
@@ -26,6 +29,16 @@ pub(super) const ENTRY: Entry = Entry {
         rows("sinks", "N0: first rows kept (4 in table 2)", 4.0, 0.0),
         share("induction", "share of query heads protected by induction score (0.14 in table 2)", 0.14),
         share("echo", "share of query heads protected by echo score (0.01 in table 2)", 0.01),
+        Parameter {
+            always_shown: false,
+            ..number(
+                "eps",
+                "ALiBi: attention below which a token is out of sight (0.001 in equation 2)",
+                1e-3,
+                (1e-9, 1.0),
+            )
+        },
+        choice("rigorous", "ALiBi: whether windows follow from a strict bound, and are longer", SWITCH, 0.0),
         Parameter { meaning: SLACK, ..slack(-1.0) },
     ],
     profile: true,

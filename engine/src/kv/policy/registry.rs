@@ -3,6 +3,8 @@
 
 use super::{Policy, ahakv, full, h2o, l2, lagkv, razor, slimkv, snapkv, streaming, tova};
 use crate::EngineError;
+use crate::alibi::ScopeOptions;
+use models::spec::{ModelSpec, Positions};
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
@@ -58,7 +60,8 @@ pub const COMMON: &[Parameter] = &[
     choice("compensation", "whether one entry stands for the rows that left", SWITCH, 0.0),
 ];
 
-const SWITCH: &[&str] = &["off", "on"];
+/// The values of a parameter that is on or off.
+pub(super) const SWITCH: &[&str] = &["off", "on"];
 
 impl Entry {
     /// All parameters, the common ones last.
@@ -181,11 +184,14 @@ pub(super) const fn slack(default: f64) -> Parameter {
 pub struct Values {
     entry: &'static Entry,
     values: Vec<f64>,
+    /// Which of them the user has written.
+    given: Vec<bool>,
 }
 
 impl Values {
     fn defaults(entry: &'static Entry) -> Values {
-        Values { entry, values: entry.parameters().map(|p| entry.default(p)).collect() }
+        let values: Vec<f64> = entry.parameters().map(|p| entry.default(p)).collect();
+        Values { entry, given: vec![false; values.len()], values }
     }
 
     fn index(&self, name: &str) -> Option<usize> {
@@ -272,6 +278,28 @@ impl PolicyChoice {
         self.policy.is_some() && self.values.get("compensation") != 0.0
     }
 
+    /// What counts as out of sight where the windows of heads follow from the model's weights: under `razor` on models whose
+    /// attention falls with the distance. The profile then says how far heads see ([`crate::alibi::profile`]).
+    pub fn scopes(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
+        let epsilon =
+            self.value("eps").filter(|_| self.uses_profile() && spec.positions == Positions::Alibi)?;
+        Some(ScopeOptions { epsilon, rigorous: self.values.get("rigorous") != 0.0 })
+    }
+
+    /// Refuses what makes no sense for a model, whatever its heads do.
+    pub fn check(&self, spec: &ModelSpec) -> Result<(), EngineError> {
+        let given = self.values.index("compensation").is_some_and(|index| self.values.given[index]);
+        if spec.positions == Positions::Alibi && self.is_compensated() && given {
+            return Err(EngineError::Policy {
+                given: self.to_string(),
+                reason: "the model's attention falls with the distance (ALiBi), and an entry that stands for many rows has none"
+                    .into(),
+                hint: "leave compensation=on out".into(),
+            });
+        }
+        Ok(())
+    }
+
     /// A parameter's value, if the policy has it.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.values.index(name).map(|index| self.values.values[index])
@@ -313,9 +341,11 @@ impl fmt::Display for PolicyChoice {
         let entry = self.entry();
         let shown: Vec<String> = entry
             .parameters()
-            .zip(&self.values.values)
-            .filter(|(parameter, value)| **value != entry.default(parameter) || parameter.always_shown)
-            .map(|(parameter, value)| format!("{}={}", parameter.name, parameter.shown(*value)))
+            .zip(self.values.values.iter().zip(&self.values.given))
+            .filter(|(parameter, (value, given))| {
+                **given || **value != entry.default(parameter) || parameter.always_shown
+            })
+            .map(|(parameter, (value, _))| format!("{}={}", parameter.name, parameter.shown(*value)))
             .collect();
         f.write_str(entry.name)?;
         if shown.is_empty() { Ok(()) } else { write!(f, ":{}", shown.join(",")) }
@@ -333,7 +363,6 @@ impl FromStr for PolicyChoice {
             wrong(format!("there is no policy `{name}`"), format!("policies are {}", names.join(", ")))
         })?;
         let mut values = Values::defaults(entry);
-        let mut set = vec![false; values.values.len()];
         for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
             let (key, value) = setting
                 .split_once('=')
@@ -343,7 +372,7 @@ impl FromStr for PolicyChoice {
                 .enumerate()
                 .find(|(_, parameter)| parameter.name == key.trim())
                 .ok_or_else(|| wrong(format!("it has no parameter `{key}`"), entry.usage()))?;
-            if std::mem::replace(&mut set[index], true) {
+            if std::mem::replace(&mut values.given[index], true) {
                 return Err(wrong(format!("`{key}` is given twice"), "give each parameter once".into()));
             }
             values.values[index] =

@@ -275,7 +275,8 @@ impl Measured {
                 }
                 None => {
                     let live = source.positions.first().map_or(0, |head| head.len()) as u32;
-                    vec![Arc::new((first..first + live).collect()); source.heads.len()]
+                    let all = Arc::new((first..first + live).collect::<Vec<_>>());
+                    source.heads.iter().map(|_| all.clone()).collect()
                 }
             },
         };

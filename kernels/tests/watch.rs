@@ -1,0 +1,189 @@
+//! What policies learn of the attention of models with ALiBi, against the formula written out: logits fall with the distance.
+
+use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use kernels::attention::alibi_slopes;
+use kernels::graph::{
+    self, Gain, Gather, GraphLane, HeadRows, HeadShape, LaneState, MAX_LANES, RowPositions,
+};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+#[allow(dead_code)] // attention calls are for the other tests
+mod common;
+use common::Random;
+
+const SHAPE: HeadShape = HeadShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25 };
+const HEADS: usize = SHAPE.n_kv_heads * SHAPE.group;
+/// Rows that lie there, in no order; behind them those of the tokens that are computed.
+const LIVE: usize = 20;
+const NEW: usize = 3;
+const ALL: usize = LIVE + NEW;
+const CAPACITY: usize = 30;
+/// Tokens seen before the new ones.
+const SEEN: usize = 50;
+
+struct Data {
+    /// `[n_kv_heads][ALL][head_dim]`
+    k: Vec<Vec<Vec<f32>>>,
+    /// `[NEW][HEADS][head_dim]`
+    q: Vec<Vec<Vec<f32>>>,
+    /// `[n_kv_heads][ALL]`
+    positions: Vec<Vec<u32>>,
+}
+
+impl Data {
+    fn new() -> Data {
+        let mut random = Random::new(5);
+        let mut row = || -> Vec<f32> { (0..SHAPE.head_dim).map(|_| random.normal()).collect() };
+        let k = (0..SHAPE.n_kv_heads).map(|_| (0..ALL).map(|_| row()).collect()).collect();
+        let q = (0..NEW).map(|_| (0..HEADS).map(|_| row()).collect()).collect();
+        let scattered = |head: usize| (0..LIVE).map(move |row| ((row * 7 + 3 * head) % SEEN) as u32);
+        let positions = (0..SHAPE.n_kv_heads)
+            .map(|head| scattered(head).chain(SEEN as u32..(SEEN + NEW) as u32).collect())
+            .collect();
+        Data { k, q, positions }
+    }
+
+    /// The keys as a tensor `[head_dim, CAPACITY, n_kv_heads]`.
+    fn keys(&self, ctx: &Context) -> (Tensor, Vec<f32>) {
+        let mut all = vec![f32::NAN; SHAPE.head_dim * CAPACITY * SHAPE.n_kv_heads];
+        for (head, rows) in self.k.iter().enumerate() {
+            all[head * CAPACITY * SHAPE.head_dim..][..ALL * SHAPE.head_dim].copy_from_slice(&rows.concat());
+        }
+        (ctx.tensor(Type::F32, [SHAPE.head_dim, CAPACITY, SHAPE.n_kv_heads]), all)
+    }
+
+    /// What the rows of a query head's KV head receive from new token `token`.
+    fn received(&self, token: usize, head: usize, gain: Gain) -> Vec<f64> {
+        let kv_head = head / SHAPE.group;
+        let (own, slope) = (SEEN + token, alibi_slopes(HEADS)[head]);
+        let logit = |row: usize| {
+            let position = self.positions[kv_head][row] as usize;
+            let dot: f64 = (self.q[token][head].iter().zip(&self.k[kv_head][row]))
+                .map(|(q, k)| f64::from(*q) * f64::from(*k))
+                .sum();
+            let logit = f64::from(SHAPE.scale) * dot + slope * (position as f64 - own as f64);
+            if position > own { f64::NEG_INFINITY } else { logit * gain.at(own + 1, SHAPE.head_dim) }
+        };
+        let weights: Vec<f64> = (0..ALL).map(|row| logit(row).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.iter().map(|weight| weight / sum).collect()
+    }
+}
+
+fn backend() -> Backend {
+    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a backend")
+}
+
+fn assert_close(have: &[f32], want: &[f64]) {
+    assert_eq!(have.len(), want.len());
+    for (row, (have, want)) in have.iter().zip(want).enumerate() {
+        assert!((f64::from(*have) - want).abs() < 1e-5, "row {row}: {have}, not {want}");
+    }
+}
+
+#[test]
+fn gathered_attention_falls_with_the_distance() {
+    let (data, backend) = (Data::new(), backend());
+    for (gain, queries) in [(Gain::One, NEW), (Gain::One, 1), (Gain::Entropy { budget: 10 }, 2)] {
+        let memory = Context::new(4);
+        let (k, keys) = data.keys(&memory);
+        let received = memory.tensor(Type::F32, [CAPACITY, SHAPE.n_kv_heads]);
+        let positions = memory.tensor(Type::I32, [CAPACITY * SHAPE.n_kv_heads]);
+        let q = memory.tensor(Type::F32, [SHAPE.head_dim, HEADS, NEW]);
+        memory.allocate(&backend.buffer_type()).expect("memory");
+        k.write(0, &keys).expect("keys");
+        q.write(0, &data.q.concat().concat()).expect("queries");
+        for (head, held) in data.positions.iter().enumerate() {
+            let held: Vec<i32> = held.iter().map(|position| *position as i32).collect();
+            positions.write(4 * head * CAPACITY, &held).expect("positions");
+        }
+        let lane = GraphLane {
+            v: k.clone(),
+            k,
+            kv_heads: Arc::new([0, 1]),
+            compensated: false,
+            received: Some(received.clone()),
+            positions: Some(RowPositions { all: positions, first: 0 }),
+        };
+
+        let ctx = Context::new(8);
+        let state = LaneState {
+            rows: ctx.input("rows", Type::I32, [MAX_LANES, 1]),
+            log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 1]),
+            positions: ctx.input("positions", Type::I32, [NEW]),
+            layer: 0,
+        };
+        let stored = ctx.input("stored", Type::F32, [1]);
+        let how = Gather { queries, replace: true, gain };
+        let watched: Arc<[u32]> = Arc::new([0, 1]);
+        let node = graph::gather(
+            &ctx,
+            SHAPE,
+            (&q, &state.positions),
+            (&stored, NEW),
+            (&lane, 0),
+            watched,
+            &state,
+            how,
+        );
+        let mut allocator = GraphAllocator::new(&backend.buffer_type());
+        let ready =
+            allocator.prepare(ctx.graph(&[&node.expect("it gathers")]).expect("a graph")).expect("room");
+        state.rows.write(0, &[LIVE as i32, 0, 0]).expect("rows");
+        state.log_weights.write(0, &[f32::NEG_INFINITY; MAX_LANES]).expect("weights");
+        state.positions.write(0, &[SEEN as i32, SEEN as i32 + 1, SEEN as i32 + 2]).expect("positions");
+        backend.compute(&ready).expect("it runs");
+
+        let have: Vec<f32> = received.to_vec().expect("numbers");
+        for kv_head in 0..SHAPE.n_kv_heads {
+            let mut want = vec![0.0; ALL];
+            for (token, member) in
+                (NEW - queries..NEW).flat_map(|token| (0..SHAPE.group).map(move |member| (token, member)))
+            {
+                let of_head = data.received(token, kv_head * SHAPE.group + member, gain);
+                want.iter_mut().zip(of_head).for_each(|(sum, x)| *sum += x / SHAPE.group as f64);
+            }
+            assert_close(&have[kv_head * CAPACITY..][..ALL], &want);
+        }
+    }
+}
+
+#[test]
+fn attention_of_a_window_falls_with_the_distance() {
+    const RING: usize = 4;
+    let (data, backend) = (Data::new(), backend());
+    for gain in [Gain::One, Gain::Entropy { budget: 10 }] {
+        let memory = Context::new(2);
+        let (k, keys) = data.keys(&memory);
+        let ring = memory.tensor(Type::F32, [SHAPE.head_dim, HEADS, RING]);
+        memory.allocate(&backend.buffer_type()).expect("memory");
+        k.write(0, &keys).expect("keys");
+        for (token, q) in data.q.iter().enumerate() {
+            let slot = (SEEN + token) % RING;
+            ring.write(4 * slot * SHAPE.head_dim * HEADS, &q.concat()).expect("queries");
+        }
+        let ctx = Context::new(2);
+        let rows = data.positions.iter().cloned().map(Arc::new).collect();
+        let window = graph::Window {
+            positions: SEEN..SEEN + NEW,
+            gain,
+            kv_heads: vec![0, 1],
+            first: 0,
+            log_weight: 0.0,
+            alibi: true,
+        };
+        let node = graph::window(&ctx, SHAPE, (&k, &ring), HeadRows { heads: vec![0, 1], rows }, window);
+        let mut allocator = GraphAllocator::new(&backend.buffer_type());
+        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
+        backend.compute(&ready).expect("it runs");
+        let have: Vec<f32> = node.to_vec().expect("numbers");
+        for head in 0..HEADS {
+            let mut want = vec![0.0; ALL];
+            for token in 0..NEW {
+                want.iter_mut().zip(data.received(token, head, gain)).for_each(|(sum, x)| *sum += x);
+            }
+            assert_close(&have[head * ALL..][..ALL], &want);
+        }
+    }
+}
