@@ -18,7 +18,7 @@ use engine::{Engine, EngineError, Session, SessionOptions, sync_all};
 
 use self::texts::{Question, Text};
 use crate::args::model::{ModelArgs, ModelPlace};
-use crate::args::session::{self, DEFAULT_CHUNK, TypeArgs};
+use crate::args::session::{self, TypeArgs};
 use crate::args::{App, values};
 use crate::failure::Failure;
 use crate::model::Model;
@@ -99,7 +99,7 @@ struct Cell {
 pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let policies = policies(args)?;
     let source = args.model.source(args.place.place.as_deref())?;
-    let model = Model::open(app, &source, &args.model.options())?;
+    let model = Model::open(app, &source, &args.model.options(app))?;
     let everything = PolicyChoice::default();
     for tokens in &args.lengths {
         opening::note_beyond_training(app, &model.engine, *tokens);
@@ -158,7 +158,7 @@ fn options(
         policy: policy.clone(),
         profile,
         types: args.types.types(),
-        chunk: DEFAULT_CHUNK,
+        chunk: SessionOptions::default().chunk,
         ..SessionOptions::default()
     }
 }
