@@ -78,7 +78,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     }
     let documents = documents::read_all(&args.files)?;
     let source = args.model.source(place.as_deref())?;
-    let model = Model::open(app, &source, &args.model.options())?;
+    let model = Model::open(app, &source, &args.model.options(app))?;
 
     let first = match documents.is_empty() {
         true => questions[0].clone(),
@@ -86,8 +86,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     };
     let messages: Vec<Message> =
         args.system_prompt.iter().map(Message::system).chain([Message::user(first.as_str())]).collect();
-    let prompt = model.template.prompt(&messages, true).map_err(Failure::from)?;
-    let prompt_tokens = prompt.encode(&model.tokenizer).map_err(Failure::from)?.len();
+    let prompt_tokens = model.prompt(&messages)?.len();
     let context = context(&model, &settings, prompt_tokens, &questions, sampling.limit)?;
     let options = opening::options(app, &model.engine, &settings, context, prompt_tokens)?;
     let heads = options.profile.as_ref().map(|profile| profile.retrieval_count());
@@ -185,7 +184,10 @@ fn context(
     };
     if context <= prompt {
         return Err(Failure::new(
-            format!("the document and the first question are {prompt} tokens, but the context is {context}"),
+            format!(
+                "the first turn (documents, question and chat template) is {prompt} tokens, \
+                 but the context is {context}"
+            ),
             format!(
                 "give a larger context, -c {needed}, or leave -c out; `longhand plan` says what it costs"
             ),

@@ -15,10 +15,10 @@ use engine::{Engine, ModelSource};
 use kernels::bandwidth::Bandwidth;
 
 use crate::args::model::{ModelArgs, ModelPlace};
-use crate::args::session::{self, BudgetArgs, DEFAULT_CHUNK, PrefillArg, TypeArgs};
+use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg, TypeArgs};
 use crate::args::{App, values};
 use crate::failure::Failure;
-use crate::{model, profiles};
+use crate::{model, opening, profiles};
 use measure::{Setting, Test};
 use report::Report;
 
@@ -56,9 +56,6 @@ pub struct BenchArgs {
     /// How texts are read
     #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
     prefill: PrefillArg,
-    /// Tokens computed at once while a text is read (-ub, -b)
-    #[arg(long, visible_alias = "batch-size", short_alias = 'b', value_name = "N", default_value_t = DEFAULT_CHUNK, value_parser = values::positive)]
-    ubatch_size: usize,
     /// Head profile for policies that use one; else that of the cache, or a new one
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
@@ -70,6 +67,8 @@ pub struct BenchArgs {
     output: Output,
     #[command(flatten)]
     budget: BudgetArgs,
+    #[command(flatten)]
+    chunk: ChunkArgs,
     #[command(flatten)]
     types: TypeArgs,
     #[command(flatten)]
@@ -111,14 +110,16 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         Some(text) => ModelSource::File(synthetic::model_file(app, text)?),
         None => args.model.source(args.place.place.as_deref())?,
     };
-    let engine = model::open_engine(app, &source, &args.model.options())?;
+    let engine = model::open_engine(app, &source, &args.model.options(app))?;
     let name = model::name(&source, &engine.spec().name);
+    let longest = tests.iter().map(Test::tokens).max().unwrap_or(0);
+    opening::note_beyond_training(app, &engine, longest);
     let setting = |policy: &PolicyChoice| Setting {
         policy: policy.clone(),
         profile: None,
         types: args.types.types(),
         prefill: args.prefill.prefill(),
-        chunk: args.ubatch_size,
+        chunk: args.chunk.tokens(),
         random_fill: args.fill == Fill::Random,
         // A budget means nothing to a policy that keeps everything.
         budget: args.budget.budget().filter(|_| policy.policy().is_some()),

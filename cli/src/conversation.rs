@@ -27,6 +27,8 @@ pub struct Conversation<'m> {
     messages: Vec<Message>,
     /// What the model has read or said so far.
     timeline: Vec<u32>,
+    /// How long the timeline was before each question and before its answer.
+    turns: Vec<(usize, usize)>,
 }
 
 /// What reading a turn took.
@@ -42,12 +44,78 @@ impl<'m> Conversation<'m> {
     /// An empty conversation, or one that begins with a system message.
     pub fn new(model: &'m Model, session: Session<'m>, sampling: Sampling, system: Option<&str>) -> Self {
         let messages = system.map(Message::system).into_iter().collect();
-        Conversation { model, session, sampling, messages, timeline: Vec::new() }
+        Conversation { model, session, sampling, messages, timeline: Vec::new(), turns: Vec::new() }
+    }
+
+    /// Tokens of the conversation so far.
+    pub fn tokens(&self) -> usize {
+        self.timeline.len()
     }
 
     /// The session.
     pub fn session(&self) -> &Session<'m> {
         &self.session
+    }
+
+    /// Whether the model has said anything yet.
+    pub fn has_answers(&self) -> bool {
+        self.messages.iter().any(|message| message.role == "assistant")
+    }
+
+    /// Whether the user has asked anything that is not taken back.
+    pub fn has_questions(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Begins anew. The session keeps its rows for now: where the next text begins like this one, they are used again.
+    pub fn clear(&mut self) {
+        self.messages.retain(|message| message.role == "system");
+        self.timeline.clear();
+        self.turns.clear();
+        self.sampling.sampler.reset();
+    }
+
+    /// Takes the last answer back; [`Conversation::read_again`] has to follow before another is given. False where there is
+    /// none.
+    pub fn take_answer_back(&mut self) -> bool {
+        match self.turns.last() {
+            Some((_, asked)) if self.messages.last().is_some_and(|last| last.role == "assistant") => {
+                self.messages.pop();
+                self.go_back(*asked);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the last question back, and its answer. False where there is none.
+    pub fn take_turn_back(&mut self) -> bool {
+        self.take_answer_back();
+        match self.turns.pop() {
+            Some((before, _)) => {
+                self.messages.pop();
+                self.go_back(before);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn go_back(&mut self, tokens: usize) {
+        self.timeline.truncate(tokens);
+        self.sampling.sampler.forget();
+        self.timeline.iter().for_each(|token| self.sampling.sampler.accept(*token));
+    }
+
+    /// Brings the session to the end of the timeline, from where another answer can be given: exactly to where it was, unless
+    /// too much has left since.
+    pub fn read_again(&mut self, app: &App) -> Result<Reading> {
+        let started = Instant::now();
+        let mut bar = ProgressBar::new(&app.console, "reading");
+        let (session, tokens) = (&mut self.session, &self.timeline);
+        let computed =
+            app.interrupt.reading(|| session.sync(tokens, &mut |progress| bar.reading(progress)))?;
+        Ok(Reading { tokens: computed, elapsed: started.elapsed() })
     }
 
     /// Lets the model read what the user says, up to where its answer begins. If that fails or is interrupted, the
@@ -68,24 +136,22 @@ impl<'m> Conversation<'m> {
         let session = &mut self.session;
         let computed =
             app.interrupt.reading(|| session.sync(&tokens, &mut |progress| bar.reading(progress)))?;
-        for token in &tokens[tokens.len() - computed..] {
-            self.sampling.sampler.accept(*token);
-        }
+        let told = tokens.iter().zip(&self.timeline).take_while(|(a, b)| a == b).count();
+        tokens[told..].iter().for_each(|token| self.sampling.sampler.accept(*token));
+        self.turns.push((self.timeline.len(), tokens.len()));
         self.timeline = tokens;
         Ok(Reading { tokens: computed, elapsed: started.elapsed() })
     }
 
     /// The whole timeline up to where the next answer begins.
     fn next_tokens(&self) -> Result<Vec<u32>> {
-        let Model { template, tokenizer, .. } = self.model;
-        let encode = |prompt: &models::chat::Prompt| prompt.encode(tokenizer).map_err(Failure::from);
-        if !self.messages.iter().any(|message| message.role == "assistant") {
-            return Ok(encode(&template.prompt(&self.messages, true).map_err(Failure::from)?)?);
+        if !self.has_answers() {
+            return Ok(self.model.prompt(&self.messages)?);
         }
-        let suffix = match template.next_turn(&self.messages).map_err(Failure::from)? {
+        let suffix = match self.model.next_turn(&self.messages)? {
             NextTurn::Extends(suffix) => suffix,
             NextTurn::Rewrites { prompt, suffix, .. } => {
-                let whole = encode(&prompt)?;
+                let whole = self.model.encode(&prompt)?;
                 let held = self.session.tokens();
                 let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
                 match suffix {
@@ -98,7 +164,7 @@ impl<'m> Conversation<'m> {
             }
         };
         let mut tokens = self.timeline.clone();
-        tokens.extend(encode(&suffix)?);
+        tokens.extend(self.model.encode(&suffix)?);
         Ok(tokens)
     }
 

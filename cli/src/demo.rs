@@ -16,7 +16,6 @@ use serde_json::json;
 use self::document::{DemoDocument, DocumentOptions, Fact, FactKind};
 use crate::args::model::ModelArgs;
 use crate::args::sampling::Sampling;
-use crate::args::session::DEFAULT_CHUNK;
 use crate::args::{App, values};
 use crate::conversation::{Conversation, needed_context};
 use crate::failure::Failure;
@@ -106,7 +105,20 @@ impl<'a> Demo<'a> {
             )
             .into());
         }
-        let model = Model::open(app, &source, &args.model.options())?;
+        let model = Model::open(app, &source, &args.model.options(app))?;
+        let trained = model.engine.spec().n_ctx_train;
+        if args.tokens > trained {
+            return Err(Failure::usage(
+                format!(
+                    "--tokens {}: {} was trained for {} tokens",
+                    args.tokens,
+                    model.name,
+                    format::count(trained)
+                ),
+                format!("at most {trained}"),
+            )
+            .into());
+        }
         let count = |text: &str| model.tokenizer.encode(text, false, false).map_or(0, |ids| ids.len());
         let options = DocumentOptions {
             tokens: args.tokens,
@@ -153,7 +165,6 @@ impl<'a> Demo<'a> {
             context: self.context,
             profile: profiles::for_policy(app, &model.engine, &policy, None)?,
             policy: policy.clone(),
-            chunk: DEFAULT_CHUNK,
             ..SessionOptions::default()
         };
         opening::check_memory(&model.engine, &options, self.tokens)?;

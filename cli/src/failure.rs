@@ -7,6 +7,7 @@ use engine::EngineError;
 use engine::sampler::SamplerError;
 use engine::text::sanitize_for_terminal;
 use models::chat::ChatError;
+use models::gguf::GgufFile;
 use models::tokenizer::TokenizerError;
 
 /// A failure with what to do about it and an exit code of its own.
@@ -27,6 +28,14 @@ impl Failure {
     /// The arguments make no sense.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure { code: 2, ..Failure::new(message, hint) }
+    }
+
+    /// The same failure with the file it was found in, where that is one on disk.
+    pub fn found_in(self, file: &GgufFile) -> Failure {
+        match file.path() {
+            Some(path) => Failure { message: format!("{}: {}", path.display(), self.message), ..self },
+            None => self,
+        }
     }
 
     /// The user stopped it.

@@ -51,8 +51,9 @@ pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
 fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
     // Errors carry a hint on a line of its own, which is of no use in a listing.
     let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
-    let spec = ModelSpec::from_gguf(file).map_err(|error| first_line(error.to_string()))?;
-    models::spec::ModelTensors::from_gguf(file, &spec).map_err(|error| first_line(error.to_string()))?;
+    let spec = ModelSpec::from_gguf(file).map_err(|error| first_line(error.kind().to_string()))?;
+    models::spec::ModelTensors::from_gguf(file, &spec)
+        .map_err(|error| first_line(error.kind().to_string()))?;
     Ok(spec)
 }
 

@@ -10,8 +10,7 @@ use engine::{Session, SessionOptions};
 
 use crate::args::App;
 use crate::args::model::{ModelArgs, ModelPlace};
-use crate::args::session::{DEFAULT_CHUNK, TypeArgs};
-use crate::args::values;
+use crate::args::session::{ChunkArgs, TypeArgs};
 use crate::failure::Failure;
 use crate::model::open_engine;
 use crate::opening;
@@ -27,9 +26,8 @@ pub struct LogitsArgs {
     /// File to write
     #[arg(short = 'o', long, value_name = "FILE.npy")]
     out: PathBuf,
-    /// Tokens computed at once (-ub)
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_CHUNK, value_parser = values::positive)]
-    ubatch_size: usize,
+    #[command(flatten)]
+    chunk: ChunkArgs,
     #[command(flatten)]
     types: TypeArgs,
     #[command(flatten)]
@@ -40,13 +38,14 @@ pub struct LogitsArgs {
 pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     let tokens = parse_tokens(&args.tokens)?;
     let source = args.model.source(args.place.place.as_deref())?;
-    let engine = open_engine(app, &source, &args.model.options())?;
+    let engine = open_engine(app, &source, &args.model.options(app))?;
     let options = SessionOptions {
         context: tokens.len(),
         types: args.types.types(),
-        chunk: args.ubatch_size.min(tokens.len()),
+        chunk: args.chunk.tokens().min(tokens.len()),
         ..SessionOptions::default()
     };
+    opening::note_beyond_training(app, &engine, tokens.len());
     opening::check_memory(&engine, &options, tokens.len())?;
     let mut session = Session::new(&engine, options)?;
     let logits = app.interrupt.reading(|| session.all_logits(&tokens))?;

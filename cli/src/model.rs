@@ -4,8 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 use engine::{Engine, EngineOptions, ModelSource};
-use models::chat::ChatTemplate;
+use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
 use models::embedded::EMBEDDED_NAME;
+use models::gguf::GgufFile;
 use models::tokenizer::Tokenizer;
 
 use crate::args::App;
@@ -27,7 +28,7 @@ impl Model {
     /// Opens a model for conversations. Ctrl-C stops its computations from now on.
     pub fn open(app: &App, source: &ModelSource, options: &EngineOptions) -> Result<Model> {
         let engine = open_engine(app, source, options)?;
-        let tokenizer = Tokenizer::from_gguf(engine.file()).map_err(Failure::from)?;
+        let tokenizer = open_tokenizer(engine.file())?;
         if tokenizer.n_vocab() > engine.spec().n_vocab {
             return Err(Failure::new(
                 format!(
@@ -37,12 +38,40 @@ impl Model {
                 ),
                 "the file is damaged or put together from two models; convert it again",
             )
+            .found_in(engine.file())
             .into());
         }
-        let template = ChatTemplate::from_gguf(engine.file(), &tokenizer).map_err(Failure::from)?;
+        let template = ChatTemplate::from_gguf(engine.file(), &tokenizer)
+            .map_err(|error| Failure::from(error).found_in(engine.file()))?;
         let name = name(source, &engine.spec().name);
         Ok(Model { engine, tokenizer, template, name })
     }
+
+    /// The tokens of a conversation up to where the next answer begins.
+    pub fn prompt(&self, messages: &[Message]) -> Result<Vec<u32>, Failure> {
+        let prompt = self.template.prompt(messages, true).map_err(|error| self.failure(error))?;
+        self.encode(&prompt)
+    }
+
+    /// What the model reads before its next answer, having read and said what comes before it.
+    pub fn next_turn(&self, messages: &[Message]) -> Result<NextTurn, Failure> {
+        self.template.next_turn(messages).map_err(|error| self.failure(error))
+    }
+
+    /// The tokens of a prompt.
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, Failure> {
+        prompt.encode(&self.tokenizer).map_err(|error| self.failure(error))
+    }
+
+    /// What the template or the vocabulary of this model's file refused.
+    fn failure(&self, error: ChatError) -> Failure {
+        Failure::from(error).found_in(self.engine.file())
+    }
+}
+
+/// The tokenizer of a file.
+pub fn open_tokenizer(file: &GgufFile) -> Result<Tokenizer, Failure> {
+    Tokenizer::from_gguf(file).map_err(|error| Failure::from(error).found_in(file))
 }
 
 /// Opens only the engine, for commands that need no text.

@@ -19,14 +19,7 @@ pub fn options(
     context: usize,
     prompt: usize,
 ) -> Result<SessionOptions> {
-    let trained = engine.spec().n_ctx_train;
-    if prompt > trained {
-        app.console.note(&format!(
-            "note: {} tokens are more than the {} that the model was trained for; answers may suffer",
-            format::count(prompt),
-            format::count(trained)
-        ));
-    }
+    note_beyond_training(app, engine, context);
     let mut options = settings.options(context);
     refuse_early(engine, &options, settings.budget, prompt)?;
     options.profile = profiles::for_policy(app, engine, &settings.policy, settings.heads.as_deref())?;
@@ -53,6 +46,19 @@ pub fn within(engine: &Engine, options: SessionOptions, budget: Option<Budget>) 
     let room = Room { context: options.context, types: options.types, reserve: None };
     let policy = budget.apply(&options.policy, engine.spec(), options.profile.as_ref(), room)?;
     Ok(SessionOptions { policy, ..options })
+}
+
+/// Says so where there is room for more tokens than the model was trained for.
+pub fn note_beyond_training(app: &App, engine: &Engine, context: usize) {
+    let trained = engine.spec().n_ctx_train;
+    if context > trained {
+        app.console.note(&format!(
+            "note: a context of {} tokens is more than the {} that the model was trained for; \
+             what lies beyond may not be understood",
+            format::count(context),
+            format::count(trained)
+        ));
+    }
 }
 
 /// Refuses a session that does not fit the memory that is free.

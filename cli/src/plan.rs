@@ -14,7 +14,7 @@ use models::spec::{ModelSpec, Positions};
 use serde_json::{Value, json};
 
 use crate::args::model::{ModelArgs, ModelPlace};
-use crate::args::session::{self, BudgetArgs, DEFAULT_CHUNK, PrefillArg};
+use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::{App, values};
 use crate::failure::Failure;
 use crate::table::Table;
@@ -57,9 +57,8 @@ pub struct PlanArgs {
     /// How the text is read
     #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
     prefill: PrefillArg,
-    /// Tokens computed at once (-ub)
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_CHUNK, value_parser = values::positive)]
-    ubatch_size: usize,
+    #[command(flatten)]
+    chunk: ChunkArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -72,6 +71,7 @@ struct Subject {
     name: String,
     spec: ModelSpec,
     tensors: Vec<TensorOutline>,
+    options: EngineOptions,
     profile: HeadProfile,
     /// Where the profile comes from, in words.
     profile_is: String,
@@ -129,7 +129,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         Some(k) => vec![(k, args.cache_type_v.unwrap_or(k))],
         None => vec![(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0), (Type::Q4_0, Type::Q4_0)],
     };
-    let subject = subject(args)?;
+    let subject = subject(app, args)?;
     let policies: Vec<(PolicyChoice, HeadProfile)> = policies
         .into_iter()
         .map(|policy| Ok((policy.clone(), profile_of(app, args, &subject, &policy)?)))
@@ -156,7 +156,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     }
 }
 
-fn subject(args: &PlanArgs) -> Result<Subject> {
+fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
     let (name, spec, tensors, fingerprint) = match &args.shape {
         Some(text) => {
             let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
@@ -178,8 +178,7 @@ fn subject(args: &PlanArgs) -> Result<Subject> {
     let shape = HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?;
     let (profile, profile_is) = match (&args.heads, args.heads_share, &fingerprint) {
         (Some(path), _, _) => {
-            let profile = HeadProfile::load(path)?;
-            profile.check(shape, fingerprint.as_deref())?;
+            let profile = HeadProfile::load_for(path, shape, fingerprint.as_deref())?;
             (profile, "the given profile".to_owned())
         }
         (None, None, Some(fingerprint)) if matches!(profiles::kept(shape, fingerprint), Ok(Some(_))) => {
@@ -197,7 +196,7 @@ fn subject(args: &PlanArgs) -> Result<Subject> {
             )
         }
     };
-    Ok(Subject { name, spec, tensors, profile, profile_is })
+    Ok(Subject { name, spec, tensors, options: args.model.options(app), profile, profile_is })
 }
 
 /// The profile for one policy: the windows of the model's heads, or the subject's profile with heads chosen again by the policy's own
@@ -207,7 +206,7 @@ fn profile_of(app: &App, args: &PlanArgs, subject: &Subject, policy: &PolicyChoi
     if policy.scopes(&subject.spec).is_some() && args.budget.budget().is_none() {
         let source = args.model.source(args.place.place.as_deref())?;
         let engine =
-            model::open_engine(app, &source, &EngineOptions { repack: false, ..args.model.options() })?;
+            model::open_engine(app, &source, &EngineOptions { repack: false, ..args.model.options(app) })?;
         if let Some(profile) = profiles::for_policy(app, &engine, policy, args.heads.as_deref())? {
             return Ok(profile);
         }
@@ -234,12 +233,12 @@ fn plan(
     };
     let layout = Layout::new(&subject.spec, &policy, Some(profile), room)?;
     let options = PlanOptions {
-        repack: !args.model.no_repack,
+        repack: subject.options.repack,
         prompt: context,
-        chunk: args.ubatch_size,
+        chunk: args.chunk.tokens(),
         exact: args.prefill.prefill() == Prefill::Exact,
-        threads: args
-            .model
+        threads: subject
+            .options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
     };
@@ -251,10 +250,9 @@ fn plan(
 fn longest(plan: impl Fn(usize) -> Result<Planned>, limit: usize) -> usize {
     const MOST: usize = 100_000_000;
     let fits = |context| plan(context).is_ok_and(|plan| plan.bytes.total() <= limit);
-    if !fits(1) {
-        return 0;
-    }
-    let (mut good, mut bad) = (1, 2);
+    // Some policies make no sense in the shortest sessions.
+    let Some(shortest) = [1, 1 << 10, 1 << 14].into_iter().find(|context| fits(*context)) else { return 0 };
+    let (mut good, mut bad) = (shortest, 2 * shortest);
     while bad < MOST && fits(bad) {
         (good, bad) = (bad, bad * 2);
     }
@@ -301,6 +299,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
         "policy",
         "KV type",
         ">weights",
+        ">file pages",
         ">rows a head",
         ">KV store",
         ">scratch",
@@ -317,6 +316,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
                 policy.to_string(),
                 types_name(row.types),
                 format::bytes(plan.weights.total()),
+                format::bytes(plan.file_pages),
                 row.plan.as_ref().map_or(String::new(), |(planned, _)| planned.bounded()),
                 format::bytes(plan.store),
                 format::bytes(plan.scratch),
@@ -391,6 +391,7 @@ fn object(subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row])
                     "copied": plan.weights.copied,
                     "total": plan.weights.total(),
                 });
+                object["file_pages"] = plan.file_pages.into();
                 object["store"] = plan.store.into();
                 object["scratch"] = plan.scratch.into();
                 object["residual"] = plan.residual.into();

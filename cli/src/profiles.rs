@@ -40,11 +40,7 @@ fn read_kept(path: &Path, shape: HeadShape, fingerprint: &str) -> Result<Option<
     if !path.is_file() {
         return Ok(None);
     }
-    let read = HeadProfile::load(path).and_then(|profile| {
-        profile.check(shape, Some(fingerprint))?;
-        Ok(profile)
-    });
-    read.map(Some).map_err(|error| format!("{}: {error}", path.display()))
+    HeadProfile::load_for(path, shape, Some(fingerprint)).map(Some).map_err(|error| error.to_string())
 }
 
 /// Keeps a profile for its model; that it cannot be kept is only worth a note.
@@ -94,8 +90,7 @@ pub fn for_policy(
     let rule = rule(policy);
     let (shape, fingerprint) = (engine.head_shape()?, engine.file().fingerprint());
     if let Some(path) = file {
-        let profile = HeadProfile::load(path)?;
-        profile.check(shape, Some(&fingerprint))?;
+        let profile = HeadProfile::load_for(path, shape, Some(&fingerprint))?;
         if rule == SelectionRule::default() {
             return Ok(Some(profile));
         }

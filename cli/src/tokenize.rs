@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use models::tokenizer::Tokenizer;
 
 use crate::args::App;
 use crate::args::model::ModelPlace;
 use crate::failure::Failure;
+use crate::model::open_tokenizer;
 use crate::{documents, heads};
 
 /// Prints the token ids of a text as a JSON array.
@@ -52,7 +52,7 @@ pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
         (None, prompt) => prompt.clone().unwrap_or_default(),
     };
     let file = heads::open_file(args.model.as_deref().or(args.place.place.as_deref()))?;
-    let tokenizer = Tokenizer::from_gguf(&file).map_err(Failure::from)?;
+    let tokenizer = open_tokenizer(&file)?;
     let ids = tokenizer.encode(&text, args.add_special, args.parse_special).map_err(Failure::from)?;
     app.console.print(&(serde_json::to_string(&ids)? + "\n"))?;
     Ok(())

@@ -89,6 +89,61 @@ fn a_document_cannot_end_the_users_turn() {
 }
 
 #[test]
+fn a_llama_cpp_command_line_is_understood() {
+    let document = file("flags.txt", DOCUMENT);
+    let flags = "-ngl 99 -fa on -b 2048 -ub 256 -tb 2 --mlock --no-mmap -c 40000";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let run = longhand(&[&["ask", "-f", &document], &flags[..], &[NUMBER]].concat());
+    for flag in ["-ngl", "-fa", "-tb", "--mlock", "--no-mmap"] {
+        let note = format!("note: {flag} is not used: ");
+        assert_eq!(run.stderr.lines().filter(|line| line.starts_with(&note)).count(), 1, "{}", run.stderr);
+    }
+    assert!(run.stderr.contains("40,000 tokens is more than the 32,768"), "{}", run.stderr);
+    assert_eq!(run.ok(), format!("{NUMBER_IS}\n"));
+    let run = longhand(&["ask", "-f", &document, "-fa", NUMBER]);
+    assert!(!run.stderr.contains("more than the"), "{}", run.stderr);
+    assert_eq!(run.ok(), format!("{NUMBER_IS}\n"));
+}
+
+#[test]
+fn a_full_chat_says_so_and_starts_anew() {
+    let document = file("full.txt", DOCUMENT);
+    let prompt = longhand(&["ask", "--json", "-f", &document, NUMBER]).json()["prompt_tokens"].clone();
+    let context = (prompt.as_u64().expect("a number") + 20).to_string();
+    let input = format!("{NUMBER}\n{KEY}\n/clear\n/stats\n{KEY}\n/stats\n");
+    let run = longhand_with(&["chat", "-f", &document, "-c", &context], input.as_bytes());
+    let error = run.stderr.lines().position(|line| line.starts_with("error: the context is full"));
+    let hint = error.and_then(|at| run.stderr.lines().nth(at + 1)).unwrap_or_default();
+    assert!(hint.contains("/clear") && hint.contains("-c"), "{}", run.stderr);
+    let out = run.ok();
+    let answers: Vec<&str> = out.lines().filter(|line| line.ends_with('.')).collect();
+    assert_eq!(answers, [NUMBER_IS, KEY_IS], "{out}");
+    assert!(out.contains(&format!("tokens    0 of {context}")), "{out}");
+    // The document's rows were used again.
+    let read = out.lines().rfind(|line| line.starts_with("read ")).expect("a line about reading");
+    let tokens: usize = read.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    assert!((1..30).contains(&tokens), "{read}");
+}
+
+/// Under a policy that forgets, an answer is given again from exactly the same state, and a question that was taken back leaves
+/// nothing behind: documents are read with the next one if it was the first.
+#[test]
+fn answers_and_questions_are_taken_back() {
+    let document = file("undo.txt", DOCUMENT);
+    let input =
+        format!("/undo\n/regen\n{NUMBER}\n/regen\n{KEY}\n/undo\n/regen\n/undo\n/stats\n{KEY}\n/stats\n");
+    let args = ["chat", "-f", &document, "--policy", "razor:buffer=256,ratio=5,sinks=4"];
+    let run = longhand_with(&args, input.as_bytes());
+    for part in ["no question to take back", "no answer to take back", "are taken back"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    let out = run.ok();
+    let answers: Vec<&str> = out.lines().filter(|line| line.ends_with('.')).collect();
+    assert_eq!(answers, [NUMBER_IS, NUMBER_IS, KEY_IS, NUMBER_IS, KEY_IS], "{out}");
+    assert!(out.contains("tokens    0 of"), "{out}");
+}
+
+#[test]
 fn a_chat_reads_the_document_once_and_knows_its_commands() {
     let document = file("chat.txt", DOCUMENT);
     let input = format!("{NUMBER}\n\n/stats\n/dance\n/help\n{KEY}\n/exit\nnever asked\n");

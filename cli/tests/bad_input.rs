@@ -3,6 +3,8 @@
 mod common;
 
 use common::{DOCUMENT, file, longhand, longhand_with};
+use models::gguf::GgufFile;
+use models::gguf::write::{GgufWriter, MetaValue};
 
 #[test]
 fn flags_that_make_no_sense() {
@@ -19,7 +21,10 @@ fn flags_that_make_no_sense() {
         (vec!["ask", "--repeat-penalty", "0", "Why?"], "repeat-penalty"),
         (vec!["ask", "-ctk", "q9_9", "Why?"], "no such type"),
         (vec!["ask", "-ub", "0", "Why?"], "must not be 0"),
-        (vec!["ask", "-ngl", "99", "Why?"], "--n-gpu-layers"),
+        (vec!["ask", "-b", "0", "Why?"], "must not be 0"),
+        (vec!["ask", "-hf", "a/b", "Why?"], "--hf-repo"),
+        (vec!["ask", "-ngl", "many", "Why?"], "not a number of layers"),
+        (vec!["ask", "--flash-attn=perhaps", "Why?"], "--flash-attn"),
         (vec!["ask", "--heads", "x.json", "Why?"], "uses no head profile"),
         (vec!["ask", "-m", "a.gguf", "-f"], "a value is required"),
         (vec!["ask"], "there is no question"),
@@ -36,6 +41,7 @@ fn flags_that_make_no_sense() {
         (vec!["logits", "--tokens", "", "--out", "x.npy"], "there are none"),
         (vec!["tokenize"], "--file"),
         (vec!["demo", "--facts", "0"], "not a number of facts"),
+        (vec!["demo", "--tokens", "1m"], "needle was trained for 32,768 tokens"),
         (vec!["demo", "--kinds", "number,poem"], "no facts of the kind \"poem\""),
         (vec!["dance"], "dance"),
     ] {
@@ -75,6 +81,48 @@ fn files_that_are_no_models() {
     }
 }
 
+/// The small model's file with this done to it.
+fn changed(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
+    let needle = GgufFile::from_static(models::embedded::needle()).expect("the embedded model");
+    let mut writer = GgufWriter::new();
+    for (key, value) in needle.metadata() {
+        writer.set(key, MetaValue::from(value));
+    }
+    for tensor in needle.tensors() {
+        writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
+    }
+    change(&mut writer);
+    file(name, writer.to_bytes_zeroed().expect("a file in memory"))
+}
+
+#[test]
+fn faults_inside_a_model_are_told_with_its_name() {
+    let refusal = "{{ raise_exception('Never!') }}";
+    let key = |name: &str| format!("tokenizer.{name}");
+    for (path, part) in [
+        (
+            changed("keyless.gguf", |file| _ = file.unset("llama.block_count")),
+            "keyless.gguf: metadata key llama.block_count is missing",
+        ),
+        (changed("narrow.gguf", |file| file.tensors_mut()[0].dims[0] *= 2), "narrow.gguf: tensor "),
+        (
+            changed("bert.gguf", |file| _ = file.set(key("ggml.model"), "bert")),
+            "bert.gguf: tokenizer.ggml.model is \"bert\"",
+        ),
+        (
+            changed("template.gguf", |file| _ = file.set(key("chat_template"), "{% if %}")),
+            "template.gguf: the model's chat template does not work",
+        ),
+        (
+            changed("refusal.gguf", |file| _ = file.set(key("chat_template"), refusal)),
+            "refusal.gguf: the model's chat template refuses this conversation: \"Never!\"",
+        ),
+    ] {
+        longhand(&["ask", "-m", &path, "Why?"]).refused(1, part);
+        longhand(&["chat", &path]).refused(1, part);
+    }
+}
+
 #[test]
 fn documents_that_cannot_be_read() {
     let latin = file("latin1.txt", b"caf\xe9 au lait");
@@ -101,6 +149,9 @@ fn contexts_that_are_too_small() {
     let question = "What is Mary's favorite number?";
     longhand(&["ask", "-f", &document, "-c", "100", question]).refused(1, "but the context is 100");
     longhand(&["chat", "-f", &document, "-c", "100"]).refused(1, "but the context is 100");
+    // Less than the template's own tokens.
+    longhand(&["ask", "-c", "4", question]).refused(1, "but the context is 4");
+    longhand(&["chat", "-c", "4"]).refused(1, "the chat template alone is");
     // The first question fits, the second does not any more.
     let needed = longhand(&["ask", "--json", "-f", &document, question]).json();
     let barely = (needed["prompt_tokens"].as_u64().expect("a number") + 12).to_string();
@@ -124,15 +175,26 @@ fn profiles_of_another_model() {
     let broken = file("broken.json", "{\"format\": \"longhand-heads\"");
     let bare = file("bare.json", profile(4, ""));
     let ask = |heads: &str| longhand(&["ask", "--policy", "razor", "--heads", heads, "Why?"]);
-    ask(&other_shape).refused(1, "heads are those of another model");
+    ask(&other_shape).refused(1, "other-shape.json: the heads are those of another model");
     ask(&other_model).refused(1, "fingerprint 00ff");
-    ask(&newer).refused(1, "version 99");
-    ask(&broken).refused(1, "not a head profile");
-    ask("no/such.json").refused(1, "no/such.json");
+    ask(&newer).refused(1, "newer.json: head profile of version 99");
+    ask(&broken).refused(1, "broken.json: not a head profile");
+    ask("no/such.json").refused(1, "cannot read no/such.json");
+    longhand(&["plan", "--heads", &other_model])
+        .refused(1, "other-model.json: the head profile was made for");
+    longhand(&["heads", "show", "--heads", &broken]).refused(1, "broken.json: not a head profile");
     longhand(&["ask", "--policy", "razor:induction=0.3", "--heads", &bare, "Why?"])
         .refused(2, "no induction and echo scores");
-    longhand(&["heads", "import", &other_shape]).refused(1, "another model");
+    longhand(&["heads", "import", &other_shape]).refused(1, "other-shape.json: the heads");
     longhand(&["heads", "import", &bare, "--shape", "llama-3.1-8b"]).refused(1, "another model");
+    let folder = common::scratch("duo");
+    for (name, content) in
+        [("full_attention_heads.tsv", "0 0 0 1\n".repeat(4)), ("config.json", r#"{"sink_size": -1}"#.into())]
+    {
+        std::fs::write(folder.join(name), content).expect("a test file");
+    }
+    longhand(&["heads", "import", folder.to_str().expect("a path that is text")])
+        .refused(1, "config.json: not a DuoAttention configuration: sink_size");
 }
 
 #[test]

@@ -138,13 +138,22 @@ fn plans_say_what_fits_and_what_to_change() {
     for plan in plans {
         let number = |name: &str| plan[name].as_u64().expect("a number");
         let passing = number("aside").max(number("scratch") + number("residual"));
-        let parts = number("store") + number("compute") + passing;
+        let parts = ["file_pages", "store", "compute"].map(number).iter().sum::<u64>() + passing;
         assert_eq!(number("total"), parts + plan["weights"]["total"].as_u64().expect("a number"), "{plan}");
         assert_eq!(plan["fits"], number("total") <= 24 << 30);
         // One layer's scratch, never all of them: its rows, and a few numbers for each.
         assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4 * 6));
         assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
     }
+    // Both layouts of K-quants, where this CPU uses two: one layer's while it is read, or all of them.
+    let pages = |flags: &[&str]| {
+        let shape = ["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "1k", "--policy", "full", "--json"];
+        let plans = longhand(&[&shape[..], flags].concat()).json();
+        plans["plans"][0]["file_pages"].as_u64().expect("a number")
+    };
+    let (exact, streaming) = (pages(&[]), pages(&["--prefill", "streaming"]));
+    assert_eq!(pages(&["--prefill", "streaming", "--no-repack"]), 0);
+    assert!(streaming == 0 || (exact * 24..=exact * 32).contains(&streaming), "{exact} {streaming}");
     assert!(find("razor", "f16")["store"].as_u64() < find("full", "f16")["store"].as_u64());
     assert!(plan("1GiB")["plans"].as_array().expect("an array").iter().all(|plan| plan["fits"] == false));
     let text = longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB"]).ok();

@@ -51,7 +51,7 @@ impl Engine {
     pub fn open(source: &ModelSource, options: &EngineOptions) -> Result<Engine, EngineError> {
         let file = open_file(source)?;
         let spec = ModelSpec::from_gguf(&file)?;
-        check_heads(&spec)?;
+        check_heads(&spec, &file)?;
         let weights = Weights::load(&file, &spec, options.repack)?;
         let interrupt = Arc::new(AtomicBool::new(false));
         let threads = options.threads.unwrap_or_else(default_threads);
@@ -112,12 +112,15 @@ pub fn open_file(source: &ModelSource) -> Result<GgufFile, EngineError> {
 }
 
 /// What the attention kernels ask of a model's heads.
-fn check_heads(spec: &ModelSpec) -> Result<(), EngineError> {
+fn check_heads(spec: &ModelSpec, file: &GgufFile) -> Result<(), EngineError> {
     const GRANULE: usize = 8;
     let most = kernels::attention::MAX_KV_HEADS;
     let wrong = |what: String, reason: String| {
         Err(EngineError::Setting {
-            what,
+            what: match file.path() {
+                Some(path) => format!("{}: {what}", path.display()),
+                None => what,
+            },
             reason,
             hint: "this model cannot be used; choose another one".into(),
         })

@@ -49,6 +49,9 @@ pub struct PlanOptions {
 pub struct Plan {
     /// Weights, by place.
     pub weights: WeightBytes,
+    /// Pages of the file with matrices that are there in another layout too, while a text is read: one layer's if it is read
+    /// layer by layer, else all of them (as in a later turn of many tokens). They go back to the system afterwards.
+    pub file_pages: usize,
     /// The KV store.
     pub store: usize,
     /// One layer's complete keys and values, while the first text is read.
@@ -71,6 +74,8 @@ impl Plan {
     ) -> Result<Plan, EngineError> {
         let weights = Weights::pretend(spec, tensors, options.repack)?;
         let bytes = weights.bytes;
+        let twice = weights.twice_bytes.iter();
+        let file_pages = if options.exact { twice.max().copied().unwrap_or(0) } else { twice.sum() };
         let forward = Forward::new(spec, weights, options.threads);
         let lanes = Lanes::new(layout)?;
         let allocator = GraphAllocator::new(&BufferType::cpu());
@@ -96,6 +101,7 @@ impl Plan {
         }
         Ok(Plan {
             weights: bytes,
+            file_pages,
             store: layout.bytes(),
             scratch,
             residual,
@@ -107,7 +113,8 @@ impl Plan {
     /// All together: the peak.
     pub fn total(&self) -> usize {
         // Nothing is kept aside while the first text is read.
-        self.weights.total() + self.store + self.compute + self.aside.max(self.scratch + self.residual)
+        let passing = self.aside.max(self.scratch + self.residual);
+        self.weights.total() + self.file_pages + self.store + self.compute + passing
     }
 }
 

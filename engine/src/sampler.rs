@@ -112,9 +112,14 @@ impl Sampler {
         &self.options
     }
 
+    /// Forgets the recent tokens; the random numbers go on.
+    pub fn forget(&mut self) {
+        self.recent.clear();
+    }
+
     /// Forgets the recent tokens and starts the random numbers anew.
     pub fn reset(&mut self) {
-        self.recent.clear();
+        self.forget();
         self.random = Random(self.options.seed);
     }
 

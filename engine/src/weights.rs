@@ -38,6 +38,8 @@ pub struct Weights {
     pub wide: ModelTensors<Tensor>,
     /// Per layer the tensors (by number in the file) that are used in two layouts.
     twice: Vec<Vec<usize>>,
+    /// Per layer the bytes of these in the file.
+    pub twice_bytes: Vec<usize>,
     /// `[n_embd, n_vocab]`: the output matrix, which may share its bytes with the token embedding.
     pub output: Tensor,
     /// Where the bytes are.
@@ -65,20 +67,14 @@ impl Weights {
         };
         let mut twice = vec![Vec::new(); spec.n_layers];
         for (layer, tensors) in found.layers.iter().enumerate() {
-            for index in [
-                tensors.wq,
-                tensors.wk,
-                tensors.wv,
-                tensors.wo,
-                tensors.ffn_gate,
-                tensors.ffn_up,
-                tensors.ffn_down,
-            ] {
-                if loader.is_twice(&file.tensors()[index])? {
-                    twice[layer].push(index);
+            for index in tensors.matrices() {
+                if loader.is_twice(&file.tensors()[*index])? {
+                    twice[layer].push(*index);
                 }
             }
         }
+        let bytes_of = |layer: &Vec<usize>| layer.iter().map(|i| file.tensors()[*i].bytes as usize).sum();
+        let twice_bytes = twice.iter().map(bytes_of).collect();
         let mut wide = narrow.clone();
         for (layer, found) in wide.layers.iter_mut().zip(&found.layers) {
             for (tensor, index) in [
@@ -97,7 +93,7 @@ impl Weights {
             }
         }
         let bytes = loader.finish()?;
-        Ok(Weights { narrow, wide, twice, output, bytes })
+        Ok(Weights { narrow, wide, twice, twice_bytes, output, bytes })
     }
 
     /// Lets the system take back the file's pages of a layer whose weights are also there in another layout.
@@ -136,8 +132,14 @@ impl Weights {
             }
             None => tensors.token_embd.clone(),
         };
+        let bytes_twice = |matrix: &&Tensor| {
+            let dims = [matrix.dim(0) as u64, matrix.dim(1) as u64];
+            if is_twice(repack.as_ref(), matrix.ty(), &dims) { matrix.bytes() } else { 0 }
+        };
+        let twice_bytes =
+            tensors.layers.iter().map(|layer| layer.matrices().iter().map(bytes_twice).sum()).collect();
         let twice = vec![Vec::new(); spec.n_layers];
-        Ok(Weights { wide: tensors.clone(), narrow: tensors, twice, output, bytes })
+        Ok(Weights { wide: tensors.clone(), narrow: tensors, twice, twice_bytes, output, bytes })
     }
 }
 
@@ -161,6 +163,11 @@ fn extents(dims: &[u64]) -> [usize; 4] {
 fn is_repacked(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool {
     let [n_in, n_out] = dims else { return false };
     repack.is_some_and(|kind| kind.accepts_matrix(ty, *n_in as usize, *n_out as usize))
+}
+
+/// Whether a matrix is wanted in the file's layout too.
+fn is_twice(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool {
+    cfg!(target_arch = "x86_64") && ty.name().ends_with("_K") && is_repacked(repack, ty, dims)
 }
 
 struct Loader<'a> {
@@ -205,10 +212,9 @@ impl<'a> Loader<'a> {
         Ok(is_repacked(self.repack.as_ref(), element_type(&info.name, info.ty)?, &info.dims))
     }
 
-    /// Whether a matrix is wanted in the file's layout too.
+    /// As [`is_twice`].
     fn is_twice(&self, info: &TensorInfo) -> Result<bool, EngineError> {
-        let tiled = cfg!(target_arch = "x86_64") && info.ty.name().ends_with("_K");
-        Ok(tiled && self.repacked(info)?)
+        Ok(is_twice(self.repack.as_ref(), element_type(&info.name, info.ty)?, &info.dims))
     }
 
     /// A tensor over the file, if it is aligned there.

@@ -12,7 +12,7 @@ mod split;
 mod value;
 pub mod write;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use crate::error::LoadError;
 pub use crate::types::TensorType;
@@ -38,6 +38,8 @@ const MIN_TENSOR_ENTRY_BYTES: u64 = 8 + 1 + 4 + 8 + 4 + 8;
 
 /// A model file, or the parts of one, opened and checked.
 pub struct GgufFile {
+    /// As it was named; `None` where it is no file on disk.
+    path: Option<PathBuf>,
     shards: Vec<Blob>,
     version: u32,
     alignment: usize,
@@ -84,7 +86,8 @@ impl GgufFile {
             let blob = Blob::map(part).map_err(|e| split::explain(e, path, i, paths.len()))?;
             shards.push(Shard::parse(blob, i).map_err(|e| e.in_file(part))?);
         }
-        Self::join(shards, split::Named::from(&paths)).map_err(|e| e.in_file(path))
+        let file = Self::join(shards, split::Named::from(&paths)).map_err(|e| e.in_file(path))?;
+        Ok(GgufFile { path: Some(path.to_owned()), ..file })
     }
 
     /// Checks a model file that is part of the program. Its tensors are only as aligned as its first byte is.
@@ -105,6 +108,7 @@ impl GgufFile {
             return Err(LoadError::VocabularyOnly); // cannot happen: every caller gives one
         };
         let mut file = GgufFile {
+            path: None,
             shards: vec![first.blob],
             version: first.version,
             alignment: first.alignment,
@@ -119,6 +123,19 @@ impl GgufFile {
         }
         file.by_name = sorted_index(&file.tensors, |t| &t.name, "tensor")?;
         Ok(file)
+    }
+
+    /// The path it was opened by; `None` for a file in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// A fault found in the contents, with the file's name where it has one.
+    pub(crate) fn fault(&self, error: LoadError) -> LoadError {
+        match &self.path {
+            Some(path) => error.in_file(path),
+            None => error,
+        }
     }
 
     /// Version of the format, 2 or 3.

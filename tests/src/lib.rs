@@ -1,5 +1,6 @@
-//! What the integration tests and the golden runner share: arrays in NumPy's format and where the data lie.
+//! What the integration tests and the golden runner share: golden cases, arrays in NumPy's format and where the data lie.
 
+pub mod golden;
 pub mod npy;
 
 use std::path::PathBuf;

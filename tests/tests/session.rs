@@ -2,8 +2,10 @@
 //! `policies.rs`.
 
 use engine::plan::{self, Plan, PlanOptions};
-use engine::{Engine, EngineError, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use engine::{Engine, EngineError, EngineOptions, ModelSource, Prefill, Session, SessionOptions, Weights};
 use ggml::Type;
+use models::gguf::GgufFile;
+use models::spec::ModelSpec;
 use std::sync::atomic::Ordering;
 
 mod common;
@@ -157,6 +159,22 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(session.sync(&[beyond], &mut |_| {}), Err(EngineError::Token { .. })));
     assert!(Session::new(&engine, options(0, "full")).is_err());
     assert!(Session::new(&engine, options(32, "razor")).is_err(), "razor needs a profile");
+}
+
+/// The plan counts the same tensors as used in two layouts.
+#[test]
+fn the_plan_knows_what_is_used_in_two_layouts() {
+    let file = tests::data("golden/models/llama-wide-mqa-q4_k_m.gguf");
+    let file = GgufFile::open(&file).expect("the model opens");
+    let spec = ModelSpec::from_gguf(&file).expect("a model");
+    for repack in [true, false] {
+        let loaded = Weights::load(&file, &spec, repack).expect("weights");
+        let planned = Weights::pretend(&spec, &plan::outline(&file), repack).expect("weights without memory");
+        assert_eq!(loaded.twice_bytes, planned.twice_bytes);
+        assert_eq!(loaded.twice_bytes.len(), spec.n_layers);
+        let repacked: usize = loaded.twice_bytes.iter().sum();
+        assert!(repacked <= loaded.bytes.repacked, "{repacked} of {}", loaded.bytes.repacked);
+    }
 }
 
 /// The plan's numbers are the allocated ones: weights and store to the byte (but for alignment), compute buffers at most.

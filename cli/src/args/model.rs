@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use engine::{EngineOptions, ModelSource};
 
-use super::values;
+use super::llama::UnusedArgs;
+use super::{App, values};
 use crate::failure::Failure;
 
 /// Flags of commands that open a model.
@@ -17,10 +18,12 @@ pub struct ModelArgs {
     pub model: Option<PathBuf>,
     /// Threads that compute; all processors unless given
     #[arg(short = 't', long, value_parser = values::threads)]
-    pub threads: Option<usize>,
+    threads: Option<usize>,
     /// Leave matrices as they lie in the file instead of copying them into a faster layout: less memory, slower
     #[arg(long)]
-    pub no_repack: bool,
+    no_repack: bool,
+    #[command(flatten)]
+    unused: UnusedArgs,
 }
 
 /// A model named by its place among the arguments.
@@ -45,8 +48,9 @@ impl ModelArgs {
         }
     }
 
-    /// How to open it.
-    pub fn options(&self) -> EngineOptions {
+    /// How to open it, with a note for each flag that is not used.
+    pub fn options(&self, app: &App) -> EngineOptions {
+        self.unused.notes().iter().for_each(|note| app.console.note(&format!("note: {note}")));
         EngineOptions { threads: self.threads, repack: !self.no_repack }
     }
 }

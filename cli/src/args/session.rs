@@ -10,9 +10,6 @@ use ggml::Type;
 use super::values;
 use crate::failure::Failure;
 
-/// Tokens computed at once where nothing else is said.
-pub const DEFAULT_CHUNK: usize = 512;
-
 /// Flags of commands that make a session.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
@@ -33,9 +30,27 @@ pub struct SessionArgs {
     /// How the first text is read
     #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
     pub prefill: PrefillArg,
-    /// Tokens computed at once while a text is read (-ub, -b) [default: 512]
-    #[arg(long, visible_alias = "batch-size", short_alias = 'b', value_name = "N", value_parser = values::positive)]
-    pub ubatch_size: Option<usize>,
+    #[command(flatten)]
+    pub chunk: ChunkArgs,
+}
+
+/// How many tokens are computed at once while a text is read.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cache")]
+pub struct ChunkArgs {
+    /// Tokens computed at once while a text is read (-ub)
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = values::positive)]
+    ubatch_size: usize,
+    /// A limit to -ub, as in llama.cpp, and of no other meaning here
+    #[arg(short = 'b', long, value_name = "N", value_parser = values::positive)]
+    batch_size: Option<usize>,
+}
+
+impl ChunkArgs {
+    /// Tokens.
+    pub fn tokens(&self) -> usize {
+        self.batch_size.map_or(self.ubatch_size, |limit| limit.min(self.ubatch_size))
+    }
 }
 
 /// How much is kept, instead of the policy's own parameters.
@@ -132,7 +147,7 @@ impl SessionArgs {
             heads: self.heads.clone(),
             types: self.types.types(),
             prefill: self.prefill,
-            chunk: self.ubatch_size.unwrap_or(DEFAULT_CHUNK),
+            chunk: self.chunk.tokens(),
         })
     }
 }

@@ -25,6 +25,13 @@ pub struct Test {
     pub depth: usize,
 }
 
+impl Test {
+    /// Tokens of the session at the end.
+    pub fn tokens(&self) -> usize {
+        self.depth + self.prompt + self.generate
+    }
+}
+
 /// llama-bench's names.
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,33 +107,26 @@ impl Case {
     }
 }
 
-impl Test {
-    /// Tokens that a run sees.
-    fn length(&self) -> usize {
-        self.depth + self.prompt + self.generate
-    }
-}
-
 /// What the session of a test is made with.
 fn options(setting: &Setting, test: Test) -> SessionOptions {
     SessionOptions {
-        context: test.length() + 1,
+        context: test.tokens() + 1,
         policy: setting.policy.clone(),
         profile: setting.profile.clone(),
         types: setting.types,
         prefill: setting.prefill,
-        chunk: setting.chunk.min(test.length()),
+        chunk: setting.chunk.min(test.tokens()),
     }
 }
 
 /// Refuses a test that cannot be run whatever the profile says.
 pub fn refuse_early(engine: &Engine, setting: &Setting, test: Test) -> Result<()> {
-    opening::refuse_early(engine, &options(setting, test), setting.budget, test.length())
+    opening::refuse_early(engine, &options(setting, test), setting.budget, test.tokens())
 }
 
 /// Runs a test `repetitions` times after a warm-up.
 pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repetitions: u32) -> Result<Case> {
-    let length = test.length();
+    let length = test.tokens();
     let options = options(setting, test);
     let options = opening::within(engine, options, setting.budget)?;
     let policy = options.policy.clone();

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::BufWriter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use models::gguf::GgufFile;
@@ -38,7 +38,6 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
         )
         .into());
     }
-    app.console.note(&format!("writing {size} of synthetic weights to {} (once)", path.display()));
     let fails = |error: std::io::Error| {
         Failure::new(
             format!("cannot write {}: {error}", path.display()),
@@ -47,6 +46,18 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     };
     fs::create_dir_all(&folder).map_err(fails)?;
     sweep(&folder);
+    if let Some(free) = free_bytes(&folder).filter(|free| *free < bytes as u64) {
+        return Err(Failure::new(
+            format!(
+                "{}: {size} are needed there, but {} are free",
+                folder.display(),
+                format::bytes(free as usize)
+            ),
+            "make room, or name another place with XDG_CACHE_HOME",
+        )
+        .into());
+    }
+    app.console.note(&format!("writing {size} of synthetic weights to {} (once)", path.display()));
     let beside = path.with_extension(format!("{}.tmp", std::process::id()));
     let mut bar = ProgressBar::new(&app.console, "writing");
     let written = File::create(&beside).and_then(|file| {
@@ -63,8 +74,20 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Bytes that this user may still write on the file system of a folder; `None` where the system does not say.
+#[cfg(unix)]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let system = rustix::fs::statvfs(folder).ok()?;
+    Some(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
 /// Removes what an interrupted writing left behind.
-fn sweep(folder: &std::path::Path) {
+fn sweep(folder: &Path) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "tmp")) {
         let _ = fs::remove_file(path); // that it cannot be removed is not news

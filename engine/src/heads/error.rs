@@ -1,6 +1,6 @@
 //! What can be wrong with a head profile, and what to do about it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::profile::HeadShape;
 
@@ -16,6 +16,14 @@ pub enum HeadsError {
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,
+    },
+    /// One of the other variants, found in this file.
+    #[error("{path}: {error}", path = path.display())]
+    In {
+        /// Which file.
+        path: PathBuf,
+        /// The fault in it.
+        error: Box<HeadsError>,
     },
     /// The file is larger than any head map.
     #[error("{path} is larger than {limit} bytes, which no head map is\n  hint: name the map itself, not the model", path = path.display())]
@@ -80,7 +88,9 @@ pub enum HeadsError {
         kv_heads: usize,
     },
     /// A list of scores or flags whose length does not fit the shape.
-    #[error("{what}: {found} values, but the shape needs {needed}")]
+    #[error(
+        "{what}: {found} values, but the shape needs {needed}\n  hint: the map needs a value for every head of the model; make it again with `longhand heads calibrate` or `longhand heads import`"
+    )]
     Length {
         /// Which list.
         what: String,
@@ -102,11 +112,31 @@ pub enum HeadsError {
         head: usize,
     },
     /// A share or threshold outside its range.
-    #[error("{what} is {value}, but must be between 0 and 1")]
+    #[error(
+        "{what} is {value}, but must be between 0 and 1\n  hint: give a part of all heads, for example 0.15"
+    )]
     Share {
         /// Which parameter.
         what: &'static str,
         /// Its value.
         value: f64,
     },
+}
+
+impl HeadsError {
+    /// The same fault with the name of the file it was found in.
+    pub(super) fn in_file(self, path: &Path) -> HeadsError {
+        match self {
+            named @ (HeadsError::Io { .. } | HeadsError::TooLarge { .. } | HeadsError::In { .. }) => named,
+            error => HeadsError::In { path: path.to_owned(), error: Box::new(error) },
+        }
+    }
+
+    /// The fault itself, without the file it was found in.
+    pub fn kind(&self) -> &HeadsError {
+        match self {
+            HeadsError::In { error, .. } => error.kind(),
+            other => other,
+        }
+    }
 }

@@ -54,6 +54,10 @@ const RETRIEVAL_HINT: &str = "expected one JSON object {\"LAYER-HEAD\": [score, 
 pub fn import(path: &Path, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
     let inside = path.join(DUO_MAP);
     let path = if path.is_dir() { &inside } else { path };
+    import_file(path, options).map_err(|fault| fault.in_file(path))
+}
+
+fn import_file(path: &Path, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
     let text = read_text(path, "head map")?;
     if text.trim_start().starts_with('{') {
         return match text.contains("\"format\"") {
@@ -66,9 +70,18 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<HeadProfile, Heads
         };
     }
     let beside = path.with_file_name("config.json");
-    let config =
-        if beside.is_file() { Some(read_text(&beside, "DuoAttention configuration")?) } else { None };
+    let config = if beside.is_file() { Some(read_config(&beside)?) } else { None };
     duo_attention(&text, config.as_deref(), options)
+}
+
+/// DuoAttention's configuration as text, whose faults are told with its own name.
+fn read_config(path: &Path) -> Result<String, HeadsError> {
+    let read = || {
+        let text = read_text(path, "DuoAttention configuration")?;
+        trained_window(&text, &mut Map::new())?;
+        Ok(text)
+    };
+    read().map_err(|fault: HeadsError| fault.in_file(path))
 }
 
 /// DuoAttention's `full_attention_heads.tsv`, with its `config.json` where there is one.
@@ -359,7 +372,8 @@ mod tests {
         }
         let mut options = options;
         options.cut = Some(Cut::Threshold(f64::NAN));
-        assert!(duo_attention(tsv, None, &options).is_err());
+        let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
+        assert!(error.contains("between 0 and 1") && error.contains("hint: "), "{error}");
     }
 
     #[test]
@@ -376,9 +390,10 @@ mod tests {
         assert_eq!(scores.provenance().source, "retrieval-head");
         assert_eq!(with(duo.to_json().as_bytes()).unwrap(), duo);
         let other = duo.to_json().replace("f00d", "beef");
-        assert!(matches!(with(other.as_bytes()), Err(HeadsError::Fingerprint { .. })));
+        let error = with(other.as_bytes()).unwrap_err();
+        assert!(matches!(error.kind(), HeadsError::Fingerprint { .. }), "{error}");
         let error = with(b"GGUF\xff\xff").unwrap_err().to_string();
-        assert!(error.contains("UTF-8"), "{error}");
+        assert!(error.contains("UTF-8") && error.starts_with(path.to_str().unwrap()), "{error}");
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(import(&path, &options), Err(HeadsError::Io { .. })));
     }

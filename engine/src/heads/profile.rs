@@ -118,11 +118,11 @@ pub(super) fn check_scores(
     let columns = shape.columns(per);
     let needed = shape.layers * columns;
     if values.len() != needed {
-        return Err(HeadsError::Length { what: name.to_owned(), found: values.len(), needed });
+        return Err(HeadsError::Length { what: shorten(name), found: values.len(), needed });
     }
     match values.iter().position(|value| !value.is_finite()) {
         Some(at) => {
-            Err(HeadsError::NotFinite { what: name.to_owned(), layer: at / columns, head: at % columns })
+            Err(HeadsError::NotFinite { what: shorten(name), layer: at / columns, head: at % columns })
         }
         None => Ok(()),
     }
@@ -312,7 +312,7 @@ impl HeadProfile {
         }
         match (&self.provenance.fingerprint, fingerprint) {
             (Some(found), Some(model)) if found != model => {
-                Err(HeadsError::Fingerprint { found: found.clone(), model: model.to_owned() })
+                Err(HeadsError::Fingerprint { found: shorten(found), model: model.to_owned() })
             }
             _ => Ok(()),
         }
@@ -407,7 +407,18 @@ impl HeadProfile {
     /// # Errors
     /// The file cannot be read, or [`from_json`](Self::from_json) refuses it.
     pub fn load(path: &Path) -> Result<Self, HeadsError> {
-        Self::from_json(&read_text(path, "head profile")?)
+        let read = || Self::from_json(&read_text(path, "head profile")?);
+        read().map_err(|fault| fault.in_file(path))
+    }
+
+    /// Reads the profile file of a model.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load) and [`check`](Self::check), with the file's name.
+    pub fn load_for(path: &Path, model: HeadShape, fingerprint: Option<&str>) -> Result<Self, HeadsError> {
+        let profile = Self::load(path)?;
+        profile.check(model, fingerprint).map_err(|fault| fault.in_file(path))?;
+        Ok(profile)
     }
 
     /// Writes a profile file, making its folder where it is missing. The file appears whole or not at all.
@@ -572,12 +583,14 @@ mod tests {
             (changed("\"retrieval\":[[0]", "\"retrieval\":[[2]"), "KV head 2"),
             (changed("\"retrieval\":[[0]", "\"retrieval\":[[-1]"), "-1"),
             (changed("\"values\":[[0.0,", "\"values\":[["), "3 values"),
+            (changed("\"values\":[[", "\"values\":[[0.0,0.0,0.0,0.0],["), "16 values"),
             (changed("\"values\":[[0.0,", "\"values\":[[1e39,"), "finite"),
             (changed("\"values\":[[0.0,", "\"values\":[[NaN,"), "expected"),
             (changed("\"provenance\"", "\"surprise\""), "surprise"),
         ] {
             let error = HeadProfile::from_json(&text).unwrap_err().to_string();
             assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains("hint: "), "no hint in: {error}");
         }
     }
 }

@@ -293,3 +293,47 @@ fn windows(scopes: &[f32], room: Room) -> Vec<LaneLayout> {
     };
     classes.into_iter().map(lane).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and V.
+    fn layout(policy: &str) -> Layout {
+        let heads = HeadShape { head_dim: 32, n_kv_heads: 2, group: 2, scale: 1.0 };
+        let room = Room { context: 100, types: (Type::F16, Type::F16), reserve: None };
+        let choice = policy.parse().expect(policy);
+        Layout::from_flags((2, heads), &choice, |layer, head| layer == 0 && head == 1, room)
+            .expect("a layout")
+    }
+
+    #[test]
+    fn bytes_are_what_can_be_counted_by_hand() {
+        let full = layout("full");
+        assert_eq!((full.bytes(), full.full_bytes(100)), (4 * 100 * 128, 4 * 100 * 128));
+        assert_eq!((full.aside_bytes(), full.scratch_bytes(50)), (0, 0));
+
+        // Room for 10 rows and 32 more; a number and a position for each. One head of four keeps everything.
+        let h2o = layout("h2o:heavy=5,recent=5,heads=on");
+        assert_eq!(h2o.layers[1][0].capacity, 42);
+        assert_eq!(h2o.bytes(), 100 * 128 + 3 * 42 * (128 + 4 + 4));
+        assert_eq!(h2o.aside_bytes(), 3 * (100 * 128 + 2 * 4 * 42));
+        assert_eq!(h2o.scratch_bytes(50), 2 * 50 * (128 + 4));
+
+        // Queries of 8 tokens and 4 heads in each layer; while the text is scored, two numbers a row and bounded head.
+        let snapkv = layout("snapkv:window=8,capacity=16,slack=4");
+        assert_eq!(snapkv.layers[1][0].capacity, 48);
+        assert_eq!(snapkv.bytes(), 100 * 128 + 3 * 48 * (128 + 4) + 2 * 4 * 32 * 4 * 8);
+        assert_eq!(snapkv.aside_bytes(), 3 * 100 * 128);
+        assert_eq!(snapkv.scratch_bytes(50), 2 * 50 * 128 + 2 * 4 * 50 * 2);
+
+        // A row for the compensation entry, and its two sums.
+        let razor = layout("razor:buffer=8,ratio=50,sinks=4");
+        assert_eq!(razor.layers[1][0].capacity, 4 + 8 + 32 + 1);
+        assert_eq!(razor.bytes(), 100 * 128 + 3 * (45 * (128 + 4) + 2 * 4 * 32));
+
+        // Slack beyond the reserve has room too, and no head more than the session's tokens.
+        assert_eq!(layout("streaming:sinks=4,window=20,slack=50").layers[1][0].capacity, 4 + 20 + 51);
+        assert_eq!(layout("streaming:sinks=4,window=90").layers[1][0].capacity, 100);
+    }
+}

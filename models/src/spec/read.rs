@@ -22,6 +22,10 @@ const MIN_LAYER_TENSORS: u64 = 9;
 impl ModelSpec {
     /// Reads and judges the metadata.
     pub fn from_gguf(file: &GgufFile) -> Result<ModelSpec, LoadError> {
+        ModelSpec::read(file).map_err(|fault| file.fault(fault))
+    }
+
+    fn read(file: &GgufFile) -> Result<ModelSpec, LoadError> {
         let name = file.required_str("general.architecture")?;
         let arch = Arch::from_name(name)
             .ok_or_else(|| LoadError::UnknownArch { found: name.to_owned(), supported: Arch::supported() })?;

@@ -140,6 +140,10 @@ impl ModelTensors<usize> {
     /// the specification asks for. A tensor of the file that the model does not know is an error too: without it the model would
     /// compute something else than its author meant.
     pub fn from_gguf(file: &GgufFile, spec: &ModelSpec) -> Result<Self, LoadError> {
+        ModelTensors::find(file, spec).map_err(|fault| file.fault(fault))
+    }
+
+    fn find(file: &GgufFile, spec: &ModelSpec) -> Result<Self, LoadError> {
         let mut used = vec![false; file.tensors().len()];
         let found = ModelTensors::declare(spec).try_map(|need| {
             let index = file.tensor_index(&need.name).ok_or_else(|| LoadError::MissingTensor {
@@ -255,6 +259,11 @@ impl<T> LayerTensors<T> {
             ffn_up: f(self.ffn_up)?,
             ffn_down: f(self.ffn_down)?,
         })
+    }
+
+    /// The matrices, in the order of computation.
+    pub fn matrices(&self) -> [&T; 7] {
+        [&self.wq, &self.wk, &self.wv, &self.wo, &self.ffn_gate, &self.ffn_up, &self.ffn_down]
     }
 
     /// The same places, by reference.

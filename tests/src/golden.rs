@@ -1,0 +1,594 @@
+//! Golden cases: rows, queries and parameters as a reference saw them, run through the engine's own store, kernels, calibration and
+//! selection, and what must come of them.
+//!
+//! A folder holds `index.json`, a JSON file a policy and arrays in NumPy's format; `golden/policies/cases/README.md` describes them.
+//! A policy that the engine does not have is skipped, and said so.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use engine::alibi::{self, ScopeOptions};
+use engine::calibrate::{Occurrences, Pattern, score_heads};
+use engine::forward::observe;
+use engine::heads::{self, SelectionRule};
+use engine::kv::policy::pool::Pool;
+use engine::kv::policy::recent::Recent;
+use engine::kv::policy::{Event, l2, lagkv};
+use engine::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
+use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::npy::Array;
+
+/// What outputs may differ by; kept sets must be equal.
+const TOLERANCE: f64 = 1e-4;
+/// How many differences are printed.
+const SHOWN: usize = 10;
+/// The layer that cases are run in where they name none: not one of the first, which some policies leave alone.
+const LAYER: usize = 2;
+
+/// How the cases of a folder went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// What came out as expected.
+    pub passed: usize,
+    /// What did not, or could not be run.
+    pub failed: usize,
+    /// What the engine does not have.
+    pub skipped: usize,
+}
+
+/// Runs all cases of a folder and prints how they went.
+pub fn run(dir: &Path) -> Result<Counts> {
+    let runner = Runner { dir, backend: Backend::cpu(1, Arc::new(AtomicBool::new(false)))? };
+    let index = read_json(&dir.join("index.json"))?;
+    let policies = index["policies"].as_object().context("index.json names no policies")?;
+    let mut counts = Counts::default();
+    for (policy, entry) in policies {
+        let file = read_json(&dir.join(entry["file"].as_str().context("a policy without a file")?))?;
+        let cases = file["cases"].as_array().context("no cases")?;
+        let (mut good, mut without) = (0, 0);
+        for case in cases {
+            let name = case["name"].as_str().unwrap_or("?");
+            match runner.case(policy, case).with_context(|| format!("{policy}/{name}")) {
+                Ok(true) => good += 1,
+                Ok(false) => without += 1,
+                Err(error) => {
+                    counts.failed += 1;
+                    if counts.failed <= SHOWN {
+                        println!("FAILED {error:#}");
+                    }
+                }
+            }
+        }
+        counts.passed += good;
+        counts.skipped += without;
+        println!(
+            "{policy}: {good} of {} passed{}",
+            cases.len(),
+            if without > 0 { format!(", {without} skipped: not in this engine") } else { String::new() }
+        );
+    }
+    let Counts { passed, failed, skipped } = counts;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    Ok(counts)
+}
+
+fn read_json(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
+}
+
+struct Runner<'a> {
+    dir: &'a Path,
+    backend: Backend,
+}
+
+/// A case's arrays: keys and values `[n_kv, n, d]`, the queries of the last rows `[n_head, rows, d]` where policies look at them,
+/// one new query `[n_head, d]`.
+struct Rows {
+    k: Array,
+    v: Array,
+    queries: Option<Array>,
+    q: Array,
+}
+
+impl Rows {
+    fn n(&self) -> usize {
+        self.k.shape[1]
+    }
+
+    fn shape(&self) -> HeadShape {
+        let [n_kv_heads, _, head_dim] = self.k.shape[..] else { unreachable!("checked when read") };
+        let group = self.q.shape[0] / n_kv_heads;
+        HeadShape { head_dim, n_kv_heads, group, scale: 1.0 / (head_dim as f32).sqrt() }
+    }
+
+    /// How many of the tokens `from..to` have queries; they are the last of them.
+    fn with_queries(&self, from: usize, to: usize) -> usize {
+        let first = self.queries.as_ref().map_or(self.n(), |queries| self.n() - queries.shape[1]);
+        to.saturating_sub(first.max(from))
+    }
+
+    /// Tokens `from..to` of the last rows of `rows`, `[heads, rows, d]`, as `[d, heads, tokens]`; `n` is the number of tokens.
+    fn tokens(rows: &Array, n: usize, from: usize, to: usize) -> Vec<f32> {
+        let [heads, count, d] = rows.shape[..] else { unreachable!("checked when read") };
+        let row = |t: usize, head: usize| &rows.data[(head * count + t + count - n) * d..][..d];
+        (from..to).flat_map(|t| (0..heads).flat_map(move |head| row(t, head).to_vec())).collect()
+    }
+}
+
+/// A case that keeps rows.
+struct Retention<'a> {
+    case: &'a Value,
+    choice: String,
+    retrieval: Option<Vec<bool>>,
+    layer: usize,
+    /// Tokens that are read with full attention first.
+    text: usize,
+    /// Sizes of the pieces that follow.
+    pieces: Vec<usize>,
+}
+
+impl Runner<'_> {
+    /// Whether the case passed; `false` if the engine has nothing for it.
+    fn case(&self, policy: &str, case: &Value) -> Result<bool> {
+        match policy {
+            "head_selection" => head_selection(case)?,
+            "induction_echo" => self.induction_echo(case)?,
+            "formulas" => return formula(case),
+            "alr" => self.attention_loss(case)?,
+            "alibi_scope" => self.alibi_scope(case)?,
+            _ => match retention(policy, case)? {
+                Some(retention) => self.retain(&retention)?,
+                None => return Ok(false),
+            },
+        }
+        Ok(true)
+    }
+
+    fn array(&self, case: &Value, name: &str) -> Result<Array> {
+        let file = case["inputs"][name].as_str().with_context(|| format!("no input {name}"))?;
+        Array::read(&self.dir.join(file))
+    }
+
+    fn rows(&self, case: &Value) -> Result<Rows> {
+        let queries = case["inputs"]["Q"].as_str().map(|_| self.array(case, "Q")).transpose()?;
+        let rows =
+            Rows { k: self.array(case, "K")?, v: self.array(case, "V")?, queries, q: self.array(case, "q")? };
+        ensure!(
+            rows.k.shape.len() == 3 && rows.k.shape == rows.v.shape && rows.q.shape.len() == 2,
+            "shapes of K, V, q"
+        );
+        ensure!(rows.queries.as_ref().is_none_or(|queries| queries.shape.len() == 3), "shape of Q");
+        Ok(rows)
+    }
+
+    /// Keeps rows by a policy as the case says, and compares what is kept, the compensation entries, what was gathered, and the
+    /// attention over what is kept.
+    fn retain(&self, retention: &Retention) -> Result<()> {
+        let Retention { case, choice, retrieval, layer, text, pieces } = retention;
+        let (layer, expected) = (*layer, &case["expected"]);
+        let rows = self.rows(case)?;
+        let room = Room { context: rows.n(), types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
+        let layout = Layout::from_flags(
+            (layer + 1, rows.shape()),
+            &choice.parse::<PolicyChoice>()?,
+            |_, head| retrieval.as_ref().is_some_and(|flags| flags[head]),
+            room,
+        )?;
+        let mut store = Store::new(layout, &self.backend)?;
+        let mut allocator = GraphAllocator::new(&self.backend.buffer_type());
+        if *text > 0 {
+            self.read(&mut store, &rows, layer, *text, &mut allocator)?;
+        }
+        let mut from = *text;
+        for (step, piece) in pieces.iter().copied().enumerate() {
+            let layer_rows = store.rows(layer);
+            self.write(&layer_rows, &rows, layer, (from, from + piece), &store.state(), &mut allocator)?;
+            store.advance(piece);
+            let event = if piece == 1 { Event::Step } else { Event::Chunk };
+            store.compress(event, false, &self.backend, &mut allocator)?;
+            from += piece;
+            if let Some(lengths) = expected["len_per_step"].as_array() {
+                let have: Vec<usize> = store.positions(layer).iter().map(Vec::len).collect();
+                let want = &lengths[step];
+                let want: Vec<usize> = match want.as_array() {
+                    Some(heads) => heads.iter().map(|n| n.as_u64().unwrap_or(0) as usize).collect(),
+                    None => vec![want.as_u64().context("a length")? as usize; have.len()],
+                };
+                ensure!(have == want, "after token {from}: {have:?} rows are kept, {want:?} expected");
+            }
+            if expected["kept_mid_step"].as_u64() == Some(step as u64) {
+                compare_kept(&store, layer, &expected["kept_mid"])?;
+            }
+        }
+        compare_kept(&store, layer, &expected["kept"])?;
+        if let Some(entries) = expected["comp"].as_array() {
+            compare_entries(&store, layer, entries)?;
+        }
+        if let Some(heads) = expected["acc"].as_array() {
+            for (have, want) in store.gathered(layer)?.into_iter().zip(heads) {
+                let have = have.context("nothing was gathered")?;
+                close("gathered", have.iter().map(|x| f64::from(*x)), &numbers(want)?)?;
+            }
+        }
+        let out = self.attend(&store, &rows, layer, &mut allocator)?;
+        close("attention", out.iter().map(|x| f64::from(*x)), &numbers(&expected["out"])?)
+    }
+
+    /// The first `n` tokens at once, as exact prefill does.
+    fn read(
+        &self,
+        store: &mut Store,
+        rows: &Rows,
+        layer: usize,
+        n: usize,
+        allocator: &mut GraphAllocator,
+    ) -> Result<()> {
+        let shape = rows.shape();
+        let ctx = Context::new(3);
+        let [k, v] = [(); 2].map(|()| ctx.tensor(Type::F32, [shape.head_dim, n, shape.n_kv_heads]));
+        let complete = GraphLane {
+            k,
+            v,
+            kv_heads: (0..shape.n_kv_heads as u32).collect(),
+            compensated: false,
+            received: Some(ctx.tensor(Type::F32, [n, shape.n_kv_heads])),
+            positions: None,
+        };
+        ctx.allocate(&self.backend.buffer_type())?;
+        let observers = vec![store.observer_of(layer, &complete)];
+        let layer_rows = LayerRows { lanes: vec![complete.clone()], observers };
+        let nothing = (vec![0; MAX_LANES * (layer + 1)], vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)]);
+        self.write(&layer_rows, rows, layer, (0, n), &nothing, allocator)?;
+        store.take_layer(layer, &complete, n, &self.backend, allocator)?;
+        store.finish_exact(n);
+        Ok(())
+    }
+
+    /// Writes the rows of tokens `from..to` behind those that are live, and lets policies see their queries.
+    fn write(
+        &self,
+        to: &LayerRows,
+        rows: &Rows,
+        layer: usize,
+        (from, end): (usize, usize),
+        live: &(Vec<i32>, Vec<f32>),
+        allocator: &mut GraphAllocator,
+    ) -> Result<()> {
+        let shape = rows.shape();
+        let n = end - from;
+        let ctx = Context::new(16);
+        let [k, v] = ["k", "v"].map(|name| ctx.input(name, Type::F32, [shape.head_dim, shape.n_kv_heads, n]));
+        let state = lane_state(&ctx, layer, n);
+        let positions = &state.positions;
+        let stored = graph::append(&ctx, (&k, &v), &to.lanes, &state);
+        let known = rows.with_queries(from, end);
+        let n_heads = shape.n_kv_heads * shape.group;
+        let q = ctx.input("queries", Type::F32, [shape.head_dim, n_heads, known.max(1)]);
+        let mut effects = vec![stored.clone()];
+        if known > 0 {
+            for observer in &to.observers {
+                observe(&ctx, shape, (&q, positions), &stored, observer, &state, &mut effects);
+            }
+        }
+        let ready = allocator.prepare(ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
+        k.write(0, &Rows::tokens(&rows.k, rows.n(), from, end))?;
+        v.write(0, &Rows::tokens(&rows.v, rows.n(), from, end))?;
+        if let (Some(queries), true) = (&rows.queries, q.is_allocated()) {
+            q.write(0, &Rows::tokens(queries, rows.n(), end - known, end))?;
+        }
+        if positions.is_allocated() {
+            positions.write(0, &(from as i32..end as i32).collect::<Vec<_>>())?;
+        }
+        fill_state(&state, live)?;
+        Ok(self.backend.compute(&ready)?)
+    }
+
+    fn attend(
+        &self,
+        store: &Store,
+        rows: &Rows,
+        layer: usize,
+        allocator: &mut GraphAllocator,
+    ) -> Result<Vec<f32>> {
+        let shape = rows.shape();
+        let ctx = Context::new(8);
+        let q = ctx.input("q", Type::F32, [shape.head_dim, rows.q.shape[0], 1]);
+        let nothing = ctx.input("nothing", Type::F32, [1]);
+        let state = lane_state(&ctx, layer, 1);
+        let lanes = store.rows(layer).lanes;
+        let out = graph::attend(&ctx, shape, &q, (&nothing, 0), &lanes, &state, self.backend.threads());
+        let out: Tensor = out.output();
+        let ready = allocator.prepare(ctx.graph(&[&out])?)?;
+        q.write(0, &rows.q.data)?;
+        fill_state(&state, &store.state())?;
+        self.backend.compute(&ready)?;
+        Ok(out.to_vec()?)
+    }
+
+    /// How well key norms order keys by attention.
+    fn attention_loss(&self, case: &Value) -> Result<()> {
+        let rows = self.rows(case)?;
+        let HeadShape { head_dim, group, scale, .. } = rows.shape();
+        let key = |head: usize, t: usize| &rows.k.data[(head * rows.n() + t) * head_dim..][..head_dim];
+        let have: Vec<f64> = (rows.q.data.chunks_exact(head_dim).enumerate())
+            .map(|(head, q)| {
+                let dot = |t| key(head / group, t).iter().zip(q).map(|(k, q)| k * q).sum::<f32>() * scale;
+                let logits: Vec<f32> = (0..rows.n()).map(dot).collect();
+                let largest = logits.iter().copied().fold(f32::MIN, f32::max);
+                let total: f32 = logits.iter().map(|x| (x - largest).exp()).sum();
+                let attention: Vec<f32> = logits.iter().map(|x| (x - largest).exp() / total).collect();
+                let norm = |t| key(head / group, t).iter().map(|x| x * x).sum::<f32>().sqrt();
+                l2::attention_loss(&attention, &(0..rows.n()).map(norm).collect::<Vec<_>>())
+            })
+            .collect();
+        close("attention loss", have.into_iter(), &numbers(&case["expected"]["alr"])?)
+    }
+
+    fn alibi_scope(&self, case: &Value) -> Result<()> {
+        let p = &case["params"];
+        let number = |key: &str| p[key].as_f64().with_context(|| key.to_owned());
+        let (n_heads, head) = (number("n_head")? as usize, number("head")? as usize);
+        let slopes = alibi::slopes(n_heads);
+        close("slopes", slopes.iter().copied(), &numbers(&case["expected"]["slopes"])?)?;
+        ensure!(slopes[head] == number("slope")?, "the slope of head {head} is {}", slopes[head]);
+        // The file has [d_model, head_dim] in C order, the engine takes rows of d_model.
+        let matrix = |name: &str| -> Result<Vec<f32>> {
+            let Array { shape, data } = self.array(case, name)?;
+            let [d_model, head_dim] = shape[..] else { bail!("shape of {name}") };
+            Ok((0..head_dim * d_model).map(|at| data[at % d_model * head_dim + at / d_model]).collect())
+        };
+        let (wq, wk) = (matrix("Wq")?, matrix("Wk")?);
+        let (gamma, bias) = (self.array(case, "gamma")?.data, self.array(case, "b")?.data);
+        for (key, rigorous) in [("scope", false), ("scope_rigorous", true)] {
+            let options = ScopeOptions { epsilon: number("eps")?, rigorous };
+            let scope =
+                alibi::scope((&wq, &wk), (&gamma, &bias), slopes[head], number("logit_scale")?, &options);
+            close(key, [scope].into_iter(), &numbers(&case["expected"][key])?)?;
+            let keep = alibi::window(scope, usize::MAX);
+            let expected = case["expected"]["keep_last"].as_u64().context("keep_last")?;
+            ensure!(rigorous || keep as u64 == expected, "{keep} tokens are kept, {expected} expected");
+        }
+        Ok(())
+    }
+
+    fn induction_echo(&self, case: &Value) -> Result<()> {
+        let (q, k) = (self.array(case, "Q")?, self.array(case, "K")?);
+        let ([heads, n, head_dim], [n_kv_heads, _, _]) = (&q.shape[..], &k.shape[..]) else {
+            bail!("shapes of Q and K");
+        };
+        let shape = HeadShape {
+            head_dim: *head_dim,
+            n_kv_heads: *n_kv_heads,
+            group: heads / n_kv_heads,
+            scale: 1.0 / (*head_dim as f32).sqrt(),
+        };
+        let queries = Rows::tokens(&q, *n, 0, *n);
+        for (occurrences, suffix) in [(Occurrences::All, "all"), (Occurrences::Last, "last")] {
+            let p = &case["params"];
+            let pattern = Pattern {
+                prefix: p["n_prefix"].as_u64().context("n_prefix")? as usize,
+                period: p["period"].as_u64().context("period")? as usize,
+                occurrences,
+            };
+            let scores = score_heads(shape, pattern, &queries, &k.data, &self.backend)?;
+            for (name, have) in [("induction", scores.induction), ("echo", scores.echo)] {
+                let key = format!("{name}_{suffix}");
+                close(&key, have.iter().map(|x| f64::from(*x)), &numbers(&case["expected"][&key])?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a case of a policy is run; `None` for one that the engine does not have.
+fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>> {
+    let p = &case["params"];
+    let count = |key: &str| p[key].as_u64().map(|n| n as usize).with_context(|| key.to_owned());
+    let text = |key: &str| p[key].as_str().with_context(|| key.to_owned());
+    let n = count_of(case, "n")?;
+    let lag = |name: &str| -> Result<String> {
+        let weight = match p["v_weight"].as_f64() {
+            Some(weight) => format!(",v_weight={weight}"),
+            None => String::new(),
+        };
+        Ok(format!("{name}:sinks={},lag={},ratio={}{weight}", p["sink"], p["lag"], p["ratio"]))
+    };
+    let switch = |key: &str| if p[key].as_bool() == Some(true) { "on" } else { "off" };
+    let mode = || if p["mode"] == "literal" { "literal" } else { "entropy" };
+    let choice = match policy {
+        "streaming_llm" => format!("streaming:sinks={},window={},slack=0", p["n_sink"], p["recent"]),
+        "razor" | "stream_razor" => {
+            format!("razor:buffer={},ratio={},sinks={},slack=0", p["S0"], p["C"], p["n_sink"])
+        }
+        "l2" if p["keep"].is_u64() => {
+            let or_0 = |key: &str| p[key].as_u64().unwrap_or(0);
+            format!("l2:rows={},sinks={},recent={},slack=0", p["keep"], or_0("n_sink"), or_0("n_recent"))
+        }
+        "stream_l2" if p["keep_ratio"].is_null() => format!("l2:rows={},slack=0", p["prune_after"]),
+        "l2" | "stream_l2" => format!("l2:keep={},after={}", p["keep_ratio"], p["prune_after"]),
+        "lagkv" => lag("lagkv")?,
+        "localkv" => lag("locallag")?,
+        "lag_l2" => lag("lag-l2")?,
+        "stream_lagkv" => match text("variant")? {
+            "lagkv" => lag("lagkv")?,
+            "localkv" => lag("locallag")?,
+            "l2" => lag("lag-l2")?,
+            _ => return Ok(None),
+        },
+        "snapkv" | "slimkv" | "slimkv_sum" => {
+            let (name, combine) = match policy {
+                "snapkv" => ("snapkv", String::new()),
+                _ => ("slimkv", format!(",combine={}", text("combine")?)),
+            };
+            let pool = text("pool")?;
+            let (window, capacity, kernel) = (&p["window"], &p["capacity"], &p["kernel"]);
+            format!("{name}:window={window},capacity={capacity},kernel={kernel},pool={pool}{combine}")
+        }
+        "ahakv" => {
+            let (budget, recent, kernel) = (&p["budget"], &p["recent"], &p["kernel"]);
+            format!("ahakv:budget={budget},recent={recent},kernel={kernel},lambda={}", mode())
+        }
+        "stream_ahakv" => {
+            let budget = count("selected")? + count("recent")?;
+            format!("ahakv:budget={budget},recent={},kernel={},lambda={}", p["recent"], p["kernel"], mode())
+        }
+        "h2o" => format!("h2o:heavy={},recent={}", p["heavy"], p["recent"]),
+        "stream_h2o" => format!("h2o:heavy={},recent={}", p["selected"], p["recent"]),
+        "tova" | "stream_tova" => {
+            format!("tova:capacity={},protect_last={}", p["capacity"], switch("protect_last"))
+        }
+        _ => return Ok(None),
+    };
+    let retrieval = match p["retrieval"].as_array() {
+        Some(flags) => {
+            Some(flags.iter().map(|flag| flag.as_bool().context("a flag")).collect::<Result<_>>()?)
+        }
+        None => None,
+    };
+    // The two whose rules speak of pieces, not of a text that is read with full attention.
+    let prefill = p["prefill"].as_u64().map_or(n, |n| n as usize);
+    let (text, pieces) = match policy {
+        "stream_lagkv" => (0, serde_json::from_value(p["chunks"].clone())?),
+        "stream_l2" => (0, std::iter::once(prefill).chain(vec![1; n - prefill]).collect()),
+        _ => (prefill, vec![1; n - prefill]),
+    };
+    let layer = p["layer"].as_u64().map_or(LAYER, |layer| layer as usize);
+    Ok(Some(Retention { case, choice, retrieval, layer, text, pieces }))
+}
+
+fn count_of(value: &Value, key: &str) -> Result<usize> {
+    value[key].as_u64().map(|n| n as usize).with_context(|| key.to_owned())
+}
+
+fn lane_state(ctx: &Context, layer: usize, n: usize) -> LaneState {
+    LaneState {
+        rows: ctx.input("rows", Type::I32, [MAX_LANES, layer + 1]),
+        log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, layer + 1]),
+        positions: ctx.input("positions", Type::I32, [n]),
+        layer,
+    }
+}
+
+fn fill_state(state: &LaneState, (rows, weights): &(Vec<i32>, Vec<f32>)) -> Result<()> {
+    state.rows.write(0, rows)?;
+    if state.log_weights.is_allocated() {
+        state.log_weights.write(0, weights)?;
+    }
+    Ok(())
+}
+
+/// What every head keeps; a flat list stands for all heads alike.
+fn compare_kept(store: &Store, layer: usize, expected: &Value) -> Result<()> {
+    let have = store.positions(layer);
+    let heads = expected.as_array().context("kept")?;
+    let want: Vec<Vec<u32>> = match heads.first() {
+        Some(first) if first.is_array() => serde_json::from_value(expected.clone())?,
+        _ => vec![serde_json::from_value(expected.clone())?],
+    };
+    for (head, (have, want)) in have.iter().zip(&want).enumerate() {
+        ensure!(have == want, "KV head {head} keeps {have:?}, {want:?} expected");
+    }
+    Ok(())
+}
+
+fn compare_entries(store: &Store, layer: usize, expected: &[Value]) -> Result<()> {
+    for (head, (have, want)) in store.compensation(layer)?.into_iter().zip(expected).enumerate() {
+        let Some((k, v, count)) = have else {
+            ensure!(want.is_null(), "KV head {head} has no compensation entry");
+            continue;
+        };
+        ensure!(
+            want["n_dropped"].as_u64() == Some(count as u64),
+            "KV head {head}: {count} rows stand behind the entry"
+        );
+        for (name, sum) in [("k", k), ("v", v)] {
+            let mean = sum.iter().map(|x| f64::from(*x) / count as f64);
+            close(&format!("mean {name} of KV head {head}"), mean, &numbers(&want[name])?)?;
+        }
+    }
+    Ok(())
+}
+
+fn head_selection(case: &Value) -> Result<()> {
+    let p = &case["params"];
+    let size = |key: &str| p[key].as_u64().map(|n| n as usize).with_context(|| key.to_owned());
+    let shape = heads::HeadShape::new(size("n_layer")?, size("n_head")?, size("n_kv")?)?;
+    let rule = SelectionRule {
+        induction: p["ind_frac"].as_f64().context("ind_frac")?,
+        echo: p["echo_frac"].as_f64().context("echo_frac")?,
+        group_max: p["per_kv_group"].as_bool().context("per_kv_group")?,
+    };
+    let scores = |key: &str| -> Result<Vec<f32>> {
+        Ok(numbers(&case["inputs"][key])?.into_iter().map(|x| x as f32).collect())
+    };
+    let picked = heads::select::select(&shape, &scores("induction")?, &scores("echo")?, &rule)?;
+    for (name, flags, columns) in
+        [("heads", picked.query_heads, shape.heads()), ("kv", picked.kv_heads, shape.kv_heads())]
+    {
+        let have: Vec<[u64; 2]> = (0..flags.len())
+            .filter(|i| flags[*i])
+            .map(|i| [(i / columns) as u64, (i % columns) as u64])
+            .collect();
+        let want: Vec<[u64; 2]> = serde_json::from_value(case["expected"][name].clone())?;
+        ensure!(have == want, "{name}: {have:?} are picked, {want:?} expected");
+    }
+    Ok(())
+}
+
+/// Whether the engine has the formula; an error where it gives something else.
+fn formula(case: &Value) -> Result<bool> {
+    let inputs = case["inputs"].as_array().context("inputs")?;
+    let expected = case["expected"].as_array().context("expected")?;
+    ensure!(inputs.len() == expected.len(), "as many results as inputs");
+    for (input, want) in inputs.iter().zip(expected) {
+        let number = |i: usize| input[i].as_f64().context("a number");
+        let have: Vec<f64> = match case["name"].as_str() {
+            Some("razor_window") => {
+                let (window, share) = (number(1)? as usize, 1.0 / number(2)?);
+                let recent = Recent { sinks: 0, window, share, slack: None };
+                vec![recent.window(number(0)? as usize) as f64]
+            }
+            Some("lag_len") => {
+                let [n, sinks, lag] = [number(0)? as usize, number(1)? as usize, number(2)? as usize];
+                vec![lagkv::length(n, sinks, lag, number(3)?) as f64]
+            }
+            Some("aha_gain") => {
+                let [seen, budget, head_dim] =
+                    [number(0)? as usize, number(1)? as usize, number(2)? as usize];
+                [Gain::Entropy { budget }, Gain::Literal { budget }]
+                    .map(|gain| gain.at(seen, head_dim))
+                    .to_vec()
+            }
+            Some("pool") => {
+                let x: Vec<f32> = serde_json::from_value(input[0].clone())?;
+                let pool = if input[2] == "max" { Pool::Max } else { Pool::Average };
+                pool.over(&x, number(1)? as usize).into_iter().map(f64::from).collect()
+            }
+            _ => return Ok(false),
+        };
+        close(&format!("{} of {input}", case["name"]), have.into_iter(), &numbers(want)?)?;
+    }
+    Ok(true)
+}
+
+/// All numbers of a nested array, in order.
+fn numbers(value: &Value) -> Result<Vec<f64>> {
+    match value {
+        Value::Array(items) => Ok(items.iter().map(numbers).collect::<Result<Vec<_>>>()?.concat()),
+        Value::Number(number) => Ok(vec![number.as_f64().context("a number")?]),
+        other => bail!("{other} is not a number"),
+    }
+}
+
+fn close(what: &str, have: impl ExactSizeIterator<Item = f64>, want: &[f64]) -> Result<()> {
+    ensure!(have.len() == want.len(), "{what}: {} numbers, {} expected", have.len(), want.len());
+    for (i, (have, want)) in have.zip(want).enumerate() {
+        ensure!((have - want).abs() <= TOLERANCE, "{what}: number {i} is {have}, {want} expected");
+    }
+    Ok(())
+}

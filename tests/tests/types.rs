@@ -1,0 +1,13 @@
+//! The table of tensor types in `models`, which knows nothing of ggml, is the one of the ggml that is linked.
+
+use models::types::TensorType;
+
+#[test]
+fn tensor_types_are_ggmls() {
+    for id in 0..256 {
+        let (ours, ggmls) = (TensorType::from_id(id), ggml::Type::from_id(id));
+        let ours = ours.map(|ty| (ty.name(), ty.block_elems() as usize, ty.block_bytes() as usize));
+        let ggmls = ggmls.map(|ty| (ty.name(), ty.block_elements(), ty.block_bytes()));
+        assert_eq!(ours, ggmls, "type {id}");
+    }
+}
