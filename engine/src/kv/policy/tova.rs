@@ -41,14 +41,12 @@ impl Policy for Tova {
     }
 
     fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
-        // All heads hold the same positions in the same order.
-        let mut mean = vec![0f32; rows.heads.first().map_or(0, |head| head.positions.len())];
+        // All heads hold the same positions in the same order; of a sum the same are the largest as of a mean.
+        let mut sum = vec![0f32; rows.heads.first().map_or(0, |head| head.positions.len())];
         for head in &rows.heads {
-            for (mean, x) in mean.iter_mut().zip(&head.numbers[0]) {
-                *mean += x / rows.heads.len() as f32;
-            }
+            sum.iter_mut().zip(&head.numbers[0]).for_each(|(sum, x)| *sum += x);
         }
-        vec![mean; rows.heads.len()]
+        vec![sum; rows.heads.len()]
     }
 }
 

@@ -7,6 +7,8 @@ use crate::kv::policy::{Basis, Cut, Event, HeadRows, Moment, Scored, ScoredRows}
 use ggml::{Backend, Context, GraphAllocator, Tensor};
 use kernels::graph::{self, Departure, GraphLane, HeadShape, Selection, Window};
 use kernels::rows::fill_holes;
+use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The rows of a lane's heads: in the lane itself, or complete in a scratch tensor.
@@ -379,48 +381,60 @@ impl Measured {
 
 /// Which of some rows leave, ascending: of each region all but the `keep` best, where of equal scores the smaller position wins.
 fn losers(cut: &Cut, positions: &[u32], scores: &[f32]) -> Vec<u32> {
-    /// So few are found by looking for them instead of ordering all.
-    const FEW: usize = 4;
-    // The worst first.
-    let order = |a: &u32, b: &u32| {
-        let (a, b) = (*a as usize, *b as usize);
-        scores[a].total_cmp(&scores[b]).then(positions[b].cmp(&positions[a]))
-    };
-    let mut dropped = Vec::new();
-    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); cut.regions.len()];
-    match &cut.regions[..] {
-        [region] => {
-            let range = region.positions.start as u32..region.positions.end.min(u32::MAX as usize) as u32;
-            rows[0].extend((0..).zip(positions).filter(|(_, p)| range.contains(p)).map(|(row, _)| row));
-        }
-        regions => {
-            for (row, position) in (0..).zip(positions) {
-                let position = *position as usize;
-                let after = regions.partition_point(|region| region.positions.start <= position);
-                if let Some(number) = after.checked_sub(1)
-                    && regions[number].positions.contains(&position)
-                {
-                    rows[number].push(row);
-                }
-            }
+    if let [region] = &cut.regions[..] {
+        let end = region.positions.end.min(u32::MAX as usize);
+        let range = region.positions.start as u32..end as u32;
+        let leaving = positions.iter().filter(|p| range.contains(p)).count().saturating_sub(region.keep);
+        if leaving <= FEW {
+            return worst(leaving, range, positions, scores);
         }
     }
+    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); cut.regions.len()];
+    for (row, position) in (0..).zip(positions) {
+        let position = *position as usize;
+        let after = cut.regions.partition_point(|region| region.positions.start <= position);
+        if let Some(number) = after.checked_sub(1)
+            && cut.regions[number].positions.contains(&position)
+        {
+            rows[number].push(row);
+        }
+    }
+    let mut dropped = Vec::new();
     for (mut rows, region) in rows.into_iter().zip(&cut.regions) {
         let leaving = rows.len().saturating_sub(region.keep);
-        if leaving == 0 {
-            continue;
-        }
-        if leaving <= FEW {
-            for _ in 0..leaving {
-                let worst = (0..rows.len()).min_by(|a, b| order(&rows[*a], &rows[*b]));
-                dropped.extend(worst.map(|worst| rows.swap_remove(worst)));
-            }
-            continue;
-        }
-        if region.keep > 0 {
-            rows.select_nth_unstable_by(leaving, order);
+        if leaving > 0 && region.keep > 0 {
+            // The worst first.
+            rows.select_nth_unstable_by(leaving, |a, b| {
+                let (a, b) = (*a as usize, *b as usize);
+                scores[a].total_cmp(&scores[b]).then(positions[b].cmp(&positions[a]))
+            });
         }
         dropped.extend_from_slice(&rows[..leaving]);
+    }
+    dropped.sort_unstable();
+    dropped
+}
+
+/// So few rows are found by looking for them instead of ordering all: decode steps let one leave.
+const FEW: usize = 4;
+
+/// The `leaving` worst rows whose positions lie in `range`, ascending.
+fn worst(leaving: usize, range: Range<u32>, positions: &[u32], scores: &[f32]) -> Vec<u32> {
+    let mut dropped: Vec<u32> = Vec::with_capacity(leaving);
+    for _ in 0..leaving {
+        let mut found: Option<(u32, f32, u32)> = None;
+        for ((row, position), score) in (0..).zip(positions).zip(scores) {
+            let worse = match &found {
+                None => true,
+                Some((_, lowest, latest)) => {
+                    score.total_cmp(lowest).then(latest.cmp(position)) == Ordering::Less
+                }
+            };
+            if worse && range.contains(position) && !dropped.contains(&row) {
+                found = Some((row, *score, *position));
+            }
+        }
+        dropped.extend(found.map(|(row, ..)| row));
     }
     dropped.sort_unstable();
     dropped
