@@ -76,16 +76,22 @@ fn budgets_hold_at_every_step() {
                 let profile = session.options().profile.clone();
                 let check = |session: &Session| {
                     let seen = session.store().seen();
+                    let mut rows = 0;
                     for layer in 0..engine.spec().n_layers {
+                        let entries = session.store().compensation(layer).expect("sums");
+                        rows += entries.iter().flatten().count();
                         for (head, held) in session.store().positions(layer).into_iter().enumerate() {
                             let free =
                                 profile.as_ref().is_some_and(|profile| profile.is_retrieval(layer, head));
                             let most = if free || rules.spares(layer) { seen } else { most };
                             assert!(held.len() <= most, "{policy}: {} rows after {seen}", held.len());
                             assert!(free || held.is_sorted_by(|a, b| a < b), "{policy}: {held:?}");
+                            rows += held.len();
                             assert!(held.last().is_some_and(|last| (*last as usize) < seen), "{policy}");
                         }
                     }
+                    let row = session.store().layout().row_bytes();
+                    assert_eq!(session.store().live_bytes(), rows * row, "{policy} after {seen}");
                     assert!(session.logits().iter().all(|x| x.is_finite()), "{policy} after {seen}");
                 };
                 session.sync(&tokens[..150], &mut |_| {}).expect("prefill");

@@ -52,10 +52,10 @@ pub trait Policy: fmt::Debug {
     /// What competes for which places now; `None` where nothing has to leave and nothing has to be scored.
     fn cut(&self, moment: &Moment) -> Option<Cut>;
 
-    /// Scores rows from the numbers that the cut asked for: per head one a row, the higher the more worth keeping. Not called
-    /// for cuts without numbers.
+    /// Scores rows from the numbers that the cut asked for: per head one a row, the higher the more worth keeping. The first of
+    /// the numbers, unless the policy has more to say. Not called for cuts without numbers.
     fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
-        rows.heads.iter().map(|head| vec![0.0; head.positions.len()]).collect()
+        rows.as_they_are()
     }
 }
 
@@ -202,4 +202,93 @@ pub struct HeadRows {
     pub positions: Arc<Vec<u32>>,
     /// Per [`Basis`] of the cut its numbers, `[rows]` or `[rows, group]`.
     pub numbers: Vec<Vec<f32>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows that a head holds after a policy had its say about `live` rows of as many tokens.
+    fn left(policy: &dyn Policy, event: Event, forced: bool, live: usize) -> usize {
+        let moment = Moment { event, forced, seen: live, live, done: 0, of_text: 0, context: 1000 };
+        let cut = policy.cut(&moment).unwrap_or_default();
+        let leaving = |region: &Region| region.positions.len().saturating_sub(region.keep);
+        live - cut.regions.iter().map(leaving).sum::<usize>()
+    }
+
+    fn policy(text: &str) -> std::rc::Rc<dyn Policy> {
+        text.parse::<PolicyChoice>().expect(text).policy().expect("bounded")
+    }
+
+    /// In decode steps rows gather up to the slack and then leave together; a text, a chunk and a store without room wait for nothing.
+    #[test]
+    fn slack_is_for_steps() {
+        for text in [
+            "h2o:heavy=20,recent=10,slack=7",
+            "tova:capacity=30,slack=7",
+            "tova:capacity=30,protect_last=on,slack=7",
+            "ahakv:budget=30,recent=10,slack=7",
+            "snapkv:window=8,capacity=30,slack=7",
+            "slimkv:window=8,capacity=30,slack=7",
+            "l2:rows=30,sinks=2,recent=3,slack=7",
+        ] {
+            let policy = policy(text);
+            assert_eq!((policy.budget(1000), policy.slack(1000)), (30, 7), "{text}");
+            for live in [12, 30, 31, 37] {
+                assert_eq!(left(&*policy, Event::Step, false, live), live, "{text} {live}");
+                assert_eq!(left(&*policy, Event::Step, true, live), live.min(30), "{text} {live} forced");
+            }
+            assert_eq!(left(&*policy, Event::Step, false, 38), 30, "{text}");
+            assert_eq!(left(&*policy, Event::Text, false, 31), 30, "{text}");
+            if !text.starts_with("l2") {
+                assert_eq!(left(&*policy, Event::Chunk, false, 31), 30, "{text}");
+            }
+        }
+    }
+
+    /// Windows let rows gather in chunks too.
+    #[test]
+    fn windows_have_slack_everywhere_but_after_a_text() {
+        for text in ["streaming:sinks=4,window=26,slack=7", "razor:sinks=4,buffer=26,ratio=100,slack=7"] {
+            let policy = policy(text);
+            assert_eq!((policy.budget(1000), policy.slack(1000)), (30, 7), "{text}");
+            for event in [Event::Step, Event::Chunk] {
+                assert_eq!(left(&*policy, event, false, 37), 37, "{text}");
+                assert_eq!(left(&*policy, event, false, 38), 30, "{text}");
+                assert_eq!(left(&*policy, event, true, 31), 30, "{text}");
+            }
+            assert_eq!(left(&*policy, Event::Text, false, 31), 30, "{text}");
+        }
+    }
+
+    /// Slack that is left to the policy is an eighth of what it keeps, from 1 to 512.
+    #[test]
+    fn slack_of_its_own() {
+        for (text, slack) in [
+            ("streaming:window=4", 1),
+            ("streaming:window=800", 100),
+            ("streaming:window=80000", 512),
+            ("l2:rows=4", 1),
+            ("l2:rows=800", 100),
+            ("l2:rows=80000", 512),
+            ("l2", 0),
+            ("h2o", 0),
+        ] {
+            assert_eq!(policy(text).slack(1000), slack, "{text}");
+        }
+    }
+
+    /// LagKV's length is what equation 10 says, and never more than its budget.
+    #[test]
+    fn partitions_leave_their_share() {
+        let lag = policy("lagkv:sinks=4,lag=16,ratio=0.25");
+        for seen in [10, 35, 36, 51, 52, 200] {
+            assert_eq!(left(&*lag, Event::Text, false, seen), lagkv::length(seen, 4, 16, 0.25), "{seen}");
+        }
+        // After 1000 tokens: sinks, 61 partitions of 4 rows, and up to two whole ones.
+        assert_eq!(lag.budget(1000), 4 + 4 * 61 + 2 * 16);
+        assert!(policy("lag-l2").spares(1) && !policy("lag-l2").spares(2) && !policy("lagkv").spares(0));
+        assert!(policy("l2").spares(1) && !policy("l2").spares(2) && !policy("l2:skip=0").spares(0));
+        assert!(lag.check(16).is_ok() && lag.check(15).is_err());
+    }
 }

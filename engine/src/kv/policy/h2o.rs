@@ -4,7 +4,7 @@
 //! Decisions: a plain sum, not divided by how many queries could see the row; the mean over the group.
 
 use super::registry::{Entry, Make, Parameter, rows, slack};
-use super::{Basis, Counted, Cut, Event, Gathered, Moment, Needs, Policy, Scored, ScoredRows};
+use super::{Basis, Counted, Cut, Event, Gathered, Moment, Needs, Policy, Scored};
 use kernels::graph::Gain;
 use std::rc::Rc;
 
@@ -37,10 +37,6 @@ impl Policy for H2o {
             let scored = Scored { ordered: None, by, remembered: false };
             Cut::one(positions, self.heavy, Some(scored))
         })
-    }
-
-    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
-        rows.as_they_are()
     }
 }
 
