@@ -432,6 +432,50 @@ mod tests {
         }
     }
 
+    /// What a budget makes of parameters that do not fit it.
+    #[test]
+    fn parameters_shrink_with_the_budget() {
+        for (text, rows, fitted) in [
+            ("l2:sinks=40,recent=40", 30, "l2:keep=0.5,after=2048,rows=30,sinks=15,recent=15"),
+            ("streaming:sinks=40", 20, "streaming:sinks=10,window=10"),
+            ("razor:sinks=40", 20, "razor:buffer=10,ratio=1000000000,sinks=10"),
+            ("snapkv", 20, "snapkv:window=10,capacity=20,slack=2"),
+            ("slimkv", 20, "slimkv:window=10,capacity=20,slack=2"),
+            ("ahakv", 20, "ahakv:budget=20,recent=10"),
+            ("h2o", 21, "h2o:heavy=11,recent=10"),
+            ("tova", 20, "tova:capacity=20"),
+            ("lagkv", 4096, "lagkv:sinks=16,lag=512,ratio=0.029296875"),
+            ("lagkv", 40, "lagkv:sinks=5,lag=17,ratio=0"),
+        ] {
+            let choice: PolicyChoice = text.parse().expect(text);
+            assert_eq!(choice.with_rows(rows, 100_000).expect(text).to_string(), fitted);
+        }
+    }
+
+    /// Names with the parameters that matter most.
+    #[test]
+    fn policies_show_what_they_are() {
+        let shown: Vec<String> = REGISTRY
+            .iter()
+            .map(|entry| entry.name.parse::<PolicyChoice>().expect(entry.name).to_string())
+            .collect();
+        let want = [
+            "full",
+            "streaming:sinks=4,window=1024",
+            "razor:buffer=4000,ratio=5,sinks=4",
+            "l2:keep=0.5,after=2048",
+            "lagkv:sinks=16,lag=512,ratio=0.25",
+            "locallag:sinks=16,lag=512,ratio=0.25",
+            "lag-l2:sinks=16,lag=512,ratio=0.25",
+            "snapkv:window=32,capacity=1024",
+            "slimkv:window=32,capacity=1024",
+            "ahakv:budget=1000,recent=32",
+            "h2o:heavy=512,recent=512",
+            "tova:capacity=1024",
+        ];
+        assert_eq!(shown, want);
+    }
+
     #[test]
     fn any_score_goes_with_heads_and_compensation() {
         for entry in REGISTRY.iter().filter(|entry| entry.make.is_some()) {
