@@ -494,7 +494,9 @@ mod tests {
         refused("razor:window=3", "no parameter");
         refused("razor:buffer", "NAME=VALUE");
         refused("razor:buffer=-1", "cannot be");
-        refused("razor:buffer=1.5", "cannot be");
+        refused("razor:buffer=1.5", "`buffer` is a whole number from 1 to 1000000000: S0");
+        refused("razor:ratio=0", "`ratio` is a number from 1 to 1000000000: C");
+        refused("snapkv:pool=min", "`pool` is one of avg, max: ");
         refused("razor:ratio=NaN", "cannot be");
         refused("razor:buffer=1,buffer=2", "twice");
         refused("razor:compensation=2", "cannot be");

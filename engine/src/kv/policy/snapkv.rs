@@ -56,7 +56,7 @@ impl Snapshot {
         let Snapshot { window, capacity, .. } = *self;
         let most =
             if moment.event == Event::Step && !moment.forced { capacity + self.slack } else { capacity };
-        (moment.live > most && moment.seen > window).then(|| {
+        (moment.live > most).then(|| {
             let positions = 0..moment.seen - window;
             let by =
                 Some(Basis::Window { queries: window, gain: Gain::One }).into_iter().chain(more).collect();
