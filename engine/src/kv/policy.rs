@@ -118,6 +118,13 @@ pub struct Moment {
     pub context: usize,
 }
 
+impl Moment {
+    /// How many of `slack` rows may gather now: decode steps let them, unless there is no room.
+    fn slack(&self, slack: usize) -> usize {
+        if self.event == Event::Step && !self.forced { slack } else { 0 }
+    }
+}
+
 /// Positions that compete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -140,6 +147,12 @@ impl Cut {
     /// A cut of one region.
     pub fn one(positions: Range<usize>, keep: usize, scored: Option<Scored>) -> Cut {
         Cut { regions: vec![Region { positions, keep }], scored }
+    }
+
+    /// A cut of one region by what its rows have gathered.
+    fn by_gathered(positions: Range<usize>, keep: usize) -> Cut {
+        let scored = Scored { ordered: None, by: vec![Basis::Gathered], remembered: false };
+        Cut::one(positions, keep, Some(scored))
     }
 }
 

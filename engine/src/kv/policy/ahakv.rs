@@ -41,12 +41,8 @@ impl Policy for AhaKv {
         let competing = 0..moment.seen.saturating_sub(self.recent);
         let keep = self.budget - self.recent;
         if moment.event == Event::Step {
-            let slack = if moment.forced { 0 } else { self.slack };
-            return (moment.live > self.budget + slack).then(|| {
-                let by = vec![Basis::Gathered];
-                let scored = Scored { ordered: None, by, remembered: false };
-                Cut::one(competing, keep, Some(scored))
-            });
+            let over = moment.live > self.budget + moment.slack(self.slack);
+            return over.then(|| Cut::by_gathered(competing, keep));
         }
         // All rows are scored, also where none has to leave: what is gathered later comes on top.
         let window = Basis::Window { queries: self.recent, gain: self.gain };

@@ -4,7 +4,7 @@
 //! Decisions: a plain sum, not divided by how many queries could see the row; the mean over the group.
 
 use super::registry::{Entry, Make, Parameter, rows, slack};
-use super::{Basis, Counted, Cut, Event, Gathered, Moment, Needs, Policy, Scored};
+use super::{Counted, Cut, Gathered, Moment, Needs, Policy};
 use kernels::graph::Gain;
 use std::rc::Rc;
 
@@ -30,13 +30,8 @@ impl Policy for H2o {
     }
 
     fn cut(&self, moment: &Moment) -> Option<Cut> {
-        let slack = if moment.event == Event::Step && !moment.forced { self.slack } else { 0 };
-        (moment.live > self.heavy + self.recent + slack).then(|| {
-            let positions = 0..moment.seen - self.recent;
-            let by = vec![Basis::Gathered];
-            let scored = Scored { ordered: None, by, remembered: false };
-            Cut::one(positions, self.heavy, Some(scored))
-        })
+        (moment.live > self.heavy + self.recent + moment.slack(self.slack))
+            .then(|| Cut::by_gathered(0..moment.seen - self.recent, self.heavy))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::pool::{self, Pool};
 use super::registry::{Entry, Make, Parameter, Values, choice, rows, slack};
-use super::{Basis, Cut, Event, Moment, Needs, Policy, Scored, ScoredRows};
+use super::{Basis, Cut, Moment, Needs, Policy, Scored, ScoredRows};
 use kernels::graph::Gain;
 use std::rc::Rc;
 
@@ -54,9 +54,7 @@ impl Snapshot {
     /// The rows before the window compete, if there are too many; `more` is asked for beside the window's attention.
     pub(super) fn cut(&self, moment: &Moment, more: Option<Basis>) -> Option<Cut> {
         let Snapshot { window, capacity, .. } = *self;
-        let most =
-            if moment.event == Event::Step && !moment.forced { capacity + self.slack } else { capacity };
-        (moment.live > most).then(|| {
+        (moment.live > capacity + moment.slack(self.slack)).then(|| {
             let positions = 0..moment.seen - window;
             let by =
                 Some(Basis::Window { queries: window, gain: Gain::One }).into_iter().chain(more).collect();

@@ -5,7 +5,7 @@
 //! the others vote.
 
 use super::registry::{Entry, Make, Parameter, choice, rows, slack};
-use super::{Basis, Counted, Cut, Event, Gathered, Moment, Needs, Policy, Scored, ScoredRows};
+use super::{Counted, Cut, Gathered, Moment, Needs, Policy, ScoredRows};
 use kernels::graph::Gain;
 use std::rc::Rc;
 
@@ -31,13 +31,8 @@ impl Policy for Tova {
     }
 
     fn cut(&self, moment: &Moment) -> Option<Cut> {
-        let slack = if moment.event == Event::Step && !moment.forced { self.slack } else { 0 };
-        (moment.live > self.capacity + slack).then(|| {
-            let positions = 0..moment.seen - self.protected;
-            let by = vec![Basis::Gathered];
-            let scored = Scored { ordered: None, by, remembered: false };
-            Cut::one(positions, self.capacity - self.protected, Some(scored))
-        })
+        (moment.live > self.capacity + moment.slack(self.slack))
+            .then(|| Cut::by_gathered(0..moment.seen - self.protected, self.capacity - self.protected))
     }
 
     fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
