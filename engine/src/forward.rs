@@ -5,7 +5,7 @@ use crate::kv::policy::Counted;
 use crate::kv::{LayerRows, Observer};
 use crate::weights::Weights;
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
-use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES};
+use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES, Split};
 use models::arch::RopeStyle;
 use models::spec::{LayerTensors, ModelSpec, Rope};
 

@@ -14,7 +14,7 @@ use engine::kv::policy::recent::Recent;
 use engine::kv::policy::{Event, l2, lagkv};
 use engine::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
-use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES};
+use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES, Split};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -301,7 +301,15 @@ impl Runner<'_> {
         let nothing = ctx.input("nothing", Type::F32, [1]);
         let state = lane_state(&ctx, layer, 1);
         let lanes = store.rows(layer).lanes;
-        let out = graph::attend(&ctx, shape, &q, (&nothing, 0), &lanes, &state, self.backend.threads());
+        let out = graph::attend(
+            &ctx,
+            shape,
+            &q,
+            (&nothing, 0),
+            &lanes,
+            &state,
+            Split::Threads(self.backend.threads()),
+        );
         let out: Tensor = out.output();
         let ready = allocator.prepare(ctx.graph(&[&out])?)?;
         q.write(0, &rows.q.data)?;

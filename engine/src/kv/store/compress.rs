@@ -78,7 +78,7 @@ impl Store {
             }
         }
 
-        let ctx = Context::new(decisions.len() + 1);
+        let ctx = Context::new(2 * decisions.len() + 1);
         let mut nodes = Vec::new();
         for ((l, number), decision, end) in decisions {
             let lane = &mut self.layers[l].lanes[number];
@@ -154,7 +154,7 @@ impl Store {
             decisions.push((decision, end(&cut)));
         }
 
-        let ctx = Context::new(self.layers[layer].lanes.len() + 1);
+        let ctx = Context::new(2 * self.layers[layer].lanes.len() + 1);
         let mut nodes = Vec::new();
         for (lane, (decision, end)) in self.layers[layer].lanes.iter_mut().zip(decisions) {
             let kept: Vec<Vec<u32>> = decision.dropped.iter().map(|dropped| others(dropped, n)).collect();
@@ -240,7 +240,7 @@ fn decide(
         let dropped = |positions: &Arc<Vec<u32>>| losers(cut, positions, &vec![0.0; positions.len()]);
         return Ok(Decision { dropped: source.positions.iter().map(dropped).collect(), gathered: None });
     };
-    let ctx = Context::new(scored.by.len() + 1);
+    let ctx = Context::new(3 * scored.by.len() + 1);
     let measured = Measured::new(&ctx, shape, source, scored);
     let nodes: Vec<Tensor> = measured.nodes.iter().flatten().cloned().collect();
     run(&ctx, &nodes, backend, allocator)?;
