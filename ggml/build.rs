@@ -111,6 +111,9 @@ fn compile(ggml: &Path) -> Result<()> {
     };
     let mut files: Vec<PathBuf> = BASE.iter().map(|file| src.join(file)).collect();
     files.extend(CPU.iter().map(|file| cpu.join(file)));
+    let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("device/stretch.cpp");
+    println!("cargo:rerun-if-changed={}", own.display());
+    files.push(own);
     if let Some(arch) = arch {
         files.push(cpu.join("arch").join(arch).join("quants.c"));
         files.push(cpu.join("arch").join(arch).join("repack.cpp"));

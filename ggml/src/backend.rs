@@ -1,27 +1,59 @@
-//! The device that computes graphs. Today: the CPU with ggml's own thread pool.
+//! What computes graphs: the CPU with ggml's own thread pool, or a device. ggml's backend of a device knows nothing of our own
+//! operations, so a device's graph is computed in stretches: ggml's nodes by ggml, the operations between them by their device
+//! twins, all on one stream.
 
-use crate::{BufferType, Error, ReadyGraph, log, sys};
+use crate::budget::Budget;
+use crate::{BufferType, DeviceTask, Error, ReadyGraph, log, sys};
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A running backend.
 pub struct Backend {
     raw: NonNull<sys::ggml_backend>,
-    pool: NonNull<sys::ggml_threadpool>,
-    threads: usize,
+    /// ggml's threads, where the CPU computes.
+    pool: Option<Pool>,
+    /// `None` is the CPU.
+    device: Option<Device>,
     interrupt: Arc<AtomicBool>,
+    budget: Option<Rc<Budget>>,
+}
+
+/// What computes our own operations by their device twins.
+enum Device {
+    /// The CPU pretending.
+    Emulated,
+}
+
+struct Pool {
+    raw: NonNull<sys::ggml_threadpool>,
+    threads: usize,
 }
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        // SAFETY: both are owned and freed once, the backend that uses the pool first.
-        unsafe {
-            sys::ggml_backend_free(self.raw.as_ptr());
-            sys::ggml_threadpool_free(self.pool.as_ptr());
-        }
+        // SAFETY: owned and freed once, before the pool that it uses (a field).
+        unsafe { sys::ggml_backend_free(self.raw.as_ptr()) };
     }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: owned and freed once.
+        unsafe { sys::ggml_threadpool_free(self.raw.as_ptr()) };
+    }
+}
+
+unsafe extern "C" {
+    /// See device/stretch.cpp.
+    fn longhand_compute_stretch(
+        backend: sys::ggml_backend_t,
+        graph: *mut sys::ggml_cgraph,
+        first: i32,
+        end: i32,
+    ) -> sys::ggml_status;
 }
 
 impl Backend {
@@ -34,28 +66,48 @@ impl Backend {
         unsafe {
             let raw = NonNull::new(sys::ggml_backend_cpu_init()).ok_or(Error::Backend("CPU"))?;
             let mut params = sys::ggml_threadpool_params_default(threads as i32);
-            let pool = sys::ggml_threadpool_new(&mut params);
-            let Some(pool) = NonNull::new(pool) else {
+            let Some(pool) = NonNull::new(sys::ggml_threadpool_new(&mut params)) else {
                 sys::ggml_backend_free(raw.as_ptr());
                 return Err(Error::Backend("CPU"));
             };
             sys::ggml_backend_cpu_set_n_threads(raw.as_ptr(), threads as i32);
             sys::ggml_backend_cpu_set_threadpool(raw.as_ptr(), pool.as_ptr());
-            let backend = Backend { raw, pool, threads, interrupt };
-            backend.watch_interrupt();
+            let pool = Some(Pool { raw: pool, threads });
+            let backend = Backend { raw, pool, device: None, interrupt, budget: None };
+            backend.watch_interrupt(true);
             Ok(backend)
         }
+    }
+
+    /// A device that the host emulates: ggml's operations are the CPU's, our own are the device twins, compiled for the host. For
+    /// tests of everything that a device does, where there is none. At most `memory` bytes are allocated on it.
+    pub fn emulated(interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
+        let mut backend = Backend::cpu(1, interrupt)?;
+        backend.device = Some(Device::Emulated);
+        backend.budget = memory.map(Budget::new);
+        Ok(backend)
+    }
+
+    /// Whether it is a device: its memory is not the host's, and our own operations are computed by their device twins.
+    pub fn is_device(&self) -> bool {
+        self.device.is_some()
     }
 
     /// Memory this backend computes in.
     pub fn buffer_type(&self) -> BufferType {
         // SAFETY: live backend; the type is static.
-        BufferType::from_raw(unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) })
+        let raw = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
+        BufferType::from_raw(raw).within(self.budget.clone())
     }
 
-    /// Number of threads.
+    /// Bytes of its memory taken now and the most there were, where a bound is set.
+    pub fn memory_used(&self) -> Option<(usize, usize)> {
+        self.budget.as_ref().map(|budget| budget.used())
+    }
+
+    /// Number of threads on the host that compute.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.pool.as_ref().map_or(1, |pool| pool.threads)
     }
 
     /// Computes the graph; returns when its results are ready.
@@ -63,36 +115,97 @@ impl Backend {
         if self.interrupt.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        self.run(graph)
+        self.run(graph, true)
     }
 
     /// Computes the graph whatever the interrupt flag says: for changes that must not stop half way.
     pub fn compute_to_end(&self, graph: &ReadyGraph) -> Result<(), Error> {
-        // SAFETY: live backend; no callback means no interruption. The callback is put back before anything else runs.
-        unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), None, std::ptr::null_mut()) };
-        let result = self.run(graph);
-        self.watch_interrupt();
+        self.watch_interrupt(false);
+        let result = self.run(graph, false);
+        self.watch_interrupt(true);
         result
     }
 
-    fn watch_interrupt(&self) {
+    fn watch_interrupt(&self, watch: bool) {
         let flag = Arc::as_ptr(&self.interrupt).cast_mut().cast();
-        // SAFETY: the flag is owned by `self`, which frees the backend before the flag is dropped.
-        unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), Some(interrupted), flag) };
+        let (callback, data): (sys::ggml_abort_callback, _) =
+            if watch { (Some(interrupted), flag) } else { (None, std::ptr::null_mut()) };
+        if self.pool.is_some() {
+            // SAFETY: a live CPU backend; the flag is owned by `self`, which frees the backend before the flag is dropped.
+            unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), callback, data) };
+        }
     }
 
-    fn run(&self, graph: &ReadyGraph) -> Result<(), Error> {
+    fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
         let raw = graph.raw()?;
-        // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph, and all memory
-        // they refer to is kept by the graph's context.
-        let status = unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw) };
-        match status {
-            sys::GGML_STATUS_SUCCESS => Ok(()),
-            sys::GGML_STATUS_ABORTED => Err(Error::Interrupted),
-            status => {
-                let details: String = log::take().iter().map(|line| format!("\n{line}")).collect();
-                Err(Error::Compute(status, details))
+        match &self.device {
+            // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph, and all memory
+            // they refer to is kept by the graph's context.
+            None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw) }),
+            Some(Device::Emulated) => self.launch(graph, raw, std::ptr::null_mut(), interruptible),
+        }
+    }
+
+    /// Starts everything that the graph consists of, in order.
+    fn launch(
+        &self,
+        graph: &ReadyGraph,
+        raw: *mut sys::ggml_cgraph,
+        stream: *mut c_void,
+        interruptible: bool,
+    ) -> Result<(), Error> {
+        let launches = graph.context().launches.borrow();
+        // SAFETY: a live graph.
+        let nodes = unsafe { sys::ggml_graph_n_nodes(raw) };
+        let mut first = 0;
+        for number in 0..=nodes {
+            let own = (number < nodes)
+                // SAFETY: a node of the live graph.
+                .then(|| unsafe { sys::ggml_graph_node(raw, number) })
+                // SAFETY: as above.
+                .filter(|node| unsafe { (**node).op } == sys::GGML_OP_CUSTOM);
+            if own.is_none() && number < nodes {
+                continue;
             }
+            if first < number {
+                // SAFETY: live backend and graph, nodes of that graph; as in `run`.
+                check(unsafe { longhand_compute_stretch(self.raw.as_ptr(), raw, first, number) })?;
+            }
+            first = number + 1;
+            let Some(node) = own else { break };
+            if interruptible && self.interrupt.load(Ordering::Relaxed) {
+                self.wait();
+                return Err(Error::Interrupted);
+            }
+            let launch = NonNull::new(node).and_then(|node| launches.get(&node));
+            let task =
+                DeviceTask { raw: node, stream, emulated: matches!(self.device, Some(Device::Emulated)) };
+            match launch.map(|launch| launch(&task)) {
+                Some(Ok(())) => {}
+                Some(Err(code)) => {
+                    return Err(Error::Device(format!("an operation was refused with error {code}")));
+                }
+                None => return Err(Error::Device("an operation has no device twin".into())),
+            }
+        }
+        self.wait();
+        Ok(())
+    }
+
+    /// Waits for what was started.
+    fn wait(&self) {
+        // SAFETY: live backend.
+        unsafe { sys::ggml_backend_synchronize(self.raw.as_ptr()) };
+    }
+}
+
+fn check(status: sys::ggml_status) -> Result<(), Error> {
+    match status {
+        sys::GGML_STATUS_SUCCESS => Ok(()),
+        sys::GGML_STATUS_ABORTED => Err(Error::Interrupted),
+        status => {
+            let details: String = log::take().iter().map(|line| format!("\n{line}")).collect();
+            Err(Error::Compute(status, details))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Memory for tensors: allocated by a backend, or somebody else's (a mapped file).
 
+use crate::budget::{Budget, Charge};
 use crate::{Error, Tensor, Type, context::Context, log, sys};
 use memmap2::Mmap;
 use std::ffi::CStr;
@@ -7,16 +8,19 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A kind of memory.
-#[derive(Clone, Copy)]
-pub struct BufferType(sys::ggml_backend_buffer_type_t);
+/// A kind of memory, and how much of it may be taken.
+#[derive(Clone)]
+pub struct BufferType {
+    raw: sys::ggml_backend_buffer_type_t,
+    budget: Option<Rc<Budget>>,
+}
 
 impl BufferType {
     /// Ordinary host memory.
     pub fn cpu() -> BufferType {
         log::install();
         // SAFETY: the CPU backend is compiled in; the result is static.
-        BufferType(unsafe { sys::ggml_backend_get_default_buffer_type(cpu_probe()) })
+        BufferType::from_raw(unsafe { sys::ggml_backend_get_default_buffer_type(cpu_probe()) })
     }
 
     /// Host memory whose matrices are rearranged for the CPU's widest instructions when they are
@@ -38,7 +42,7 @@ impl BufferType {
             let procedure: ExtraBuffers = std::mem::transmute(procedure);
             let mut list = procedure(device);
             while !list.is_null() && !(*list).is_null() {
-                let found = BufferType(*list);
+                let found = BufferType::from_raw(*list);
                 if found.name() == "CPU_REPACK" {
                     return Some(found);
                 }
@@ -51,13 +55,13 @@ impl BufferType {
     /// ggml's name for this kind of memory.
     pub fn name(&self) -> String {
         // SAFETY: static string.
-        unsafe { CStr::from_ptr(sys::ggml_backend_buft_name(self.0)) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(sys::ggml_backend_buft_name(self.raw)) }.to_string_lossy().into_owned()
     }
 
     /// Required alignment of tensors in bytes.
     pub fn alignment(&self) -> usize {
         // SAFETY: the buffer type is static.
-        unsafe { sys::ggml_backend_buft_get_alignment(self.0) }
+        unsafe { sys::ggml_backend_buft_get_alignment(self.raw) }
     }
 
     /// Whether a weight matrix of this type and shape `[n_in, n_out]` in this memory can be
@@ -73,7 +77,7 @@ impl BufferType {
         // SAFETY: an empty buffer of this type is lent to the weight for the length of the query,
         // then taken back and freed.
         unsafe {
-            let buffer = sys::ggml_backend_buft_alloc_buffer(self.0, 0);
+            let buffer = sys::ggml_backend_buft_alloc_buffer(self.raw, 0);
             if buffer.is_null() {
                 return false;
             }
@@ -87,11 +91,26 @@ impl BufferType {
     }
 
     pub(crate) fn raw(&self) -> sys::ggml_backend_buffer_type_t {
-        self.0
+        self.raw
     }
 
     pub(crate) fn from_raw(raw: sys::ggml_backend_buffer_type_t) -> BufferType {
-        BufferType(raw)
+        BufferType { raw, budget: None }
+    }
+
+    /// The same memory, of which no more is taken than `budget` allows.
+    pub(crate) fn within(self, budget: Option<Rc<Budget>>) -> BufferType {
+        BufferType { budget, ..self }
+    }
+
+    /// Whether there is a budget.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.budget.is_some()
+    }
+
+    /// Takes `bytes` from the budget, if there is one.
+    pub(crate) fn charge(&self, what: &str, bytes: usize) -> Result<Option<Charge>, Error> {
+        self.budget.as_ref().map(|budget| budget.charge(bytes, what, || self.name())).transpose()
     }
 }
 
@@ -142,6 +161,7 @@ pub struct Buffer {
 pub(crate) struct Inner {
     raw: NonNull<sys::ggml_backend_buffer>,
     _owner: Option<HostMemory>,
+    _charge: Option<Charge>,
 }
 
 impl Drop for Inner {
@@ -152,9 +172,9 @@ impl Drop for Inner {
 }
 
 impl Buffer {
-    pub(crate) fn own(raw: sys::ggml_backend_buffer_t) -> Option<Buffer> {
+    pub(crate) fn own(raw: sys::ggml_backend_buffer_t, charge: Option<Charge>) -> Option<Buffer> {
         let raw = NonNull::new(raw)?;
-        Some(Buffer { inner: Rc::new(Inner { raw, _owner: None }) })
+        Some(Buffer { inner: Rc::new(Inner { raw, _owner: None, _charge: charge }) })
     }
 
     /// A read-only buffer over `owner`'s memory. Tensors in it must never be written.
@@ -181,7 +201,7 @@ impl Buffer {
         let raw = NonNull::new(raw)?;
         // SAFETY: live buffer.
         unsafe { sys::ggml_backend_buffer_set_usage(raw.as_ptr(), sys::GGML_BACKEND_BUFFER_USAGE_WEIGHTS) };
-        Some(Buffer { inner: Rc::new(Inner { raw, _owner: Some(owner) }) })
+        Some(Buffer { inner: Rc::new(Inner { raw, _owner: Some(owner), _charge: None }) })
     }
 
     /// Bytes of the buffer.
@@ -227,7 +247,7 @@ impl Buffer {
     /// measured; see [`Buffer::pretend`].
     pub fn empty() -> Option<Buffer> {
         // SAFETY: static buffer type.
-        Buffer::own(unsafe { sys::ggml_backend_buft_alloc_buffer(BufferType::cpu().raw(), 0) })
+        Buffer::own(unsafe { sys::ggml_backend_buft_alloc_buffer(BufferType::cpu().raw(), 0) }, None)
     }
 
     /// Ties `tensor` to this buffer without giving it memory: graph allocators then leave it alone.

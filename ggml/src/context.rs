@@ -1,9 +1,11 @@
 //! A context: the memory of tensor descriptors and of the operations recorded on them.
 
+use crate::custom::Launch;
 use crate::error::describe;
 use crate::{Buffer, Error, Shape, Tensor, Type, log, sys};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -23,6 +25,10 @@ pub(crate) struct Inner {
     /// Everything the tensors of this context point to: buffers, other contexts, closures.
     keep: RefCell<Vec<Rc<dyn Any>>>,
     error: RefCell<Option<Error>>,
+    /// How devices compute the custom operations.
+    pub(crate) launches: RefCell<HashMap<NonNull<sys::ggml_tensor>, Launch>>,
+    /// Contents of [`Context::constant`]s, until the graph gets memory.
+    pub(crate) constants: RefCell<Vec<(NonNull<sys::ggml_tensor>, Vec<i32>)>>,
     /// Whether some tensor only pretends to have memory, so that nothing here may be computed.
     pub(crate) pretended: Cell<bool>,
     /// Whether the one graph that there is room for was made.
@@ -61,6 +67,8 @@ impl Context {
                 external: Cell::new(0),
                 keep: RefCell::new(Vec::new()),
                 error: RefCell::new(None),
+                launches: RefCell::new(HashMap::new()),
+                constants: RefCell::new(Vec::new()),
                 pretended: Cell::new(false),
                 has_graph: Cell::new(false),
                 prepared: RefCell::new(None),
@@ -93,6 +101,14 @@ impl Context {
         tensor
     }
 
+    /// Numbers `[n]` that belong to the graph: they are written when the graph is given memory. At least one.
+    pub fn constant(&self, numbers: &[i32]) -> Tensor {
+        // Marked as a result too, so that no later operation takes the memory: the graph may be computed again.
+        let tensor = self.input("constant", Type::I32, [numbers.len()]).output();
+        self.inner.constants.borrow_mut().push((tensor.raw, numbers.to_vec()));
+        tensor
+    }
+
     /// Gives memory of type `ty` to every tensor of this context that has none; `None` if there is
     /// nothing to allocate.
     pub fn allocate(&self, ty: &crate::BufferType) -> Result<Option<Buffer>, Error> {
@@ -103,9 +119,10 @@ impl Context {
         if bytes == 0 {
             return Ok(None);
         }
+        let charge = ty.charge("tensors", bytes)?;
         // SAFETY: as above; returns null on failure.
         let raw = unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft(self.inner.raw.as_ptr(), ty.raw()) };
-        let buffer = Buffer::own(raw).ok_or_else(|| Error::OutOfMemory {
+        let buffer = Buffer::own(raw, charge).ok_or_else(|| Error::OutOfMemory {
             what: "tensors".into(),
             bytes,
             device: ty.name(),

@@ -1,4 +1,5 @@
-//! Operations of our own inside a CPU graph.
+//! Operations of our own inside a graph: closures that the CPU's threads share, and beside them *device twins*, which
+//! [`Backend::compute`](crate::Backend::compute) calls where a device computes the graph.
 
 use crate::{Context, Shape, Tensor, Type, sys};
 use std::ffi::c_void;
@@ -43,6 +44,35 @@ impl CustomTask {
     }
 }
 
+/// A custom operation as a device is asked to compute it. Its addresses are the device's own.
+pub struct DeviceTask {
+    pub(crate) raw: *mut sys::ggml_tensor,
+    pub(crate) stream: *mut c_void,
+    pub(crate) emulated: bool,
+}
+
+impl DeviceTask {
+    /// Where the result goes.
+    pub fn result(&self) -> RawTensor {
+        CustomTask { raw: self.raw, thread: 0, threads: 1 }.result()
+    }
+
+    /// Operand `i`, in the order they were given.
+    pub fn operand(&self, i: usize) -> RawTensor {
+        CustomTask { raw: self.raw, thread: 0, threads: 1 }.operand(i)
+    }
+
+    /// The CUDA stream on which the work is to be launched; null on the emulated device.
+    pub fn stream(&self) -> *mut c_void {
+        self.stream
+    }
+
+    /// Whether the device is the host pretending: see [`Backend::emulated`](crate::Backend::emulated).
+    pub fn emulated(&self) -> bool {
+        self.emulated
+    }
+}
+
 fn view(tensor: &sys::ggml_tensor) -> RawTensor {
     RawTensor {
         data: tensor.data.cast(),
@@ -54,7 +84,28 @@ fn view(tensor: &sys::ggml_tensor) -> RawTensor {
 
 type Work = Box<dyn Fn(&CustomTask) + Send + Sync>;
 
+/// What launches a custom operation on a device. The error is CUDA's number for it.
+///
+/// It may not wait, allocate or copy from the host: the launches of a step are recorded once and repeated.
+pub(crate) type Launch = Rc<dyn Fn(&DeviceTask) -> Result<(), i32>>;
+
 impl Context {
+    /// An operation that the CPU computes by `work` (see [`Context::custom`]) and a device by `launch`, which is called once and
+    /// launches work on the task's stream. It may not wait, allocate, or copy from the host: the launches of a graph that is
+    /// computed again and again are recorded and repeated. Its error is CUDA's number.
+    pub fn custom_on(
+        &self,
+        ty: Type,
+        shape: impl Into<Shape>,
+        operands: &[&Tensor],
+        work: impl Fn(&CustomTask) + Send + Sync + 'static,
+        launch: impl Fn(&DeviceTask) -> Result<(), i32> + 'static,
+    ) -> Tensor {
+        let node = self.custom(ty, shape, operands, work);
+        self.inner.launches.borrow_mut().insert(node.raw, Rc::new(launch));
+        node
+    }
+
     /// An operation computed by `work`, called once per thread with the threads of the backend;
     /// only the CPU backend can compute it. All calls return before the next operation starts.
     /// At most 10 operands.

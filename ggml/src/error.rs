@@ -32,6 +32,22 @@ pub enum Error {
         /// Name of the device or buffer type.
         device: String,
     },
+    /// An allocation would exceed the bound that was set on the device's memory.
+    #[error(
+        "{what} need {bytes} bytes on {device}, of which {used} of {limit} are taken\nhint: a smaller context (-c), a smaller KV budget, fewer layers on the device (-ngl) or a larger --memory"
+    )]
+    OverBudget {
+        /// What the memory was for.
+        what: String,
+        /// How much was asked for, in bytes.
+        bytes: usize,
+        /// Name of the device or buffer type.
+        device: String,
+        /// Bytes taken already.
+        used: usize,
+        /// The bound.
+        limit: usize,
+    },
     /// Data of the wrong length, or a tensor without memory.
     #[error("{what}: tensor `{tensor}` has {expected} bytes, {found} were given")]
     DataSize {
@@ -67,6 +83,9 @@ pub enum Error {
     /// The backend could not be started.
     #[error("the {0} backend could not be started")]
     Backend(&'static str),
+    /// Work could not be launched on a device, or failed there.
+    #[error("the device failed: {0}\nhint: the text so far is kept; start again, or use --device cpu")]
+    Device(String),
     /// ggml reported a failure of the computation.
     #[error("ggml failed to compute a graph (status {0}){1}")]
     Compute(i32, String),

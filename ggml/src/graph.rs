@@ -1,7 +1,8 @@
 //! Compute graphs and the memory of their intermediate tensors.
 
+use crate::budget::Charge;
 use crate::{BufferType, Context, Error, Tensor, context, sys};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -60,6 +61,7 @@ pub struct GraphAllocator {
 pub(crate) struct Memory {
     raw: NonNull<sys::ggml_gallocr>,
     pub(crate) generation: Cell<u64>,
+    charge: RefCell<Option<Charge>>,
 }
 
 impl Drop for Memory {
@@ -83,7 +85,8 @@ impl GraphAllocator {
         // SAFETY: static buffer type.
         let raw = unsafe { sys::ggml_gallocr_new(buffer_type.raw()) };
         let raw = NonNull::new(raw).expect("ggml aborts when a few bytes cannot be had");
-        GraphAllocator { inner: Rc::new(Memory { raw, generation: Cell::new(0) }), buffer_type: *buffer_type }
+        let memory = Memory { raw, generation: Cell::new(0), charge: RefCell::new(None) };
+        GraphAllocator { inner: Rc::new(memory), buffer_type: buffer_type.clone() }
     }
 
     /// Bytes that `graph` needs for its intermediates; allocates nothing.
@@ -111,6 +114,7 @@ impl GraphAllocator {
         }
         let generation = self.inner.generation.get() + 1;
         self.inner.generation.set(generation);
+        self.charge(&graph)?;
         // SAFETY: live allocator and graph. A failed reservation is reported as false.
         let done = unsafe { sys::ggml_gallocr_alloc_graph(self.inner.raw.as_ptr(), graph.raw.as_ptr()) };
         if !done {
@@ -121,7 +125,31 @@ impl GraphAllocator {
             });
         }
         *graph.context.prepared.borrow_mut() = Some((self.inner.clone(), generation));
+        for (raw, numbers) in graph.context.constants.take() {
+            let constant = Tensor { raw, context: graph.context.clone() };
+            if constant.is_allocated() {
+                constant.write(0, &numbers)?;
+            }
+        }
         Ok(ReadyGraph { graph, allocator: self.inner.clone(), generation })
+    }
+
+    /// Takes what the graph needs from the budget, where there is one. The memory held so far is given up for it.
+    fn charge(&self, graph: &Graph) -> Result<(), Error> {
+        if !self.buffer_type.is_bounded() {
+            return Ok(());
+        }
+        let (needed, before) = (self.measure(graph), self.bytes());
+        if needed <= before {
+            return Ok(());
+        }
+        self.inner.charge.take();
+        let charge = self.buffer_type.charge("compute buffers", needed);
+        if charge.is_err() {
+            *self.inner.charge.borrow_mut() = self.buffer_type.charge("compute buffers", before)?;
+        }
+        *self.inner.charge.borrow_mut() = charge?;
+        Ok(())
     }
 
     /// Bytes held now.
@@ -135,6 +163,11 @@ impl ReadyGraph {
     /// The intermediate called `name`, if there is one.
     pub fn find(&self, name: &str) -> Option<Tensor> {
         self.graph.find(name)
+    }
+
+    /// The context that its nodes were recorded in.
+    pub(crate) fn context(&self) -> &context::Inner {
+        &self.graph.context
     }
 
     pub(crate) fn raw(&self) -> Result<*mut sys::ggml_cgraph, Error> {

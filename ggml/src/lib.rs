@@ -15,6 +15,7 @@
 //! dimension is the one whose elements are neighbours in memory.
 
 mod backend;
+mod budget;
 mod buffer;
 mod context;
 mod custom;
@@ -34,7 +35,7 @@ mod types;
 pub use backend::Backend;
 pub use buffer::{Buffer, BufferType, HostMemory};
 pub use context::Context;
-pub use custom::{CustomTask, RawTensor};
+pub use custom::{CustomTask, DeviceTask, RawTensor};
 pub use error::Error;
 pub use graph::{Graph, GraphAllocator, ReadyGraph};
 pub use ops::{RopeMode, RopeParameters};

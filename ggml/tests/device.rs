@@ -1,0 +1,116 @@
+//! Graphs on a device, which the host emulates: stretches of ggml's operations with device twins between them, constants, and the
+//! bound on memory.
+
+use ggml::{Backend, Context, Error, GraphAllocator, Tensor, Type};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn device(memory: Option<usize>) -> Backend {
+    Backend::emulated(Arc::new(AtomicBool::new(false)), memory).expect("starts")
+}
+
+/// `x` with `add` added to each element on the CPU, or the constant's numbers on a device.
+fn twin(ctx: &Context, x: &Tensor, constant: &Tensor) -> Tensor {
+    let n = x.dim(0);
+    ctx.custom_on(
+        Type::F32,
+        [n],
+        &[x, constant],
+        |_| panic!("the CPU is not asked"),
+        move |task| {
+            assert!(task.emulated() && task.stream().is_null());
+            // SAFETY: contiguous f32 and i32 of n elements each, on the host.
+            unsafe {
+                let from = std::slice::from_raw_parts(task.operand(0).data.cast::<f32>(), n);
+                let constant = std::slice::from_raw_parts(task.operand(1).data.cast::<i32>(), n);
+                let to = std::slice::from_raw_parts_mut(task.result().data.cast::<f32>(), n);
+                for ((to, from), add) in to.iter_mut().zip(from).zip(constant) {
+                    *to = from + *add as f32;
+                }
+            }
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn twins_run_between_stretches_as_often_as_asked() {
+    let (backend, ctx) = (device(None), Context::new(16));
+    let x = ctx.input("x", Type::F32, [3]);
+    let first = twin(&ctx, &ctx.scale(&x, 2.0), &ctx.constant(&[10, 20, 30]));
+    let second = twin(&ctx, &ctx.scale(&first, 10.0), &ctx.constant(&[1, 2, 3])).output();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&[&second]).expect("graph")).expect("memory");
+    for _ in 0..2 {
+        x.write(0, &[1f32, 2.0, 3.0]).expect("x");
+        backend.compute(&graph).expect("computes");
+        assert_eq!(second.to_vec::<f32>().expect("result"), [121.0, 242.0, 363.0]);
+    }
+}
+
+#[test]
+fn what_a_device_cannot_do_is_an_error() {
+    let (backend, ctx) = (device(None), Context::new(16));
+    let x = ctx.input("x", Type::F32, [1]);
+    let none = ctx.custom(Type::F32, [1], &[&x], |_| ());
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&[&none]).expect("graph")).expect("memory");
+    assert!(matches!(backend.compute(&graph), Err(Error::Device(_))));
+
+    let ctx = Context::new(16);
+    let x = ctx.input("x", Type::F32, [1]);
+    let refused = ctx.custom_on(Type::F32, [1], &[&x], |_| (), |_| Err(700));
+    let graph = allocator.prepare(ctx.graph(&[&refused]).expect("graph")).expect("memory");
+    let error = backend.compute(&graph).expect_err("refused");
+    assert!(error.to_string().contains("700"), "{error}");
+}
+
+#[test]
+fn an_interrupt_stops_a_device() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let (backend, ctx) = (Backend::emulated(flag.clone(), None).expect("starts"), Context::new(16));
+    let x = ctx.input("x", Type::F32, [1]);
+    let raise = flag.clone();
+    let first = ctx.custom_on(
+        Type::F32,
+        [1],
+        &[&x],
+        |_| (),
+        move |_| {
+            raise.store(true, Ordering::Relaxed);
+            Ok(())
+        },
+    );
+    let second = ctx.custom_on(Type::F32, [1], &[&first], |_| (), |_| panic!("stopped before"));
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&[&second]).expect("graph")).expect("memory");
+    assert!(matches!(backend.compute(&graph), Err(Error::Interrupted)));
+    assert!(matches!(backend.compute(&graph), Err(Error::Interrupted)), "still raised");
+}
+
+#[test]
+fn a_bound_on_memory_holds() {
+    let backend = device(Some(10_000));
+    let tensors = |n: usize| {
+        let ctx = Context::new(4);
+        let tensor = ctx.tensor(Type::F32, [n]);
+        ctx.allocate(&backend.buffer_type()).map(|_| tensor)
+    };
+    let kept = tensors(2000).expect("8000 of 10000 bytes");
+    assert!(matches!(tensors(1000), Err(Error::OverBudget { limit: 10_000, .. })));
+
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let mut compute = |n: usize| {
+        let ctx = Context::new(4);
+        let x = ctx.input("x", Type::F32, [n]);
+        let result = ctx.scale(&x, 2.0).output();
+        allocator.prepare(ctx.graph(&[&result]).expect("graph")).map(|_| ())
+    };
+    compute(100).expect("fits");
+    assert!(matches!(compute(1000), Err(Error::OverBudget { .. })));
+    compute(100).expect("still fits");
+    let (used, peak) = backend.memory_used().expect("bounded");
+    assert!(used >= 8400 && peak >= used && peak <= 10_000, "{used} {peak}");
+    drop(kept);
+    compute(1000).expect("fits now");
+}
