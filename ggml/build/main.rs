@@ -2,7 +2,11 @@
 //! `llama-cpp-sys-2` package, and (feature `generate-bindings`) writes src/bindings.rs.
 //!
 //! Nothing but Rust and a C/C++ compiler is needed. The file list is explicit: a new ggml version
-//! that adds a file fails to link here instead of silently changing what is built.
+//! that adds a file fails to link here instead of silently changing what is built. With the feature
+//! `cuda`, cuda.rs compiles ggml-cuda as well.
+
+#[cfg(all(feature = "cuda", not(feature = "generate-bindings")))]
+mod cuda;
 
 use anyhow::{Context, Result, bail};
 use std::env;
@@ -48,7 +52,7 @@ const CPU: &[&str] = &[
 ];
 
 fn main() -> Result<()> {
-    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-changed=wrapper.h");
 
     let ggml = sources()?;
@@ -138,6 +142,9 @@ fn compile(ggml: &Path) -> Result<()> {
             .opt_level(3)
             .debug(false)
             .warnings(false);
+        if cfg!(feature = "cuda") {
+            build.define("GGML_USE_CUDA", None);
+        }
         if arch.is_none() {
             build.define("GGML_CPU_GENERIC", None);
         }
@@ -151,6 +158,8 @@ fn compile(ggml: &Path) -> Result<()> {
             "compiling ggml failed\nhint: a C11 and C++17 compiler is needed (gcc 9 or clang 10 and later)",
         )?;
     }
+    #[cfg(feature = "cuda")]
+    cuda::compile(ggml)?;
     if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
         println!("cargo:rustc-link-lib=m");
         println!("cargo:rustc-link-lib=pthread");
