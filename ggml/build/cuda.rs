@@ -8,7 +8,8 @@
 //! - `LONGHAND_CUDA_ARCHS`: architectures such as `86,89,90,120`; without it the GPUs of this machine.
 //! - `NVCC`, or `CUDA_HOME` (or `CUDA_PATH`): where the compiler is; without them `nvcc` from PATH.
 //! - `LONGHAND_CUDA_OBJECTS`: where objects are kept; without it `cuda-objects` in the target folder.
-//! - `LONGHAND_CUDA_CHECK=1`: only our own files are compiled and nothing can be linked: for `cargo clippy`.
+//! - `LONGHAND_CUDA_CHECK=1`: of all C++ only our own CUDA files are compiled, with warnings as errors, and nothing can be
+//!   linked: for `cargo clippy`.
 //!
 //! Other crates' build scripts find the same compiler and architectures in `DEP_GGML_NVCC`, `DEP_GGML_NVCC_FLAGS`
 //! (separated by spaces) and `DEP_GGML_CUDA_INCLUDE`.
@@ -62,8 +63,17 @@ struct Unit {
     headers: u128,
 }
 
+/// What [`compile`] made.
+#[derive(PartialEq)]
+pub enum Made {
+    /// The archive `ggml_cuda`.
+    Archive,
+    /// A check was asked for.
+    NothingToLink,
+}
+
 /// Compiles everything, makes the archive `ggml_cuda` of it and tells Cargo what to link.
-pub fn compile(ggml: &Path) -> Result<()> {
+pub fn compile(ggml: &Path) -> Result<Made> {
     for name in [
         "LONGHAND_CUDA_ARCHS",
         "LONGHAND_CUDA_OBJECTS",
@@ -89,6 +99,13 @@ pub fn compile(ggml: &Path) -> Result<()> {
         units.extend(ggml_units(&cuda, headers, &generate)?);
     }
     let objects = Objects::open()?.compile(&toolkit, &cuda, &units)?;
+    println!("cargo:rustc-env=GGML_CUDA_ARCHITECTURES={}", architectures.join(","));
+    println!("cargo:nvcc={}", toolkit.nvcc.display());
+    println!("cargo:nvcc_flags=-ccbin={} {}", toolkit.host.display(), generate.join(" "));
+    println!("cargo:cuda_include={}", toolkit.home.join("include").display());
+    if check {
+        return Ok(Made::NothingToLink);
+    }
 
     let mut archive = cc::Build::new();
     archive.cpp(true).objects(objects).try_compile("ggml_cuda").context("archiving ggml-cuda failed")?;
@@ -96,11 +113,7 @@ pub fn compile(ggml: &Path) -> Result<()> {
     for library in ["static=cudart_static", "dl", "rt", "pthread"] {
         println!("cargo:rustc-link-lib={library}");
     }
-    println!("cargo:rustc-env=GGML_CUDA_ARCHITECTURES={}", architectures.join(","));
-    println!("cargo:nvcc={}", toolkit.nvcc.display());
-    println!("cargo:nvcc_flags=-ccbin={} {}", toolkit.host.display(), generate.join(" "));
-    println!("cargo:cuda_include={}", toolkit.home.join("include").display());
-    Ok(())
+    Ok(Made::Archive)
 }
 
 /// Architectures as nvcc names them, in ascending order.

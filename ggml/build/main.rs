@@ -100,6 +100,10 @@ fn sources() -> Result<PathBuf> {
 
 #[cfg(not(feature = "generate-bindings"))]
 fn compile(ggml: &Path) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if cuda::compile(ggml)? == cuda::Made::NothingToLink {
+        return Ok(());
+    }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let src = ggml.join("src");
     let cpu = src.join("ggml-cpu");
@@ -158,8 +162,6 @@ fn compile(ggml: &Path) -> Result<()> {
             "compiling ggml failed\nhint: a C11 and C++17 compiler is needed (gcc 9 or clang 10 and later)",
         )?;
     }
-    #[cfg(feature = "cuda")]
-    cuda::compile(ggml)?;
     if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
         println!("cargo:rustc-link-lib=m");
         println!("cargo:rustc-link-lib=pthread");
