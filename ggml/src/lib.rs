@@ -18,7 +18,10 @@ mod backend;
 mod budget;
 mod buffer;
 mod context;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod custom;
+mod devices;
 mod error;
 mod graph;
 pub mod log;
@@ -36,6 +39,7 @@ pub use backend::Backend;
 pub use buffer::{Buffer, BufferType, HostMemory};
 pub use context::Context;
 pub use custom::{CustomTask, DeviceTask, RawTensor};
+pub use devices::{Capability, CudaVersion, Gpu, NoCuda, devices};
 pub use error::Error;
 pub use graph::{Graph, GraphAllocator, ReadyGraph};
 pub use ops::{RopeMode, RopeParameters};
