@@ -241,6 +241,7 @@ fn plan(
             .options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
+        on_device: 0,
     };
     let bytes = Plan::new(&subject.spec, &subject.tensors, &layout, &options)?;
     Ok(Planned { bytes, policy, layout })
@@ -318,10 +319,10 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
                 format::bytes(plan.weights.total()),
                 format::bytes(plan.file_pages),
                 row.plan.as_ref().map_or(String::new(), |(planned, _)| planned.bounded()),
-                format::bytes(plan.store),
-                format::bytes(plan.scratch),
-                format::bytes(plan.residual),
-                format::bytes(plan.compute),
+                format::bytes(plan.host.store),
+                format::bytes(plan.host.scratch),
+                format::bytes(plan.host.residual),
+                format::bytes(plan.host.compute),
                 format::bytes(plan.total()),
                 match limit {
                     Some(limit) if plan.total() <= limit => "yes".into(),
@@ -392,10 +393,10 @@ fn object(subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row])
                     "total": plan.weights.total(),
                 });
                 object["file_pages"] = plan.file_pages.into();
-                object["store"] = plan.store.into();
-                object["scratch"] = plan.scratch.into();
-                object["residual"] = plan.residual.into();
-                object["compute"] = plan.compute.into();
+                object["store"] = plan.host.store.into();
+                object["scratch"] = plan.host.scratch.into();
+                object["residual"] = plan.host.residual.into();
+                object["compute"] = plan.host.compute.into();
                 object["aside"] = plan.aside.into();
                 object["total"] = plan.total().into();
                 object["fits"] = limit.map(|limit| plan.total() <= limit).into();

@@ -51,7 +51,7 @@ impl ModelArgs {
     /// How to open it, with a note for each flag that is not used.
     pub fn options(&self, app: &App) -> EngineOptions {
         self.unused.notes().iter().for_each(|note| app.console.note(&format!("note: {note}")));
-        EngineOptions { threads: self.threads, repack: !self.no_repack }
+        EngineOptions { threads: self.threads, repack: !self.no_repack, device: None }
     }
 }
 
