@@ -18,7 +18,7 @@ use crate::args::session::SessionArgs;
 use crate::conversation::{Conversation, Reading};
 use crate::failure::Failure;
 use crate::model::Model;
-use crate::{documents, format, opening};
+use crate::{device, documents, format, opening};
 
 /// Most tokens of an answer where -n does not say otherwise.
 const ANSWER: usize = 1024;
@@ -70,7 +70,9 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     let temperature = if matches!(source, engine::ModelSource::Embedded) { 0.0 } else { 0.8 };
     let sampling = args.sampling.validate(temperature, ANSWER)?;
     let documents = documents::read_all(&args.files)?;
-    let model = Model::open(app, &source, &args.model.options(app))?;
+    let expected = settings.options(device::expected_context(&settings, documents.len()));
+    let options = device::engine_options(app, &args.model, &source, Some(&expected))?;
+    let model = Model::open(app, &source, &options)?;
 
     let trained = model.engine.spec().n_ctx_train;
     // The template's own tokens have to fit too; a question of one word stands for those to come.

@@ -8,6 +8,8 @@ mod chat;
 mod console;
 mod conversation;
 mod demo;
+mod device;
+mod devices;
 mod documents;
 mod failure;
 mod format;

@@ -3,6 +3,7 @@
 use crate::devices::{Devices, Place};
 use crate::forward::Forward;
 use crate::heads::HeadShape;
+use crate::plan::DRIVER;
 use crate::weights::{Loading, WeightBytes, Weights};
 use crate::{EngineError, heads};
 use ggml::Backend;
@@ -40,6 +41,13 @@ impl Default for EngineOptions {
     }
 }
 
+impl EngineOptions {
+    /// Threads that compute on the host.
+    pub fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+    }
+}
+
 /// How a device is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
@@ -47,7 +55,7 @@ pub struct DeviceOptions {
     pub kind: DeviceKind,
     /// How many of the last layers are on it; more than there are is all.
     pub layers: usize,
-    /// Bytes of its memory that are taken at most.
+    /// Bytes of its memory that are taken at most, [`plan::DRIVER`](crate::plan::DRIVER) included.
     pub memory: Option<usize>,
 }
 
@@ -56,6 +64,8 @@ pub struct DeviceOptions {
 pub enum DeviceKind {
     /// The host pretending, for tests: see [`Backend::emulated`].
     Emulated,
+    /// An NVIDIA GPU, by CUDA's number.
+    Cuda(usize),
 }
 
 /// A loaded model.
@@ -84,7 +94,7 @@ impl Engine {
         let spec = ModelSpec::from_gguf(&file)?;
         check_heads(&spec, &file)?;
         let interrupt = Arc::new(AtomicBool::new(false));
-        let host = Backend::cpu(options.threads.unwrap_or_else(default_threads), interrupt.clone())?;
+        let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let threads = host.threads();
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
         let on_device = options.device.map_or(0, |device| device.layers);
@@ -151,6 +161,9 @@ impl DeviceOptions {
     pub fn start(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
         match self.kind {
             DeviceKind::Emulated => Backend::emulated(interrupt, self.memory),
+            DeviceKind::Cuda(index) => {
+                Backend::cuda(index, interrupt, self.memory.map(|most| most.saturating_sub(DRIVER)))
+            }
         }
     }
 }
@@ -191,8 +204,4 @@ fn check_heads(spec: &ModelSpec, file: &GgufFile) -> Result<(), EngineError> {
         );
     }
     Ok(())
-}
-
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
 }

@@ -269,8 +269,16 @@ impl Forward {
                 ctx.view(&q, shape, [head, token, last], (queries - attending) * token)
             }
         };
-        let attended = graph::attend(ctx, self.heads, &q, (&stored, n), &rows.lanes, &state, self.threads)
-            .named(&format!("kqv_out-{layer}")); // [heads * head_dim, n or 1]
+        let attended = graph::attend(
+            ctx,
+            self.heads,
+            &q,
+            (&stored, n),
+            &rows.lanes,
+            &state,
+            Split::Threads(self.threads),
+        )
+        .named(&format!("kqv_out-{layer}")); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
         let mut out = ctx.mul_mat(&w.wo, &attended);
         if let Some(bias) = &w.bo {

@@ -21,7 +21,7 @@ mod session;
 pub mod text;
 mod weights;
 
-pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource};
+pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource, open_file};
 pub use error::EngineError;
 pub use session::{Prefill, Progress, Session, SessionOptions, sync_all};
 pub use weights::{Loading, WeightBytes, Weights};

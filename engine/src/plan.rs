@@ -85,10 +85,12 @@ impl PlaceBytes {
     }
 }
 
-/// Estimate of [`Plan::device_overhead`], for a device that computes `chunk` tokens at a time: ggml copies the activations of a
-/// matrix product in 8-bit blocks first, of 36 bytes for 32 elements.
+/// Bytes that the driver and the code of all kernels take on a device: an estimate, not measured yet.
+pub const DRIVER: usize = 512 << 20;
+
+/// [`Plan::device_overhead`] for a device that computes `chunk` tokens at a time: ggml copies the activations of a matrix product in
+/// 8-bit blocks first, of 36 bytes for 32 elements.
 fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
-    const DRIVER: usize = 512 << 20;
     DRIVER + spec.n_ff.max(spec.n_embd) / 32 * 36 * chunk
 }
 

@@ -186,9 +186,11 @@ impl Weights {
             let dims = [matrix.dim(0) as u64, matrix.dim(1) as u64];
             if is_twice(repack.as_ref(), matrix.ty(), &dims) { matrix.bytes() } else { 0 }
         };
-        let twice_bytes = (tensors.layers.iter())
-            .take(placement.layers(Place::Host).len())
-            .map(|layer| layer.matrices().iter().map(bytes_twice).sum())
+        let twice_bytes = (tensors.layers.iter().enumerate())
+            .map(|(number, layer)| match placement.of(number) {
+                Place::Host => layer.matrices().iter().map(bytes_twice).sum(),
+                Place::Device => 0,
+            })
             .collect();
         let twice = vec![Vec::new(); spec.n_layers];
         let rope_freqs = [tensors.rope_freqs.clone(), tensors.rope_freqs.clone()];

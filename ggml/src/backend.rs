@@ -3,6 +3,8 @@
 //! twins, all on one stream.
 
 use crate::budget::Budget;
+#[cfg(feature = "cuda")]
+use crate::cuda::stream::{Recording, Stream};
 use crate::{BufferType, DeviceTask, Error, ReadyGraph, log, sys};
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -25,6 +27,9 @@ pub struct Backend {
 enum Device {
     /// The CPU pretending.
     Emulated,
+    /// A GPU.
+    #[cfg(feature = "cuda")]
+    Cuda(Stream),
 }
 
 struct Pool {
@@ -88,6 +93,33 @@ impl Backend {
         Ok(backend)
     }
 
+    /// GPU number `index` of CUDA's, of whose memory at most `memory` bytes are allocated. Setting `interrupt` stops a computation
+    /// between two operations of our own.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(index: usize, interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
+        log::install();
+        let gpus = crate::devices()?;
+        let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
+        if let Some(problem) = &gpu.problem {
+            return Err(problem.clone().into());
+        }
+        // SAFETY: a number of a GPU that can compute; null is checked.
+        let raw = unsafe { sys::ggml_backend_cuda_init(index as i32) };
+        let raw = NonNull::new(raw).ok_or(Error::Backend("CUDA"))?;
+        let mut backend =
+            Backend { raw, pool: None, device: None, interrupt, budget: memory.map(Budget::new) };
+        // SAFETY: a live CUDA backend, which frees the stream when it is dropped.
+        let stream = unsafe { Stream::of(raw.as_ptr()) }.ok_or(Error::Backend("CUDA"))?;
+        backend.device = Some(Device::Cuda(stream));
+        Ok(backend)
+    }
+
+    /// As with the feature `cuda`, without which there is no GPU.
+    #[cfg(not(feature = "cuda"))]
+    pub fn cuda(_: usize, _: Arc<AtomicBool>, _: Option<usize>) -> Result<Backend, Error> {
+        Err(crate::NoCuda::NotBuilt.into())
+    }
+
     /// Whether it is a device: its memory is not the host's, and our own operations are computed by their device twins.
     pub fn is_device(&self) -> bool {
         self.device.is_some()
@@ -143,6 +175,38 @@ impl Backend {
             // they refer to is kept by the graph's context.
             None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw) }),
             Some(Device::Emulated) => self.launch(graph, raw, std::ptr::null_mut(), interruptible),
+            #[cfg(feature = "cuda")]
+            Some(Device::Cuda(stream)) => {
+                let started = self.start(*stream, graph, raw, interruptible);
+                stream.wait()?;
+                started
+            }
+        }
+    }
+
+    /// Starts a graph on a GPU. One that is computed again is recorded the second time (the first time, ggml may allocate) and
+    /// repeated from then on; one that cannot be recorded is launched anew every time.
+    #[cfg(feature = "cuda")]
+    fn start(
+        &self,
+        stream: Stream,
+        graph: &ReadyGraph,
+        raw: *mut sys::ggml_cgraph,
+        interruptible: bool,
+    ) -> Result<(), Error> {
+        let launch = |interruptible| self.launch(graph, raw, stream.raw(), interruptible);
+        let mut repeated = graph.repeated.borrow_mut();
+        if let Repeated::Once = &*repeated {
+            *repeated = stream.record(|| launch(false)).map_or(Repeated::Unrecorded, Repeated::Recorded);
+        }
+        match &*repeated {
+            Repeated::Never => {
+                *repeated = Repeated::Once;
+                launch(interruptible)
+            }
+            // SAFETY: the graph is not stale (`run` asked), so its memory is there; its context keeps everything else.
+            Repeated::Recorded(recording) => unsafe { recording.start(stream) },
+            Repeated::Once | Repeated::Unrecorded => launch(interruptible),
         }
     }
 
@@ -174,7 +238,6 @@ impl Backend {
             first = number + 1;
             let Some(node) = own else { break };
             if interruptible && self.interrupt.load(Ordering::Relaxed) {
-                self.wait();
                 return Err(Error::Interrupted);
             }
             let launch = NonNull::new(node).and_then(|node| launches.get(&node));

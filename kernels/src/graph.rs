@@ -1,4 +1,4 @@
-//! The kernels as nodes of a ggml graph on the CPU.
+//! The kernels as nodes of a ggml graph, each twice: as the CPU computes it, and as the launch of a device kernel that does the same.
 //!
 //! A lane's tensors are operands of the nodes; what changes from step to step (how many rows are live, the
 //! compensation entry's log-weight) comes in two small input tensors, so that a graph built once serves every step.
@@ -9,15 +9,17 @@ mod watch;
 pub use watch::{Gain, Gather, HeadRows, Window, gather, measure_rows, remember, window};
 
 use crate::attention::alibi_slopes;
+use crate::device::{self, INVALID_VALUE};
 use crate::rows::{Moves, add_rows, move_rows, write_mean};
 use crate::{Alibi, Attention, Lane, Queries, RowType, Rows, decode, prefill};
-use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
+use ggml::{Context, CustomTask, DeviceTask, RawTensor, Tensor, Type};
 use std::cell::RefCell;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most lanes that one attention call takes: a node has ten operands.
-pub const MAX_LANES: usize = 3;
+pub const MAX_LANES: usize = device::MAX_LANES;
 
 /// The K and V tensors of some KV heads of one layer.
 #[derive(Clone)]
@@ -77,6 +79,15 @@ pub fn row_type(ty: Type) -> Option<RowType> {
     RowType::ALL.into_iter().find(|row| row.name() == ty.name())
 }
 
+/// What the rows of few queries' attention are split over; as many parts are merged afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Threads of the CPU: the most that the graph is computed with.
+    Threads(usize),
+    /// Blocks of a device: as many as it holds at once.
+    Blocks(usize),
+}
+
 /// Attends with `q` `[head_dim, heads, n_q]` (f32) to the live rows of the lanes and to `new` rows that were written behind them
 /// before `stored` was computed; the queries belong to the last `n_q` tokens of all. Gives `[head_dim * heads, n_q]`.
 pub fn attend(
@@ -86,7 +97,7 @@ pub fn attend(
     (stored, new): (&Tensor, usize),
     lanes: &[GraphLane],
     state: &LaneState,
-    threads: usize,
+    split: Split,
 ) -> Tensor {
     let n_q = q.dim(2);
     // Under ALiBi nothing is compensated: the positions take the place of the log-weights.
@@ -96,51 +107,78 @@ pub fn attend(
     let slopes =
         positions.map(|_| alibi_slopes(shape.n_kv_heads * shape.group).iter().map(|x| *x as f32).collect());
     let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes), slopes };
-    if shape.group * n_q >= PREFILL_QUERIES {
-        return attend_many(ctx, call, &operands);
-    }
-
-    let len = decode::thread_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
-    let first = call.clone();
-    let partials = ctx.custom(Type::F32, [len, threads], &operands, move |task| {
-        first.with(task, |attention| {
-            let out = task.result();
-            assert!(
-                task.threads <= out.shape[1],
-                "made for {} threads, run with {}",
-                out.shape[1],
-                task.threads
-            );
-            // SAFETY: the result is [len, threads] f32; each thread has a column of its own.
-            let own = unsafe {
-                let at = out.data.cast::<f32>().add(len * task.thread);
-                std::slice::from_raw_parts_mut(at, len)
+    let queries = shape.group * n_q;
+    let (threads, partials) = match split {
+        Split::Threads(_) if queries >= PREFILL_QUERIES => return attend_many(ctx, call, &operands),
+        Split::Blocks(_) if queries > device::FEW_QUERIES => return attend_many(ctx, call, &operands),
+        Split::Threads(threads) => {
+            let len = decode::thread_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
+            (threads, [len, threads, 1])
+        }
+        Split::Blocks(blocks) => (0, [shape.head_dim + 2, queries, blocks + shape.n_kv_heads]),
+    };
+    let len = partials[0];
+    let (first, launched) = (call.clone(), call.clone());
+    let partials = ctx.custom_on(
+        Type::F32,
+        partials,
+        &operands,
+        move |task| {
+            first.with(task, |attention| {
+                let out = task.result();
+                assert!(task.threads <= threads, "made for {threads} threads, run with {}", task.threads);
+                // SAFETY: the result is [len, threads] f32; each thread has a column of its own.
+                let own = unsafe {
+                    let at = out.data.cast::<f32>().add(len * task.thread);
+                    std::slice::from_raw_parts_mut(at, len)
+                };
+                decode::partial(attention, task.thread, task.threads, own).expect("shapes were checked");
+            });
+        },
+        move |task| {
+            let call = device::AttendCall {
+                partials: task.result().data.cast(),
+                ..launched.on_device(task, split)?
             };
-            decode::partial(attention, task.thread, task.threads, own).expect("shapes were checked");
-        });
-    });
+            // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+            unsafe { device::attend_few(task, &call) }
+        },
+    );
     operands[1] = &partials;
-    ctx.custom(Type::F32, [shape.head_dim * shape.n_kv_heads * shape.group, n_q], &operands, move |task| {
-        call.with(task, |attention| {
-            let share = decode::combine_share(attention, task.thread, task.threads);
-            let partials = task.operand(1);
-            assert!(task.threads <= partials.shape[1], "made for {} threads", partials.shape[1]);
-            let out = task.result();
-            // SAFETY: the partials are [len, threads] f32, complete since the node before; the shares of the
-            // threads do not overlap in the result.
-            let (partials, out) = unsafe {
-                (
-                    std::slice::from_raw_parts(partials.data.cast::<f32>(), len * task.threads),
-                    std::slice::from_raw_parts_mut(
-                        out.data.cast::<f32>().add(share.start * shape.head_dim),
-                        share.len() * shape.head_dim,
-                    ),
-                )
+    let launched = call.clone();
+    ctx.custom_on(
+        Type::F32,
+        [shape.head_dim * shape.n_kv_heads * shape.group, n_q],
+        &operands,
+        move |task| {
+            call.with(task, |attention| {
+                let share = decode::combine_share(attention, task.thread, task.threads);
+                assert!(task.threads <= threads, "made for {threads} threads, run with {}", task.threads);
+                let (partials, out) = (task.operand(1), task.result());
+                // SAFETY: the partials are [len, threads] f32, complete since the node before; the shares of the
+                // threads do not overlap in the result.
+                let (partials, out) = unsafe {
+                    (
+                        std::slice::from_raw_parts(partials.data.cast::<f32>(), len * task.threads),
+                        std::slice::from_raw_parts_mut(
+                            out.data.cast::<f32>().add(share.start * shape.head_dim),
+                            share.len() * shape.head_dim,
+                        ),
+                    )
+                };
+                decode::combine(attention, task.threads, partials, share, out, None)
+                    .expect("shapes were checked");
+            });
+        },
+        move |task| {
+            let call = device::AttendCall {
+                partials: task.operand(1).data.cast(),
+                ..launched.on_device(task, split)?
             };
-            decode::combine(attention, task.threads, partials, share, out, None)
-                .expect("shapes were checked");
-        });
-    })
+            // SAFETY: as above, with the partials of the node before.
+            unsafe { device::combine(task, &call) }
+        },
+    )
 }
 
 /// From how many queries of a KV head on the tiled kernel is the faster one.
@@ -178,7 +216,8 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], st
     let mut operands = vec![k, v, &state.rows];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
     let (heads, layer) = (heads_of(lanes), state.layer);
-    let stored = ctx.custom(Type::F32, [1], &operands, move |task| {
+    let launched = heads.clone();
+    let write = move |task: &CustomTask| {
         let live = state_column(task.operand(2), layer);
         let mut item = 0;
         for (number, lane) in heads.iter().enumerate() {
@@ -207,6 +246,23 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], st
                 }
             }
         }
+    };
+    let stored = ctx.custom_on(Type::F32, [1], &operands, write, move |task| {
+        let [k, v] = [task.operand(0), task.operand(1)];
+        let call = device::AppendCall {
+            to: device_lanes(task, &launched, 3)?,
+            k: k.data.cast(),
+            v: v.data.cast(),
+            k_head_stride: (k.strides[1] / 4) as u64,
+            k_token_stride: (k.strides[2] / 4) as u64,
+            v_head_stride: (v.strides[1] / 4) as u64,
+            v_token_stride: (v.strides[2] / 4) as u64,
+            live: device_column(task.operand(2), layer)?.cast(),
+            tokens: k.shape[2] as i32,
+            unused: 0,
+        };
+        // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
+        unsafe { device::append(task, &call) }
     });
     match positions_of(lanes) {
         Some(all) => append_positions(ctx, &stored, all, lanes, state),
@@ -223,7 +279,8 @@ fn append_positions(
     state: &LaneState,
 ) -> Tensor {
     let (heads, layer) = (heads_of(lanes), state.layer);
-    ctx.custom(Type::F32, [1], &[stored, all, &state.rows, &state.positions], move |task| {
+    let launched = heads.clone();
+    let write = move |task: &CustomTask| {
         if task.thread != 0 {
             return;
         }
@@ -236,6 +293,19 @@ fn append_positions(
                 all[row..row + new.len()].copy_from_slice(new);
             }
         }
+    };
+    ctx.custom_on(Type::F32, [1], &[stored, all, &state.rows, &state.positions], write, move |task| {
+        let positions = task.operand(3);
+        let call = device::PositionsCall {
+            to: device_heads(&launched)?,
+            all: task.operand(1).data.cast(),
+            tokens: positions.data.cast(),
+            live: device_column(task.operand(2), layer)?.cast(),
+            count: positions.shape[0] as i32,
+            unused: 0,
+        };
+        // SAFETY: as for the rows.
+        unsafe { device::append_positions(task, &call) }
     })
 }
 
@@ -414,6 +484,30 @@ impl Call {
         });
     }
 
+    /// The same for a device; whose memory the partials are, the caller says.
+    fn on_device(&self, task: &DeviceTask, split: Split) -> Result<device::AttendCall, i32> {
+        let Split::Blocks(blocks) = split else { return Err(INVALID_VALUE) };
+        let q = task.operand(0);
+        let state = |operand| device_column(task.operand(operand), self.layer);
+        Ok(device::AttendCall {
+            from: device_lanes(task, &self.lanes, 4)?,
+            q: q.data.cast(),
+            q_head_stride: (q.strides[1] / 4) as u64,
+            q_token_stride: (q.strides[2] / 4) as u64,
+            live: state(2)?.cast(),
+            log_weights: if self.slopes.is_some() { null() } else { state(3)?.cast() },
+            positions: if self.slopes.is_some() { task.operand(3).data.cast() } else { null() },
+            partials: null_mut(),
+            out: task.result().data.cast(),
+            added: self.new as i32,
+            n_kv_heads: self.shape.n_kv_heads as i32,
+            group: self.shape.group as i32,
+            n_q: self.n_q as i32,
+            shares: blocks as i32,
+            scale: self.shape.scale,
+        })
+    }
+
     /// The positions of each KV head's rows.
     fn positions<'a>(&self, task: &CustomTask) -> Vec<&'a [i32]> {
         // SAFETY: a contiguous i32 tensor, which nothing writes to while attention reads.
@@ -433,6 +527,57 @@ fn state_column(state: RawTensor, layer: usize) -> [i32; MAX_LANES] {
     assert!(state.shape[0] == MAX_LANES && layer < state.shape[1], "lane state of the wrong shape");
     // SAFETY: inside the tensor (checked), 4-byte aligned.
     unsafe { state.data.add(layer * state.strides[1]).cast::<[i32; MAX_LANES]>().read() }
+}
+
+/// The heads of lanes as device kernels take them, without their rows.
+fn device_heads(lanes: &[LaneHeads]) -> Result<device::Lanes, i32> {
+    let mut heads = device::Lanes::NONE;
+    let mut places = heads.kv_heads.iter_mut();
+    for (to, lane) in heads.lanes.iter_mut().zip(lanes) {
+        to.heads = lane.kv_heads.len() as i32;
+        to.capacity = lane.capacity as i32;
+        to.first_position = lane.first_position as i32;
+        to.compensated = lane.compensated.into();
+        for head in lane.kv_heads.iter() {
+            *places.next().ok_or(INVALID_VALUE)? = u8::try_from(*head).map_err(|_| INVALID_VALUE)?;
+        }
+    }
+    heads.count = lanes.len() as i32;
+    Ok(heads)
+}
+
+/// The lanes as device kernels take them; their K and V are the task's operands from `first` on.
+fn device_lanes(task: &DeviceTask, lanes: &[LaneHeads], first: usize) -> Result<device::Lanes, i32> {
+    let mut all = device_heads(lanes)?;
+    for (number, to) in all.lanes.iter_mut().take(lanes.len()).enumerate() {
+        let (k, v) = (task.operand(first + 2 * number), task.operand(first + 2 * number + 1));
+        let types = (device_type(k)?, device_type(v)?);
+        if number > 0 && types != (all.k_type, all.v_type) {
+            return Err(INVALID_VALUE);
+        }
+        (all.k_type, all.v_type) = types;
+        all.head_dim = k.shape[0] as i32;
+        (to.k, to.k_head_stride) = (k.data, k.strides[2] as u64);
+        (to.v, to.v_head_stride) = (v.data, v.strides[2] as u64);
+    }
+    Ok(all)
+}
+
+/// The number that device kernels have for the type of a K or V tensor, if they take it.
+fn device_type(tensor: RawTensor) -> Result<i32, i32> {
+    let ty = row_type(tensor.ty).ok_or(INVALID_VALUE)?;
+    let head_dim = tensor.shape[0];
+    let fits = head_dim <= device::MAX_HEAD_DIM
+        && head_dim.is_multiple_of(ty.granule())
+        && tensor.strides[1] == ty.row_bytes(head_dim);
+    if fits { Ok(ty as i32) } else { Err(INVALID_VALUE) }
+}
+
+/// Where column `layer` of a `[MAX_LANES, layers]` tensor of 4-byte numbers lies on the device.
+fn device_column(state: RawTensor, layer: usize) -> Result<*mut u8, i32> {
+    let fits = state.shape[0] == MAX_LANES && layer < state.shape[1];
+    // Inside the tensor (checked).
+    if fits { Ok(state.data.wrapping_add(layer * state.strides[1])) } else { Err(INVALID_VALUE) }
 }
 
 fn rows<'a>(tensor: RawTensor) -> Rows<'a> {

@@ -12,6 +12,7 @@
 pub mod attention;
 pub mod bandwidth;
 pub mod decode;
+mod device;
 mod exp;
 pub mod graph;
 pub mod measure;

@@ -11,17 +11,18 @@ const Q8_0_BYTES: usize = 2 + BLOCK;
 /// Bytes of a q4_0 block: an f16 scale, then 16 bytes; byte j holds element j (low nibble) and j + 16 (high), each + 8.
 const Q4_0_BYTES: usize = 2 + BLOCK / 2;
 
-/// Element type of a K or V row.
+/// Element type of a K or V row. Device kernels know the types by their numbers (cuda/rows.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
 pub enum RowType {
     /// 32-bit floats.
-    F32,
+    F32 = 0,
     /// IEEE half floats, the default of the KV store.
-    F16,
+    F16 = 1,
     /// ggml's `Q8_0`: blocks of 32 signed bytes with one f16 scale.
-    Q8_0,
+    Q8_0 = 2,
     /// ggml's `Q4_0`: blocks of 32 four-bit numbers with one f16 scale.
-    Q4_0,
+    Q4_0 = 3,
 }
 
 impl RowType {

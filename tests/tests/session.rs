@@ -169,7 +169,8 @@ fn the_plan_knows_what_is_used_in_two_layouts() {
     let file = tests::data("golden/models/llama-wide-mqa-q4_k_m.gguf");
     let file = GgufFile::open(&file).expect("the model opens");
     let spec = ModelSpec::from_gguf(&file).expect("a model");
-    for (repack, on_device) in [(true, 0), (false, 0), (true, 1), (true, spec.n_layers)] {
+    let all = spec.n_layers;
+    for (repack, on_device) in [(true, 0), (false, 0), (true, 1), (true, all)] {
         let flag = Arc::new(AtomicBool::new(false));
         let device = Backend::emulated(flag.clone(), None).expect("starts");
         let host = Backend::cpu(1, flag).expect("starts");
@@ -184,7 +185,6 @@ fn the_plan_knows_what_is_used_in_two_layouts() {
             .expect("weights without memory");
         assert_eq!(loaded.bytes, planned.bytes);
         assert_eq!(loaded.twice_bytes, planned.twice_bytes);
-        assert_eq!(loaded.twice_bytes.len(), spec.n_layers - on_device);
         assert_eq!(copied, all, "loading is told to the end");
         assert!(
             all >= loaded.bytes.repacked + loaded.bytes.copied

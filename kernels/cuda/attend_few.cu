@@ -1,0 +1,419 @@
+// Attention of few query tokens over long caches: at most 16 queries of a KV head (query heads of its group times tokens). Bound by
+// memory, so everything serves to read each row once, in wide loads, with enough of them under way.
+//
+// Data flow
+//   All rows of all KV heads are laid end to end and cut into equal shares (at multiples of 32 rows of a head), one a block; how many
+//   rows there are is read on the device, the number of blocks is fixed. So the blocks are level whatever the lengths of the heads.
+//   A block takes its rows in stages of up to 16 KiB of K and V: copied as they are, 16 bytes a thread and asynchronously, into a
+//   ring of three stages of shared memory, where two are on their way while one is worked on. Types are told apart only when rows are
+//   read from there, so every type has the same wide loads, whatever its alignment.
+//   Each of the four warps takes its quarter of a stage (with more than 8 queries: half of a stage, for half of the queries), four
+//   rows at a time: thread i holds elements 2 i, 2 i + 1, 2 i + 64 ... of a row and of all its queries, in registers; 4 x 8 sums of
+//   products are added up across the warp at once, by halving, so that each thread is left with one logit; then the exponentials,
+//   each computed once, and the values, weighted by what the threads hand each other.
+//   At the end of a head's rows in its share the block merges its warps and leaves one partial: weighted sum, largest logit,
+//   denominator. The second kernel merges the partials of each query. A share and a head meet in partial number (share + place of
+//   the head): along the rows one of the two goes up at each border, so no two meet in the same.
+//
+// Costs of a row of K and V (d = head_dim, g = queries)
+//   Bytes: 4 d with f16, 2.125 d with q8_0, from memory; the same once into and once or twice out of shared memory.
+//   Arithmetic: 2 d g multiply-adds in f32, some 3 g shuffles; d = 128 and g = 8 take about 110 instructions of a warp, 28 cycles of a
+//   multiprocessor that issues four a cycle, in which an RTX 4090 brings 90 bytes a multiprocessor of the row's 512 (f16) or 272.
+//   Partials: (shares + heads) * g * (d + 2) * 4 bytes written and read, below a hundredth of the rows from 16,000 rows on.
+//
+// History
+//   Nothing here was timed on a GPU yet. What is said above of costs is counted, not measured.
+#include <cfloat>
+
+#include "lanes.h"
+
+namespace {
+
+constexpr int WARPS = 4;
+constexpr int THREADS = 32 * WARPS;
+// Shares of rows are cut at multiples of this many rows of a head.
+constexpr int CUT = 32;
+constexpr int STAGES = 3;
+constexpr int STAGE_BYTES = 16 * 1024;
+// Rows that a warp takes at a time.
+constexpr int ROWS = 4;
+// The base of the weights where nothing was seen yet: finite, so that nothing is ever subtracted from itself as infinity.
+constexpr float NOTHING = -FLT_MAX;
+
+// How a stage lies in shared memory.
+struct Stage {
+    int rows;
+    int v_at;          // bytes
+    int positions_at;  // bytes
+    int bytes;
+
+    __host__ __device__ Stage(int k_bytes, int v_bytes) {
+        rows = CUT;
+        while (rows > WARPS && rows * (k_bytes + v_bytes) > STAGE_BYTES) rows /= 2;
+        // Rows may begin anywhere between two multiples of 16 and keep that place.
+        v_at = (rows * k_bytes + 31) / 16 * 16;
+        positions_at = v_at + (rows * v_bytes + 31) / 16 * 16;
+        bytes = positions_at + rows * 4;
+        bytes = (bytes + 15) / 16 * 16;
+    }
+};
+
+// Copies the units of 16 bytes in which [from, from + bytes) lies.
+__device__ void fetch(unsigned char* to, const unsigned char* from, int bytes) {
+    size_t before = reinterpret_cast<uintptr_t>(from) % 16;
+    int units = static_cast<int>((before + bytes + 15) / 16);
+    from -= before;
+    for (int unit = threadIdx.x; unit < units; unit += THREADS) {
+        copy_async<16>(to + 16 * unit, from + 16 * unit);
+    }
+}
+
+// Rows of one head that lie in a block's share.
+struct Segment {
+    HeadPlace at;
+    int place;  // of the head
+    int rows;   // of the lane
+    int begin;
+    int end;
+    int cuts;   // of the share
+};
+
+__device__ int64_t cuts_of(const AttendCall& call) {
+    int64_t cuts = 0;
+    for (int i = 0; i < call.from.count; i++) {
+        const Lane& lane = call.from.lanes[i];
+        cuts += static_cast<int64_t>(divide_up(rows_of(lane, call.live[i], call.added), CUT)) * lane.heads;
+    }
+    return cuts;
+}
+
+// Shares that there are: each holds a cut at least.
+__device__ int shares_of(const AttendCall& call, int64_t cuts) {
+    return static_cast<int>(min(static_cast<int64_t>(call.shares), cuts));
+}
+
+// The segment that begins at cut `first` of all and ends before `last`.
+__device__ Segment segment_at(const AttendCall& call, int64_t first, int64_t last) {
+    Segment segment = {};
+    int place = 0;
+    for (int i = 0; i < call.from.count; i++) {
+        const Lane& lane = call.from.lanes[i];
+        int rows = rows_of(lane, call.live[i], call.added);
+        int cuts = divide_up(rows, CUT);
+        int64_t all = static_cast<int64_t>(cuts) * lane.heads;
+        if (first < all) {
+            int head = static_cast<int>(first / cuts), cut = static_cast<int>(first % cuts);
+            segment.cuts = static_cast<int>(min(static_cast<int64_t>(cuts - cut), last - first));
+            segment.place = place + head;
+            segment.at = {i, head, call.from.kv_heads[place + head]};
+            segment.rows = rows;
+            segment.begin = cut * CUT;
+            segment.end = min((cut + segment.cuts) * CUT, rows);
+            return segment;
+        }
+        first -= all;
+        last -= all;
+        place += lane.heads;
+    }
+    return segment;
+}
+
+// Adds up v[i] across the warp: thread t is left with the sum number t / (32 / N).
+template <int N>
+__device__ __forceinline__ float add_across(float (&v)[N]) {
+    int offset = 16;
+#pragma unroll
+    for (int left = N / 2; left > 0; left /= 2) {
+        bool upper = threadIdx.x & offset;
+#pragma unroll
+        for (int i = 0; i < left; i++) {
+            float keep = upper ? v[i + left] : v[i];
+            float give = upper ? v[i] : v[i + left];
+            v[i] = keep + __shfl_xor_sync(ALL_LANES, give, offset);
+        }
+        offset /= 2;
+    }
+    for (; offset > 0; offset /= 2) v[0] += __shfl_xor_sync(ALL_LANES, v[0], offset);
+    return v[0];
+}
+
+// Queries of a KV head are numbered token after token: i = token * group + member of the group.
+// QT: queries of a warp; J: pairs of elements of a thread.
+template <int QT, int J>
+__global__ void __launch_bounds__(THREADS) attend_rows(const __grid_constant__ AttendCall call) {
+    SHARED(unsigned char, shared);
+    constexpr int SPREAD = 8 / QT;  // threads that end up with the same logit
+    int d = call.from.head_dim, queries = call.group * call.n_q;
+    int k_bytes = row_bytes(call.from.k_type, d), v_bytes = row_bytes(call.from.v_type, d);
+    Stage stage(k_bytes, v_bytes);
+    int warp = threadIdx.x / 32, lane_id = threadIdx.x % 32;
+    int tiles = divide_up(queries, QT), parts = WARPS / tiles;
+    int tile = warp % tiles, part = warp / tiles;
+    // What this thread's logits belong to.
+    int own_row = lane_id / 8, own_query = lane_id % 8 / SPREAD;
+    int query = tile * QT + own_query;
+
+    int64_t cuts = cuts_of(call);
+    int shares = shares_of(call, cuts), share = blockIdx.x;
+    if (share >= shares) return;
+    int64_t first = cuts * share / shares, last = cuts * (share + 1) / shares;
+    while (first < last) {
+        Segment segment = segment_at(call, first, last);
+        first += segment.cuts;
+        const Lane& lane = call.from.lanes[segment.at.lane];
+        const unsigned char* k = lane.k + segment.at.head * lane.k_head_stride;
+        const unsigned char* v = lane.v + segment.at.head * lane.v_head_stride;
+        const int32_t* positions = nullptr;
+        if (call.positions != nullptr) {
+            positions = call.positions + lane.first_position + static_cast<size_t>(segment.at.head) * lane.capacity;
+        }
+        float log_weight = lane.compensated ? call.log_weights[segment.at.lane] : 0.0f;
+        // A row that is not used may hold anything.
+        int begin = segment.begin == 0 && log_weight == -INFINITY ? 1 : segment.begin;
+        int end = segment.end;
+
+        int visible = 0;
+        float slope = 0.0f;
+        int own_position = 0;
+        if (query < queries) {
+            visible = max(0, segment.rows - (call.n_q - 1 - query / call.group));
+            if (positions != nullptr && visible > 0) {
+                int head = segment.at.kv_head * call.group + query % call.group;
+                slope = alibi_slope(head, call.n_kv_heads * call.group) * LOG2_E;
+                own_position = positions[visible - 1];
+            }
+        }
+        float2 q[QT][J];
+        float2 sums[QT][J];
+#pragma unroll
+        for (int i = 0; i < QT; i++) {
+            int of_tile = tile * QT + i;
+            int head = segment.at.kv_head * call.group + of_tile % call.group;
+            const float* from = call.q + head * call.q_head_stride + of_tile / call.group * call.q_token_stride;
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                int p = lane_id + 32 * j;
+                bool there = of_tile < queries && 2 * p < d;
+                q[i][j] = there ? load<float2>(from + 2 * p) : make_float2(0.0f, 0.0f);
+                q[i][j].x *= call.scale * LOG2_E;
+                q[i][j].y *= call.scale * LOG2_E;
+                sums[i][j] = make_float2(0.0f, 0.0f);
+            }
+        }
+        float largest = NOTHING, total = 0.0f;
+
+        auto fetch_stage = [&](int number) {
+            int from = begin + number * stage.rows, rows = min(stage.rows, end - from);
+            if (rows > 0) {
+                unsigned char* to = &shared + number % STAGES * stage.bytes;
+                fetch(to, k + static_cast<size_t>(from) * k_bytes, rows * k_bytes);
+                fetch(to + stage.v_at, v + static_cast<size_t>(from) * v_bytes, rows * v_bytes);
+                if (positions != nullptr && static_cast<int>(threadIdx.x) < rows) {
+                    copy_async<4>(to + stage.positions_at + 4 * threadIdx.x, positions + from + threadIdx.x);
+                }
+            }
+            copy_commit();
+        };
+        for (int i = 0; i < STAGES - 1; i++) fetch_stage(i);
+        for (int number = 0; begin + number * stage.rows < end; number++) {
+            copy_wait<STAGES - 2>();
+            __syncthreads();
+            // Into the stage that all have left.
+            fetch_stage(number + STAGES - 1);
+
+            int from = begin + number * stage.rows;
+            const unsigned char* in = &shared + number % STAGES * stage.bytes;
+            const unsigned char* k_rows = in + reinterpret_cast<uintptr_t>(k + static_cast<size_t>(from) * k_bytes) % 16;
+            const unsigned char* v_rows =
+                in + stage.v_at + reinterpret_cast<uintptr_t>(v + static_cast<size_t>(from) * v_bytes) % 16;
+            int rows = min(stage.rows, end - from), own = stage.rows / parts;
+            int r_end = min(rows, (part + 1) * own);
+            for (int r = part * own; r < r_end; r += ROWS) {
+                int n = min(ROWS, r_end - r);
+                float dots[ROWS * QT];
+#pragma unroll
+                for (int i = 0; i < ROWS * QT; i++) dots[i] = 0.0f;
+                with_type(call.from.k_type, [&](auto type) {
+#pragma unroll
+                    for (int i = 0; i < ROWS; i++) {
+                        const unsigned char* row = k_rows + (r + min(i, n - 1)) * k_bytes;
+#pragma unroll
+                        for (int j = 0; j < J; j++) {
+                            int p = lane_id + 32 * j;
+                            if (2 * p < d) {
+                                float2 x = read_pair<decltype(type)::value>(row, p);
+#pragma unroll
+                                for (int o = 0; o < QT; o++) {
+                                    dots[i * QT + o] += x.x * q[o][j].x + x.y * q[o][j].y;
+                                }
+                            }
+                        }
+                    }
+                });
+                float logit = add_across(dots);
+                int row = from + r + own_row;
+                if (positions != nullptr && own_row < n) {
+                    int position = load<int32_t>(in + stage.positions_at + 4 * (r + own_row));
+                    logit += slope * static_cast<float>(position - own_position);
+                }
+                if (row == 0) logit += log_weight * LOG2_E;
+                if (own_row >= n || row >= visible) logit = -INFINITY;
+
+                float top = fmaxf(largest, logit);
+                top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 8));
+                top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 16));
+                float factor = exp2f(largest - top), weight = exp2f(logit - top);
+                total = total * factor + weight;
+                if (__any_sync(ALL_LANES, top != largest)) {
+#pragma unroll
+                    for (int o = 0; o < QT; o++) {
+                        float of_query = __shfl_sync(ALL_LANES, factor, o * SPREAD);
+#pragma unroll
+                        for (int j = 0; j < J; j++) {
+                            sums[o][j].x *= of_query;
+                            sums[o][j].y *= of_query;
+                        }
+                    }
+                }
+                largest = top;
+                with_type(call.from.v_type, [&](auto type) {
+#pragma unroll
+                    for (int i = 0; i < ROWS; i++) {
+                        if (i >= n) break;
+                        float weights[QT];
+#pragma unroll
+                        for (int o = 0; o < QT; o++) {
+                            weights[o] = __shfl_sync(ALL_LANES, weight, i * 8 + o * SPREAD);
+                        }
+                        const unsigned char* row = v_rows + (r + i) * v_bytes;
+#pragma unroll
+                        for (int j = 0; j < J; j++) {
+                            int p = lane_id + 32 * j;
+                            if (2 * p < d) {
+                                float2 x = read_pair<decltype(type)::value>(row, p);
+#pragma unroll
+                                for (int o = 0; o < QT; o++) {
+                                    sums[o][j].x += weights[o] * x.x;
+                                    sums[o][j].y += weights[o] * x.y;
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+        }
+        total += __shfl_xor_sync(ALL_LANES, total, 8);
+        total += __shfl_xor_sync(ALL_LANES, total, 16);
+        copy_wait<0>();
+        __syncthreads();
+
+        // The stages are done with: their memory takes the warps' sums [64 J, QT, WARPS], then bases and denominators [QT, WARPS].
+        constexpr int LONG = 64 * J;
+        float* all_sums = reinterpret_cast<float*>(&shared);
+        float* all_largest = all_sums + WARPS * QT * LONG;
+        float* all_totals = all_largest + WARPS * QT;
+#pragma unroll
+        for (int o = 0; o < QT; o++) {
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                float* to = all_sums + (warp * QT + o) * LONG + 2 * (lane_id + 32 * j);
+                to[0] = sums[o][j].x;
+                to[1] = sums[o][j].y;
+            }
+        }
+        if (own_row == 0 && lane_id % SPREAD == 0) {
+            all_largest[warp * QT + own_query] = largest;
+            all_totals[warp * QT + own_query] = total;
+        }
+        __syncthreads();
+        float* partial =
+            call.partials + static_cast<size_t>(share + segment.place) * queries * (d + 2);
+        for (int i = threadIdx.x; i < queries * d; i += THREADS) {
+            int of_query = i / d, element = i % d;
+            float base = NOTHING, denominator = 0.0f, sum = 0.0f;
+            for (int w = 0; w < parts; w++) base = fmaxf(base, all_largest[of_query + w * tiles * QT]);
+            for (int w = 0; w < parts; w++) {
+                int at = of_query + w * tiles * QT;  // the parts of a tile's rows are `tiles` warps apart
+                float factor = exp2f(all_largest[at] - base);
+                denominator += all_totals[at] * factor;
+                sum += all_sums[at * LONG + element] * factor;
+            }
+            partial[of_query * (d + 2) + element] = sum;
+            if (element == 0) {
+                partial[of_query * (d + 2) + d] = base;
+                partial[of_query * (d + 2) + d + 1] = denominator;
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// Block (query of a KV head, place of the head): merges the partials of the shares that hold rows of it.
+__global__ void combine(const __grid_constant__ AttendCall call) {
+    int d = call.from.head_dim, queries = call.group * call.n_q;
+    int place = blockIdx.y;
+    HeadPlace at = head_at(call.from, place);
+    int64_t total_cuts = cuts_of(call), start = 0, cuts = 0;
+    for (int i = 0; i <= at.lane; i++) {
+        cuts = divide_up(rows_of(call.from.lanes[i], call.live[i], call.added), CUT);
+        start += cuts * (i < at.lane ? call.from.lanes[i].heads : at.head);
+    }
+    int query = blockIdx.x;
+    int head = at.kv_head * call.group + query % call.group, token = query / call.group;
+    float* out = call.out + (static_cast<size_t>(token) * call.n_kv_heads * call.group + head) * d;
+    // Share i holds cut c where total * i / shares <= c < total * (i + 1) / shares.
+    int shares = shares_of(call, total_cuts);
+    auto share_of = [&](int64_t cut) {
+        return static_cast<int>(((cut + 1) * shares + total_cuts - 1) / total_cuts - 1);
+    };
+    int first = cuts > 0 ? share_of(start) : 0, last = cuts > 0 ? share_of(start + cuts - 1) : -1;
+    auto partial = [&](int share) {
+        return call.partials + (static_cast<size_t>(share + place) * queries + query) * (d + 2);
+    };
+    float base = NOTHING;
+    for (int share = first; share <= last; share++) base = fmaxf(base, partial(share)[d]);
+    for (int element = threadIdx.x; element < d; element += blockDim.x) {
+        float sum = 0.0f, denominator = 0.0f;
+#pragma unroll 4
+        for (int share = first; share <= last; share++) {
+            const float* from = partial(share);
+            float factor = exp2f(from[d] - base);
+            sum += from[element] * factor;
+            denominator += from[d + 1] * factor;
+        }
+        // Zero where no row was seen; otherwise at least 1, or NaN where something was.
+        out[element] = denominator == 0.0f ? 0.0f : sum / denominator;
+    }
+}
+
+template <int QT, int J>
+int launch_rows(const AttendCall& call, void* stream) {
+    Stage stage(row_bytes(call.from.k_type, call.from.head_dim), row_bytes(call.from.v_type, call.from.head_dim));
+    size_t merging = WARPS * QT * (64 * J + 2) * sizeof(float);
+    size_t stages = static_cast<size_t>(STAGES) * stage.bytes;
+    return launch(attend_rows<QT, J>, dim3(call.shares), THREADS, max(merging, stages), stream, call);
+}
+
+template <int QT>
+int launch_rows(const AttendCall& call, void* stream) {
+    if (call.from.head_dim <= 64) return launch_rows<QT, 1>(call, stream);
+    if (call.from.head_dim <= 128) return launch_rows<QT, 2>(call, stream);
+    return launch_rows<QT, 4>(call, stream);
+}
+
+}  // namespace
+
+// Phase 1: the partials.
+LAUNCHER(attend_few)(const AttendCall* call, void* stream) {
+    int queries = call->group * call->n_q;
+    if (queries == 1) return launch_rows<1>(*call, stream);
+    if (queries == 2) return launch_rows<2>(*call, stream);
+    if (queries <= 4) return launch_rows<4>(*call, stream);
+    return launch_rows<8>(*call, stream);
+}
+
+// Phase 2: the result.
+LAUNCHER(combine)(const AttendCall* call, void* stream) {
+    dim3 grid(call->group * call->n_q, call->n_kv_heads);
+    return launch(combine, grid, 32 * divide_up(min(call->from.head_dim, 128), 32), 0, stream, *call);
+}

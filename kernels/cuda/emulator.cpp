@@ -1,0 +1,326 @@
+// The emulator's machinery: fibers, what they wait for, and the few instructions that are more than arithmetic.
+#include "emulator.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#if defined(__x86_64__) && !defined(__CET__)
+#define SWITCH_BY_HAND
+#else
+#include <ucontext.h>
+#endif
+
+namespace emulator {
+namespace {
+
+constexpr size_t STACK = 64 * 1024;
+constexpr unsigned MOST_THREADS = 1024;
+constexpr unsigned char FENCE = 0xa5;
+constexpr size_t FENCE_BYTES = 64;
+
+#ifdef SWITCH_BY_HAND
+// Where a fiber stands: its stack pointer, below which lie the registers that a function must preserve.
+using Place = void*;
+
+extern "C" void longhand_switch(Place* from, Place* to);
+asm(R"(
+.text
+.p2align 4
+longhand_switch:
+_longhand_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq (%rsi), %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+)");
+
+void switch_to(Place& from, Place& to) { longhand_switch(&from, &to); }
+
+void prepare(Place& place, unsigned char* stack, void (*entry)()) {
+    void** top = reinterpret_cast<void**>(stack + STACK);
+    *--top = nullptr;                            // where the entry's caller would be; keeps the stack aligned as after a call
+    *--top = reinterpret_cast<void*>(entry);     // where the first switch returns to
+    for (int i = 0; i < 6; i++) *--top = nullptr;  // the registers
+    place = top;
+}
+#else
+using Place = ucontext_t;
+
+void switch_to(Place& from, Place& to) { swapcontext(&from, &to); }
+
+void prepare(Place& place, unsigned char* stack, void (*entry)()) {
+    getcontext(&place);
+    place.uc_stack.ss_sp = stack;
+    place.uc_stack.ss_size = STACK;
+    place.uc_link = nullptr;
+    makecontext(&place, entry, 0);
+}
+#endif
+
+struct Copy {
+    void* to;
+    const void* from;
+    int bytes;
+    int group;
+};
+
+struct Fiber {
+    Place place;
+    std::unique_ptr<unsigned char[]> stack;
+    // Which collective it waits in, null where it can run.
+    const char* waits;
+    bool done;
+    int group;
+    std::vector<Copy> copies;
+};
+
+// Threads that meet in collectives: a warp, or the block.
+struct Meeting {
+    const char* name;
+    unsigned arrived;
+    unsigned turn;
+    // Two sets: while one is read the other may be written.
+    Slot slots[2][32];
+};
+
+// All that the host's thread needs to emulate; kept from launch to launch.
+struct Machine {
+    Place host;
+    std::vector<Fiber> fibers;
+    std::vector<Meeting> warps;
+    Meeting block;
+    std::vector<uint4> shared;
+    unsigned threads = 0;
+    unsigned current = 0;
+    bool reversed = false;
+    void (*thread)(const void*);
+    const void* argument;
+};
+
+thread_local Machine machine;
+
+void report() {
+    for (unsigned i = 0; i < machine.threads; i++) {
+        const Fiber& fiber = machine.fibers[i];
+        const char* where = fiber.done ? "has left the kernel" : fiber.waits ? fiber.waits : "can run";
+        std::fprintf(stderr, "  thread %u: %s\n", i, where);
+    }
+}
+
+void resume(unsigned i) {
+    machine.current = i;
+    threadIdx = dim3(i, 0, 0);
+    switch_to(machine.host, machine.fibers[i].place);
+}
+
+void entry() {
+    machine.thread(machine.argument);
+    machine.fibers[machine.current].done = true;
+    switch_to(machine.fibers[machine.current].place, machine.host);
+    std::abort();  // a fiber that is done is never resumed
+}
+
+// Waits in `name` until all `count` threads from `first` on do.
+void meet(Meeting& meeting, const char* name, unsigned first, unsigned count) {
+    if (meeting.arrived == 0) {
+        meeting.name = name;
+    } else if (std::strcmp(meeting.name, name) != 0) {
+        fail("is reached while others wait in another collective", name);
+    }
+    Fiber& own = machine.fibers[machine.current];
+    if (++meeting.arrived == count) {
+        meeting.arrived = 0;
+        meeting.turn++;
+        for (unsigned i = first; i < first + count; i++) machine.fibers[i].waits = nullptr;
+        return;
+    }
+    own.waits = name;
+    switch_to(own.place, machine.host);
+}
+
+void run_block() {
+    std::memset(machine.shared.data(), 0xff, machine.shared.size() * sizeof(uint4));
+    unsigned char* fence =
+        reinterpret_cast<unsigned char*>(machine.shared.data() + machine.shared.size()) - FENCE_BYTES;
+    std::memset(fence, FENCE, FENCE_BYTES);
+    for (unsigned i = 0; i < machine.threads; i++) {
+        Fiber& fiber = machine.fibers[i];
+        fiber.waits = nullptr;
+        fiber.done = false;
+        fiber.group = 0;
+        fiber.copies.clear();
+        prepare(fiber.place, fiber.stack.get(), entry);
+    }
+    for (unsigned left = machine.threads; left > 0;) {
+        bool progress = false;
+        for (unsigned at = 0; at < machine.threads; at++) {
+            unsigned i = machine.reversed ? machine.threads - 1 - at : at;
+            if (machine.fibers[i].done || machine.fibers[i].waits) continue;
+            resume(i);
+            progress = true;
+            left -= machine.fibers[i].done;
+        }
+        if (!progress) fail("is waited in for threads that have left or wait elsewhere", "a collective");
+    }
+    for (size_t i = 0; i < FENCE_BYTES; i++) {
+        if (fence[i] != FENCE) fail("was written behind its end", "shared memory");
+    }
+}
+
+}  // namespace
+
+void fail(const char* what, const char* where) {
+    std::fprintf(stderr, "emulated device: %s %s (block %u %u %u)\n", where, what, blockIdx.x, blockIdx.y, blockIdx.z);
+    report();
+    std::abort();
+}
+
+const Slot* share(const char* name, const void* data, size_t bytes) {
+    unsigned warp = machine.current / 32;
+    Meeting& meeting = machine.warps[warp];
+    Slot* slots = meeting.slots[meeting.turn % 2];
+    if (bytes > 0) std::memcpy(slots[machine.current % 32].bytes, data, bytes);
+    meet(meeting, name, warp * 32, 32);
+    return slots;
+}
+
+void barrier(const char* name) { meet(machine.block, name, 0, machine.threads); }
+
+unsigned char* shared_memory() { return reinterpret_cast<unsigned char*>(machine.shared.data()); }
+
+void queue_copy(void* to, const void* from, int bytes) {
+    Fiber& fiber = machine.fibers[machine.current];
+    fiber.copies.push_back({to, from, bytes, fiber.group});
+}
+
+void commit_copies() { machine.fibers[machine.current].group++; }
+
+void finish_copies(int groups) {
+    Fiber& fiber = machine.fibers[machine.current];
+    size_t done = 0;
+    while (done < fiber.copies.size() && fiber.copies[done].group < fiber.group - groups) {
+        const Copy& copy = fiber.copies[done++];
+        std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+    fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + done);
+}
+
+int run(dim3 grid, unsigned threads, size_t shared, void (*thread)(const void*), const void* argument) {
+    if (threads == 0 || threads % 32 != 0 || threads > MOST_THREADS) fail("has a number of threads that is not whole warps", "a block");
+    machine.threads = threads;
+    machine.thread = thread;
+    machine.argument = argument;
+    machine.warps.resize(threads / 32);
+    while (machine.fibers.size() < threads) {
+        machine.fibers.emplace_back();
+        machine.fibers.back().stack.reset(new unsigned char[STACK]);
+    }
+    machine.shared.resize((shared + 15) / 16 + FENCE_BYTES / 16);
+    machine.reversed = !machine.reversed;
+    gridDim = grid;
+    blockDim = dim3(threads);
+    unsigned blocks = grid.x * grid.y * grid.z;
+    for (unsigned at = 0; at < blocks; at++) {
+        unsigned block = machine.reversed ? blocks - 1 - at : at;
+        blockIdx = dim3(block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y);
+        run_block();
+    }
+    return 0;
+}
+
+float half_to_float(uint16_t bits) {
+    // The 15 low bits in place, then times 2^112 to correct the exponent: exact, also for subnormals.
+    uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fff) << 13;
+    float value;
+    std::memcpy(&value, &magnitude, 4);
+    value *= 0x1p112f;
+    uint32_t out;
+    std::memcpy(&out, &value, 4);
+    if ((bits & 0x7c00) == 0x7c00) out |= 0x7f800000;
+    out |= static_cast<uint32_t>(bits & 0x8000) << 16;
+    std::memcpy(&value, &out, 4);
+    return value;
+}
+
+uint16_t float_to_half(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    uint32_t sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000) return static_cast<uint16_t>(sign | 0x7fff);  // NaN, as the device writes it
+    if (bits >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);   // 65520 and more round to infinity
+    if (bits < 0x38800000) {
+        // Below 2^-14: the sum with 1/2 has the half's last place as its own, so that adding rounds.
+        float magnitude;
+        std::memcpy(&magnitude, &bits, 4);
+        magnitude += 0.5f;
+        std::memcpy(&bits, &magnitude, 4);
+        return static_cast<uint16_t>(sign | (bits - 0x3f000000));
+    }
+    bits += 0xfff + (bits >> 13 & 1);
+    return static_cast<uint16_t>(sign | (bits - 0x38000000) >> 13);
+}
+
+namespace {
+
+float half_of(uint32_t pair, int which) { return half_to_float(static_cast<uint16_t>(pair >> 16 * which)); }
+
+void load_rows(uint32_t (&to)[4], const void* row, bool transposed) {
+    check_aligned(row, 16, "ldmatrix");
+    const Slot* slots = share("ldmatrix", &row, sizeof row);
+    int i = lane();
+    for (int matrix = 0; matrix < 4; matrix++) {
+        uint16_t pair[2];
+        for (int which = 0; which < 2; which++) {
+            int r = transposed ? i % 4 * 2 + which : i / 4;
+            int c = transposed ? i / 4 : i % 4 * 2 + which;
+            const unsigned char* from;
+            std::memcpy(&from, slots[matrix * 8 + r].bytes, sizeof from);
+            std::memcpy(&pair[which], from + 2 * c, 2);
+        }
+        to[matrix] = pair[0] | static_cast<uint32_t>(pair[1]) << 16;
+    }
+}
+
+}  // namespace
+}  // namespace emulator
+
+void load_matrices(uint32_t (&to)[4], const void* row) { emulator::load_rows(to, row, false); }
+void load_matrices_transposed(uint32_t (&to)[4], const void* row) { emulator::load_rows(to, row, true); }
+
+void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    struct Parts {
+        uint32_t a[4], b[2];
+    } own = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    const emulator::Slot* slots = emulator::share("mma", &own, sizeof own);
+    auto part = [&](int lane) {
+        Parts parts;
+        std::memcpy(&parts, slots[lane].bytes, sizeof parts);
+        return parts;
+    };
+    int g = emulator::lane() / 4, t = emulator::lane() % 4;
+    for (int i = 0; i < 4; i++) {
+        int column = 2 * t + i % 2;
+        for (int k = 0; k < 4; k++) {
+            Parts left = part(4 * g + k), right = part(4 * column + k);
+            for (int half = 0; half < 2; half++) {
+                // a's parts: low rows at k and k + 8 are 0 and 2, high rows 1 and 3.
+                c[i] += emulator::half_of(left.a[i / 2], half) * emulator::half_of(right.b[0], half);
+                c[i] += emulator::half_of(left.a[i / 2 + 2], half) * emulator::half_of(right.b[1], half);
+            }
+        }
+    }
+}

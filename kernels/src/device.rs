@@ -1,0 +1,184 @@
+//! The launchers of the device kernels in cuda/, and what they are told: the structs of cuda/calls.h, field by field. Nothing else
+//! calls them. Each exists twice, compiled by nvcc for devices (feature `cuda`) and by the host's compiler for the emulated device
+//! (feature `emulated-device`); the task says which is meant. Addresses are the device's.
+
+use ggml::DeviceTask;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+/// Most lanes of a layer.
+pub(crate) const MAX_LANES: usize = 3;
+/// Most KV heads of a layer.
+pub(crate) const MAX_KV_HEADS: usize = 256;
+/// Most elements of a head.
+pub(crate) const MAX_HEAD_DIM: usize = 256;
+/// Most queries of a KV head that [`attend_few`] takes.
+pub(crate) const FEW_QUERIES: usize = 16;
+/// CUDA's number for an argument that is not taken.
+pub(crate) const INVALID_VALUE: i32 = 1;
+/// CUDA's number for what is not there: this build has no kernels for the device.
+const NOT_SUPPORTED: i32 = 801;
+
+/// KV heads that keep the same number of rows: K and V `[head_dim, capacity, heads]`, rows without gaps between them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub k: *mut u8,
+    pub v: *mut u8,
+    /// Bytes.
+    pub k_head_stride: u64,
+    /// Bytes.
+    pub v_head_stride: u64,
+    pub heads: i32,
+    /// Rows.
+    pub capacity: i32,
+    /// Where the lane's `[capacity, heads]` positions begin in the layer's.
+    pub first_position: i32,
+    pub compensated: i32,
+}
+
+/// The lanes of a layer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes {
+    pub lanes: [Lane; MAX_LANES],
+    pub count: i32,
+    pub head_dim: i32,
+    pub k_type: i32,
+    pub v_type: i32,
+    /// Which KV heads of the model the heads are, lane after lane.
+    pub kv_heads: [u8; MAX_KV_HEADS],
+}
+
+impl Lanes {
+    /// No lane yet.
+    pub(crate) const NONE: Lanes = Lanes {
+        lanes: [Lane {
+            k: null_mut(),
+            v: null_mut(),
+            k_head_stride: 0,
+            v_head_stride: 0,
+            heads: 0,
+            capacity: 0,
+            first_position: 0,
+            compensated: 0,
+        }; MAX_LANES],
+        count: 0,
+        head_dim: 0,
+        k_type: 0,
+        v_type: 0,
+        kv_heads: [0; MAX_KV_HEADS],
+    };
+}
+
+/// Writes new rows behind the live ones; k and v are f32 `[head_dim, n_kv_heads, tokens]`, their strides in floats.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct AppendCall {
+    pub to: Lanes,
+    pub k: *const f32,
+    pub v: *const f32,
+    pub k_head_stride: u64,
+    pub k_token_stride: u64,
+    pub v_head_stride: u64,
+    pub v_token_stride: u64,
+    /// `[MAX_LANES]`: rows there are.
+    pub live: *const i32,
+    pub tokens: i32,
+    pub unused: i32,
+}
+
+/// Writes the new tokens' positions behind those of the live rows.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct PositionsCall {
+    pub to: Lanes,
+    pub all: *mut i32,
+    /// `[count]`
+    pub tokens: *const i32,
+    /// `[MAX_LANES]`
+    pub live: *const i32,
+    pub count: i32,
+    pub unused: i32,
+}
+
+/// Attends with q f32 `[head_dim, n_kv_heads * group, n_q]` (strides in floats) to live + added rows of each lane.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct AttendCall {
+    pub from: Lanes,
+    pub q: *const f32,
+    pub q_head_stride: u64,
+    pub q_token_stride: u64,
+    /// `[MAX_LANES]`
+    pub live: *const i32,
+    /// `[MAX_LANES]`; unused under ALiBi.
+    pub log_weights: *const f32,
+    /// Those of the layer's rows under ALiBi, otherwise null.
+    pub positions: *const i32,
+    /// `[head_dim + 2, group * n_q, shares + n_kv_heads]`, for few queries.
+    pub partials: *mut f32,
+    /// `[head_dim, heads, n_q]`
+    pub out: *mut f32,
+    pub added: i32,
+    pub n_kv_heads: i32,
+    pub group: i32,
+    pub n_q: i32,
+    pub shares: i32,
+    pub scale: f32,
+}
+
+// The C++ side asserts the same numbers.
+const _: () = {
+    assert!(size_of::<Lane>() == 48);
+    assert!(size_of::<Lanes>() == 416);
+    assert!(size_of::<AppendCall>() == 480);
+    assert!(size_of::<PositionsCall>() == 448);
+    assert!(size_of::<AttendCall>() == 504);
+};
+
+type Launcher<Call> = unsafe extern "C" fn(*const Call, *mut c_void) -> c_int;
+
+/// Defines launchers: the struct they take, and their names in the two builds.
+macro_rules! launchers {
+    ($($(#[$doc:meta])* $name:ident($call:ty): $cuda:ident, $emulated:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The addresses in `call` are the device's and cover the shapes that go with them until the work is done.
+        pub(crate) unsafe fn $name(task: &DeviceTask, call: &$call) -> Result<(), i32> {
+            #[cfg(feature = "cuda")]
+            unsafe extern "C" {
+                fn $cuda(call: *const $call, stream: *mut c_void) -> c_int;
+            }
+            #[cfg(feature = "emulated-device")]
+            unsafe extern "C" {
+                fn $emulated(call: *const $call, stream: *mut c_void) -> c_int;
+            }
+            #[cfg(feature = "cuda")]
+            const CUDA: Option<Launcher<$call>> = Some($cuda);
+            #[cfg(not(feature = "cuda"))]
+            const CUDA: Option<Launcher<$call>> = None;
+            #[cfg(feature = "emulated-device")]
+            const EMULATED: Option<Launcher<$call>> = Some($emulated);
+            #[cfg(not(feature = "emulated-device"))]
+            const EMULATED: Option<Launcher<$call>> = None;
+
+            let launcher = if task.emulated() { EMULATED } else { CUDA };
+            // SAFETY: the caller's promise; the struct is copied before the launcher returns.
+            let error = launcher.map_or(NOT_SUPPORTED, |launch| unsafe { launch(call, task.stream()) });
+            if error == 0 { Ok(()) } else { Err(error) }
+        }
+    )*};
+}
+
+launchers! {
+    /// Rows behind the live ones.
+    append(AppendCall): longhand_cuda_append, longhand_emulated_append;
+    /// Positions behind those of the live rows.
+    append_positions(PositionsCall): longhand_cuda_append_positions, longhand_emulated_append_positions;
+    /// Attention of few queries, phase 1: the partials.
+    attend_few(AttendCall): longhand_cuda_attend_few, longhand_emulated_attend_few;
+    /// Attention of few queries, phase 2: the result.
+    combine(AttendCall): longhand_cuda_combine, longhand_emulated_combine;
+}

@@ -1,0 +1,399 @@
+//! The device's kernels for appending and attending, run by the emulator, against the plain reference and the CPU's bytes. Each
+//! call runs twice with the order of threads reversed: the same input must give the same bits.
+#![cfg(feature = "emulated-device")]
+
+mod common;
+
+use common::{Case, Data, LaneCase, Random};
+use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use kernels::graph::{self, GraphLane, HeadShape, LaneState, MAX_LANES, RowPositions, Split};
+use kernels::{Attention, RowType, reference};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+fn device() -> Backend {
+    Backend::emulated(Arc::new(AtomicBool::new(false)), None).expect("a device")
+}
+
+fn cpu() -> Backend {
+    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU")
+}
+
+fn tensor_type(ty: RowType) -> Type {
+    [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]
+        .into_iter()
+        .find(|t| t.name() == ty.name())
+        .expect("a type")
+}
+
+/// The inputs of a layer's nodes.
+fn lane_state(ctx: &Context, positions: usize) -> LaneState {
+    LaneState {
+        rows: ctx.input("rows", Type::I32, [MAX_LANES, 2]),
+        log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 2]),
+        positions: ctx.input("positions", Type::I32, [positions]),
+        layer: 1,
+    }
+}
+
+/// What the device makes of a call, split over `blocks`. Log-weights are those of the lanes' first heads.
+fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
+    let backend = device();
+    let memory = Context::new(16);
+    let mut first = 0;
+    let lanes: Vec<(Tensor, Tensor, usize, usize)> = (call.lanes.iter())
+        .map(|lane| {
+            let heads = lane.kv_heads.len();
+            let capacity = lane.k.data.len() / lane.k.ty.row_bytes(call.head_dim) / heads;
+            let shape = [call.head_dim, capacity, heads];
+            let tensor = |ty| memory.tensor(tensor_type(ty), shape);
+            first += capacity * heads;
+            (tensor(lane.k.ty), tensor(lane.v.ty), capacity, first - capacity * heads)
+        })
+        .collect();
+    let positions = memory.tensor(Type::I32, [first.max(1)]);
+    let q = memory.tensor(Type::F32, [call.head_dim, call.n_heads(), call.n_q]);
+    memory.allocate(&backend.buffer_type()).expect("memory");
+    let mut rows = [0i32; 2 * MAX_LANES];
+    let mut weights = [f32::NAN; 2 * MAX_LANES];
+    for (number, (lane, (k, v, capacity, first))) in call.lanes.iter().zip(&lanes).enumerate() {
+        k.write(0, lane.k.data).expect("keys");
+        v.write(0, lane.v.data).expect("values");
+        rows[MAX_LANES + number] = lane.rows as i32;
+        weights[MAX_LANES + number] = lane.log_weight.map_or(f32::NAN, |weights| weights[0]);
+        for (at, head) in lane.kv_heads.iter().enumerate() {
+            if let Some(alibi) = &call.alibi {
+                let held = alibi.positions[*head as usize];
+                positions.write(4 * (first + at * capacity), held).expect("positions");
+            }
+        }
+    }
+    q.write(0, call.q.data).expect("queries");
+    let lanes: Vec<GraphLane> = (call.lanes.iter().zip(lanes))
+        .map(|(lane, (k, v, _, first))| GraphLane {
+            k,
+            v,
+            kv_heads: lane.kv_heads.into(),
+            compensated: lane.log_weight.is_some() && call.alibi.is_none(),
+            received: None,
+            positions: call.alibi.map(|_| RowPositions { all: positions.clone(), first }),
+        })
+        .collect();
+
+    let ctx = Context::new(16);
+    let state = lane_state(&ctx, 1);
+    let stored = ctx.input("stored", Type::F32, [1]);
+    let shape = HeadShape {
+        head_dim: call.head_dim,
+        n_kv_heads: call.n_kv_heads,
+        group: call.group,
+        scale: call.scale,
+    };
+    let out = graph::attend(&ctx, shape, &q, (&stored, 0), &lanes, &state, Split::Blocks(blocks)).output();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("room");
+    let mut run = || -> Vec<f32> {
+        state.rows.write(0, &rows).expect("rows");
+        if call.alibi.is_none() {
+            state.log_weights.write(0, &weights).expect("weights");
+        }
+        backend.compute(&ready).expect("it runs");
+        out.to_vec().expect("a result")
+    };
+    let (once, again) = (run(), run());
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+    assert_eq!(bits(&once), bits(&again), "the order of threads shows in the result");
+    once
+}
+
+/// How far from the reference the result may be.
+#[track_caller]
+fn check_blocks(case: Case, blocks: &[usize]) {
+    let data = Data::new(case, 7);
+    data.with(|call| {
+        let want = reference::attend(call).expect("shapes fit").out;
+        for &blocks in blocks {
+            let out = attend(call, blocks);
+            assert_eq!(out.len(), want.len());
+            for (i, (a, b)) in out.iter().zip(&want).enumerate() {
+                let room = room(&data.case);
+                let near = (f64::from(*a) - b).abs() < room;
+                assert!(near, "{:?}, {blocks} blocks: out[{i}] = {a}, not {b}", data.case);
+            }
+        }
+    });
+}
+
+/// f32 rounding for few queries; f16 rounding of queries, rows and weights for many.
+fn room(case: &Case) -> f64 {
+    if case.group * case.n_q > 16 { 4e-3 } else { 2e-5 + 1e-6 * f64::from(case.key_size) }
+}
+
+#[track_caller]
+fn check(case: Case) {
+    check_blocks(case, &[3]);
+}
+
+fn lane(heads: &[u32], rows: usize, log_weight: Option<f32>) -> LaneCase {
+    LaneCase { heads: heads.to_vec(), rows, log_weight: log_weight.map(|weight| vec![weight; heads.len()]) }
+}
+
+#[test]
+fn every_pair_of_row_types() {
+    for k_type in RowType::ALL {
+        for v_type in RowType::ALL {
+            check(Case { k_type, v_type, group: 3, ..Case::plain(64, 2, 77) });
+        }
+    }
+}
+
+#[test]
+fn every_head_size_in_every_type() {
+    for head_dim in [8, 24, 32, 40, 64, 72, 80, 96, 112, 128, 160, 192, 256] {
+        for ty in RowType::ALL {
+            if head_dim % ty.granule() == 0 {
+                check(Case { group: 2, k_type: ty, v_type: ty, ..Case::plain(head_dim, 2, 45) });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_group() {
+    for group in (1..=9).chain([12, 16]) {
+        check(Case { group, ..Case::plain(64, 2, 70) });
+    }
+}
+
+#[test]
+fn every_length_around_the_borders() {
+    for rows in (0..=10).chain([31, 32, 33, 63, 64, 65, 95, 96, 97, 128, 129, 200]) {
+        check(Case { group: 2, ..Case::plain(32, 1, rows) });
+    }
+}
+
+#[test]
+fn several_tokens_do_not_see_the_future() {
+    for n_q in 1..=5 {
+        for rows in [0, 1, 3, 33, 66, 130] {
+            check(Case { n_q, group: 1 + n_q % 3, ..Case::plain(64, 2, rows) });
+        }
+    }
+}
+
+#[test]
+fn block_counts() {
+    for rows in [1, 31, 100, 513] {
+        check_blocks(Case::plain(32, 3, rows), &[1, 2, 5, 17, 64]);
+    }
+}
+
+#[test]
+fn unequal_lanes_with_log_weights() {
+    for (weights, n_q) in
+        [([None, Some(3.5), Some(9.25)], 1), ([Some(f32::NEG_INFINITY), None, Some(0.5)], 3)]
+    {
+        for rows in [[700, 41, 1], [1, 0, 65]] {
+            let lanes = vec![
+                lane(&[3, 0], rows[0], weights[0]),
+                lane(&[1, 5, 2], rows[1], weights[1]),
+                lane(&[4], rows[2], weights[2]),
+            ];
+            for (group, ty) in [(1, RowType::F16), (4, RowType::Q8_0)] {
+                let case = Case { n_q, group, k_type: ty, lanes: lanes.clone(), ..Case::plain(64, 1, 1) };
+                check_blocks(case, &[1, 7]);
+            }
+        }
+    }
+}
+
+#[test]
+fn distances_count_under_alibi() {
+    for (n_q, group) in [(1, 1), (4, 3)] {
+        for rows in [1, 2, 5, 33, 200] {
+            check(Case { alibi: true, n_q, group, ..Case::plain(64, 5, rows) });
+        }
+    }
+    let lanes = vec![lane(&[2, 0], 300, None), lane(&[1], 41, None), lane(&[3], 0, None)];
+    check(Case { alibi: true, n_q: 3, lanes, ..Case::plain(64, 1, 1) });
+}
+
+#[test]
+fn huge_logits_do_not_overflow() {
+    for key_size in [30.0, 1e3, 1e4] {
+        check(Case { key_size, k_type: RowType::F32, group: 2, ..Case::plain(64, 1, 100) });
+    }
+}
+
+#[test]
+fn a_broken_row_shows_in_the_output() {
+    let data = Data::new(Case { group: 2, ..Case::plain(64, 2, 100) }, 8);
+    data.with(|call| {
+        let lane = call.lanes[0];
+        let mut k = lane.k.data.to_vec();
+        k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
+        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let out = attend(&Attention { lanes: &lanes, ..*call }, 4);
+        assert!(out[..2 * 64].iter().all(|x| x.is_nan()));
+        assert!(out[2 * 64..].iter().all(|x| x.is_finite()));
+    });
+}
+
+#[test]
+fn random_calls() {
+    let mut random = Random::new(99);
+    for _ in 0..25 {
+        let types = RowType::ALL;
+        let mut heads: Vec<u32> = (0..1 + random.below(6) as u32).collect();
+        for i in 0..heads.len() {
+            heads.swap(i, random.below(i + 1));
+        }
+        let mut lanes = Vec::new();
+        while !heads.is_empty() {
+            let some = if lanes.len() + 1 == MAX_LANES { heads.len() } else { 1 + random.below(heads.len()) };
+            let some: Vec<u32> = heads.drain(..some).collect();
+            let weight = (random.below(2) == 0).then_some(random.normal() * 4.0);
+            lanes.push(lane(&some, [random.below(20), random.below(150)][random.below(2)], weight));
+        }
+        let case = Case {
+            head_dim: 32 * (1 + random.below(4)),
+            group: 1 + random.below(4),
+            n_q: 1 + random.below(4),
+            k_type: types[random.below(4)],
+            v_type: types[random.below(4)],
+            key_size: 1.0,
+            alibi: random.below(3) == 0,
+            lanes,
+        };
+        if case.alibi && case.lanes.iter().any(|lane| lane.log_weight.is_some()) {
+            continue; // lanes with positions are not compensated
+        }
+        check_blocks(case, &[1 + random.below(9)]);
+    }
+}
+
+/// All bytes of two lanes (and the positions) after some tokens were appended, by one backend.
+fn appended(
+    backend: &Backend,
+    types: (RowType, RowType),
+    head_dim: usize,
+    tokens: usize,
+    alibi: bool,
+) -> Vec<Vec<u8>> {
+    let (memory, heads) = (Context::new(16), [vec![2u32, 0], vec![1, 3, 4]]);
+    let (live, capacities) = ([5usize, 0], [5 + tokens, 17 + tokens]);
+    let mut random = Random::new(3);
+    let q = [head_dim, 5, tokens];
+    let (k, v) = (memory.tensor(Type::F32, q), memory.tensor(Type::F32, q));
+    let held: Vec<(Tensor, Tensor)> = (heads.iter().zip(capacities))
+        .map(|(heads, capacity)| {
+            let tensor = |ty| memory.tensor(tensor_type(ty), [head_dim, capacity, heads.len()]);
+            (tensor(types.0), tensor(types.1))
+        })
+        .collect();
+    let positions = memory.tensor(Type::I32, [2 * capacities[0] + 3 * capacities[1]]);
+    memory.allocate(&backend.buffer_type()).expect("memory");
+    for tensor in [&k, &v] {
+        let mut x: Vec<f32> = (0..head_dim * 5 * tokens).map(|_| random.normal() * 3.0).collect();
+        x[..head_dim.min(32)].fill(0.0); // a block of zeros
+        x[1] = -0.0;
+        tensor.write(0, &x).expect("rows");
+    }
+    for tensor in held.iter().flat_map(|(k, v)| [k, v]) {
+        tensor.write(0, &vec![0x11u8; tensor.bytes()]).expect("bytes");
+    }
+    positions.write(0, &vec![-1i32; positions.dim(0)]).expect("positions");
+    let lanes: Vec<GraphLane> = (held.iter().zip(&heads).enumerate())
+        .map(|(number, ((k, v), heads))| GraphLane {
+            k: k.clone(),
+            v: v.clone(),
+            kv_heads: heads.as_slice().into(),
+            compensated: false,
+            received: None,
+            positions: alibi
+                .then(|| RowPositions { all: positions.clone(), first: number * 2 * capacities[0] }),
+        })
+        .collect();
+    let ctx = Context::new(16);
+    let state = lane_state(&ctx, tokens);
+    let node = graph::append(&ctx, (&k, &v), &lanes, &state);
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
+    state.rows.write(0, &[-1, -1, -1, live[0] as i32, live[1] as i32, 0]).expect("rows");
+    if alibi {
+        let new: Vec<i32> = (0..tokens as i32).map(|t| 900 + t).collect();
+        state.positions.write(0, &new).expect("positions");
+    }
+    backend.compute(&ready).expect("it runs");
+    let all = held.iter().flat_map(|(k, v)| [k, v]).chain([&positions]);
+    all.map(|tensor| {
+        let mut bytes = vec![0u8; tensor.bytes()];
+        tensor.read(0, &mut bytes).expect("bytes");
+        bytes
+    })
+    .collect()
+}
+
+#[test]
+fn rows_are_appended_byte_for_byte_as_by_the_cpu() {
+    for ty in RowType::ALL {
+        for head_dim in [8, 32, 80, 96, 128, 256] {
+            if head_dim % ty.granule() == 0 {
+                for tokens in [1, 3] {
+                    let types = (ty, RowType::ALL[(ty as usize + 1 + usize::from(head_dim % 32 != 0)) % 2]);
+                    let alibi = tokens == 3;
+                    let want = appended(&cpu(), types, head_dim, tokens, alibi);
+                    assert!(want.iter().flatten().any(|byte| *byte != 0x11));
+                    assert_eq!(
+                        appended(&device(), types, head_dim, tokens, alibi),
+                        want,
+                        "{ty:?} {head_dim}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Every scale a block can have, and numbers between two steps.
+#[test]
+fn blocks_are_rounded_as_by_the_cpu() {
+    let mut random = Random::new(17);
+    let (n, d) = (600, 32);
+    let x: Vec<f32> = (0..n * d)
+        .map(|i| match i / d % 4 {
+            0 => random.normal() * (2f32).powi((i / d) as i32 % 60 - 40),
+            1 => (random.below(255) as f32 - 127.0) / 2.0, // halves: ties
+            2 => (random.below(17) as f32 - 8.0) * 0.5,
+            _ => random.normal() * 1e-41, // below the smallest normal number
+        })
+        .collect();
+    let bytes = |backend: &Backend, ty: RowType| -> Vec<u8> {
+        let memory = Context::new(4);
+        let (k, held) = (memory.tensor(Type::F32, [d, 1, n]), memory.tensor(tensor_type(ty), [d, n, 1]));
+        memory.allocate(&backend.buffer_type()).expect("memory");
+        k.write(0, &x).expect("rows");
+        held.write(0, &vec![0u8; held.bytes()]).expect("bytes");
+        let lane = GraphLane {
+            k: held.clone(),
+            v: held.clone(),
+            kv_heads: Arc::new([0]),
+            compensated: false,
+            received: None,
+            positions: None,
+        };
+        let ctx = Context::new(8);
+        let state = lane_state(&ctx, 1);
+        let node = graph::append(&ctx, (&k, &k), &[lane], &state);
+        let mut allocator = GraphAllocator::new(&backend.buffer_type());
+        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
+        state.rows.write(0, &[0; 2 * MAX_LANES]).expect("rows");
+        backend.compute(&ready).expect("it runs");
+        let mut bytes = vec![0u8; held.bytes()];
+        held.read(0, &mut bytes).expect("bytes");
+        bytes
+    };
+    for ty in RowType::ALL {
+        assert_eq!(bytes(&device(), ty), bytes(&cpu(), ty), "{ty:?}");
+    }
+}
