@@ -10,8 +10,8 @@ cd "$(dirname "$0")/.."
 
 export LONGHAND_CUDA_ARCHS=${LONGHAND_CUDA_ARCHS:-90}
 if [ -z "${NVCC:-}${CUDA_HOME:-}" ]; then
-    CUDA_HOME=$(scripts/cuda-toolkit.sh target/cuda-toolkit)
-    export CUDA_HOME
+    NVCC=$(scripts/cuda-toolkit.sh target/cuda-toolkit)/bin/nvcc
+    export NVCC
 fi
 
 pack=dist/gpu-pack

@@ -3,13 +3,14 @@
 #
 #     ./run.sh [REPORT]     # everything that is printed also goes to REPORT; exit status 1 if something failed
 #
-# A test that hangs is stopped after SECONDS_EACH (default 300).
+# A test that hangs is stopped after SECONDS_EACH (default 300). LONGHAND_TEST_DEVICE=cpu or emulated checks the archive
+# itself where there is no GPU.
 set -uo pipefail
 report=$(realpath -m "${1:-report.txt}")
 cd "$(dirname "$0")" || exit 2
 exec > >(tee "$report") 2>&1
 
-export LONGHAND_TEST_DEVICE=cuda
+export LONGHAND_TEST_DEVICE=${LONGHAND_TEST_DEVICE:-cuda}
 export LONGHAND_TEST_DATA=$PWD/data
 export RUST_BACKTRACE=1
 limit=${SECONDS_EACH:-300}

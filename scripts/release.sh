@@ -24,8 +24,8 @@ target=${CARGO_TARGET_DIR:-target}
 if [[ $features == *cuda* ]]; then
     export LONGHAND_CUDA_ARCHS=${LONGHAND_CUDA_ARCHS:-86,89,90,120}
     if [ -z "${NVCC:-}${CUDA_HOME:-}" ]; then
-        CUDA_HOME=$(scripts/cuda-toolkit.sh target/cuda-toolkit)
-        export CUDA_HOME
+        NVCC=$(scripts/cuda-toolkit.sh target/cuda-toolkit)/bin/nvcc
+        export NVCC
     fi
     echo "compiling CUDA code for $LONGHAND_CUDA_ARCHS; progress in ${LONGHAND_CUDA_OBJECTS:-$target/cuda-objects}/build.log"
 fi

@@ -180,7 +180,9 @@ fn profile(
     }
     match (args.heads_share, &args.shape) {
         (Some(share), _) => Ok(Some(profiles::spread(engine.head_shape()?, share)?)),
-        (None, Some(_)) if args.heads.is_none() => Ok(Some(profiles::spread(engine.head_shape()?, profiles::MARKED)?)),
+        (None, Some(_)) if args.heads.is_none() => {
+            Ok(Some(profiles::spread(engine.head_shape()?, profiles::MARKED)?))
+        }
         _ => profiles::for_policy(app, engine, policy, args.heads.as_deref()),
     }
 }

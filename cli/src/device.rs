@@ -131,9 +131,9 @@ pub fn most(all: usize, fits: impl Fn(usize) -> bool) -> usize {
 fn has_gpu() -> bool {
     const NVIDIA: &str = "0x10de";
     let devices = std::fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
-    devices.map(|device| device.path().join("vendor")).any(|vendor| {
-        std::fs::read_to_string(vendor).is_ok_and(|vendor| vendor.trim() == NVIDIA)
-    })
+    devices
+        .map(|device| device.path().join("vendor"))
+        .any(|vendor| std::fs::read_to_string(vendor).is_ok_and(|vendor| vendor.trim() == NVIDIA))
 }
 
 /// What has to fit.

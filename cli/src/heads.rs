@@ -120,7 +120,8 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
         Some(path) => HeadProfile::load(path)?,
         None => {
             let source = args.model.source(args.place.place.as_deref())?;
-            let engine = open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
+            let engine =
+                open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
             let razor = "razor".parse()?;
             profiles::for_policy(app, &engine, &razor, None)?
                 .ok_or_else(|| Failure::new("the policy razor uses no profile", "report this"))?

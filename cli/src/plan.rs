@@ -138,9 +138,7 @@ impl Target {
     fn choose(&self, whole: usize, plan: impl Fn(usize) -> Result<Planned>) -> Result<Planned> {
         match (self.layers, self.limit) {
             (Layers::Auto, Some(limit)) if self.on_device => {
-                plan(device::most(whole, |layers| {
-                    plan(layers).is_ok_and(|plan| plan.total(true) <= limit)
-                }))
+                plan(device::most(whole, |layers| plan(layers).is_ok_and(|plan| plan.total(true) <= limit)))
             }
             _ => plan(whole),
         }
@@ -202,12 +200,18 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let mut rows = Vec::new();
     for (policy, profile) in &policies {
         for types in &types {
-            let of = |on_device, context| plan(args, &subject, (policy, profile), *types, (on_device, context));
+            let of =
+                |on_device, context| plan(args, &subject, (policy, profile), *types, (on_device, context));
             let whole = target.layers(subject.spec.n_layers);
             let plan = target
                 .choose(whole, |on_device| of(on_device, context))
                 .map(|plan| {
-                    (plan, limit.map_or(0, |limit| longest(|context| of(whole, context), target.on_device, limit)))
+                    (
+                        plan,
+                        limit.map_or(0, |limit| {
+                            longest(|context| of(whole, context), target.on_device, limit)
+                        }),
+                    )
                 })
                 // Errors carry a hint on a line of its own.
                 .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());

@@ -96,7 +96,10 @@ mod tests {
     fn layers_are_counted() {
         assert_eq!(layers("auto"), Ok(Layers::Auto));
         assert_eq!((layers("0"), layers("99")), (Ok(Layers::Count(0)), Ok(Layers::Count(99))));
-        assert_eq!((layers("all"), layers("-1")), (Ok(Layers::Count(usize::MAX)), Ok(Layers::Count(usize::MAX))));
+        assert_eq!(
+            (layers("all"), layers("-1")),
+            (Ok(Layers::Count(usize::MAX)), Ok(Layers::Count(usize::MAX)))
+        );
         assert!(layers("x").is_err() && layers("-2").is_err());
     }
 }
