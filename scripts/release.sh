@@ -67,7 +67,16 @@ bare() { env -i unshare --user --map-root-user --net --root="$root" /longhand "$
 
 printf '\nin a bare root:\n'
 bare --version
-if bare devices --help > /dev/null 2>&1; then
-    bare devices
-fi
+bare devices
 bare demo
+
+if [[ $features == *cuda* ]]; then
+    # A driver that knows nothing after CUDA 12.2 must be refused by name, and the CPU compute.
+    libc=$(ldd "$file" | grep -o '/[^ ]*/libc\.so\.6')
+    echo 'int cuDriverGetVersion(int *version) { *version = 12020; return 0; }' |
+        cc -shared -fPIC -x c - -o "$root$(dirname "$libc")/libcuda.so.1"
+    printf '\nwith an old driver:\n'
+    bare devices | tee "$root/said"
+    grep -q 'knows CUDA 12.2 at most' "$root/said" || fail "the old driver was not refused"
+    bare demo --tokens 2000
+fi
