@@ -7,7 +7,8 @@
 //! Environment, all read at build time only:
 //! - `LONGHAND_CUDA_ARCHS`: architectures such as `86,89,90,120`; without it the GPUs of this machine.
 //! - `NVCC`, or `CUDA_HOME` (or `CUDA_PATH`): where the compiler is; without them `nvcc` from PATH.
-//! - `LONGHAND_CUDA_OBJECTS`: where objects are kept; without it `cuda-objects` in the target folder.
+//! - `LONGHAND_CUDA_OBJECTS`: the folder (its whole path) where objects are kept; without it `cuda-objects` in the target
+//!   folder.
 //! - `LONGHAND_CUDA_CHECK=1`: of all C++ only our own CUDA files are compiled, with warnings as errors, and nothing can be
 //!   linked: for `cargo clippy`.
 //!
@@ -130,7 +131,7 @@ fn architectures() -> Result<Vec<String>> {
                 .output();
             match smi {
                 Ok(output) if output.status.success() => {
-                    String::from_utf8_lossy(&output.stdout).replace('.', "").replace('\n', ",")
+                    String::from_utf8_lossy(&output.stdout).replace('\n', ",")
                 }
                 _ => bail!("feature cuda: this machine shows no NVIDIA GPU to compile for\n{hint}"),
             }
@@ -177,7 +178,7 @@ impl Toolkit {
 
     /// The folder with the static runtime library.
     fn libraries(&self) -> Result<PathBuf> {
-        ["lib64", "lib", "targets/x86_64-linux/lib"]
+        ["lib64", "lib", "targets/x86_64-linux/lib", "lib/x86_64-linux-gnu"]
             .iter()
             .map(|folder| self.home.join(folder))
             .find(|folder| folder.join("libcudart_static.a").is_file())
