@@ -1,6 +1,7 @@
 //! Raw arguments: the commands, and groups of flags that several of them share. Flags are llama.cpp's where it has them. Everything
 //! here is text and numbers; `validate` makes settings of it, so that whatever can be refused is refused before a model is opened.
 
+pub mod device;
 mod llama;
 pub mod model;
 pub mod sampling;
@@ -16,7 +17,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;
-use crate::{ask, bench, chat, demo, failure, heads, inspect, logits, plan, recall, tokenize};
+use crate::{ask, bench, chat, demo, devices, failure, heads, inspect, logits, plan, recall, rescue, tokenize};
 
 /// Ask long documents, with a KV cache that keeps only what each attention head needs.
 #[derive(Debug, Parser)]
@@ -42,6 +43,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Measures how many facts each policy still answers, at equal memory
     Recall(recall::RecallArgs),
+    /// Lists what can compute: the CPU, and GPUs
+    Devices(devices::DevicesArgs),
     /// Shows metadata, tensors and sizes of a model file
     Inspect(inspect::InspectArgs),
     /// Prints the token ids of a text
@@ -67,6 +70,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
+    rescue::install();
     let app = App { console: Console::detect(), interrupt: Interrupt::install() };
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),
@@ -76,6 +80,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Heads(args) => heads::run(&app, &args),
         Command::Bench(args) => bench::run(&app, &args),
         Command::Recall(args) => recall::run(&app, &args),
+        Command::Devices(args) => devices::run(&app, &args),
         Command::Inspect(args) => inspect::run(&app, &args),
         Command::Tokenize(args) => tokenize::run(&app, &args),
         Command::Logits(args) => logits::run(&app, &args),

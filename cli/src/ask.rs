@@ -15,7 +15,7 @@ use crate::args::session::{SessionArgs, SessionSettings};
 use crate::conversation::{Conversation, Reading, needed_context};
 use crate::failure::Failure;
 use crate::model::{self, Model};
-use crate::{documents, format, opening};
+use crate::{device, documents, format, opening};
 
 /// Most tokens of an answer where -n does not say otherwise.
 const ANSWER: usize = 256;
@@ -78,7 +78,9 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     }
     let documents = documents::read_all(&args.files)?;
     let source = args.model.source(place.as_deref())?;
-    let model = Model::open(app, &source, &args.model.options(app))?;
+    let expected = settings.options(device::expected_context(&settings, documents.len()));
+    let options = device::engine_options(app, &args.model, &source, Some(&expected))?;
+    let model = Model::open(app, &source, &options)?;
 
     let first = match documents.is_empty() {
         true => questions[0].clone(),

@@ -11,19 +11,17 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use engine::kv::PolicyChoice;
-use engine::{Engine, ModelSource};
+use engine::{Engine, ModelSource, SessionOptions};
 use kernels::bandwidth::Bandwidth;
 
 use crate::args::model::{ModelArgs, ModelPlace};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg, TypeArgs};
 use crate::args::{App, values};
 use crate::failure::Failure;
-use crate::{model, opening, profiles};
+use crate::{device, model, opening, profiles};
 use measure::{Setting, Test};
 use report::Report;
 
-/// Query heads marked in a model of synthetic weights: the paper's 14 % + 1 %.
-const MARKED: f64 = 0.15;
 /// Memory that the bandwidth is measured over: several times the caches of most machines.
 const BANDWIDTH_BYTES: usize = 256 << 20;
 
@@ -111,9 +109,22 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         Some(text) => ModelSource::File(synthetic::model_file(app, text)?),
         None => args.model.source(args.place.place.as_deref())?,
     };
-    let engine = model::open_engine(app, &source, &args.model.options(app))?;
-    let name = model::name(&source, &engine.spec().name);
     let longest = tests.iter().map(Test::tokens).max().unwrap_or(0);
+    let largest = SessionOptions {
+        context: longest.max(1),
+        types: args.types.types(),
+        prefill: args.prefill.prefill(),
+        chunk: args.chunk.tokens(),
+        // Of several policies the one that keeps everything takes most.
+        policy: match &policies[..] {
+            [policy] => policy.clone(),
+            _ => PolicyChoice::default(),
+        },
+        profile: None,
+    };
+    let options = device::engine_options(app, &args.model, &source, Some(&largest))?;
+    let engine = model::open_engine(app, &source, &options)?;
+    let name = model::name(&source, &engine.spec().name);
     opening::note_beyond_training(app, &engine, longest);
     let setting = |policy: &PolicyChoice| Setting {
         policy: policy.clone(),
@@ -169,7 +180,9 @@ fn profile(
     }
     match (args.heads_share, &args.shape) {
         (Some(share), _) => Ok(Some(profiles::spread(engine.head_shape()?, share)?)),
-        (None, Some(_)) if args.heads.is_none() => Ok(Some(profiles::spread(engine.head_shape()?, MARKED)?)),
+        (None, Some(_)) if args.heads.is_none() => {
+            Ok(Some(profiles::spread(engine.head_shape()?, profiles::MARKED)?))
+        }
         _ => profiles::for_policy(app, engine, policy, args.heads.as_deref()),
     }
 }

@@ -21,7 +21,7 @@ use crate::conversation::{Conversation, needed_context};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::table::Table;
-use crate::{format, opening, profiles};
+use crate::{device, format, opening, profiles};
 
 /// RazorAttention at the scale of the small model: the paper's C and sinks, its S0 of 4000 shrunk with the model.
 const RAZOR: &str = "razor:buffer=256,ratio=5,sinks=4";
@@ -105,7 +105,7 @@ impl<'a> Demo<'a> {
             )
             .into());
         }
-        let model = Model::open(app, &source, &args.model.options(app))?;
+        let model = Model::open(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
         let trained = model.engine.spec().n_ctx_train;
         if args.tokens > trained {
             return Err(Failure::usage(

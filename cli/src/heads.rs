@@ -15,7 +15,7 @@ use crate::args::values;
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::model::{name, open_engine};
-use crate::profiles;
+use crate::{device, profiles};
 
 /// Finds, shows and imports the heads that keep everything.
 #[derive(Debug, Args)]
@@ -99,7 +99,7 @@ pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
 
 fn calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
     let source = args.model.source(args.place.place.as_deref())?;
-    let engine = open_engine(app, &source, &args.model.options(app))?;
+    let engine = open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
     let options =
         CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
@@ -120,7 +120,8 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
         Some(path) => HeadProfile::load(path)?,
         None => {
             let source = args.model.source(args.place.place.as_deref())?;
-            let engine = open_engine(app, &source, &args.model.options(app))?;
+            let engine =
+                open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
             let razor = "razor".parse()?;
             profiles::for_policy(app, &engine, &razor, None)?
                 .ok_or_else(|| Failure::new("the policy razor uses no profile", "report this"))?

@@ -13,7 +13,7 @@ use crate::args::model::{ModelArgs, ModelPlace};
 use crate::args::session::{ChunkArgs, TypeArgs};
 use crate::failure::Failure;
 use crate::model::open_engine;
-use crate::opening;
+use crate::{device, opening};
 
 /// Writes the logits after every token of a text: float32 [n, vocab], a .npy file.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct LogitsArgs {
 pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     let tokens = parse_tokens(&args.tokens)?;
     let source = args.model.source(args.place.place.as_deref())?;
-    let engine = open_engine(app, &source, &args.model.options(app))?;
+    let engine = open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
     let options = SessionOptions {
         context: tokens.len(),
         types: args.types.types(),

@@ -8,6 +8,8 @@ mod chat;
 mod console;
 mod conversation;
 mod demo;
+mod device;
+mod devices;
 mod documents;
 mod failure;
 mod format;
@@ -22,6 +24,7 @@ mod plan;
 mod profiles;
 mod progress;
 mod recall;
+mod rescue;
 mod table;
 mod tokenize;
 

@@ -95,7 +95,8 @@ pub fn needed(engine: &Engine, options: &SessionOptions, prompt: usize) -> Resul
             chunk: options.chunk,
             exact: options.prefill == Prefill::Exact,
             threads: engine.threads(),
+            on_device: engine.devices().placement().on_device(),
         },
     )?;
-    Ok(plan.total() - plan.weights.total())
+    Ok(plan.total() - plan.weights.on_host())
 }

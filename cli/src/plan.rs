@@ -6,22 +6,20 @@ use anyhow::Result;
 use clap::Args;
 use engine::heads::{HeadProfile, HeadShape};
 use engine::kv::{LaneLayout, Layout, PolicyChoice, Room, policy::REGISTRY};
-use engine::plan::{Plan, PlanOptions, TensorOutline, outline};
-use engine::{EngineOptions, Prefill};
+use engine::plan::{DRIVER, Plan, PlanOptions, TensorOutline, outline};
+use engine::{DeviceKind, EngineOptions, Prefill};
 use ggml::Type;
 use models::shapes::Shape;
 use models::spec::{ModelSpec, Positions};
 use serde_json::{Value, json};
 
+use crate::args::device::{Device, DeviceArgs, Layers};
 use crate::args::model::{ModelArgs, ModelPlace};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::{App, values};
 use crate::failure::Failure;
 use crate::table::Table;
-use crate::{format, heads, memory, model, profiles};
-
-/// Query heads marked where no profile is known: the paper's 14 % + 1 %.
-const MARKED: f64 = 0.15;
+use crate::{device, format, heads, memory, model, profiles};
 
 /// Says what memory a session takes, per policy and type of cache, and what fits.
 #[derive(Debug, Args)]
@@ -34,9 +32,6 @@ pub struct PlanArgs {
     /// Tokens of the session, all of them read at once, for example 100k; what the model was trained for unless given
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
-    /// Memory that it should fit, for example 24GiB; what is free here unless given
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
-    memory: Option<usize>,
     /// A policy; give it again for more; all of them with their defaults unless given
     #[arg(long, value_name = "POLICY", long_help = session::policy_help())]
     policy: Vec<String>,
@@ -91,9 +86,71 @@ struct Planned {
     bytes: Plan,
     policy: PolicyChoice,
     layout: Layout,
+    /// Layers on the GPU.
+    on_device: usize,
+}
+
+/// What is planned for.
+struct Target {
+    /// A GPU, which need not be there, or the host.
+    on_device: bool,
+    layers: Layers,
+    /// Bytes that it should fit.
+    limit: Option<usize>,
+}
+
+impl Target {
+    /// The GPU that was asked for, or the one that is there; else the host.
+    fn new(args: &DeviceArgs) -> Result<Target, Failure> {
+        let found = match args.device {
+            Device::Cpu => None,
+            _ if args.n_gpu_layers == Layers::Count(0) => None,
+            Device::Auto => device::found(None).ok(),
+            // To plan for a GPU it need not be there.
+            Device::Kind(kind) => Some(match kind {
+                DeviceKind::Cuda(index) => device::found(Some(index)).unwrap_or((kind, None)),
+                kind => (kind, None),
+            }),
+        };
+        let limit = match &found {
+            Some((_, free)) => args.memory.or(*free),
+            None => args.memory.or_else(memory::available),
+        };
+        Ok(Target { on_device: found.is_some(), layers: args.n_gpu_layers, limit })
+    }
+
+    /// Whether a plan for a model of so many layers fits, with all the layers that were asked for on the GPU, if that is known.
+    fn fits(&self, planned: &Planned, all: usize) -> Option<bool> {
+        let whole = planned.on_device == self.layers(all);
+        self.limit.map(|limit| whole && planned.total(self.on_device) <= limit)
+    }
+
+    /// Layers on the GPU, of so many, where memory is no question.
+    fn layers(&self, all: usize) -> usize {
+        match self.layers {
+            _ if !self.on_device => 0,
+            Layers::Count(count) => count.min(all),
+            Layers::Auto => all,
+        }
+    }
+
+    /// The plan with as many of `whole` layers on the GPU as fit, if it is for us to say.
+    fn choose(&self, whole: usize, plan: impl Fn(usize) -> Result<Planned>) -> Result<Planned> {
+        match (self.layers, self.limit) {
+            (Layers::Auto, Some(limit)) if self.on_device => {
+                plan(device::most(whole, |layers| plan(layers).is_ok_and(|plan| plan.total(true) <= limit)))
+            }
+            _ => plan(whole),
+        }
+    }
 }
 
 impl Planned {
+    /// The peak on the GPU, or on the host.
+    fn total(&self, on_device: bool) -> usize {
+        if on_device { self.bytes.device_total() } else { self.bytes.total() }
+    }
+
     /// Rows that every KV head has room for, `[layers][KV heads]`.
     fn rows(&self) -> Vec<Vec<usize>> {
         let rows_of = |lanes: &Vec<LaneLayout>| {
@@ -138,21 +195,32 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None | Some(0) => subject.spec.n_ctx_train.max(1),
         Some(context) => context,
     };
-    let limit = args.memory.or_else(memory::available);
+    let target = Target::new(&args.model.device)?;
+    let limit = target.limit;
     let mut rows = Vec::new();
     for (policy, profile) in &policies {
         for types in &types {
-            let of = |context| plan(args, &subject, (policy, profile), *types, context);
-            let plan = of(context)
-                .map(|plan| (plan, limit.map_or(0, |limit| longest(of, limit))))
+            let of =
+                |on_device, context| plan(args, &subject, (policy, profile), *types, (on_device, context));
+            let whole = target.layers(subject.spec.n_layers);
+            let plan = target
+                .choose(whole, |on_device| of(on_device, context))
+                .map(|plan| {
+                    (
+                        plan,
+                        limit.map_or(0, |limit| {
+                            longest(|context| of(whole, context), target.on_device, limit)
+                        }),
+                    )
+                })
                 // Errors carry a hint on a line of its own.
                 .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());
             rows.push(Row { policy: policy.clone(), types: *types, plan });
         }
     }
     match args.json {
-        true => app.console.print_json(&object(&subject, context, limit, &rows)),
-        false => Ok(app.console.print_foreign(&text(args, &subject, context, limit, &rows))?),
+        true => app.console.print_json(&object(&subject, context, &target, &rows)),
+        false => Ok(app.console.print_foreign(&text(args, &subject, context, &target, &rows))?),
     }
 }
 
@@ -189,7 +257,7 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
             (HeadProfile::uniform(shape, false), "ALiBi: windows follow from the weights".to_owned())
         }
         (None, share, _) => {
-            let share = share.unwrap_or(MARKED);
+            let share = share.unwrap_or(profiles::MARKED);
             (
                 profiles::spread(shape, share)?,
                 format!("{} of the query heads, evenly spread", format::percent(share)),
@@ -224,7 +292,7 @@ fn plan(
     subject: &Subject,
     (policy, profile): (&PolicyChoice, &HeadProfile),
     types: (Type, Type),
-    context: usize,
+    (on_device, context): (usize, usize),
 ) -> Result<Planned> {
     let room = Room { context, types, reserve: None };
     let policy = match args.budget.budget() {
@@ -237,19 +305,17 @@ fn plan(
         prompt: context,
         chunk: args.chunk.tokens(),
         exact: args.prefill.prefill() == Prefill::Exact,
-        threads: subject
-            .options
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
+        threads: subject.options.threads(),
+        on_device,
     };
     let bytes = Plan::new(&subject.spec, &subject.tensors, &layout, &options)?;
-    Ok(Planned { bytes, policy, layout })
+    Ok(Planned { bytes, policy, layout, on_device })
 }
 
 /// The longest context whose plan fits, to a thousandth; 0 where none does.
-fn longest(plan: impl Fn(usize) -> Result<Planned>, limit: usize) -> usize {
+fn longest(plan: impl Fn(usize) -> Result<Planned>, on_device: bool, limit: usize) -> usize {
     const MOST: usize = 100_000_000;
-    let fits = |context| plan(context).is_ok_and(|plan| plan.bytes.total() <= limit);
+    let fits = |context| plan(context).is_ok_and(|plan| plan.total(on_device) <= limit);
     // Some policies make no sense in the shortest sessions.
     let Some(shortest) = [1, 1 << 10, 1 << 14].into_iter().find(|context| fits(*context)) else { return 0 };
     let (mut good, mut bad) = (shortest, 2 * shortest);
@@ -267,7 +333,8 @@ fn types_name((k, v): (Type, Type)) -> String {
     if k == v { k.name().to_owned() } else { format!("{}/{}", k.name(), v.name()) }
 }
 
-fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row]) -> String {
+fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> String {
+    let limit = target.limit;
     let spec = &subject.spec;
     let mut out = format!(
         "{}: {} parameters, {} layers of {} query and {} KV heads; {} tokens, {} prefill\n",
@@ -286,8 +353,9 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
         subject.profile_is
     );
     if let Some(limit) = limit {
-        let whose = if args.memory.is_some() { "given" } else { "free here" };
-        out += &format!("memory: {} {whose}\n", format::bytes(limit));
+        let whose = if args.model.device.memory.is_some() { "given" } else { "free here" };
+        let place = if target.on_device { " of the GPU" } else { "" };
+        out += &format!("memory{place}: {} {whose}\n", format::bytes(limit));
     }
     if context > spec.n_ctx_train {
         out += &format!(
@@ -299,7 +367,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
         "policy",
         "KV type",
         ">weights",
-        ">file pages",
+        if target.on_device { ">on the host" } else { ">file pages" },
         ">rows a head",
         ">KV store",
         ">scratch",
@@ -312,60 +380,80 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, limit: Option<usize>
     let mut impossible = String::new();
     for row in rows {
         match &row.plan {
-            Ok((Planned { bytes: plan, policy, .. }, longest)) => table.row([
-                policy.to_string(),
-                types_name(row.types),
-                format::bytes(plan.weights.total()),
-                format::bytes(plan.file_pages),
-                row.plan.as_ref().map_or(String::new(), |(planned, _)| planned.bounded()),
-                format::bytes(plan.store),
-                format::bytes(plan.scratch),
-                format::bytes(plan.residual),
-                format::bytes(plan.compute),
-                format::bytes(plan.total()),
-                match limit {
-                    Some(limit) if plan.total() <= limit => "yes".into(),
-                    Some(_) => "no".into(),
-                    None => "?".into(),
-                },
-                if limit.is_some() { format::count(*longest) } else { "?".into() },
-            ]),
+            Ok((planned, longest)) => {
+                let plan = &planned.bytes;
+                let (weights, other, place) = match target.on_device {
+                    true => (plan.weights.device, plan.total(), plan.device),
+                    false => (plan.weights.total(), plan.file_pages, plan.host),
+                };
+                table.row([
+                    planned.policy.to_string(),
+                    types_name(row.types),
+                    format::bytes(weights),
+                    format::bytes(other),
+                    planned.bounded(),
+                    format::bytes(place.store),
+                    format::bytes(place.scratch),
+                    format::bytes(place.residual),
+                    format::bytes(place.compute),
+                    format::bytes(planned.total(target.on_device)),
+                    match target.fits(planned, spec.n_layers) {
+                        Some(true) => "yes".into(),
+                        Some(false) if planned.total(target.on_device) <= limit.unwrap_or(0) => {
+                            format!("{} layers", planned.on_device)
+                        }
+                        Some(false) => "no".into(),
+                        None => "?".into(),
+                    },
+                    if limit.is_some() { format::count(*longest) } else { "?".into() },
+                ])
+            }
             Err(why) => {
                 table.row([row.policy.to_string(), types_name(row.types)]);
                 impossible += &format!("{} with {}: {why}\n", row.policy, types_name(row.types));
             }
         }
     }
-    out + "\n" + &table.plain() + &impossible + &advice(context, limit, rows)
+    if target.on_device {
+        out += &format!(
+            "the total includes {} for the driver and the code of the kernels (an estimate)\n",
+            format::bytes(DRIVER)
+        );
+    }
+    out + "\n" + &table.plain() + &impossible + &advice(context, (target, spec.n_layers), rows)
 }
 
 /// What to change where something does not fit.
-fn advice(context: usize, limit: Option<usize>, rows: &[Row]) -> String {
-    let Some(limit) = limit else { return String::new() };
-    let plans = || {
-        rows.iter()
-            .filter_map(|row| row.plan.as_ref().ok().map(|(plan, longest)| (row, &plan.bytes, *longest)))
-    };
-    if plans().all(|(_, plan, _)| plan.total() <= limit) {
+fn advice(context: usize, (target, layers): (&Target, usize), rows: &[Row]) -> String {
+    if target.limit.is_none() {
+        return String::new();
+    }
+    let plans =
+        || rows.iter().filter_map(|row| row.plan.as_ref().ok().map(|(plan, longest)| (row, plan, *longest)));
+    let fits = |plan: &Planned| target.fits(plan, layers) == Some(true);
+    if plans().all(|(_, plan, _)| fits(plan)) {
         return String::new();
     }
     let flags = |row: &Row| {
         format!("--policy {} -ctk {} -ctv {}", row.policy, row.types.0.name(), row.types.1.name())
     };
     let mut out = String::from("\nWhat does not fit, fits with:\n");
-    match plans().find(|(_, plan, _)| plan.total() <= limit) {
+    match plans().find(|(_, plan, _)| fits(plan)) {
         Some((row, plan, _)) => {
             out += &format!(
                 "- {} at these {} tokens ({})\n",
                 flags(row),
                 format::count(context),
-                format::bytes(plan.total())
+                format::bytes(plan.total(target.on_device))
             );
         }
         None => out += &format!("- none of these at {} tokens\n", format::count(context)),
     }
     if let Some((row, _, longest)) = plans().max_by_key(|(_, _, longest)| *longest) {
         match longest {
+            0 if target.on_device => {
+                out += "- a smaller file type, or fewer layers on the GPU (-ngl): all weights together do not fit\n";
+            }
             0 => out += "- a smaller model or a smaller file type: the weights alone do not fit\n",
             _ if longest < context => out += &format!("- -c {longest} {}\n", flags(row)),
             _ => {}
@@ -374,7 +462,8 @@ fn advice(context: usize, limit: Option<usize>, rows: &[Row]) -> String {
     out
 }
 
-fn object(subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row]) -> Value {
+fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> Value {
+    let limit = target.limit;
     let row = |row: &Row| {
         let mut object = json!({
             "policy": row.plan.as_ref().map_or(&row.policy, |(planned, _)| &planned.policy).to_string(),
@@ -389,16 +478,29 @@ fn object(subject: &Subject, context: usize, limit: Option<usize>, rows: &[Row])
                     "mapped": plan.weights.mapped,
                     "repacked": plan.weights.repacked,
                     "copied": plan.weights.copied,
+                    "device": plan.weights.device,
                     "total": plan.weights.total(),
                 });
                 object["file_pages"] = plan.file_pages.into();
-                object["store"] = plan.store.into();
-                object["scratch"] = plan.scratch.into();
-                object["residual"] = plan.residual.into();
-                object["compute"] = plan.compute.into();
+                object["store"] = plan.host.store.into();
+                object["scratch"] = plan.host.scratch.into();
+                object["residual"] = plan.host.residual.into();
+                object["compute"] = plan.host.compute.into();
                 object["aside"] = plan.aside.into();
                 object["total"] = plan.total().into();
-                object["fits"] = limit.map(|limit| plan.total() <= limit).into();
+                if target.on_device {
+                    object["device"] = json!({
+                        "layers": planned.on_device,
+                        "weights": plan.weights.device,
+                        "store": plan.device.store,
+                        "scratch": plan.device.scratch,
+                        "residual": plan.device.residual,
+                        "compute": plan.device.compute,
+                        "overhead": plan.device_overhead,
+                        "total": plan.device_total(),
+                    });
+                }
+                object["fits"] = target.fits(planned, subject.spec.n_layers).into();
                 object["longest_context"] = limit.map(|_| *longest).into();
             }
             Err(why) => object["error"] = why.clone().into(),

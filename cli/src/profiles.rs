@@ -149,6 +149,17 @@ pub fn least(shape: HeadShape) -> Result<HeadProfile, HeadsError> {
     HeadProfile::from_scopes(shape, &vec![vec![0.0; shape.kv_heads()]; shape.layers()], Provenance::default())
 }
 
+/// Query heads marked where no profile is known: the paper's 14 % + 1 %.
+pub const MARKED: f64 = 0.15;
+
+/// A profile for planning: the one that is kept, else a made-up one.
+pub fn guess(shape: HeadShape, fingerprint: &str) -> Result<HeadProfile> {
+    match kept(shape, fingerprint) {
+        Ok(Some(profile)) => Ok(profile),
+        _ => spread(shape, MARKED),
+    }
+}
+
 /// Calibrates and keeps.
 fn new(app: &App, engine: &Engine, fingerprint: &str) -> Result<HeadProfile> {
     app.console.note("looking for the model's retrieval heads (once; the result is kept)");

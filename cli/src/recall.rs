@@ -23,7 +23,7 @@ use crate::args::{App, values};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::progress::ProgressBar;
-use crate::{format, memory, opening, profiles};
+use crate::{device, format, memory, opening, profiles};
 
 /// Most tokens of an answer; the facts have about ten.
 const ANSWER: usize = 32;
@@ -99,7 +99,7 @@ struct Cell {
 pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let policies = policies(args)?;
     let source = args.model.source(args.place.place.as_deref())?;
-    let model = Model::open(app, &source, &args.model.options(app))?;
+    let model = Model::open(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
     let everything = PolicyChoice::default();
     for tokens in &args.lengths {
         opening::note_beyond_training(app, &model.engine, *tokens);

@@ -4,13 +4,15 @@
 //! The text is read layer by layer. Of the attention matrix only the few columns that count are picked out of blocks of
 //! rows; the matrix as a whole never exists.
 
+use crate::devices::Workspace;
 use crate::forward::Needed;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
-use crate::kv::LayerRows;
+use crate::kv::{LayerRows, Layout, PolicyChoice, Room};
 use crate::random::Random;
+use crate::scratch::{Residual, Scratch};
 use crate::{Engine, EngineError, Progress};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
-use kernels::graph::{GraphLane, HeadShape, MAX_LANES};
+use kernels::graph::{HeadShape, MAX_LANES};
 use models::spec::Positions;
 use std::time::Instant;
 
@@ -136,24 +138,19 @@ fn score_layers(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<HeadScores>, EngineError> {
     let started = Instant::now();
-    let (spec, backend, n) = (engine.spec(), &engine.backend, tokens.len());
-    let ctx = Context::new(3);
-    let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
-    let [k, v] = [(); 2].map(|()| ctx.tensor(Type::F16, [spec.head_dim, n, spec.n_kv_heads]));
-    ctx.allocate(&backend.buffer_type())?;
-    let lane = GraphLane {
-        k,
-        v,
-        kv_heads: (0..spec.n_kv_heads as u32).collect(),
-        compensated: false,
-        received: None,
-        positions: None,
-    };
-    let layer_rows = LayerRows { lanes: vec![lane], observers: Vec::new() };
-    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let (spec, devices, n) = (engine.spec(), engine.devices(), tokens.len());
+    let mut workspace = Workspace::new(devices);
+    let residual = Residual::embed(&engine.forward, (tokens, chunk), devices, &mut workspace)?;
+    let room = Room { context: n, types: (Type::F16, Type::F16), reserve: None };
+    let everything = Layout::new(spec, &PolicyChoice::default(), None, room)?;
+    let scratch = Scratch::new(spec, &[&everything], n, devices, |_| true)?;
     let mut layers = Vec::new();
     let chunks = n.div_ceil(chunk);
     for layer in 0..spec.n_layers {
+        let place = devices.placement().of(layer);
+        residual.enter(layer, devices)?;
+        let (backend, stream) = (devices.at(place), residual.at(place)?);
+        let layer_rows = LayerRows { lanes: scratch.at(place).to_vec(), observers: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);
@@ -162,19 +159,19 @@ fn score_layers(
             let state = (rows, vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers]);
             // The layer's input is overwritten by its output, so its queries are taken first.
             let queries = {
-                let formula = engine.forward.queries_of_text(layer, (&residual, at, len));
-                let graph = allocator.prepare(formula.graph()?)?;
+                let formula = engine.forward.queries_of_text(layer, (stream, at, len));
+                let graph = workspace.prepare(place, formula.graph()?)?;
                 formula.inputs.fill(&tokens[at..at + len], at, &state)?;
                 backend.compute(&graph)?;
                 formula.result.to_vec::<f32>()?
             };
             let is_last = layer + 1 == spec.n_layers;
             let needed = if is_last { Needed::None } else { Needed::All };
-            let formula = engine.forward.layer_of_text(layer, (&residual, at, len), &layer_rows, needed);
-            let graph = allocator.prepare(formula.graph()?)?;
+            let formula = engine.forward.layer_of_text(layer, (stream, at, len), &layer_rows, needed);
+            let graph = workspace.prepare(place, formula.graph()?)?;
             formula.inputs.fill(&tokens[at..at + len], at, &state)?;
             backend.compute(&graph)?;
-            scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, &mut allocator)?;
+            scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
             let done = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
             progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
         }

@@ -1,8 +1,10 @@
-//! A loaded model: file, specification, weights, tokenizer, and the backend that computes.
+//! A loaded model: file, specification, weights, and what computes.
 
+use crate::devices::{Devices, Place};
 use crate::forward::Forward;
 use crate::heads::HeadShape;
-use crate::weights::{WeightBytes, Weights};
+use crate::plan::DRIVER;
+use crate::weights::{Loading, WeightBytes, Weights};
 use crate::{EngineError, heads};
 use ggml::Backend;
 use models::gguf::GgufFile;
@@ -29,35 +31,77 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// Copy matrices into a layout that the CPU multiplies faster, where there is one. Costs their bytes a second time.
     pub repack: bool,
+    /// A device for the last layers.
+    pub device: Option<DeviceOptions>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { threads: None, repack: true }
+        EngineOptions { threads: None, repack: true, device: None }
     }
+}
+
+impl EngineOptions {
+    /// Threads that compute on the host.
+    pub fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+    }
+}
+
+/// How a device is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Which.
+    pub kind: DeviceKind,
+    /// How many of the last layers are on it; more than there are is all.
+    pub layers: usize,
+    /// Bytes of its memory that are taken at most, [`plan::DRIVER`](crate::plan::DRIVER) included.
+    pub memory: Option<usize>,
+}
+
+/// A device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// The host pretending, for tests: see [`Backend::emulated`].
+    Emulated,
+    /// An NVIDIA GPU, by CUDA's number.
+    Cuda(usize),
 }
 
 /// A loaded model.
 pub struct Engine {
     pub(crate) forward: Forward,
-    pub(crate) backend: Backend,
+    pub(crate) devices: Devices,
     file: GgufFile,
     spec: ModelSpec,
     interrupt: Arc<AtomicBool>,
 }
 
 impl Engine {
-    /// Opens a model: validates the file, places the weights, starts the backend.
+    /// Opens a model: validates the file, starts what computes, places the weights.
     pub fn open(source: &ModelSource, options: &EngineOptions) -> Result<Engine, EngineError> {
+        Engine::open_with(source, options, &mut |_, _| Ok(()))
+    }
+
+    /// As [`Engine::open`]; `loading` is told how many bytes of weights have been copied and how many there are to copy, and stops
+    /// it with an error.
+    pub fn open_with(
+        source: &ModelSource,
+        options: &EngineOptions,
+        loading: Loading,
+    ) -> Result<Engine, EngineError> {
         let file = open_file(source)?;
         let spec = ModelSpec::from_gguf(&file)?;
         check_heads(&spec, &file)?;
-        let weights = Weights::load(&file, &spec, options.repack)?;
         let interrupt = Arc::new(AtomicBool::new(false));
-        let threads = options.threads.unwrap_or_else(default_threads);
-        let backend = Backend::cpu(threads, interrupt.clone())?;
-        let forward = Forward::new(&spec, weights, backend.threads());
-        Ok(Engine { forward, backend, file, spec, interrupt })
+        let host = Backend::cpu(options.threads(), interrupt.clone())?;
+        let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
+        let on_device = options.device.map_or(0, |device| device.layers);
+        let devices = Devices::new(host, device, spec.n_layers, on_device);
+        let weights = Weights::load(&file, &spec, options.repack, &devices, loading)?;
+        let workers = (devices.at(Place::Host).threads(), devices.at(Place::Device).blocks());
+        let forward = Forward::new(&spec, weights, devices.placement(), workers);
+        Ok(Engine { forward, devices, file, spec, interrupt })
     }
 
     /// The model file.
@@ -75,6 +119,11 @@ impl Engine {
         self.forward.weights().bytes
     }
 
+    /// What computes, and which layers are where.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
     /// Gives the pages of a layer's weights that were only needed for reading a text back to the system.
     pub(crate) fn release(&self, layer: usize) {
         self.forward.weights().release(&self.file, layer);
@@ -87,7 +136,7 @@ impl Engine {
 
     /// Number of threads that compute.
     pub fn threads(&self) -> usize {
-        self.backend.threads()
+        self.devices.at(Place::Host).threads()
     }
 
     /// Set to true, this flag stops the computation that is running (at the next operation) with an error for which
@@ -99,6 +148,23 @@ impl Engine {
     /// The model's heads, for profiles.
     pub fn head_shape(&self) -> Result<HeadShape, heads::HeadsError> {
         HeadShape::new(self.spec.n_layers, self.spec.n_heads, self.spec.n_kv_heads)
+    }
+}
+
+impl DeviceOptions {
+    /// All layers on a device without a bound on its memory.
+    pub fn all(kind: DeviceKind) -> DeviceOptions {
+        DeviceOptions { kind, layers: usize::MAX, memory: None }
+    }
+
+    /// Starts the device; setting `interrupt` stops its computations.
+    pub fn start(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
+        match self.kind {
+            DeviceKind::Emulated => Backend::emulated(interrupt, self.memory),
+            DeviceKind::Cuda(index) => {
+                Backend::cuda(index, interrupt, self.memory.map(|most| most.saturating_sub(DRIVER)))
+            }
+        }
     }
 }
 
@@ -138,8 +204,4 @@ fn check_heads(spec: &ModelSpec, file: &GgufFile) -> Result<(), EngineError> {
         );
     }
     Ok(())
-}
-
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
 }

@@ -1,6 +1,7 @@
 //! The forward pass: one loop for all architectures. What differs between them is which tensors exist (biases, norms of Q
 //! and K) and how positions enter (RoPE, or ALiBi in the lanes); where keys and values lie is the caller's choice of lanes.
 
+use crate::devices::{Place, Placement};
 use crate::kv::policy::Counted;
 use crate::kv::{LayerRows, Observer};
 use crate::weights::Weights;
@@ -22,8 +23,10 @@ pub enum Needed {
 
 /// What changes from one computation to the next.
 pub struct Inputs {
-    /// `[n]` i32
+    /// `[n]` i32, where tokens are looked up
     pub tokens: Tensor,
+    /// `[n_embd, n]` f32: the residual stream, where it comes from another place
+    pub stream: Tensor,
     /// `[n]` i32
     pub positions: Tensor,
     /// Live rows and log-weights.
@@ -32,10 +35,11 @@ pub struct Inputs {
 
 impl Inputs {
     /// Inputs for `n` tokens of a model of `layers` layers.
-    pub fn new(ctx: &Context, n: usize, layers: usize) -> Inputs {
+    pub fn new(ctx: &Context, (n_embd, n): (usize, usize), layers: usize) -> Inputs {
         let positions = ctx.input("positions", Type::I32, [n]);
         Inputs {
             tokens: ctx.input("tokens", Type::I32, [n]),
+            stream: ctx.input("stream", Type::F32, [n_embd, n]),
             positions: positions.clone(),
             state: LaneState {
                 rows: ctx.input("rows", Type::I32, [MAX_LANES, layers]),
@@ -96,7 +100,9 @@ pub struct Forward {
     /// `None` under ALiBi, where the lanes' positions do its work.
     rope: Option<RopeParameters>,
     epsilon: f32,
-    threads: usize,
+    placement: Placement,
+    /// What attention is split over in each place.
+    splits: [Split; 2],
 }
 
 /// From how many tokens on the file's layout of K-quants is the faster one.
@@ -106,8 +112,14 @@ const WIDE: usize = 32;
 pub const LAYER_TENSORS: usize = 64;
 
 impl Forward {
-    /// The formulas of `spec` over `weights`, for `threads` threads.
-    pub fn new(spec: &ModelSpec, weights: Weights, threads: usize) -> Forward {
+    /// The formulas of `spec` over `weights`, which are where `placement` says, for this many threads of the host and blocks of the
+    /// device.
+    pub fn new(
+        spec: &ModelSpec,
+        weights: Weights,
+        placement: Placement,
+        (threads, blocks): (usize, usize),
+    ) -> Forward {
         Forward {
             weights,
             heads: HeadShape {
@@ -118,7 +130,8 @@ impl Forward {
             },
             rope: spec.positions.rope().map(|rope| rope_parameters(rope, spec.n_ctx_train)),
             epsilon: spec.rms_eps,
-            threads,
+            placement,
+            splits: [Split::Threads(threads), Split::Blocks(blocks)],
         }
     }
 
@@ -133,7 +146,7 @@ impl Forward {
     }
 
     /// Embeddings of `tokens` [n] (i32): [n_embd, n].
-    pub fn embed(&self, ctx: &Context, tokens: &Tensor) -> Tensor {
+    fn embed(&self, ctx: &Context, tokens: &Tensor) -> Tensor {
         ctx.get_rows(&self.weights.narrow.token_embd, tokens).named("embd")
     }
 
@@ -143,18 +156,31 @@ impl Forward {
         &weights.layers[layer]
     }
 
+    /// The formula that looks up the embeddings of `n` tokens: [n_embd, n].
+    pub fn embedding(&self, n: usize) -> Formula {
+        let ctx = Context::new(LAYER_TENSORS);
+        let inputs = self.inputs(&ctx, n);
+        let result = self.embed(&ctx, &inputs.tokens).output();
+        Formula { ctx, inputs, result, effects: Vec::new() }
+    }
+
+    fn inputs(&self, ctx: &Context, n: usize) -> Inputs {
+        let weights = &self.weights.narrow;
+        Inputs::new(ctx, (weights.token_embd.dim(0), n), weights.layers.len())
+    }
+
     /// Queries of a layer for normed input `x` [n_embd, n] at `positions` [n], after RoPE: [head_dim, heads, n].
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let q = self.project(ctx, &w.wq, w.bq.as_ref(), self.heads.n_kv_heads * self.heads.group, x);
-        self.turn(ctx, q, w.q_norm.as_ref(), positions).named(&format!("Qcur-{layer}"))
+        self.turn(ctx, layer, q, w.q_norm.as_ref(), positions).named(&format!("Qcur-{layer}"))
     }
 
     /// Keys of a layer: as [`Forward::queries`].
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let k = self.project(ctx, &w.wk, w.bk.as_ref(), self.heads.n_kv_heads, x);
-        self.turn(ctx, k, w.k_norm.as_ref(), positions).named(&format!("Kcur-{layer}"))
+        self.turn(ctx, layer, k, w.k_norm.as_ref(), positions).named(&format!("Kcur-{layer}"))
     }
 
     /// matrix · x + bias, cut into heads: [head_dim, heads, n].
@@ -174,13 +200,23 @@ impl Forward {
     }
 
     /// The norm of each head where there is one, then RoPE where there is.
-    fn turn(&self, ctx: &Context, heads: Tensor, norm: Option<&Tensor>, positions: &Tensor) -> Tensor {
+    fn turn(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        heads: Tensor,
+        norm: Option<&Tensor>,
+        positions: &Tensor,
+    ) -> Tensor {
         let heads = match norm {
             Some(weight) => self.norm(ctx, &heads, weight),
             None => heads,
         };
         match &self.rope {
-            Some(rope) => ctx.rope(&heads, positions, self.weights.narrow.rope_freqs.as_ref(), rope),
+            Some(rope) => {
+                let factors = &self.weights.rope_freqs[self.placement.of(layer) as usize];
+                ctx.rope(&heads, positions, factors.as_ref(), rope)
+            }
             None => heads,
         }
     }
@@ -247,7 +283,7 @@ impl Forward {
             (&stored, n),
             &rows.lanes,
             &state,
-            Split::Threads(self.threads),
+            self.splits[self.placement.of(layer) as usize],
         )
         .named(&format!("kqv_out-{layer}")); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
@@ -269,24 +305,43 @@ impl Forward {
         ctx.add(&out, &x).named(&format!("l_out-{layer}"))
     }
 
-    /// The whole model for `n` tokens against the rows of every layer: the logits of the needed tokens.
-    pub fn model(&self, n: usize, needed: Needed, rows: impl Fn(usize) -> LayerRows) -> Formula {
-        let layers = self.weights.narrow.layers.len();
-        let ctx = Context::new(LAYER_TENSORS * (layers + 1));
-        let inputs = Inputs::new(&ctx, n, layers);
-        let mut effects = Vec::new();
-        let mut x = self.embed(&ctx, &inputs.tokens);
-        for layer in 0..layers {
-            let needed = if layer + 1 == layers { needed } else { Needed::All };
-            x = self.layer(&ctx, layer, &x, &inputs, &rows(layer), needed, &mut effects);
-        }
-        let result = if needed == Needed::None { x } else { self.logits(&ctx, &x) };
-        Formula { ctx, inputs, result, effects }
+    /// The whole model for `n` tokens against the rows of every layer: the logits of the needed tokens. One formula for each place
+    /// with something to do; a formula's result is the next one's [`Inputs::stream`].
+    pub fn model(
+        &self,
+        n: usize,
+        needed: Needed,
+        rows: impl Fn(usize) -> LayerRows,
+    ) -> Vec<(Place, Formula)> {
+        let all = self.weights.narrow.layers.len();
+        let on_device = !self.placement.layers(Place::Device).is_empty();
+        let places = Place::ALL.into_iter().filter(|place| on_device || *place == Place::Host);
+        let formula_of = |place: Place| {
+            let layers = self.placement.layers(place);
+            let ctx = Context::new(LAYER_TENSORS * (layers.len() + 1));
+            let inputs = self.inputs(&ctx, n);
+            let mut effects = Vec::new();
+            let mut x = match place {
+                Place::Host => self.embed(&ctx, &inputs.tokens),
+                Place::Device => inputs.stream.clone(),
+            };
+            for layer in layers.clone() {
+                let needed = if layer + 1 == all { needed } else { Needed::All };
+                x = self.layer(&ctx, layer, &x, &inputs, &rows(layer), needed, &mut effects);
+            }
+            let result = match (layers.end == all && place == self.placement.of_output(), needed) {
+                (true, Needed::None) => x,
+                (true, _) => self.logits(&ctx, &x),
+                (false, _) => x.output(),
+            };
+            (place, Formula { ctx, inputs, result, effects })
+        };
+        places.map(formula_of).collect()
     }
 
     /// One layer for the tokens `at..at + len` of a text whose residual stream `[n_embd, n]` lies in `residual`: as
-    /// [`Forward::model`]. Layer 0 looks the tokens up; with [`Needed::All`] the stream is updated, with [`Needed::Last`] the
-    /// result is the logits of the last token.
+    /// [`Forward::model`]. With [`Needed::All`] the stream is updated, with [`Needed::Last`] the result is the logits of the last
+    /// token.
     pub fn layer_of_text(
         &self,
         layer: usize,
@@ -295,12 +350,11 @@ impl Forward {
         needed: Needed,
     ) -> Formula {
         let ctx = Context::new(LAYER_TENSORS);
-        let inputs = Inputs::new(&ctx, len, self.weights.narrow.layers.len());
+        let inputs = self.inputs(&ctx, len);
         let n_embd = residual.dim(0);
         let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
-        let x = if layer == 0 { self.embed(&ctx, &inputs.tokens) } else { mine.clone() };
         let mut effects = Vec::new();
-        let x = self.layer(&ctx, layer, &x, &inputs, rows, needed, &mut effects);
+        let x = self.layer(&ctx, layer, &mine, &inputs, rows, needed, &mut effects);
         let result = match needed {
             Needed::All => ctx.copy(&x, &mine),
             Needed::Last => self.logits(&ctx, &x),
@@ -313,10 +367,9 @@ impl Forward {
     /// [`Forward::layer_of_text`].
     pub fn queries_of_text(&self, layer: usize, (residual, at, len): (&Tensor, usize, usize)) -> Formula {
         let ctx = Context::new(LAYER_TENSORS);
-        let inputs = Inputs::new(&ctx, len, self.weights.narrow.layers.len());
+        let inputs = self.inputs(&ctx, len);
         let n_embd = residual.dim(0);
-        let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
-        let x = if layer == 0 { self.embed(&ctx, &inputs.tokens) } else { mine };
+        let x = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
         let x = self.norm(&ctx, &x, &self.weights.narrow.layers[layer].attn_norm);
         let result = self.queries(&ctx, layer, &x, &inputs.positions).output();
         Formula { ctx, inputs, result, effects: Vec::new() }

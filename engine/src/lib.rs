@@ -5,20 +5,24 @@
 
 pub mod alibi;
 pub mod calibrate;
+pub mod devices;
 mod engine;
 mod error;
 pub mod forward;
 pub mod generate;
 pub mod heads;
 pub mod kv;
+mod pass;
 pub mod plan;
 mod random;
 pub mod sampler;
+mod scratch;
 mod session;
+pub mod snapshot;
 pub mod text;
 mod weights;
 
-pub use engine::{Engine, EngineOptions, ModelSource};
+pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource, open_file};
 pub use error::EngineError;
 pub use session::{Prefill, Progress, Session, SessionOptions, sync_all};
-pub use weights::{WeightBytes, Weights};
+pub use weights::{Loading, WeightBytes, Weights};

@@ -1,8 +1,9 @@
 //! What a session will take, in bytes, before anything is allocated.
 //!
 //! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs are built over
-//! tensors without memory and ggml's allocator says what their intermediates need.
+//! tensors without memory and ggml's allocator says what their intermediates need. A device need not be there to be planned for.
 
+use crate::devices::{Place, Placement};
 use crate::forward::{Formula, Forward, Needed};
 use crate::kv::{LayerRows, Layout, Observer, Watched};
 use crate::{EngineError, WeightBytes, Weights};
@@ -42,6 +43,8 @@ pub struct PlanOptions {
     pub exact: bool,
     /// Threads.
     pub threads: usize,
+    /// How many of the last layers are on a device.
+    pub on_device: usize,
 }
 
 /// Bytes that a session takes.
@@ -52,6 +55,19 @@ pub struct Plan {
     /// Pages of the file with matrices that are there in another layout too, while a text is read: one layer's if it is read
     /// layer by layer, else all of them (as in a later turn of many tokens). They go back to the system afterwards.
     pub file_pages: usize,
+    /// What is kept aside on the host so that a turn can be taken back.
+    pub aside: usize,
+    /// The host's memory beside these.
+    pub host: PlaceBytes,
+    /// The device's memory beside its weights.
+    pub device: PlaceBytes,
+    /// What the driver, the code of the kernels and ggml's transient buffers take on a device.
+    pub device_overhead: usize,
+}
+
+/// Bytes that a session takes in one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlaceBytes {
     /// The KV store.
     pub store: usize,
     /// One layer's complete keys and values, while the first text is read.
@@ -60,8 +76,25 @@ pub struct Plan {
     pub residual: usize,
     /// Compute buffers.
     pub compute: usize,
-    /// What is kept aside so that a turn can be taken back.
-    pub aside: usize,
+}
+
+impl PlaceBytes {
+    /// What is there while the first text is read only.
+    fn passing(&self) -> usize {
+        self.scratch + self.residual
+    }
+}
+
+/// Bytes that the driver and the code of all kernels take on a device: an estimate, not measured yet.
+pub const DRIVER: usize = 512 << 20;
+
+/// Blocks that attention is split into on a large GPU.
+const BLOCKS: usize = 2 * 170;
+
+/// [`Plan::device_overhead`] for a device that computes `chunk` tokens at a time: ggml copies the activations of a matrix product in
+/// 8-bit blocks first, of 36 bytes for 32 elements.
+fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
+    DRIVER + spec.n_ff.max(spec.n_embd) / 32 * 36 * chunk
 }
 
 impl Plan {
@@ -72,49 +105,77 @@ impl Plan {
         layout: &Layout,
         options: &PlanOptions,
     ) -> Result<Plan, EngineError> {
-        let weights = Weights::pretend(spec, tensors, options.repack)?;
+        let placement = Placement::new(spec.n_layers, options.on_device);
+        let weights = Weights::pretend(spec, tensors, options.repack, placement)?;
         let bytes = weights.bytes;
         let twice = weights.twice_bytes.iter();
         let file_pages = if options.exact { twice.max().copied().unwrap_or(0) } else { twice.sum() };
-        let forward = Forward::new(spec, weights, options.threads);
+        let forward = Forward::new(spec, weights, placement, (options.threads, BLOCKS));
         let lanes = Lanes::new(layout)?;
         let allocator = GraphAllocator::new(&BufferType::cpu());
         let measure =
-            |formula: Formula| -> Result<usize, EngineError> { Ok(allocator.measure(&formula.graph()?)) };
+            |formula: &Formula| -> Result<usize, EngineError> { Ok(allocator.measure(&formula.graph()?)) };
 
-        let decode = measure(forward.model(1, Needed::Last, |layer| lanes.of(layer)))?;
         let chunk = options.chunk.clamp(1, layout.context);
-        let mut reading = measure(forward.model(chunk, Needed::Last, |layer| lanes.of(layer)))?;
-        let prompt = options.prompt.min(layout.context);
-        let (mut scratch, mut residual) = (0, 0);
-        if options.exact {
-            let ctx = Context::new(2);
-            let stream = ctx.tensor(Type::F32, [spec.n_embd, prompt.max(1)]);
-            lanes.nowhere.pretend(&stream);
-            let len = chunk.min(prompt.max(1));
-            for (layer, needed) in [(0, Needed::All), (spec.n_layers - 1, Needed::Last)] {
-                let formula = forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
-                reading = reading.max(measure(formula)?);
+        let prompt = options.prompt.min(layout.context).max(1);
+        let (mut decode, mut reading) = ([0; 2], [0; 2]);
+        for (n, most) in [(1, &mut decode), (chunk, &mut reading)] {
+            for (place, formula) in forward.model(n, Needed::Last, |layer| lanes.of(layer)) {
+                most[place as usize] = measure(&formula)?;
             }
-            scratch = layout.scratch_bytes(prompt);
-            residual = 4 * spec.n_embd * prompt;
         }
+        let mut places = [PlaceBytes::default(); 2];
+        for place in Place::ALL {
+            let layers = placement.layers(place);
+            let part = layout.part(layers.clone());
+            let mut bytes = PlaceBytes { store: part.bytes(), ..PlaceBytes::default() };
+            if place == Place::Device {
+                // The host has come before.
+                bytes.store -= part.host_bytes();
+                places[Place::Host as usize].store += part.host_bytes();
+            }
+            if options.exact && !layers.is_empty() {
+                let ctx = Context::new(2);
+                let stream = ctx.tensor(Type::F32, [spec.n_embd, prompt]);
+                lanes.nowhere.pretend(&stream);
+                let len = chunk.min(prompt);
+                for (layer, needed) in [(layers.start, Needed::All), (layers.end - 1, Needed::Last)] {
+                    let formula = forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
+                    reading[place as usize] = reading[place as usize].max(measure(&formula)?);
+                }
+                bytes.scratch = part.scratch_bytes(prompt);
+                bytes.residual = 4 * spec.n_embd * prompt;
+            }
+            bytes.compute = decode[place as usize] + reading[place as usize];
+            places[place as usize] = bytes;
+        }
+        let [host, device] = places;
+        let overhead = if placement.on_device() > 0 { device_overhead(spec, chunk) } else { 0 };
         Ok(Plan {
             weights: bytes,
             file_pages,
-            store: layout.bytes(),
-            scratch,
-            residual,
-            compute: decode + reading,
             aside: layout.aside_bytes(),
+            host,
+            device,
+            device_overhead: overhead,
         })
     }
 
-    /// All together: the peak.
+    /// All on the host together: the peak.
     pub fn total(&self) -> usize {
         // Nothing is kept aside while the first text is read.
-        let passing = self.aside.max(self.scratch + self.residual);
-        self.weights.total() + self.file_pages + self.store + self.compute + passing
+        let passing = self.aside.max(self.host.passing());
+        self.weights.on_host() + self.file_pages + self.host.store + self.host.compute + passing
+    }
+
+    /// All that is allocated on the device: the peak, without [`Plan::device_overhead`].
+    pub fn device_allocated(&self) -> usize {
+        self.weights.device + self.device.store + self.device.compute + self.device.passing()
+    }
+
+    /// The peak of the device's memory.
+    pub fn device_total(&self) -> usize {
+        self.device_allocated() + self.device_overhead
     }
 }
 

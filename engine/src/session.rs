@@ -10,13 +10,17 @@
 //!
 //! [`kv::layout::ASIDE_ROWS`]: crate::kv::layout::ASIDE_ROWS
 
-use crate::forward::{Formula, Needed};
+use crate::devices::{Place, Workspace};
+use crate::forward::Needed;
 use crate::kv::policy::Event;
 use crate::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
+use crate::pass::Pass;
 use crate::random::Random;
+use crate::scratch::{Residual, Scratch};
+use crate::snapshot::{Damage, Input};
 use crate::{Engine, EngineError, heads::HeadProfile};
-use ggml::{Context, GraphAllocator, ReadyGraph, Tensor, Type};
-use kernels::graph::{GraphLane, MAX_LANES, RowPositions};
+use ggml::{Tensor, Type};
+use kernels::graph::MAX_LANES;
 use std::time::{Duration, Instant};
 
 /// How the first text of a session is read.
@@ -87,16 +91,10 @@ pub struct Session<'e> {
     /// Logits at the moments that the store has marked.
     marked: Vec<(usize, Vec<f32>)>,
     /// For everything but decode steps.
-    allocator: GraphAllocator,
-    decode: Option<DecodeStep>,
+    workspace: Workspace,
+    /// The graphs of a decode step, built once, and their memory.
+    decode: Option<(Pass, Workspace)>,
     compressing: Duration,
-}
-
-/// The graph of a decode step, built once.
-struct DecodeStep {
-    graph: ReadyGraph,
-    formula: Formula,
-    allocator: GraphAllocator,
 }
 
 impl<'e> Session<'e> {
@@ -115,8 +113,8 @@ impl<'e> Session<'e> {
         }
         let room = Room { context: options.context, types: options.types, reserve: None };
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
-        let store = Store::new(layout, &engine.backend)?;
-        let allocator = GraphAllocator::new(&engine.backend.buffer_type());
+        let store = Store::new(layout, &engine.devices)?;
+        let workspace = Workspace::new(&engine.devices);
         Ok(Session {
             engine,
             options,
@@ -124,7 +122,7 @@ impl<'e> Session<'e> {
             tokens: Vec::new(),
             logits: Vec::new(),
             marked: Vec::new(),
-            allocator,
+            workspace,
             decode: None,
             compressing: Duration::ZERO,
         })
@@ -133,6 +131,29 @@ impl<'e> Session<'e> {
     /// The tokens so far.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
+    }
+
+    /// The model it talks with.
+    pub fn engine(&self) -> &'e Engine {
+        self.engine
+    }
+
+    /// Takes over a text, the logits of what follows and the store that was made of it. After an error the session is empty.
+    pub(crate) fn read_from(
+        &mut self,
+        from: &mut Input,
+        tokens: Vec<u32>,
+        logits: Vec<f32>,
+    ) -> Result<(), EngineError> {
+        self.clear()?;
+        if !logits.is_empty() && logits.len() != self.engine.spec().n_vocab {
+            return Err(Damage::new("its logits are not those of this model").into());
+        }
+        self.store.read_from(from, tokens.len())?;
+        (self.tokens, self.logits) = (tokens, logits);
+        self.store.begin_turn()?;
+        self.marked.push((self.tokens.len(), self.logits.clone()));
+        Ok(())
     }
 
     /// The store.
@@ -248,13 +269,17 @@ impl<'e> Session<'e> {
         }
         self.room(1)?;
         if self.decode.is_none() {
-            self.decode = Some(self.build_decode()?);
+            let mut workspace = Workspace::new(&self.engine.devices);
+            let rows = |layer| self.store.rows(layer);
+            let pass = Pass::new(&self.engine.forward, (1, Needed::Last), rows, &mut workspace)?;
+            self.decode = Some((pass, workspace));
         }
-        let Some(DecodeStep { graph, formula, .. }) = &self.decode else { return Ok(()) };
-        formula.inputs.fill(&[token], self.store.seen(), &self.store.state())?;
-        self.engine.backend.compute(graph)?;
+        let Some((pass, _)) = &self.decode else { return Ok(()) };
+        pass.compute(&self.engine.devices, &[token], self.store.seen(), &self.store.state())?;
         self.logits.resize(self.engine.spec().n_vocab, 0.0);
-        formula.result.read(0, &mut self.logits)?;
+        if let Some(result) = pass.result() {
+            result.read(0, &mut self.logits)?;
+        }
         self.tokens.push(token);
         self.store.advance(1);
         self.compress(Event::Step, false)
@@ -262,18 +287,11 @@ impl<'e> Session<'e> {
 
     /// Lets rows leave; a failure leaves an empty session.
     fn compress(&mut self, event: Event, forced: bool) -> Result<(), EngineError> {
-        let done = self.store.compress(event, forced, &self.engine.backend, &mut self.allocator);
+        let done = self.store.compress(event, forced, &self.engine.devices, &mut self.workspace);
         if done.is_err() {
             self.clear()?;
         }
         done
-    }
-
-    fn build_decode(&self) -> Result<DecodeStep, EngineError> {
-        let formula = self.engine.forward.model(1, Needed::Last, |layer| self.store.rows(layer));
-        let mut allocator = GraphAllocator::new(&self.engine.backend.buffer_type());
-        let graph = allocator.prepare(formula.graph()?)?;
-        Ok(DecodeStep { graph, formula, allocator })
     }
 
     /// Makes room for at most `wanted` tokens and says for how many there is.
@@ -294,11 +312,13 @@ impl<'e> Session<'e> {
     /// Computes a chunk against the store and gives the logits of the needed tokens.
     fn chunk(&mut self, tokens: &[u32], needed: Needed) -> Result<Vec<f32>, EngineError> {
         self.logits.clear();
-        let formula = self.engine.forward.model(tokens.len(), needed, |layer| self.store.rows(layer));
-        let graph = self.allocator.prepare(formula.graph()?)?;
-        formula.inputs.fill(tokens, self.store.seen(), &self.store.state())?;
-        self.engine.backend.compute(&graph)?;
-        let logits = if needed == Needed::None { Vec::new() } else { formula.result.to_vec()? };
+        let rows = |layer| self.store.rows(layer);
+        let pass = Pass::new(&self.engine.forward, (tokens.len(), needed), rows, &mut self.workspace)?;
+        pass.compute(&self.engine.devices, tokens, self.store.seen(), &self.store.state())?;
+        let logits = match pass.result() {
+            Some(result) if needed != Needed::None => result.to_vec()?,
+            _ => Vec::new(),
+        };
         self.tokens.extend_from_slice(tokens);
         self.store.advance(tokens.len());
         self.compress(Event::Chunk, false)?;
@@ -370,32 +390,25 @@ impl<'e> Session<'e> {
         }
         self.clear()?;
         let (engine, spec, mut random) = (self.engine, self.engine.spec(), Random(seed));
-        let ctx = Context::new(3);
-        let (k_type, v_type) = self.options.types;
-        let rows = |ty| ctx.tensor(ty, [spec.head_dim, n, spec.n_kv_heads]);
-        let scratch = GraphLane {
-            k: rows(k_type),
-            v: rows(v_type),
-            kv_heads: (0..spec.n_kv_heads as u32).collect(),
-            compensated: false,
-            received: self.store.layout().gathers().then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
-            positions: None,
-        };
-        ctx.allocate(&engine.backend.buffer_type())?;
-        random_rows(&scratch.k, &mut random)?;
-        random_rows(&scratch.v, &mut random)?;
-        if let Some(received) = &scratch.received {
-            let gathered: Vec<f32> = (0..received.shape().elements()).map(|_| random.unit() as f32).collect();
-            received.write(0, &gathered)?;
+        let scratch = Scratch::new(spec, &[self.store.layout()], n, &engine.devices, |_| true)?;
+        for lane in Place::ALL.into_iter().flat_map(|place| scratch.at(place)) {
+            random_rows(&lane.k, &mut random)?;
+            random_rows(&lane.v, &mut random)?;
+            if let Some(received) = &lane.received {
+                let gathered: Vec<f32> =
+                    (0..received.shape().elements()).map(|_| random.unit() as f32).collect();
+                received.write(0, &gathered)?;
+            }
         }
         self.compressing = Duration::ZERO;
         for layer in 0..spec.n_layers {
-            if let Some(queries) = self.store.observer_of(layer, &scratch).queries {
+            let [lane] = scratch.at(engine.devices.placement().of(layer)) else { continue };
+            if let Some(queries) = self.store.observer_of(layer, lane).queries {
                 let values: Vec<f32> = (0..queries.shape().elements()).map(|_| random.normal()).collect();
                 queries.write(0, &values)?;
             }
             let started = Instant::now();
-            self.store.take_layer(layer, &scratch, n, &engine.backend, &mut self.allocator)?;
+            self.store.take_layer(layer, lane, n, &engine.devices, &mut self.workspace)?;
             self.compressing += started.elapsed();
         }
         self.store.finish_exact(n);
@@ -407,7 +420,8 @@ impl<'e> Session<'e> {
 
     /// Bytes of compute buffers held now.
     pub fn compute_bytes(&self) -> usize {
-        self.allocator.bytes() + self.decode.as_ref().map_or(0, |step| step.allocator.bytes())
+        let workspaces = self.decode.iter().map(|(_, workspace)| workspace).chain([&self.workspace]);
+        workspaces.map(|workspace| Place::ALL.map(|place| workspace.bytes(place)).iter().sum::<usize>()).sum()
     }
 }
 
@@ -480,46 +494,27 @@ fn layer_by_layer(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<f32>, EngineError> {
     let started = Instant::now();
-    let (spec, n) = (engine.spec(), tokens.len());
-    let Some(first) = sessions.first() else { return Ok(Vec::new()) };
-    let (chunk, (k_type, v_type)) = (first.options.chunk.max(1), first.options.types);
+    let (spec, devices, n) = (engine.spec(), &engine.devices, tokens.len());
+    let Some(first) = sessions.first_mut() else { return Ok(Vec::new()) };
+    let chunk = first.options.chunk.max(1);
     // A single store keeps the rows of layers that forget nothing where they belong.
     let at_home = |sessions: &[&mut Session], layer| sessions.len() == 1 && sessions[0].store.is_dense(layer);
-    let scratched = (0..spec.n_layers).any(|layer| !at_home(sessions, layer));
-
-    // The residual stream of all tokens, one layer's complete keys and values, and what its rows gather for each store.
-    let ctx = Context::new(4 + sessions.len());
-    let residual = ctx.tensor(Type::F32, [spec.n_embd, n]);
-    let rows =
-        scratched.then(|| [k_type, v_type].map(|ty| ctx.tensor(ty, [spec.head_dim, n, spec.n_kv_heads])));
-    let positions = (scratched && first.store.layout().alibi)
-        .then(|| RowPositions { all: ctx.tensor(Type::I32, [n * spec.n_kv_heads]), first: 0 });
-    let scratch: Vec<GraphLane> = match &rows {
-        None => Vec::new(),
-        Some([k, v]) => (sessions.iter())
-            .map(|session| GraphLane {
-                k: k.clone(),
-                v: v.clone(),
-                kv_heads: (0..spec.n_kv_heads as u32).collect(),
-                compensated: false,
-                received: (session.store.layout().gathers())
-                    .then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
-                positions: positions.clone(),
-            })
-            .collect(),
-    };
-    ctx.allocate(&engine.backend.buffer_type())?;
+    let residual = Residual::embed(&engine.forward, (tokens, chunk), devices, &mut first.workspace)?;
+    let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
+    let scratch = Scratch::new(spec, &layouts, n, devices, |layer| !at_home(sessions, layer))?;
 
     let chunks: Vec<(usize, usize)> = (0..n).step_by(chunk).map(|at| (at, chunk.min(n - at))).collect();
     let mut logits = Vec::new();
     sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
     for layer in 0..spec.n_layers {
+        let place = devices.placement().of(layer);
+        residual.enter(layer, devices)?;
         let is_last = layer + 1 == spec.n_layers;
         let at_home = at_home(sessions, layer);
-        let layer_rows = match scratch.first() {
+        let layer_rows = match scratch.at(place).first() {
             Some(lane) if !at_home => LayerRows {
                 lanes: vec![lane.clone()],
-                observers: (sessions.iter().zip(&scratch))
+                observers: (sessions.iter().zip(scratch.at(place)))
                     .map(|(session, lane)| session.store.observer_of(layer, lane))
                     .collect(),
             },
@@ -532,12 +527,13 @@ fn layer_by_layer(
                 true => Needed::None,
                 false => Needed::All,
             };
-            let formula = engine.forward.layer_of_text(layer, (&residual, at, len), &layer_rows, needed);
-            let graph = sessions[0].allocator.prepare(formula.graph()?)?;
+            let stream = (residual.at(place)?, at, len);
+            let formula = engine.forward.layer_of_text(layer, stream, &layer_rows, needed);
+            let graph = sessions[0].workspace.prepare(place, formula.graph()?)?;
             let (mut rows, weights) = sessions[0].store.state();
             rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
             formula.inputs.fill(&tokens[at..at + len], at, &(rows, weights))?;
-            engine.backend.compute(&graph)?;
+            devices.at(place).compute(&graph)?;
             if ends {
                 logits = formula.result.to_vec()?;
             }
@@ -547,9 +543,9 @@ fn layer_by_layer(
         if at_home {
             sessions[0].store.grow_layer(layer, n);
         } else {
-            for (session, lane) in sessions.iter_mut().zip(&scratch) {
+            for (session, lane) in sessions.iter_mut().zip(scratch.at(place)) {
                 let started = Instant::now();
-                session.store.take_layer(layer, lane, n, &engine.backend, &mut session.allocator)?;
+                session.store.take_layer(layer, lane, n, devices, &mut session.workspace)?;
                 session.compressing += started.elapsed();
             }
         }

@@ -3,7 +3,10 @@
 //! twins, all on one stream.
 
 use crate::budget::Budget;
-use crate::{BufferType, DeviceTask, Error, ReadyGraph, log, sys};
+#[cfg(feature = "cuda")]
+use crate::cuda::stream::{Recording, Stream, multiprocessors};
+use crate::{BufferType, DeviceTask, Error, ReadyGraph, fatal, log, sys};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -19,12 +22,17 @@ pub struct Backend {
     device: Option<Device>,
     interrupt: Arc<AtomicBool>,
     budget: Option<Rc<Budget>>,
+    /// After how many operations of our own an emulated device is lost.
+    loss: Cell<Option<usize>>,
 }
 
 /// What computes our own operations by their device twins.
 enum Device {
     /// The CPU pretending.
     Emulated,
+    /// A GPU.
+    #[cfg(feature = "cuda")]
+    Cuda(Stream),
 }
 
 struct Pool {
@@ -73,7 +81,8 @@ impl Backend {
             sys::ggml_backend_cpu_set_n_threads(raw.as_ptr(), threads as i32);
             sys::ggml_backend_cpu_set_threadpool(raw.as_ptr(), pool.as_ptr());
             let pool = Some(Pool { raw: pool, threads });
-            let backend = Backend { raw, pool, device: None, interrupt, budget: None };
+            let backend =
+                Backend { raw, pool, device: None, interrupt, budget: None, loss: Cell::new(None) };
             backend.watch_interrupt(true);
             Ok(backend)
         }
@@ -86,6 +95,38 @@ impl Backend {
         backend.device = Some(Device::Emulated);
         backend.budget = memory.map(Budget::new);
         Ok(backend)
+    }
+
+    /// GPU number `index` of CUDA's, of whose memory at most `memory` bytes are allocated. Setting `interrupt` stops a computation
+    /// between two operations of our own.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(index: usize, interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
+        log::install();
+        let gpus = crate::devices()?;
+        let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
+        if let Some(problem) = &gpu.problem {
+            return Err(problem.clone().into());
+        }
+        // SAFETY: a number of a GPU that can compute; null is checked.
+        let raw = unsafe { sys::ggml_backend_cuda_init(index as i32) };
+        let raw = NonNull::new(raw).ok_or(Error::Backend("CUDA"))?;
+        let mut backend =
+            Backend { raw, pool: None, device: None, interrupt, budget: memory.map(Budget::new), loss: Cell::new(None) };
+        // SAFETY: a live CUDA backend, which frees the stream when it is dropped.
+        let stream = unsafe { Stream::of(raw.as_ptr()) }.ok_or(Error::Backend("CUDA"))?;
+        backend.device = Some(Device::Cuda(stream));
+        Ok(backend)
+    }
+
+    /// As with the feature `cuda`, without which there is no GPU.
+    #[cfg(not(feature = "cuda"))]
+    pub fn cuda(_: usize, _: Arc<AtomicBool>, _: Option<usize>) -> Result<Backend, Error> {
+        Err(crate::NoCuda::NotBuilt.into())
+    }
+
+    /// Has an emulated device be lost after so many operations of our own, for tests of what happens then.
+    pub fn lose_after(&self, operations: usize) {
+        self.loss.set(Some(operations));
     }
 
     /// Whether it is a device: its memory is not the host's, and our own operations are computed by their device twins.
@@ -103,6 +144,16 @@ impl Backend {
     /// Bytes of its memory taken now and the most there were, where a bound is set.
     pub fn memory_used(&self) -> Option<(usize, usize)> {
         self.budget.as_ref().map(|budget| budget.used())
+    }
+
+    /// How many parts work on a device is split into: as many blocks as it holds at once where each takes half of a multiprocessor.
+    pub fn blocks(&self) -> usize {
+        match &self.device {
+            #[cfg(feature = "cuda")]
+            // SAFETY: a live CUDA backend.
+            Some(Device::Cuda(_)) => 2 * unsafe { multiprocessors(self.raw.as_ptr()) },
+            _ => 6,
+        }
     }
 
     /// Number of threads on the host that compute.
@@ -137,12 +188,52 @@ impl Backend {
     }
 
     fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
+        let done = self.run_graph(graph, interruptible);
+        if let Err(error @ Error::Device(_)) = &done {
+            fatal::raise(&error.to_string());
+        }
+        done
+    }
+
+    fn run_graph(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
         let raw = graph.raw()?;
         match &self.device {
             // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph, and all memory
             // they refer to is kept by the graph's context.
             None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw) }),
             Some(Device::Emulated) => self.launch(graph, raw, std::ptr::null_mut(), interruptible),
+            #[cfg(feature = "cuda")]
+            Some(Device::Cuda(stream)) => {
+                let started = self.start(*stream, graph, raw, interruptible);
+                stream.wait()?;
+                started
+            }
+        }
+    }
+
+    /// Starts a graph on a GPU. One that is computed again is recorded the second time (the first time, ggml may allocate) and
+    /// repeated from then on; one that cannot be recorded is launched anew every time.
+    #[cfg(feature = "cuda")]
+    fn start(
+        &self,
+        stream: Stream,
+        graph: &ReadyGraph,
+        raw: *mut sys::ggml_cgraph,
+        interruptible: bool,
+    ) -> Result<(), Error> {
+        let launch = |interruptible| self.launch(graph, raw, stream.raw(), interruptible);
+        let mut repeated = graph.repeated.borrow_mut();
+        if let Repeated::Once = &*repeated {
+            *repeated = stream.record(|| launch(false)).map_or(Repeated::Unrecorded, Repeated::Recorded);
+        }
+        match &*repeated {
+            Repeated::Never => {
+                *repeated = Repeated::Once;
+                launch(interruptible)
+            }
+            // SAFETY: the graph is not stale (`run` asked), so its memory is there; its context keeps everything else.
+            Repeated::Recorded(recording) => unsafe { recording.start(stream) },
+            Repeated::Once | Repeated::Unrecorded => launch(interruptible),
         }
     }
 
@@ -174,8 +265,11 @@ impl Backend {
             first = number + 1;
             let Some(node) = own else { break };
             if interruptible && self.interrupt.load(Ordering::Relaxed) {
-                self.wait();
                 return Err(Error::Interrupted);
+            }
+            match self.loss.get() {
+                Some(0) => return Err(Error::Device("it was lost".into())),
+                left => self.loss.set(left.map(|left| left - 1)),
             }
             let launch = NonNull::new(node).and_then(|node| launches.get(&node));
             let task =

@@ -23,6 +23,9 @@ pub const GGML_ROPE_TYPE_IMROPE: u32 = 40;
 pub const GGML_MROPE_SECTIONS: u32 = 4;
 pub const GGML_N_TASKS_MAX: i32 = -1;
 pub const GGML_BACKEND_META_MAX_DEVICES: u32 = 16;
+pub const GGML_CUDA_NAME: &[u8; 5] = b"CUDA\0";
+pub const GGML_CUBLAS_NAME: &[u8; 7] = b"cuBLAS\0";
+pub const GGML_CUDA_MAX_DEVICES: u32 = 16;
 pub type ggml_abort_callback_t =
     ::core::option::Option<unsafe extern "C" fn(error_message: *const ::core::ffi::c_char)>;
 pub const GGML_STATUS_ALLOC_FAILED: ggml_status = -2;
@@ -2366,4 +2369,27 @@ unsafe extern "C" {
     pub fn ggml_cpu_fp16_to_fp32(arg1: *const ggml_fp16_t, arg2: *mut f32, arg3: i64);
     pub fn ggml_cpu_fp32_to_bf16(arg1: *const f32, arg2: *mut ggml_bf16_t, arg3: i64);
     pub fn ggml_cpu_bf16_to_fp32(arg1: *const ggml_bf16_t, arg2: *mut f32, arg3: i64);
+    pub fn ggml_backend_cuda_init(device: ::core::ffi::c_int) -> ggml_backend_t;
+    pub fn ggml_backend_is_cuda(backend: ggml_backend_t) -> bool;
+    pub fn ggml_backend_cuda_buffer_type(device: ::core::ffi::c_int) -> ggml_backend_buffer_type_t;
+    pub fn ggml_backend_cuda_allreduce_tensor(
+        backends: *mut ggml_backend_t,
+        tensors: *mut *mut ggml_tensor,
+        n_backends: usize,
+    ) -> bool;
+    pub fn ggml_backend_cuda_host_buffer_type() -> ggml_backend_buffer_type_t;
+    pub fn ggml_backend_cuda_get_device_count() -> ::core::ffi::c_int;
+    pub fn ggml_backend_cuda_get_device_description(
+        device: ::core::ffi::c_int,
+        description: *mut ::core::ffi::c_char,
+        description_size: usize,
+    );
+    pub fn ggml_backend_cuda_get_device_memory(
+        device: ::core::ffi::c_int,
+        free: *mut usize,
+        total: *mut usize,
+    );
+    pub fn ggml_backend_cuda_register_host_buffer(buffer: *mut ::core::ffi::c_void, size: usize) -> bool;
+    pub fn ggml_backend_cuda_unregister_host_buffer(buffer: *mut ::core::ffi::c_void);
+    pub fn ggml_backend_cuda_reg() -> ggml_backend_reg_t;
 }

@@ -83,6 +83,17 @@ pub enum Error {
     /// The backend could not be started.
     #[error("the {0} backend could not be started")]
     Backend(&'static str),
+    /// CUDA cannot be used.
+    #[error("{0}\nhint: --device cpu computes without a GPU")]
+    NoCuda(#[from] crate::NoCuda),
+    /// A GPU that is not there.
+    #[error("there is no GPU number {index}, only {gpus} from 0 on\nhint: `longhand devices` lists them")]
+    NoSuchGpu {
+        /// The number asked for.
+        index: usize,
+        /// GPUs that there are.
+        gpus: usize,
+    },
     /// Work could not be launched on a device, or failed there.
     #[error("the device failed: {0}\nhint: the text so far is kept; start again, or use --device cpu")]
     Device(String),

@@ -77,6 +77,9 @@ pub struct ReadyGraph {
     graph: Graph,
     allocator: Rc<Memory>,
     generation: u64,
+    /// What a GPU has recorded of it.
+    #[cfg(feature = "cuda")]
+    pub(crate) repeated: RefCell<crate::backend::Repeated>,
 }
 
 impl GraphAllocator {
@@ -131,7 +134,13 @@ impl GraphAllocator {
                 constant.write(0, &numbers)?;
             }
         }
-        Ok(ReadyGraph { graph, allocator: self.inner.clone(), generation })
+        Ok(ReadyGraph {
+            graph,
+            allocator: self.inner.clone(),
+            generation,
+            #[cfg(feature = "cuda")]
+            repeated: RefCell::default(),
+        })
     }
 
     /// Takes what the graph needs from the budget, where there is one. The memory held so far is given up for it.

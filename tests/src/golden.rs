@@ -5,15 +5,17 @@
 //! A policy that the engine does not have is skipped, and said so.
 
 use anyhow::{Context as _, Result, bail, ensure};
+use engine::DeviceOptions;
 use engine::alibi::{self, ScopeOptions};
 use engine::calibrate::{Occurrences, Pattern, score_heads};
+use engine::devices::{Devices, Place, Workspace};
 use engine::forward::observe;
 use engine::heads::{self, SelectionRule};
 use engine::kv::policy::pool::Pool;
 use engine::kv::policy::recent::Recent;
 use engine::kv::policy::{Event, l2, lagkv};
 use engine::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
-use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use ggml::{Backend, Context, Tensor, Type};
 use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES, Split};
 use serde_json::Value;
 use std::path::Path;
@@ -29,6 +31,9 @@ const SHOWN: usize = 10;
 /// The layer that cases are run in where they name none: not one of the first, which some policies leave alone.
 const LAYER: usize = 2;
 
+/// More layers than any case has.
+const MOST_LAYERS: usize = 256;
+
 /// How the cases of a folder went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -40,9 +45,12 @@ pub struct Counts {
     pub skipped: usize,
 }
 
-/// Runs all cases of a folder and prints how they went.
-pub fn run(dir: &Path) -> Result<Counts> {
-    let runner = Runner { dir, backend: Backend::cpu(1, Arc::new(AtomicBool::new(false)))? };
+/// Runs all cases of a folder on a device, or on the host, and prints how they went.
+pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let device = device.map(|device| device.start(flag.clone())).transpose()?;
+    let devices = Devices::new(Backend::cpu(1, flag)?, device, MOST_LAYERS, MOST_LAYERS);
+    let runner = Runner { dir, devices };
     let index = read_json(&dir.join("index.json"))?;
     let policies = index["policies"].as_object().context("index.json names no policies")?;
     let mut counts = Counts::default();
@@ -83,7 +91,8 @@ fn read_json(path: &Path) -> Result<Value> {
 
 struct Runner<'a> {
     dir: &'a Path,
-    backend: Backend,
+    /// All layers are in one place.
+    devices: Devices,
 }
 
 /// A case's arrays: keys and values `[n_kv, n, d]`, the queries of the last rows `[n_head, rows, d]` where policies look at them,
@@ -179,18 +188,18 @@ impl Runner<'_> {
             |_, head| retrieval.as_ref().is_some_and(|flags| flags[head]),
             room,
         )?;
-        let mut store = Store::new(layout, &self.backend)?;
-        let mut allocator = GraphAllocator::new(&self.backend.buffer_type());
+        let mut store = Store::new(layout, &self.devices)?;
+        let mut workspace = Workspace::new(&self.devices);
         if *text > 0 {
-            self.read(&mut store, &rows, layer, *text, &mut allocator)?;
+            self.read(&mut store, &rows, layer, *text, &mut workspace)?;
         }
         let mut from = *text;
         for (step, piece) in pieces.iter().copied().enumerate() {
             let layer_rows = store.rows(layer);
-            self.write(&layer_rows, &rows, layer, (from, from + piece), &store.state(), &mut allocator)?;
+            self.write(&layer_rows, &rows, layer, (from, from + piece), &store.state(), &mut workspace)?;
             store.advance(piece);
             let event = if piece == 1 { Event::Step } else { Event::Chunk };
-            store.compress(event, false, &self.backend, &mut allocator)?;
+            store.compress(event, false, &self.devices, &mut workspace)?;
             from += piece;
             if let Some(lengths) = expected["len_per_step"].as_array() {
                 let have: Vec<usize> = store.positions(layer).iter().map(Vec::len).collect();
@@ -215,8 +224,24 @@ impl Runner<'_> {
                 close("gathered", have.iter().map(|x| f64::from(*x)), &numbers(want)?)?;
             }
         }
-        let out = self.attend(&store, &rows, layer, &mut allocator)?;
+        let out = self.attend(&store, &rows, layer, &mut workspace)?;
         close("attention", out.iter().map(|x| f64::from(*x)), &numbers(&expected["out"])?)
+    }
+
+    /// Where the layers are.
+    fn place(&self) -> Place {
+        self.devices.placement().of(0)
+    }
+
+    fn backend(&self) -> &Backend {
+        self.devices.at(self.place())
+    }
+
+    fn split(&self) -> Split {
+        match self.place() {
+            Place::Host => Split::Threads(1),
+            Place::Device => Split::Blocks(self.backend().blocks()),
+        }
     }
 
     /// The first `n` tokens at once, as exact prefill does.
@@ -226,7 +251,7 @@ impl Runner<'_> {
         rows: &Rows,
         layer: usize,
         n: usize,
-        allocator: &mut GraphAllocator,
+        workspace: &mut Workspace,
     ) -> Result<()> {
         let shape = rows.shape();
         let ctx = Context::new(3);
@@ -239,12 +264,12 @@ impl Runner<'_> {
             received: Some(ctx.tensor(Type::F32, [n, shape.n_kv_heads])),
             positions: None,
         };
-        ctx.allocate(&self.backend.buffer_type())?;
+        ctx.allocate(&self.backend().buffer_type())?;
         let observers = vec![store.observer_of(layer, &complete)];
         let layer_rows = LayerRows { lanes: vec![complete.clone()], observers };
         let nothing = (vec![0; MAX_LANES * (layer + 1)], vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)]);
-        self.write(&layer_rows, rows, layer, (0, n), &nothing, allocator)?;
-        store.take_layer(layer, &complete, n, &self.backend, allocator)?;
+        self.write(&layer_rows, rows, layer, (0, n), &nothing, workspace)?;
+        store.take_layer(layer, &complete, n, &self.devices, workspace)?;
         store.finish_exact(n);
         Ok(())
     }
@@ -257,7 +282,7 @@ impl Runner<'_> {
         layer: usize,
         (from, end): (usize, usize),
         live: &(Vec<i32>, Vec<f32>),
-        allocator: &mut GraphAllocator,
+        workspace: &mut Workspace,
     ) -> Result<()> {
         let shape = rows.shape();
         let n = end - from;
@@ -275,7 +300,7 @@ impl Runner<'_> {
                 observe(&ctx, shape, (&q, positions), &stored, observer, &state, &mut effects);
             }
         }
-        let ready = allocator.prepare(ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
+        let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
         k.write(0, &Rows::tokens(&rows.k, rows.n(), from, end))?;
         v.write(0, &Rows::tokens(&rows.v, rows.n(), from, end))?;
         if let (Some(queries), true) = (&rows.queries, q.is_allocated()) {
@@ -285,7 +310,7 @@ impl Runner<'_> {
             positions.write(0, &(from as i32..end as i32).collect::<Vec<_>>())?;
         }
         fill_state(&state, live)?;
-        Ok(self.backend.compute(&ready)?)
+        Ok(self.backend().compute(&ready)?)
     }
 
     fn attend(
@@ -293,7 +318,7 @@ impl Runner<'_> {
         store: &Store,
         rows: &Rows,
         layer: usize,
-        allocator: &mut GraphAllocator,
+        workspace: &mut Workspace,
     ) -> Result<Vec<f32>> {
         let shape = rows.shape();
         let ctx = Context::new(8);
@@ -301,20 +326,12 @@ impl Runner<'_> {
         let nothing = ctx.input("nothing", Type::F32, [1]);
         let state = lane_state(&ctx, layer, 1);
         let lanes = store.rows(layer).lanes;
-        let out = graph::attend(
-            &ctx,
-            shape,
-            &q,
-            (&nothing, 0),
-            &lanes,
-            &state,
-            Split::Threads(self.backend.threads()),
-        );
+        let out = graph::attend(&ctx, shape, &q, (&nothing, 0), &lanes, &state, self.split());
         let out: Tensor = out.output();
-        let ready = allocator.prepare(ctx.graph(&[&out])?)?;
+        let ready = workspace.prepare(self.place(), ctx.graph(&[&out])?)?;
         q.write(0, &rows.q.data)?;
         fill_state(&state, &store.state())?;
-        self.backend.compute(&ready)?;
+        self.backend().compute(&ready)?;
         Ok(out.to_vec()?)
     }
 
@@ -383,7 +400,7 @@ impl Runner<'_> {
                 period: p["period"].as_u64().context("period")? as usize,
                 occurrences,
             };
-            let scores = score_heads(shape, pattern, &queries, &k.data, &self.backend)?;
+            let scores = score_heads(shape, pattern, &queries, &k.data, self.backend())?;
             for (name, have) in [("induction", scores.induction), ("echo", scores.echo)] {
                 let key = format!("{name}_{suffix}");
                 close(&key, have.iter().map(|x| f64::from(*x)), &numbers(&case["expected"][&key])?)?;

@@ -3,9 +3,28 @@
 pub mod golden;
 pub mod npy;
 
+use engine::{DeviceKind, DeviceOptions, EngineOptions};
 use std::path::PathBuf;
 
-/// A file or folder of this crate.
+/// A file or folder of this crate; where the tests have travelled without it, of the folder that `LONGHAND_TEST_DATA` names.
 pub fn data(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+    let home = std::env::var_os("LONGHAND_TEST_DATA");
+    home.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from).join(path)
+}
+
+/// What the tests run on: the device that `LONGHAND_TEST_DEVICE` names (`cpu`, which is the default, or `emulated`).
+///
+/// # Panics
+/// Where it names something else.
+pub fn device() -> Option<DeviceOptions> {
+    match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
+        Err(_) | Ok("cpu") => None,
+        Ok("emulated") => Some(DeviceOptions::all(DeviceKind::Emulated)),
+        Ok(other) => panic!("LONGHAND_TEST_DEVICE={other}: cpu or emulated"),
+    }
+}
+
+/// Options for one thread, on [`device`].
+pub fn engine_options() -> EngineOptions {
+    EngineOptions { threads: Some(1), device: device(), ..EngineOptions::default() }
 }

@@ -14,7 +14,7 @@ use tests::npy::Array;
 const NAME: &str = "baichuan-alibi-f16";
 
 fn open(threads: usize) -> Engine {
-    let options = EngineOptions { threads: Some(threads), ..EngineOptions::default() };
+    let options = EngineOptions { threads: Some(threads), ..tests::engine_options() };
     let file = tests::data(&format!("golden/models/{NAME}.gguf"));
     Engine::open(&ModelSource::File(file), &options).expect("the model opens")
 }
@@ -241,13 +241,17 @@ fn the_plan_counts_positions() {
         engine.spec(),
         &plan::outline(engine.file()),
         session.store().layout(),
-        &PlanOptions { repack: true, prompt: 80, chunk: 32, exact: true, threads: 1 },
+        &PlanOptions { repack: true, prompt: 80, chunk: 32, exact: true, threads: 1, on_device: 0 },
     )
     .expect("a plan");
-    let (predicted, allocated) = (plan.store as f64, session.store().bytes() as f64);
+    let (predicted, allocated) = (plan.host.store as f64, session.store().bytes() as f64);
     assert!((allocated / predicted - 1.0).abs() < 0.01, "{predicted} planned, {allocated} taken");
     let compute = session.compute_bytes();
-    assert!(compute <= plan.compute && plan.compute <= 2 * compute, "{compute} of {}", plan.compute);
+    assert!(
+        compute <= plan.host.compute && plan.host.compute <= 2 * compute,
+        "{compute} of {}",
+        plan.host.compute
+    );
 }
 
 /// Against Wq Wk^T written out and multiplied with a vector again and again.

@@ -4,7 +4,8 @@ use tests::golden;
 
 #[test]
 fn all_cases_pass() {
-    let counts = golden::run(&tests::data("golden/policies/cases")).expect("the cases are read");
+    let counts =
+        golden::run(&tests::data("golden/policies/cases"), tests::device()).expect("the cases are read");
     assert_eq!((counts.failed, counts.skipped), (0, 0));
     assert_eq!(counts.passed, 155);
 }

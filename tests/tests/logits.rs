@@ -1,7 +1,7 @@
 //! Logits of tiny random models equal those of Hugging Face transformers and of llama.cpp (`golden/README.md` says how those
 //! were made), and the engine's own ways through a text agree with each other.
 
-use engine::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use engine::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use models::spec::Positions;
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn cases() -> Vec<Case> {
     let cases = index["cases"].as_array().expect("cases").iter().map(|entry| {
         let text = |key: &str| entry[key].as_str().expect(key).to_owned();
         let file = tests::data("golden").join(text("gguf"));
-        let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+        let options = tests::engine_options();
         Case {
             name: text("name"),
             engine: Engine::open(&ModelSource::File(file), &options).expect("the model opens"),

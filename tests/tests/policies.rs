@@ -3,7 +3,7 @@
 use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
 use engine::kv::policy::REGISTRY;
 use engine::kv::{Budget, PolicyChoice};
-use engine::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use engine::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use models::spec::Positions;
 
@@ -17,7 +17,7 @@ fn engines() -> [Engine; 3] {
 
 /// The embedded model: four layers, so that policies that leave the first two alone have something to do.
 fn grouped() -> Engine {
-    let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+    let options = tests::engine_options();
     Engine::open(&ModelSource::Embedded, &options).expect("the embedded model opens")
 }
 

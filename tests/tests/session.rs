@@ -1,12 +1,14 @@
 //! A session over many turns and interruptions, on tiny random models and on the embedded one. What every policy must keep to is in
 //! `policies.rs`.
 
+use engine::devices::Devices;
 use engine::plan::{self, Plan, PlanOptions};
-use engine::{Engine, EngineError, EngineOptions, ModelSource, Prefill, Session, SessionOptions, Weights};
-use ggml::Type;
+use engine::{Engine, EngineError, ModelSource, Prefill, Session, SessionOptions, Weights};
+use ggml::{Backend, Type};
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 mod common;
 use common::{half, largest_difference, options, text, tiny};
@@ -167,11 +169,27 @@ fn the_plan_knows_what_is_used_in_two_layouts() {
     let file = tests::data("golden/models/llama-wide-mqa-q4_k_m.gguf");
     let file = GgufFile::open(&file).expect("the model opens");
     let spec = ModelSpec::from_gguf(&file).expect("a model");
-    for repack in [true, false] {
-        let loaded = Weights::load(&file, &spec, repack).expect("weights");
-        let planned = Weights::pretend(&spec, &plan::outline(&file), repack).expect("weights without memory");
+    let all = spec.n_layers;
+    for (repack, on_device) in [(true, 0), (false, 0), (true, 1), (true, all)] {
+        let flag = Arc::new(AtomicBool::new(false));
+        let device = Backend::emulated(flag.clone(), None).expect("starts");
+        let host = Backend::cpu(1, flag).expect("starts");
+        let devices = Devices::new(host, Some(device), spec.n_layers, on_device);
+        let (mut copied, mut all) = (0, 0);
+        let loaded = Weights::load(&file, &spec, repack, &devices, &mut |done, of| {
+            (copied, all) = (done, of);
+            Ok(())
+        });
+        let loaded = loaded.expect("weights");
+        let planned = Weights::pretend(&spec, &plan::outline(&file), repack, devices.placement())
+            .expect("weights without memory");
+        assert_eq!(loaded.bytes, planned.bytes);
         assert_eq!(loaded.twice_bytes, planned.twice_bytes);
-        assert_eq!(loaded.twice_bytes.len(), spec.n_layers);
+        assert_eq!(copied, all, "loading is told to the end");
+        assert!(
+            all >= loaded.bytes.repacked + loaded.bytes.copied
+                && (on_device > 0) == (loaded.bytes.device > 0)
+        );
         let repacked: usize = loaded.twice_bytes.iter().sum();
         assert!(repacked <= loaded.bytes.repacked, "{repacked} of {}", loaded.bytes.repacked);
     }
@@ -180,7 +198,7 @@ fn the_plan_knows_what_is_used_in_two_layouts() {
 /// The plan's numbers are the allocated ones: weights and store to the byte (but for alignment), compute buffers at most.
 #[test]
 fn the_plan_is_what_is_allocated() {
-    let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+    let options = tests::engine_options();
     let engine = Engine::open(&ModelSource::Embedded, &options).expect("the embedded model opens");
     let tokens = text(&engine, 700, 4);
     for (policy, types) in [
@@ -205,20 +223,20 @@ fn the_plan_is_what_is_allocated() {
             engine.spec(),
             &plan::outline(engine.file()),
             session.store().layout(),
-            &PlanOptions { repack: true, prompt: 700, chunk: 256, exact: true, threads: 1 },
+            &PlanOptions { repack: true, prompt: 700, chunk: 256, exact: true, threads: 1, on_device: 0 },
         )
         .expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
-        let (predicted, allocated) = (plan.store as f64, session.store().bytes() as f64);
+        let (predicted, allocated) = (plan.host.store as f64, session.store().bytes() as f64);
         assert!(
             (allocated / predicted - 1.0).abs() < 0.01,
             "{policy}: store {predicted} planned, {allocated} taken"
         );
         let compute = session.compute_bytes();
         assert!(
-            compute <= plan.compute && plan.compute <= 2 * compute,
+            compute <= plan.host.compute && plan.host.compute <= 2 * compute,
             "{policy}: {compute} of {}",
-            plan.compute
+            plan.host.compute
         );
     }
 }

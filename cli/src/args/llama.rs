@@ -27,8 +27,6 @@ const FLASH_VALUES: [&str; 5] = ["on", "off", "auto", "0", "1"];
 /// Flags of llama.cpp that change nothing here.
 #[derive(Clone, Debug, Args)]
 pub struct UnusedArgs {
-    #[arg(long, alias = "gpu-layers", hide = true, value_parser = gpu_layers)]
-    n_gpu_layers: Option<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = FLASH_VALUES)]
     flash_attn: Option<String>,
     #[arg(long, hide = true, value_parser = super::values::threads)]
@@ -43,7 +41,6 @@ impl UnusedArgs {
     /// What happens instead, for every flag that was given.
     pub fn notes(&self) -> Vec<&'static str> {
         let all = [
-            (self.n_gpu_layers.is_some(), "-ngl is not used: all layers are computed on the CPU"),
             (self.flash_attn.is_some(), "-fa is not used: attention never holds a whole matrix of scores"),
             (self.threads_batch.is_some(), "-tb is not used: -t threads read texts and answer"),
             (
@@ -53,16 +50,6 @@ impl UnusedArgs {
             (self.no_mmap, "--no-mmap is not used: the file is mapped, and copied where that is faster"),
         ];
         all.into_iter().filter_map(|(given, note)| given.then_some(note)).collect()
-    }
-}
-
-/// A number of layers, or one of the words that newer versions know.
-fn gpu_layers(text: &str) -> Result<String, String> {
-    match matches!(text, "auto" | "all") || text.parse::<i32>().is_ok() {
-        true => Ok(text.to_owned()),
-        false => {
-            Err("not a number of layers\nhint: layers are computed on the CPU; leave the flag out".into())
-        }
     }
 }
 

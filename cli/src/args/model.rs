@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use engine::{EngineOptions, ModelSource};
 
+use super::device::DeviceArgs;
 use super::llama::UnusedArgs;
 use super::{App, values};
 use crate::failure::Failure;
@@ -22,6 +23,8 @@ pub struct ModelArgs {
     /// Leave matrices as they lie in the file instead of copying them into a faster layout: less memory, slower
     #[arg(long)]
     no_repack: bool,
+    #[command(flatten)]
+    pub device: DeviceArgs,
     #[command(flatten)]
     unused: UnusedArgs,
 }
@@ -48,10 +51,10 @@ impl ModelArgs {
         }
     }
 
-    /// How to open it, with a note for each flag that is not used.
+    /// How to open it on the CPU, with a note for each flag that is not used.
     pub fn options(&self, app: &App) -> EngineOptions {
         self.unused.notes().iter().for_each(|note| app.console.note(&format!("note: {note}")));
-        EngineOptions { threads: self.threads, repack: !self.no_repack }
+        EngineOptions { threads: self.threads, repack: !self.no_repack, device: None }
     }
 }
 

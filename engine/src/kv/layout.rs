@@ -8,6 +8,7 @@ use crate::{EngineError, alibi};
 use ggml::{Context, Type};
 use kernels::graph::{HeadShape, MAX_LANES, RowPositions};
 use models::spec::{ModelSpec, Positions};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Rows of a bounded head that left since the turn began and are kept aside, so that the turn can be taken back.
@@ -215,6 +216,17 @@ impl Layout {
         let gathered = if lane.needs().gathered.is_some() { 4 * lane.capacity * heads } else { 0 };
         let positions = if lane.policy.is_some() { 4 * lane.capacity * heads } else { 0 };
         heads * lane.capacity * self.row_bytes() + sums + gathered + positions
+    }
+
+    /// The same for some of the layers only.
+    pub fn part(&self, layers: Range<usize>) -> Layout {
+        Layout { layers: self.layers[layers].to_vec(), ..self.clone() }
+    }
+
+    /// Of [`Layout::bytes`] those that are on the host wherever the rows are: the positions of the rows.
+    pub fn host_bytes(&self) -> usize {
+        let lanes = self.layers.iter().flatten().filter(|lane| lane.policy.is_some());
+        lanes.map(|lane| 4 * lane.capacity * lane.kv_heads.len()).sum()
     }
 
     /// Bytes that a turn may take beside the store so that it can be taken back: rows that left in it (at most

@@ -3,15 +3,17 @@
 //! Live rows of a lane are contiguous: a lane grows at its end, and when rows leave, the last ones fill the holes. A lane that is
 //! compensated has its compensation entry in row 0 from the beginning, unused (log-weight -inf) until something has left.
 //! The host keeps which position each row holds; scores, sums and rows stay where the lanes are. How rows are chosen and leave is
-//! in [`compress`], how a turn is taken back in [`undo`].
+//! in [`compress`], how a turn is taken back in [`undo`], how all of it becomes bytes in [`snapshot`].
 
 mod compress;
+mod snapshot;
 mod undo;
 
 use super::layout::{LaneLayout, Layout};
 use super::policy::{Counted, Event, Gathered, Moment};
 use crate::EngineError;
-use ggml::{Backend, Context, Tensor, Type};
+use crate::devices::{Devices, Place};
+use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, MAX_LANES, RowPositions};
 use std::sync::Arc;
 use undo::Undo;
@@ -159,21 +161,21 @@ impl Lane {
 }
 
 impl Store {
-    /// Allocates the lanes in the backend's memory.
-    pub fn new(layout: Layout, backend: &Backend) -> Result<Store, EngineError> {
+    /// Allocates each layer's lanes where the layer is computed.
+    pub fn new(layout: Layout, devices: &Devices) -> Result<Store, EngineError> {
         let count = layout.layers.iter().map(|lanes| 5 * lanes.len() + 1).sum::<usize>();
-        let context = Context::new(count + 1);
+        let contexts = Place::ALL.map(|_| Context::new(count + 1));
         let heads = layout.heads;
-        let tensor = |ty: Type, lane: &LaneLayout| {
+        let tensor = |context: &Context, ty: Type, lane: &LaneLayout| {
             context.tensor(ty, [heads.head_dim, lane.capacity, lane.kv_heads.len()])
         };
-        let new_lane = |(lane, positions): (&LaneLayout, Option<RowPositions>)| {
+        let new_lane = |context: &Context, lane: &LaneLayout, positions: Option<RowPositions>| {
             let n = lane.kv_heads.len();
             let gathers = lane.needs().gathered.is_some();
             let mut lane = Lane {
                 graph: GraphLane {
-                    k: tensor(layout.k_type, lane),
-                    v: tensor(layout.v_type, lane),
+                    k: tensor(context, layout.k_type, lane),
+                    v: tensor(context, layout.v_type, lane),
                     kv_heads: lane.kv_heads.as_slice().into(),
                     compensated: lane.compensated,
                     received: gathers.then(|| context.tensor(Type::F32, [lane.capacity, n])),
@@ -190,11 +192,12 @@ impl Store {
             lane.clear();
             lane
         };
-        let layers: Vec<Layer> = (0..layout.layers.len())
-            .map(|layer| Layer {
+        let new_layer = |layer: usize| {
+            let context = &contexts[devices.placement().of(layer) as usize];
+            Layer {
                 lanes: (layout.layers[layer].iter())
-                    .zip(layout.row_positions(&context, &layout.layers[layer]))
-                    .map(new_lane)
+                    .zip(layout.row_positions(context, &layout.layers[layer]))
+                    .map(|(lane, positions)| new_lane(context, lane, positions))
                     .collect(),
                 queries: match layout.queries(layer) {
                     0 => None,
@@ -203,9 +206,16 @@ impl Store {
                         Some(context.tensor(Type::F32, [heads.head_dim, n_heads, tokens]))
                     }
                 },
-            })
-            .collect();
-        let buffer = context.allocate(&backend.buffer_type())?;
+            }
+        };
+        let layers: Vec<Layer> = (0..layout.layers.len()).map(new_layer).collect();
+        let mut allocated = 0;
+        for (place, context) in Place::ALL.into_iter().zip(&contexts) {
+            if !devices.placement().layers(place).is_empty() {
+                let buffer = context.allocate(&devices.at(place).buffer_type())?;
+                allocated += buffer.map_or(0, |buffer| buffer.bytes());
+            }
+        }
         let positions: usize = layout
             .layers
             .iter()
@@ -213,7 +223,7 @@ impl Store {
             .filter(|lane| lane.policy.is_some())
             .map(|lane| 4 * lane.capacity * lane.kv_heads.len())
             .sum();
-        let bytes = buffer.map_or(0, |buffer| buffer.bytes()) + positions;
+        let bytes = allocated + positions;
         let mut store = Store { layout, layers, seen: 0, bytes, undo: Undo::default() };
         store.clear()?;
         Ok(store)

@@ -1,6 +1,6 @@
 //! Runs a folder of golden cases through the engine's own code and prints `N passed, N failed, N skipped`.
 //!
-//! Usage: `cargo run --release -p tests --bin golden -- DIR`.
+//! Usage: `cargo run --release -p tests --bin golden -- DIR`; `LONGHAND_TEST_DEVICE` names the device.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         eprintln!("usage: golden DIR");
         return ExitCode::from(2);
     };
-    match golden::run(Path::new(&dir)) {
+    match golden::run(Path::new(&dir), tests::device()) {
         Ok(counts) if counts.failed == 0 => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // no test uses all of it
 
 use engine::heads::HeadProfile;
-use engine::{Engine, EngineOptions, ModelSource, SessionOptions};
+use engine::{Engine, ModelSource, SessionOptions};
 use ggml::Type;
 
 pub const TINY: &str = "golden/models/llama-gqa-llama3rope-f32.gguf";
@@ -13,7 +13,7 @@ pub fn tiny() -> Engine {
 
 /// A model of the golden data, on one thread.
 pub fn open(model: &str) -> Engine {
-    let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+    let options = tests::engine_options();
     Engine::open(&ModelSource::File(tests::data(model)), &options).expect("the model opens")
 }
 

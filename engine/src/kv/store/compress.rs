@@ -3,8 +3,9 @@
 
 use super::{Lane, Store};
 use crate::EngineError;
+use crate::devices::{Devices, Place, Workspace};
 use crate::kv::policy::{Basis, Cut, Event, HeadRows, Moment, Scored, ScoredRows};
-use ggml::{Backend, Context, GraphAllocator, Tensor};
+use ggml::{Context, Tensor};
 use kernels::graph::{self, Departure, GraphLane, HeadShape, Selection, Window};
 use kernels::rows::fill_holes;
 use std::cmp::Ordering;
@@ -40,10 +41,10 @@ impl Store {
         &mut self,
         event: Event,
         forced: bool,
-        backend: &Backend,
-        allocator: &mut GraphAllocator,
+        devices: &Devices,
+        workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
-        let done = self.compress_lanes(event, forced, backend, allocator);
+        let done = self.compress_lanes(event, forced, devices, workspace);
         if done.is_err() {
             self.clear()?;
         }
@@ -54,12 +55,13 @@ impl Store {
         &mut self,
         event: Event,
         forced: bool,
-        backend: &Backend,
-        allocator: &mut GraphAllocator,
+        devices: &Devices,
+        workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
         let (seen, context) = (self.seen, self.layout.context);
         let mut decisions = Vec::new();
         for (l, layer) in self.layers.iter().enumerate() {
+            let place = devices.placement().of(l);
             for (number, lane) in layer.lanes.iter().enumerate() {
                 let Some(policy) = &lane.layout.policy else { continue };
                 let moment = lane.moment(event, forced, seen, context);
@@ -73,13 +75,13 @@ impl Store {
                     first: lane.first(),
                     moment,
                 };
-                let decision = decide(self.layout.heads, &source, &cut, backend, allocator)?;
+                let decision = decide((self.layout.heads, &source, &cut), (devices, place), workspace)?;
                 decisions.push(((l, number), decision, end(&cut)));
             }
         }
 
-        let ctx = Context::new(2 * decisions.len() + 1);
-        let mut nodes = Vec::new();
+        let contexts = Place::ALL.map(|_| Context::new(2 * decisions.len() + 1));
+        let mut nodes = [Vec::new(), Vec::new()];
         for ((l, number), decision, end) in decisions {
             let lane = &mut self.layers[l].lanes[number];
             lane.state.done = lane.state.done.max(end);
@@ -114,9 +116,13 @@ impl Store {
             let departure = Departure { dropped, moves, count: lane.state.departed };
             self.undo.keep((l, number), &self.layers[l].lanes[number], &departure, gone)?;
             let lane = &self.layers[l].lanes[number];
-            nodes.push(graph::depart(&ctx, &lane.graph, lane.sums.as_ref(), departure));
+            let place = devices.placement().of(l) as usize;
+            nodes[place].push(graph::depart(&contexts[place], &lane.graph, lane.sums.as_ref(), departure));
         }
-        run(&ctx, &nodes, backend, allocator)
+        for place in Place::ALL {
+            workspace.run(devices, place, &contexts[place as usize], &nodes[place as usize])?;
+        }
+        Ok(())
     }
 
     /// Fills the lanes of a layer from its complete rows, `n` of them in `complete`, a lane of all KV heads: what its policy
@@ -126,10 +132,10 @@ impl Store {
         layer: usize,
         complete: &GraphLane,
         n: usize,
-        backend: &Backend,
-        allocator: &mut GraphAllocator,
+        devices: &Devices,
+        workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
-        let context = self.layout.context;
+        let (context, place) = (self.layout.context, devices.placement().of(layer));
         let identity = Arc::new((0..n as u32).collect::<Vec<_>>());
         let mut decisions: Vec<(Decision, usize)> = Vec::new();
         let queries = self.layers[layer].queries.clone();
@@ -150,7 +156,7 @@ impl Store {
                 first: 0,
                 moment,
             };
-            let decision = decide(self.layout.heads, &source, &cut, backend, allocator)?;
+            let decision = decide((self.layout.heads, &source, &cut), (devices, place), workspace)?;
             decisions.push((decision, end(&cut)));
         }
 
@@ -176,7 +182,7 @@ impl Store {
             let sums = lane.sums.as_ref();
             nodes.push(graph::select(&ctx, (&complete.k, &complete.v), &lane.graph, sums, selection));
         }
-        run(&ctx, &nodes, backend, allocator)
+        workspace.run(devices, place, &ctx, &nodes)
     }
 }
 
@@ -230,11 +236,9 @@ fn others(dropped: &[u32], n: usize) -> Vec<u32> {
 
 /// Takes the numbers that a cut asks for, and picks what leaves.
 fn decide(
-    shape: HeadShape,
-    source: &Source,
-    cut: &Cut,
-    backend: &Backend,
-    allocator: &mut GraphAllocator,
+    (shape, source, cut): (HeadShape, &Source, &Cut),
+    (devices, place): (&Devices, Place),
+    workspace: &mut Workspace,
 ) -> Result<Decision, EngineError> {
     let Some(scored) = &cut.scored else {
         let dropped = |positions: &Arc<Vec<u32>>| losers(cut, positions, &vec![0.0; positions.len()]);
@@ -243,7 +247,7 @@ fn decide(
     let ctx = Context::new(3 * scored.by.len() + 1);
     let measured = Measured::new(&ctx, shape, source, scored);
     let nodes: Vec<Tensor> = measured.nodes.iter().flatten().cloned().collect();
-    run(&ctx, &nodes, backend, allocator)?;
+    workspace.run(devices, place, &ctx, &nodes)?;
     measured.decide(shape, source, (cut, scored))
 }
 
@@ -438,20 +442,6 @@ fn worst(leaving: usize, range: Range<u32>, positions: &[u32], scores: &[f32]) -
     }
     dropped.sort_unstable();
     dropped
-}
-
-fn run(
-    ctx: &Context,
-    nodes: &[Tensor],
-    backend: &Backend,
-    allocator: &mut GraphAllocator,
-) -> Result<(), EngineError> {
-    if nodes.is_empty() {
-        return Ok(());
-    }
-    let results: Vec<&Tensor> = nodes.iter().collect();
-    let graph = allocator.prepare(ctx.graph(&results)?)?;
-    Ok(backend.compute_to_end(&graph)?)
 }
 
 #[cfg(test)]

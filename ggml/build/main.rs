@@ -2,7 +2,11 @@
 //! `llama-cpp-sys-2` package, and (feature `generate-bindings`) writes src/bindings.rs.
 //!
 //! Nothing but Rust and a C/C++ compiler is needed. The file list is explicit: a new ggml version
-//! that adds a file fails to link here instead of silently changing what is built.
+//! that adds a file fails to link here instead of silently changing what is built. With the feature
+//! `cuda`, cuda.rs compiles ggml-cuda as well.
+
+#[cfg(all(feature = "cuda", not(feature = "generate-bindings")))]
+mod cuda;
 
 use anyhow::{Context, Result, bail};
 use std::env;
@@ -48,7 +52,7 @@ const CPU: &[&str] = &[
 ];
 
 fn main() -> Result<()> {
-    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-changed=wrapper.h");
 
     let ggml = sources()?;
@@ -96,6 +100,10 @@ fn sources() -> Result<PathBuf> {
 
 #[cfg(not(feature = "generate-bindings"))]
 fn compile(ggml: &Path) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if cuda::compile(ggml)? == cuda::Made::NothingToLink {
+        return Ok(());
+    }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let src = ggml.join("src");
     let cpu = src.join("ggml-cpu");
@@ -138,6 +146,9 @@ fn compile(ggml: &Path) -> Result<()> {
             .opt_level(3)
             .debug(false)
             .warnings(false);
+        if cfg!(feature = "cuda") {
+            build.define("GGML_USE_CUDA", None);
+        }
         if arch.is_none() {
             build.define("GGML_CPU_GENERIC", None);
         }

@@ -1,0 +1,55 @@
+//! `longhand devices`: what can compute here, and in a line why a GPU cannot.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::args::App;
+use crate::table::Table;
+use crate::{format, memory};
+
+/// Lists what can compute.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
+    let threads = engine::EngineOptions::default().threads();
+    let gpus = ggml::devices();
+    if args.json {
+        let of_gpu = |gpu: &ggml::Gpu| {
+            json!({
+                "device": format!("cuda:{}", gpu.index),
+                "name": gpu.name,
+                "capability": gpu.capability.to_string(),
+                "memory": gpu.total,
+                "free": gpu.free,
+                "problem": gpu.problem.as_ref().map(ToString::to_string),
+            })
+        };
+        let object = json!({
+            "cpu": { "threads": threads, "free": memory::available() },
+            "gpus": gpus.iter().flatten().map(of_gpu).collect::<Vec<Value>>(),
+            "problem": gpus.as_ref().err().map(ToString::to_string),
+        });
+        return app.console.print_json(&object);
+    }
+    let mut table = Table::new(["--device", "name", ">memory", ">free", "can compute"]);
+    let free = memory::available().map_or("?".into(), format::bytes);
+    table.row(["cpu".into(), format!("{threads} threads"), String::new(), free, "yes".into()]);
+    for gpu in gpus.iter().flatten() {
+        table.row([
+            format!("cuda:{}", gpu.index),
+            gpu.name.clone(),
+            format::bytes(gpu.total as usize),
+            format::bytes(gpu.free as usize),
+            gpu.problem.as_ref().map_or("yes".into(), |problem| format!("no: {problem}")),
+        ]);
+    }
+    let why = gpus.err().map_or(String::new(), |why| format!("\nno GPU: {why}\n"));
+    Ok(app.console.print_foreign(&(table.plain() + &why))?)
+}

@@ -1,0 +1,104 @@
+// The cuBLAS functions that ggml-cuda calls, forwarded to libcublas, which is opened when the first of them is called.
+// So the program needs no cuBLAS to start, and none at all for models whose products ggml computes itself. A caller
+// who is going to need it asks longhand_cublas_open() first: ggml-cuda ends the process when a call fails.
+//
+// The prototypes are cuBLAS's own; the compiler compares them with its header.
+
+#include <cublas_v2.h>
+#include <dlfcn.h>
+
+static const char * open_error = "libcublas was not looked for";
+
+// libcublas, or null; the first caller opens it. Of the toolkit this was compiled with, or one release older.
+static void * library() {
+    static void * const opened = [] {
+        for (const char * name : { "libcublas.so.13", "libcublas.so.12" }) {
+            if (void * found = dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
+                return found;
+            }
+            const char * said = dlerror();
+            open_error        = said != nullptr ? said : name;
+        }
+        return static_cast<void *>(nullptr);
+    }();
+    return opened;
+}
+
+// Opens libcublas; null is success, otherwise why not.
+extern "C" const char * longhand_cublas_open() {
+    void * found = library();
+    if (found == nullptr) {
+        return open_error;
+    }
+    return dlsym(found, "cublasGemmEx") != nullptr ? nullptr : "it has no cublasGemmEx";
+}
+
+template <typename Function> static Function * find(const char * name) {
+    void * found = library();
+    return found != nullptr ? reinterpret_cast<Function *>(dlsym(found, name)) : nullptr;
+}
+
+#define FORWARD(name, parameters, arguments)                                            \
+    extern "C" cublasStatus_t CUBLASWINAPI name parameters {                            \
+        static const auto function = find<cublasStatus_t parameters>(#name);            \
+        return function != nullptr ? function arguments : CUBLAS_STATUS_NOT_INITIALIZED; \
+    }
+
+FORWARD(cublasCreate_v2, (cublasHandle_t * handle), (handle))
+FORWARD(cublasDestroy_v2, (cublasHandle_t handle), (handle))
+FORWARD(cublasSetMathMode, (cublasHandle_t handle, cublasMath_t mode), (handle, mode))
+FORWARD(cublasSetStream_v2, (cublasHandle_t handle, cudaStream_t stream), (handle, stream))
+FORWARD(cublasSetWorkspace_v2, (cublasHandle_t handle, void * workspace, size_t bytes), (handle, workspace, bytes))
+
+FORWARD(cublasSgemm_v2,
+        (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+         const float * alpha, const float * a, int lda, const float * b, int ldb, const float * beta, float * c,
+         int ldc),
+        (handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
+
+FORWARD(cublasSgemmBatched,
+        (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+         const float * alpha, const float * const a[], int lda, const float * const b[], int ldb, const float * beta,
+         float * const c[], int ldc, int count),
+        (handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, count))
+
+FORWARD(cublasSgemmStridedBatched,
+        (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+         const float * alpha, const float * a, int lda, long long stride_a, const float * b, int ldb,
+         long long stride_b, const float * beta, float * c, int ldc, long long stride_c, int count),
+        (handle, transa, transb, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, count))
+
+FORWARD(cublasGemmEx,
+        (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+         const void * alpha, const void * a, cudaDataType a_type, int lda, const void * b, cudaDataType b_type,
+         int ldb, const void * beta, void * c, cudaDataType c_type, int ldc, cublasComputeType_t compute,
+         cublasGemmAlgo_t algorithm),
+        (handle, transa, transb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, compute,
+         algorithm))
+
+FORWARD(cublasGemmBatchedEx,
+        (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+         const void * alpha, const void * const a[], cudaDataType a_type, int lda, const void * const b[],
+         cudaDataType b_type, int ldb, const void * beta, void * const c[], cudaDataType c_type, int ldc, int count,
+         cublasComputeType_t compute, cublasGemmAlgo_t algorithm),
+        (handle, transa, transb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, count, compute,
+         algorithm))
+
+FORWARD(cublasGemmStridedBatchedEx,
+        (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
+         const void * alpha, const void * a, cudaDataType a_type, int lda, long long stride_a, const void * b,
+         cudaDataType b_type, int ldb, long long stride_b, const void * beta, void * c, cudaDataType c_type, int ldc,
+         long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t algorithm),
+        (handle, transa, transb, m, n, k, alpha, a, a_type, lda, stride_a, b, b_type, ldb, stride_b, beta, c, c_type,
+         ldc, stride_c, count, compute, algorithm))
+
+FORWARD(cublasStrsmBatched,
+        (cublasHandle_t handle, cublasSideMode_t side, cublasFillMode_t uplo, cublasOperation_t transpose,
+         cublasDiagType_t diagonal, int m, int n, const float * alpha, const float * const a[], int lda,
+         float * const b[], int ldb, int count),
+        (handle, side, uplo, transpose, diagonal, m, n, alpha, a, lda, b, ldb, count))
+
+extern "C" const char * CUBLASWINAPI cublasGetStatusString(cublasStatus_t status) {
+    static const auto function = find<decltype(cublasGetStatusString)>("cublasGetStatusString");
+    return function != nullptr ? function(status) : "libcublas could not be opened";
+}

@@ -1,0 +1,64 @@
+// What GPUs there are, asked before ggml is: ggml-cuda ends the process when it meets a GPU that it cannot use. Every
+// function returns cudaError_t as int and leaves no pending error behind.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+// Gpu in src/devices.rs has the same layout.
+struct longhand_gpu {
+    char     name[256];
+    int32_t  major;
+    int32_t  minor;
+    uint64_t total; // bytes
+};
+
+static int settle(cudaError_t error) {
+    if (error != cudaSuccess) {
+        (void) cudaGetLastError();
+    }
+    return error;
+}
+
+// CUDA versions as 1000 * major + 10 * minor: of the runtime in this program, and the newest the driver knows (0: there
+// is no driver).
+extern "C" int longhand_cuda_versions(int * runtime, int * driver) {
+    const cudaError_t error = cudaRuntimeGetVersion(runtime);
+    return settle(error == cudaSuccess ? cudaDriverGetVersion(driver) : error);
+}
+
+extern "C" int longhand_cuda_count(int * count) {
+    return settle(cudaGetDeviceCount(count));
+}
+
+extern "C" int longhand_cuda_gpu(int index, longhand_gpu * gpu) {
+    cudaDeviceProp    found;
+    const cudaError_t error = cudaGetDeviceProperties(&found, index);
+    if (error == cudaSuccess) {
+        std::memcpy(gpu->name, found.name, sizeof(gpu->name));
+        gpu->name[sizeof(gpu->name) - 1] = '\0';
+        gpu->major                       = found.major;
+        gpu->minor                       = found.minor;
+        gpu->total                       = found.totalGlobalMem;
+    }
+    return settle(error);
+}
+
+// Bytes of its memory that are free. Starts to use the GPU, which takes some of them.
+extern "C" int longhand_cuda_free_memory(int index, uint64_t * free) {
+    int         before = 0;
+    std::size_t unused = 0;
+    std::size_t total  = 0;
+    cudaError_t error  = cudaGetDevice(&before);
+    if (error == cudaSuccess) {
+        error = cudaSetDevice(index);
+    }
+    if (error == cudaSuccess) {
+        error = cudaMemGetInfo(&unused, &total);
+        (void) cudaSetDevice(before);
+    }
+    *free = unused;
+    return settle(error);
+}

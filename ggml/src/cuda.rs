@@ -1,0 +1,107 @@
+//! What ggml does not say of CUDA: the GPUs, whether cuBLAS is there, errors in words, and [`stream`]s. The foreign half is in
+//! `ggml/cuda`.
+
+pub(crate) mod stream;
+
+use crate::Error;
+use crate::devices::{Capability, Code, CudaVersion, Found, NoCuda, Probe};
+use std::ffi::{CStr, c_char, c_int};
+
+/// As in cuda/devices.cpp.
+#[repr(C)]
+struct RawGpu {
+    name: [c_char; 256],
+    major: i32,
+    minor: i32,
+    total: u64,
+}
+
+unsafe extern "C" {
+    fn longhand_cublas_open() -> *const c_char;
+
+    fn longhand_cuda_versions(runtime: *mut c_int, driver: *mut c_int) -> c_int;
+    fn longhand_cuda_count(count: *mut c_int) -> c_int;
+    fn longhand_cuda_gpu(index: c_int, gpu: *mut RawGpu) -> c_int;
+    fn longhand_cuda_free_memory(index: c_int, free: *mut u64) -> c_int;
+
+    fn longhand_cuda_last_error(text: *mut *const c_char) -> c_int;
+    fn longhand_cuda_error_text(error: c_int) -> *const c_char;
+}
+
+/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights; the error says how to get it. To be
+/// asked before any such work: without libcublas ggml would end the process.
+pub fn cublas() -> Result<(), String> {
+    // SAFETY: no arguments; the result is null or a string that is never freed.
+    let said = unsafe { longhand_cublas_open() };
+    if said.is_null() {
+        return Ok(());
+    }
+    Err(format!(
+        "libcublas, which products with F32, F16 and BF16 weights need on the GPU, was not found: {}\n\
+         hint: install NVIDIA's package libcublas-13-0, or `pip install nvidia-cublas` and let LD_LIBRARY_PATH name its lib \
+         folder; or use a quantised model, or --device cpu",
+        // SAFETY: as above.
+        unsafe { text(said) }
+    ))
+}
+
+/// What an error number of CUDA, such as that of a device twin, means.
+pub fn error_text(code: i32) -> String {
+    // SAFETY: any number is fine, the result is a static string.
+    unsafe { text(longhand_cuda_error_text(code)) }
+}
+
+/// Takes the pending error of this thread, such as that of a kernel that could not be launched.
+pub fn last_error() -> Result<(), Error> {
+    let mut said = std::ptr::null();
+    // SAFETY: a place for one pointer to a static string.
+    check(unsafe { longhand_cuda_last_error(&mut said) })
+}
+
+/// Asks CUDA for its versions and GPUs; touches no GPU.
+pub(crate) fn probe() -> Probe {
+    let (mut runtime, mut driver, mut count) = (0, 0, 0);
+    // SAFETY: places for one number each.
+    let known = unsafe { longhand_cuda_versions(&mut runtime, &mut driver) };
+    let gpus = answer(known)
+        // SAFETY: as above.
+        .and_then(|()| answer(unsafe { longhand_cuda_count(&mut count) }))
+        .and_then(|()| (0..count).map(found).collect());
+    let compiled = env!("GGML_CUDA_ARCHITECTURES").split(',').filter_map(Code::parse).collect();
+    Probe { runtime: CudaVersion(runtime), driver: CudaVersion(driver), gpus, compiled }
+}
+
+fn found(index: c_int) -> Result<Found, NoCuda> {
+    let mut gpu = RawGpu { name: [0; 256], major: 0, minor: 0, total: 0 };
+    // SAFETY: a place for one description.
+    answer(unsafe { longhand_cuda_gpu(index, &mut gpu) })?;
+    Ok(Found {
+        // SAFETY: NUL-terminated by the callee.
+        name: unsafe { text(gpu.name.as_ptr()) },
+        capability: Capability(gpu.major as u32, gpu.minor as u32),
+        total: gpu.total,
+    })
+}
+
+/// Bytes free on GPU `index`; starts to use it.
+pub(crate) fn free_memory(index: usize) -> Result<u64, NoCuda> {
+    let mut free = 0;
+    // SAFETY: a place for one number.
+    answer(unsafe { longhand_cuda_free_memory(index as c_int, &mut free) })?;
+    Ok(free)
+}
+
+fn answer(code: c_int) -> Result<(), NoCuda> {
+    if code == 0 { Ok(()) } else { Err(NoCuda::Failed { code, text: error_text(code) }) }
+}
+
+fn check(code: c_int) -> Result<(), Error> {
+    if code == 0 { Ok(()) } else { Err(Error::Device(format!("{} (CUDA error {code})", error_text(code)))) }
+}
+
+/// # Safety
+/// `said` is a NUL-terminated string.
+unsafe fn text(said: *const c_char) -> String {
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,265 @@
+//! Which GPUs can compute, and in a line each why one, or all, cannot. Asked before ggml is: ggml-cuda ends the process where
+//! it finds something it does not expect.
+
+use std::fmt;
+
+/// An NVIDIA GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// CUDA's number for it.
+    pub index: usize,
+    /// Its name, such as `NVIDIA GeForce RTX 4090`.
+    pub name: String,
+    /// Its architecture.
+    pub capability: Capability,
+    /// Bytes of its memory.
+    pub total: u64,
+    /// Bytes of its memory that nobody uses; 0 where they cannot be known.
+    pub free: u64,
+    /// Why it cannot compute.
+    pub problem: Option<NoCuda>,
+}
+
+/// An architecture of NVIDIA's GPUs: major and minor number, 8.9 for the RTX 4090.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Capability(pub u32, pub u32);
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+/// A version of CUDA as CUDA writes it: 1000 times the major and 10 times the minor number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion(pub i32);
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
+/// Why CUDA cannot be used. As text: one line that says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoCuda {
+    /// The program was built without the feature `cuda`.
+    #[error("this program was built without CUDA; for NVIDIA GPUs build it with `--features cuda`")]
+    NotBuilt,
+    /// No driver.
+    #[error(
+        "no NVIDIA driver was found; install one that knows CUDA {needed}{release} (in a container: start it with `--gpus all`)",
+        release = release(*needed)
+    )]
+    NoDriver {
+        /// What the program was built with.
+        needed: CudaVersion,
+    },
+    /// The driver is older than what the program was built with.
+    #[error(
+        "the NVIDIA driver knows CUDA {driver} at most, this program needs {needed}; install a newer driver{release}",
+        release = release(*needed)
+    )]
+    DriverTooOld {
+        /// The newest that the driver knows.
+        driver: CudaVersion,
+        /// What the program was built with.
+        needed: CudaVersion,
+    },
+    /// A driver, and no GPU that it would show.
+    #[error(
+        "the NVIDIA driver shows no GPU; see whether `nvidia-smi` lists one and whether CUDA_VISIBLE_DEVICES hides it"
+    )]
+    NoGpu,
+    /// No code for this GPU was compiled in.
+    #[error(
+        "this program has no code for {name}, architecture {found}, only for {}; build it with LONGHAND_CUDA_ARCHS={}{}",
+        list(compiled), found.0, found.1
+    )]
+    Architecture {
+        /// The GPU's name.
+        name: String,
+        /// Its architecture.
+        found: Capability,
+        /// Architectures that the program has code for.
+        compiled: Vec<Capability>,
+    },
+    /// CUDA reported something else.
+    #[error(
+        "CUDA cannot be used: {text} (error {code}); see whether `nvidia-smi` works, and restart after a driver update"
+    )]
+    Failed {
+        /// CUDA's number for it.
+        code: i32,
+        /// CUDA's words for it.
+        text: String,
+    },
+}
+
+/// The release of the driver for Linux in which a version of CUDA came.
+fn release(needed: CudaVersion) -> &'static str {
+    match needed.0 / 1000 {
+        12 => " (525 or later)",
+        13 => " (580 or later)",
+        _ => "",
+    }
+}
+
+fn list(capabilities: &[Capability]) -> String {
+    capabilities.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// All GPUs, in CUDA's order, at least one of them without a problem; otherwise why there is none.
+///
+/// A GPU's free memory can only be asked by starting to use it, which takes some hundred MiB of it for as long as the program
+/// runs.
+pub fn devices() -> Result<Vec<Gpu>, NoCuda> {
+    #[cfg(not(feature = "cuda"))]
+    return Err(NoCuda::NotBuilt);
+    #[cfg(feature = "cuda")]
+    judge(crate::cuda::probe(), crate::cuda::free_memory)
+}
+
+/// What CUDA answers.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "nobody asks"))]
+pub(crate) struct Probe {
+    /// CUDA as it was linked.
+    pub runtime: CudaVersion,
+    /// The newest CUDA that the driver knows; 0 without a driver.
+    pub driver: CudaVersion,
+    /// The GPUs, or CUDA's error.
+    pub gpus: Result<Vec<Found>, NoCuda>,
+    /// What code there is for.
+    pub compiled: Vec<Code>,
+}
+
+/// A GPU as CUDA describes it.
+pub(crate) struct Found {
+    pub name: String,
+    pub capability: Capability,
+    pub total: u64,
+}
+
+/// An architecture that the program has code for.
+#[derive(Clone, Copy)]
+pub(crate) struct Code {
+    pub capability: Capability,
+    /// Whether later architectures of the same generation run it too.
+    pub compatible: bool,
+}
+
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "nobody asks"))]
+impl Code {
+    /// From nvcc's name: `89`, or `120a` for code that no other architecture runs.
+    pub(crate) fn parse(name: &str) -> Option<Code> {
+        let digits = name.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        let number: u32 = digits.parse().ok()?;
+        Some(Code { capability: Capability(number / 10, number % 10), compatible: digits == name })
+    }
+
+    fn runs_on(&self, gpu: Capability) -> bool {
+        let Code { capability: Capability(major, minor), compatible } = *self;
+        major == gpu.0 && if compatible { minor <= gpu.1 } else { minor == gpu.1 }
+    }
+}
+
+/// CUDA's number for a driver that is too old, or missing.
+const INSUFFICIENT_DRIVER: i32 = 35;
+/// CUDA's number for a driver without a GPU.
+const NO_DEVICE: i32 = 100;
+
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "nobody asks"))]
+fn judge(probe: Probe, free: impl Fn(usize) -> Result<u64, NoCuda>) -> Result<Vec<Gpu>, NoCuda> {
+    let Probe { runtime, driver, gpus, compiled } = probe;
+    let gpus = gpus.map_err(|error| match error {
+        NoCuda::Failed { .. } if driver.0 == 0 => NoCuda::NoDriver { needed: runtime },
+        NoCuda::Failed { code: INSUFFICIENT_DRIVER, .. } => NoCuda::DriverTooOld { driver, needed: runtime },
+        NoCuda::Failed { code: NO_DEVICE, .. } => NoCuda::NoGpu,
+        other => other,
+    })?;
+    let gpus: Vec<Gpu> = (0..)
+        .zip(gpus)
+        .map(|(index, Found { name, capability, total })| {
+            let (free, problem) = if compiled.iter().any(|code| code.runs_on(capability)) {
+                free(index).map_or_else(|error| (0, Some(error)), |free| (free, None))
+            } else {
+                let compiled = compiled.iter().map(|code| code.capability).collect();
+                (0, Some(NoCuda::Architecture { name: name.clone(), found: capability, compiled }))
+            };
+            Gpu { index, name, capability, total, free, problem }
+        })
+        .collect();
+    match gpus.first() {
+        None => Err(NoCuda::NoGpu),
+        Some(first) if gpus.iter().all(|gpu| gpu.problem.is_some()) => {
+            Err(first.problem.clone().unwrap_or(NoCuda::NoGpu))
+        }
+        Some(_) => Ok(gpus),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn failed(code: i32) -> NoCuda {
+        NoCuda::Failed { code, text: "as CUDA says".into() }
+    }
+
+    fn gpu(name: &str, major: u32, minor: u32) -> Found {
+        Found { name: name.into(), capability: Capability(major, minor), total: 24 * GIB }
+    }
+
+    fn ask(driver: i32, gpus: Result<Vec<Found>, NoCuda>) -> Result<Vec<Gpu>, NoCuda> {
+        let compiled = ["86", "90", "120a"].map(|name| Code::parse(name).unwrap()).to_vec();
+        let probe = Probe { runtime: CudaVersion(13000), driver: CudaVersion(driver), gpus, compiled };
+        judge(probe, |index| if index == 3 { Err(failed(46)) } else { Ok(20 * GIB) })
+    }
+
+    /// The message, which must be one line that says `part`.
+    #[track_caller]
+    fn check(result: Result<Vec<Gpu>, NoCuda>, part: &str) {
+        let said = result.unwrap_err().to_string();
+        assert!(said.contains(part), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+
+    #[test]
+    fn reasons_say_what_to_install() {
+        check(ask(0, Err(failed(35))), "install one that knows CUDA 13.0 (580 or later)");
+        check(ask(12080, Err(failed(35))), "knows CUDA 12.8 at most, this program needs 13.0");
+        check(ask(13000, Err(failed(100))), "shows no GPU");
+        check(ask(13000, Ok(vec![])), "shows no GPU");
+        check(ask(13000, Err(failed(999))), "as CUDA says (error 999)");
+        check(
+            ask(13000, Ok(vec![gpu("Tesla T4", 7, 5)])),
+            "no code for Tesla T4, architecture 7.5, only for 8.6, 9.0, 12.0; build it with LONGHAND_CUDA_ARCHS=75",
+        );
+    }
+
+    #[test]
+    fn code_runs_on_later_gpus_of_its_generation() {
+        let usable = |major, minor| ask(13000, Ok(vec![gpu("G", major, minor)])).is_ok();
+        assert!(usable(8, 6) && usable(8, 9) && usable(9, 0) && usable(12, 0));
+        // 8.0 is older than 8.6, 10.0 another generation, and 120a runs on 12.0 alone.
+        assert!(!usable(8, 0) && !usable(10, 0) && !usable(12, 1));
+    }
+
+    #[test]
+    fn one_usable_gpu_is_enough() {
+        let gpus = ask(13000, Ok(vec![gpu("T4", 7, 5), gpu("B", 10, 0), gpu("A", 8, 9), gpu("busy", 9, 0)]));
+        let gpus = gpus.unwrap();
+        let state: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.free, gpu.problem.is_none())).collect();
+        assert_eq!(state, [(0, 0, false), (1, 0, false), (2, 20 * GIB, true), (3, 0, false)]);
+        assert_eq!(gpus[3].problem, Some(failed(46)));
+    }
+
+    #[test]
+    #[cfg(not(feature = "cuda"))]
+    fn without_the_feature_it_says_so() {
+        check(devices(), "--features cuda");
+    }
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Makes the file for others, dist/longhand-<version>-x86_64-linux, with its SHA-256: runs on any x86-64 CPU since
+# Haswell, uses NVIDIA GPUs where there are some, and starts where there is neither GPU nor driver. Then looks at what it
+# needs, and runs it where there is nothing else.
+#
+#     scripts/release.sh          # with CUDA: the first time two and a half hours of CPU time, later minutes
+#     scripts/release.sh --cpu    # without
+#
+# LONGHAND_CUDA_ARCHS (default 86,89,90,120), NVCC and CUDA_HOME as in ggml/build/cuda.rs; without the latter two the
+# toolkit is put into target/cuda-toolkit.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() { printf 'release.sh: %s\n' "$*" >&2; exit 1; }
+
+features=portable,cuda
+case "${1:-}" in
+    "") ;;
+    --cpu) features=portable ;;
+    *) fail "unknown argument $1" ;;
+esac
+target=${CARGO_TARGET_DIR:-target}
+
+if [[ $features == *cuda* ]]; then
+    export LONGHAND_CUDA_ARCHS=${LONGHAND_CUDA_ARCHS:-86,89,90,120}
+    if [ -z "${NVCC:-}${CUDA_HOME:-}" ]; then
+        NVCC=$(scripts/cuda-toolkit.sh target/cuda-toolkit)/bin/nvcc
+        export NVCC
+    fi
+    echo "compiling CUDA code for $LONGHAND_CUDA_ARCHS; progress in ${LONGHAND_CUDA_OBJECTS:-$target/cuda-objects}/build.log"
+fi
+cargo build --release --locked --package cli --features "$features"
+
+version=$(cargo metadata --format-version 1 --no-deps | grep -o '"name":"cli","version":"[^"]*"' | cut -d'"' -f8)
+mkdir -p dist
+file=dist/longhand-$version-x86_64-linux
+strip -o "$file" "$target/release/longhand"
+(cd dist && sha256sum "${file#dist/}" > "${file#dist/}.sha256")
+
+# The highest version of a library's symbols that the file refers to.
+highest() { objdump -T "$file" | grep -o "${1}_[0-9.]*" | sort -uV | tail -n 1; }
+
+printf '\n%s\n' "$file"
+printf 'size      %s MiB\n' "$(($(stat -c %s "$file") / 1048576))"
+printf 'needs     %s %s\n' "$(highest GLIBC)" "$(highest GLIBCXX)"
+needed=$(objdump -p "$file" | awk '$1 == "NEEDED" { print $2 }')
+printf 'libraries %s\n' "$(echo $needed)"
+for library in $needed; do
+    case $library in
+        # What every Linux with glibc has.
+        ld-linux-x86-64.so.2 | libc.so.6 | libm.so.6 | libgcc_s.so.1 | libstdc++.so.6) ;;
+        libdl.so.2 | libpthread.so.0 | librt.so.1) ;;
+        *) fail "the file needs $library, which is not on every machine" ;;
+    esac
+done
+
+# A root folder with nothing but the file and its libraries: no driver, no /proc, no home, no network.
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+cp "$file" "$root/longhand"
+ldd "$file" | grep -o '/[^ ]*' | while read -r library; do
+    mkdir -p "$root$(dirname "$library")"
+    cp -L "$library" "$root$library"
+done
+mkdir "$root/tmp"
+bare() { env -i unshare --user --map-root-user --net --root="$root" /longhand "$@"; }
+
+printf '\nin a bare root:\n'
+bare --version
+bare devices
+bare demo
+
+if [[ $features == *cuda* ]]; then
+    # A driver that knows nothing after CUDA 12.2 must be refused by name, and the CPU compute.
+    libc=$(ldd "$file" | grep -o '/[^ ]*/libc\.so\.6')
+    echo 'int cuDriverGetVersion(int *version) { *version = 12020; return 0; }' |
+        cc -shared -fPIC -x c - -o "$root$(dirname "$libc")/libcuda.so.1"
+    printf '\nwith an old driver:\n'
+    bare devices | tee "$root/said"
+    grep -q 'knows CUDA 12.2 at most' "$root/said" || fail "the old driver was not refused"
+    bare demo --tokens 2000
+fi
