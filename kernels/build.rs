@@ -32,7 +32,7 @@ fn emulated() {
         .flag("-fno-strict-aliasing") // shared memory is what each use says it is
         .flag("-Wno-unknown-pragmas")
         .files(KERNELS)
-        .file("cuda/emulator.cpp")
+        .files(["cuda/emulator.cpp", "cuda/emulator_check.cu"])
         .compile("longhand_emulated");
 }
 

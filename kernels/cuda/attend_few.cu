@@ -19,7 +19,8 @@
 //   Bytes: 4 d with f16, 2.125 d with q8_0, from memory; the same once into and once or twice out of shared memory.
 //   Arithmetic: 2 d g multiply-adds in f32, some 3 g shuffles; d = 128 and g = 8 take about 110 instructions of a warp, 28 cycles of a
 //   multiprocessor that issues four a cycle, in which an RTX 4090 brings 90 bytes a multiprocessor of the row's 512 (f16) or 272.
-//   Partials: (shares + heads) * g * (d + 2) * 4 bytes written and read, below a hundredth of the rows from 16,000 rows on.
+//   Partials: (shares + heads) * g * (d + 2) * 4 bytes, written and read once: with 256 shares, 8 heads, d = 128 and g = 4 a fiftieth
+//   of 16,000 rows.
 //
 // History
 //   Nothing here was timed on a GPU yet. What is said above of costs is counted, not measured.

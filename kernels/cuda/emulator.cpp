@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#if defined(__x86_64__) && !defined(__CET__)
+#if defined(__x86_64__)
 #define SWITCH_BY_HAND
 #else
 #include <ucontext.h>

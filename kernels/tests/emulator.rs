@@ -1,0 +1,81 @@
+//! The emulator itself: what the tensor cores' instructions compute, when copies arrive, and that mistakes which would hang or
+//! corrupt a device end the process with a message.
+#![cfg(feature = "emulated-device")]
+
+use kernels as _; // holds the emulator
+use std::process::Command;
+
+#[repr(C)]
+struct Check {
+    out: *mut f32,
+    what: i32,
+}
+
+unsafe extern "C" {
+    fn longhand_emulated_check_product(check: *const Check) -> i32;
+    fn longhand_emulated_check_mistake(check: *const Check) -> i32;
+    fn longhand_emulated_check_copy(check: *const Check) -> i32;
+}
+
+#[test]
+fn products_are_those_of_the_matrices() {
+    let a = |i: usize, k: usize| ((i * 16 + k) * 7 % 31) as f32 - 15.0;
+    let b = |k: usize, n: usize| (((k * 8 + n) * 5 % 23) as f32 - 11.0) / 4.0;
+    for what in [0, 1] {
+        let mut out = [f32::NAN; 16 * 8];
+        // SAFETY: the kernel writes 16 x 8 floats.
+        assert_eq!(unsafe { longhand_emulated_check_product(&Check { out: out.as_mut_ptr(), what }) }, 0);
+        for (at, have) in out.iter().enumerate() {
+            let want: f32 = (0..16).map(|k| a(at / 8, k) * b(k, at % 8)).sum();
+            assert_eq!(*have, want, "{what}: ({}, {})", at / 8, at % 8);
+        }
+    }
+}
+
+#[test]
+fn copies_arrive_when_they_are_waited_for() {
+    let mut out = [7f32, 0.0, 0.0, 0.0, 0.0];
+    // SAFETY: the kernel reads the first and writes the others.
+    assert_eq!(unsafe { longhand_emulated_check_copy(&Check { out: out.as_mut_ptr(), what: 0 }) }, 0);
+    assert!(out[1..4].iter().all(|x| x.is_nan()), "{out:?}");
+    assert_eq!(out[4], 7.0);
+}
+
+/// Ends the process.
+fn make(what: i32) {
+    let mut out = [0f32; 64];
+    // SAFETY: the kernel writes at most 64 floats of `out`.
+    unsafe { longhand_emulated_check_mistake(&Check { out: out.as_mut_ptr(), what }) };
+}
+
+macro_rules! mistakes {
+    ($($name:ident: $what:expr, $message:expr;)*) => {
+        $(
+            #[test]
+            #[ignore = "ends the process"]
+            fn $name() {
+                make($what);
+            }
+        )*
+
+        #[test]
+        fn mistakes_end_the_process_with_a_message() {
+            for (name, message) in [$((stringify!($name), $message)),*] {
+                let output = Command::new(std::env::current_exe().expect("a path"))
+                    .args([name, "--exact", "--ignored", "--nocapture"])
+                    .output()
+                    .expect("it starts");
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(!output.status.success() && said.contains(message), "{name}: {said}");
+            }
+        }
+    };
+}
+
+mistakes! {
+    a_thread_leaves: 0, "thread 5: has left the kernel";
+    two_collectives: 1, "is reached while others wait in another collective";
+    a_warp_misses_a_barrier: 2, "thread 0: __syncthreads";
+    writes_behind_shared_memory: 3, "shared memory was written behind its end";
+    loads_across_alignment: 4, "load is not aligned";
+}
