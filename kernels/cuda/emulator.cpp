@@ -151,6 +151,19 @@ void meet(Meeting& meeting, const char* name, unsigned first, unsigned count) {
     switch_to(own.place, machine.host);
 }
 
+// Lets each thread of a warp that can run do so, until it waits or is done; whether there was one.
+bool run_warp(unsigned warp, unsigned& left) {
+    bool progress = false;
+    for (unsigned at = 0; at < 32; at++) {
+        unsigned i = warp * 32 + (machine.reversed ? 31 - at : at);
+        if (machine.fibers[i].done || machine.fibers[i].waits) continue;
+        resume(i);
+        progress = true;
+        left -= machine.fibers[i].done;
+    }
+    return progress;
+}
+
 void run_block() {
     std::memset(machine.shared.data(), 0xff, machine.shared.size() * sizeof(uint4));
     unsigned char* fence =
@@ -164,14 +177,12 @@ void run_block() {
         fiber.copies.clear();
         prepare(fiber.place, fiber.stack.get(), entry);
     }
+    // Each warp goes as far as it can before the next: warps that a barrier should hold together are never further apart.
     for (unsigned left = machine.threads; left > 0;) {
         bool progress = false;
-        for (unsigned at = 0; at < machine.threads; at++) {
-            unsigned i = machine.reversed ? machine.threads - 1 - at : at;
-            if (machine.fibers[i].done || machine.fibers[i].waits) continue;
-            resume(i);
-            progress = true;
-            left -= machine.fibers[i].done;
+        for (unsigned at = 0; at < machine.threads / 32; at++) {
+            unsigned warp = machine.reversed ? machine.threads / 32 - 1 - at : at;
+            while (run_warp(warp, left)) progress = true;
         }
         if (!progress) fail("is waited in for threads that have left or wait elsewhere", "a collective");
     }

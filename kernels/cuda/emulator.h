@@ -5,8 +5,8 @@
 // - Threads of a warp that wait in different places, or for one that has left, abort with a message instead of hanging.
 // - Asynchronous copies are carried out when they are waited for, not before.
 // - Loads and stores must be aligned as on the device.
-// - From launch to launch the order of threads and blocks is reversed: what a kernel computes twice must not depend on it, or a
-//   barrier is missing.
+// - A warp goes as far as it can before the next one does, and from launch to launch the order of threads, warps and blocks is
+//   reversed: where a barrier is missing, one of two launches reads what is not there yet or not there any more.
 #pragma once
 
 #include <cmath>
