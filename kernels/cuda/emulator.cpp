@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -106,6 +107,7 @@ struct Machine {
     unsigned threads = 0;
     unsigned current = 0;
     bool reversed = false;
+    std::map<const void*, unsigned> launches;
     void (*thread)(const void*);
     const void* argument;
 };
@@ -229,8 +231,10 @@ void finish_copies(int groups) {
     fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + done);
 }
 
-int run(dim3 grid, unsigned threads, size_t shared, void (*thread)(const void*), const void* argument) {
-    if (threads == 0 || threads % 32 != 0 || threads > MOST_THREADS) fail("has a number of threads that is not whole warps", "a block");
+int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*thread)(const void*), const void* argument) {
+    if (threads == 0 || threads % 32 != 0 || threads > MOST_THREADS) {
+        fail("has a number of threads that is not whole warps", "a block");
+    }
     machine.threads = threads;
     machine.thread = thread;
     machine.argument = argument;
@@ -240,7 +244,7 @@ int run(dim3 grid, unsigned threads, size_t shared, void (*thread)(const void*),
         machine.fibers.back().stack.reset(new unsigned char[STACK]);
     }
     machine.shared.resize((shared + 15) / 16 + FENCE_BYTES / 16);
-    machine.reversed = !machine.reversed;
+    machine.reversed = machine.launches[kernel]++ % 2 == 1;
     gridDim = grid;
     blockDim = dim3(threads);
     unsigned blocks = grid.x * grid.y * grid.z;

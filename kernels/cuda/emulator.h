@@ -5,8 +5,8 @@
 // - Threads of a warp that wait in different places, or for one that has left, abort with a message instead of hanging.
 // - Asynchronous copies are carried out when they are waited for, not before.
 // - Loads and stores must be aligned as on the device.
-// - A warp goes as far as it can before the next one does, and from launch to launch the order of threads, warps and blocks is
-//   reversed: where a barrier is missing, one of two launches reads what is not there yet or not there any more.
+// - A warp goes as far as it can before the next one does, and from each launch of a kernel to the next the order of threads, warps
+//   and blocks is reversed: where a barrier is missing, one of two launches reads what is not there yet or not there any more.
 #pragma once
 
 #include <cmath>
@@ -53,8 +53,8 @@ void commit_copies();
 void finish_copies(int groups);
 [[noreturn]] void fail(const char* what, const char* where);
 
-// Runs `thread(argument)` as every thread of the grid.
-int run(dim3 grid, unsigned threads, size_t shared, void (*thread)(const void*), const void* argument);
+// Runs `thread(argument)` as every thread of the grid; `kernel` is what is counted as launched once more.
+int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*thread)(const void*), const void* argument);
 
 inline int lane() { return threadIdx.x % 32; }
 
@@ -87,7 +87,7 @@ int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, voi
         const Argument& argument = *static_cast<const Argument*>(data);
         argument.kernel(*argument.call);
     };
-    return emulator::run(grid, threads, shared, thread, &argument);
+    return emulator::run(reinterpret_cast<const void*>(kernel), grid, threads, shared, thread, &argument);
 }
 
 inline void __syncthreads() { emulator::barrier("__syncthreads"); }

@@ -1,5 +1,5 @@
 //! The device's kernels for appending and attending, run by the emulator, against the plain reference and the CPU's bytes. Each
-//! call runs twice with the order of threads reversed: the same input must give the same bits.
+//! call runs twice, the second time with the order of threads reversed: the same input must give the same bits.
 #![cfg(feature = "emulated-device")]
 
 #[allow(dead_code)] // comparisons with a denominator are for the other tests
