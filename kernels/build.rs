@@ -12,7 +12,8 @@ fn main() {
 }
 
 #[cfg(any(feature = "cuda", feature = "emulated-device"))]
-const KERNELS: &[&str] = &["cuda/append.cu", "cuda/attend_few.cu"];
+const KERNELS: &[&str] =
+    &["cuda/append.cu", "cuda/attend_few.cu", "cuda/depart.cu", "cuda/measure.cu", "cuda/received.cu"];
 
 #[cfg(feature = "emulated-device")]
 fn emulated() {

@@ -163,6 +163,40 @@ fn plans_say_what_fits_and_what_to_change() {
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
 }
 
+/// A GPU need not be there to be planned for.
+#[test]
+fn a_gpu_is_planned_for() {
+    let plan = |shape: &str, flags: &[&str]| {
+        let shape = ["plan", "--shape", shape, "-c", "100k", "--device", "cuda", "--json", "--policy", "razor"];
+        longhand(&[&shape[..], flags].concat()).json()["plans"][0].clone()
+    };
+    let number = |plan: &serde_json::Value, name: &str| plan["device"][name].as_u64().expect("a number");
+    let small = plan("llama-3.1-8b:q4_k_m", &["--memory", "24GiB"]);
+    assert_eq!((number(&small, "layers"), &small["fits"]), (32, &true.into()));
+    let parts = ["weights", "store", "scratch", "residual", "compute", "overhead"];
+    assert_eq!(parts.iter().map(|part| number(&small, part)).sum::<u64>(), number(&small, "total"));
+    // All matrices but the embedding, whose rows are looked up on the host.
+    assert_eq!(number(&small, "weights") + small["weights"]["mapped"].as_u64().expect("a number"), 4_912_936_960);
+
+    // What does not fit stays on the CPU.
+    let large = plan("qwen2.5-32b:q4_k_m", &["--memory", "12GiB"]);
+    assert!((1..64).contains(&number(&large, "layers")) && large["fits"] == false, "{large}");
+    assert!(number(&large, "total") <= 12 << 30, "{large}");
+    let fewer = plan("qwen2.5-32b:q4_k_m", &["--memory", "12GiB", "-ngl", "10"]);
+    assert_eq!((number(&fewer, "layers"), &fewer["fits"]), (10, &true.into()));
+    assert_eq!(plan("qwen2.5-32b:q4_k_m", &["-ngl", "0"])["device"], serde_json::Value::Null);
+    assert_eq!(plan("qwen2.5-32b:q4_k_m", &["--memory", "600MiB"])["device"]["layers"], 0);
+}
+
+#[test]
+fn devices_are_listed() {
+    let object = longhand(&["devices", "--json"]).json();
+    assert!(object["cpu"]["threads"].as_u64() > Some(0));
+    let gpus = object["gpus"].as_array().expect("an array").len();
+    assert_eq!(gpus == 0, object["problem"].is_string(), "{object}");
+    assert!(longhand(&["devices"]).ok().contains("cpu"));
+}
+
 #[test]
 fn published_head_maps_become_profiles() {
     let Some(folder) = shared("data/heads/duo-attention/Meta-Llama-3.1-8B-Instruct") else { return };

@@ -95,12 +95,12 @@ impl Engine {
         check_heads(&spec, &file)?;
         let interrupt = Arc::new(AtomicBool::new(false));
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
-        let threads = host.threads();
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
         let on_device = options.device.map_or(0, |device| device.layers);
         let devices = Devices::new(host, device, spec.n_layers, on_device);
         let weights = Weights::load(&file, &spec, options.repack, &devices, loading)?;
-        let forward = Forward::new(&spec, weights, devices.placement(), threads);
+        let workers = (devices.at(Place::Host).threads(), devices.at(Place::Device).blocks());
+        let forward = Forward::new(&spec, weights, devices.placement(), workers);
         Ok(Engine { forward, devices, file, spec, interrupt })
     }
 

@@ -6,7 +6,7 @@ use crate::kv::policy::Counted;
 use crate::kv::{LayerRows, Observer};
 use crate::weights::Weights;
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
-use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES};
+use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES, Split};
 use models::arch::RopeStyle;
 use models::spec::{LayerTensors, ModelSpec, Rope};
 
@@ -101,7 +101,8 @@ pub struct Forward {
     rope: Option<RopeParameters>,
     epsilon: f32,
     placement: Placement,
-    threads: usize,
+    /// What attention is split over in each place.
+    splits: [Split; 2],
 }
 
 /// From how many tokens on the file's layout of K-quants is the faster one.
@@ -111,8 +112,14 @@ const WIDE: usize = 32;
 pub const LAYER_TENSORS: usize = 64;
 
 impl Forward {
-    /// The formulas of `spec` over `weights`, which are where `placement` says; on the host for `threads` threads.
-    pub fn new(spec: &ModelSpec, weights: Weights, placement: Placement, threads: usize) -> Forward {
+    /// The formulas of `spec` over `weights`, which are where `placement` says, for this many threads of the host and blocks of the
+    /// device.
+    pub fn new(
+        spec: &ModelSpec,
+        weights: Weights,
+        placement: Placement,
+        (threads, blocks): (usize, usize),
+    ) -> Forward {
         Forward {
             weights,
             heads: HeadShape {
@@ -124,7 +131,7 @@ impl Forward {
             rope: spec.positions.rope().map(|rope| rope_parameters(rope, spec.n_ctx_train)),
             epsilon: spec.rms_eps,
             placement,
-            threads,
+            splits: [Split::Threads(threads), Split::Blocks(blocks)],
         }
     }
 
@@ -276,7 +283,7 @@ impl Forward {
             (&stored, n),
             &rows.lanes,
             &state,
-            Split::Threads(self.threads),
+            self.splits[self.placement.of(layer) as usize],
         )
         .named(&format!("kqv_out-{layer}")); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));

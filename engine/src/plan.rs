@@ -88,6 +88,9 @@ impl PlaceBytes {
 /// Bytes that the driver and the code of all kernels take on a device: an estimate, not measured yet.
 pub const DRIVER: usize = 512 << 20;
 
+/// Blocks that attention is split into on a large GPU.
+const BLOCKS: usize = 2 * 170;
+
 /// [`Plan::device_overhead`] for a device that computes `chunk` tokens at a time: ggml copies the activations of a matrix product in
 /// 8-bit blocks first, of 36 bytes for 32 elements.
 fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
@@ -107,7 +110,7 @@ impl Plan {
         let bytes = weights.bytes;
         let twice = weights.twice_bytes.iter();
         let file_pages = if options.exact { twice.max().copied().unwrap_or(0) } else { twice.sum() };
-        let forward = Forward::new(spec, weights, placement, options.threads);
+        let forward = Forward::new(spec, weights, placement, (options.threads, BLOCKS));
         let lanes = Lanes::new(layout)?;
         let allocator = GraphAllocator::new(&BufferType::cpu());
         let measure =

@@ -20,6 +20,12 @@ extern "C" void * longhand_cuda_stream(ggml_backend_t backend) {
     return static_cast<ggml_backend_cuda_context *>(backend->context)->stream();
 }
 
+// Multiprocessors of the GPU of `backend`.
+extern "C" int longhand_cuda_multiprocessors(ggml_backend_t backend) {
+    const int device = static_cast<ggml_backend_cuda_context *>(backend->context)->device;
+    return ggml_cuda_info().devices[device].nsm;
+}
+
 // From here on work on `stream` is recorded and not done. Relaxed: ggml may allocate memory while it is recorded.
 extern "C" int longhand_cuda_capture_begin(void * stream) {
     return settle(cudaStreamBeginCapture(static_cast<cudaStream_t>(stream), cudaStreamCaptureModeRelaxed));

@@ -4,7 +4,7 @@
 
 use crate::budget::Budget;
 #[cfg(feature = "cuda")]
-use crate::cuda::stream::{Recording, Stream};
+use crate::cuda::stream::{Recording, Stream, multiprocessors};
 use crate::{BufferType, DeviceTask, Error, ReadyGraph, log, sys};
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -135,6 +135,16 @@ impl Backend {
     /// Bytes of its memory taken now and the most there were, where a bound is set.
     pub fn memory_used(&self) -> Option<(usize, usize)> {
         self.budget.as_ref().map(|budget| budget.used())
+    }
+
+    /// How many parts work on a device is split into: as many blocks as it holds at once where each takes half of a multiprocessor.
+    pub fn blocks(&self) -> usize {
+        match &self.device {
+            #[cfg(feature = "cuda")]
+            // SAFETY: a live CUDA backend.
+            Some(Device::Cuda(_)) => 2 * unsafe { multiprocessors(self.raw.as_ptr()) },
+            _ => 6,
+        }
     }
 
     /// Number of threads on the host that compute.

@@ -1,7 +1,6 @@
 //! What ggml does not say of CUDA: the GPUs, whether cuBLAS is there, errors in words, and [`stream`]s. The foreign half is in
 //! `ggml/cuda`.
 
-#[allow(dead_code, reason = "for the CUDA backend, which comes next")]
 pub(crate) mod stream;
 
 use crate::Error;

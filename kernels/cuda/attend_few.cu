@@ -23,8 +23,7 @@
 //
 // History
 //   Nothing here was timed on a GPU yet. What is said above of costs is counted, not measured.
-#include <cfloat>
-
+#include "dots.h"
 #include "lanes.h"
 
 namespace {
@@ -35,10 +34,6 @@ constexpr int THREADS = 32 * WARPS;
 constexpr int CUT = 32;
 constexpr int STAGES = 3;
 constexpr int STAGE_BYTES = 16 * 1024;
-// Rows that a warp takes at a time.
-constexpr int ROWS = 4;
-// The base of the weights where nothing was seen yet: finite, so that nothing is ever subtracted from itself as infinity.
-constexpr float NOTHING = -FLT_MAX;
 
 // How a stage lies in shared memory.
 struct Stage {
@@ -118,29 +113,10 @@ __device__ Segment segment_at(const AttendCall& call, int64_t first, int64_t las
     return segment;
 }
 
-// Adds up v[i] across the warp: thread t is left with the sum number t / (32 / N).
-template <int N>
-__device__ __forceinline__ float add_across(float (&v)[N]) {
-    int offset = 16;
-#pragma unroll
-    for (int left = N / 2; left > 0; left /= 2) {
-        bool upper = threadIdx.x & offset;
-#pragma unroll
-        for (int i = 0; i < left; i++) {
-            float keep = upper ? v[i + left] : v[i];
-            float give = upper ? v[i] : v[i + left];
-            v[i] = keep + __shfl_xor_sync(ALL_LANES, give, offset);
-        }
-        offset /= 2;
-    }
-    for (; offset > 0; offset /= 2) v[0] += __shfl_xor_sync(ALL_LANES, v[0], offset);
-    return v[0];
-}
-
 // Queries of a KV head are numbered token after token: i = token * group + member of the group.
 // QT: queries of a warp; J: pairs of elements of a thread.
 template <int QT, int J>
-__global__ void __launch_bounds__(THREADS) attend_rows(const __grid_constant__ AttendCall call) {
+__global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant__ AttendCall call) {
     SHARED(unsigned char, shared);
     constexpr int SPREAD = 8 / QT;  // threads that end up with the same logit
     int d = call.from.head_dim, queries = call.group * call.n_q;
@@ -190,15 +166,9 @@ __global__ void __launch_bounds__(THREADS) attend_rows(const __grid_constant__ A
             int of_tile = tile * QT + i;
             int head = segment.at.kv_head * call.group + of_tile % call.group;
             const float* from = call.q + head * call.q_head_stride + of_tile / call.group * call.q_token_stride;
+            load_query(q[i], of_tile < queries ? from : nullptr, d, call.scale * LOG2_E);
 #pragma unroll
-            for (int j = 0; j < J; j++) {
-                int p = lane_id + 32 * j;
-                bool there = of_tile < queries && 2 * p < d;
-                q[i][j] = there ? load<float2>(from + 2 * p) : make_float2(0.0f, 0.0f);
-                q[i][j].x *= call.scale * LOG2_E;
-                q[i][j].y *= call.scale * LOG2_E;
-                sums[i][j] = make_float2(0.0f, 0.0f);
-            }
+            for (int j = 0; j < J; j++) sums[i][j] = make_float2(0.0f, 0.0f);
         }
         float largest = NOTHING, total = 0.0f;
 
@@ -230,27 +200,7 @@ __global__ void __launch_bounds__(THREADS) attend_rows(const __grid_constant__ A
             int r_end = min(rows, (part + 1) * own);
             for (int r = part * own; r < r_end; r += ROWS) {
                 int n = min(ROWS, r_end - r);
-                float dots[ROWS * QT];
-#pragma unroll
-                for (int i = 0; i < ROWS * QT; i++) dots[i] = 0.0f;
-                with_type(call.from.k_type, [&](auto type) {
-#pragma unroll
-                    for (int i = 0; i < ROWS; i++) {
-                        const unsigned char* row = k_rows + (r + min(i, n - 1)) * k_bytes;
-#pragma unroll
-                        for (int j = 0; j < J; j++) {
-                            int p = lane_id + 32 * j;
-                            if (2 * p < d) {
-                                float2 x = read_pair<decltype(type)::value>(row, p);
-#pragma unroll
-                                for (int o = 0; o < QT; o++) {
-                                    dots[i * QT + o] += x.x * q[o][j].x + x.y * q[o][j].y;
-                                }
-                            }
-                        }
-                    }
-                });
-                float logit = add_across(dots);
+                float logit = dot_rows(call.from.k_type, k_rows + r * k_bytes, k_bytes, n, d, q);
                 int row = from + r + own_row;
                 if (positions != nullptr && own_row < n) {
                     int position = load<int32_t>(in + stage.positions_at + 4 * (r + own_row));

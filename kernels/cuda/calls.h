@@ -77,3 +77,105 @@ struct AttendCall {
     float scale;
 };
 static_assert(sizeof(AttendCall) == 504);
+
+// Takes rows out of a lane (rows are [head_dim, capacity, heads]) or fills an empty lane from complete rows: sums of what leaves are
+// added up, the mean becomes row 0, rows are moved or copied.
+struct DepartCall {
+    Lane lane;
+    const int32_t* lists;  // per head the rows that leave, then per head the moves: pairs (to, from)
+    float* sums;           // [head_dim, heads, 2] where the lane is compensated
+    float* received;       // [capacity, heads] or null
+    int32_t head_dim;
+    int32_t k_type;
+    int32_t v_type;
+    int32_t count;         // rows that the mean stands for
+};
+static_assert(sizeof(DepartCall) == 88);
+
+struct SelectCall {
+    Lane to;
+    const unsigned char* k;  // [head_dim, rows, n_kv_heads], of the lane's types
+    const unsigned char* v;
+    uint64_t k_head_stride;  // bytes
+    uint64_t v_head_stride;  // bytes
+    const int32_t* lists;    // per head the rows that are kept, then per head those that leave
+    float* sums;
+    int32_t head_dim;
+    int32_t k_type;
+    int32_t v_type;
+    int32_t most;            // the most rows that a head keeps
+    uint8_t kv_heads[MAX_KV_HEADS];
+};
+static_assert(sizeof(SelectCall) == 368);
+
+// Keeps the queries q f32 [head_dim, heads, tokens] of the last tokens in ring [head_dim, heads, window].
+struct RememberCall {
+    const float* q;
+    uint64_t q_head_stride;   // floats
+    uint64_t q_token_stride;  // floats
+    const int32_t* last;      // the position of the last token
+    float* ring;
+    int32_t head_dim;
+    int32_t heads;
+    int32_t tokens;
+    int32_t window;
+};
+static_assert(sizeof(RememberCall) == 56);
+
+// Measures `count` rows of each of some heads of a K or V tensor: out is [count, heads].
+struct MeasureCall {
+    const unsigned char* rows;
+    uint64_t head_stride;  // bytes
+    const int32_t* lists;  // per looked-at head the rows
+    float* out;
+    int32_t type;
+    int32_t head_dim;
+    int32_t heads;
+    int32_t count;
+    int32_t what;          // Measure
+    int32_t lag;
+    uint8_t which[MAX_KV_HEADS];
+};
+static_assert(sizeof(MeasureCall) == 312);
+
+// Adds up what rows receive from watchers: the queries of some tokens, all query heads of a group, token after token.
+//
+// gather (live is not null): of the last tokens of a computation, whose rows are the last; out is [capacity, heads] and one number a
+// row, the mean over the group, begins anew or goes on.
+// window: of tokens at positions `start ..` in a ring; the rows' positions are in `lists`, behind `first` rows without; out is
+// [first + rows, group, heads].
+struct ReceivedCall {
+    const unsigned char* k;
+    uint64_t k_head_stride;    // bytes
+    const float* q;            // [head_dim, heads of the model, tokens]
+    uint64_t q_head_stride;    // floats
+    uint64_t q_token_stride;   // floats
+    const int32_t* live;       // gather: rows of the lane before the tokens' own
+    const float* log_weight;   // gather: of row 0, null where it is a row as others
+    const int32_t* last;       // gather: the position of the last token
+    const int32_t* positions;  // under ALiBi, gather: those of the rows [capacity, heads of the lane]; window: as `lists`
+    const int32_t* lists;      // window: per looked-at head the positions of its rows
+    float* stats;              // [2, splits, tokens * group, heads]: largest logit and denominator of each watcher
+    float* out;
+    int32_t k_type;
+    int32_t head_dim;
+    int32_t heads;             // looked at
+    int32_t model_heads;       // query heads
+    int32_t group;
+    int32_t capacity;
+    int32_t added;             // gather: rows behind the live ones; window: all rows with a position
+    int32_t first;             // window
+    int32_t all_tokens;        // of q
+    int32_t tokens;            // that watch
+    int32_t start;             // window
+    int32_t replace;           // gather
+    int32_t alibi;
+    int32_t gain;              // Gain
+    int32_t budget;
+    int32_t splits;
+    float scale;
+    float row_weight;          // window: log-weight of row 0 where first > 0
+    uint8_t which[MAX_KV_HEADS];
+    uint8_t kv_heads[MAX_KV_HEADS];
+};
+static_assert(sizeof(ReceivedCall) == 680);

@@ -32,3 +32,13 @@ __device__ inline float alibi_slope(int head, int heads) {
     double exponent = head < p ? -8.0 * (head + 1) / p : -8.0 * (2 * (head - p) + 1) / (2 * p);
     return static_cast<float>(exp2(exponent));
 }
+
+// Lists of numbers in one array: where each of `lists` begins behind the offsets, and where the last ends; then all entries.
+struct List {
+    const int32_t* at;
+    int count;
+};
+__device__ inline List list_at(const int32_t* packed, int lists, int number) {
+    int first = packed[number];
+    return {packed + lists + 1 + first, packed[number + 1] - first};
+}

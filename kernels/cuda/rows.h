@@ -104,10 +104,3 @@ __device__ inline void write_block(int type, unsigned char* row, int first, floa
         if (lane == 0) *reinterpret_cast<__half*>(block) = __float2half_rn(scale);
     }
 }
-
-// One element of a row.
-__device__ inline float read_one(int type, const unsigned char* row, int element) {
-    float2 pair = make_float2(0.0f, 0.0f);
-    with_type(type, [&](auto t) { pair = read_pair<decltype(t)::value>(row, element / 2); });
-    return element % 2 == 0 ? pair.x : pair.y;
-}

@@ -128,6 +128,150 @@ pub(crate) struct AttendCall {
     pub scale: f32,
 }
 
+/// Takes rows out of a lane.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct DepartCall {
+    pub lane: Lane,
+    /// Packed: per head the rows that leave, then per head the moves, pairs (to, from).
+    pub lists: *const i32,
+    /// `[head_dim, heads, 2]` where the lane is compensated.
+    pub sums: *mut f32,
+    /// `[capacity, heads]` or null.
+    pub received: *mut f32,
+    pub head_dim: i32,
+    pub k_type: i32,
+    pub v_type: i32,
+    /// Rows that the mean stands for.
+    pub count: i32,
+}
+
+/// Fills an empty lane from complete rows `[head_dim, rows, n_kv_heads]` of the lane's types.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct SelectCall {
+    pub to: Lane,
+    pub k: *const u8,
+    pub v: *const u8,
+    /// Bytes.
+    pub k_head_stride: u64,
+    /// Bytes.
+    pub v_head_stride: u64,
+    /// Packed: per head the rows that are kept, then per head those that leave.
+    pub lists: *const i32,
+    pub sums: *mut f32,
+    pub head_dim: i32,
+    pub k_type: i32,
+    pub v_type: i32,
+    /// The most rows that a head keeps.
+    pub most: i32,
+    pub kv_heads: [u8; MAX_KV_HEADS],
+}
+
+/// Keeps the queries f32 `[head_dim, heads, tokens]` of the last tokens in `ring` `[head_dim, heads, window]`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct RememberCall {
+    pub q: *const f32,
+    pub q_head_stride: u64,
+    pub q_token_stride: u64,
+    /// The position of the last token.
+    pub last: *const i32,
+    pub ring: *mut f32,
+    pub head_dim: i32,
+    pub heads: i32,
+    pub tokens: i32,
+    pub window: i32,
+}
+
+/// Measures `count` rows of each of some heads of a K or V tensor: `[count, heads]`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct MeasureCall {
+    pub rows: *const u8,
+    /// Bytes.
+    pub head_stride: u64,
+    /// Packed: per looked-at head the rows.
+    pub lists: *const i32,
+    pub out: *mut f32,
+    pub ty: i32,
+    pub head_dim: i32,
+    pub heads: i32,
+    pub count: i32,
+    /// 0 norm, 1 squared norm, 2 largest, 3 spread, 4 spread with the partition its own reference.
+    pub what: i32,
+    pub lag: i32,
+    /// Numbers of the looked-at heads in the tensor.
+    pub which: [u8; MAX_KV_HEADS],
+}
+
+/// Adds up what rows receive from the queries of some tokens: of the last of a computation (`live` is not null), or of those at
+/// positions `start ..` in a ring.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct ReceivedCall {
+    pub k: *const u8,
+    /// Bytes.
+    pub k_head_stride: u64,
+    /// `[head_dim, query heads, tokens]`, strides in floats.
+    pub q: *const f32,
+    pub q_head_stride: u64,
+    pub q_token_stride: u64,
+    /// Rows of the lane before the tokens' own.
+    pub live: *const i32,
+    /// Of row 0 where the lane is compensated, otherwise null.
+    pub log_weight: *const f32,
+    /// The position of the last token.
+    pub last: *const i32,
+    /// Under ALiBi: those of the rows, `[capacity, heads of the lane]`.
+    pub positions: *const i32,
+    /// Window, packed: per looked-at head the positions of its rows.
+    pub lists: *const i32,
+    /// `[2, splits, tokens * group, heads]`
+    pub stats: *mut f32,
+    /// `[capacity, heads of the lane]`; window: `[first + rows, group, heads]`.
+    pub out: *mut f32,
+    pub k_type: i32,
+    pub head_dim: i32,
+    pub heads: i32,
+    pub model_heads: i32,
+    pub group: i32,
+    pub capacity: i32,
+    /// Rows behind the live ones; window: rows with a position.
+    pub added: i32,
+    /// Window: rows before the first with a position.
+    pub first: i32,
+    /// Tokens of q.
+    pub all_tokens: i32,
+    /// Tokens that watch.
+    pub tokens: i32,
+    pub start: i32,
+    pub replace: i32,
+    pub alibi: i32,
+    /// 0 one, 1 entropy, 2 literal.
+    pub gain: i32,
+    pub budget: i32,
+    pub splits: i32,
+    pub scale: f32,
+    /// Window: log-weight of row 0 where `first` is not 0.
+    pub row_weight: f32,
+    /// Numbers of the looked-at heads in the tensor, and in the model.
+    pub which: [u8; MAX_KV_HEADS],
+    pub kv_heads: [u8; MAX_KV_HEADS],
+}
+
+/// Numbers of heads as the calls have them.
+pub(crate) fn heads(numbers: &[u32]) -> Result<[u8; MAX_KV_HEADS], i32> {
+    let mut heads = [0; MAX_KV_HEADS];
+    if numbers.len() > MAX_KV_HEADS {
+        return Err(INVALID_VALUE);
+    }
+    for (to, number) in heads.iter_mut().zip(numbers) {
+        *to = u8::try_from(*number).map_err(|_| INVALID_VALUE)?;
+    }
+    Ok(heads)
+}
+
 // The C++ side asserts the same numbers.
 const _: () = {
     assert!(size_of::<Lane>() == 48);
@@ -135,6 +279,11 @@ const _: () = {
     assert!(size_of::<AppendCall>() == 480);
     assert!(size_of::<PositionsCall>() == 448);
     assert!(size_of::<AttendCall>() == 504);
+    assert!(size_of::<DepartCall>() == 88);
+    assert!(size_of::<SelectCall>() == 368);
+    assert!(size_of::<RememberCall>() == 56);
+    assert!(size_of::<MeasureCall>() == 312);
+    assert!(size_of::<ReceivedCall>() == 680);
 };
 
 type Launcher<Call> = unsafe extern "C" fn(*const Call, *mut c_void) -> c_int;
@@ -181,4 +330,14 @@ launchers! {
     attend_few(AttendCall): longhand_cuda_attend_few, longhand_emulated_attend_few;
     /// Attention of few queries, phase 2: the result.
     combine(AttendCall): longhand_cuda_combine, longhand_emulated_combine;
+    /// Rows taken out of a lane.
+    depart(DepartCall): longhand_cuda_depart, longhand_emulated_depart;
+    /// A lane filled from complete rows.
+    select(SelectCall): longhand_cuda_select, longhand_emulated_select;
+    /// Queries kept in a ring.
+    remember(RememberCall): longhand_cuda_remember, longhand_emulated_remember;
+    /// Rows measured.
+    measure(MeasureCall): longhand_cuda_measure, longhand_emulated_measure;
+    /// Attention that rows receive.
+    received(ReceivedCall): longhand_cuda_received, longhand_emulated_received;
 }

@@ -4,6 +4,7 @@
 //! compensation entry's log-weight) comes in two small input tensors, so that a graph built once serves every step.
 //! Here, and only here, tensors' memory becomes slices.
 
+mod lists;
 mod watch;
 
 pub use watch::{Gain, Gather, HeadRows, Window, gather, measure_rows, remember, window};
@@ -13,6 +14,7 @@ use crate::device::{self, INVALID_VALUE};
 use crate::rows::{Moves, add_rows, move_rows, write_mean};
 use crate::{Alibi, Attention, Lane, Queries, RowType, Rows, decode, prefill};
 use ggml::{Context, CustomTask, DeviceTask, RawTensor, Tensor, Type};
+use lists::Lists;
 use std::cell::RefCell;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -323,13 +325,21 @@ pub struct Departure {
 /// Takes rows out of a lane. `sums` `[head_dim, heads, 2]` f32 are the running sums of what left, K then V, where the
 /// lane is compensated. The result carries no data.
 pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure: Departure) -> Tensor {
-    let mut operands = vec![&lane.k, &lane.v];
+    let Departure { dropped, moves, count } = departure;
+    let moves =
+        moves.iter().map(|moves| moves.iter().flat_map(|(to, from)| [*to, *from]).collect::<Vec<_>>());
+    let moves: Vec<Vec<u32>> = moves.collect();
+    let lists = lists::pack(ctx, dropped.iter().chain(&moves).map(Vec::as_slice));
+    let mut operands = vec![&lane.k, &lane.v, &lists];
     operands.extend(sums);
     let received = lane.received.is_some().then_some(operands.len());
     operands.extend(&lane.received);
+    let heads = dropped.len();
+    let launched = heads_of(std::slice::from_ref(lane));
     let compensated = lane.compensated;
-    ctx.custom(Type::F32, [1], &operands, move |task| {
-        let heads = departure.dropped.len();
+    let take_out = move |task: &CustomTask| {
+        // SAFETY: packed above.
+        let lists = unsafe { Lists::of(task.operand(2), 2 * heads) };
         for item in (task.thread..2 * heads).step_by(task.threads) {
             let (which, head) = (item / heads, item % heads);
             let to = task.operand(which);
@@ -338,15 +348,34 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
             let rows = unsafe { head_rows(to, head) };
             if compensated {
                 // SAFETY: as above, [head_dim, heads, 2] f32.
-                let sum = unsafe { sum_of(task.operand(2), head, which) };
-                add_rows(rows, ty, departure.dropped[head].iter().copied(), sum);
-                write_mean(rows, ty, sum, departure.count);
+                let sum = unsafe { sum_of(task.operand(3), head, which) };
+                add_rows(rows, ty, lists.get(head), sum);
+                write_mean(rows, ty, sum, count);
             }
-            move_rows(rows, to.strides[1], &departure.moves[head]);
+            let (to_rows, from_rows) =
+                (lists.get(heads + head).step_by(2), lists.get(heads + head).skip(1).step_by(2));
+            let moves: Moves = to_rows.zip(from_rows).collect();
+            move_rows(rows, to.strides[1], &moves);
             if let (Some(operand), 0) = (received, which) {
-                watch::move_received(task, operand, head, &departure.moves[head]);
+                watch::move_received(task, operand, head, &moves);
             }
         }
+    };
+    ctx.custom_on(Type::F32, [1], &operands, take_out, move |task| {
+        let lanes = device_lanes(task, &launched, 0)?;
+        let address = |operand: usize| task.operand(operand).data;
+        let call = device::DepartCall {
+            lane: lanes.lanes[0],
+            lists: address(2).cast(),
+            sums: if compensated { address(3).cast() } else { null_mut() },
+            received: received.map_or(null_mut(), |operand| address(operand).cast()),
+            head_dim: lanes.head_dim,
+            k_type: lanes.k_type,
+            v_type: lanes.v_type,
+            count: count as i32,
+        };
+        // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
+        unsafe { device::depart(task, &call) }
     })
 }
 
@@ -367,11 +396,16 @@ pub fn select(
     sums: Option<&Tensor>,
     selection: Selection,
 ) -> Tensor {
-    let mut operands = vec![k, v, &lane.k, &lane.v];
+    let lists = lists::pack(ctx, selection.kept.iter().chain(&selection.dropped).map(Vec::as_slice));
+    let most = selection.kept.iter().map(Vec::len).max().unwrap_or(0);
+    let mut operands = vec![k, v, &lane.k, &lane.v, &lists];
     operands.extend(sums);
+    let launched = heads_of(std::slice::from_ref(lane));
     let (compensated, kv_heads) = (lane.compensated, lane.kv_heads.clone());
-    ctx.custom(Type::F32, [1], &operands, move |task| {
+    let fill = move |task: &CustomTask| {
         let heads = kv_heads.len();
+        // SAFETY: packed above.
+        let lists = unsafe { Lists::of(task.operand(4), 2 * heads) };
         for item in (task.thread..2 * heads).step_by(task.threads) {
             let (which, head) = (item / heads, item % heads);
             let (from, to) = (task.operand(which), task.operand(2 + which));
@@ -381,17 +415,42 @@ pub fn select(
             // SAFETY: each (tensor, head) of the lane is touched by one thread; the source is only read.
             let (from, to) = unsafe { (&*head_rows(from, kv_heads[head] as usize), head_rows(to, head)) };
             let first = usize::from(compensated);
-            for (row, at) in selection.kept[head].iter().zip(first..) {
-                to[at * bytes..][..bytes].copy_from_slice(&from[*row as usize * bytes..][..bytes]);
+            for (row, at) in lists.get(head).zip(first..) {
+                to[at * bytes..][..bytes].copy_from_slice(&from[row as usize * bytes..][..bytes]);
             }
             if compensated {
                 // SAFETY: as above, [head_dim, heads, 2] f32.
-                let sum = unsafe { sum_of(task.operand(4), head, which) };
+                let sum = unsafe { sum_of(task.operand(5), head, which) };
                 sum.fill(0.0);
-                add_rows(from, ty, selection.dropped[head].iter().copied(), sum);
-                write_mean(to, ty, sum, selection.dropped[head].len());
+                let dropped = lists.get(heads + head);
+                let count = dropped.len();
+                add_rows(from, ty, dropped, sum);
+                write_mean(to, ty, sum, count);
             }
         }
+    };
+    ctx.custom_on(Type::F32, [1], &operands, fill, move |task| {
+        let lanes = device_lanes(task, &launched, 2)?;
+        let [k, v] = [task.operand(0), task.operand(1)];
+        if (device_type(k)?, device_type(v)?) != (lanes.k_type, lanes.v_type) {
+            return Err(INVALID_VALUE);
+        }
+        let call = device::SelectCall {
+            to: lanes.lanes[0],
+            k: k.data,
+            v: v.data,
+            k_head_stride: k.strides[2] as u64,
+            v_head_stride: v.strides[2] as u64,
+            lists: task.operand(4).data.cast(),
+            sums: if compensated { task.operand(5).data.cast() } else { null_mut() },
+            head_dim: lanes.head_dim,
+            k_type: lanes.k_type,
+            v_type: lanes.v_type,
+            most: most as i32,
+            kv_heads: lanes.kv_heads,
+        };
+        // SAFETY: as for rows that leave.
+        unsafe { device::select(task, &call) }
     })
 }
 
@@ -532,16 +591,14 @@ fn state_column(state: RawTensor, layer: usize) -> [i32; MAX_LANES] {
 /// The heads of lanes as device kernels take them, without their rows.
 fn device_heads(lanes: &[LaneHeads]) -> Result<device::Lanes, i32> {
     let mut heads = device::Lanes::NONE;
-    let mut places = heads.kv_heads.iter_mut();
     for (to, lane) in heads.lanes.iter_mut().zip(lanes) {
         to.heads = lane.kv_heads.len() as i32;
         to.capacity = lane.capacity as i32;
         to.first_position = lane.first_position as i32;
         to.compensated = lane.compensated.into();
-        for head in lane.kv_heads.iter() {
-            *places.next().ok_or(INVALID_VALUE)? = u8::try_from(*head).map_err(|_| INVALID_VALUE)?;
-        }
     }
+    let all: Vec<u32> = lanes.iter().flat_map(|lane| lane.kv_heads.iter().copied()).collect();
+    heads.kv_heads = device::heads(&all)?;
     heads.count = lanes.len() as i32;
     Ok(heads)
 }

@@ -16,7 +16,7 @@ use engine::kv::policy::recent::Recent;
 use engine::kv::policy::{Event, l2, lagkv};
 use engine::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
 use ggml::{Backend, Context, Tensor, Type};
-use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES};
+use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES, Split};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -237,6 +237,13 @@ impl Runner<'_> {
         self.devices.at(self.place())
     }
 
+    fn split(&self) -> Split {
+        match self.place() {
+            Place::Host => Split::Threads(1),
+            Place::Device => Split::Blocks(self.backend().blocks()),
+        }
+    }
+
     /// The first `n` tokens at once, as exact prefill does.
     fn read(
         &self,
@@ -319,7 +326,7 @@ impl Runner<'_> {
         let nothing = ctx.input("nothing", Type::F32, [1]);
         let state = lane_state(&ctx, layer, 1);
         let lanes = store.rows(layer).lanes;
-        let out = graph::attend(&ctx, shape, &q, (&nothing, 0), &lanes, &state, 1);
+        let out = graph::attend(&ctx, shape, &q, (&nothing, 0), &lanes, &state, self.split());
         let out: Tensor = out.output();
         let ready = workspace.prepare(self.place(), ctx.graph(&[&out])?)?;
         q.write(0, &rows.q.data)?;

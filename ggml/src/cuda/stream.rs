@@ -8,11 +8,21 @@ use std::ptr::NonNull;
 // See cuda/stream.cu.
 unsafe extern "C" {
     fn longhand_cuda_stream(backend: sys::ggml_backend_t) -> *mut c_void;
+    fn longhand_cuda_multiprocessors(backend: sys::ggml_backend_t) -> c_int;
     fn longhand_cuda_capture_begin(stream: *mut c_void) -> c_int;
     fn longhand_cuda_capture_end(stream: *mut c_void, executable: *mut *mut c_void) -> c_int;
     fn longhand_cuda_capture_launch(executable: *mut c_void, stream: *mut c_void) -> c_int;
     fn longhand_cuda_capture_free(executable: *mut c_void) -> c_int;
     fn longhand_cuda_wait(stream: *mut c_void) -> c_int;
+}
+
+/// Multiprocessors of a backend's GPU.
+///
+/// # Safety
+/// `backend` is a live CUDA backend of ggml.
+pub(crate) unsafe fn multiprocessors(backend: sys::ggml_backend_t) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { longhand_cuda_multiprocessors(backend) }.max(1) as usize
 }
 
 /// The stream on which a backend computes. Belongs to the backend and must not outlive it.

@@ -1,0 +1,70 @@
+// Dot products of a few rows with a few queries by one warp: what attention of few queries and attention received are made of.
+//
+// Thread i of the warp holds elements 2 i, 2 i + 1, 2 i + 64, 2 i + 65 ... of rows and queries alike: J pairs, J = head_dim / 64
+// rounded up. Sums across the threads are taken for all rows and queries at once, by halving.
+#pragma once
+
+#include "rows.h"
+
+// Rows that a warp takes at a time.
+constexpr int ROWS = 4;
+// The base of weights where nothing was seen yet: finite, so that infinity is never subtracted from itself.
+constexpr float NOTHING = -3.402823466e38f;
+
+// A query of `head_dim` elements times `factor`; zeros where there is none.
+template <int J>
+__device__ __forceinline__ void load_query(float2 (&to)[J], const float* from, int head_dim, float factor) {
+#pragma unroll
+    for (int j = 0; j < J; j++) {
+        int p = threadIdx.x % 32 + 32 * j;
+        bool there = from != nullptr && 2 * p < head_dim;
+        to[j] = there ? load<float2>(from + 2 * p) : make_float2(0.0f, 0.0f);
+        to[j].x *= factor;
+        to[j].y *= factor;
+    }
+}
+
+// Adds up v[i] across the warp: thread t is left with the sum number t / (32 / N). Each step halves the numbers of a thread.
+template <int N, int LEFT = N / 2, int OFFSET = 16>
+__device__ __forceinline__ float add_across(float (&v)[N]) {
+    if constexpr (LEFT > 0) {
+        bool upper = threadIdx.x & OFFSET;
+#pragma unroll
+        for (int i = 0; i < LEFT; i++) {
+            float keep = upper ? v[i + LEFT] : v[i];
+            float give = upper ? v[i] : v[i + LEFT];
+            v[i] = keep + __shfl_xor_sync(ALL_LANES, give, OFFSET);
+        }
+        return add_across<N, LEFT / 2, OFFSET / 2>(v);
+    } else {
+#pragma unroll
+        for (int offset = OFFSET; offset > 0; offset /= 2) v[0] += __shfl_xor_sync(ALL_LANES, v[0], offset);
+        return v[0];
+    }
+}
+
+// q·k of up to ROWS rows of `bytes` bytes, `n` of which are there (at least one), with QT queries: thread t is left with row t / 8
+// and query t % 8 / (8 / QT). Meaningless for rows that are not there.
+template <int QT, int J>
+__device__ __forceinline__ float dot_rows(
+    int type, const unsigned char* rows, int bytes, int n, int head_dim, const float2 (&q)[QT][J]) {
+    float dots[ROWS * QT];
+#pragma unroll
+    for (int i = 0; i < ROWS * QT; i++) dots[i] = 0.0f;
+    with_type(type, [&](auto t) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const unsigned char* row = rows + static_cast<size_t>(min(i, n - 1)) * bytes;
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                int p = threadIdx.x % 32 + 32 * j;
+                if (2 * p < head_dim) {
+                    float2 x = read_pair<decltype(t)::value>(row, p);
+#pragma unroll
+                    for (int o = 0; o < QT; o++) dots[i * QT + o] += x.x * q[o][j].x + x.y * q[o][j].y;
+                }
+            }
+        }
+    });
+    return add_across(dots);
+}

@@ -1,0 +1,138 @@
+// Numbers by which policies choose rows without attention: norms, largest elements, spreads (src/measure.rs), and the ring of queries
+// that they look at later.
+//
+// Elements are f32 exactly as the CPU reads them; sums are taken in f64, in another order than the CPU's, so that what is left after
+// rounding to f32 is the same but for one number in some ten million.
+//
+// History
+//   Nothing here was timed on a GPU yet.
+#include "lanes.h"
+
+namespace {
+
+constexpr int WARPS = 8;
+constexpr int THREADS = 32 * WARPS;
+
+// The numbers that src/device.rs gives src/measure.rs's Measure.
+enum Measure : int32_t { NORM = 0, SQUARED_NORM = 1, LARGEST = 2, SPREAD = 3, OWN_SPREAD = 4 };
+
+__device__ double add_warp(double x) {
+    for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
+    return x;
+}
+
+__device__ float2 read_pair_of(int type, const unsigned char* row, int p) {
+    float2 pair = make_float2(0.0f, 0.0f);
+    with_type(type, [&](auto t) { pair = read_pair<decltype(t)::value>(row, p); });
+    return pair;
+}
+
+// Block (WARPS rows, looked-at head).
+__global__ void measure_rows(const __grid_constant__ MeasureCall call) {
+    int number = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (number >= call.count) return;
+    List rows = list_at(call.lists, call.heads, blockIdx.y);
+    const unsigned char* row = call.rows + call.which[blockIdx.y] * call.head_stride +
+                               static_cast<size_t>(rows.at[number]) * row_bytes(call.type, call.head_dim);
+    double squares = 0.0;
+    float largest = 0.0f;
+    for (int p = lane; 2 * p < call.head_dim; p += 32) {
+        float2 x = read_pair_of(call.type, row, p);
+        squares += static_cast<double>(x.x) * x.x;
+        squares += static_cast<double>(x.y) * x.y;
+        largest = fmaxf(largest, fmaxf(fabsf(x.x), fabsf(x.y)));
+    }
+    squares = add_warp(squares);
+    for (int offset = 16; offset > 0; offset /= 2) {
+        largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, offset));
+    }
+    if (lane == 0) {
+        float out = call.what == LARGEST ? largest : static_cast<float>(call.what == NORM ? sqrt(squares) : squares);
+        call.out[static_cast<size_t>(blockIdx.y) * call.count + number] = out;
+    }
+}
+
+// What the elements of a reference partition span.
+struct Span {
+    float low[256];
+    float factor[256];
+};
+
+// Block (partition of `lag` rows, looked-at head). The last partition is only a reference, and what is left over is nothing.
+__global__ void measure_spread(const __grid_constant__ MeasureCall call) {
+    SHARED(Span, span);
+    int partition = blockIdx.x, partitions = call.count / call.lag, d = call.head_dim;
+    float* out = call.out + static_cast<size_t>(blockIdx.y) * call.count;
+    int first = partition * call.lag, last = min(first + call.lag, call.count);
+    if (partition + 1 >= partitions) {
+        for (int i = first + threadIdx.x; i < last; i += THREADS) out[i] = 0.0f;
+        return;
+    }
+    List rows = list_at(call.lists, call.heads, blockIdx.y);
+    const unsigned char* head = call.rows + call.which[blockIdx.y] * call.head_stride;
+    int bytes = row_bytes(call.type, d);
+    int reference = call.what == OWN_SPREAD ? first : first + call.lag;
+    int element = threadIdx.x;
+    if (element < d) {
+        float low = INFINITY, high = -INFINITY;
+        with_type(call.type, [&](auto t) {
+#pragma unroll 8
+            for (int i = reference; i < reference + call.lag; i++) {
+                float2 pair = read_pair<decltype(t)::value>(head + static_cast<size_t>(rows.at[i]) * bytes, element / 2);
+                float x = element % 2 == 0 ? pair.x : pair.y;
+                low = fminf(low, x);
+                high = fmaxf(high, x);
+            }
+        });
+        float range = high - low;
+        span.low[element] = low;
+        span.factor[element] = range > 0.0f ? 1.0f / range : 0.0f;
+    }
+    __syncthreads();
+    for (int i = first + threadIdx.x / 32; i < last; i += WARPS) {
+        const unsigned char* row = head + static_cast<size_t>(rows.at[i]) * bytes;
+        auto normalised = [&](int p) {
+            float2 x = read_pair_of(call.type, row, p);
+            x.x = (x.x - span.low[2 * p]) * span.factor[2 * p];
+            x.y = (x.y - span.low[2 * p + 1]) * span.factor[2 * p + 1];
+            return x;
+        };
+        double sum = 0.0, squares = 0.0;
+        for (int p = threadIdx.x % 32; 2 * p < d; p += 32) {
+            float2 x = normalised(p);
+            sum += x.x;
+            sum += x.y;
+        }
+        double mean = add_warp(sum) / d;
+        for (int p = threadIdx.x % 32; 2 * p < d; p += 32) {
+            float2 x = normalised(p);
+            squares += (x.x - mean) * (x.x - mean);
+            squares += (x.y - mean) * (x.y - mean);
+        }
+        squares = add_warp(squares);
+        if (threadIdx.x % 32 == 0) out[i] = static_cast<float>(sqrt(squares / max(d - 1, 1)));
+    }
+}
+
+// Block (one of the last tokens, query head): the token at position p goes to slot p modulo the window.
+__global__ void remember(const __grid_constant__ RememberCall call) {
+    int before = gridDim.x - 1 - blockIdx.x;  // tokens until the last
+    int slot = (*call.last - before) % call.window;
+    const float* from = call.q + blockIdx.y * call.q_head_stride + (call.tokens - 1 - before) * call.q_token_stride;
+    float* to = call.ring + (static_cast<size_t>(slot) * call.heads + blockIdx.y) * call.head_dim;
+    for (int i = threadIdx.x; i < call.head_dim; i += blockDim.x) to[i] = from[i];
+}
+
+}  // namespace
+
+LAUNCHER(measure)(const MeasureCall* call, void* stream) {
+    bool spread = call->what == SPREAD || call->what == OWN_SPREAD;
+    dim3 grid(divide_up(call->count, spread ? call->lag : WARPS), call->heads);
+    if (spread) return launch(measure_spread, grid, THREADS, sizeof(Span), stream, *call);
+    return launch(measure_rows, grid, THREADS, 0, stream, *call);
+}
+
+LAUNCHER(remember)(const RememberCall* call, void* stream) {
+    dim3 grid(call->tokens < call->window ? call->tokens : call->window, call->heads);
+    return launch(remember, grid, 32 * divide_up(call->head_dim, 32), 0, stream, *call);
+}

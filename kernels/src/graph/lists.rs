@@ -1,0 +1,40 @@
+//! Lists of rows as one operand of a node, read by the CPU and by devices alike: where each list begins behind the offsets, where
+//! the last ends, then all entries. They belong to the graph and are written when it is given memory.
+
+use super::numbers;
+use ggml::{Context, RawTensor, Tensor};
+
+/// Packs lists.
+pub(super) fn pack<'a>(ctx: &Context, lists: impl Iterator<Item = &'a [u32]>) -> Tensor {
+    let (mut offsets, mut entries) = (vec![0i32], Vec::new());
+    for list in lists {
+        entries.extend(list.iter().map(|entry| *entry as i32));
+        offsets.push(entries.len() as i32);
+    }
+    offsets.append(&mut entries);
+    ctx.constant(&offsets)
+}
+
+/// Packed lists as a node reads them.
+pub(super) struct Lists<'a> {
+    numbers: &'a [i32],
+    count: usize,
+}
+
+impl Lists<'_> {
+    /// The `count` lists of an operand.
+    ///
+    /// # Safety
+    /// [`pack`] made it, of so many lists.
+    pub(super) unsafe fn of<'a>(packed: RawTensor, count: usize) -> Lists<'a> {
+        // SAFETY: contiguous i32, written before the graph runs.
+        Lists { numbers: unsafe { numbers(packed) }, count }
+    }
+
+    /// List `number`.
+    pub(super) fn get(&self, number: usize) -> impl ExactSizeIterator<Item = u32> + Clone {
+        let entries = &self.numbers[self.count + 1..];
+        let range = self.numbers[number] as usize..self.numbers[number + 1] as usize;
+        entries[range].iter().map(|entry| *entry as u32)
+    }
+}

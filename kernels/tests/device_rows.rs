@@ -1,0 +1,183 @@
+//! The device's kernels for rows that leave and rows that are taken over, run by the emulator: byte for byte what the CPU makes.
+#![cfg(feature = "emulated-device")]
+
+#[allow(dead_code)] // attention calls are for the other tests
+mod common;
+
+use common::Random;
+use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use kernels::RowType;
+use kernels::graph::{self, Departure, GraphLane, Selection};
+use kernels::rows::fill_holes;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+fn backends() -> [Backend; 2] {
+    let flag = || Arc::new(AtomicBool::new(false));
+    [Backend::cpu(2, flag()).expect("a CPU"), Backend::emulated(flag(), None).expect("a device")]
+}
+
+fn tensor_type(ty: RowType) -> Type {
+    [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]
+        .into_iter()
+        .find(|t| t.name() == ty.name())
+        .expect("a type")
+}
+
+const HEADS: usize = 3;
+
+/// Random rows of a tensor `[head_dim, capacity, HEADS]`; from `live` on bytes that decode to NaN or huge numbers.
+fn random_rows(random: &mut Random, tensor: &Tensor, ty: RowType, live: usize) {
+    let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
+    let bytes = ty.row_bytes(d);
+    let mut all = vec![0xffu8; bytes * capacity * heads];
+    for head in 0..heads {
+        for row in 0..live {
+            let x: Vec<f32> = (0..d).map(|_| random.normal()).collect();
+            ty.encode(&x, &mut all[(head * capacity + row) * bytes..][..bytes]);
+        }
+    }
+    tensor.write(0, &all).expect("rows");
+}
+
+/// Ascending numbers below `n`, without the first `skip`.
+fn some_of(random: &mut Random, skip: usize, n: usize, count: usize) -> Vec<u32> {
+    let mut all: Vec<u32> = (skip as u32..n as u32).collect();
+    while all.len() > count {
+        all.remove(random.below(all.len()));
+    }
+    all
+}
+
+fn bytes_of(tensors: &[&Tensor]) -> Vec<Vec<u8>> {
+    tensors
+        .iter()
+        .map(|tensor| {
+            let mut bytes = vec![0u8; tensor.bytes()];
+            tensor.read(0, &mut bytes).expect("bytes");
+            bytes
+        })
+        .collect()
+}
+
+/// A lane after rows left twice, and its sums and gathered numbers.
+fn departed(
+    backend: &Backend,
+    types: (RowType, RowType),
+    head_dim: usize,
+    compensated: bool,
+) -> Vec<Vec<u8>> {
+    const CAPACITY: usize = 61;
+    let mut random = Random::new(head_dim as u64 + 1);
+    let memory = Context::new(8);
+    let tensor = |ty: RowType| memory.tensor(tensor_type(ty), [head_dim, CAPACITY, HEADS]);
+    let (k, v) = (tensor(types.0), tensor(types.1));
+    let received = memory.tensor(Type::F32, [CAPACITY, HEADS]);
+    let sums = memory.tensor(Type::F32, [head_dim, HEADS, 2]);
+    memory.allocate(&backend.buffer_type()).expect("memory");
+    random_rows(&mut random, &k, types.0, 60);
+    random_rows(&mut random, &v, types.1, 60);
+    let gathered: Vec<f32> = (0..CAPACITY * HEADS).map(|_| random.normal()).collect();
+    received.write(0, &gathered).expect("numbers");
+    let before: Vec<f32> = (0..head_dim * HEADS * 2).map(|_| random.normal()).collect();
+    sums.write(0, &before).expect("sums");
+    let lane = GraphLane {
+        k: k.clone(),
+        v: v.clone(),
+        kv_heads: Arc::new([4, 0, 2]),
+        compensated,
+        received: (!compensated).then(|| received.clone()),
+        positions: None,
+    };
+    for (live, count) in [(60, 25), (35, 1)] {
+        let dropped: Vec<Vec<u32>> =
+            (0..HEADS).map(|_| some_of(&mut random, usize::from(compensated), live, count)).collect();
+        let moves = dropped.iter().map(|rows| fill_holes(rows, live)).collect();
+        let departure = Departure { dropped, moves, count: 25 + count };
+        let ctx = Context::new(8);
+        let node = graph::depart(&ctx, &lane, compensated.then_some(&sums), departure);
+        let mut allocator = GraphAllocator::new(&backend.buffer_type());
+        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
+        backend.compute(&ready).expect("it runs");
+    }
+    bytes_of(&[&k, &v, &received, &sums])
+}
+
+#[test]
+fn rows_leave_byte_for_byte_as_on_the_cpu() {
+    let [cpu, device] = backends();
+    for ty in RowType::ALL {
+        for head_dim in [8, 64, 80, 96, 128, 256] {
+            if head_dim % ty.granule() != 0 {
+                continue;
+            }
+            let types = (ty, RowType::F16);
+            for compensated in [false, true] {
+                let want = departed(&cpu, types, head_dim, compensated);
+                let have = departed(&device, types, head_dim, compensated);
+                assert!(have == want, "{ty:?} {head_dim} {compensated}");
+                assert!(departed(&device, types, head_dim, compensated) == want, "again");
+            }
+        }
+    }
+}
+
+/// A lane filled from complete rows, and its sums.
+fn selected(
+    backend: &Backend,
+    types: (RowType, RowType),
+    head_dim: usize,
+    kept: usize,
+    compensated: bool,
+) -> Vec<Vec<u8>> {
+    const ROWS: usize = 200;
+    let mut random = Random::new(head_dim as u64 + 7);
+    let memory = Context::new(8);
+    let complete = |ty: RowType| memory.tensor(tensor_type(ty), [head_dim, ROWS, 5]);
+    let own = |ty: RowType| memory.tensor(tensor_type(ty), [head_dim, kept + 3, HEADS]);
+    let (k, v, to_k, to_v) = (complete(types.0), complete(types.1), own(types.0), own(types.1));
+    let sums = memory.tensor(Type::F32, [head_dim, HEADS, 2]);
+    memory.allocate(&backend.buffer_type()).expect("memory");
+    random_rows(&mut random, &k, types.0, ROWS - 1);
+    random_rows(&mut random, &v, types.1, ROWS - 1);
+    for tensor in [&to_k, &to_v, &sums] {
+        tensor.write(0, &vec![0xffu8; tensor.bytes()]).expect("bytes");
+    }
+    let lane = GraphLane {
+        k: to_k.clone(),
+        v: to_v.clone(),
+        kv_heads: Arc::new([4, 0, 2]),
+        compensated,
+        received: None,
+        positions: None,
+    };
+    let kept: Vec<Vec<u32>> = (0..HEADS).map(|_| some_of(&mut random, 0, ROWS - 1, kept)).collect();
+    let leaves = |kept: &Vec<u32>| (0..ROWS as u32 - 1).filter(|row| !kept.contains(row)).collect();
+    let dropped = kept.iter().map(leaves).collect();
+    let ctx = Context::new(8);
+    let sums_taken = compensated.then_some(&sums);
+    let node = graph::select(&ctx, (&k, &v), &lane, sums_taken, Selection { kept, dropped });
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
+    backend.compute(&ready).expect("it runs");
+    bytes_of(&[&to_k, &to_v, &sums])
+}
+
+#[test]
+fn rows_are_taken_over_byte_for_byte_as_on_the_cpu() {
+    let [cpu, device] = backends();
+    for ty in RowType::ALL {
+        for (head_dim, kept) in [(8, 70), (64, 65), (80, 1), (96, 130), (128, 64), (256, 10)] {
+            if head_dim % ty.granule() != 0 {
+                continue;
+            }
+            let types = (RowType::F32, ty);
+            for compensated in [false, true] {
+                let want = selected(&cpu, types, head_dim, kept, compensated);
+                let have = selected(&device, types, head_dim, kept, compensated);
+                assert!(have == want, "{ty:?} {head_dim} {compensated}");
+                assert!(selected(&device, types, head_dim, kept, compensated) == want, "again");
+            }
+        }
+    }
+}
