@@ -17,7 +17,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;
-use crate::{ask, bench, chat, demo, devices, failure, heads, inspect, logits, plan, recall, tokenize};
+use crate::{ask, bench, chat, demo, devices, failure, heads, inspect, logits, plan, recall, rescue, tokenize};
 
 /// Ask long documents, with a KV cache that keeps only what each attention head needs.
 #[derive(Debug, Parser)]
@@ -70,6 +70,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
+    rescue::install();
     let app = App { console: Console::detect(), interrupt: Interrupt::install() };
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),

@@ -18,6 +18,7 @@ use crate::args::sampling::Sampling;
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::progress::ProgressBar;
+use crate::rescue;
 
 /// A conversation with a model.
 pub struct Conversation<'m> {
@@ -122,6 +123,7 @@ impl<'m> Conversation<'m> {
     /// conversation is as it was before.
     pub fn read(&mut self, app: &App, user: String) -> Result<Reading> {
         self.messages.push(Message::user(user));
+        rescue::remember(&self.messages);
         let read = self.read_last(app);
         if read.is_err() {
             self.messages.pop();
@@ -186,6 +188,7 @@ impl<'m> Conversation<'m> {
         let mut on_token = |piece: &str| {
             let piece = if begun { piece } else { piece.trim_start() };
             begun |= !piece.is_empty();
+            rescue::append(piece);
             if !piece.is_empty()
                 && let Err(error) = on_text(piece)
             {
@@ -208,6 +211,7 @@ impl<'m> Conversation<'m> {
         let kept = if stopped { generated.kept } else { generated.tokens.len() };
         self.timeline.extend_from_slice(&generated.tokens[..kept]);
         self.messages.push(Message::assistant(generated.text.as_str()));
+        rescue::remember(&self.messages);
         Ok(generated)
     }
 }

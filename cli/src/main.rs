@@ -24,6 +24,7 @@ mod plan;
 mod profiles;
 mod progress;
 mod recall;
+mod rescue;
 mod table;
 mod tokenize;
 

@@ -11,6 +11,7 @@ use models::tokenizer::Tokenizer;
 
 use crate::args::App;
 use crate::failure::Failure;
+use crate::progress::ProgressBar;
 
 /// Engine, tokenizer and chat template of one file.
 pub struct Model {
@@ -76,7 +77,17 @@ pub fn open_tokenizer(file: &GgufFile) -> Result<Tokenizer, Failure> {
 
 /// Opens only the engine, for commands that need no text.
 pub fn open_engine(app: &App, source: &ModelSource, options: &EngineOptions) -> Result<Engine> {
-    let engine = Engine::open(source, options)?;
+    let mut bar = ProgressBar::new(&app.console, "loading");
+    let engine = app.interrupt.reading(|| {
+        Engine::open_with(source, options, &mut |done, all| {
+            bar.bytes(done as u64, all as u64);
+            match app.interrupt.is_pressed() {
+                true => Err(ggml::Error::Interrupted.into()),
+                false => Ok(()),
+            }
+        })
+    })?;
+    drop(bar);
     app.interrupt.watch(&engine);
     if let Some(window) = engine.spec().ignored_window {
         app.console.note(&format!(

@@ -5,7 +5,8 @@
 use crate::budget::Budget;
 #[cfg(feature = "cuda")]
 use crate::cuda::stream::{Recording, Stream, multiprocessors};
-use crate::{BufferType, DeviceTask, Error, ReadyGraph, log, sys};
+use crate::{BufferType, DeviceTask, Error, ReadyGraph, fatal, log, sys};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -21,6 +22,8 @@ pub struct Backend {
     device: Option<Device>,
     interrupt: Arc<AtomicBool>,
     budget: Option<Rc<Budget>>,
+    /// After how many operations of our own an emulated device is lost.
+    loss: Cell<Option<usize>>,
 }
 
 /// What computes our own operations by their device twins.
@@ -93,7 +96,8 @@ impl Backend {
             sys::ggml_backend_cpu_set_n_threads(raw.as_ptr(), threads as i32);
             sys::ggml_backend_cpu_set_threadpool(raw.as_ptr(), pool.as_ptr());
             let pool = Some(Pool { raw: pool, threads });
-            let backend = Backend { raw, pool, device: None, interrupt, budget: None };
+            let backend =
+                Backend { raw, pool, device: None, interrupt, budget: None, loss: Cell::new(None) };
             backend.watch_interrupt(true);
             Ok(backend)
         }
@@ -122,7 +126,7 @@ impl Backend {
         let raw = unsafe { sys::ggml_backend_cuda_init(index as i32) };
         let raw = NonNull::new(raw).ok_or(Error::Backend("CUDA"))?;
         let mut backend =
-            Backend { raw, pool: None, device: None, interrupt, budget: memory.map(Budget::new) };
+            Backend { raw, pool: None, device: None, interrupt, budget: memory.map(Budget::new), loss: Cell::new(None) };
         // SAFETY: a live CUDA backend, which frees the stream when it is dropped.
         let stream = unsafe { Stream::of(raw.as_ptr()) }.ok_or(Error::Backend("CUDA"))?;
         backend.device = Some(Device::Cuda(stream));
@@ -133,6 +137,11 @@ impl Backend {
     #[cfg(not(feature = "cuda"))]
     pub fn cuda(_: usize, _: Arc<AtomicBool>, _: Option<usize>) -> Result<Backend, Error> {
         Err(crate::NoCuda::NotBuilt.into())
+    }
+
+    /// Has an emulated device be lost after so many operations of our own, for tests of what happens then.
+    pub fn lose_after(&self, operations: usize) {
+        self.loss.set(Some(operations));
     }
 
     /// Whether it is a device: its memory is not the host's, and our own operations are computed by their device twins.
@@ -194,6 +203,14 @@ impl Backend {
     }
 
     fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
+        let done = self.run_graph(graph, interruptible);
+        if let Err(error @ Error::Device(_)) = &done {
+            fatal::raise(&error.to_string());
+        }
+        done
+    }
+
+    fn run_graph(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
         let raw = graph.raw()?;
         match &self.device {
             // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph, and all memory
@@ -264,6 +281,10 @@ impl Backend {
             let Some(node) = own else { break };
             if interruptible && self.interrupt.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
+            }
+            match self.loss.get() {
+                Some(0) => return Err(Error::Device("it was lost".into())),
+                left => self.loss.set(left.map(|left| left - 1)),
             }
             let launch = NonNull::new(node).and_then(|node| launches.get(&node));
             let task =

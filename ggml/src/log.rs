@@ -16,6 +16,7 @@ static MESSAGES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        crate::fatal::install();
         // SAFETY: the callback has the required signature, needs no user data and lives for ever.
         unsafe { sys::ggml_log_set(Some(receive), std::ptr::null_mut()) };
     });
