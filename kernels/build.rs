@@ -12,8 +12,14 @@ fn main() {
 }
 
 #[cfg(any(feature = "cuda", feature = "emulated-device"))]
-const KERNELS: &[&str] =
-    &["cuda/append.cu", "cuda/attend_few.cu", "cuda/depart.cu", "cuda/measure.cu", "cuda/received.cu"];
+const KERNELS: &[&str] = &[
+    "cuda/append.cu",
+    "cuda/attend_few.cu",
+    "cuda/attend_many.cu",
+    "cuda/depart.cu",
+    "cuda/measure.cu",
+    "cuda/received.cu",
+];
 
 #[cfg(feature = "emulated-device")]
 fn emulated() {
@@ -23,6 +29,7 @@ fn emulated() {
         .opt_level(2)
         .flags(["-x", "c++"]) // whatever the files' endings say
         .flag("-ffp-contract=off") // every operation rounds, as written
+        .flag("-fno-strict-aliasing") // shared memory is what each use says it is
         .flag("-Wno-unknown-pragmas")
         .files(KERNELS)
         .file("cuda/emulator.cpp")

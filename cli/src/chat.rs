@@ -2,19 +2,20 @@
 //! one left it.
 
 use std::io::{self, BufRead};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use engine::generate::Stop;
+use engine::snapshot::{self, Snapshot};
 use engine::{EngineError, Session};
 use models::chat::Message;
 
 use crate::args::App;
 use crate::args::model::{ModelArgs, ModelPlace};
-use crate::args::sampling::SamplingArgs;
-use crate::args::session::SessionArgs;
+use crate::args::sampling::{Sampling, SamplingArgs};
+use crate::args::session::{SessionArgs, SessionSettings};
 use crate::conversation::{Conversation, Reading};
 use crate::failure::Failure;
 use crate::model::Model;
@@ -31,6 +32,7 @@ const HELP: &str = "\
 /regen  take the last answer back and give another
 /undo   take the last question and its answer back
 /clear  start the conversation anew, documents included
+/save   keep the conversation in the file of --session
 /exit   quit (so do Ctrl-D, and Ctrl-C twice)
 Ctrl-C ends an answer, or the reading of a text.
 ";
@@ -43,6 +45,10 @@ pub struct ChatArgs {
     /// Document in UTF-8, read with the first question; give it again for more documents
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Keeps the conversation in this file when it ends, and goes on with it where the file is there already; its cache is kept too,
+    /// so that nothing is read again
+    #[arg(long = "session", value_name = "FILE")]
+    keep: Option<PathBuf>,
     /// System message
     #[arg(short = 'p', long = "prompt", visible_alias = "system-prompt", value_name = "TEXT")]
     system: Option<String>,
@@ -70,13 +76,43 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     let temperature = if matches!(source, engine::ModelSource::Embedded) { 0.0 } else { 0.8 };
     let sampling = args.sampling.validate(temperature, ANSWER)?;
     let documents = documents::read_all(&args.files)?;
-    let expected = settings.options(device::expected_context(&settings, documents.len()));
+    let kept = args.keep.as_deref().filter(|path| path.exists()).map(Snapshot::open).transpose()?;
+    if kept.is_some() && !args.files.is_empty() {
+        return Err(Failure::usage(
+            "documents are given, but the conversation in the file of --session has begun already",
+            "leave -f out to go on with it, or name a new file to begin anew",
+        )
+        .into());
+    }
+    let expected = match &kept {
+        Some(kept) => kept.options().clone(),
+        None => settings.options(device::expected_context(&settings, documents.len())),
+    };
     let options = device::engine_options(app, &args.model, &source, Some(&expected))?;
     let model = Model::open(app, &source, &options)?;
 
+    let mut conversation = match kept {
+        Some(kept) => go_on(app, &model, sampling, kept)?,
+        None => begin(app, args, (&model, &settings), sampling, &documents)?,
+    };
+    let done = talk(app, args, &mut conversation, &documents);
+    if let (Ok(()), Some(path)) = (&done, &args.keep) {
+        keep(app, &conversation, path)?;
+    }
+    done
+}
+
+/// An empty conversation about the documents, if there are some.
+fn begin<'m>(
+    app: &App,
+    args: &ChatArgs,
+    (model, settings): (&'m Model, &SessionSettings),
+    sampling: Sampling,
+    documents: &str,
+) -> Result<Conversation<'m>> {
     let trained = model.engine.spec().n_ctx_train;
     // The template's own tokens have to fit too; a question of one word stands for those to come.
-    let first = Message::user(if documents.is_empty() { "?" } else { documents.as_str() });
+    let first = Message::user(if documents.is_empty() { "?" } else { documents });
     let first: Vec<Message> = args.system.iter().map(Message::system).chain([first]).collect();
     let prompt = model.prompt(&first)?.len();
     let context = match settings.context {
@@ -95,10 +131,10 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
         )
         .into());
     }
-    let options = opening::options(app, &model.engine, &settings, context, prompt)?;
+    let options = opening::options(app, &model.engine, settings, context, prompt)?;
     let policy = options.policy.clone();
     let session = Session::new(&model.engine, options)?;
-    let mut conversation = Conversation::new(&model, session, sampling, args.system.as_deref());
+    let conversation = Conversation::new(model, session, sampling, args.system.as_deref());
     app.console.note(&format!(
         "{}, policy {}, context {}{}; /help lists commands",
         model.name,
@@ -109,28 +145,59 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
             false => format!(", documents of {} tokens", format::count(prompt)),
         }
     ));
+    Ok(conversation)
+}
 
+/// The conversation that was kept in a file.
+fn go_on<'m>(app: &App, model: &'m Model, sampling: Sampling, kept: Snapshot) -> Result<Conversation<'m>> {
+    opening::check_memory(&model.engine, kept.options(), 0)?;
+    let (options, record) = (kept.options().clone(), kept.caller().to_owned());
+    let session = kept.restore(&model.engine)?;
+    let conversation = Conversation::resume(model, session, sampling, &record)?;
+    app.console.note(&format!(
+        "{}, policy {}, context {}, {} tokens kept; /help lists commands",
+        model.name,
+        options.policy,
+        format::count(options.context),
+        format::count(conversation.tokens()),
+    ));
+    Ok(conversation)
+}
+
+/// Keeps the conversation in a file.
+fn keep(app: &App, conversation: &Conversation<'_>, path: &Path) -> Result<()> {
+    snapshot::save(conversation.session(), &conversation.record()?, path)?;
+    app.console.note(&format!("the conversation is kept in {}", path.display()));
+    Ok(())
+}
+
+/// Questions and answers until the user leaves.
+fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documents: &str) -> Result<()> {
+    let mut unread = if conversation.has_questions() { "" } else { documents };
     let mut last = LastTurn::default();
-    let mut unread = documents.as_str();
     loop {
         let Some(line) = prompt_line(app)? else { return Ok(()) };
         match line.trim() {
             "" => continue,
             "/exit" | "/quit" => return Ok(()),
             "/help" => app.console.print(HELP)?,
-            "/stats" => app.console.print(&stats(&conversation, &last))?,
+            "/save" => match &args.keep {
+                Some(path) => keep(app, conversation, path)?,
+                None => app.console.note("error: there is no file to keep it in\nhint: start with --session FILE"),
+            },
+            "/stats" => app.console.print(&stats(conversation, &last))?,
             "/clear" => {
                 conversation.clear();
-                (last, unread) = (LastTurn::default(), documents.as_str());
+                (last, unread) = (LastTurn::default(), documents);
                 app.console.note("the conversation starts anew");
             }
             "/regen" => match conversation.take_answer_back() {
                 true => {
-                    match conversation.read_again(app).and_then(|read| answer(app, &mut conversation, read)) {
+                    match conversation.read_again(app).and_then(|read| answer(app, conversation, read)) {
                         Ok(turn) => last = turn,
                         Err(error) if is_interrupt(&error) => {
-                            take_back(app, &mut conversation);
-                            unread = if conversation.has_questions() { "" } else { documents.as_str() };
+                            take_back(app, conversation);
+                            unread = if conversation.has_questions() { "" } else { documents };
                         }
                         Err(error) => return Err(error),
                     }
@@ -138,9 +205,9 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
                 false => app.console.note("error: there is no answer to take back\nhint: ask something"),
             },
             "/undo" => {
-                take_back(app, &mut conversation);
+                take_back(app, conversation);
                 last = LastTurn::default();
-                unread = if conversation.has_questions() { "" } else { documents.as_str() };
+                unread = if conversation.has_questions() { "" } else { documents };
             }
             command if command.starts_with('/') => {
                 let word = command.split_whitespace().next().unwrap_or(command);
@@ -152,7 +219,7 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
                     true => question.to_owned(),
                     false => format!("{}\n\n{question}", unread.trim_end()),
                 };
-                match turn(app, &mut conversation, user) {
+                match turn(app, conversation, user) {
                     Ok(turn) => {
                         last = turn;
                         unread = "";

@@ -12,6 +12,7 @@ use engine::Session;
 use engine::generate::{Generated, Stop, generate};
 use models::chat::{Message, NextTurn};
 use models::tokenizer::Tokenizer;
+use serde::{Deserialize, Serialize};
 
 use crate::args::App;
 use crate::args::sampling::Sampling;
@@ -32,6 +33,16 @@ pub struct Conversation<'m> {
     turns: Vec<(usize, usize)>,
 }
 
+/// A conversation without its session.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    /// Roles and texts.
+    messages: Vec<(String, String)>,
+    timeline: Vec<u32>,
+    turns: Vec<(usize, usize)>,
+}
+
 /// What reading a turn took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
@@ -46,6 +57,41 @@ impl<'m> Conversation<'m> {
     pub fn new(model: &'m Model, session: Session<'m>, sampling: Sampling, system: Option<&str>) -> Self {
         let messages = system.map(Message::system).into_iter().collect();
         Conversation { model, session, sampling, messages, timeline: Vec::new(), turns: Vec::new() }
+    }
+
+    /// What [`Conversation::resume`] needs beside the session.
+    pub fn record(&self) -> Result<String> {
+        let messages = self.messages.iter().map(|message| (message.role.clone(), message.content.clone()));
+        let record = Record {
+            messages: messages.collect(),
+            timeline: self.timeline.clone(),
+            turns: self.turns.clone(),
+        };
+        Ok(serde_json::to_string(&record)?)
+    }
+
+    /// The conversation of a kept session and what [`Conversation::record`] gave. Other sessions have no such record.
+    pub fn resume(model: &'m Model, session: Session<'m>, sampling: Sampling, record: &str) -> Result<Self> {
+        let damaged = |what: String| {
+            Failure::new(
+                format!("the kept conversation cannot be understood: {what}"),
+                "the file is damaged or holds no conversation; begin a new one",
+            )
+        };
+        let record: Record = serde_json::from_str(record).map_err(|error| damaged(error.to_string()))?;
+        let vocabulary = model.engine.spec().n_vocab;
+        if record.timeline.iter().any(|token| *token as usize >= vocabulary)
+            || record.turns.iter().any(|(before, asked)| before > asked || *asked > record.timeline.len())
+        {
+            return Err(damaged("its tokens and turns do not fit".into()).into());
+        }
+        let messages = record.messages.into_iter().map(|(role, content)| Message { role, content }).collect();
+        let Record { timeline, turns, .. } = record;
+        let mut conversation = Conversation { model, session, sampling, messages, timeline: Vec::new(), turns };
+        timeline.iter().for_each(|token| conversation.sampling.sampler.accept(*token));
+        conversation.timeline = timeline;
+        rescue::remember(&conversation.messages);
+        Ok(conversation)
     }
 
     /// Tokens of the conversation so far.

@@ -37,6 +37,16 @@ pub enum EngineError {
         /// Size of the vocabulary.
         vocabulary: usize,
     },
+    /// A file with a session cannot be used or written.
+    #[error("{}: {what}\nhint: {hint}", path.display())]
+    Snapshot {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        hint: String,
+    },
     /// A policy that does not exist or makes no sense.
     #[error("policy `{given}`: {reason}\nhint: {hint}")]
     Policy {

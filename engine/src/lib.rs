@@ -18,6 +18,7 @@ mod random;
 pub mod sampler;
 mod scratch;
 mod session;
+pub mod snapshot;
 pub mod text;
 mod weights;
 

@@ -17,6 +17,7 @@ use crate::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
 use crate::pass::Pass;
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
+use crate::snapshot::{Damage, Input};
 use crate::{Engine, EngineError, heads::HeadProfile};
 use ggml::{Tensor, Type};
 use kernels::graph::MAX_LANES;
@@ -130,6 +131,29 @@ impl<'e> Session<'e> {
     /// The tokens so far.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
+    }
+
+    /// The model it talks with.
+    pub fn engine(&self) -> &'e Engine {
+        self.engine
+    }
+
+    /// Takes over a text, the logits of what follows and the store that was made of it. After an error the session is empty.
+    pub(crate) fn read_from(
+        &mut self,
+        from: &mut Input,
+        tokens: Vec<u32>,
+        logits: Vec<f32>,
+    ) -> Result<(), EngineError> {
+        self.clear()?;
+        if !logits.is_empty() && logits.len() != self.engine.spec().n_vocab {
+            return Err(Damage::new("its logits are not those of this model").into());
+        }
+        self.store.read_from(from, tokens.len())?;
+        (self.tokens, self.logits) = (tokens, logits);
+        self.store.begin_turn()?;
+        self.marked.push((self.tokens.len(), self.logits.clone()));
+        Ok(())
     }
 
     /// The store.

@@ -3,8 +3,8 @@
 //
 // Data flow
 //   Block (tile of 64 queries, KV head): queries of all heads of the group, token after token, so that each row of K and V serves
-//   them all. A warp has 16 of the queries: as f16 fragments in registers, scaled in f32 before; beside them 16 x head_dim sums, the
-//   largest logits and denominators in f32.
+//   them all. A warp has 16 of the queries: as f16 fragments, scaled in f32 before, in registers (heads above 128: in shared
+//   memory); beside them 16 x head_dim sums, the largest logits and denominators in f32.
 //   Rows come in tiles of 64 (32 for heads above 128), decoded from their type to f16 in shared memory, K and V in turn: V's tile is
 //   under way while K's is worked on, and the next K while V is (f16 rows by asynchronous copies; other types are decoded by the
 //   threads). Logits S = Q K^T and sums += P V are mma m16n8k16, f16 in, f32 out; S becomes P where it stands in registers. Log-weight,
@@ -37,10 +37,14 @@ constexpr int TILE = D <= 128 ? 64 : 32;
 template <int D>
 struct Tiles {
     static constexpr int STRIDE = D + 8;
-    __half q[QUERIES][STRIDE];
+    // Whether queries stay in registers: they then pass through V's memory.
+    static constexpr bool HELD = D <= 128;
     __half k[TILE<D>][STRIDE];
     __half v[TILE<D>][STRIDE];
+    __half q_apart[HELD ? 1 : QUERIES][STRIDE];
     int32_t positions[TILE<D>];
+
+    __device__ __half (*q())[STRIDE] { return HELD ? v : q_apart; }
 };
 
 // Rows `first .. first + n` of a head as f16, zeros behind them and in elements from head_dim on.
@@ -67,7 +71,7 @@ __device__ void read_tile(
                 }
             });
         }
-        *reinterpret_cast<uint4*>(&to[row][element]) = load<uint4>(out);
+        store(&to[row][element], load<uint4>(out));
     }
 }
 
@@ -111,7 +115,7 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
             x = load<float2>(call.q + head * call.q_head_stride + query / call.group * call.q_token_stride + element);
         }
         float factor = call.scale * LOG2_E;
-        *reinterpret_cast<__half2*>(&tiles.q[row][element]) = __floats2half2_rn(x.x * factor, x.y * factor);
+        store(&tiles.q()[row][element], __floats2half2_rn(x.x * factor, x.y * factor));
     }
 
     // What belongs to this thread's two queries of the tile: g and g + 8 of its warp's 16.
@@ -136,6 +140,19 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
         for (int i = 0; i < 4; i++) sums[n][i] = 0.0f;
     }
 
+    __syncthreads();
+    // Matrices: rows 0-7 and 8-15 of the warp's queries, elements 0-7, then the same, elements 8-15.
+    auto load_queries = [&](uint32_t(&to)[4], int step) {
+        load_matrices(to, &tiles.q()[warp * 16 + lane_id % 16][step * 16 + lane_id / 16 * 8]);
+    };
+    constexpr int HELD = Tiles<D>::HELD ? D / 16 : 1;
+    uint32_t held[HELD][4];
+    if constexpr (Tiles<D>::HELD) {
+#pragma unroll
+        for (int step = 0; step < HELD; step++) load_queries(held[step], step);
+        __syncthreads();
+    }
+
     read_tile<D>(tiles.k, call.from.k_type, k, begin, min(ROWS_OF_TILE, end - begin), d);
     copy_commit();
     for (int start = begin; start < end; start += ROWS_OF_TILE) {
@@ -156,9 +173,8 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
         }
 #pragma unroll
         for (int step = 0; step < D / 16; step++) {
-            uint32_t a[4];
-            // Matrices: rows 0-7 and 8-15 of the queries, elements 0-7, then the same, elements 8-15.
-            load_matrices(a, &tiles.q[warp * 16 + lane_id % 16][step * 16 + lane_id / 16 * 8]);
+            if constexpr (!Tiles<D>::HELD) load_queries(held[0], step);
+            const uint32_t(&a)[4] = held[Tiles<D>::HELD ? step : 0];
 #pragma unroll
             for (int n = 0; n < ROWS_OF_TILE / 16; n++) {
                 uint32_t b[4];
@@ -183,7 +199,7 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
             logits[0][0] += log_weight * LOG2_E;
             logits[0][2] += log_weight * LOG2_E;
         }
-        if (start + ROWS_OF_TILE > least || last_query + 1 < first_query + QUERIES) {
+        if (start + ROWS_OF_TILE > least) {
 #pragma unroll
             for (int n = 0; n < ROWS_OF_TILE / 8; n++) {
 #pragma unroll

@@ -19,10 +19,10 @@ __device__ void copy_row(unsigned char* to, const unsigned char* from, int bytes
     int lane = threadIdx.x % 32;
     uintptr_t all = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | static_cast<uintptr_t>(bytes);
     if (all % 16 == 0) {
-        for (int i = 16 * lane; i < bytes; i += 16 * 32) *reinterpret_cast<uint4*>(to + i) = load<uint4>(from + i);
+        for (int i = 16 * lane; i < bytes; i += 16 * 32) store(to + i, load<uint4>(from + i));
     } else {
         // Rows of blocks lie at even addresses.
-        for (int i = 2 * lane; i < bytes; i += 2 * 32) *reinterpret_cast<uint16_t*>(to + i) = load<uint16_t>(from + i);
+        for (int i = 2 * lane; i < bytes; i += 2 * 32) store(to + i, load<uint16_t>(from + i));
     }
 }
 

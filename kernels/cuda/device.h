@@ -3,7 +3,7 @@
 // of a given width, asynchronous copies, and the tensor cores' instructions.
 //
 // Rules for everything that is compiled both ways: blocks are one-dimensional and whole warps; every collective is called by all 32
-// threads of a warp; shared memory is one struct a kernel (SHARED); reads wider than an element go through load<T>().
+// threads of a warp; shared memory is one struct a kernel (SHARED); what is wider than an element goes through load<T>() and store<T>().
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,11 @@ int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, voi
 template <typename T>
 __device__ __forceinline__ T load(const void* at) {
     return *static_cast<const T*>(at);
+}
+
+template <typename T>
+__device__ __forceinline__ void store(void* at, T value) {
+    *static_cast<T*>(at) = value;
 }
 
 // Copies BYTES (4 or 16) from device to shared memory some time before copy_wait() says so. Both addresses are multiples of BYTES.

@@ -4,7 +4,7 @@
 // - Shared memory is filled with NaN (all bits set) before each block and fenced behind.
 // - Threads of a warp that wait in different places, or for one that has left, abort with a message instead of hanging.
 // - Asynchronous copies are carried out when they are waited for, not before.
-// - Loads must be aligned as on the device.
+// - Loads and stores must be aligned as on the device.
 // - From launch to launch the order of threads and blocks is reversed: what a kernel computes twice must not depend on it, or a
 //   barrier is missing.
 #pragma once
@@ -141,6 +141,12 @@ T load(const void* at) {
     T out;
     std::memcpy(&out, at, sizeof(T));
     return out;
+}
+
+template <typename T>
+void store(void* at, T value) {
+    emulator::check_aligned(at, sizeof(T), "store");
+    std::memcpy(at, &value, sizeof(T));
 }
 
 template <int BYTES>

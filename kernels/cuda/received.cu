@@ -203,7 +203,8 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ R
             float factor = total == 0.0f ? 0.0f : (gather ? 1.0f / call.group : 1.0f) / total;
             float2 q[QT][J];
             load_watchers(q, call, own);
-#pragma unroll
+            // Not unrolled: eight queries fill the registers as it is.
+#pragma unroll 1
             for (int i = 0; i < GROUPS; i++) {
                 int row = tile + i * ROWS;
                 if (row >= view.rows) break;
@@ -211,7 +212,9 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ R
                 float dot = dot_rows(call.k_type, rows, view.bytes, min(ROWS, view.rows - row), call.head_dim, q);
                 row += lane / 8;
                 float logit = row < view.begin ? -INFINITY : own.logit(call, view, row, dot);
-                sums[i] += exp2f(logit - largest) * factor;
+                float weight = exp2f(logit - largest) * factor;
+#pragma unroll
+                for (int j = 0; j < GROUPS; j++) sums[j] += i == j ? weight : 0.0f;
             }
         }
 #pragma unroll

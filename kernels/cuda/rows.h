@@ -67,11 +67,11 @@ __device__ inline void write_block(int type, unsigned char* row, int first, floa
     int lane = threadIdx.x % 32;
     int element = first + lane;
     if (type == F32) {
-        if (valid) reinterpret_cast<float*>(row)[element] = x;
+        if (valid) store(row + 4 * element, x);
         return;
     }
     if (type == F16) {
-        if (valid) reinterpret_cast<__half*>(row)[element] = __float2half_rn(x);
+        if (valid) store(row + 2 * element, __float2half_rn(x));
         return;
     }
     // The element of largest size, with its sign; the first of equals. NaN never is.
@@ -91,7 +91,7 @@ __device__ inline void write_block(int type, unsigned char* row, int first, floa
         scaled = scaled != scaled ? 0.0f : fminf(fmaxf(scaled, -128.0f), 127.0f);
         unsigned char* block = row + first / BLOCK * Q8_0_BYTES;
         block[2 + lane] = static_cast<unsigned char>(static_cast<int8_t>(scaled));
-        if (lane == 0) *reinterpret_cast<__half*>(block) = __float2half_rn(scale);
+        if (lane == 0) store(block, __float2half_rn(scale));
     } else {
         float scale = extreme / -8.0f;
         float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
@@ -101,6 +101,6 @@ __device__ inline void write_block(int type, unsigned char* row, int first, floa
         int high = __shfl_xor_sync(ALL_LANES, nibble, 16);
         unsigned char* block = row + first / BLOCK * Q4_0_BYTES;
         if (lane < 16) block[2 + lane] = static_cast<unsigned char>(nibble | high << 4);
-        if (lane == 0) *reinterpret_cast<__half*>(block) = __float2half_rn(scale);
+        if (lane == 0) store(block, __float2half_rn(scale));
     }
 }

@@ -328,6 +328,8 @@ launchers! {
     append_positions(PositionsCall): longhand_cuda_append_positions, longhand_emulated_append_positions;
     /// Attention of few queries, phase 1: the partials.
     attend_few(AttendCall): longhand_cuda_attend_few, longhand_emulated_attend_few;
+    /// Attention of many queries.
+    attend_many(AttendCall): longhand_cuda_attend_many, longhand_emulated_attend_many;
     /// Attention of few queries, phase 2: the result.
     combine(AttendCall): longhand_cuda_combine, longhand_emulated_combine;
     /// Rows taken out of a lane.

@@ -110,14 +110,15 @@ pub fn attend(
         positions.map(|_| alibi_slopes(shape.n_kv_heads * shape.group).iter().map(|x| *x as f32).collect());
     let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes), slopes };
     let queries = shape.group * n_q;
-    let (threads, partials) = match split {
+    // 0 of what it is not made for.
+    let (threads, blocks, partials) = match split {
         Split::Threads(_) if queries >= PREFILL_QUERIES => return attend_many(ctx, call, &operands),
         Split::Blocks(_) if queries > device::FEW_QUERIES => return attend_many(ctx, call, &operands),
         Split::Threads(threads) => {
             let len = decode::thread_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
-            (threads, [len, threads, 1])
+            (threads, 0, [len, threads, 1])
         }
-        Split::Blocks(blocks) => (0, [shape.head_dim + 2, queries, blocks + shape.n_kv_heads]),
+        Split::Blocks(blocks) => (0, blocks, [shape.head_dim + 2, queries, blocks + shape.n_kv_heads]),
     };
     let len = partials[0];
     let (first, launched) = (call.clone(), call.clone());
@@ -138,9 +139,12 @@ pub fn attend(
             });
         },
         move |task| {
+            if blocks == 0 {
+                return Err(INVALID_VALUE);
+            }
             let call = device::AttendCall {
                 partials: task.result().data.cast(),
-                ..launched.on_device(task, split)?
+                ..launched.on_device(task, blocks)?
             };
             // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
             unsafe { device::attend_few(task, &call) }
@@ -175,7 +179,7 @@ pub fn attend(
         move |task| {
             let call = device::AttendCall {
                 partials: task.operand(1).data.cast(),
-                ..launched.on_device(task, split)?
+                ..launched.on_device(task, blocks)?
             };
             // SAFETY: as above, with the partials of the node before.
             unsafe { device::combine(task, &call) }
@@ -194,7 +198,8 @@ fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
     let (shape, n_q) = (call.shape, call.n_q);
     // Counts the tiles that were taken and the threads that are done: the last one leaves it at 0 for the next computation.
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    ctx.custom(Type::F32, [shape.head_dim * shape.n_kv_heads * shape.group, n_q], operands, move |task| {
+    let launched = call.clone();
+    let attend = move |task: &CustomTask| {
         call.with(task, |attention| {
             SCRATCH.with_borrow_mut(|scratch| {
                 scratch.resize(prefill::scratch_len(shape.head_dim), 0.0);
@@ -208,6 +213,12 @@ fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
             done.store(0, Ordering::Relaxed);
             next.store(0, Ordering::Release);
         }
+    };
+    let heads = shape.head_dim * shape.n_kv_heads * shape.group;
+    ctx.custom_on(Type::F32, [heads, n_q], operands, attend, move |task| {
+        let call = launched.on_device(task, 0)?;
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        unsafe { device::attend_many(task, &call) }
     })
 }
 
@@ -544,8 +555,7 @@ impl Call {
     }
 
     /// The same for a device; whose memory the partials are, the caller says.
-    fn on_device(&self, task: &DeviceTask, split: Split) -> Result<device::AttendCall, i32> {
-        let Split::Blocks(blocks) = split else { return Err(INVALID_VALUE) };
+    fn on_device(&self, task: &DeviceTask, blocks: usize) -> Result<device::AttendCall, i32> {
         let q = task.operand(0);
         let state = |operand| device_column(task.operand(operand), self.layer);
         Ok(device::AttendCall {

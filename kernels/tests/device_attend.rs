@@ -2,6 +2,7 @@
 //! call runs twice with the order of threads reversed: the same input must give the same bits.
 #![cfg(feature = "emulated-device")]
 
+#[allow(dead_code)] // comparisons with a denominator are for the other tests
 mod common;
 
 use common::{Case, Data, LaneCase, Random};
@@ -92,7 +93,7 @@ fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
     let out = graph::attend(&ctx, shape, &q, (&stored, 0), &lanes, &state, Split::Blocks(blocks)).output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("room");
-    let mut run = || -> Vec<f32> {
+    let run = || -> Vec<f32> {
         state.rows.write(0, &rows).expect("rows");
         if call.alibi.is_none() {
             state.log_weights.write(0, &weights).expect("weights");
@@ -216,6 +217,41 @@ fn distances_count_under_alibi() {
     }
     let lanes = vec![lane(&[2, 0], 300, None), lane(&[1], 41, None), lane(&[3], 0, None)];
     check(Case { alibi: true, n_q: 3, lanes, ..Case::plain(64, 1, 1) });
+}
+
+#[test]
+fn many_queries_of_every_head_size_in_every_type() {
+    for head_dim in [8, 40, 64, 80, 96, 112, 128, 160, 256] {
+        for ty in RowType::ALL {
+            if head_dim % ty.granule() == 0 {
+                let v_type = RowType::ALL[(ty as usize + usize::from(head_dim % 64 == 0)) % 4];
+                check(Case { group: 2, n_q: 20, k_type: ty, v_type, ..Case::plain(head_dim, 2, 85) });
+            }
+        }
+    }
+}
+
+#[test]
+fn many_queries_at_every_border() {
+    for (n_q, group) in [(17, 1), (64, 1), (65, 1), (13, 5), (1, 20)] {
+        for rows in [0, 1, 16, 63, 64, 65, 128, 150] {
+            check(Case { n_q, group, ..Case::plain(64, 1, rows) });
+        }
+    }
+}
+
+#[test]
+fn many_queries_over_unequal_lanes() {
+    for weights in [[None, Some(3.5), Some(f32::NEG_INFINITY)], [Some(f32::NEG_INFINITY), None, Some(9.25)]] {
+        let lanes =
+            vec![lane(&[3, 0], 210, weights[0]), lane(&[1, 2], 41, weights[1]), lane(&[4], 66, weights[2])];
+        for n_q in [1, 40] {
+            check(Case { n_q, group: 18, lanes: lanes.clone(), ..Case::plain(64, 1, 1) });
+        }
+    }
+    check(Case { alibi: true, n_q: 21, group: 3, ..Case::plain(64, 5, 130) });
+    let lanes = vec![lane(&[2, 0], 150, None), lane(&[1], 41, None), lane(&[3], 0, None)];
+    check(Case { alibi: true, n_q: 30, lanes, ..Case::plain(128, 1, 1) });
 }
 
 #[test]

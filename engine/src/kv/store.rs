@@ -3,9 +3,10 @@
 //! Live rows of a lane are contiguous: a lane grows at its end, and when rows leave, the last ones fill the holes. A lane that is
 //! compensated has its compensation entry in row 0 from the beginning, unused (log-weight -inf) until something has left.
 //! The host keeps which position each row holds; scores, sums and rows stay where the lanes are. How rows are chosen and leave is
-//! in [`compress`], how a turn is taken back in [`undo`].
+//! in [`compress`], how a turn is taken back in [`undo`], how all of it becomes bytes in [`snapshot`].
 
 mod compress;
+mod snapshot;
 mod undo;
 
 use super::layout::{LaneLayout, Layout};

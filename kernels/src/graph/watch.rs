@@ -1,14 +1,17 @@
 //! Nodes by which policies learn about rows: attention gathered while the graph runs, queries kept for later, and rows measured
 //! where they lie.
 
-use super::{GraphLane, HeadShape, LaneState, numbers, rows, state_column};
+use super::lists::{self, Lists};
+use super::{GraphLane, HeadShape, LaneState, device_column, device_type, numbers, rows, state_column};
 use crate::attention::alibi_slopes;
+use crate::device;
 use crate::measure::{Measure, measure};
 use crate::received::{Keys, Watcher, add_received};
-use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
+use ggml::{Context, CustomTask, DeviceTask, RawTensor, Tensor, Type};
 use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 /// How much sharper than the attention itself a query's row is taken (AhaKV eq. 12).
@@ -36,6 +39,15 @@ impl Gain {
             Gain::Entropy { budget } if seen > budget => entropy(budget),
             Gain::Literal { budget } if seen > budget => entropy(budget) / (head_dim as f64).sqrt(),
             _ => 1.0,
+        }
+    }
+
+    /// What device kernels call it: its number and the budget.
+    fn on_device(self) -> (i32, i32) {
+        match self {
+            Gain::One => (0, 0),
+            Gain::Entropy { budget } => (1, budget as i32),
+            Gain::Literal { budget } => (2, budget as i32),
         }
     }
 }
@@ -71,7 +83,11 @@ pub fn gather(
     operands.extend(lane.positions.as_ref().map(|positions| &positions.all));
     let (kv_heads, compensated, layer) = (lane.kv_heads.clone(), lane.compensated, state.layer);
     let alibi = lane.positions.as_ref().map(|positions| (positions.first, slopes(shape)));
-    Some(ctx.custom(Type::F32, [1], &operands, move |task| {
+    let watching = how.queries.min(q.dim(2));
+    let splits = splits(watching * shape.group, watched.len(), lane.k.dim(1));
+    let (first_position, looked_at, of_model) =
+        (alibi.as_ref().map(|(first, _)| *first), watched.clone(), kv_heads.clone());
+    let gather = move |task: &CustomTask| {
         let live = state_column(task.operand(2), layer)[number] as usize;
         let log_weight = f32::from_bits(state_column(task.operand(3), layer)[number] as u32);
         let (keys, received) = (task.operand(5), task.operand(6));
@@ -129,13 +145,92 @@ pub fn gather(
                 add_received(&keys, &watchers, 1.0 / shape.group as f32, hide, out, scratch);
             });
         }
+    };
+    // The result is what a device needs to remember between two passes.
+    let stats = [2, splits, watching * shape.group, looked_at.len()];
+    Some(ctx.custom_on(Type::F32, stats, &operands, gather, move |task| {
+        let [q, k, received] = [0, 5, 6].map(|operand| task.operand(operand));
+        let columns = [device_column(task.operand(2), layer)?, device_column(task.operand(3), layer)?];
+        let [live, log_weight] = columns.map(|column| column.wrapping_add(4 * number));
+        let models: Vec<u32> = looked_at.iter().map(|head| of_model[*head as usize]).collect();
+        let call = device::ReceivedCall {
+            live: live.cast(),
+            log_weight: if compensated { log_weight.cast() } else { null() },
+            last: last_address(task.operand(4)),
+            positions: match first_position {
+                Some(first) => task.operand(7).data.cast::<i32>().wrapping_add(first),
+                None => null(),
+            },
+            stats: task.result().data.cast(),
+            out: received.data.cast(),
+            capacity: k.shape[1] as i32,
+            added: new as i32,
+            tokens: watching as i32,
+            replace: how.replace.into(),
+            alibi: first_position.is_some().into(),
+            ..received_call(shape, (q, k), how.gain, splits, (&looked_at, &models))?
+        };
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        unsafe { device::received(task, &call) }
     }))
+}
+
+/// Into how many parts the rows are taken for the first of a device's two passes: few watchers alone would not fill it.
+fn splits(watchers: usize, heads: usize, capacity: usize) -> usize {
+    const BLOCKS: usize = 512;
+    let tiles = watchers.div_ceil(8) * heads;
+    (BLOCKS / tiles.max(1)).min(capacity / 64).clamp(1, 32)
+}
+
+/// What both kinds of attention received have in common; the addresses of q and k are set.
+fn received_call(
+    shape: HeadShape,
+    (q, k): (RawTensor, RawTensor),
+    gain: Gain,
+    splits: usize,
+    (which, kv_heads): (&[u32], &[u32]),
+) -> Result<device::ReceivedCall, i32> {
+    let (gain, budget) = gain.on_device();
+    Ok(device::ReceivedCall {
+        k: k.data,
+        k_head_stride: k.strides[2] as u64,
+        q: q.data.cast(),
+        q_head_stride: (q.strides[1] / 4) as u64,
+        q_token_stride: (q.strides[2] / 4) as u64,
+        live: null(),
+        log_weight: null(),
+        last: null(),
+        positions: null(),
+        lists: null(),
+        stats: null_mut(),
+        out: null_mut(),
+        k_type: device_type(k)?,
+        head_dim: shape.head_dim as i32,
+        heads: which.len() as i32,
+        model_heads: (shape.n_kv_heads * shape.group) as i32,
+        group: shape.group as i32,
+        capacity: 0,
+        added: 0,
+        first: 0,
+        all_tokens: q.shape[2] as i32,
+        tokens: 0,
+        start: 0,
+        replace: 0,
+        alibi: 0,
+        gain,
+        budget,
+        splits: splits as i32,
+        scale: shape.scale,
+        row_weight: 0.0,
+        which: device::heads(which)?,
+        kv_heads: device::heads(kv_heads)?,
+    })
 }
 
 /// Keeps the queries `q` `[head_dim, heads, n_q]` (f32) of a computation's last tokens in `ring` `[head_dim, heads, window]`
 /// f32, the token at position p in slot p modulo `window`. The result carries no data.
 pub fn remember(ctx: &Context, (q, positions): (&Tensor, &Tensor), ring: &Tensor) -> Tensor {
-    ctx.custom(Type::F32, [1], &[q, positions, ring], move |task| {
+    let keep = |task: &CustomTask| {
         let (queries, ring) = (Queries::new(task.operand(0)), task.operand(2));
         let last = last_of(task.operand(1));
         let window = ring.shape[2];
@@ -152,6 +247,22 @@ pub fn remember(ctx: &Context, (q, positions): (&Tensor, &Tensor), ring: &Tensor
                 slot.copy_from_slice(queries.of(head, t));
             }
         }
+    };
+    ctx.custom_on(Type::F32, [1], &[q, positions, ring], keep, |task| {
+        let (q, ring) = (task.operand(0), task.operand(2));
+        let call = device::RememberCall {
+            q: q.data.cast(),
+            q_head_stride: (q.strides[1] / 4) as u64,
+            q_token_stride: (q.strides[2] / 4) as u64,
+            last: last_address(task.operand(1)),
+            ring: ring.data.cast(),
+            head_dim: ring.shape[0] as i32,
+            heads: ring.shape[1] as i32,
+            tokens: q.shape[2] as i32,
+            window: ring.shape[2] as i32,
+        };
+        // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
+        unsafe { device::remember(task, &call) }
     })
 }
 
@@ -166,16 +277,46 @@ pub struct HeadRows {
 
 /// Measures rows of a K or V tensor `[head_dim, capacity, heads]`: `[rows, heads]`.
 pub fn measure_rows(ctx: &Context, tensor: &Tensor, which: HeadRows, what: Measure) -> Tensor {
-    let shape = [which.rows.first().map_or(0, |rows| rows.len()), which.heads.len()];
-    ctx.custom(Type::F32, shape, &[tensor], move |task| {
+    let HeadRows { heads, rows: listed } = which;
+    let shape = [listed.first().map_or(0, |rows| rows.len()), heads.len()];
+    let lists = lists::pack(ctx, listed.iter().map(|rows| rows.as_slice()));
+    let looked_at = heads.clone();
+    let work = move |task: &CustomTask| {
         let tensor = task.operand(0);
-        for at in (task.thread..which.heads.len()).step_by(task.threads) {
+        // SAFETY: packed above.
+        let lists = unsafe { Lists::of(task.operand(1), heads.len()) };
+        for at in (task.thread..heads.len()).step_by(task.threads) {
             // SAFETY: each head's column is written by one thread.
             let out = unsafe { column(task.result(), at) };
-            measure(&rows(tensor), tensor.shape[0], which.heads[at] as usize, &which.rows[at], what, out);
+            let listed: Vec<u32> = lists.get(at).collect();
+            measure(&rows(tensor), tensor.shape[0], heads[at] as usize, &listed, what, out);
         }
-    })
-    .output()
+    };
+    let launch = move |task: &DeviceTask| {
+        let tensor = task.operand(0);
+        let (what, lag) = match what {
+            Measure::Norm => (0, 1),
+            Measure::SquaredNorm => (1, 1),
+            Measure::Largest => (2, 1),
+            Measure::Spread { lag, own } => (if own { 4 } else { 3 }, lag.max(1)),
+        };
+        let call = device::MeasureCall {
+            rows: tensor.data,
+            head_stride: tensor.strides[2] as u64,
+            lists: task.operand(1).data.cast(),
+            out: task.result().data.cast(),
+            ty: device_type(tensor)?,
+            head_dim: tensor.shape[0] as i32,
+            heads: looked_at.len() as i32,
+            count: shape[0] as i32,
+            what,
+            lag: lag as i32,
+            which: device::heads(&looked_at)?,
+        };
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        unsafe { device::measure(task, &call) }
+    };
+    ctx.custom_on(Type::F32, shape, &[tensor, &lists], work, launch).output()
 }
 
 /// Whose attention [`window`] takes: tokens whose queries [`remember`] kept.
@@ -205,12 +346,23 @@ pub fn window(
     which: HeadRows,
     window: Window,
 ) -> Tensor {
-    let live = window.first + which.rows.first().map_or(0, |rows| rows.len());
+    let HeadRows { heads, rows: listed } = which;
+    let with_position = listed.first().map_or(0, |rows| rows.len());
+    let live = window.first + with_position;
     let slopes = window.alibi.then(|| slopes(shape));
-    ctx.custom(Type::F32, [live, shape.group, which.heads.len()], &[k, ring], move |task| {
+    let lists = lists::pack(ctx, listed.iter().map(|rows| rows.as_slice()));
+    let watchers = window.positions.len() * shape.group;
+    let splits = splits(watchers, heads.len(), live);
+    // What a device needs to remember between two passes; the CPU computes nothing here.
+    let launch = |_: &DeviceTask| Ok(());
+    let stats = ctx.custom_on(Type::F32, [2, splits, watchers, heads.len()], &[ring], |_| (), launch);
+    let (looked_at, of_model, parts) = (heads.clone(), window.clone(), [live, shape.group, heads.len()]);
+    let look = move |task: &CustomTask| {
         let (keys, ring, result) = (task.operand(0), task.operand(1), task.result());
+        // SAFETY: packed above.
+        let lists = unsafe { Lists::of(task.operand(2), heads.len()) };
         let queries = Queries::new(ring);
-        for at in (task.thread..which.heads.len()).step_by(task.threads) {
+        for at in (task.thread..heads.len()).step_by(task.threads) {
             // SAFETY: each head's part of the result is written by one thread; [live, group, heads] f32 without gaps.
             let out = unsafe {
                 let at = result.data.add(at * result.strides[2]).cast::<f32>();
@@ -230,29 +382,47 @@ pub fn window(
                 .collect();
             let hide = |watcher: usize, logits: &mut [f32]| {
                 let own = tokens[watcher / shape.group];
-                for (logit, position) in logits[window.first..].iter_mut().zip(which.rows[at].iter()) {
-                    if *position as usize > own {
+                for (logit, position) in logits[window.first..].iter_mut().zip(lists.get(at)) {
+                    if position as usize > own {
                         *logit = f32::NEG_INFINITY;
                     }
                 }
                 if let Some(slopes) = &slopes {
                     let member = window.kv_heads[at] as usize * shape.group + watcher % shape.group;
                     let gain = window.gain.at(own + 1, shape.head_dim) as f32;
-                    let places = which.rows[at].iter().map(|position| *position as f32);
+                    let places = lists.get(at).map(|position| position as f32);
                     fall(logits, places, own, slopes[member] * gain);
                 }
             };
             let keys = Keys {
                 rows: rows(keys),
-                head: which.heads[at] as usize,
+                head: heads[at] as usize,
                 live,
                 log_weight: if window.first > 0 { window.log_weight } else { 0.0 },
                 head_dim: shape.head_dim,
             };
             with_scratch(|scratch| add_received(&keys, &watchers, 1.0, hide, (&mut *out, live), scratch));
         }
-    })
-    .output()
+    };
+    let launch = move |task: &DeviceTask| {
+        let [k, ring, lists, stats] = [0, 1, 2, 3].map(|operand| task.operand(operand));
+        let call = device::ReceivedCall {
+            lists: lists.data.cast(),
+            stats: stats.data.cast(),
+            out: task.result().data.cast(),
+            capacity: k.shape[1] as i32,
+            added: with_position as i32,
+            first: of_model.first as i32,
+            tokens: of_model.positions.len() as i32,
+            start: of_model.positions.start as i32,
+            alibi: of_model.alibi.into(),
+            row_weight: of_model.log_weight,
+            ..received_call(shape, (ring, k), of_model.gain, splits, (&looked_at, &of_model.kv_heads))?
+        };
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        unsafe { device::received(task, &call) }
+    };
+    ctx.custom_on(Type::F32, parts, &[k, ring, &lists, &stats], look, launch).output()
 }
 
 /// The slopes of all query heads.
@@ -292,7 +462,12 @@ impl Queries {
 /// The last number of an i32 vector: the position of the last token.
 fn last_of(positions: RawTensor) -> usize {
     // SAFETY: inside the tensor, which has at least one element.
-    unsafe { positions.data.cast::<i32>().add(positions.shape[0] - 1).read() as usize }
+    unsafe { last_address(positions).read() as usize }
+}
+
+/// Where that number lies.
+fn last_address(positions: RawTensor) -> *const i32 {
+    positions.data.cast::<i32>().wrapping_add(positions.shape[0] - 1)
 }
 
 /// One head's numbers in `[rows, heads]` f32.

@@ -244,7 +244,7 @@ fn decide(
         let dropped = |positions: &Arc<Vec<u32>>| losers(cut, positions, &vec![0.0; positions.len()]);
         return Ok(Decision { dropped: source.positions.iter().map(dropped).collect(), gathered: None });
     };
-    let ctx = Context::new(2 * scored.by.len() + 1);
+    let ctx = Context::new(3 * scored.by.len() + 1);
     let measured = Measured::new(&ctx, shape, source, scored);
     let nodes: Vec<Tensor> = measured.nodes.iter().flatten().cloned().collect();
     workspace.run(devices, place, &ctx, &nodes)?;

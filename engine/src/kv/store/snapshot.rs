@@ -1,0 +1,120 @@
+//! A store as bytes: what each lane knows of itself, the rows that are live, and what was summed, gathered and kept beside them. The
+//! same bytes wherever the rows are, host or device. What is read is judged by the layout of the store that takes it.
+
+use super::{Lane, LaneState, Store};
+use crate::EngineError;
+use crate::snapshot::{Damage, Input, Output};
+use ggml::Tensor;
+use std::sync::Arc;
+
+impl Store {
+    /// Writes everything that is in the store.
+    pub(crate) fn write_to(&self, to: &mut Output) -> Result<(), EngineError> {
+        for layer in &self.layers {
+            for lane in &layer.lanes {
+                lane.write_to(to)?;
+            }
+            if let Some(queries) = &layer.queries {
+                to.bytes(&whole(queries)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what [`Store::write_to`] wrote of a store of the same layout that had seen `seen` tokens. After an error the store is
+    /// empty.
+    pub(crate) fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
+        self.clear()?;
+        let read = self.read_layers(from, seen);
+        if read.is_err() {
+            self.clear()?;
+        }
+        read
+    }
+
+    fn read_layers(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
+        for layer in &mut self.layers {
+            for lane in &mut layer.lanes {
+                lane.read_from(from, seen)?;
+            }
+            if let Some(queries) = &layer.queries {
+                fill(queries, from)?;
+            }
+        }
+        self.seen = seen;
+        Ok(())
+    }
+}
+
+impl Lane {
+    fn write_to(&self, to: &mut Output) -> Result<(), EngineError> {
+        let LaneState { live, departed, done, of_text, settled } = self.state;
+        let shape = [self.layout.kv_heads.len(), self.layout.capacity];
+        to.numbers(shape.into_iter().chain([live, departed, done, of_text, settled]).map(|n| n as u32))?;
+        for positions in &self.positions {
+            to.numbers(positions.iter().copied())?;
+        }
+        for tensor in [&self.graph.k, &self.graph.v] {
+            let [_, row, head, _] = tensor.strides();
+            let mut rows = vec![0u8; live * row];
+            for number in 0..tensor.dim(2) {
+                tensor.read(number * head, &mut rows)?;
+                to.bytes(&rows)?;
+            }
+        }
+        for tensor in self.sums.iter().chain(&self.graph.received) {
+            to.bytes(&whole(tensor)?)?;
+        }
+        Ok(())
+    }
+
+    fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
+        let [heads, capacity, live, departed, done, of_text, settled] =
+            from.numbers(7)?.try_into().map(|n: [u32; 7]| n.map(|n| n as usize)).unwrap_or_default();
+        if (heads, capacity) != (self.layout.kv_heads.len(), self.layout.capacity) {
+            return Err(Damage::new("a lane has other heads or another capacity than this session's").into());
+        }
+        let tokens = live.checked_sub(self.first());
+        let sound = live <= capacity
+            && [departed, done, of_text, settled].iter().all(|n| *n <= seen)
+            && match self.layout.policy {
+                Some(_) => tokens.is_some_and(|tokens| of_text <= tokens && tokens + departed == seen),
+                None => tokens == Some(seen),
+            };
+        let Some(tokens) = tokens.filter(|_| sound) else {
+            return Err(Damage::new("a lane's numbers contradict each other").into());
+        };
+        for positions in &mut self.positions {
+            let read = from.numbers(tokens)?;
+            let mut sorted = read.clone();
+            sorted.sort_unstable();
+            if sorted.last().is_some_and(|last| *last as usize >= seen) || sorted.windows(2).any(|p| p[0] == p[1]) {
+                return Err(Damage::new("rows lie at positions that cannot be").into());
+            }
+            *Arc::make_mut(positions) = read;
+        }
+        for tensor in [&self.graph.k, &self.graph.v] {
+            let [_, row, head, _] = tensor.strides();
+            let mut rows = vec![0u8; live * row];
+            for number in 0..tensor.dim(2) {
+                from.bytes(&mut rows)?;
+                tensor.write(number * head, &rows)?;
+            }
+        }
+        for tensor in self.sums.iter().chain(&self.graph.received) {
+            fill(tensor, from)?;
+        }
+        self.state = LaneState { live, departed, done, of_text, settled };
+        self.write_positions()
+    }
+}
+
+fn whole(tensor: &Tensor) -> Result<Vec<u8>, EngineError> {
+    Ok(tensor.to_vec()?)
+}
+
+fn fill(tensor: &Tensor, from: &mut Input) -> Result<(), EngineError> {
+    let mut bytes = vec![0u8; tensor.bytes()];
+    from.bytes(&mut bytes)?;
+    Ok(tensor.write(0, &bytes)?)
+}
