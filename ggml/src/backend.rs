@@ -35,6 +35,21 @@ enum Device {
     Cuda(Stream),
 }
 
+/// How far a graph that a GPU computes again and again has come.
+#[cfg(feature = "cuda")]
+#[derive(Default)]
+pub(crate) enum Repeated {
+    /// It was never computed.
+    #[default]
+    Never,
+    /// It was computed once.
+    Once,
+    /// It was recorded.
+    Recorded(Recording),
+    /// It cannot be recorded.
+    Unrecorded,
+}
+
 struct Pool {
     raw: NonNull<sys::ggml_threadpool>,
     threads: usize,
