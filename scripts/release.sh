@@ -48,7 +48,7 @@ printf 'libraries %s\n' "$(echo $needed)"
 for library in $needed; do
     case $library in
         # What every Linux with glibc has.
-        ld-linux-x86-64.so.2 | libc.so.6 | libm.so.6 | libgcc_s.so.1 | libstdc++.so.6) ;;
+        ld-linux-x86-64.so.2 | libc.so.6 | libm.so.6 | libgcc_s.so.1) ;;
         libdl.so.2 | libpthread.so.0 | librt.so.1) ;;
         *) fail "the file needs $library, which is not on every machine" ;;
     esac

@@ -167,7 +167,8 @@ fn plans_say_what_fits_and_what_to_change() {
 #[test]
 fn a_gpu_is_planned_for() {
     let plan = |shape: &str, flags: &[&str]| {
-        let shape = ["plan", "--shape", shape, "-c", "100k", "--device", "cuda", "--json", "--policy", "razor"];
+        let shape =
+            ["plan", "--shape", shape, "-c", "100k", "--device", "cuda", "--json", "--policy", "razor"];
         longhand(&[&shape[..], flags].concat()).json()["plans"][0].clone()
     };
     let number = |plan: &serde_json::Value, name: &str| plan["device"][name].as_u64().expect("a number");
@@ -176,7 +177,10 @@ fn a_gpu_is_planned_for() {
     let parts = ["weights", "store", "scratch", "residual", "compute", "overhead"];
     assert_eq!(parts.iter().map(|part| number(&small, part)).sum::<u64>(), number(&small, "total"));
     // All matrices but the embedding, whose rows are looked up on the host.
-    assert_eq!(number(&small, "weights") + small["weights"]["mapped"].as_u64().expect("a number"), 4_912_936_960);
+    assert_eq!(
+        number(&small, "weights") + small["weights"]["mapped"].as_u64().expect("a number"),
+        4_912_936_960
+    );
 
     // What does not fit stays on the CPU.
     let large = plan("qwen2.5-32b:q4_k_m", &["--memory", "12GiB"]);

@@ -160,8 +160,8 @@ impl Toolkit {
                 .map(|folder| folder.join("nvcc"))
                 .find(|file| file.is_file())
         };
-        let hint = "hint: CUDA_HOME=$(scripts/cuda-toolkit.sh target/cuda-toolkit) puts it into a folder without \
-                    installing anything; or set NVCC or CUDA_HOME to one that is installed";
+        let hint = "hint: `export CUDA_HOME=$(scripts/cuda-toolkit.sh target/cuda-toolkit)` puts it into a folder, nothing \
+                    is installed; or set NVCC or CUDA_HOME to one that is";
         let nvcc = named
             .or_else(in_path)
             .with_context(|| format!("feature cuda: nvcc, NVIDIA's compiler, was not found\n{hint}"))?;

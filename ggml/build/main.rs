@@ -165,6 +165,26 @@ fn compile(ggml: &Path) -> Result<()> {
     if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
         println!("cargo:rustc-link-lib=m");
         println!("cargo:rustc-link-lib=pthread");
+        #[cfg(feature = "portable")]
+        static_cpp_library(&out)?;
+    }
+    Ok(())
+}
+
+/// Makes the linker take the C++ library as a part of the program, where the compiler has it so: the one on another machine may be
+/// older. A folder that is searched first holds nothing but that.
+#[cfg(all(feature = "portable", not(feature = "generate-bindings")))]
+fn static_cpp_library(out: &Path) -> Result<()> {
+    let name = "libstdc++.a";
+    let compiler = cc::Build::new().cpp(true).try_get_compiler()?;
+    let output = compiler.to_command().arg(format!("-print-file-name={name}")).output()?;
+    let library = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    if library.is_absolute() {
+        let folder = out.join("static-cpp-library");
+        fs::create_dir_all(&folder)?;
+        fs::copy(&library, folder.join(name))
+            .with_context(|| format!("cannot copy {}", library.display()))?;
+        println!("cargo:rustc-link-search=native={}", folder.display());
     }
     Ok(())
 }

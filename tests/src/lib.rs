@@ -12,7 +12,7 @@ pub fn data(path: &str) -> PathBuf {
     home.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from).join(path)
 }
 
-/// What the tests run on: the device that `LONGHAND_TEST_DEVICE` names (`cpu`, which is the default, or `emulated`).
+/// What the tests run on: the device that `LONGHAND_TEST_DEVICE` names (`cpu`, which is the default, `emulated` or `cuda`).
 ///
 /// # Panics
 /// Where it names something else.
@@ -20,8 +20,14 @@ pub fn device() -> Option<DeviceOptions> {
     match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
         Err(_) | Ok("cpu") => None,
         Ok("emulated") => Some(DeviceOptions::all(DeviceKind::Emulated)),
-        Ok(other) => panic!("LONGHAND_TEST_DEVICE={other}: cpu or emulated"),
+        Ok("cuda") => Some(DeviceOptions::all(DeviceKind::Cuda(0))),
+        Ok(other) => panic!("LONGHAND_TEST_DEVICE={other}: cpu, emulated or cuda"),
     }
+}
+
+/// How far logits may lie apart beyond what rounding in f32 explains: on a device, attention of many queries multiplies in f16.
+pub fn slack() -> f32 {
+    if device().is_some() { 1e-2 } else { 0.0 }
 }
 
 /// Options for one thread, on [`device`].
