@@ -38,19 +38,31 @@ fn emulated() {
 
 #[cfg(feature = "cuda")]
 fn cuda() {
-    println!("cargo:rerun-if-env-changed=NVCC");
-    println!("cargo:rerun-if-env-changed=LONGHAND_CUDA_ARCHS");
-    let mut build = cc::Build::new();
-    build.cuda(true).cudart("none").std("c++17").opt_level(3).files(KERNELS);
-    match std::env::var("LONGHAND_CUDA_ARCHS") {
-        Ok(archs) => {
-            for arch in archs.split(',').map(str::trim).filter(|arch| !arch.is_empty()) {
-                build.flag("-gencode").flag(format!("arch=compute_{arch},code=sm_{arch}"));
-            }
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    // Said by ggml's build script: its compiler, and for which architectures.
+    let said =
+        |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set by ggml's build"));
+    let (nvcc, flags) = (said("DEP_GGML_NVCC"), said("DEP_GGML_NVCC_FLAGS"));
+    let check = std::env::var_os("LONGHAND_CUDA_CHECK").is_some_and(|value| value == "1");
+    println!("cargo:rerun-if-env-changed=LONGHAND_CUDA_CHECK");
+    let out = PathBuf::from(said("OUT_DIR"));
+    let compile = |source: &str| {
+        let object = out.join(source.replace('/', "-")).with_extension("o");
+        let mut command = Command::new(&nvcc);
+        command.args(flags.split_whitespace()).args(["-std=c++17", "-O3", "-Xcompiler=-fPIC"]);
+        if check {
+            command.arg("-Werror=all-warnings");
         }
-        Err(_) => {
-            build.flag("-arch=native");
-        }
-    }
-    build.compile("longhand_cuda");
+        let status = command.args(["-c", source, "-o"]).arg(&object).status();
+        let status = status.unwrap_or_else(|error| panic!("{nvcc} does not start: {error}"));
+        assert!(status.success(), "{nvcc} cannot compile {source} (hint: CUDA 12.4 or later is needed)");
+        object
+    };
+    let objects: Vec<PathBuf> = std::thread::scope(|scope| {
+        let running: Vec<_> = KERNELS.iter().map(|source| scope.spawn(|| compile(source))).collect();
+        running.into_iter().map(|object| object.join().expect("compiled")).collect()
+    });
+    cc::Build::new().cpp(true).objects(objects).compile("longhand_cuda");
 }

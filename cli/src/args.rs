@@ -17,7 +17,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;
-use crate::{ask, bench, chat, demo, devices, failure, heads, inspect, logits, plan, recall, rescue, tokenize};
+use crate::{
+    ask, bench, chat, demo, devices, failure, heads, inspect, logits, plan, recall, rescue, tokenize,
+};
 
 /// Ask long documents, with a KV cache that keeps only what each attention head needs.
 #[derive(Debug, Parser)]

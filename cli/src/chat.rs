@@ -183,7 +183,9 @@ fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documen
             "/help" => app.console.print(HELP)?,
             "/save" => match &args.keep {
                 Some(path) => keep(app, conversation, path)?,
-                None => app.console.note("error: there is no file to keep it in\nhint: start with --session FILE"),
+                None => {
+                    app.console.note("error: there is no file to keep it in\nhint: start with --session FILE")
+                }
             },
             "/stats" => app.console.print(&stats(conversation, &last))?,
             "/clear" => {
@@ -192,16 +194,14 @@ fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documen
                 app.console.note("the conversation starts anew");
             }
             "/regen" => match conversation.take_answer_back() {
-                true => {
-                    match conversation.read_again(app).and_then(|read| answer(app, conversation, read)) {
-                        Ok(turn) => last = turn,
-                        Err(error) if is_interrupt(&error) => {
-                            take_back(app, conversation);
-                            unread = if conversation.has_questions() { "" } else { documents };
-                        }
-                        Err(error) => return Err(error),
+                true => match conversation.read_again(app).and_then(|read| answer(app, conversation, read)) {
+                    Ok(turn) => last = turn,
+                    Err(error) if is_interrupt(&error) => {
+                        take_back(app, conversation);
+                        unread = if conversation.has_questions() { "" } else { documents };
                     }
-                }
+                    Err(error) => return Err(error),
+                },
                 false => app.console.note("error: there is no answer to take back\nhint: ask something"),
             },
             "/undo" => {

@@ -87,7 +87,8 @@ impl<'m> Conversation<'m> {
         }
         let messages = record.messages.into_iter().map(|(role, content)| Message { role, content }).collect();
         let Record { timeline, turns, .. } = record;
-        let mut conversation = Conversation { model, session, sampling, messages, timeline: Vec::new(), turns };
+        let mut conversation =
+            Conversation { model, session, sampling, messages, timeline: Vec::new(), turns };
         timeline.iter().for_each(|token| conversation.sampling.sampler.accept(*token));
         conversation.timeline = timeline;
         rescue::remember(&conversation.messages);

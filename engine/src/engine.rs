@@ -33,11 +33,13 @@ pub struct EngineOptions {
     pub repack: bool,
     /// A device for the last layers.
     pub device: Option<DeviceOptions>,
+    /// Keep intermediates, for [`Session::intermediates`](crate::Session::intermediates).
+    pub trace: bool,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { threads: None, repack: true, device: None }
+        EngineOptions { threads: None, repack: true, device: None, trace: false }
     }
 }
 
@@ -100,7 +102,10 @@ impl Engine {
         let devices = Devices::new(host, device, spec.n_layers, on_device);
         let weights = Weights::load(&file, &spec, options.repack, &devices, loading)?;
         let workers = (devices.at(Place::Host).threads(), devices.at(Place::Device).blocks());
-        let forward = Forward::new(&spec, weights, devices.placement(), workers);
+        let mut forward = Forward::new(&spec, weights, devices.placement(), workers);
+        if options.trace {
+            forward.trace();
+        }
         Ok(Engine { forward, devices, file, spec, interrupt })
     }
 

@@ -103,6 +103,24 @@ pub struct Forward {
     placement: Placement,
     /// What attention is split over in each place.
     splits: [Split; 2],
+    /// Whether intermediates are to be looked at.
+    trace: bool,
+}
+
+/// Names of a layer's intermediates, in the order in which they are computed; `-` and the layer's number follow.
+pub const INTERMEDIATES: [&str; 9] =
+    ["attn_norm", "Kcur", "Vcur", "Qcur", "kqv_out", "ffn_inp", "ffn_norm", "ffn_out", "l_out"];
+
+/// Marks intermediates to be looked at.
+trait Kept {
+    fn kept(self, trace: bool) -> Self;
+}
+
+impl Kept for Tensor {
+    /// With `trace`, the tensor's memory is not used again by what is computed later.
+    fn kept(self, trace: bool) -> Tensor {
+        if trace { self.output() } else { self }
+    }
 }
 
 /// From how many tokens on the file's layout of K-quants is the faster one.
@@ -132,7 +150,13 @@ impl Forward {
             epsilon: spec.rms_eps,
             placement,
             splits: [Split::Threads(threads), Split::Blocks(blocks)],
+            trace: false,
         }
+    }
+
+    /// Keeps intermediates from now on, at the cost of their memory.
+    pub fn trace(&mut self) {
+        self.trace = true;
     }
 
     /// The weights.
@@ -147,7 +171,7 @@ impl Forward {
 
     /// Embeddings of `tokens` [n] (i32): [n_embd, n].
     fn embed(&self, ctx: &Context, tokens: &Tensor) -> Tensor {
-        ctx.get_rows(&self.weights.narrow.token_embd, tokens).named("embd")
+        ctx.get_rows(&self.weights.narrow.token_embd, tokens).named("embd").kept(self.trace)
     }
 
     /// A layer's weights in the layout that is faster for `n` tokens at a time.
@@ -173,14 +197,18 @@ impl Forward {
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let q = self.project(ctx, &w.wq, w.bq.as_ref(), self.heads.n_kv_heads * self.heads.group, x);
-        self.turn(ctx, layer, q, w.q_norm.as_ref(), positions).named(&format!("Qcur-{layer}"))
+        self.turn(ctx, layer, q, w.q_norm.as_ref(), positions)
+            .named(&format!("Qcur-{layer}"))
+            .kept(self.trace)
     }
 
     /// Keys of a layer: as [`Forward::queries`].
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let k = self.project(ctx, &w.wk, w.bk.as_ref(), self.heads.n_kv_heads, x);
-        self.turn(ctx, layer, k, w.k_norm.as_ref(), positions).named(&format!("Kcur-{layer}"))
+        self.turn(ctx, layer, k, w.k_norm.as_ref(), positions)
+            .named(&format!("Kcur-{layer}"))
+            .kept(self.trace)
     }
 
     /// matrix · x + bias, cut into heads: [head_dim, heads, n].
@@ -196,7 +224,8 @@ impl Forward {
         if let Some(bias) = bias {
             y = ctx.add(&y, bias);
         }
-        ctx.reshape(&y, [self.heads.head_dim, heads, x.dim(1)])
+        // What is kept is the memory, which a reshaped tensor shares.
+        ctx.reshape(&y.kept(self.trace), [self.heads.head_dim, heads, x.dim(1)])
     }
 
     /// The norm of each head where there is one, then RoPE where there is.
@@ -239,11 +268,12 @@ impl Forward {
         let w = self.matrices(layer, n);
         let positions = &inputs.positions;
         let state = LaneState { layer, ..inputs.state.clone() };
-        let normed = self.norm(ctx, x, &w.attn_norm).named(&format!("attn_norm-{layer}"));
+        let normed = self.norm(ctx, x, &w.attn_norm).named(&format!("attn_norm-{layer}")).kept(self.trace);
         let k = self.keys(ctx, layer, &normed, positions);
         let v = self
             .project(ctx, &w.wv, w.bv.as_ref(), self.heads.n_kv_heads, &normed)
-            .named(&format!("Vcur-{layer}"));
+            .named(&format!("Vcur-{layer}"))
+            .kept(self.trace);
         let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
 
         // Queries of the last tokens only, as far back as somebody looks at them.
@@ -285,7 +315,8 @@ impl Forward {
             &state,
             self.splits[self.placement.of(layer) as usize],
         )
-        .named(&format!("kqv_out-{layer}")); // [heads * head_dim, n or 1]
+        .named(&format!("kqv_out-{layer}"))
+        .kept(self.trace); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
         let mut out = ctx.mul_mat(&w.wo, &attended);
         if let Some(bias) = &w.bo {
@@ -295,14 +326,14 @@ impl Forward {
             Needed::Last => &ctx.rows(x, n - 1, 1),
             _ => x,
         };
-        let x = ctx.add(&out, x).named(&format!("ffn_inp-{layer}"));
+        let x = ctx.add(&out, x).named(&format!("ffn_inp-{layer}")).kept(self.trace);
 
-        let normed = self.norm(ctx, &x, &w.ffn_norm).named(&format!("ffn_norm-{layer}"));
+        let normed = self.norm(ctx, &x, &w.ffn_norm).named(&format!("ffn_norm-{layer}")).kept(self.trace);
         let gate = ctx.mul_mat(&w.ffn_gate, &normed); // [n_ff, n]
         let up = ctx.mul_mat(&w.ffn_up, &normed); // [n_ff, n]
         let hidden = ctx.swiglu(&gate, &up);
-        let out = ctx.mul_mat(&w.ffn_down, &hidden).named(&format!("ffn_out-{layer}"));
-        ctx.add(&out, &x).named(&format!("l_out-{layer}"))
+        let out = ctx.mul_mat(&w.ffn_down, &hidden).named(&format!("ffn_out-{layer}")).kept(self.trace);
+        ctx.add(&out, &x).named(&format!("l_out-{layer}")).kept(self.trace)
     }
 
     /// The whole model for `n` tokens against the rows of every layer: the logits of the needed tokens. One formula for each place
@@ -377,7 +408,7 @@ impl Forward {
 
     /// Logits [n_vocab, n] of the last layer's output `x` [n_embd, n].
     pub fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
-        let x = self.norm(ctx, x, &self.weights.narrow.output_norm).named("result_norm");
+        let x = self.norm(ctx, x, &self.weights.narrow.output_norm).named("result_norm").kept(self.trace);
         ctx.mul_mat(&self.weights.output, &x).named("result_output").output()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::EngineError;
 use crate::devices::{Devices, Place, Workspace};
-use crate::forward::{Formula, Forward, Needed};
+use crate::forward::{Formula, Forward, INTERMEDIATES, Needed};
 use crate::kv::LayerRows;
 use ggml::{ReadyGraph, Tensor};
 
@@ -55,6 +55,18 @@ impl Pass {
             }
         }
         Ok(())
+    }
+
+    /// The intermediates of a model of `layers` layers that were kept, by name; see [`Forward::trace`].
+    pub(crate) fn intermediates(&self, layers: usize) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
+        let of_layers = (0..layers).flat_map(|layer| INTERMEDIATES.map(|name| format!("{name}-{layer}")));
+        let mut found = Vec::new();
+        for name in ["embd".to_owned()].into_iter().chain(of_layers).chain(["result_norm".to_owned()]) {
+            if let Some(tensor) = self.parts.iter().find_map(|part| part.graph.find(&name)) {
+                found.push((name, tensor.to_vec()?));
+            }
+        }
+        Ok(found)
     }
 
     /// What the last part computes.

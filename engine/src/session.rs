@@ -260,6 +260,26 @@ impl<'e> Session<'e> {
         Ok(all)
     }
 
+    /// Computes a chunk of tokens behind what the session holds and gives every named intermediate of it, in the order of the
+    /// computation: for finding out where two computations part. The engine must have been opened with
+    /// [`EngineOptions::trace`](crate::EngineOptions::trace).
+    pub fn intermediates(&mut self, tokens: &[u32]) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
+        self.check(tokens)?;
+        if self.room(tokens.len())? < tokens.len() {
+            let needed = self.tokens.len() + tokens.len();
+            return Err(EngineError::ContextFull { needed, context: self.options.context });
+        }
+        let rows = |layer| self.store.rows(layer);
+        let pass = Pass::new(&self.engine.forward, (tokens.len(), Needed::All), rows, &mut self.workspace)?;
+        pass.compute(&self.engine.devices, tokens, self.store.seen(), &self.store.state())?;
+        let intermediates = pass.intermediates(self.engine.spec().n_layers)?;
+        self.logits.clear();
+        self.tokens.extend_from_slice(tokens);
+        self.store.advance(tokens.len());
+        self.compress(Event::Chunk, false)?;
+        Ok(intermediates)
+    }
+
     /// Appends one token and computes the logits of what follows.
     pub fn push(&mut self, token: u32) -> Result<(), EngineError> {
         self.check(&[token])?;

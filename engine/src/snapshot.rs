@@ -284,7 +284,9 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
 /// The error with the file's name in it.
 fn name(error: EngineError, path: &Path) -> EngineError {
     match error {
-        EngineError::Snapshot { what, hint, .. } => EngineError::Snapshot { path: path.to_owned(), what, hint },
+        EngineError::Snapshot { what, hint, .. } => {
+            EngineError::Snapshot { path: path.to_owned(), what, hint }
+        }
         other => other,
     }
 }

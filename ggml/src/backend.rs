@@ -96,8 +96,7 @@ impl Backend {
             sys::ggml_backend_cpu_set_n_threads(raw.as_ptr(), threads as i32);
             sys::ggml_backend_cpu_set_threadpool(raw.as_ptr(), pool.as_ptr());
             let pool = Some(Pool { raw: pool, threads });
-            let backend =
-                Backend { raw, pool, device: None, interrupt, budget: None, loss: Cell::new(None) };
+            let backend = Backend { raw, pool, device: None, interrupt, budget: None, loss: Cell::new(None) };
             backend.watch_interrupt(true);
             Ok(backend)
         }
@@ -125,8 +124,14 @@ impl Backend {
         // SAFETY: a number of a GPU that can compute; null is checked.
         let raw = unsafe { sys::ggml_backend_cuda_init(index as i32) };
         let raw = NonNull::new(raw).ok_or(Error::Backend("CUDA"))?;
-        let mut backend =
-            Backend { raw, pool: None, device: None, interrupt, budget: memory.map(Budget::new), loss: Cell::new(None) };
+        let mut backend = Backend {
+            raw,
+            pool: None,
+            device: None,
+            interrupt,
+            budget: memory.map(Budget::new),
+            loss: Cell::new(None),
+        };
         // SAFETY: a live CUDA backend, which frees the stream when it is dropped.
         let stream = unsafe { Stream::of(raw.as_ptr()) }.ok_or(Error::Backend("CUDA"))?;
         backend.device = Some(Device::Cuda(stream));

@@ -163,7 +163,7 @@ fn attention_of_a_window_falls_with_the_distance() {
             let slot = (SEEN + token) % RING;
             ring.write(4 * slot * SHAPE.head_dim * HEADS, &q.concat()).expect("queries");
         }
-        let ctx = Context::new(2);
+        let ctx = Context::new(3);
         let rows = data.positions.iter().cloned().map(Arc::new).collect();
         let window = graph::Window {
             positions: SEEN..SEEN + NEW,

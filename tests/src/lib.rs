@@ -25,6 +25,11 @@ pub fn device() -> Option<DeviceOptions> {
     }
 }
 
+/// How far logits may lie apart beyond what rounding in f32 explains: on a device, attention of many queries multiplies in f16.
+pub fn slack() -> f32 {
+    if device().is_some() { 1e-2 } else { 0.0 }
+}
+
 /// Options for one thread, on [`device`].
 pub fn engine_options() -> EngineOptions {
     EngineOptions { threads: Some(1), device: device(), ..EngineOptions::default() }

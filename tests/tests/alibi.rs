@@ -108,7 +108,7 @@ fn a_turn_is_taken_back() {
             }
             session.push(7).expect("a step");
         }
-        assert!(difference(one.logits(), other.logits()) < 1e-5, "{policy}");
+        assert!(difference(one.logits(), other.logits()) < 1e-5 + tests::slack(), "{policy}");
     }
 }
 
@@ -175,7 +175,9 @@ fn razor_is_windows() {
         let dense = logits(options("full", prefill));
         assert!(difference(&window, &dense) > 1e-3, "the window is felt");
         assert_eq!(logits(razor(&engine, [23.5, 24.0, 23.1], prefill)), window);
-        assert!(difference(&logits(razor(&engine, [100.0, 1e9, 110.0], prefill)), &dense) < 1e-5);
+        assert!(
+            difference(&logits(razor(&engine, [100.0, 1e9, 110.0], prefill)), &dense) < 1e-5 + tests::slack()
+        );
         assert_eq!(logits(razor(&engine, [f64::NAN; 3], prefill)), dense);
         // Without a difference between heads it is a window that grows.
         let text = "razor:heads=off,buffer=24,ratio=1000,sinks=0";

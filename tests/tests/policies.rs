@@ -131,7 +131,7 @@ fn a_full_budget_is_dense_attention() {
             for policy in bounded(2 * CONTEXT, CONTEXT) {
                 let options = with(&engine, &policy, options(CONTEXT, "full"));
                 let difference = largest_difference(&logits(SessionOptions { prefill, ..options }), &dense);
-                assert!(difference < 1e-4, "{policy}: {difference:e}");
+                assert!(difference < 1e-4 + tests::slack(), "{policy}: {difference:e}");
             }
         }
     }

@@ -25,7 +25,7 @@ fn the_twentieth_turn_equals_a_fresh_session() {
     fresh.sync(&tokens, &mut |_| {}).expect("the whole text");
     assert_eq!(turns.tokens(), fresh.tokens());
     let difference = largest_difference(turns.logits(), fresh.logits());
-    assert!(difference < 1e-4, "{difference:e}");
+    assert!(difference < 1e-4 + tests::slack(), "{difference:e}");
 }
 
 #[test]
@@ -38,12 +38,12 @@ fn a_changed_text_keeps_its_common_beginning() {
     assert_eq!(session.sync(&changed, &mut |_| {}).expect("the changed text"), 60);
     let mut fresh = Session::new(&engine, options(200, "full")).expect("a session");
     fresh.sync(&changed, &mut |_| {}).expect("prefill");
-    assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4);
+    assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4 + tests::slack());
     // A text that ends earlier has its last token computed again, for the logits.
     assert_eq!(session.sync(&changed[..50], &mut |_| {}).expect("a shorter text"), 1);
     fresh.clear().expect("clear");
     fresh.sync(&changed[..50], &mut |_| {}).expect("prefill");
-    assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4);
+    assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4 + tests::slack());
 }
 
 /// Reading layer by layer and token by token leaves the same rows and the same compensation entries (first layer: later ones
@@ -93,7 +93,7 @@ fn an_interrupted_reading_leaves_a_session_that_works() {
         session.sync(&tokens, &mut |_| {}).expect("the second try");
         let mut fresh = Session::new(&engine, options(200, "full")).expect("a session");
         fresh.sync(&tokens, &mut |_| {}).expect("prefill");
-        assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4);
+        assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4 + tests::slack());
     }
 }
 
@@ -145,7 +145,7 @@ fn a_bounded_session_takes_back_a_turn() {
     other.sync(&document, &mut |_| {}).expect("prefill");
     other.sync(&turn(2), &mut |_| {}).expect("a turn");
     assert_eq!(one.store().positions(1), other.store().positions(1));
-    assert!(largest_difference(one.logits(), other.logits()) < 1e-5);
+    assert!(largest_difference(one.logits(), other.logits()) < 1e-5 + tests::slack());
 }
 
 #[test]
@@ -219,24 +219,23 @@ fn the_plan_is_what_is_allocated() {
         let mut session = Session::new(&engine, options).expect("a session");
         session.sync(&tokens, &mut |_| {}).expect("prefill");
         session.push(1).expect("a step");
+        let on_device = engine.devices().placement().on_device();
         let plan = Plan::new(
             engine.spec(),
             &plan::outline(engine.file()),
             session.store().layout(),
-            &PlanOptions { repack: true, prompt: 700, chunk: 256, exact: true, threads: 1, on_device: 0 },
+            &PlanOptions { repack: true, prompt: 700, chunk: 256, exact: true, threads: 1, on_device },
         )
         .expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
-        let (predicted, allocated) = (plan.host.store as f64, session.store().bytes() as f64);
+        let (predicted, allocated) =
+            ((plan.host.store + plan.device.store) as f64, session.store().bytes() as f64);
         assert!(
             (allocated / predicted - 1.0).abs() < 0.01,
             "{policy}: store {predicted} planned, {allocated} taken"
         );
         let compute = session.compute_bytes();
-        assert!(
-            compute <= plan.host.compute && plan.host.compute <= 2 * compute,
-            "{policy}: {compute} of {}",
-            plan.host.compute
-        );
+        let planned = plan.host.compute + plan.device.compute;
+        assert!(compute <= planned && planned <= 2 * compute, "{policy}: {compute} of {planned}");
     }
 }

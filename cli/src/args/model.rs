@@ -54,7 +54,7 @@ impl ModelArgs {
     /// How to open it on the CPU, with a note for each flag that is not used.
     pub fn options(&self, app: &App) -> EngineOptions {
         self.unused.notes().iter().for_each(|note| app.console.note(&format!("note: {note}")));
-        EngineOptions { threads: self.threads, repack: !self.no_repack, device: None }
+        EngineOptions { threads: self.threads, repack: !self.no_repack, ..EngineOptions::default() }
     }
 }
 

@@ -88,7 +88,9 @@ impl Lane {
             let read = from.numbers(tokens)?;
             let mut sorted = read.clone();
             sorted.sort_unstable();
-            if sorted.last().is_some_and(|last| *last as usize >= seen) || sorted.windows(2).any(|p| p[0] == p[1]) {
+            if sorted.last().is_some_and(|last| *last as usize >= seen)
+                || sorted.windows(2).any(|p| p[0] == p[1])
+            {
                 return Err(Damage::new("rows lie at positions that cannot be").into());
             }
             *Arc::make_mut(positions) = read;
