@@ -19,6 +19,8 @@ impl Type {
     pub const Q4_0: Type = Type(sys::GGML_TYPE_Q4_0);
     /// 32-bit integer.
     pub const I32: Type = Type(sys::GGML_TYPE_I32);
+    /// 8-bit integers, for bytes.
+    pub const I8: Type = Type(sys::GGML_TYPE_I8);
     /// 64-bit integer.
     pub const I64: Type = Type(sys::GGML_TYPE_I64);
 

@@ -85,12 +85,13 @@ struct DepartCall {
     const int32_t* lists;  // per head the rows that leave, then per head the moves: pairs (to, from)
     float* sums;           // [head_dim, heads, 2] where the lane is compensated
     float* received;       // [capacity, heads] or null
+    unsigned char* aside;  // where the rows that leave are kept, K then V, head after head; or null
     int32_t head_dim;
     int32_t k_type;
     int32_t v_type;
     int32_t count;         // rows that the mean stands for
 };
-static_assert(sizeof(DepartCall) == 88);
+static_assert(sizeof(DepartCall) == 96);
 
 struct SelectCall {
     Lane to;

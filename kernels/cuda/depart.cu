@@ -57,6 +57,15 @@ __global__ void depart_rows(const __grid_constant__ DepartCall call) {
     int type = values ? call.v_type : call.k_type;
     int bytes = row_bytes(type, call.head_dim);
     unsigned char* rows = values ? call.lane.v + head * call.lane.v_head_stride : call.lane.k + head * call.lane.k_head_stride;
+    if (call.aside != nullptr) {
+        List gone = list_at(call.lists, 2 * heads, head);
+        unsigned char* to = call.aside + static_cast<size_t>(head) * gone.count * bytes;
+        if (values) to += static_cast<size_t>(heads) * gone.count * row_bytes(call.k_type, call.head_dim);
+        for (int i = threadIdx.x / 32; i < gone.count; i += THREADS / 32) {
+            copy_row(to + static_cast<size_t>(i) * bytes, rows + static_cast<size_t>(gone.at[i]) * bytes, bytes);
+        }
+        __syncthreads();
+    }
     if (call.lane.compensated) {
         float* sum = call.sums + (static_cast<size_t>(blockIdx.y) * heads + head) * call.head_dim;
         double before = static_cast<int>(threadIdx.x) < call.head_dim ? sum[threadIdx.x] : 0.0f;

@@ -139,6 +139,8 @@ pub(crate) struct DepartCall {
     pub sums: *mut f32,
     /// `[capacity, heads]` or null.
     pub received: *mut f32,
+    /// Where the rows that leave are kept, or null.
+    pub aside: *mut u8,
     pub head_dim: i32,
     pub k_type: i32,
     pub v_type: i32,
@@ -279,7 +281,7 @@ const _: () = {
     assert!(size_of::<AppendCall>() == 480);
     assert!(size_of::<PositionsCall>() == 448);
     assert!(size_of::<AttendCall>() == 504);
-    assert!(size_of::<DepartCall>() == 88);
+    assert!(size_of::<DepartCall>() == 96);
     assert!(size_of::<SelectCall>() == 368);
     assert!(size_of::<RememberCall>() == 56);
     assert!(size_of::<MeasureCall>() == 312);

@@ -331,12 +331,19 @@ pub struct Departure {
     pub moves: Vec<Moves>,
     /// How many rows the compensation entry stands for afterwards.
     pub count: usize,
+    /// Whether the rows that leave are wanted.
+    pub aside: bool,
 }
 
-/// Takes rows out of a lane. `sums` `[head_dim, heads, 2]` f32 are the running sums of what left, K then V, where the
-/// lane is compensated. The result carries no data.
+/// Takes rows out of a lane, the same number for every head. `sums` `[head_dim, heads, 2]` f32 are the running sums of what left, K
+/// then V, where the lane is compensated. The result is the rows that leave, byte for byte, where they are wanted: first K, then V,
+/// each head after head; otherwise it carries no data.
 pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure: Departure) -> Tensor {
-    let Departure { dropped, moves, count } = departure;
+    let Departure { dropped, moves, count, aside } = departure;
+    let gone = dropped.first().map_or(0, Vec::len);
+    assert!(dropped.iter().all(|rows| rows.len() == gone), "heads of a lane keep equally many");
+    let k_aside = dropped.len() * gone * lane.k.strides()[1];
+    let bytes = k_aside + dropped.len() * gone * lane.v.strides()[1];
     let moves =
         moves.iter().map(|moves| moves.iter().flat_map(|(to, from)| [*to, *from]).collect::<Vec<_>>());
     let moves: Vec<Vec<u32>> = moves.collect();
@@ -357,6 +364,17 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
             let ty = row_type(to.ty).expect("lanes have row types");
             // SAFETY: each (tensor, head) is touched by one thread; heads are contiguous.
             let rows = unsafe { head_rows(to, head) };
+            if aside {
+                let of_head = gone * to.strides[1];
+                // SAFETY: the result has `bytes` bytes, of which this head's of this tensor are written by this thread only.
+                let kept = unsafe {
+                    let at = task.result().data.add(which * k_aside + head * of_head);
+                    std::slice::from_raw_parts_mut(at, of_head)
+                };
+                for (row, kept) in lists.get(head).zip(kept.chunks_exact_mut(to.strides[1])) {
+                    kept.copy_from_slice(&rows[row as usize * to.strides[1]..][..to.strides[1]]);
+                }
+            }
             if compensated {
                 // SAFETY: as above, [head_dim, heads, 2] f32.
                 let sum = unsafe { sum_of(task.operand(3), head, which) };
@@ -372,7 +390,8 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
             }
         }
     };
-    ctx.custom_on(Type::F32, [1], &operands, take_out, move |task| {
+    let result = if aside { (Type::I8, [bytes]) } else { (Type::F32, [1]) };
+    let node = ctx.custom_on(result.0, result.1, &operands, take_out, move |task| {
         let lanes = device_lanes(task, &launched, 0)?;
         let address = |operand: usize| task.operand(operand).data;
         let call = device::DepartCall {
@@ -380,6 +399,7 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
             lists: address(2).cast(),
             sums: if compensated { address(3).cast() } else { null_mut() },
             received: received.map_or(null_mut(), |operand| address(operand).cast()),
+            aside: if aside { task.result().data } else { null_mut() },
             head_dim: lanes.head_dim,
             k_type: lanes.k_type,
             v_type: lanes.v_type,
@@ -387,7 +407,8 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
         };
         // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
         unsafe { device::depart(task, &call) }
-    })
+    });
+    if aside { node.output() } else { node }
 }
 
 /// What a lane takes over from a layer's complete rows.

@@ -89,18 +89,21 @@ fn departed(
         received: (!compensated).then(|| received.clone()),
         positions: None,
     };
+    let mut aside = Vec::new();
     for (live, count) in [(60, 25), (35, 1)] {
         let dropped: Vec<Vec<u32>> =
             (0..HEADS).map(|_| some_of(&mut random, usize::from(compensated), live, count)).collect();
         let moves = dropped.iter().map(|rows| fill_holes(rows, live)).collect();
-        let departure = Departure { dropped, moves, count: 25 + count };
+        let departure = Departure { dropped, moves, count: 25 + count, aside: true };
         let ctx = Context::new(8);
         let node = graph::depart(&ctx, &lane, compensated.then_some(&sums), departure);
         let mut allocator = GraphAllocator::new(&backend.buffer_type());
         let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
         backend.compute(&ready).expect("it runs");
+        aside.push(node.to_vec::<u8>().expect("the rows that left"));
     }
-    bytes_of(&[&k, &v, &received, &sums])
+    aside.extend(bytes_of(&[&k, &v, &received, &sums]));
+    aside
 }
 
 #[test]

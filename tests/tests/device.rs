@@ -66,9 +66,10 @@ fn intermediates_agree() {
                 assert_eq!(name_of, same);
                 let size = host.iter().fold(0f32, |size, x| size.max(x.abs()));
                 let difference = largest_difference(host, device);
-                // Attention of many tokens multiplies in f16 on a device.
+                // Attention of many tokens multiplies in f16 on a device, and quantised products round what they are given.
+                let share = if name.contains("-q") { 3e-2 } else { 4e-3 };
                 assert!(
-                    difference <= 4e-3 * size.max(1.0),
+                    difference <= share * size.max(1.0),
                     "{name} {name_of} of {n} tokens: {difference} of {size}"
                 );
             }
@@ -84,9 +85,11 @@ fn answers_are_the_same_wherever_the_layers_are() {
     let tokenizer = Tokenizer::from_gguf(&file).expect("its vocabulary");
     let template = ChatTemplate::from_gguf(&file, &tokenizer).expect("its template");
     let filler = "In the winter the famous teacher described the narrow bridge. ";
-    let text = filler.repeat(6) + "The pass key is 9078648. " + &filler.repeat(12) + "\n\nWhat is the pass key?";
+    let text =
+        filler.repeat(6) + "The pass key is 9078648. " + &filler.repeat(12) + "\n\nWhat is the pass key?";
     let prompt = template.prompt(&[Message::user(text)], true).expect("a prompt");
     let prompt = prompt.encode(&tokenizer).expect("tokens");
+    let mut answers = Vec::new();
     for layers in [0, 1, 3, 4] {
         let engine = open(None, layers, None).expect("the embedded model opens");
         let placement = engine.devices().placement();
@@ -104,9 +107,15 @@ fn answers_are_the_same_wherever_the_layers_are() {
             let greedy = SamplerOptions { temperature: 0.0, ..SamplerOptions::default() };
             let mut greedy = Sampler::new(greedy).expect("a sampler");
             let mut on = |_: &str| ControlFlow::Continue(());
-            let answer = generate(&mut session, &tokenizer, &mut greedy, &[], 24, &mut on).expect("an answer");
-            assert_eq!(answer.text.trim(), "The pass key is 9078648.", "{policy}, {layers} layers");
+            let answer =
+                generate(&mut session, &tokenizer, &mut greedy, &[], 24, &mut on).expect("an answer");
+            answers.push((policy, layers, answer.text));
         }
+    }
+    assert_eq!(answers[0].2.trim(), "The pass key is 9078648.");
+    for (policy, layers, answer) in &answers {
+        let of_host = answers.iter().find(|(name, ..)| name == policy).map(|(.., answer)| answer);
+        assert_eq!(Some(answer), of_host, "{policy}, {layers} layers");
     }
 }
 

@@ -1,6 +1,7 @@
 //! How rows leave: a policy says who competes and by which numbers, the numbers are taken where the rows lie, and of every head
 //! the lowest scores go. The same for the complete rows of a text and for the rows of a lane.
 
+use super::undo::Departed;
 use super::{Lane, Store};
 use crate::EngineError;
 use crate::devices::{Devices, Place, Workspace};
@@ -82,6 +83,8 @@ impl Store {
 
         let contexts = Place::ALL.map(|_| Context::new(2 * decisions.len() + 1));
         let mut nodes = [Vec::new(), Vec::new()];
+        // What is kept of the rows that leave, and the nodes that give the rows themselves.
+        let (mut left, mut wanted) = (Vec::new(), Vec::new());
         for ((l, number), decision, end) in decisions {
             let lane = &mut self.layers[l].lanes[number];
             lane.state.done = lane.state.done.max(end);
@@ -113,14 +116,26 @@ impl Store {
             lane.state.departed += count;
             lane.state.settled = seen;
             lane.write_positions()?;
-            let departure = Departure { dropped, moves, count: lane.state.departed };
-            self.undo.keep((l, number), &self.layers[l].lanes[number], &departure, gone)?;
-            let lane = &self.layers[l].lanes[number];
+            let aside = self.undo.wants((l, number), count);
+            if aside {
+                let (live, dropped, moves) = (lane.state.live, dropped.clone(), moves.clone());
+                let departed =
+                    Departed { place: (l, number), live, dropped, moves, rows: Vec::new(), positions: gone };
+                left.push(departed);
+            }
+            let departure = Departure { dropped, moves, count: lane.state.departed, aside };
             let place = devices.placement().of(l) as usize;
-            nodes[place].push(graph::depart(&contexts[place], &lane.graph, lane.sums.as_ref(), departure));
+            let node = graph::depart(&contexts[place], &lane.graph, lane.sums.as_ref(), departure);
+            if aside {
+                wanted.push(node.clone());
+            }
+            nodes[place].push(node);
         }
         for place in Place::ALL {
             workspace.run(devices, place, &contexts[place as usize], &nodes[place as usize])?;
+        }
+        for (departed, rows) in left.into_iter().zip(wanted) {
+            self.undo.keep(Departed { rows: rows.to_vec()?, ..departed });
         }
         Ok(())
     }

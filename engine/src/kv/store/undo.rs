@@ -6,7 +6,6 @@ use super::{Lane, LaneState, Store};
 use crate::EngineError;
 use crate::kv::layout::ASIDE_ROWS;
 use ggml::Tensor;
-use kernels::graph::Departure;
 use kernels::rows::Moves;
 use std::sync::Arc;
 
@@ -38,59 +37,44 @@ struct Saved {
 }
 
 /// Rows of one lane that left together.
-struct Departed {
-    place: (usize, usize),
+pub(super) struct Departed {
+    /// Layer, and lane in it.
+    pub place: (usize, usize),
     /// Rows that were left.
-    live: usize,
-    dropped: Vec<Vec<u32>>,
-    moves: Vec<Moves>,
-    /// Per head the bytes of the dropped rows, K then V, and their positions.
-    rows: Vec<(Vec<u8>, Vec<u8>)>,
-    positions: Vec<Vec<u32>>,
+    pub live: usize,
+    /// Per head the rows that left.
+    pub dropped: Vec<Vec<u32>>,
+    /// Per head how the holes were filled.
+    pub moves: Vec<Moves>,
+    /// The bytes of the dropped rows: K of every head, then V.
+    pub rows: Vec<u8>,
+    /// Per head the positions of the dropped rows.
+    pub positions: Vec<Vec<u32>>,
 }
 
 impl Undo {
-    /// Keeps aside what is about to leave a lane, whose own record says already that it has; `positions` are those of the rows
-    /// that leave.
-    pub(super) fn keep(
-        &mut self,
-        place: (usize, usize),
-        lane: &Lane,
-        departure: &Departure,
-        positions: Vec<Vec<u32>>,
-    ) -> Result<(), EngineError> {
+    /// Whether so many rows that are about to leave each head of a lane must be kept aside. If they are too many, nothing that left
+    /// in this turn comes back any more.
+    pub(super) fn wants(&mut self, place: (usize, usize), count: usize) -> bool {
         if self.marks.is_empty() {
-            return Ok(());
+            return false;
         }
-        let count = departure.dropped.first().map_or(0, Vec::len);
         let before: usize = (self.departures.iter())
             .filter(|departed| departed.place == place)
             .map(|departed| departed.dropped.first().map_or(0, Vec::len))
             .sum();
-        if before + count > ASIDE_ROWS {
+        let fits = before + count <= ASIDE_ROWS;
+        if !fits {
             *self = Undo::default();
-            return Ok(());
         }
-        let read = |tensor: &Tensor, head: usize, rows: &[u32]| -> Result<Vec<u8>, EngineError> {
-            let [_, row_bytes, head_bytes, _] = tensor.strides();
-            let mut bytes = vec![0u8; rows.len() * row_bytes];
-            for (row, out) in rows.iter().zip(bytes.chunks_exact_mut(row_bytes)) {
-                tensor.read(head * head_bytes + *row as usize * row_bytes, out)?;
-            }
-            Ok(bytes)
-        };
-        let rows = (departure.dropped.iter().enumerate())
-            .map(|(head, rows)| Ok((read(&lane.graph.k, head, rows)?, read(&lane.graph.v, head, rows)?)))
-            .collect::<Result<_, EngineError>>()?;
-        self.departures.push(Departed {
-            place,
-            live: lane.state.live,
-            dropped: departure.dropped.clone(),
-            moves: departure.moves.clone(),
-            rows,
-            positions,
-        });
-        Ok(())
+        fits
+    }
+
+    /// Keeps aside what has left, unless it has become too much meanwhile.
+    pub(super) fn keep(&mut self, departed: Departed) {
+        if !self.marks.is_empty() {
+            self.departures.push(departed);
+        }
     }
 }
 
@@ -199,6 +183,7 @@ impl Departed {
     fn bring_back(self, lane: &mut Lane) -> Result<(), EngineError> {
         let first = lane.first();
         let count = self.dropped.first().map_or(0, Vec::len);
+        let (k_rows, v_rows) = self.rows.split_at(self.dropped.len() * count * lane.graph.k.strides()[1]);
         lane.state.live = self.live + count;
         for (number, head) in lane.positions.iter_mut().map(Arc::make_mut).enumerate() {
             // What was written behind the rows that were left goes; what had moved into holes goes back to the end.
@@ -209,10 +194,9 @@ impl Departed {
             for (row, position) in self.dropped[number].iter().zip(&self.positions[number]) {
                 head[*row as usize - first] = *position;
             }
-            for (tensor, bytes) in
-                [(&lane.graph.k, &self.rows[number].0), (&lane.graph.v, &self.rows[number].1)]
-            {
+            for (tensor, rows) in [(&lane.graph.k, k_rows), (&lane.graph.v, v_rows)] {
                 let [_, row_bytes, head_bytes, _] = tensor.strides();
+                let bytes = &rows[number * count * row_bytes..][..count * row_bytes];
                 let at = |row: u32| number * head_bytes + row as usize * row_bytes;
                 let mut moved = vec![0u8; row_bytes];
                 for (to, from) in &self.moves[number] {
