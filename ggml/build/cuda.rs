@@ -2,7 +2,8 @@
 //!
 //! One architecture of ggml-cuda is about half an hour of one CPU core. So each object is kept under a name made of
 //! everything that decides what is in it (source, headers, flags, compilers) and is never compiled twice, whatever
-//! Cargo thinks of the build script. What is compiled is written to `build.log` beside the objects while it goes on.
+//! Cargo thinks of the build script. What is compiled is written to `build.log` beside the objects while it goes on. Nothing
+//! removes old objects but deleting the folder.
 //!
 //! Environment, all read at build time only:
 //! - `LONGHAND_CUDA_ARCHS`: architectures such as `86,89,90,120`; without it the GPUs of this machine.
