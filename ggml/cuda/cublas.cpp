@@ -7,9 +7,12 @@
 #include <cublas_v2.h>
 #include <dlfcn.h>
 
-static const char * open_error = "libcublas was not looked for";
+#include <string>
 
-// libcublas, or null; the first caller opens it. Of the toolkit this was compiled with, or one release older.
+// What the loader said of the newest release.
+static std::string open_error;
+
+// libcublas, or null; the first caller opens it. Of CUDA 13, or one release older.
 static void * library() {
     static void * const opened = [] {
         for (const char * name : { "libcublas.so.13", "libcublas.so.12" }) {
@@ -17,7 +20,9 @@ static void * library() {
                 return found;
             }
             const char * said = dlerror();
-            open_error        = said != nullptr ? said : name;
+            if (open_error.empty()) {
+                open_error = said != nullptr ? said : name;
+            }
         }
         return static_cast<void *>(nullptr);
     }();
@@ -26,11 +31,7 @@ static void * library() {
 
 // Opens libcublas; null is success, otherwise why not.
 extern "C" const char * longhand_cublas_open() {
-    void * found = library();
-    if (found == nullptr) {
-        return open_error;
-    }
-    return dlsym(found, "cublasGemmEx") != nullptr ? nullptr : "it has no cublasGemmEx";
+    return library() != nullptr ? nullptr : open_error.c_str();
 }
 
 template <typename Function> static Function * find(const char * name) {
