@@ -4,7 +4,7 @@
 //! The text is read layer by layer. Of the attention matrix only the few columns that count are picked out of blocks of
 //! rows; the matrix as a whole never exists.
 
-use crate::devices::Workspace;
+use crate::devices::{Place, Workspace};
 use crate::forward::Needed;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LayerRows, Layout, PolicyChoice, Room};
@@ -139,6 +139,8 @@ fn score_layers(
 ) -> Result<Vec<HeadScores>, EngineError> {
     let started = Instant::now();
     let (spec, devices, n) = (engine.spec(), engine.devices(), tokens.len());
+    // Queries are multiplied with the keys.
+    Place::ALL.iter().try_for_each(|place| devices.at(*place).check_products(Type::F16))?;
     let mut workspace = Workspace::new(devices);
     let residual = Residual::embed(&engine.forward, (tokens, chunk), devices, &mut workspace)?;
     let room = Room { context: n, types: (Type::F16, Type::F16), reserve: None };

@@ -100,6 +100,13 @@ impl Engine {
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
         let on_device = options.device.map_or(0, |device| device.layers);
         let devices = Devices::new(host, device, spec.n_layers, on_device);
+        for tensor in file.tensors().iter().filter(|tensor| tensor.dims.len() > 1) {
+            if let (Place::Device, Some(ty)) =
+                (devices.placement().of_tensor(&tensor.name), ggml::Type::from_id(tensor.ty.id()))
+            {
+                devices.at(Place::Device).check_products(ty)?;
+            }
+        }
         let weights = Weights::load(&file, &spec, options.repack, &devices, loading)?;
         let workers = (devices.at(Place::Host).threads(), devices.at(Place::Device).blocks());
         let mut forward = Forward::new(&spec, weights, devices.placement(), workers);

@@ -5,7 +5,7 @@
 use crate::budget::Budget;
 #[cfg(feature = "cuda")]
 use crate::cuda::stream::{Recording, Stream, multiprocessors};
-use crate::{BufferType, DeviceTask, Error, ReadyGraph, fatal, log, sys};
+use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log, sys};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -147,6 +147,21 @@ impl Backend {
     /// Has an emulated device be lost after so many operations of our own, for tests of what happens then.
     pub fn lose_after(&self, operations: usize) {
         self.loss.set(Some(operations));
+    }
+
+    /// Refuses matrices of type `ty` that this backend could multiply with many vectors only with a library that is not there. To be
+    /// asked before any work: ggml would end the process.
+    pub fn check_products(&self, ty: Type) -> Result<(), Error> {
+        match &self.device {
+            #[cfg(feature = "cuda")]
+            Some(Device::Cuda(_)) if !crate::cuda::multiplies(ty) => {
+                crate::cuda::cublas().map_err(Error::NoCublas)
+            }
+            _ => {
+                let _ = ty;
+                Ok(())
+            }
+        }
     }
 
     /// Whether it is a device: its memory is not the host's, and our own operations are computed by their device twins.

@@ -3,8 +3,8 @@
 
 pub(crate) mod stream;
 
-use crate::Error;
 use crate::devices::{Capability, Code, CudaVersion, Found, NoCuda, Probe};
+use crate::{Error, Type};
 use std::ffi::{CStr, c_char, c_int};
 
 /// As in cuda/devices.cpp.
@@ -43,6 +43,15 @@ pub fn cublas() -> Result<(), String> {
         // SAFETY: as above.
         unsafe { text(said) }
     ))
+}
+
+/// Whether ggml's own kernels multiply matrices of this type with any number of vectors; others go to cuBLAS when they are many.
+pub(crate) fn multiplies(ty: Type) -> bool {
+    const OWN: [&str; 19] = [
+        "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq2_xxs",
+        "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq4_xs", "iq4_nl",
+    ];
+    OWN.contains(&ty.name())
 }
 
 /// What an error number of CUDA, such as that of a device twin, means.

@@ -86,6 +86,9 @@ pub enum Error {
     /// CUDA cannot be used.
     #[error("{0}\nhint: --device cpu computes without a GPU")]
     NoCuda(#[from] crate::NoCuda),
+    /// A library of NVIDIA's that the computation needs is not there; says how to get it.
+    #[error("{0}")]
+    NoCublas(String),
     /// A GPU that is not there.
     #[error("there is no GPU number {index}, only {gpus} from 0 on\nhint: `longhand devices` lists them")]
     NoSuchGpu {
