@@ -7,6 +7,7 @@ use crate::plan::DRIVER;
 use crate::weights::{Loading, WeightBytes, Weights};
 use crate::{EngineError, heads};
 use ggml::Backend;
+use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
 use std::path::PathBuf;
@@ -94,7 +95,7 @@ impl Engine {
     ) -> Result<Engine, EngineError> {
         let file = open_file(source)?;
         let spec = ModelSpec::from_gguf(&file)?;
-        check_heads(&spec, &file)?;
+        check_heads(&spec, &file, options.device.is_some())?;
         let interrupt = Arc::new(AtomicBool::new(false));
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
@@ -190,7 +191,7 @@ pub fn open_file(source: &ModelSource) -> Result<GgufFile, EngineError> {
 }
 
 /// What the attention kernels ask of a model's heads.
-fn check_heads(spec: &ModelSpec, file: &GgufFile) -> Result<(), EngineError> {
+fn check_heads(spec: &ModelSpec, file: &GgufFile, on_device: bool) -> Result<(), EngineError> {
     const GRANULE: usize = 8;
     let most = kernels::attention::MAX_KV_HEADS;
     let wrong = |what: String, reason: String| {
@@ -207,6 +208,14 @@ fn check_heads(spec: &ModelSpec, file: &GgufFile) -> Result<(), EngineError> {
         return wrong(
             format!("heads of {} elements", spec.head_dim),
             format!("attention works on multiples of {GRANULE} elements"),
+        );
+    }
+    if on_device && (spec.n_kv_heads > MAX_DEVICE_HEADS || spec.head_dim > MAX_DEVICE_HEAD_DIM) {
+        return wrong(
+            format!("{} KV heads of {} elements a layer", spec.n_kv_heads, spec.head_dim),
+            format!(
+                "on a GPU attention takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements; use --device cpu"
+            ),
         );
     }
     if spec.n_kv_heads > most {

@@ -20,6 +20,11 @@ extern "C" void * longhand_cuda_stream(ggml_backend_t backend) {
     return static_cast<ggml_backend_cuda_context *>(backend->context)->stream();
 }
 
+// Makes the GPU of `backend` the calling thread's, for launches on its stream.
+extern "C" int longhand_cuda_use(ggml_backend_t backend) {
+    return settle(cudaSetDevice(static_cast<ggml_backend_cuda_context *>(backend->context)->device));
+}
+
 // Multiprocessors of the GPU of `backend`.
 extern "C" int longhand_cuda_multiprocessors(ggml_backend_t backend) {
     const int device = static_cast<ggml_backend_cuda_context *>(backend->context)->device;

@@ -4,7 +4,7 @@
 
 use crate::budget::Budget;
 #[cfg(feature = "cuda")]
-use crate::cuda::stream::{Recording, Stream, multiprocessors};
+use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
 use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log, sys};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -239,6 +239,8 @@ impl Backend {
             Some(Device::Emulated) => self.launch(graph, raw, std::ptr::null_mut(), interruptible),
             #[cfg(feature = "cuda")]
             Some(Device::Cuda(stream)) => {
+                // SAFETY: a live CUDA backend.
+                unsafe { use_gpu(self.raw.as_ptr()) }?;
                 let started = self.start(*stream, graph, raw, interruptible);
                 stream.wait()?;
                 started

@@ -23,6 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Most lanes that one attention call takes: a node has ten operands.
 pub const MAX_LANES: usize = device::MAX_LANES;
 
+/// Most KV heads of a layer that devices take.
+pub const MAX_DEVICE_HEADS: usize = device::MAX_KV_HEADS;
+/// Most elements of a head that devices take.
+pub const MAX_DEVICE_HEAD_DIM: usize = device::MAX_HEAD_DIM;
+
 /// The K and V tensors of some KV heads of one layer.
 #[derive(Clone)]
 pub struct GraphLane {

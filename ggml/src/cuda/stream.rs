@@ -8,12 +8,22 @@ use std::ptr::NonNull;
 // See cuda/stream.cu.
 unsafe extern "C" {
     fn longhand_cuda_stream(backend: sys::ggml_backend_t) -> *mut c_void;
+    fn longhand_cuda_use(backend: sys::ggml_backend_t) -> c_int;
     fn longhand_cuda_multiprocessors(backend: sys::ggml_backend_t) -> c_int;
     fn longhand_cuda_capture_begin(stream: *mut c_void) -> c_int;
     fn longhand_cuda_capture_end(stream: *mut c_void, executable: *mut *mut c_void) -> c_int;
     fn longhand_cuda_capture_launch(executable: *mut c_void, stream: *mut c_void) -> c_int;
     fn longhand_cuda_capture_free(executable: *mut c_void) -> c_int;
     fn longhand_cuda_wait(stream: *mut c_void) -> c_int;
+}
+
+/// Makes a backend's GPU this thread's, for launches on its stream.
+///
+/// # Safety
+/// `backend` is a live CUDA backend of ggml.
+pub(crate) unsafe fn use_gpu(backend: sys::ggml_backend_t) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    check(unsafe { longhand_cuda_use(backend) })
 }
 
 /// Multiprocessors of a backend's GPU.
