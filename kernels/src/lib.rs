@@ -3,10 +3,10 @@
 //!
 //! - [`attention`]: what one attention call looks like: queries, lanes of K/V rows, log-weights.
 //! - [`decode`]: few query tokens against a long cache; split over rows as well as heads; bound by memory.
-//! - `device`: the same and everything else that graphs ask of us as kernels for NVIDIA GPUs (cuda/), called by [`graph`].
 //! - [`prefill`]: many query tokens; tiled like a matrix product; bound by arithmetic.
 //! - [`received`]: how much attention each row gets, for policies that choose by it.
 //! - [`measure`]: norms, extremes and spreads of rows, for policies that choose by those.
+//! - `device`: all of these as kernels for NVIDIA GPUs (cuda/), launched by [`graph`].
 //! - [`reference`]: the same result in the plainest form, in f64; what the tests compare with.
 //! - [`bandwidth`]: what the machine's memory and its multipliers can do, so that speeds can be told as shares of it.
 

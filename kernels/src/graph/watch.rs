@@ -1,8 +1,9 @@
 //! Nodes by which policies learn about rows: attention gathered while the graph runs, queries kept for later, and rows measured
 //! where they lie.
 
+use super::launch::{device_column, device_type};
 use super::lists::{self, Lists};
-use super::{GraphLane, HeadShape, LaneState, device_column, device_type, numbers, rows, state_column};
+use super::{GraphLane, HeadShape, LaneState, numbers, rows, state_column};
 use crate::attention::alibi_slopes;
 use crate::device;
 use crate::measure::{Measure, measure};
