@@ -176,11 +176,10 @@ fn a_gpu_is_planned_for() {
     assert_eq!((number(&small, "layers"), &small["fits"]), (32, &true.into()));
     let parts = ["weights", "store", "scratch", "residual", "compute", "overhead"];
     assert_eq!(parts.iter().map(|part| number(&small, part)).sum::<u64>(), number(&small, "total"));
-    // All matrices but the embedding, whose rows are looked up on the host.
-    assert_eq!(
-        number(&small, "weights") + small["weights"]["mapped"].as_u64().expect("a number"),
-        4_912_936_960
-    );
+    // All but the embedding, whose rows are looked up on the host: q4_K has 144 bytes for 256 elements.
+    let embedding = 128_256 * 4096 / 256 * 144;
+    assert_eq!(small["weights"]["mapped"], embedding);
+    assert!((4 << 30..5 << 30).contains(&number(&small, "weights")), "{small}");
 
     // What does not fit stays on the CPU.
     let large = plan("qwen2.5-32b:q4_k_m", &["--memory", "12GiB"]);

@@ -227,7 +227,7 @@ fn ggml_units(cuda: &Path, headers: u128, generate: &[String]) -> Result<Vec<Uni
     sources.extend(files(&cuda.join("template-instances"), &["cu"])?.into_iter().filter(|source| {
         stem(source).strip_prefix("fattn-vec-instance-").is_none_or(|pair| ATTENTION_PAIRS.contains(&pair))
     }));
-    // Attention last: a third of the work, and nothing that runs today asks for it.
+    // Attention is ours (kernels/cuda): ggml's is there to link, without the code for GPUs, which would be a third of the whole.
     let attention = |source: &Path| stem(source).starts_with("fattn");
     sources.sort_by_key(|source| attention(source));
 
@@ -248,6 +248,7 @@ fn ggml_units(cuda: &Path, headers: u128, generate: &[String]) -> Result<Vec<Uni
         let mut flags = common.clone();
         if attention(&source) {
             flags.extend(attention_flags.iter().cloned());
+            flags.push("-DGGML_CUDA_NO_FA".to_owned());
         }
         Unit { source, flags, headers }
     };
