@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use engine::devices::{Place, copy_bandwidth};
 use engine::kv::PolicyChoice;
 use engine::{Engine, ModelSource, SessionOptions};
 use kernels::bandwidth::Bandwidth;
@@ -140,7 +141,11 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         measure::refuse_early(&engine, &setting(policy), *test)?;
     }
     app.console.note("measuring the memory bandwidth");
-    let bandwidth = Bandwidth::new(BANDWIDTH_BYTES).best(engine.threads(), 5);
+    // Where all layers are on a device, its memory is what bounds them.
+    let bandwidth = match engine.devices().placement().layers(Place::Host).is_empty() {
+        true => copy_bandwidth(engine.devices().at(Place::Device), BANDWIDTH_BYTES, 5)?,
+        false => Bandwidth::new(BANDWIDTH_BYTES).best(engine.threads(), 5),
+    };
 
     let mut cases = Vec::new();
     for policy in &policies {

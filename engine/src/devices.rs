@@ -2,8 +2,9 @@
 //! between the places goes only the residual stream. The embedding is always looked up on the host.
 
 use crate::EngineError;
-use ggml::{Backend, Context, Graph, GraphAllocator, ReadyGraph, Tensor};
+use ggml::{Backend, Context, Graph, GraphAllocator, ReadyGraph, Tensor, Type};
 use std::ops::Range;
+use std::time::Instant;
 
 /// One of the two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,26 @@ impl Devices {
     }
 }
 
+/// Bytes a second, read and written together, of copying `bytes` from one place of a backend's memory to another: the best of
+/// `passes`. On a device, where no other way to measure its memory is as good.
+pub fn copy_bandwidth(backend: &Backend, bytes: usize, passes: usize) -> Result<f64, EngineError> {
+    /// Copies of a pass, so that starting them weighs little.
+    const COPIES: usize = 8;
+    let (memory, ctx) = (Context::new(2), Context::new(4 * COPIES));
+    let [from, to] = [(); 2].map(|()| memory.tensor(Type::F32, [bytes / size_of::<f32>()]));
+    memory.allocate(&backend.buffer_type())?;
+    let copies: Vec<Tensor> = (0..COPIES).map(|_| ctx.copy(&from, &to)).collect();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&copies.iter().collect::<Vec<_>>())?)?;
+    let mut best = f64::INFINITY;
+    for _ in 0..passes.max(1) {
+        let started = Instant::now();
+        backend.compute(&graph)?;
+        best = best.min(started.elapsed().as_secs_f64());
+    }
+    Ok((2 * COPIES * from.bytes()) as f64 / best)
+}
+
 /// Memory for the graphs of one after the other, in each place.
 pub struct Workspace {
     allocators: [GraphAllocator; 2],
@@ -149,6 +170,13 @@ impl Workspace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_take_time() {
+        let backend = Backend::cpu(1, Default::default()).expect("starts");
+        let speed = copy_bandwidth(&backend, 1 << 20, 2).expect("copies");
+        assert!(speed > 1e6 && speed.is_finite(), "{speed}");
+    }
 
     #[test]
     fn the_last_layers_and_the_output_are_on_the_device() {

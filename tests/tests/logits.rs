@@ -83,7 +83,7 @@ fn every_way_through_a_text_agrees() {
             // Chunks differ in how matrix products of quantised weights are batched; f32 differs in rounding only.
             let exact = case.name.ends_with("f32");
             let (largest, _) = differences(logits, reference);
-            let limit = if exact { 1e-4 + tests::slack() } else { 5e-2 };
+            let limit = if exact { 1e-4 + tests::slack() } else { 5e-2 + 10.0 * tests::slack() };
             assert!(largest < limit, "{}, {way}: {largest:e}", case.name);
         };
         let mut session = Session::new(&case.engine, options(512)).expect("a session");

@@ -105,10 +105,12 @@ impl Report<'_> {
         let ((speed, speed_deviation), (ns, ns_deviation)) = (case.speed(), case.nanoseconds());
         let moved = self.moved(case);
         let spec = self.engine.spec();
+        let on_device = self.engine.devices().placement().on_device();
         json!({
             "build_number": 0,
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
-            "backends": "CPU",
+            "backends": if on_device > 0 { "CUDA" } else { "CPU" },
+            "n_gpu_layers": on_device,
             "model_filename": self.file,
             "model_type": self.name,
             "model_size": self.model_bytes(),

@@ -356,14 +356,17 @@ impl Measured {
             .map(|number| HeadRows { positions: positions(number), numbers: Vec::new() })
             .collect();
         for (basis, node) in scored.by.iter().zip(&self.nodes) {
-            let all: Vec<f32> = node.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec)?;
+            // At once: from a device every read is a journey.
+            let numbers = node.as_ref().or(source.rows.received.as_ref());
+            let all: Vec<f32> = numbers.map_or(Ok(Vec::new()), Tensor::to_vec)?;
+            let capacity = source.rows.k.dim(1);
             for (number, head) in heads.iter_mut().enumerate() {
                 let (n, live) = (head.positions.len(), source.first + source.positions[number].len());
                 head.numbers.push(match basis {
                     Basis::Key(_) | Basis::Value(_) => all[number * n..][..n].to_vec(),
                     Basis::Gathered => {
-                        let column = source.heads[number] as usize;
-                        scored_of(number, &read_column(source.rows.received.as_ref(), column, live)?)
+                        let column = source.heads[number] as usize * capacity;
+                        scored_of(number, &all[column..][..live])
                     }
                     Basis::Window { .. } => {
                         let members =
