@@ -56,3 +56,20 @@ fn save() -> Option<PathBuf> {
         file.and_then(|mut file| file.write_all(conversation.as_bytes())).is_ok()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_is_written_into_a_new_file() {
+        assert_eq!(save(), None, "nothing was said");
+        remember(&[Message::system("Be kind."), Message::user("Who is there?\n")]);
+        append("It is");
+        append(" me");
+        let path = save().expect("a file");
+        let text = std::fs::read_to_string(&path).expect("the file");
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(text, "[system]\nBe kind.\n\n[user]\nWho is there?\n\nIt is me");
+    }
+}
