@@ -1,20 +1,16 @@
-//! The device's kernels for appending and attending, run by the emulator, against the plain reference and the CPU's bytes. Each
+//! The device's kernels for appending and attending, on a GPU or run by the emulator, against the plain reference and the CPU's bytes. Each
 //! call runs twice, the second time with the order of threads reversed: the same input must give the same bits.
-#![cfg(feature = "emulated-device")]
+#![cfg(any(feature = "emulated-device", feature = "cuda"))]
 
 #[allow(dead_code)] // comparisons with a denominator are for the other tests
 mod common;
 
-use common::{Case, Data, LaneCase, Random};
+use common::{Case, Data, LaneCase, Random, device};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{self, GraphLane, HeadShape, LaneState, MAX_LANES, RowPositions, Split};
 use kernels::{Attention, RowType, reference};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-fn device() -> Backend {
-    Backend::emulated(Arc::new(AtomicBool::new(false)), None).expect("a device")
-}
 
 fn cpu() -> Backend {
     Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU")

@@ -1,5 +1,5 @@
-//! The device's kernels for rows that leave and rows that are taken over, run by the emulator: byte for byte what the CPU makes.
-#![cfg(feature = "emulated-device")]
+//! The device's kernels for rows that leave and rows that are taken over, on a GPU or run by the emulator: byte for byte what the CPU makes.
+#![cfg(any(feature = "emulated-device", feature = "cuda"))]
 
 #[allow(dead_code)] // attention calls are for the other tests
 mod common;
@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 fn backends() -> [Backend; 2] {
-    let flag = || Arc::new(AtomicBool::new(false));
-    [Backend::cpu(2, flag()).expect("a CPU"), Backend::emulated(flag(), None).expect("a device")]
+    [Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU"), common::device()]
 }
 
 fn tensor_type(ty: RowType) -> Type {

@@ -1,6 +1,6 @@
-//! What policies learn of rows on a device, run by the emulator, against what the CPU computes: attention gathered and of a window,
+//! What policies learn of rows on a device, on a GPU or run by the emulator, against what the CPU computes: attention gathered and of a window,
 //! queries kept, rows measured.
-#![cfg(feature = "emulated-device")]
+#![cfg(any(feature = "emulated-device", feature = "cuda"))]
 
 #[allow(dead_code)] // attention calls are for the other tests
 mod common;
@@ -16,8 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 fn backends() -> [Backend; 2] {
-    let flag = || Arc::new(AtomicBool::new(false));
-    [Backend::cpu(2, flag()).expect("a CPU"), Backend::emulated(flag(), None).expect("a device")]
+    [Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU"), common::device()]
 }
 
 fn tensor_type(ty: RowType) -> Type {

@@ -1,7 +1,20 @@
 //! Attention calls made of random numbers, shared by the tests of the decode and prefill kernels.
 
+use ggml::Backend;
 use kernels::attention::alibi_slopes;
 use kernels::{Alibi, Attention, Lane, Queries, RowType, Rows, reference::Attended};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` says `cuda`, else the emulated one.
+#[allow(dead_code)] // not every test needs one
+pub fn device() -> Backend {
+    let flag = Arc::new(AtomicBool::new(false));
+    match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
+        Ok("cuda") => Backend::cuda(0, flag, None).expect("a GPU"),
+        _ => Backend::emulated(flag, None).expect("a device"),
+    }
+}
 
 /// A small generator (xorshift64*): the same numbers everywhere.
 pub struct Random(u64);
