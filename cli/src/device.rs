@@ -113,7 +113,7 @@ pub fn found(index: Option<usize>) -> Result<(DeviceKind, Option<usize>), ggml::
     let gpu = gpus.get(index).ok_or(ggml::Error::NoSuchGpu { index, gpus: gpus.len() })?;
     match &gpu.problem {
         Some(problem) => Err(problem.clone().into()),
-        None => Ok((DeviceKind::Cuda(index), Some(gpu.free as usize))),
+        None => Ok((DeviceKind::Cuda(index), Some(ggml::free_memory(index)? as usize))),
     }
 }
 

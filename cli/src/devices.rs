@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use ggml::{Gpu, NoCuda};
 use serde_json::{Value, json};
 
 use crate::args::App;
@@ -21,14 +22,14 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     let threads = engine::EngineOptions::default().threads();
     let gpus = ggml::devices();
     if args.json {
-        let of_gpu = |gpu: &ggml::Gpu| {
+        let of_gpu = |gpu: &Gpu| {
             json!({
                 "device": format!("cuda:{}", gpu.index),
                 "name": gpu.name,
                 "capability": gpu.capability.to_string(),
                 "memory": gpu.total,
-                "free": gpu.free,
-                "problem": gpu.problem.as_ref().map(ToString::to_string),
+                "free": free(gpu).ok(),
+                "problem": free(gpu).err().map(|problem| problem.to_string()),
             })
         };
         let object = json!({
@@ -38,18 +39,26 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         });
         return app.console.print_json(&object);
     }
+    let memory = memory::available().map_or("?".into(), format::bytes);
     let mut table = Table::new(["--device", "name", ">memory", ">free", "can compute"]);
-    let free = memory::available().map_or("?".into(), format::bytes);
-    table.row(["cpu".into(), format!("{threads} threads"), String::new(), free, "yes".into()]);
+    table.row(["cpu".into(), format!("{threads} threads"), String::new(), memory, "yes".into()]);
     for gpu in gpus.iter().flatten() {
         table.row([
             format!("cuda:{}", gpu.index),
             gpu.name.clone(),
             format::bytes(gpu.total as usize),
-            format::bytes(gpu.free as usize),
-            gpu.problem.as_ref().map_or("yes".into(), |problem| format!("no: {problem}")),
+            free(gpu).map_or("?".into(), |bytes| format::bytes(bytes as usize)),
+            free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
     let why = gpus.err().map_or(String::new(), |why| format!("\nno GPU: {why}\n"));
     Ok(app.console.print_foreign(&(table.plain() + &why))?)
+}
+
+/// The bytes that are free on a GPU, or why it cannot compute.
+fn free(gpu: &Gpu) -> Result<u64, NoCuda> {
+    match &gpu.problem {
+        Some(problem) => Err(problem.clone()),
+        None => ggml::free_memory(gpu.index),
+    }
 }

@@ -4,7 +4,7 @@
 //! The text is read layer by layer. Of the attention matrix only the few columns that count are picked out of blocks of
 //! rows; the matrix as a whole never exists.
 
-use crate::devices::{Place, Workspace};
+use crate::devices::Workspace;
 use crate::forward::Needed;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LayerRows, Layout, PolicyChoice, Room};
@@ -139,8 +139,6 @@ fn score_layers(
 ) -> Result<Vec<HeadScores>, EngineError> {
     let started = Instant::now();
     let (spec, devices, n) = (engine.spec(), engine.devices(), tokens.len());
-    // Queries are multiplied with the keys.
-    Place::ALL.iter().try_for_each(|place| devices.at(*place).check_products(Type::F16))?;
     let mut workspace = Workspace::new(devices);
     let residual = Residual::embed(&engine.forward, (tokens, chunk), devices, &mut workspace)?;
     let room = Room { context: n, types: (Type::F16, Type::F16), reserve: None };
@@ -258,10 +256,11 @@ impl Scorer {
             return Ok(()); // nothing in this block has occurred before
         }
         let visible = first + n;
+        backend.check_products(k.ty())?;
         let ctx = Context::new(16 + 16 * repeats);
         let q = ctx.input("q", Type::F32, [head_dim, heads, n]);
         let mask = ctx.input("mask", Type::F16, [visible, n]);
-        let logits = ctx.mul_mat(&ctx.rows(k, 0, visible), &ctx.permute(&q, [0, 2, 1, 3])); // [visible, n, heads]
+        let logits = ctx.mul_mat_precise(&ctx.rows(k, 0, visible), &ctx.permute(&q, [0, 2, 1, 3])); // [visible, n, heads]
         let rows = ctx.soft_max(&logits, Some(&mask), scale);
         let [_, row, head, _] = rows.strides();
 

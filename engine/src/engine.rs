@@ -108,6 +108,12 @@ impl Engine {
                 devices.at(Place::Device).check_products(ty)?;
             }
         }
+        if let (true, Some(embedding)) =
+            (spec.tied_output, file.tensors().iter().find(|tensor| tensor.name == "token_embd.weight"))
+            && let Some(ty) = ggml::Type::from_id(embedding.ty.id())
+        {
+            devices.at(devices.placement().of_output()).check_products(ty)?;
+        }
         let weights = Weights::load(&file, &spec, options.repack, &devices, loading)?;
         let workers = (devices.at(Place::Host).threads(), devices.at(Place::Device).blocks());
         let mut forward = Forward::new(&spec, weights, devices.placement(), workers);

@@ -146,7 +146,9 @@ impl Plan {
                 bytes.scratch = part.scratch_bytes(prompt);
                 bytes.residual = 4 * spec.n_embd * prompt;
             }
-            bytes.compute = decode[place as usize] + reading[place as usize];
+            // Rows that leave are handed over through compute buffers.
+            let leaving = part.aside_bytes();
+            bytes.compute = decode[place as usize] + reading[place as usize].max(leaving);
             places[place as usize] = bytes;
         }
         let [host, device] = places;

@@ -5,6 +5,7 @@
 // The prototypes are cuBLAS's own; the compiler compares them with its header.
 
 #include <cublas_v2.h>
+#include <cuda_fp16.h>
 #include <dlfcn.h>
 
 #include <string>
@@ -45,6 +46,34 @@ template <typename Function> static Function * find(const char * name) {
         return function != nullptr ? function arguments : CUBLAS_STATUS_NOT_INITIALIZED; \
     }
 
+// ggml asks for sums of F16 products in f16, which overflow and lose half of the digits; they are taken in f32 instead, from
+// the same F16 numbers into the same F16 result. The factors are then f32 too.
+struct Precise {
+    cublasComputeType_t compute;
+    float               alpha_f32 = 1.0f;
+    float               beta_f32  = 0.0f;
+    const void *        alpha;
+    const void *        beta;
+
+    Precise(cublasComputeType_t asked, const void * alpha, const void * beta)
+        : compute(asked), alpha(alpha), beta(beta) {
+        if (asked == CUBLAS_COMPUTE_16F) {
+            compute     = CUBLAS_COMPUTE_32F;
+            alpha_f32   = __half2float(*static_cast<const __half *>(alpha));
+            beta_f32    = __half2float(*static_cast<const __half *>(beta));
+            this->alpha = &alpha_f32;
+            this->beta  = &beta_f32;
+        }
+    }
+};
+
+#define FORWARD_PRECISE(name, parameters, arguments)                                    \
+    extern "C" cublasStatus_t CUBLASWINAPI name parameters {                            \
+        static const auto function = find<cublasStatus_t parameters>(#name);            \
+        const Precise     precise(compute, alpha, beta);                                \
+        return function != nullptr ? function arguments : CUBLAS_STATUS_NOT_INITIALIZED; \
+    }
+
 FORWARD(cublasCreate_v2, (cublasHandle_t * handle), (handle))
 FORWARD(cublasDestroy_v2, (cublasHandle_t handle), (handle))
 FORWARD(cublasSetMathMode, (cublasHandle_t handle, cublasMath_t mode), (handle, mode))
@@ -69,29 +98,29 @@ FORWARD(cublasSgemmStridedBatched,
          long long stride_b, const float * beta, float * c, int ldc, long long stride_c, int count),
         (handle, transa, transb, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, count))
 
-FORWARD(cublasGemmEx,
+FORWARD_PRECISE(cublasGemmEx,
         (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
          const void * alpha, const void * a, cudaDataType a_type, int lda, const void * b, cudaDataType b_type,
          int ldb, const void * beta, void * c, cudaDataType c_type, int ldc, cublasComputeType_t compute,
          cublasGemmAlgo_t algorithm),
-        (handle, transa, transb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, compute,
+        (handle, transa, transb, m, n, k, precise.alpha, a, a_type, lda, b, b_type, ldb, precise.beta, c, c_type, ldc, precise.compute,
          algorithm))
 
-FORWARD(cublasGemmBatchedEx,
+FORWARD_PRECISE(cublasGemmBatchedEx,
         (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
          const void * alpha, const void * const a[], cudaDataType a_type, int lda, const void * const b[],
          cudaDataType b_type, int ldb, const void * beta, void * const c[], cudaDataType c_type, int ldc, int count,
          cublasComputeType_t compute, cublasGemmAlgo_t algorithm),
-        (handle, transa, transb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, count, compute,
+        (handle, transa, transb, m, n, k, precise.alpha, a, a_type, lda, b, b_type, ldb, precise.beta, c, c_type, ldc, count, precise.compute,
          algorithm))
 
-FORWARD(cublasGemmStridedBatchedEx,
+FORWARD_PRECISE(cublasGemmStridedBatchedEx,
         (cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
          const void * alpha, const void * a, cudaDataType a_type, int lda, long long stride_a, const void * b,
          cudaDataType b_type, int ldb, long long stride_b, const void * beta, void * c, cudaDataType c_type, int ldc,
          long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t algorithm),
-        (handle, transa, transb, m, n, k, alpha, a, a_type, lda, stride_a, b, b_type, ldb, stride_b, beta, c, c_type,
-         ldc, stride_c, count, compute, algorithm))
+        (handle, transa, transb, m, n, k, precise.alpha, a, a_type, lda, stride_a, b, b_type, ldb, stride_b, precise.beta, c, c_type,
+         ldc, stride_c, count, precise.compute, algorithm))
 
 FORWARD(cublasStrsmBatched,
         (cublasHandle_t handle, cublasSideMode_t side, cublasFillMode_t uplo, cublasOperation_t transpose,

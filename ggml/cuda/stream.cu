@@ -22,7 +22,8 @@ extern "C" void * longhand_cuda_stream(ggml_backend_t backend) {
 
 // Makes the GPU of `backend` the calling thread's, for launches on its stream.
 extern "C" int longhand_cuda_use(ggml_backend_t backend) {
-    return settle(cudaSetDevice(static_cast<ggml_backend_cuda_context *>(backend->context)->device));
+    ggml_cuda_set_device(static_cast<ggml_backend_cuda_context *>(backend->context)->device);
+    return cudaSuccess;
 }
 
 // Multiprocessors of the GPU of `backend`.

@@ -44,7 +44,8 @@ pub(crate) enum Repeated {
     Never,
     /// It was computed once.
     Once,
-    /// It was recorded.
+    /// It was recorded. What ggml allocates for the length of an operation is recorded by its address: ggml keeps such memory for the
+    /// next operation, and gives it up only where the GPU has none left, which a budget below what was free prevents.
     Recorded(Recording),
     /// It cannot be recorded.
     Unrecorded,
@@ -154,9 +155,7 @@ impl Backend {
     pub fn check_products(&self, ty: Type) -> Result<(), Error> {
         match &self.device {
             #[cfg(feature = "cuda")]
-            Some(Device::Cuda(_)) if !crate::cuda::multiplies(ty) => {
-                crate::cuda::cublas().map_err(Error::NoCublas)
-            }
+            Some(Device::Cuda(_)) => crate::cuda::check_products(ty),
             _ => {
                 let _ = ty;
                 Ok(())
@@ -261,7 +260,13 @@ impl Backend {
         let launch = |interruptible| self.launch(graph, raw, stream.raw(), interruptible);
         let mut repeated = graph.repeated.borrow_mut();
         if let Repeated::Once = &*repeated {
-            *repeated = stream.record(|| launch(false)).map_or(Repeated::Unrecorded, Repeated::Recorded);
+            *repeated = stream.record(|| launch(false)).map_or_else(
+                |error| {
+                    log::keep(&format!("a graph is launched operation by operation: {error}"));
+                    Repeated::Unrecorded
+                },
+                Repeated::Recorded,
+            );
         }
         match &*repeated {
             Repeated::Never => {
@@ -274,7 +279,7 @@ impl Backend {
         }
     }
 
-    /// Starts everything that the graph consists of, in order.
+    /// Starts everything that the graph consists of, in order. Waits for nothing: it may be recorded.
     fn launch(
         &self,
         graph: &ReadyGraph,
@@ -314,20 +319,21 @@ impl Backend {
             match launch.map(|launch| launch(&task)) {
                 Some(Ok(())) => {}
                 Some(Err(code)) => {
-                    return Err(Error::Device(format!("an operation was refused with error {code}")));
+                    return Err(Error::Device(refusal(code)));
                 }
                 None => return Err(Error::Device("an operation has no device twin".into())),
             }
         }
-        self.wait();
         Ok(())
     }
+}
 
-    /// Waits for what was started.
-    fn wait(&self) {
-        // SAFETY: live backend.
-        unsafe { sys::ggml_backend_synchronize(self.raw.as_ptr()) };
-    }
+fn refusal(code: i32) -> String {
+    #[cfg(feature = "cuda")]
+    let text = format!(" ({})", crate::cuda::error_text(code));
+    #[cfg(not(feature = "cuda"))]
+    let text = "";
+    format!("an operation was refused with error {code}{text}")
 }
 
 fn check(status: sys::ggml_status) -> Result<(), Error> {

@@ -45,13 +45,18 @@ pub fn cublas() -> Result<(), String> {
     ))
 }
 
-/// Whether ggml's own kernels multiply matrices of this type with any number of vectors; others go to cuBLAS when they are many.
-pub(crate) fn multiplies(ty: Type) -> bool {
-    const OWN: [&str; 19] = [
-        "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq2_xxs",
-        "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq4_xs", "iq4_nl",
+/// Refuses matrices that cannot be multiplied here: of a type that ggml has no kernels for on GPUs, or that it leaves to cuBLAS where
+/// the vectors are many and there is none.
+pub(crate) fn check_products(ty: Type) -> Result<(), Error> {
+    const OWN: [&str; 22] = [
+        "q1_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "nvfp4", "q2_K", "q3_K", "q4_K",
+        "q5_K", "q6_K", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq4_xs", "iq4_nl",
     ];
-    OWN.contains(&ty.name())
+    match ty.name() {
+        name if OWN.contains(&name) => Ok(()),
+        "f32" | "f16" | "bf16" | "iq1_m" => cublas().map_err(Error::NoCublas),
+        name => Err(Error::NoProducts(name)),
+    }
 }
 
 /// What an error number of CUDA, such as that of a device twin, means.

@@ -14,8 +14,6 @@ pub struct Gpu {
     pub capability: Capability,
     /// Bytes of its memory.
     pub total: u64,
-    /// Bytes of its memory that nobody uses; 0 where they cannot be known.
-    pub free: u64,
     /// Why it cannot compute.
     pub problem: Option<NoCuda>,
 }
@@ -110,15 +108,23 @@ fn list(capabilities: &[Capability]) -> String {
     capabilities.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// All GPUs, in CUDA's order, at least one of them without a problem; otherwise why there is none.
-///
-/// A GPU's free memory can only be asked by starting to use it, which takes some hundred MiB of it for as long as the program
-/// runs.
+/// All GPUs, in CUDA's order, at least one of them without a problem; otherwise why there is none. Touches none of them.
 pub fn devices() -> Result<Vec<Gpu>, NoCuda> {
     #[cfg(not(feature = "cuda"))]
     return Err(NoCuda::NotBuilt);
     #[cfg(feature = "cuda")]
-    judge(crate::cuda::probe(), crate::cuda::free_memory)
+    judge(crate::cuda::probe())
+}
+
+/// Bytes of GPU number `index` that nobody uses. Starts to use it, which takes some hundred MiB of it for as long as the program runs.
+pub fn free_memory(index: usize) -> Result<u64, NoCuda> {
+    #[cfg(not(feature = "cuda"))]
+    return {
+        let _ = index;
+        Err(NoCuda::NotBuilt)
+    };
+    #[cfg(feature = "cuda")]
+    crate::cuda::free_memory(index)
 }
 
 /// What CUDA answers.
@@ -170,7 +176,7 @@ const INSUFFICIENT_DRIVER: i32 = 35;
 const NO_DEVICE: i32 = 100;
 
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "nobody asks"))]
-fn judge(probe: Probe, free: impl Fn(usize) -> Result<u64, NoCuda>) -> Result<Vec<Gpu>, NoCuda> {
+fn judge(probe: Probe) -> Result<Vec<Gpu>, NoCuda> {
     let Probe { runtime, driver, gpus, compiled } = probe;
     let gpus = gpus.map_err(|error| match error {
         NoCuda::Failed { .. } if driver.0 == 0 => NoCuda::NoDriver { needed: runtime },
@@ -181,13 +187,11 @@ fn judge(probe: Probe, free: impl Fn(usize) -> Result<u64, NoCuda>) -> Result<Ve
     let gpus: Vec<Gpu> = (0..)
         .zip(gpus)
         .map(|(index, Found { name, capability, total })| {
-            let (free, problem) = if compiled.iter().any(|code| code.runs_on(capability)) {
-                free(index).map_or_else(|error| (0, Some(error)), |free| (free, None))
-            } else {
+            let problem = (!compiled.iter().any(|code| code.runs_on(capability))).then(|| {
                 let compiled = compiled.iter().map(|code| code.capability).collect();
-                (0, Some(NoCuda::Architecture { name: name.clone(), found: capability, compiled }))
-            };
-            Gpu { index, name, capability, total, free, problem }
+                NoCuda::Architecture { name: name.clone(), found: capability, compiled }
+            });
+            Gpu { index, name, capability, total, problem }
         })
         .collect();
     match gpus.first() {
@@ -216,7 +220,7 @@ mod tests {
     fn ask(driver: i32, gpus: Result<Vec<Found>, NoCuda>) -> Result<Vec<Gpu>, NoCuda> {
         let compiled = ["86", "90", "120a"].map(|name| Code::parse(name).unwrap()).to_vec();
         let probe = Probe { runtime: CudaVersion(13000), driver: CudaVersion(driver), gpus, compiled };
-        judge(probe, |index| if index == 3 { Err(failed(46)) } else { Ok(20 * GIB) })
+        judge(probe)
     }
 
     /// The message, which must be one line that says `part`.
@@ -250,11 +254,9 @@ mod tests {
 
     #[test]
     fn one_usable_gpu_is_enough() {
-        let gpus = ask(13000, Ok(vec![gpu("T4", 7, 5), gpu("B", 10, 0), gpu("A", 8, 9), gpu("busy", 9, 0)]));
-        let gpus = gpus.unwrap();
-        let state: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.free, gpu.problem.is_none())).collect();
-        assert_eq!(state, [(0, 0, false), (1, 0, false), (2, 20 * GIB, true), (3, 0, false)]);
-        assert_eq!(gpus[3].problem, Some(failed(46)));
+        let gpus = ask(13000, Ok(vec![gpu("T4", 7, 5), gpu("B", 10, 0), gpu("A", 8, 9)])).unwrap();
+        let state: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.problem.is_none())).collect();
+        assert_eq!(state, [(0, false), (1, false), (2, true)]);
     }
 
     #[test]

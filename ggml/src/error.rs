@@ -89,6 +89,11 @@ pub enum Error {
     /// A library of NVIDIA's that the computation needs is not there; says how to get it.
     #[error("{0}")]
     NoCublas(String),
+    /// A type of matrix that a device cannot multiply with.
+    #[error(
+        "on a GPU there is no product with matrices of type {0}\nhint: use --device cpu, or a file quantised to another type"
+    )]
+    NoProducts(&'static str),
     /// A GPU that is not there.
     #[error("there is no GPU number {index}, only {gpus} from 0 on\nhint: `longhand devices` lists them")]
     NoSuchGpu {

@@ -121,6 +121,8 @@ impl GraphAllocator {
         // SAFETY: live allocator and graph. A failed reservation is reported as false.
         let done = unsafe { sys::ggml_gallocr_alloc_graph(self.inner.raw.as_ptr(), graph.raw.as_ptr()) };
         if !done {
+            // ggml has given the old memory up.
+            self.inner.charge.take();
             return Err(Error::OutOfMemory {
                 what: "compute buffers".into(),
                 bytes: self.measure(&graph),
@@ -172,6 +174,12 @@ impl ReadyGraph {
     /// The intermediate called `name`, if there is one.
     pub fn find(&self, name: &str) -> Option<Tensor> {
         self.graph.find(name)
+    }
+
+    /// Whether a GPU has recorded what it launches, and repeats that.
+    #[cfg(feature = "cuda")]
+    pub fn is_recorded(&self) -> bool {
+        matches!(&*self.repeated.borrow(), crate::backend::Repeated::Recorded(_))
     }
 
     /// The context that its nodes were recorded in.

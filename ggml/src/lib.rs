@@ -40,7 +40,7 @@ pub use backend::Backend;
 pub use buffer::{Buffer, BufferType, HostMemory};
 pub use context::Context;
 pub use custom::{CustomTask, DeviceTask, RawTensor};
-pub use devices::{Capability, CudaVersion, Gpu, NoCuda, devices};
+pub use devices::{Capability, CudaVersion, Gpu, NoCuda, devices, free_memory};
 pub use error::Error;
 pub use fatal::{Hook, on_fatal};
 pub use graph::{Graph, GraphAllocator, ReadyGraph};

@@ -33,11 +33,15 @@ unsafe extern "C" fn receive(level: sys::ggml_log_level, text: *const c_char, _:
         return;
     }
     // SAFETY: ggml passes a NUL-terminated string that lives for the duration of the call.
-    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().to_owned();
+    keep(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
+}
+
+/// Keeps a message that becomes part of the next error.
+pub(crate) fn keep(text: &str) {
     if let Ok(mut kept) = MESSAGES.lock() {
         if kept.len() == KEPT {
             kept.pop_front();
         }
-        kept.push_back(text);
+        kept.push_back(text.trim().to_owned());
     }
 }

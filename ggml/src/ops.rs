@@ -73,6 +73,16 @@ impl Context {
         })
     }
 
+    /// As [`Context::mul_mat`], in f32 throughout also where a device would otherwise take sums in less.
+    pub fn mul_mat_precise(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        let product = self.mul_mat(a, b);
+        if self.take_error().is_ok() {
+            // SAFETY: a product that was just recorded.
+            unsafe { sys::ggml_mul_mat_set_prec(product.raw.as_ptr(), sys::GGML_PREC_F32) };
+        }
+        product
+    }
+
     /// a + b, `b` repeated to the shape of `a`.
     pub fn add(&self, a: &Tensor, b: &Tensor) -> Tensor {
         self.op("add", &[a, b], repeats(b, a) && are_f32(a, b), |raw| {

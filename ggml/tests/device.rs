@@ -114,3 +114,26 @@ fn a_bound_on_memory_holds() {
     drop(kept);
     compute(1000).expect("fits now");
 }
+
+/// On a GPU, ggml's operations alone: the first time they are launched, the second time recorded, from then on repeated.
+#[cfg(feature = "cuda")]
+#[test]
+fn a_gpu_records_what_it_computes_again() {
+    if std::env::var("LONGHAND_TEST_DEVICE").as_deref() != Ok("cuda") {
+        return;
+    }
+    let (backend, ctx) =
+        (Backend::cuda(0, Default::default(), Some(1 << 30)).expect("a GPU"), Context::new(16));
+    let x = ctx.input("x", Type::F32, [3]);
+    let y = ctx.scale(&ctx.scale(&x, 2.0), 10.0).output();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&[&y]).expect("graph")).expect("memory");
+    for step in 1..=4u8 {
+        let factor = f32::from(step);
+        x.write(0, &[factor, 2.0 * factor, 3.0 * factor]).expect("x");
+        backend.compute(&graph).expect("computes");
+        assert_eq!(y.to_vec::<f32>().expect("result"), [20.0 * factor, 40.0 * factor, 60.0 * factor]);
+        assert_eq!(graph.is_recorded(), step > 1, "step {step}");
+    }
+    assert!(backend.memory_used().is_some_and(|(used, _)| used > 0));
+}

@@ -23,20 +23,26 @@
     Type& name = *reinterpret_cast<Type*>(longhand_shared)
 
 // Runs `kernel(call)` on a grid of blocks with `shared` bytes of shared memory each. Gives CUDA's error.
+// Of this file alone: the emulator's is another. What fails leaves no pending error, which ggml would take for its own.
 template <typename Call>
-int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, void* stream, const Call& call) {
+static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, void* stream, const Call& call) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
     if (shared > 48 * 1024) {
         cudaError_t error = cudaFuncSetAttribute(
             kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-        if (error != cudaSuccess) return error;
+        if (error != cudaSuccess) {
+            (void) cudaGetLastError();
+            return error;
+        }
     }
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = static_cast<cudaStream_t>(stream);
-    return cudaLaunchKernelEx(&config, kernel, call);
+    cudaError_t error = cudaLaunchKernelEx(&config, kernel, call);
+    if (error != cudaSuccess) (void) cudaGetLastError();
+    return error;
 }
 
 // A `T` at an address that is a multiple of its size.

@@ -78,7 +78,7 @@ uint16_t float_to_half(float value);
 #define SHARED(Type, name) Type& name = *reinterpret_cast<Type*>(emulator::shared_memory())
 
 template <typename Call>
-int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, void*, const Call& call) {
+static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, void*, const Call& call) {
     struct Argument {
         void (*kernel)(Call);
         const Call* call;

@@ -275,10 +275,10 @@ impl Layout {
         self.layers.iter().flatten().any(|lane| lane.needs().gathered.is_some())
     }
 
-    /// Bytes of one layer's complete K and V for `tokens` tokens, of what they gather, and of the numbers that policies score them
-    /// by, which exact prefill needs for layers with bounded heads.
+    /// Bytes of one layer's complete K and V for `tokens` tokens, of what they gather, of the numbers that policies score them
+    /// by, and of the lists of rows that stay and leave, which exact prefill needs for layers with bounded heads.
     pub fn scratch_bytes(&self, tokens: usize) -> usize {
-        let gathered = if self.gathers() { 4 } else { 0 };
+        let gathered = if self.gathers() { 4 } else { 0 } + size_of::<i32>();
         match self.layers.iter().flatten().any(|lane| lane.policy.is_some()) {
             true => {
                 self.heads.n_kv_heads * tokens * (self.row_bytes() + gathered) + self.scoring_bytes(tokens)
@@ -330,14 +330,14 @@ mod tests {
         assert_eq!(h2o.layers[1][0].capacity, 42);
         assert_eq!(h2o.bytes(), 100 * 128 + 3 * 42 * (128 + 4 + 4));
         assert_eq!(h2o.aside_bytes(), 3 * (100 * 128 + 2 * 4 * 42));
-        assert_eq!(h2o.scratch_bytes(50), 2 * 50 * (128 + 4));
+        assert_eq!(h2o.scratch_bytes(50), 2 * 50 * (128 + 4 + 4));
 
         // Queries of 8 tokens and 4 heads in each layer; while the text is scored, two numbers a row and bounded head.
         let snapkv = layout("snapkv:window=8,capacity=16,slack=4");
         assert_eq!(snapkv.layers[1][0].capacity, 48);
         assert_eq!(snapkv.bytes(), 100 * 128 + 3 * 48 * (128 + 4) + 2 * 4 * 32 * 4 * 8);
         assert_eq!(snapkv.aside_bytes(), 3 * 100 * 128);
-        assert_eq!(snapkv.scratch_bytes(50), 2 * 50 * 128 + 2 * 4 * 50 * 2);
+        assert_eq!(snapkv.scratch_bytes(50), 2 * 50 * (128 + 4) + 2 * 4 * 50 * 2);
 
         // A row for the compensation entry, and its two sums.
         let razor = layout("razor:buffer=8,ratio=50,sinks=4");

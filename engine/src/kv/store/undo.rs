@@ -9,6 +9,9 @@ use ggml::Tensor;
 use kernels::rows::Moves;
 use std::sync::Arc;
 
+/// More rows than these come back all together with those around them: from a device every read and write is a journey.
+const FEW: usize = 16;
+
 /// What is needed to go back.
 #[derive(Default)]
 pub(super) struct Undo {
@@ -197,6 +200,19 @@ impl Departed {
             for (tensor, rows) in [(&lane.graph.k, k_rows), (&lane.graph.v, v_rows)] {
                 let [_, row_bytes, head_bytes, _] = tensor.strides();
                 let bytes = &rows[number * count * row_bytes..][..count * row_bytes];
+                if self.moves[number].len() + count > FEW {
+                    let mut all = vec![0u8; (self.live + count) * row_bytes];
+                    tensor.read(number * head_bytes, &mut all)?;
+                    for (to, from) in &self.moves[number] {
+                        let to = *to as usize * row_bytes;
+                        all.copy_within(to..to + row_bytes, *from as usize * row_bytes);
+                    }
+                    for (row, bytes) in self.dropped[number].iter().zip(bytes.chunks_exact(row_bytes)) {
+                        all[*row as usize * row_bytes..][..row_bytes].copy_from_slice(bytes);
+                    }
+                    tensor.write(number * head_bytes, &all)?;
+                    continue;
+                }
                 let at = |row: u32| number * head_bytes + row as usize * row_bytes;
                 let mut moved = vec![0u8; row_bytes];
                 for (to, from) in &self.moves[number] {
