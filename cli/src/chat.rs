@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use engine::generate::Stop;
 use engine::snapshot::{self, Snapshot};
@@ -186,7 +186,7 @@ fn go_on<'m>(
         )
     };
     kept.check(&model.engine)?;
-    opening::check_memory(&model.engine, kept.options(), 0)?;
+    opening::check_memory(&model.engine, kept.options(), 0).with_context(|| path.clone())?;
     let options = kept.options().clone();
     let Kept { conversation: record, documents } =
         serde_json::from_str(kept.caller()).map_err(|error| damaged(&error.to_string()))?;
