@@ -152,8 +152,8 @@ fn damaged_files_are_refused() {
 #[test]
 fn saving_that_fails_is_told_and_the_talk_goes_on() {
     let folder = scratch("sessions/vanishing");
-    let (document, place) = (file("vanishing.txt", DOCUMENT), folder.join("kept"));
-    let args = ["chat", "-f", &document, "--session", place.to_str().expect("text")];
+    let (document, place) = (file("vanishing.txt", DOCUMENT), place("vanishing/kept"));
+    let args = ["chat", "-f", &document, "--session", &place];
     let mut child = command(&args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
