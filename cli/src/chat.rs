@@ -181,7 +181,7 @@ fn go_on<'m>(
     let path = kept.path().display().to_string();
     let damaged = |what: &str| {
         Failure::new(
-            format!("{path}: it holds no conversation that can go on: {what}"),
+            format!("{path}: it holds no conversation that can go on: {what:.1000}"),
             "it is damaged or was made by another program; begin anew with another file",
         )
     };

@@ -333,7 +333,10 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
 fn name(error: EngineError, path: &Path) -> EngineError {
     let path = path.to_owned();
     match error {
-        EngineError::Snapshot { what, hint, .. } => EngineError::Snapshot { path, what, hint },
+        EngineError::Snapshot { what, hint, .. } => {
+            // What is quoted from the file may be as long as it likes.
+            EngineError::Snapshot { path, what: format!("{what:.1000}"), hint }
+        }
         EngineError::Policy { .. } | EngineError::Setting { .. } | EngineError::Heads(_) => {
             // What the file asks for is nothing that the user could change: only what is wrong is told, not what would be right.
             let text = error.to_string();
