@@ -5,19 +5,20 @@ use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use engine::generate::Stop;
 use engine::snapshot::{self, Snapshot};
 use engine::{EngineError, Session};
 use models::chat::Message;
+use serde::{Deserialize, Serialize};
 
 use crate::args::App;
 use crate::args::model::{ModelArgs, ModelPlace};
 use crate::args::sampling::{Sampling, SamplingArgs};
 use crate::args::session::{SessionArgs, SessionSettings};
-use crate::conversation::{Conversation, Reading};
-use crate::failure::Failure;
+use crate::conversation::{Conversation, Reading, Record};
+use crate::failure::{self, Failure};
 use crate::model::Model;
 use crate::{device, documents, format, opening};
 
@@ -33,7 +34,7 @@ const HELP: &str = "\
 /undo   take the last question and its answer back
 /clear  start the conversation anew, documents included
 /save   keep the conversation in the file of --session
-/exit   quit (so do Ctrl-D, and Ctrl-C twice)
+/exit   quit (so does Ctrl-D; Ctrl-C twice quits too, and keeps nothing)
 Ctrl-C ends an answer, or the reading of a text.
 ";
 
@@ -60,6 +61,15 @@ pub struct ChatArgs {
     sampling: SamplingArgs,
 }
 
+/// What is kept beside the session.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    conversation: Record,
+    /// For questions after /clear, and after an /undo of the first.
+    documents: String,
+}
+
 /// What the last turn took.
 #[derive(Default)]
 struct LastTurn {
@@ -84,6 +94,7 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
         )
         .into());
     }
+    check_folder(args.keep.as_deref())?;
     let expected = match &kept {
         Some(kept) => kept.options().clone(),
         None => settings.options(device::expected_context(&settings, documents.len())),
@@ -91,15 +102,27 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     let options = device::engine_options(app, &args.model, &source, Some(&expected))?;
     let model = Model::open(app, &source, &options)?;
 
-    let mut conversation = match kept {
+    let (mut conversation, documents) = match kept {
         Some(kept) => go_on(app, &model, sampling, kept)?,
-        None => begin(app, args, (&model, &settings), sampling, &documents)?,
+        None => (begin(app, args, (&model, &settings), sampling, &documents)?, documents),
     };
     let done = talk(app, args, &mut conversation, &documents);
     if let (Ok(()), Some(path)) = (&done, &args.keep) {
-        keep(app, &conversation, path)?;
+        keep(app, &conversation, &documents, path)?;
     }
     done
+}
+
+/// Refuses a file that could not be written when the conversation is over.
+fn check_folder(keep: Option<&Path>) -> Result<(), Failure> {
+    let folder = keep.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => Err(Failure::new(
+            format!("--session: there is no folder {}", folder.display()),
+            "make it, or name another file",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// An empty conversation about the documents, if there are some.
@@ -148,12 +171,28 @@ fn begin<'m>(
     Ok(conversation)
 }
 
-/// The conversation that was kept in a file.
-fn go_on<'m>(app: &App, model: &'m Model, sampling: Sampling, kept: Snapshot) -> Result<Conversation<'m>> {
-    opening::check_memory(&model.engine, kept.options(), 0)?;
-    let (options, record) = (kept.options().clone(), kept.caller().to_owned());
+/// The conversation that was kept in a file, and the documents it began with.
+fn go_on<'m>(
+    app: &App,
+    model: &'m Model,
+    sampling: Sampling,
+    kept: Snapshot,
+) -> Result<(Conversation<'m>, String)> {
+    let path = kept.path().display().to_string();
+    let damaged = |what: &str| {
+        Failure::new(
+            format!("{path}: it holds no conversation that can go on: {what:.1000}"),
+            "it is damaged or was made by another program; begin anew with another file",
+        )
+    };
+    kept.check(&model.engine)?;
+    opening::check_memory(&model.engine, kept.options(), 0).with_context(|| path.clone())?;
+    let options = kept.options().clone();
+    let Kept { conversation: record, documents } =
+        serde_json::from_str(kept.caller()).map_err(|error| damaged(&error.to_string()))?;
     let session = kept.restore(&model.engine)?;
-    let conversation = Conversation::resume(model, session, sampling, &record)?;
+    let conversation = Conversation::resume(model, session, sampling, record)
+        .ok_or_else(|| damaged("its turns or tokens are not those of a conversation with this model"))?;
     app.console.note(&format!(
         "{}, policy {}, context {}, {} tokens kept; /help lists commands",
         model.name,
@@ -161,12 +200,13 @@ fn go_on<'m>(app: &App, model: &'m Model, sampling: Sampling, kept: Snapshot) ->
         format::count(options.context),
         format::count(conversation.tokens()),
     ));
-    Ok(conversation)
+    Ok((conversation, documents))
 }
 
 /// Keeps the conversation in a file.
-fn keep(app: &App, conversation: &Conversation<'_>, path: &Path) -> Result<()> {
-    snapshot::save(conversation.session(), &conversation.record()?, path)?;
+fn keep(app: &App, conversation: &Conversation<'_>, documents: &str, path: &Path) -> Result<()> {
+    let kept = Kept { conversation: conversation.record(), documents: documents.to_owned() };
+    snapshot::save(conversation.session(), &serde_json::to_string(&kept)?, path)?;
     app.console.note(&format!("the conversation is kept in {}", path.display()));
     Ok(())
 }
@@ -182,7 +222,11 @@ fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documen
             "/exit" | "/quit" => return Ok(()),
             "/help" => app.console.print(HELP)?,
             "/save" => match &args.keep {
-                Some(path) => keep(app, conversation, path)?,
+                Some(path) => {
+                    if let Err(error) = keep(app, conversation, documents, path) {
+                        app.console.note(failure::report(&error).0.trim_end());
+                    }
+                }
                 None => {
                     app.console.note("error: there is no file to keep it in\nhint: start with --session FILE")
                 }

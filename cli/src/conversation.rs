@@ -36,7 +36,7 @@ pub struct Conversation<'m> {
 /// A conversation without its session.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+pub struct Record {
     /// Roles and texts.
     messages: Vec<(String, String)>,
     timeline: Vec<u32>,
@@ -60,39 +60,34 @@ impl<'m> Conversation<'m> {
     }
 
     /// What [`Conversation::resume`] needs beside the session.
-    pub fn record(&self) -> Result<String> {
+    pub fn record(&self) -> Record {
         let messages = self.messages.iter().map(|message| (message.role.clone(), message.content.clone()));
-        let record = Record {
-            messages: messages.collect(),
-            timeline: self.timeline.clone(),
-            turns: self.turns.clone(),
-        };
-        Ok(serde_json::to_string(&record)?)
+        Record { messages: messages.collect(), timeline: self.timeline.clone(), turns: self.turns.clone() }
     }
 
-    /// The conversation of a kept session and what [`Conversation::record`] gave. Other sessions have no such record.
-    pub fn resume(model: &'m Model, session: Session<'m>, sampling: Sampling, record: &str) -> Result<Self> {
-        let damaged = |what: String| {
-            Failure::new(
-                format!("the kept conversation cannot be understood: {what}"),
-                "the file is damaged or holds no conversation; begin a new one",
-            )
-        };
-        let record: Record = serde_json::from_str(record).map_err(|error| damaged(error.to_string()))?;
+    /// The conversation of a kept session and its record; `None` where the record is not one of a conversation with this model.
+    pub fn resume(
+        model: &'m Model,
+        session: Session<'m>,
+        sampling: Sampling,
+        record: Record,
+    ) -> Option<Self> {
+        let Record { messages, timeline, turns } = record;
         let vocabulary = model.engine.spec().n_vocab;
-        if record.timeline.iter().any(|token| *token as usize >= vocabulary)
-            || record.turns.iter().any(|(before, asked)| before > asked || *asked > record.timeline.len())
+        let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
+        let (said, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
+        // The last answer may have failed. Where turns began needs no check: to go back farther than there is text does nothing.
+        if !expected.starts_with(&said)
+            || said.len() + 1 < expected.len()
+            || timeline.iter().any(|token| *token as usize >= vocabulary)
         {
-            return Err(damaged("its tokens and turns do not fit".into()).into());
+            return None;
         }
-        let messages = record.messages.into_iter().map(|(role, content)| Message { role, content }).collect();
-        let Record { timeline, turns, .. } = record;
-        let mut conversation =
-            Conversation { model, session, sampling, messages, timeline: Vec::new(), turns };
-        timeline.iter().for_each(|token| conversation.sampling.sampler.accept(*token));
-        conversation.timeline = timeline;
+        let messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
+        let mut conversation = Conversation { model, session, sampling, messages, timeline, turns };
+        conversation.go_back(usize::MAX);
         rescue::remember(&conversation.messages);
-        Ok(conversation)
+        Some(conversation)
     }
 
     /// Tokens of the conversation so far.

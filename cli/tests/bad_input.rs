@@ -2,9 +2,7 @@
 
 mod common;
 
-use common::{DOCUMENT, file, longhand, longhand_with};
-use models::gguf::GgufFile;
-use models::gguf::write::{GgufWriter, MetaValue};
+use common::{DOCUMENT, changed, file, longhand, longhand_with};
 
 #[test]
 fn flags_that_make_no_sense() {
@@ -84,20 +82,6 @@ fn files_that_are_no_models() {
         longhand(&["heads", "calibrate", path]).refused(1, part);
         longhand(&["logits", path, "--tokens", "1", "--out", "x.npy"]).refused(1, part);
     }
-}
-
-/// The small model's file with this done to it.
-fn changed(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
-    let needle = GgufFile::from_static(models::embedded::needle()).expect("the embedded model");
-    let mut writer = GgufWriter::new();
-    for (key, value) in needle.metadata() {
-        writer.set(key, MetaValue::from(value));
-    }
-    for tensor in needle.tensors() {
-        writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
-    }
-    change(&mut writer);
-    file(name, writer.to_bytes_zeroed().expect("a file in memory"))
 }
 
 #[test]

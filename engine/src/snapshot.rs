@@ -3,7 +3,9 @@
 //!
 //! The form: `LHSTATE1`, the length of the description (u32), the description (JSON), the tokens (u32), the logits (f32), the store
 //! (see [`crate::kv::Store`]), and the sum of all before it (FNV-1a, u64). Numbers are little-endian. A file is foreign: nothing in it
-//! is believed before it is compared with the model and the layout, and nothing is allocated by its word alone.
+//! is believed before it is compared with the model and the layout, and nothing but the store it asks for ([`Snapshot::options`]) is
+//! allocated by its word alone. The sum finds accidents; who writes a file on purpose can make a session that talks nonsense, but no
+//! other harm.
 
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Prefill, Session, SessionOptions};
@@ -16,6 +18,8 @@ use std::path::{Path, PathBuf};
 const MAGIC: &[u8; 8] = b"LHSTATE1";
 /// Bytes of the longest description.
 const MOST: usize = 64 << 20;
+/// Bytes of the longest policy: no policy with all its parameters is longer.
+const MOST_OF_POLICY: usize = 1024;
 /// Numbers that are read at a time where only the file says how many there are.
 const PIECE: usize = 1 << 16;
 
@@ -39,24 +43,25 @@ struct Description {
     caller: String,
 }
 
-/// What is wrong with a file.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Damage(String);
+/// What is wrong with a file, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    what: String,
+    hint: &'static str,
+}
 
 impl Damage {
     pub(crate) fn new(what: impl Into<String>) -> Damage {
-        Damage(what.into())
+        Damage {
+            what: what.into(),
+            hint: "the file is damaged or was made by another version; read the text again",
+        }
     }
 }
 
 impl From<Damage> for EngineError {
-    fn from(Damage(what): Damage) -> EngineError {
-        EngineError::Snapshot {
-            path: PathBuf::new(),
-            what,
-            hint: "the file is damaged or was made by another version; read the text again".into(),
-        }
+    fn from(Damage { what, hint }: Damage) -> EngineError {
+        EngineError::Snapshot { path: PathBuf::new(), what, hint: hint.into() }
     }
 }
 
@@ -64,7 +69,10 @@ impl From<io::Error> for Damage {
     fn from(error: io::Error) -> Damage {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Damage::new("it ends too early"),
-            _ => Damage(error.to_string()),
+            _ => Damage {
+                what: error.to_string(),
+                hint: "check the path, the room there, and that this user may read and write there",
+            },
         }
     }
 }
@@ -131,12 +139,18 @@ pub struct Snapshot {
 impl Snapshot {
     /// Opens a file and reads how its session was made.
     pub fn open(path: &Path) -> Result<Snapshot, EngineError> {
-        let named = |error: EngineError| name(error, path);
-        let file = File::open(path).map_err(|error| named(Damage::from(error).into()))?;
-        let mut file = BufReader::new(file);
-        let (description, sum) = describe(&mut file).map_err(|damage| named(damage.into()))?;
-        let options = options(&description).map_err(named)?;
-        Ok(Snapshot { path: path.to_owned(), file, sum, description, options })
+        let opened = (|| -> Result<Snapshot, EngineError> {
+            let mut file = BufReader::new(open(path)?);
+            let (description, sum) = describe(&mut file)?;
+            let options = options(&description)?;
+            Ok(Snapshot { path: path.to_owned(), file, sum, description, options })
+        })();
+        opened.map_err(|error| name(error, path))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// How its session was made.
@@ -154,16 +168,23 @@ impl Snapshot {
         &self.description.caller
     }
 
-    /// Makes its session again.
-    pub fn restore(mut self, engine: &Engine) -> Result<Session<'_>, EngineError> {
+    /// Refuses a model with which its session was not made.
+    pub fn check(&self, engine: &Engine) -> Result<(), EngineError> {
         let fingerprint = engine.file().fingerprint();
-        if self.description.model != fingerprint {
-            return Err(EngineError::Snapshot {
-                path: self.path,
-                what: format!("it was made with another model ({})", self.description.model),
-                hint: format!("open the model it was made with; this one is {fingerprint}"),
-            });
+        if self.description.model == fingerprint {
+            return Ok(());
         }
+        let made_with: String = self.description.model.chars().take(2 * fingerprint.len()).collect();
+        Err(EngineError::Snapshot {
+            path: self.path.clone(),
+            what: format!("it was made with another model ({made_with})"),
+            hint: format!("open the model it was made with; this one is {fingerprint}"),
+        })
+    }
+
+    /// Makes its session again. This allocates a store for as many tokens as the file says ([`Snapshot::options`]).
+    pub fn restore(mut self, engine: &Engine) -> Result<Session<'_>, EngineError> {
+        self.check(engine)?;
         let session = self.read(engine);
         session.map_err(|error| name(error, &self.path))
     }
@@ -171,6 +192,9 @@ impl Snapshot {
     fn read<'e>(&mut self, engine: &'e Engine) -> Result<Session<'e>, EngineError> {
         let vocabulary = engine.spec().n_vocab;
         let mut session = Session::new(engine, self.options.clone())?;
+        if ![0, vocabulary].contains(&self.description.logits) {
+            return Err(Damage::new("its logits are not those of this model").into());
+        }
         let mut from = Input { from: &mut self.file, sum: self.sum };
         let tokens = from.numbers(self.description.tokens)?;
         if tokens.iter().any(|token| *token as usize >= vocabulary) {
@@ -183,6 +207,9 @@ impl Snapshot {
         from.bytes(&mut stored)?;
         if sum != u64::from_le_bytes(stored) {
             return Err(Damage::new("its bytes do not add up").into());
+        }
+        if from.from.read(&mut [0]).map_err(Damage::from)? > 0 {
+            return Err(Damage::new("it goes on after its end").into());
         }
         Ok(session)
     }
@@ -224,7 +251,8 @@ fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), Engi
     };
     let description = serde_json::to_vec(&description).map_err(|error| Damage::new(error.to_string()))?;
     if description.len() > MOST {
-        return Err(Damage::new("what is to be kept with it is too large").into());
+        let what = format!("what is to be kept beside the cache is larger than {MOST} bytes");
+        return Err(Damage { what, hint: "begin anew with a shorter text" }.into());
     }
     let mut to = Output { to, sum: EMPTY };
     to.bytes(MAGIC)?;
@@ -237,13 +265,30 @@ fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), Engi
     Ok(to.bytes(&sum.to_le_bytes())?)
 }
 
+/// An ordinary file, opened. Named pipes are not: opening one would wait for a writer.
+fn open(path: &Path) -> Result<File, Damage> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(Damage {
+            what: "it is no ordinary file".into(),
+            hint: "name a file, which may be a new one",
+        });
+    }
+    Ok(File::open(path)?)
+}
+
 /// The description at the beginning of a file, and the sum up to its end.
 fn describe(file: &mut dyn Read) -> Result<(Description, u64), Damage> {
     let mut from = Input { from: file, sum: EMPTY };
     let mut magic = [0u8; MAGIC.len()];
     from.bytes(&mut magic)?;
     if magic != *MAGIC {
-        return Err(Damage::new("it is no saved session"));
+        let same_kind = magic[..MAGIC.len() - 1] == MAGIC[..MAGIC.len() - 1];
+        return Err(match same_kind {
+            true => Damage::new("it was made by another version of the program"),
+            false => {
+                Damage { what: "it is no saved session".into(), hint: "name another file, or a new one" }
+            }
+        });
     }
     let length = from.numbers(1)?.first().map_or(0, |length| *length as usize);
     if length > MOST {
@@ -256,7 +301,7 @@ fn describe(file: &mut dyn Read) -> Result<(Description, u64), Damage> {
         from.bytes(&mut text[start..])?;
     }
     let description = serde_json::from_slice(&text)
-        .map_err(|error| Damage(format!("its description cannot be understood: {error}")))?;
+        .map_err(|error| Damage::new(format!("its description cannot be understood: {error}")))?;
     Ok((description, from.sum))
 }
 
@@ -267,9 +312,12 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
             .find(|ty| ty.name() == name)
             .ok_or_else(|| Damage::new("its rows are of no type known here"))
     };
-    let Description { tokens, logits, context, chunk, .. } = *description;
-    if tokens > context || context > i32::MAX as usize || logits > i32::MAX as usize {
+    let Description { tokens, context, chunk, .. } = *description;
+    if tokens > context || context > i32::MAX as usize {
         return Err(Damage::new("it says to hold more tokens than it has room for").into());
+    }
+    if description.policy.len() > MOST_OF_POLICY {
+        return Err(Damage::new("its policy is too long").into());
     }
     Ok(SessionOptions {
         context,
@@ -281,11 +329,19 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
     })
 }
 
-/// The error with the file's name in it.
+/// The error with the file's name in it, where the file is to blame.
 fn name(error: EngineError, path: &Path) -> EngineError {
+    let path = path.to_owned();
     match error {
         EngineError::Snapshot { what, hint, .. } => {
-            EngineError::Snapshot { path: path.to_owned(), what, hint }
+            // What is quoted from the file may be as long as it likes.
+            EngineError::Snapshot { path, what: format!("{what:.1000}"), hint }
+        }
+        EngineError::Policy { .. } | EngineError::Setting { .. } | EngineError::Heads(_) => {
+            // What the file asks for is nothing that the user could change: only what is wrong is told, not what would be right.
+            let text = error.to_string();
+            let what = text.split("hint: ").next().unwrap_or_default().trim();
+            name(Damage::new(format!("what it asks for cannot be: {what}")).into(), &path)
         }
         other => other,
     }

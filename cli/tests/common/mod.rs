@@ -1,6 +1,8 @@
 //! Runs the program as a user would, with a cache folder of the tests' own.
 #![allow(dead_code)] // every test file uses some of it
 
+use models::gguf::GgufFile;
+use models::gguf::write::{GgufWriter, MetaValue};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -85,6 +87,20 @@ pub fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = scratch("files").join(name);
     std::fs::write(&path, content).expect("a test file");
     path.to_str().expect("a path that is text").to_owned()
+}
+
+/// The small model's file with this done to it, its weights zero.
+pub fn changed(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
+    let needle = GgufFile::from_static(models::embedded::needle()).expect("the embedded model");
+    let mut writer = GgufWriter::new();
+    for (key, value) in needle.metadata() {
+        writer.set(key, MetaValue::from(value));
+    }
+    for tensor in needle.tensors() {
+        writer.tensor(&tensor.name, &tensor.dims, tensor.ty);
+    }
+    change(&mut writer);
+    file(name, writer.to_bytes_zeroed().expect("a file in memory"))
 }
 
 /// Data that is not part of the project; says so where it is absent.

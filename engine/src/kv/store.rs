@@ -185,7 +185,7 @@ impl Store {
                 layout: lane.clone(),
                 state: LaneState { live: 0, departed: 0, done: 0, of_text: 0, settled: 0 },
                 positions: match lane.policy {
-                    Some(_) => (0..n).map(|_| Arc::new(Vec::with_capacity(lane.capacity))).collect(),
+                    Some(_) => vec![Arc::default(); n],
                     None => Vec::new(),
                 },
             };
@@ -225,6 +225,11 @@ impl Store {
             .sum();
         let bytes = allocated + positions;
         let mut store = Store { layout, layers, seen: 0, bytes, undo: Undo::default() };
+        // Only now: where there is no memory for the rows, that is an error; here it would be the end of the process.
+        for lane in store.lanes_mut() {
+            let capacity = lane.layout.capacity;
+            lane.positions.iter_mut().for_each(|head| *head = Arc::new(Vec::with_capacity(capacity)));
+        }
         store.clear()?;
         Ok(store)
     }

@@ -95,10 +95,6 @@ impl Store {
             if count == 0 {
                 continue;
             }
-            debug_assert!(
-                decision.dropped.iter().all(|rows| rows.len() == count),
-                "heads of a lane keep equally many"
-            );
             let (first, live) = (lane.first() as u32, lane.tokens());
             let (mut dropped, mut moves, mut gone) = (decision.dropped, Vec::new(), Vec::new());
             for (rows, head) in dropped.iter_mut().zip(lane.positions.iter_mut().map(Arc::make_mut)) {
@@ -257,10 +253,12 @@ fn decide(
 ) -> Result<Decision, EngineError> {
     let Some(scored) = &cut.scored else {
         let dropped = |positions: &Arc<Vec<u32>>| losers(cut, positions, &vec![0.0; positions.len()]);
-        return Ok(Decision { dropped: source.positions.iter().map(dropped).collect(), gathered: None });
+        let dropped: Vec<Vec<u32>> = source.positions.iter().map(dropped).collect();
+        alike(&dropped)?;
+        return Ok(Decision { dropped, gathered: None });
     };
     let ctx = Context::new(3 * scored.by.len() + 1);
-    let measured = Measured::new(&ctx, shape, source, scored);
+    let measured = Measured::new(&ctx, shape, source, scored)?;
     let nodes: Vec<Tensor> = measured.nodes.iter().flatten().cloned().collect();
     workspace.run(devices, place, &ctx, &nodes)?;
     measured.decide(shape, source, (cut, scored))
@@ -275,7 +273,12 @@ struct Measured {
 }
 
 impl Measured {
-    fn new(ctx: &Context, shape: HeadShape, source: &Source, scored: &Scored) -> Measured {
+    fn new(
+        ctx: &Context,
+        shape: HeadShape,
+        source: &Source,
+        scored: &Scored,
+    ) -> Result<Measured, EngineError> {
         let rows = scored.ordered.as_ref().map(|range| {
             let of_head = |positions: &Arc<Vec<u32>>| {
                 let within = |row: &u32| range.contains(&(positions[*row as usize] as usize));
@@ -287,6 +290,7 @@ impl Measured {
             };
             source.positions.iter().map(of_head).collect::<Vec<_>>()
         });
+        alike(rows.as_deref().unwrap_or_default())?;
         let first = source.first as u32;
         let measured = || graph::HeadRows {
             heads: source.heads.clone(),
@@ -325,7 +329,7 @@ impl Measured {
                 }
             })
             .collect();
-        Measured { rows, nodes }
+        Ok(Measured { rows, nodes })
     }
 
     fn decide(
@@ -386,7 +390,8 @@ impl Measured {
             }
             dropped
         });
-        let dropped = dropped.collect();
+        let dropped: Vec<Vec<u32>> = dropped.collect();
+        alike(&dropped)?;
         let gathered = scored.remembered.then(|| match self.rows {
             None => scores,
             Some(rows) => (rows.iter().zip(&scores).zip(&source.positions))
@@ -398,6 +403,19 @@ impl Measured {
                 .collect(),
         });
         Ok(Decision { dropped, gathered })
+    }
+}
+
+/// Checks that there are as many rows of each head. In a store that made itself there are; in one from a file, heads may hold other
+/// positions than policies ever leave them.
+fn alike(rows: &[Vec<u32>]) -> Result<(), EngineError> {
+    match rows.windows(2).all(|pair| pair[0].len() == pair[1].len()) {
+        true => Ok(()),
+        false => Err(EngineError::Setting {
+            what: "the restored session".into(),
+            reason: "heads that lose equally many rows hold rows of positions that do not go together".into(),
+            hint: "its file is damaged; read the text again".into(),
+        }),
     }
 }
 

@@ -74,26 +74,24 @@ impl Lane {
         if (heads, capacity) != (self.layout.kv_heads.len(), self.layout.capacity) {
             return Err(Damage::new("a lane has other heads or another capacity than this session's").into());
         }
-        let tokens = live.checked_sub(self.first());
+        let contradiction = || Damage::new("a lane's numbers contradict each other");
+        let tokens = live.checked_sub(self.first()).ok_or_else(contradiction)?;
+        // Nobody leaves where there is no policy, and what came since rows left last is still there.
         let sound = live <= capacity
-            && [departed, done, of_text, settled].iter().all(|n| *n <= seen)
-            && match self.layout.policy {
-                Some(_) => tokens.is_some_and(|tokens| of_text <= tokens && tokens + departed == seen),
-                None => tokens == Some(seen),
-            };
-        let Some(tokens) = tokens.filter(|_| sound) else {
-            return Err(Damage::new("a lane's numbers contradict each other").into());
-        };
+            && tokens.checked_add(departed) == Some(seen)
+            && [done, of_text, settled].iter().all(|n| *n <= seen)
+            && seen - settled <= tokens
+            && (self.layout.policy.is_some() || [departed, done, settled] == [0; 3]);
+        if !sound {
+            return Err(contradiction().into());
+        }
         for positions in &mut self.positions {
             let read = from.numbers(tokens)?;
-            let mut sorted = read.clone();
-            sorted.sort_unstable();
-            if sorted.last().is_some_and(|last| *last as usize >= seen)
-                || sorted.windows(2).any(|p| p[0] == p[1])
-            {
+            if !are_possible(&read, (done, settled, seen)) {
                 return Err(Damage::new("rows lie at positions that cannot be").into());
             }
-            *Arc::make_mut(positions) = read;
+            // In place, so that there is room for all that the lane can hold.
+            Arc::make_mut(positions).clone_from(&read);
         }
         for tensor in [&self.graph.k, &self.graph.v] {
             let [_, row, head, _] = tensor.strides();
@@ -109,6 +107,18 @@ impl Lane {
         self.state = LaneState { live, departed, done, of_text, settled };
         self.write_positions()
     }
+}
+
+/// Whether the rows of a head can lie at these positions after `seen` tokens: different ones, complete from where nothing was cut
+/// (`done`), and at the end, in order, what came since rows left last (`settled`).
+fn are_possible(positions: &[u32], (done, settled, seen): (usize, usize, usize)) -> bool {
+    let mut sorted = positions.to_vec();
+    sorted.sort_unstable();
+    let uncut = sorted.iter().filter(|position| **position as usize >= done).count();
+    sorted.windows(2).all(|pair| pair[0] < pair[1])
+        && sorted.last().is_none_or(|last| (*last as usize) < seen)
+        && uncut == seen - done
+        && positions[positions.len() - (seen - settled)..].iter().copied().eq(settled as u32..seen as u32)
 }
 
 fn whole(tensor: &Tensor) -> Result<Vec<u8>, EngineError> {

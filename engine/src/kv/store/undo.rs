@@ -170,7 +170,9 @@ impl Store {
     pub fn truncate(&mut self, seen: usize) {
         let back = self.seen - seen;
         for lane in self.lanes_mut() {
-            lane.state.live -= back;
+            let state = &mut lane.state;
+            state.live -= back;
+            (state.done, state.of_text) = (state.done.min(seen), state.of_text.min(seen));
             for head in &mut lane.positions {
                 let left = head.len() - back;
                 Arc::make_mut(head).truncate(left);
