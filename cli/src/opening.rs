@@ -2,6 +2,7 @@
 //! where the memory is not there, before anything is allocated.
 
 use anyhow::Result;
+use engine::devices::Place;
 use engine::kv::{Budget, Layout, Room};
 use engine::plan::{Plan, PlanOptions, outline};
 use engine::{Engine, Prefill, SessionOptions};
@@ -61,42 +62,50 @@ pub fn note_beyond_training(app: &App, engine: &Engine, context: usize) {
     }
 }
 
-/// Refuses a session that does not fit the memory that is free.
+/// Refuses a session that does not fit the memory that is free, here or on the device.
 pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<()> {
-    let Some(available) = memory::available() else { return Ok(()) };
-    let needed = needed(engine, options, prompt)?;
-    if needed > available {
+    let plan = plan(engine, options, prompt)?;
+    let device = engine.devices().at(Place::Device);
+    let (here, there) =
+        (plan.total() - plan.weights.on_host(), plan.device_allocated() - plan.weights.device);
+    for (needed, free, place) in
+        [(here, memory::available(), ""), (there, device.memory_left().filter(|_| there > 0), " on the GPU")]
+    {
+        let Some(free) = free.filter(|free| needed > *free) else { continue };
         return Err(Failure::new(
             format!(
-                "a context of {} tokens needs {} besides the weights, but {} are free",
+                "a context of {} tokens needs {} besides the weights{place}, but {} are free",
                 format::count(options.context),
                 format::bytes(needed),
-                format::bytes(available)
+                format::bytes(free)
             ),
-            "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c",
+            match place {
+                "" => "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c",
+                _ => "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c; or leave layers on the CPU with -ngl",
+            },
         )
         .into());
     }
     Ok(())
 }
 
-/// Bytes that a session whose first text has `prompt` tokens takes besides the weights.
+/// Bytes of the host that a session whose first text has `prompt` tokens takes besides the weights.
 pub fn needed(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<usize> {
+    let plan = plan(engine, options, prompt)?;
+    Ok(plan.total() - plan.weights.on_host())
+}
+
+fn plan(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<Plan> {
     let spec = engine.spec();
     let room = Room { context: options.context, types: options.types, reserve: None };
     let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
-    let plan = Plan::new(
-        spec,
-        &outline(engine.file()),
-        &layout,
-        &PlanOptions {
-            repack: false,
-            prompt,
-            chunk: options.chunk,
-            exact: options.prefill == Prefill::Exact,
-            threads: engine.threads(),
-            on_device: engine.devices().placement().on_device(),
-        },
-    )?;
-    Ok(plan.total() - plan.weights.on_host())
+    let how = PlanOptions {
+        repack: false,
+        prompt,
+        chunk: options.chunk,
+        exact: options.prefill == Prefill::Exact,
+        threads: engine.threads(),
+        on_device: engine.devices().placement().on_device(),
+    };
+    Ok(Plan::new(spec, &outline(engine.file()), &layout, &how)?)
 }

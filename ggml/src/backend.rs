@@ -190,6 +190,11 @@ impl Backend {
         }
     }
 
+    /// Bytes of its memory that may still be taken, where a bound is set.
+    pub fn memory_left(&self) -> Option<usize> {
+        self.budget.as_ref().map(|budget| budget.left())
+    }
+
     /// Number of threads on the host that compute.
     pub fn threads(&self) -> usize {
         self.pool.as_ref().map_or(1, |pool| pool.threads)

@@ -24,6 +24,11 @@ impl Budget {
         (self.used.get(), self.peak.get())
     }
 
+    /// Bytes that may still be taken.
+    pub(crate) fn left(&self) -> usize {
+        self.limit - self.used.get()
+    }
+
     /// Takes `bytes` until the charge is dropped.
     pub(crate) fn charge(
         self: &Rc<Budget>,
