@@ -143,8 +143,8 @@ fn plans_say_what_fits_and_what_to_change() {
         let parts = ["file_pages", "store", "compute"].map(number).iter().sum::<u64>() + passing;
         assert_eq!(number("total"), parts + plan["weights"]["total"].as_u64().expect("a number"), "{plan}");
         assert_eq!(plan["fits"], number("total") <= 24 << 30);
-        // One layer's scratch, never all of them: its rows, and a few numbers for each.
-        assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4 * 6));
+        // One layer's scratch, never all of them: its rows, and a few numbers and a place in a list for each.
+        assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4 * 7));
         assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
     }
     // Both layouts of K-quants, where this CPU uses two: one layer's while it is read, or all of them.

@@ -146,8 +146,8 @@ impl Plan {
                 bytes.scratch = part.scratch_bytes(prompt);
                 bytes.residual = 4 * spec.n_embd * prompt;
             }
-            // Rows that leave are handed over through compute buffers.
-            let leaving = part.aside_bytes();
+            // Rows that leave a device are handed over through compute buffers; the host has room for them beside those.
+            let leaving = if place == Place::Device { part.aside_bytes() } else { 0 };
             bytes.compute = decode[place as usize] + reading[place as usize].max(leaving);
             places[place as usize] = bytes;
         }
