@@ -5,7 +5,7 @@
 #[allow(dead_code)] // comparisons with a denominator are for the other tests
 mod common;
 
-use common::{Case, Data, LaneCase, Random, device};
+use common::{Case, Data, LaneCase, Random, device, tensor_type};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{self, GraphLane, HeadShape, LaneState, MAX_LANES, RowPositions, Split};
 use kernels::{Attention, RowType, reference};
@@ -14,13 +14,6 @@ use std::sync::atomic::AtomicBool;
 
 fn cpu() -> Backend {
     Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU")
-}
-
-fn tensor_type(ty: RowType) -> Type {
-    [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]
-        .into_iter()
-        .find(|t| t.name() == ty.name())
-        .expect("a type")
 }
 
 /// The inputs of a layer's nodes.

@@ -4,24 +4,12 @@
 #[allow(dead_code)] // attention calls are for the other tests
 mod common;
 
-use common::Random;
+use common::{Random, backends, tensor_type};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::RowType;
 use kernels::graph::{self, Departure, GraphLane, Selection};
 use kernels::rows::fill_holes;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-fn backends() -> [Backend; 2] {
-    [Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU"), common::device()]
-}
-
-fn tensor_type(ty: RowType) -> Type {
-    [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]
-        .into_iter()
-        .find(|t| t.name() == ty.name())
-        .expect("a type")
-}
 
 const HEADS: usize = 3;
 

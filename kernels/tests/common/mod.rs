@@ -1,6 +1,6 @@
 //! Attention calls made of random numbers, shared by the tests of the decode and prefill kernels.
 
-use ggml::Backend;
+use ggml::{Backend, Type};
 use kernels::attention::alibi_slopes;
 use kernels::{Alibi, Attention, Lane, Queries, RowType, Rows, reference::Attended};
 use std::sync::Arc;
@@ -14,6 +14,19 @@ pub fn device() -> Backend {
         Ok("cuda") => Backend::cuda(0, flag, None).expect("a GPU"),
         _ => Backend::emulated(flag, None).expect("a device"),
     }
+}
+
+/// The CPU and the device under test.
+#[allow(dead_code)] // as above
+pub fn backends() -> [Backend; 2] {
+    [Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU"), device()]
+}
+
+/// ggml's type for rows of a type.
+#[allow(dead_code)] // as above
+pub fn tensor_type(ty: RowType) -> Type {
+    let types = [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0];
+    types.into_iter().find(|t| t.name() == ty.name()).expect("a type")
 }
 
 /// A small generator (xorshift64*): the same numbers everywhere.
