@@ -95,11 +95,6 @@ impl Devices {
             _ => &self.host,
         }
     }
-
-    /// What computes a layer.
-    pub fn of(&self, layer: usize) -> &Backend {
-        self.at(self.placement.of(layer))
-    }
 }
 
 /// Bytes a second, read and written together, of copying `bytes` from one place of a backend's memory to another: the best of

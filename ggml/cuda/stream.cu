@@ -70,14 +70,6 @@ extern "C" int longhand_cuda_wait(void * stream) {
     return settle(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
 }
 
-// Takes the pending error of the calling thread, such as that of a kernel that could not be launched, and its name in
-// words.
-extern "C" int longhand_cuda_last_error(const char ** text) {
-    const cudaError_t error = cudaGetLastError();
-    *text = cudaGetErrorString(error);
-    return error;
-}
-
 // What CUDA calls an error, in words.
 extern "C" const char * longhand_cuda_error_text(int error) {
     return cudaGetErrorString(static_cast<cudaError_t>(error));

@@ -163,11 +163,6 @@ impl Backend {
         }
     }
 
-    /// Whether it is a device: its memory is not the host's, and our own operations are computed by their device twins.
-    pub fn is_device(&self) -> bool {
-        self.device.is_some()
-    }
-
     /// Memory this backend computes in.
     pub fn buffer_type(&self) -> BufferType {
         // SAFETY: live backend; the type is static.

@@ -24,7 +24,6 @@ unsafe extern "C" {
     fn longhand_cuda_gpu(index: c_int, gpu: *mut RawGpu) -> c_int;
     fn longhand_cuda_free_memory(index: c_int, free: *mut u64) -> c_int;
 
-    fn longhand_cuda_last_error(text: *mut *const c_char) -> c_int;
     fn longhand_cuda_error_text(error: c_int) -> *const c_char;
 }
 
@@ -63,13 +62,6 @@ pub(crate) fn check_products(ty: Type) -> Result<(), Error> {
 pub fn error_text(code: i32) -> String {
     // SAFETY: any number is fine, the result is a static string.
     unsafe { text(longhand_cuda_error_text(code)) }
-}
-
-/// Takes the pending error of this thread, such as that of a kernel that could not be launched.
-pub fn last_error() -> Result<(), Error> {
-    let mut said = std::ptr::null();
-    // SAFETY: a place for one pointer to a static string.
-    check(unsafe { longhand_cuda_last_error(&mut said) })
 }
 
 /// Asks CUDA for its versions and GPUs; touches no GPU.
