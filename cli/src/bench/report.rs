@@ -84,7 +84,7 @@ impl Report<'_> {
                 self.name.clone(),
                 format::bytes(self.model_bytes() as usize),
                 format!("{:.2} M", self.engine.spec().parameters() as f64 / 1e6),
-                "CPU".into(),
+                self.backend().into(),
                 self.engine.threads().to_string(),
                 self.args.types.cache_type_k.name().to_owned(),
                 self.args.types.cache_type_v.name().to_owned(),
@@ -101,16 +101,20 @@ impl Report<'_> {
         table
     }
 
+    /// What computes, in llama.cpp's words.
+    fn backend(&self) -> &'static str {
+        if self.engine.devices().placement().on_device() > 0 { "CUDA" } else { "CPU" }
+    }
+
     fn object(&self, case: &Case) -> Value {
         let ((speed, speed_deviation), (ns, ns_deviation)) = (case.speed(), case.nanoseconds());
         let moved = self.moved(case);
         let spec = self.engine.spec();
-        let on_device = self.engine.devices().placement().on_device();
         json!({
             "build_number": 0,
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
-            "backends": if on_device > 0 { "CUDA" } else { "CPU" },
-            "n_gpu_layers": on_device,
+            "backends": self.backend(),
+            "n_gpu_layers": self.engine.devices().placement().on_device(),
             "model_filename": self.file,
             "model_type": self.name,
             "model_size": self.model_bytes(),
