@@ -52,7 +52,7 @@ macro_rules! mistakes {
     ($($name:ident: $what:expr, $message:expr;)*) => {
         $(
             #[test]
-            #[ignore = "ends the process"]
+            #[ignore = "ends its process; mistakes_end_the_process_with_a_message runs it in one of its own"]
             fn $name() {
                 make($what);
             }
