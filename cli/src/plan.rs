@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use engine::heads::{HeadProfile, HeadShape};
 use engine::kv::{LaneLayout, Layout, PolicyChoice, Room, policy::REGISTRY};
-use engine::plan::{DRIVER, Plan, PlanOptions, TensorOutline, outline};
+use engine::plan::{CODE, DRIVER, Plan, PlanOptions, TensorOutline, outline};
 use engine::{DeviceKind, EngineOptions, Prefill};
 use ggml::Type;
 use models::shapes::Shape;
@@ -97,11 +97,13 @@ struct Target {
     layers: Layers,
     /// Bytes that it should fit.
     limit: Option<usize>,
+    /// Bytes of the driver's that the limit has to hold too.
+    driver: usize,
 }
 
 impl Target {
     /// The GPU that was asked for, or the one that is there; else the host.
-    fn new(args: &DeviceArgs) -> Result<Target, Failure> {
+    fn new(args: &DeviceArgs) -> Target {
         let found = match args.device {
             Device::Cpu => None,
             _ if args.n_gpu_layers == Layers::Count(0) => None,
@@ -112,17 +114,42 @@ impl Target {
                 kind => (kind, None),
             }),
         };
-        let limit = match &found {
-            Some((_, free)) => args.memory.or(*free),
-            None => args.memory.or_else(memory::available),
+        Target::of(found.map(|(_, free)| free), args)
+    }
+
+    /// A GPU, with the bytes that are free there if it is there; else the host.
+    fn of(gpu: Option<Option<usize>>, args: &DeviceArgs) -> Target {
+        let layers = args.n_gpu_layers;
+        let Some(free) = gpu else {
+            let limit = args.memory.or_else(memory::available);
+            return Target { on_device: false, layers, limit, driver: 0 };
         };
-        Ok(Target { on_device: found.is_some(), layers: args.n_gpu_layers, limit })
+        // What is free on a GPU is so beside the driver's part, which is taken already.
+        let (limit, driver) = match (args.memory, free) {
+            (None, Some(free)) => (Some(free), 0),
+            (memory, _) => (memory, DRIVER),
+        };
+        Target { on_device: true, layers, limit, driver }
+    }
+
+    /// The peak of a plan, of what the limit has to hold.
+    fn total(&self, plan: &Plan) -> usize {
+        match plan.device_total() {
+            _ if !self.on_device => plan.total(),
+            0 => 0, // not even the driver's part, where nothing is on the GPU
+            bytes => bytes + self.driver,
+        }
+    }
+
+    /// Whether the limit holds a plan, if there is one.
+    fn holds(&self, plan: &Plan) -> bool {
+        self.limit.is_some_and(|limit| self.total(plan) <= limit)
     }
 
     /// Whether a plan for a model of so many layers fits, with all the layers that were asked for on the GPU, if that is known.
     fn fits(&self, planned: &Planned, all: usize) -> Option<bool> {
         let whole = planned.on_device == self.layers(all);
-        self.limit.map(|limit| whole && planned.total(self.on_device) <= limit)
+        self.limit.map(|_| whole && self.holds(&planned.bytes))
     }
 
     /// Layers on the GPU, of so many, where memory is no question.
@@ -137,8 +164,8 @@ impl Target {
     /// The plan with as many of `whole` layers on the GPU as fit, if it is for us to say.
     fn choose(&self, whole: usize, plan: impl Fn(usize) -> Result<Planned>) -> Result<Planned> {
         match (self.layers, self.limit) {
-            (Layers::Auto, Some(limit)) if self.on_device => {
-                plan(device::most(whole, |layers| plan(layers).is_ok_and(|plan| plan.total(true) <= limit)))
+            (Layers::Auto, Some(_)) if self.on_device => {
+                plan(device::most(whole, |layers| plan(layers).is_ok_and(|plan| self.holds(&plan.bytes))))
             }
             _ => plan(whole),
         }
@@ -146,11 +173,6 @@ impl Target {
 }
 
 impl Planned {
-    /// The peak on the GPU, or on the host.
-    fn total(&self, on_device: bool) -> usize {
-        if on_device { self.bytes.device_total() } else { self.bytes.total() }
-    }
-
     /// Rows that every KV head has room for, `[layers][KV heads]`.
     fn rows(&self) -> Vec<Vec<usize>> {
         let rows_of = |lanes: &Vec<LaneLayout>| {
@@ -195,8 +217,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None | Some(0) => subject.spec.n_ctx_train.max(1),
         Some(context) => context,
     };
-    let target = Target::new(&args.model.device)?;
-    let limit = target.limit;
+    let target = Target::new(&args.model.device);
     let mut rows = Vec::new();
     for (policy, profile) in &policies {
         for types in &types {
@@ -206,12 +227,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
             let plan = target
                 .choose(whole, |on_device| of(on_device, context))
                 .map(|plan| {
-                    (
-                        plan,
-                        limit.map_or(0, |limit| {
-                            longest(|context| of(whole, context), target.on_device, limit)
-                        }),
-                    )
+                    (plan, longest(|context| of(whole, context).is_ok_and(|plan| target.holds(&plan.bytes))))
                 })
                 // Errors carry a hint on a line of its own.
                 .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());
@@ -312,10 +328,9 @@ fn plan(
     Ok(Planned { bytes, policy, layout, on_device })
 }
 
-/// The longest context whose plan fits, to a thousandth; 0 where none does.
-fn longest(plan: impl Fn(usize) -> Result<Planned>, on_device: bool, limit: usize) -> usize {
+/// The longest context that fits, to a thousandth; 0 where none does.
+fn longest(fits: impl Fn(usize) -> bool) -> usize {
     const MOST: usize = 100_000_000;
-    let fits = |context| plan(context).is_ok_and(|plan| plan.total(on_device) <= limit);
     // Some policies make no sense in the shortest sessions.
     let Some(shortest) = [1, 1 << 10, 1 << 14].into_iter().find(|context| fits(*context)) else { return 0 };
     let (mut good, mut bad) = (shortest, 2 * shortest);
@@ -396,10 +411,10 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
                     format::bytes(place.scratch),
                     format::bytes(place.residual),
                     format::bytes(place.compute),
-                    format::bytes(planned.total(target.on_device)),
+                    format::bytes(target.total(plan)),
                     match target.fits(planned, spec.n_layers) {
                         Some(true) => "yes".into(),
-                        Some(false) if planned.total(target.on_device) <= limit.unwrap_or(0) => {
+                        Some(false) if target.holds(plan) => {
                             format!("{} layers", planned.on_device)
                         }
                         Some(false) => "no".into(),
@@ -415,9 +430,13 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         }
     }
     if target.on_device {
+        let (whose, other) = match target.driver {
+            0 => ("", "; the driver has taken its part already"),
+            _ => ("the driver and ", ""),
+        };
         out += &format!(
-            "the total includes {} for the driver and the code of the kernels (an estimate)\n",
-            format::bytes(DRIVER)
+            "the total includes {} for {whose}the code of the kernels (an estimate){other}\n",
+            format::bytes(target.driver + CODE)
         );
     }
     out + "\n" + &table.plain() + &impossible + &advice(context, (target, spec.n_layers), rows)
@@ -444,7 +463,7 @@ fn advice(context: usize, (target, layers): (&Target, usize), rows: &[Row]) -> S
                 "- {} at these {} tokens ({})\n",
                 flags(row),
                 format::count(context),
-                format::bytes(plan.total(target.on_device))
+                format::bytes(target.total(&plan.bytes))
             );
         }
         None => out += &format!("- none of these at {} tokens\n", format::count(context)),
@@ -496,8 +515,8 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
                         "scratch": plan.device.scratch,
                         "residual": plan.device.residual,
                         "compute": plan.device.compute,
-                        "overhead": plan.device_overhead,
-                        "total": plan.device_total(),
+                        "overhead": target.total(&plan) - plan.device_allocated(),
+                        "total": target.total(&plan),
                     });
                 }
                 object["fits"] = target.fits(planned, subject.spec.n_layers).into();
@@ -516,4 +535,32 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
         "heads_from": subject.profile_is,
         "plans": rows.iter().map(row).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        device: DeviceArgs,
+    }
+
+    /// A bound holds the driver's part too; what is free on a GPU that is in use is so beside it.
+    #[test]
+    fn the_drivers_part_is_counted_once() {
+        const GIB: usize = 1 << 30;
+        let target = |gpu, flags: &[&str]| {
+            let flags = Flags::parse_from(["plan"].iter().chain(flags));
+            let target = Target::of(gpu, &flags.device);
+            (target.limit, target.driver)
+        };
+        assert_eq!(target(Some(Some(20 * GIB)), &[]), (Some(20 * GIB), 0));
+        for there in [Some(Some(20 * GIB)), Some(None)] {
+            assert_eq!(target(there, &["--memory", "24GiB"]), (Some(24 * GIB), DRIVER));
+        }
+        assert_eq!(target(None, &["--memory", "24GiB"]), (Some(24 * GIB), 0));
+    }
 }
