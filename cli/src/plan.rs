@@ -46,7 +46,7 @@ pub struct PlanArgs {
     /// Head profile; else that kept for the model, else --heads-share
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Without a profile: share of the query heads that keeps everything, evenly spread [default: 0.15]
+    /// Without a profile: share of the query heads that keeps everything, evenly spread, which takes most [default: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// How the text is read
@@ -70,6 +70,8 @@ struct Subject {
     profile: HeadProfile,
     /// Where the profile comes from, in words.
     profile_is: String,
+    /// Whether it is made up such that its heads share KV heads as little as can be.
+    most: bool,
 }
 
 /// One line of the table.
@@ -260,27 +262,29 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
         }
     };
     let shape = HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?;
-    let (profile, profile_is) = match (&args.heads, args.heads_share, &fingerprint) {
+    let (profile, profile_is, most) = match (&args.heads, args.heads_share, &fingerprint) {
         (Some(path), _, _) => {
             let profile = HeadProfile::load_for(path, shape, fingerprint.as_deref())?;
-            (profile, "the given profile".to_owned())
+            (profile, "the given profile".to_owned(), false)
         }
         (None, None, Some(fingerprint)) if matches!(profiles::kept(shape, fingerprint), Ok(Some(_))) => {
             let kept = profiles::kept(shape, fingerprint).ok().flatten();
-            (kept.unwrap_or(HeadProfile::uniform(shape, true)), "the profile kept for this model".to_owned())
+            let kept = kept.unwrap_or(HeadProfile::uniform(shape, true));
+            (kept, "the profile kept for this model".to_owned(), false)
         }
         (None, None, Some(_)) if spec.positions == Positions::Alibi => {
-            (HeadProfile::uniform(shape, false), "ALiBi: windows follow from the weights".to_owned())
+            (HeadProfile::uniform(shape, false), "ALiBi: windows follow from the weights".to_owned(), false)
         }
         (None, share, _) => {
             let share = share.unwrap_or(profiles::MARKED);
             (
                 profiles::spread(shape, share)?,
                 format!("{} of the query heads, evenly spread", format::percent(share)),
+                shape.group() > 1,
             )
         }
     };
-    Ok(Subject { name, spec, tensors, options: args.model.options(app), profile, profile_is })
+    Ok(Subject { name, spec, tensors, options: args.model.options(app), profile, profile_is, most })
 }
 
 /// The profile for one policy: the windows of the model's heads, or the subject's profile with heads chosen again by the policy's own
@@ -367,6 +371,10 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         subject.profile.shape().all_kv_heads(),
         subject.profile_is
     );
+    if subject.most {
+        out += "note: so they are in as many KV heads as they can be; those that `longhand heads calibrate` finds often share some and \
+                take less: plan with them by --heads FILE\n";
+    }
     if let Some(limit) = limit {
         let whose = if args.model.device.memory.is_some() { "given" } else { "free here" };
         let place = if target.on_device { " of the GPU" } else { "" };
