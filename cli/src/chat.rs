@@ -49,7 +49,7 @@ pub struct ChatArgs {
     /// Keeps the conversation in this file when it ends, and goes on with it where the file is there already; its cache is kept too,
     /// so that nothing is read again
     #[arg(long = "session", value_name = "FILE")]
-    keep: Option<PathBuf>,
+    session_file: Option<PathBuf>,
     /// System message
     #[arg(short = 'p', long = "prompt", visible_alias = "system-prompt", value_name = "TEXT")]
     system: Option<String>,
@@ -86,7 +86,7 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     let temperature = if matches!(source, engine::ModelSource::Embedded) { 0.0 } else { 0.8 };
     let sampling = args.sampling.validate(temperature, ANSWER)?;
     let documents = documents::read_all(&args.files)?;
-    let kept = args.keep.as_deref().filter(|path| path.exists()).map(Snapshot::open).transpose()?;
+    let kept = args.session_file.as_deref().filter(|path| path.exists()).map(Snapshot::open).transpose()?;
     if kept.is_some() && !args.files.is_empty() {
         return Err(Failure::usage(
             "documents are given, but the conversation in the file of --session has begun already",
@@ -94,7 +94,7 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
         )
         .into());
     }
-    check_folder(args.keep.as_deref())?;
+    check_folder(args.session_file.as_deref())?;
     let expected = match &kept {
         Some(kept) => kept.options().clone(),
         None => settings.options(device::expected_context(&settings, documents.len())),
@@ -107,7 +107,7 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
         None => (begin(app, args, (&model, &settings), sampling, &documents)?, documents),
     };
     let done = talk(app, args, &mut conversation, &documents);
-    if let (Ok(()), Some(path)) = (&done, &args.keep) {
+    if let (Ok(()), Some(path)) = (&done, &args.session_file) {
         keep(app, &conversation, &documents, path)?;
     }
     done
@@ -221,7 +221,7 @@ fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documen
             "" => continue,
             "/exit" | "/quit" => return Ok(()),
             "/help" => app.console.print(HELP)?,
-            "/save" => match &args.keep {
+            "/save" => match &args.session_file {
                 Some(path) => {
                     if let Err(error) = keep(app, conversation, documents, path) {
                         app.console.note(failure::report(&error).0.trim_end());
