@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::interrupt::Interrupt;
 use crate::{
     ask, bench, chat, demo, devices, failure, heads, inspect, logits, plan, recall, rescue, tokenize,
@@ -91,7 +91,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let (text, code) = failure::report(&error);
-            let _ = std::io::stderr().write_all(text.as_bytes());
+            console::report(&text);
             ExitCode::from(code)
         }
     }

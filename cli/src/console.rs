@@ -3,9 +3,22 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::text::sanitize_for_terminal;
 use serde::Serialize;
+
+/// Whether the last line of stdout has no end yet.
+static OPEN_LINE: AtomicBool = AtomicBool::new(false);
+
+/// Writes the text of an error to stderr, in a line of its own where an answer breaks off on the same terminal.
+pub fn report(text: &str) {
+    let mut err = io::stderr().lock();
+    if OPEN_LINE.load(Ordering::Relaxed) && io::stdout().is_terminal() && err.is_terminal() {
+        let _ = err.write_all(b"\n");
+    }
+    let _ = err.write_all(text.as_bytes());
+}
 
 /// Where output goes.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +65,9 @@ impl Console {
     pub fn print(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
+        if !text.is_empty() {
+            OPEN_LINE.store(!text.ends_with('\n'), Ordering::Relaxed);
+        }
         out.flush()
     }
 

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use models::chat::Message;
 
-use crate::failure;
+use crate::{console, failure};
 
 /// The conversation so far, as text.
 static CONVERSATION: Mutex<String> = Mutex::new(String::new());
@@ -17,13 +17,23 @@ static CONVERSATION: Mutex<String> = Mutex::new(String::new());
 /// Prepares for the worst.
 pub fn install() {
     ggml::on_fatal(|last_words| {
-        let (text, code) = failure::report(&anyhow::anyhow!("{last_words}"));
-        let _ = io::stderr().write_all(text.as_bytes());
+        let advice = if last_words.contains("hint: ") { "" } else { advice_on(last_words) };
+        let (text, code) = failure::report(&anyhow::anyhow!("{last_words}{advice}"));
+        console::report(&text);
         if let Some(saved) = save() {
             let _ = writeln!(io::stderr(), "the conversation is saved in {}", saved.display());
         }
         i32::from(code)
     });
+}
+
+/// What to do where ggml gave up and nobody said more about it.
+fn advice_on(last_words: &str) -> &'static str {
+    if last_words.contains("out of memory") {
+        "\nhint: other programs may use the same GPU; leave more of its memory free with --memory, or use --device cpu"
+    } else {
+        "\nhint: start again; if it comes back, use --device cpu"
+    }
 }
 
 /// What has been said up to now.
@@ -50,7 +60,8 @@ fn save() -> Option<PathBuf> {
         return None;
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let name = format!("longhand-conversation-{seconds}.txt");
+    // Several processes may end in the same second: with the GPU that they share.
+    let name = format!("longhand-conversation-{seconds}-{}.txt", std::process::id());
     [PathBuf::from("."), std::env::temp_dir()].into_iter().map(|folder| folder.join(&name)).find(|path| {
         let file = OpenOptions::new().write(true).create_new(true).open(path);
         file.and_then(|mut file| file.write_all(conversation.as_bytes())).is_ok()

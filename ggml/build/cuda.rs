@@ -48,6 +48,9 @@ const GGML_FLAGS: &[&str] = &[
     "-w",
 ];
 
+/// For the mock of a GPU, which runs no kernel: the device's code is not optimised and not assembled.
+const NOTHING_RUNS: &[&str] = &["-Xcicc=-O0", "-Xcompiler=-O0"];
+
 /// A CUDA toolkit: the compiler, what it says of itself, and the host compiler it is to use.
 struct Toolkit {
     nvcc: PathBuf,
@@ -92,8 +95,14 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     let architectures = architectures()?;
     let cuda = ggml.join("src/ggml-cuda");
 
-    let generate: Vec<String> =
-        architectures.iter().map(|name| format!("-gencode=arch=compute_{name},code=sm_{name}")).collect();
+    let mock = cfg!(feature = "mock-cuda");
+    let mut generate: Vec<String> = architectures
+        .iter()
+        .map(|name| format!("-gencode=arch=compute_{name},code={}_{name}", if mock { "compute" } else { "sm" }))
+        .collect();
+    if mock {
+        generate.extend(NOTHING_RUNS.iter().map(|&flag| flag.to_owned()));
+    }
     let headers =
         digest_headers(&[&ggml.join("include"), &ggml.join("src"), &cuda, &cuda.join("vendors")], 0)?;
     let mut units = own_units(headers, &generate, check)?;
@@ -105,6 +114,9 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     println!("cargo:nvcc={}", toolkit.nvcc.display());
     println!("cargo:nvcc_flags=-ccbin={} {}", toolkit.host.display(), generate.join(" "));
     println!("cargo:cuda_include={}", toolkit.home.join("include").display());
+    if mock {
+        compile_mock(&toolkit, &architectures, check)?;
+    }
     if check {
         return Ok(Made::NothingToLink);
     }
@@ -112,9 +124,7 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     let mut archive = cc::Build::new();
     archive.cpp(true).objects(objects).try_compile("ggml_cuda").context("archiving ggml-cuda failed")?;
     let mut libraries = vec!["dl", "rt", "pthread"];
-    if cfg!(feature = "mock-cuda") {
-        compile_mock(&toolkit, &architectures)?;
-    } else {
+    if !mock {
         println!("cargo:rustc-link-search=native={}", toolkit.libraries()?.display());
         libraries.insert(0, "static=cudart_static");
     }
@@ -125,13 +135,15 @@ pub fn compile(ggml: &Path) -> Result<Made> {
 }
 
 /// The runtime library of a GPU that is not there, in place of NVIDIA's.
-fn compile_mock(toolkit: &Toolkit, architectures: &[String]) -> Result<()> {
+fn compile_mock(toolkit: &Toolkit, architectures: &[String], check: bool) -> Result<()> {
     println!("cargo:rerun-if-changed=mock");
     let architecture = architectures.first().context("no architecture")?;
     let architecture = architecture.trim_end_matches(char::is_alphabetic);
     cc::Build::new()
         .cpp(true)
         .std("c++17")
+        .extra_warnings(true)
+        .warnings_into_errors(check)
         .files(["mock/machine.cpp", "mock/runtime.cpp"])
         .define("LONGHAND_MOCK_ARCHITECTURE", architecture)
         .flag("-isystem")

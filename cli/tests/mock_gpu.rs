@@ -1,0 +1,171 @@
+//! The program with a GPU that is a mock (ggml/mock; scripts/mock-gpu.sh runs these): everything that it says to CUDA is checked, and
+//! whatever goes wrong there is one error, with the conversation saved.
+#![cfg(feature = "mock-cuda")]
+
+mod common;
+
+use common::{DOCUMENT, Run, command, file, scratch};
+use std::io::Write;
+use std::process::Stdio;
+
+const QUESTION: &str = "What is the pass key?";
+const ANSWER: &str = "The pass key is 9078648.";
+
+/// The program on this mock: pairs of names (behind LONGHAND_MOCK_) and values. It runs in a folder of its own, and answers `input`.
+fn on(mock: &[(&str, &str)], folder: &str, args: &[&str], input: &str) -> Run {
+    let mut command = command(args);
+    for (name, value) in mock {
+        command.env(format!("LONGHAND_MOCK_{name}"), value);
+    }
+    let mut child = command
+        .env("TMPDIR", scratch(folder))
+        .current_dir(scratch(folder))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("the program ends");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn ask(mock: &[(&str, &str)], folder: &str, more: &[&str]) -> Run {
+    let document = file("mock.txt", DOCUMENT);
+    on(mock, folder, &[&["ask", "-f", &document, QUESTION][..], more].concat(), "")
+}
+
+/// It ended with code 1 and one error with a hint, not by a signal.
+#[track_caller]
+fn failed(run: &Run, when: &str) {
+    let Run { code, stderr, .. } = run;
+    assert_eq!(*code, Some(1), "{when}: {stderr}");
+    assert_eq!(stderr.matches("error: ").count(), 1, "{when}: {stderr}");
+    assert!(stderr.contains("\nhint: "), "{when}: {stderr}");
+    assert!(!stderr.contains("panicked") && !stderr.contains("mock CUDA: "), "{when}: {stderr}");
+}
+
+#[test]
+fn it_answers_as_on_the_cpu() {
+    for (mock, more) in [
+        (&[][..], &["--device", "cuda"][..]),
+        (&[("EAGER", "1")], &["--device", "cuda:0", "--policy", "snapkv", "--keep", "48"]),
+        (&[], &["--device", "cuda", "--policy", "razor:buffer=32", "-ctk", "q8_0", "-ctv", "q4_0"]),
+        (&[], &["-ngl", "2", "--policy", "h2o:heavy=32,recent=32"]),
+        // Two of the mock: the second is taken where it is named.
+        (&[("GPUS", "2")], &["--device", "cuda:1"]),
+    ] {
+        assert_eq!(ask(mock, "answers", more).ok(), format!("{ANSWER}\n"), "{more:?}");
+        let cpu: Vec<&str> =
+            more.iter().copied().filter(|arg| !arg.starts_with("cuda") && *arg != "--device").collect();
+        let cpu = [&["--device", "cpu"], &cpu[..]].concat();
+        let cpu: Vec<&str> = match cpu.iter().position(|arg| *arg == "-ngl") {
+            Some(at) => [&cpu[..at], &cpu[at + 2..]].concat(),
+            None => cpu,
+        };
+        assert_eq!(ask(&[], "answers", &cpu).ok(), format!("{ANSWER}\n"), "{cpu:?}");
+    }
+}
+
+#[test]
+fn what_there_is_is_said_in_one_line() {
+    let said = |mock: &[(&str, &str)]| on(mock, "devices", &["devices"], "").ok();
+    assert!(said(&[("MEMORY", "24564")]).contains("24.0 GiB"));
+    assert!(said(&[("DRIVER", "0")]).contains("no NVIDIA driver was found"));
+    assert!(said(&[("DRIVER", "12080")]).contains("knows CUDA 12.8 at most"));
+    assert!(said(&[("GPUS", "0")]).contains("shows no GPU"));
+    // Asked for by name it is an error, otherwise the CPU computes.
+    ask(&[("DRIVER", "12080")], "devices", &["--device", "cuda"]).refused(1, "knows CUDA 12.8 at most");
+    assert_eq!(ask(&[("DRIVER", "0")], "devices", &[]).ok(), format!("{ANSWER}\n"));
+}
+
+/// Every allocation of the GPU's memory, ggml's own too, is refused once.
+#[test]
+fn memory_may_end_anywhere() {
+    for number in 1..200 {
+        let run = ask(&[("REFUSE", &number.to_string())], "memory", &["--device", "cuda"]);
+        if run.code == Some(0) {
+            assert!(number > 4, "what needs no memory is not computed on a GPU");
+            assert_eq!(run.stdout, format!("{ANSWER}\n"));
+            return;
+        }
+        failed(&run, &format!("allocation {number}"));
+    }
+    panic!("allocations without end");
+}
+
+/// A GPU too small for the model and what it keeps: refused before anything is read.
+#[test]
+fn a_small_gpu_is_refused_at_once() {
+    ask(&[("MEMORY", "302")], "small", &["--device", "cuda", "-ngl", "all"]).refused(1, "are free");
+}
+
+/// Whenever the GPU is lost, the process ends with one error, and what was said is in a file.
+#[test]
+fn a_lost_gpu_takes_no_conversation_with_it() {
+    let document = file("mock.txt", DOCUMENT);
+    let (mut lost, mut answered) = (0, false);
+    for launch in [1, 2, 10, 40, 150, 200, 240, 280, 320, 400, 100_000] {
+        let folder = format!("lost/{launch}");
+        let _ = std::fs::remove_dir_all(scratch(&folder));
+        let run = on(
+            &[("LOSE", &launch.to_string())],
+            &folder,
+            &["chat", "--device", "cuda", "-f", &document],
+            &format!("{QUESTION}\n"),
+        );
+        if run.code == Some(0) {
+            answered = true;
+            assert_eq!(run.stdout, format!("{ANSWER}\n"));
+            continue;
+        }
+        lost += 1;
+        failed(&run, &format!("launch {launch}"));
+        let saved: Vec<_> = std::fs::read_dir(scratch(&folder)).expect("the folder").flatten().collect();
+        let [saved] = &saved[..] else { panic!("launch {launch}: {saved:?}, {}", run.stderr) };
+        let saved = std::fs::read_to_string(saved.path()).expect("the conversation");
+        assert!(saved.contains(QUESTION), "launch {launch}: {saved}");
+        assert!(saved.ends_with(&run.stdout), "what was answered so far: {saved}");
+    }
+    assert!(lost > 5 && answered, "{lost} of the launches were too late");
+}
+
+/// Two processes that die with the same GPU at the same time save two conversations.
+#[test]
+fn two_processes_save_two_files() {
+    let folder = "together";
+    let _ = std::fs::remove_dir_all(scratch(folder));
+    let document = file("mock.txt", DOCUMENT);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let args = ["chat", "--device", "cuda", "-f", &document];
+                failed(&on(&[("LOSE", "40")], folder, &args, &format!("{QUESTION}\n")), "launch 40");
+            });
+        }
+    });
+    assert_eq!(std::fs::read_dir(scratch(folder)).expect("the folder").count(), 2);
+}
+
+/// The most that is allocated is what the plan says, whatever ggml allocates by itself; without the driver's and the kernels' code,
+/// which the mock has none of.
+#[test]
+fn the_plan_covers_what_ggml_allocates() {
+    let (document, memory) = (file("mock-long.txt", DOCUMENT.repeat(40)), 1 << 20);
+    for (policy, prefill) in
+        [("full", "exact"), ("streaming:window=256", "streaming"), ("razor:buffer=256", "exact")]
+    {
+        let how = ["--policy", policy, "--prefill", prefill, "-c", "4096"];
+        let ask = ["ask", "--device", "cuda", "-f", &document, QUESTION];
+        let run = on(&[("IDLE", "1"), ("REPORT", "1")], "plan", &[&ask[..], &how, &["-n", "4"]].concat(), "");
+        let report = run.stderr.split_once("mock CUDA: ").expect("a report").1;
+        let peak: f64 = report.split_whitespace().next().and_then(|number| number.parse().ok()).expect("MiB");
+        let plan = on(&[], "plan", &[&["plan", "--device", "cuda", "--json"], &how[..]].concat(), "").json();
+        let device = &plan["plans"][0]["device"];
+        let planned = device["total"].as_f64().expect("bytes") / f64::from(memory);
+        let overhead = device["overhead"].as_f64().expect("bytes") / f64::from(memory);
+        assert!(peak <= planned, "{policy}: {peak} MiB of {planned}");
+        assert!(peak >= 0.8 * (planned - overhead), "{policy}: {peak} MiB of {planned}, {overhead} overhead");
+    }
+}
