@@ -13,7 +13,8 @@
 // and watcher.
 //
 // History
-//   Nothing here was timed on a GPU yet. Tensor cores would do for many watchers; f32 keeps the choices of policies the CPU's.
+//   Nothing here was timed on a GPU yet. With a condition around each pair of elements every load of a row waited for the one before
+//   (eight waits for four rows with d = 128, now one). Tensor cores would do for many watchers; f32 keeps the choices of policies the CPU's.
 #include "dots.h"
 #include "lanes.h"
 
