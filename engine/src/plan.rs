@@ -88,8 +88,8 @@ impl PlaceBytes {
 /// Bytes that the driver and the code of all kernels take on a device: an estimate, not measured yet.
 pub const DRIVER: usize = 512 << 20;
 
-/// Blocks that attention is split into on a large GPU.
-const BLOCKS: usize = 2 * 170;
+/// Blocks that attention is split into at most, on a large GPU ([`Backend::blocks`](ggml::Backend::blocks)).
+const BLOCKS: usize = 4 * 170;
 
 /// [`Plan::device_overhead`] for a device that computes `chunk` tokens at a time: ggml copies the activations of a matrix product in
 /// 8-bit blocks first, of 36 bytes for 32 elements.

@@ -3,7 +3,8 @@
 //
 // Data flow
 //   All rows of all KV heads are laid end to end and cut into equal shares (at multiples of 32 rows of a head), one a block; how many
-//   rows there are is read on the device, the number of blocks is fixed. So the blocks are level whatever the lengths of the heads.
+//   rows there are is read on the device, the number of blocks is that which the GPU holds at once (registers and shared memory allow
+//   two to four a multiprocessor). So the blocks are level whatever the lengths of the heads.
 //   A block takes its rows in stages of up to 16 KiB of K and V: copied as they are, 16 bytes a thread and asynchronously, into a
 //   ring of three stages of shared memory, where two are on their way while one is worked on. Types are told apart only when rows are
 //   read from there, so every type has the same wide loads, whatever its alignment.
@@ -334,34 +335,50 @@ __global__ void combine(const __grid_constant__ AttendCall call) {
     }
 }
 
+// Phase 1 as it is for a call: its kernel, a block's shared memory, and the call with as many shares as blocks fit, of those that
+// there is memory for.
+struct Phase {
+    void (*kernel)(AttendCall);
+    size_t shared;
+    AttendCall call;
+};
+
 template <int QT, int J>
-int launch_rows(const AttendCall& call, void* stream) {
+Phase phase(const AttendCall& call) {
     Stage stage(row_bytes(call.from.k_type, call.from.head_dim), row_bytes(call.from.v_type, call.from.head_dim));
     size_t merging = WARPS * QT * (64 * J + 2) * sizeof(float);
     size_t stages = static_cast<size_t>(STAGES) * stage.bytes;
-    return launch(attend_rows<QT, J>, dim3(call.shares), THREADS, max(merging, stages), stream, call);
+    Phase phase = {attend_rows<QT, J>, max(merging, stages), call};
+    phase.call.shares = blocks_at_once(phase.kernel, THREADS, phase.shared, call.shares);
+    return phase;
 }
 
 template <int QT>
-int launch_rows(const AttendCall& call, void* stream) {
-    if (call.from.head_dim <= 64) return launch_rows<QT, 1>(call, stream);
-    if (call.from.head_dim <= 128) return launch_rows<QT, 2>(call, stream);
-    return launch_rows<QT, 4>(call, stream);
+Phase phase(const AttendCall& call) {
+    if (call.from.head_dim <= 64) return phase<QT, 1>(call);
+    if (call.from.head_dim <= 128) return phase<QT, 2>(call);
+    return phase<QT, 4>(call);
+}
+
+Phase phase_of(const AttendCall& call) {
+    int queries = call.group * call.n_q;
+    if (queries == 1) return phase<1>(call);
+    if (queries == 2) return phase<2>(call);
+    if (queries <= 4) return phase<4>(call);
+    return phase<8>(call);
 }
 
 }  // namespace
 
 // Phase 1: the partials.
 LAUNCHER(attend_few)(const AttendCall* call, void* stream) {
-    int queries = call->group * call->n_q;
-    if (queries == 1) return launch_rows<1>(*call, stream);
-    if (queries == 2) return launch_rows<2>(*call, stream);
-    if (queries <= 4) return launch_rows<4>(*call, stream);
-    return launch_rows<8>(*call, stream);
+    Phase phase = phase_of(*call);
+    return launch(phase.kernel, dim3(phase.call.shares), THREADS, phase.shared, stream, phase.call);
 }
 
-// Phase 2: the result.
+// Phase 2: the result. Its shares are those of phase 1.
 LAUNCHER(combine)(const AttendCall* call, void* stream) {
     dim3 grid(call->group * call->n_q, call->n_kv_heads);
-    return launch(combine, grid, 32 * divide_up(min(call->from.head_dim, 128), 32), 0, stream, *call);
+    unsigned threads = 32 * divide_up(min(call->from.head_dim, 128), 32);
+    return launch(combine, grid, threads, 0, stream, phase_of(*call).call);
 }

@@ -73,7 +73,7 @@ struct AttendCall {
     int32_t n_kv_heads;
     int32_t group;
     int32_t n_q;
-    int32_t shares;
+    int32_t shares;              // at most
     float scale;
 };
 static_assert(sizeof(AttendCall) == 504);

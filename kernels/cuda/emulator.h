@@ -90,6 +90,12 @@ static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shar
     return emulator::run(reinterpret_cast<const void*>(kernel), grid, threads, shared, thread, &argument);
 }
 
+// Blocks follow each other. Fewer than there may be, as on a GPU: who relies on `most` is found out.
+template <typename Call>
+static int blocks_at_once(void (*)(Call), unsigned, size_t, int most) {
+    return most - most / 4;
+}
+
 inline void __syncthreads() { emulator::barrier("__syncthreads"); }
 inline void __syncwarp() { emulator::share("__syncwarp", nullptr, 0); }
 

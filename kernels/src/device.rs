@@ -124,6 +124,7 @@ pub(crate) struct AttendCall {
     pub n_kv_heads: i32,
     pub group: i32,
     pub n_q: i32,
+    /// At most: the launchers take no more than the device holds blocks at once.
     pub shares: i32,
     pub scale: f32,
 }

@@ -93,7 +93,7 @@ pub fn row_type(ty: Type) -> Option<RowType> {
 pub enum Split {
     /// Threads of the CPU: the most that the graph is computed with.
     Threads(usize),
-    /// Blocks of a device: as many as it holds at once.
+    /// Blocks of a device: the most, of which those are used that it holds at once.
     Blocks(usize),
 }
 
