@@ -12,9 +12,9 @@
 //   rows at a time: thread i holds elements 2 i, 2 i + 1, 2 i + 64 ... of a row and of all its queries, in registers; 4 x 8 sums of
 //   products are added up across the warp at once, by halving, so that each thread is left with one logit; then the exponentials,
 //   each computed once, and the values, weighted by what the threads hand each other.
-//   At the end of a head's rows in its share the block merges its warps and leaves one partial: weighted sum, largest logit,
-//   denominator. The second kernel merges the partials of each query. A share and a head meet in partial number (share + place of
-//   the head): along the rows one of the two goes up at each border, so no two meet in the same.
+//   At the end of a head's rows in its share the block merges its warps and leaves one partial (partials.h). The second kernel merges
+//   the partials of each query. A share and a head meet in partial number (share + place of the head): along the rows one of the two
+//   goes up at each border, so no two meet in the same.
 //
 // Costs of a row of K and V (d = head_dim, g = queries)
 //   Bytes: 4 d with f16, 2.125 d with q8_0, from memory; the same once into and once or twice out of shared memory.
@@ -299,6 +299,7 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
 
 // Block (query of a KV head, place of the head): merges the partials of the shares that hold rows of it.
 __global__ void combine(const __grid_constant__ AttendCall call) {
+    SHARED(float, shared);
     int d = call.from.head_dim, queries = call.group * call.n_q;
     int place = blockIdx.y;
     HeadPlace at = head_at(call.from, place);
@@ -315,24 +316,10 @@ __global__ void combine(const __grid_constant__ AttendCall call) {
     auto share_of = [&](int64_t cut) {
         return static_cast<int>(((cut + 1) * shares + total_cuts - 1) / total_cuts - 1);
     };
-    int first = cuts > 0 ? share_of(start) : 0, last = cuts > 0 ? share_of(start + cuts - 1) : -1;
-    auto partial = [&](int share) {
-        return call.partials + (static_cast<size_t>(share + place) * queries + query) * (d + 2);
-    };
-    float base = NOTHING;
-    for (int share = first; share <= last; share++) base = fmaxf(base, partial(share)[d]);
-    for (int element = threadIdx.x; element < d; element += blockDim.x) {
-        float sum = 0.0f, denominator = 0.0f;
-#pragma unroll 4
-        for (int share = first; share <= last; share++) {
-            const float* from = partial(share);
-            float factor = exp2f(from[d] - base);
-            sum += from[element] * factor;
-            denominator += from[d + 1] * factor;
-        }
-        // Zero where no row was seen; otherwise at least 1, or NaN where something was.
-        out[element] = denominator == 0.0f ? 0.0f : sum / denominator;
-    }
+    int first = cuts > 0 ? share_of(start) : 0, end = cuts > 0 ? share_of(start + cuts - 1) + 1 : 0;
+    size_t stride = static_cast<size_t>(queries) * (d + 2);
+    const float* from = call.partials + (first + place) * stride + query * (d + 2);
+    merge_partials(&shared, from, stride, end - first, d, out);
 }
 
 // Phase 1 as it is for a call: its kernel, a block's shared memory, and the call with as many shares as blocks fit, of those that
@@ -380,5 +367,6 @@ LAUNCHER(attend_few)(const AttendCall* call, void* stream) {
 LAUNCHER(combine)(const AttendCall* call, void* stream) {
     dim3 grid(call->group * call->n_q, call->n_kv_heads);
     unsigned threads = 32 * divide_up(min(call->from.head_dim, 128), 32);
-    return launch(combine, grid, threads, 0, stream, phase_of(*call).call);
+    AttendCall same = phase_of(*call).call;
+    return launch(combine, grid, threads, merging_bytes(same.shares), stream, same);
 }

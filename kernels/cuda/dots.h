@@ -5,12 +5,11 @@
 // them all loads of the rows are under way together. Sums across the threads are taken for all rows and queries at once, by halving.
 #pragma once
 
+#include "partials.h"
 #include "rows.h"
 
 // Rows that a warp takes at a time.
 constexpr int ROWS = 4;
-// The base of weights where nothing was seen yet: finite, so that infinity is never subtracted from itself.
-constexpr float NOTHING = -3.402823466e38f;
 
 // The j-th pair that a thread reads of a row.
 __device__ __forceinline__ int pair_of(int j, int head_dim) {
