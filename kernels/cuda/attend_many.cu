@@ -7,18 +7,20 @@
 //   memory); beside them 16 x head_dim sums, the largest logits and denominators in f32.
 //   Rows come in tiles of 64 (32 for heads above 128), decoded from their type to f16 in shared memory, K and V in turn: V's tile is
 //   under way while K's is worked on, and the next K while V is (f16 rows by asynchronous copies; other types are decoded by the
-//   threads). Logits S = Q K^T and sums += P V are mma m16n8k16, f16 in, f32 out; S becomes P where it stands in registers. Log-weight,
+//   threads, a block of 32 elements each in arithmetic of halves). Logits S = Q K^T and sums += P V are mma m16n8k16, f16 in, f32 out; S becomes P where it stands in registers. Log-weight,
 //   distances (ALiBi) and the causal end are applied to S in f32; no mask exists.
 //   Rows that no query of the tile may see are never touched. The longest tiles begin first.
 //
 // What is rounded: queries, keys, values and weights to f16 (relative 2^-11 each; values beyond 65,504 become infinite), everything
 // else is f32. Against the reference in f64 outputs differ by some 1e-3 of the values' size.
 //
-// Costs of a tile of 64 queries and 64 rows: 4 * 64 * 64 * head_dim multiply-adds of the tensor cores, 64 * 64 exponentials, and
-// 2 * 64 * head_dim elements decoded.
+// Costs of a tile of 64 queries and 64 rows: 2 * 64 * 64 * head_dim multiply-adds of the tensor cores, 64 * 64 exponentials, and
+// 2 * 64 * head_dim elements decoded. With head_dim = 128 a warp issues 685 instructions a tile of f16 rows on sm_89, 128 of them for
+// the tensor cores, and 1,060 with q8_0 or q4_0.
 //
 // History
-//   Nothing here was timed on a GPU yet. Known to be wanting: rows are not split, so few tiles over very many rows (a short question
+//   Nothing here was timed on a GPU yet; what is said of costs is counted in the compiled code. Type and address found anew for every
+//   16 bytes of a tile took 1,123 instructions with f16, and 2,907 with q8_0, eight loads at a time and converted one by one. Known to be wanting: rows are not split, so few tiles over very many rows (a short question
 //   after a long document) leave multiprocessors idle; decoding by all warps waits for memory without overlap for types other than f16.
 #include "dots.h"
 #include "lanes.h"
@@ -47,32 +49,42 @@ struct Tiles {
     __device__ __half (*q())[STRIDE] { return HELD ? v : q_apart; }
 };
 
-// Rows `first .. first + n` of a head as f16, zeros behind them and in elements from head_dim on.
-template <int D>
-__device__ void read_tile(
-    __half (*to)[D + 8], int type, const unsigned char* head, int first, int n, int head_dim) {
-    int bytes = row_bytes(type, head_dim);
-    const unsigned char* rows = head + static_cast<size_t>(first) * bytes;
-    constexpr int UNITS = D / 8;
-    for (int i = threadIdx.x; i < TILE<D> * UNITS; i += THREADS) {
-        int row = i / UNITS, element = i % UNITS * 8;
-        bool there = row < n && element < head_dim;
-        if (there && type == F16) {
-            copy_async<16>(&to[row][element], rows + static_cast<size_t>(row) * bytes + 2 * element);
-            continue;
-        }
-        alignas(16) __half2 out[4] = {};
-        if (there) {
-            with_type(type, [&](auto t) {
+// Elements that a thread takes at a time: 16 bytes of halves, or a whole block.
+template <int TYPE>
+constexpr int PIECE = TYPE == Q8_0 || TYPE == Q4_0 ? BLOCK : 8;
+
+// A piece of a row as f16, zeros where it is not there.
+template <int TYPE>
+__device__ __forceinline__ void read_piece(__half* to, const unsigned char* from, bool there) {
+    if constexpr (TYPE == F16) {
+        copy_async_or_zeros(to, from, there);
+    } else {
+        alignas(16) __half2 out[PIECE<TYPE> / 2] = {};
+        if (there) read_halves<TYPE>(out, from);
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    float2 x = read_pair<decltype(t)::value>(rows + static_cast<size_t>(row) * bytes, element / 2 + j);
-                    out[j] = __floats2half2_rn(x.x, x.y);
-                }
-            });
-        }
-        store(&to[row][element], load<uint4>(out));
+        for (int i = 0; i < PIECE<TYPE> / 8; i++) store(to + 8 * i, load<uint4>(out + 4 * i));
     }
+}
+
+// Rows `first .. first + n` of a head as f16, zeros behind them and in elements from head_dim on. A thread has the same piece of every
+// STEP-th row, so that the next one is an addition away.
+template <int D>
+__device__ __forceinline__ void read_tile(
+    __half (*to)[D + 8], int type, const unsigned char* head, int first, int n, int head_dim) {
+    with_type(type, [&](auto t) {
+        constexpr int TYPE = decltype(t)::value, PIECES = D / PIECE<TYPE>, STEP = THREADS / PIECES;
+        int row = threadIdx.x / PIECES, element = threadIdx.x % PIECES * PIECE<TYPE>;
+        int bytes = row_bytes(TYPE, head_dim);
+        const unsigned char* from = head + static_cast<size_t>(first + row) * bytes + row_bytes(TYPE, element);
+        if (element >= head_dim) n = 0;
+#pragma unroll(TYPE == F16 ? TILE<D> : 1)
+        for (int i = 0; i < TILE<D>; i += STEP, row += STEP, from += STEP * bytes) {
+            // Where the pieces of a row do not divide the threads, some threads have none.
+            if (TILE<D> % STEP == 0 || (threadIdx.x < STEP * PIECES && row < TILE<D>)) {
+                read_piece<TYPE>(&to[row][element], from, row < n);
+            }
+        }
+    });
 }
 
 __device__ __forceinline__ uint32_t pack(float low, float high) {

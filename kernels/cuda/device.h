@@ -84,6 +84,12 @@ __device__ __forceinline__ void copy_async(void* to, const void* from) {
     }
 }
 
+// Copies 16 bytes in the same way, or sets them to zero: `from` is not read then.
+__device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, bool there) {
+    unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+
 // Ends a group of this thread's copies.
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
