@@ -243,6 +243,39 @@ fn many_queries_over_unequal_lanes() {
     check(Case { alibi: true, n_q: 30, lanes, ..Case::plain(128, 1, 1) });
 }
 
+/// Rows that weigh less than a half's smallest number each, and whose values are large.
+#[test]
+fn many_queries_count_small_weights() {
+    let (d, rows, n_q) = (64, 200, 20);
+    let data = Data::new(Case { n_q, ..Case::plain(d, 1, rows) }, 9);
+    data.with(|call| {
+        let lane = call.lanes[0];
+        let encode = |first: f32, others: f32, at: usize| {
+            let mut bytes = lane.k.data.to_vec();
+            for (row, bytes) in bytes.chunks_mut(lane.k.row_stride).enumerate() {
+                let mut x = vec![0.0; d];
+                x[at] = if row == 0 { first } else { others };
+                lane.k.ty.encode(&x, bytes);
+            }
+            bytes
+        };
+        // A factor of e^19 = 2^27.4 between the first row and the others.
+        let (k, v) = (encode(19.0 * 8.0, 0.0, 0), encode(0.0, 30_000.0, 1));
+        let q: Vec<f32> = (0..d * n_q).map(|i| if i % d == 0 { 1.0 } else { 0.0 }).collect();
+        let lanes = [kernels::Lane {
+            k: kernels::Rows { data: &k, ..lane.k },
+            v: kernels::Rows { data: &v, ..lane.v },
+            ..lane
+        }];
+        let call = Attention { lanes: &lanes, q: kernels::Queries::contiguous(&q, d, 1), ..*call };
+        let want = reference::attend(&call).expect("shapes fit").out;
+        for (a, b) in attend(&call, 1).iter().zip(&want) {
+            assert!((f64::from(*a) - b).abs() < 1e-2 * b.abs() + 1e-6, "{a}, not {b}");
+        }
+        assert!(want[1] > 0.02);
+    });
+}
+
 #[test]
 fn huge_logits_do_not_overflow() {
     for key_size in [30.0, 1e3, 1e4] {
