@@ -235,6 +235,7 @@ int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*t
     if (threads == 0 || threads % 32 != 0 || threads > MOST_THREADS) {
         fail("has a number of threads that is not whole warps", "a block");
     }
+    if (grid.y > 65535 || grid.z > 65535) fail("is larger than CUDA allows", "a grid");
     machine.threads = threads;
     machine.thread = thread;
     machine.argument = argument;
