@@ -6,8 +6,8 @@
 //   rows there are is read on the device, the number of blocks is that which the GPU holds at once (registers and shared memory allow
 //   two to four a multiprocessor). So the blocks are level whatever the lengths of the heads.
 //   A block takes its rows in stages of up to 16 KiB of K and V: copied as they are, 16 bytes a thread and asynchronously, into a
-//   ring of three stages of shared memory, where two are on their way while one is worked on. Types are told apart only when rows are
-//   read from there, so every type has the same wide loads, whatever its alignment.
+//   ring of three stages of shared memory, where two are on their way while one is worked on. Types matter only when rows are read from
+//   there, so every type has the same wide loads, whatever its alignment. The usual types and sizes have kernels of their own.
 //   Each of the four warps takes its quarter of a stage (with more than 8 queries: half of a stage, for half of the queries), four
 //   rows at a time: thread i holds elements 2 i, 2 i + 1, 2 i + 64 ... of a row and of all its queries, in registers; 4 x 8 sums of
 //   products are added up across the warp at once, by halving, so that each thread is left with one logit; then the exponentials,
@@ -18,15 +18,17 @@
 //
 // Costs of a row of K and V (d = head_dim, g = queries)
 //   Bytes: 4 d with f16, 2.125 d with q8_0, from memory; the same once into and once or twice out of shared memory.
-//   Arithmetic: 2 d g multiply-adds in f32, some 3 g shuffles; d = 128 and g = 8 take about 110 instructions of a warp, 28 cycles of a
-//   multiprocessor that issues four a cycle, in which an RTX 4090 brings 90 bytes a multiprocessor of the row's 512 (f16) or 272.
+//   Arithmetic: 2 d g multiply-adds in f32, some 3 g shuffles. With d = 128 and g = 4 a warp issues 102 instructions on sm_89 with f16,
+//   132 with q8_0 and 145 with q4_0, and a multiprocessor three a clock where it holds four blocks. By that model (a prediction) an
+//   RTX 4090 works on 12.4 bytes a clock and multiprocessor (f16), 6.3 (q8_0) or 3.2 (q4_0), where memory brings 3.1; an H200 on 17,
+//   7.2 or 3.3 of 18.
 //   Partials: (shares + heads) * g * (d + 2) * 4 bytes, written and read once: with 256 shares, 8 heads, d = 128 and g = 4 a fiftieth
 //   of 16,000 rows.
 //
 // History
 //   Nothing here was timed on a GPU yet. What is said of costs is counted in the compiled code, not measured.
 //   With a condition around each pair of elements every load of a row waited for the one before (137 instructions a row and warp on
-//   sm_89 with f16, d = 128 and g = 4; 112 without).
+//   sm_89 with f16, d = 128 and g = 4; 112 without). Types told apart for every four rows took 10 more, and 151 registers: 3 blocks.
 #include "dots.h"
 #include "lanes.h"
 
@@ -117,15 +119,20 @@ __device__ Segment segment_at(const AttendCall& call, int64_t first, int64_t las
     return segment;
 }
 
+// Said instead of a type: K and V and the head's size may be any.
+constexpr int ANY = -1;
+
 // Queries of a KV head are numbered token after token: i = token * group + member of the group.
-// QT: queries of a warp; J: pairs of elements of a thread.
-template <int QT, int J>
+// QT: queries of a warp; J: pairs of elements of a thread; TYPE: that of K and V where it is the same and head_dim is 64 J, or ANY.
+template <int QT, int J, int TYPE>
 __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant__ AttendCall call) {
     SHARED(unsigned char, shared);
     constexpr int SPREAD = 8 / QT;  // threads that end up with the same logit
-    int d = call.from.head_dim, queries = call.group * call.n_q;
-    int k_bytes = row_bytes(call.from.k_type, d), v_bytes = row_bytes(call.from.v_type, d);
-    Stage stage(k_bytes, v_bytes);
+    // Constants where they can be: types are told apart for every four rows otherwise.
+    const int d = TYPE == ANY ? call.from.head_dim : 64 * J, queries = call.group * call.n_q;
+    const int k_type = TYPE == ANY ? call.from.k_type : TYPE, v_type = TYPE == ANY ? call.from.v_type : TYPE;
+    const int k_bytes = row_bytes(k_type, d), v_bytes = row_bytes(v_type, d);
+    const Stage stage(k_bytes, v_bytes);
     int warp = threadIdx.x / 32, lane_id = threadIdx.x % 32;
     int tiles = divide_up(queries, QT), parts = WARPS / tiles;
     int tile = warp % tiles, part = warp / tiles, own_rows = stage.rows / parts;
@@ -203,7 +210,7 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
             int r_end = min(min(stage.rows, end - from), (part + 1) * own_rows);
             for (int r = part * own_rows; r < r_end; r += ROWS) {
                 int n = min(ROWS, r_end - r);
-                float logit = dot_rows(call.from.k_type, k_rows + r * k_bytes, k_bytes, n, d, q);
+                float logit = dot_rows(k_type, k_rows + r * k_bytes, k_bytes, n, d, q);
                 int row = from + r + own_row;
                 if (positions != nullptr && own_row < n) {
                     int position = load<int32_t>(in + stage.positions_at + 4 * (r + own_row));
@@ -229,7 +236,7 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
                     }
                 }
                 largest = top;
-                with_type(call.from.v_type, [&](auto type) {
+                with_type(v_type, [&](auto type) {
 #pragma unroll
                     for (int i = 0; i < ROWS; i++) {
                         float weights[QT];  // zeros of rows that are not there
@@ -330,14 +337,24 @@ struct Phase {
     AttendCall call;
 };
 
-template <int QT, int J>
+template <int QT, int J, int TYPE>
 Phase phase(const AttendCall& call) {
     Stage stage(row_bytes(call.from.k_type, call.from.head_dim), row_bytes(call.from.v_type, call.from.head_dim));
     size_t merging = WARPS * QT * (64 * J + 2) * sizeof(float);
     size_t stages = static_cast<size_t>(STAGES) * stage.bytes;
-    Phase phase = {attend_rows<QT, J>, max(merging, stages), call};
+    Phase phase = {attend_rows<QT, J, TYPE>, max(merging, stages), call};
     phase.call.shares = blocks_at_once(phase.kernel, THREADS, phase.shared, call.shares);
     return phase;
+}
+
+template <int QT, int J>
+Phase phase(const AttendCall& call) {
+    if (call.from.k_type == call.from.v_type && call.from.head_dim == 64 * J) {
+        if (call.from.k_type == F16) return phase<QT, J, F16>(call);
+        if (call.from.k_type == Q8_0) return phase<QT, J, Q8_0>(call);
+        if (call.from.k_type == Q4_0) return phase<QT, J, Q4_0>(call);
+    }
+    return phase<QT, J, ANY>(call);
 }
 
 template <int QT>

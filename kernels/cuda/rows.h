@@ -82,7 +82,7 @@ __device__ __forceinline__ void read_halves(__half2 (&to)[PAIRS], const unsigned
     }
 }
 
-// Runs `work(Type<T>())` with the type as a constant: the branch is taken once, outside of what is done with rows.
+// Runs `work(Type<T>())` with the type as a constant. No branch remains where the type is one already.
 template <int T>
 struct Type {
     static constexpr int value = T;
