@@ -2,9 +2,8 @@
 // memory, so everything serves to read each row once, in wide loads, with enough of them under way.
 //
 // Data flow
-//   All rows of all KV heads are laid end to end and cut into equal shares (at multiples of 32 rows of a head), one a block; how many
-//   rows there are is read on the device, the number of blocks is that which the GPU holds at once (registers and shared memory allow
-//   two to four a multiprocessor). So the blocks are level whatever the lengths of the heads.
+//   All rows of all KV heads are divided into equal shares (shares.h), one a block: as many as the GPU holds at once (registers and
+//   shared memory allow two to four a multiprocessor).
 //   A block takes its rows in stages of up to 16 KiB of K and V: copied as they are, 16 bytes a thread and asynchronously, into a
 //   ring of three stages of shared memory, where two are on their way while one is worked on. Types matter only when rows are read from
 //   there, so every type has the same wide loads, whatever its alignment. The usual types and sizes have kernels of their own.
@@ -13,8 +12,7 @@
 //   products are added up across the warp at once, by halving, so that each thread is left with one logit; then the exponentials,
 //   each computed once, and the values, weighted by what the threads hand each other.
 //   At the end of a head's rows in its share the block merges its warps and leaves one partial (partials.h). The second kernel merges
-//   the partials of each query. A share and a head meet in partial number (share + place of the head): along the rows one of the two
-//   goes up at each border, so no two meet in the same.
+//   the partials of each query.
 //
 // Costs of a row of K and V (d = head_dim, g = queries)
 //   Bytes: 4 d with f16, 2.125 d with q8_0, from memory; the same once into and once or twice out of shared memory.
@@ -30,14 +28,12 @@
 //   With a condition around each pair of elements every load of a row waited for the one before (137 instructions a row and warp on
 //   sm_89 with f16, d = 128 and g = 4; 112 without). Types told apart for every four rows took 10 more, and 151 registers: 3 blocks.
 #include "dots.h"
-#include "lanes.h"
+#include "shares.h"
 
 namespace {
 
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
-// Shares of rows are cut at multiples of this many rows of a head.
-constexpr int CUT = 32;
 constexpr int STAGES = 3;
 constexpr int STAGE_BYTES = 16 * 1024;
 
@@ -67,56 +63,6 @@ __device__ void fetch(unsigned char* to, const unsigned char* from, int bytes) {
     for (int unit = threadIdx.x; unit < units; unit += THREADS) {
         copy_async<16>(to + 16 * unit, from + 16 * unit);
     }
-}
-
-// Rows of one head that lie in a block's share.
-struct Segment {
-    HeadPlace at;
-    int place;  // of the head
-    int rows;   // of the lane
-    int begin;
-    int end;
-    int cuts;   // of the share
-};
-
-__device__ int64_t cuts_of(const AttendCall& call) {
-    int64_t cuts = 0;
-    for (int i = 0; i < call.from.count; i++) {
-        const Lane& lane = call.from.lanes[i];
-        cuts += static_cast<int64_t>(divide_up(rows_of(lane, call.live[i], call.added), CUT)) * lane.heads;
-    }
-    return cuts;
-}
-
-// Shares that there are: each holds a cut at least.
-__device__ int shares_of(const AttendCall& call, int64_t cuts) {
-    return static_cast<int>(min(static_cast<int64_t>(call.shares), cuts));
-}
-
-// The segment that begins at cut `first` of all and ends before `last`.
-__device__ Segment segment_at(const AttendCall& call, int64_t first, int64_t last) {
-    Segment segment = {};
-    int place = 0;
-    for (int i = 0; i < call.from.count; i++) {
-        const Lane& lane = call.from.lanes[i];
-        int rows = rows_of(lane, call.live[i], call.added);
-        int cuts = divide_up(rows, CUT);
-        int64_t all = static_cast<int64_t>(cuts) * lane.heads;
-        if (first < all) {
-            int head = static_cast<int>(first / cuts), cut = static_cast<int>(first % cuts);
-            segment.cuts = static_cast<int>(min(static_cast<int64_t>(cuts - cut), last - first));
-            segment.place = place + head;
-            segment.at = {i, head, call.from.kv_heads[place + head]};
-            segment.rows = rows;
-            segment.begin = cut * CUT;
-            segment.end = min((cut + segment.cuts) * CUT, rows);
-            return segment;
-        }
-        first -= all;
-        last -= all;
-        place += lane.heads;
-    }
-    return segment;
 }
 
 // Said instead of a type: K and V and the head's size may be any.
@@ -380,10 +326,10 @@ LAUNCHER(attend_few)(const AttendCall* call, void* stream) {
     return launch(phase.kernel, dim3(phase.call.shares), THREADS, phase.shared, stream, phase.call);
 }
 
-// Phase 2: the result. Its shares are those of phase 1.
+// Phase 2: the result, also of attend_many where it splits rows. Its shares are those of phase 1.
 LAUNCHER(combine)(const AttendCall* call, void* stream) {
     dim3 grid(call->group * call->n_q, call->n_kv_heads);
     unsigned threads = 32 * divide_up(min(call->from.head_dim, 128), 32);
-    AttendCall same = phase_of(*call).call;
+    AttendCall same = call->group * call->n_q <= FEW_QUERIES ? phase_of(*call).call : *call;
     return launch(combine, grid, threads, merging_bytes(same.shares), stream, same);
 }

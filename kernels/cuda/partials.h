@@ -1,6 +1,6 @@
-// Partial results of attention, and how they are merged. Where the rows of a head are divided among blocks, each block leaves for each
-// of its queries the sum of the values it saw, weighted relative to the largest logit it saw (its base, in units of log 2), then that
-// base and the denominator: d + 2 floats.
+// Partial results of attention, and how they are merged. Where the rows of a head are divided among blocks (shares.h), each block
+// leaves for each of its queries the sum of the values it saw, weighted relative to the largest logit it saw (its base, in units of
+// log 2), then that base and the denominator: d + 2 floats. Sums and denominators may have a factor in common, the same for all blocks.
 #pragma once
 
 #include "device.h"
@@ -32,7 +32,7 @@ __device__ inline void merge_partials(float* shared, const float* from, size_t s
             sum += from[i * stride + element] * factors[i];
             denominator += totals[i] * factors[i];
         }
-        // Zero where no row was seen; otherwise at least 1, or NaN where something was.
+        // Zero where no row was seen; otherwise at least the common factor, or NaN where something was.
         out[element] = denominator == 0.0f ? 0.0f : sum / denominator;
     }
 }

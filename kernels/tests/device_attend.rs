@@ -121,7 +121,14 @@ fn room(case: &Case) -> f64 {
 
 #[track_caller]
 fn check(case: Case) {
-    check_blocks(case, &[3]);
+    let split = splitting(&case, 5);
+    check_blocks(case, &[3, split]);
+}
+
+/// So many blocks that the rows of many queries are split too, into some more shares than `shares` a head.
+fn splitting(case: &Case, shares: usize) -> usize {
+    let tiles = (case.group * case.n_q).div_ceil(64);
+    2 * tiles * (shares * case.kv_heads() + 1)
 }
 
 fn lane(heads: &[u32], rows: usize, log_weight: Option<f32>) -> LaneCase {
@@ -243,6 +250,28 @@ fn many_queries_over_unequal_lanes() {
     check(Case { alibi: true, n_q: 30, lanes, ..Case::plain(128, 1, 1) });
 }
 
+#[test]
+fn many_queries_split_rows() {
+    let lanes = |rows: [usize; 3], weights: [Option<f32>; 3]| {
+        vec![
+            lane(&[3], rows[0], weights[0]),
+            lane(&[1, 0], rows[1], weights[1]),
+            lane(&[2], rows[2], weights[2]),
+        ]
+    };
+    let weights = [[None; 3], [Some(f32::NEG_INFINITY), None, Some(9.25)], [Some(2.5), Some(-1.0), None]];
+    for (number, rows) in [[700, 41, 1], [33, 0, 260], [160, 150, 32]].into_iter().enumerate() {
+        // The last rows are hidden from the first tiles of 150 tokens: there are shares of which a tile sees nothing.
+        for (n_q, group) in [(1, 17), (9, 4), (150, 1)] {
+            let alibi = number == 0;
+            let case =
+                Case { alibi, n_q, group, lanes: lanes(rows, weights[number]), ..Case::plain(64, 1, 1) };
+            let blocks = [2, 3, 11, 40].map(|shares| splitting(&case, shares));
+            check_blocks(case, &blocks);
+        }
+    }
+}
+
 /// Rows that weigh less than a half's smallest number each, and whose values are large.
 #[test]
 fn many_queries_count_small_weights() {
@@ -269,8 +298,10 @@ fn many_queries_count_small_weights() {
         }];
         let call = Attention { lanes: &lanes, q: kernels::Queries::contiguous(&q, d, 1), ..*call };
         let want = reference::attend(&call).expect("shapes fit").out;
-        for (a, b) in attend(&call, 1).iter().zip(&want) {
-            assert!((f64::from(*a) - b).abs() < 1e-2 * b.abs() + 1e-6, "{a}, not {b}");
+        for blocks in [1, splitting(&data.case, 4)] {
+            for (a, b) in attend(&call, blocks).iter().zip(&want) {
+                assert!((f64::from(*a) - b).abs() < 1e-2 * b.abs() + 1e-6, "{a}, not {b}");
+            }
         }
         assert!(want[1] > 0.02);
     });
