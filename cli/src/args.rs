@@ -136,5 +136,19 @@ mod tests {
     #[test]
     fn the_declarations_are_consistent() {
         declaration().debug_assert();
+        // clap looks for this where debug assertions are on only, and of two flags of one name takes either's value for both.
+        fn names_are_unique(command: &clap::Command) {
+            let mut seen = std::collections::HashSet::new();
+            for arg in command.get_arguments() {
+                assert!(
+                    seen.insert(arg.get_id()),
+                    "{}: two arguments named {}",
+                    command.get_name(),
+                    arg.get_id()
+                );
+            }
+            command.get_subcommands().for_each(names_are_unique);
+        }
+        names_are_unique(&declaration());
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::args::App;
 use crate::args::model::{ModelArgs, looks_like_model};
 use crate::args::sampling::SamplingArgs;
-use crate::args::session::{SessionArgs, SessionSettings};
+use crate::args::session::{PrefillArg, SessionArgs, SessionSettings};
 use crate::conversation::{Conversation, Reading, needed_context};
 use crate::failure::Failure;
 use crate::model::{self, Model};
@@ -128,7 +128,8 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     }
 
     let store = conversation.session().store();
-    let policy = &conversation.session().options().policy;
+    let options = conversation.session().options();
+    let policy = &options.policy;
     let full = store.layout().full_bytes(store.seen());
     let kept = store.live_bytes();
     app.console.note(&format!(
@@ -149,9 +150,9 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
             "policy": policy.to_string(),
             "retrieval_heads": heads,
             "kv_heads": model.engine.spec().n_layers * model.engine.spec().n_kv_heads,
-            "type_k": settings.types.0.name(),
-            "type_v": settings.types.1.name(),
-            "prefill": settings.prefill.name(),
+            "type_k": options.types.0.name(),
+            "type_v": options.types.1.name(),
+            "prefill": PrefillArg::from(options.prefill).name(),
             "threads": model.engine.threads(),
             "context": context,
             "document_tokens": document_tokens,

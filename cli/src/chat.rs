@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use engine::generate::Stop;
 use engine::snapshot::{self, Snapshot};
-use engine::{EngineError, Session};
+use engine::{EngineError, ModelSource, Session};
 use models::chat::Message;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ use crate::args::session::{SessionArgs, SessionSettings};
 use crate::conversation::{Conversation, Reading, Record};
 use crate::failure::{self, Failure};
 use crate::model::Model;
-use crate::{device, documents, format, opening};
+use crate::{device, documents, format, going_on, opening};
 
 /// Most tokens of an answer where -n does not say otherwise.
 const ANSWER: usize = 1024;
@@ -47,9 +47,9 @@ pub struct ChatArgs {
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Keeps the conversation in this file when it ends, and goes on with it where the file is there already; its cache is kept too,
-    /// so that nothing is read again
+    /// so that nothing is read again, and flags for another cache are refused
     #[arg(long = "session", value_name = "FILE")]
-    keep: Option<PathBuf>,
+    session_file: Option<PathBuf>,
     /// System message
     #[arg(short = 'p', long = "prompt", visible_alias = "system-prompt", value_name = "TEXT")]
     system: Option<String>,
@@ -83,34 +83,72 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     let settings = args.session.validate()?;
     let source = args.model.source(args.place.place.as_deref())?;
     // The small model knows one right answer to a question, and chance would only spoil it.
-    let temperature = if matches!(source, engine::ModelSource::Embedded) { 0.0 } else { 0.8 };
+    let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
     let sampling = args.sampling.validate(temperature, ANSWER)?;
     let documents = documents::read_all(&args.files)?;
-    let kept = args.keep.as_deref().filter(|path| path.exists()).map(Snapshot::open).transpose()?;
-    if kept.is_some() && !args.files.is_empty() {
-        return Err(Failure::usage(
-            "documents are given, but the conversation in the file of --session has begun already",
-            "leave -f out to go on with it, or name a new file to begin anew",
-        )
-        .into());
-    }
-    check_folder(args.keep.as_deref())?;
+    let kept = match args.session_file.as_deref().filter(|path| path.exists()) {
+        Some(path) => Some(open_kept(path, args, (&settings, &source), &documents)?),
+        None => None,
+    };
+    check_folder(args.session_file.as_deref())?;
     let expected = match &kept {
-        Some(kept) => kept.options().clone(),
+        Some((file, _)) => file.options().clone(),
         None => settings.options(device::expected_context(&settings, documents.len())),
     };
     let options = device::engine_options(app, &args.model, &source, Some(&expected))?;
     let model = Model::open(app, &source, &options)?;
 
     let (mut conversation, documents) = match kept {
-        Some(kept) => go_on(app, &model, sampling, kept)?,
+        Some((file, kept)) => go_on(app, &model, sampling, (file, kept))?,
         None => (begin(app, args, (&model, &settings), sampling, &documents)?, documents),
     };
     let done = talk(app, args, &mut conversation, &documents);
-    if let (Ok(()), Some(path)) = (&done, &args.keep) {
+    if let (Ok(()), Some(path)) = (&done, &args.session_file) {
         keep(app, &conversation, &documents, path)?;
     }
     done
+}
+
+/// A file that holds a conversation, and what it says of it. Refuses what was asked for where the conversation is another; how many
+/// tokens are computed at once can still be chosen.
+fn open_kept(
+    path: &Path,
+    args: &ChatArgs,
+    (settings, source): (&SessionSettings, &ModelSource),
+    documents: &str,
+) -> Result<(Snapshot, Kept)> {
+    let mut file = Snapshot::open(path)?;
+    let kept: Kept =
+        serde_json::from_str(file.caller()).map_err(|error| damaged(path, &error.to_string()))?;
+    let model = engine::open_file(source)?;
+    file.check(&model)?;
+    let mut others = going_on::differences(file.options(), settings, &model)?;
+    if args.system.is_some() && args.system.as_deref() != kept.conversation.system() {
+        let which = if kept.conversation.system().is_some() { "another" } else { "no" };
+        others.push(format!("{which} system message (-p)"));
+    }
+    if !args.files.is_empty() && documents != kept.documents {
+        let which = if kept.documents.is_empty() { "no" } else { "other" };
+        others.push(format!("{which} documents (-f)"));
+    }
+    if !others.is_empty() {
+        return Err(Failure::usage(
+            format!("{}: the conversation in it has {}", path.display(), others.join(", ")),
+            "leave these flags out to go on with it as it is, or name a new file to begin anew",
+        )
+        .into());
+    }
+    if let Some(chunk) = settings.chunk {
+        file.set_chunk(chunk);
+    }
+    Ok((file, kept))
+}
+
+fn damaged(path: &Path, what: &str) -> Failure {
+    Failure::new(
+        format!("{}: it holds no conversation that can go on: {what:.1000}", path.display()),
+        "it is damaged or was made by another program; begin anew with another file",
+    )
 }
 
 /// Refuses a file that could not be written when the conversation is over.
@@ -176,23 +214,16 @@ fn go_on<'m>(
     app: &App,
     model: &'m Model,
     sampling: Sampling,
-    kept: Snapshot,
+    (file, kept): (Snapshot, Kept),
 ) -> Result<(Conversation<'m>, String)> {
-    let path = kept.path().display().to_string();
-    let damaged = |what: &str| {
-        Failure::new(
-            format!("{path}: it holds no conversation that can go on: {what:.1000}"),
-            "it is damaged or was made by another program; begin anew with another file",
-        )
-    };
-    kept.check(&model.engine)?;
-    opening::check_memory(&model.engine, kept.options(), 0).with_context(|| path.clone())?;
-    let options = kept.options().clone();
-    let Kept { conversation: record, documents } =
-        serde_json::from_str(kept.caller()).map_err(|error| damaged(&error.to_string()))?;
-    let session = kept.restore(&model.engine)?;
-    let conversation = Conversation::resume(model, session, sampling, record)
-        .ok_or_else(|| damaged("its turns or tokens are not those of a conversation with this model"))?;
+    let path = file.path().to_owned();
+    opening::check_memory(&model.engine, file.options(), 0).with_context(|| path.display().to_string())?;
+    let options = file.options().clone();
+    let session = file.restore(&model.engine)?;
+    let conversation =
+        Conversation::resume(model, session, sampling, kept.conversation).ok_or_else(|| {
+            damaged(&path, "its turns or tokens are not those of a conversation with this model")
+        })?;
     app.console.note(&format!(
         "{}, policy {}, context {}, {} tokens kept; /help lists commands",
         model.name,
@@ -200,7 +231,7 @@ fn go_on<'m>(
         format::count(options.context),
         format::count(conversation.tokens()),
     ));
-    Ok((conversation, documents))
+    Ok((conversation, kept.documents))
 }
 
 /// Keeps the conversation in a file.
@@ -221,7 +252,7 @@ fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documen
             "" => continue,
             "/exit" | "/quit" => return Ok(()),
             "/help" => app.console.print(HELP)?,
-            "/save" => match &args.keep {
+            "/save" => match &args.session_file {
                 Some(path) => {
                     if let Err(error) = keep(app, conversation, documents, path) {
                         app.console.note(failure::report(&error).0.trim_end());

@@ -43,6 +43,14 @@ pub struct Record {
     turns: Vec<(usize, usize)>,
 }
 
+impl Record {
+    /// The system message it began with.
+    pub fn system(&self) -> Option<&str> {
+        let (role, content) = self.messages.first()?;
+        (role == "system").then_some(content)
+    }
+}
+
 /// What reading a turn took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use engine::heads::{HeadProfile, HeadShape};
 use engine::kv::{Layout, PolicyChoice, Room};
-use engine::plan::{BLOCKS, Plan, PlanOptions, TensorOutline, outline};
+use engine::plan::{BLOCKS, DRIVER, Plan, PlanOptions, TensorOutline, device_overhead, outline};
 use engine::{DeviceKind, DeviceOptions, EngineOptions, ModelSource, Prefill, SessionOptions};
 use ggml::NoCuda;
 use models::spec::ModelSpec;
@@ -43,8 +43,7 @@ pub fn engine_options(
         }),
         spec,
     };
-    // A bound counts from nothing, what is free only as far as it goes.
-    let limit = [args.device.memory, free].into_iter().flatten().min();
+    let limit = limit(args.device.memory, free);
     let most = fit.spec.n_layers;
     let layers = match (args.device.n_gpu_layers, limit) {
         (Layers::Count(count), _) => count.min(most),
@@ -56,7 +55,7 @@ pub fn engine_options(
     if layers == 0 {
         if args.device.n_gpu_layers == Layers::Auto {
             app.console.note(&format!(
-                "note: not even one layer fits the GPU's {}: everything is computed on the CPU",
+                "note: not even one layer fits the {} of the GPU that the driver leaves: everything is computed on the CPU",
                 format::bytes(limit.unwrap_or(0))
             ));
         }
@@ -65,7 +64,9 @@ pub fn engine_options(
     if layers < most {
         app.console.note(&format!("note: {layers} of {most} layers are on the GPU, the others on the CPU"));
     }
-    let device = Some(DeviceOptions { kind, layers, memory: limit });
+    let overhead = device_overhead(&fit.spec, fit.session.chunk.min(fit.session.context));
+    let device =
+        Some(DeviceOptions { kind, layers, memory: limit.map(|limit| limit.saturating_sub(overhead)) });
     Ok(EngineOptions { device, ..options })
 }
 
@@ -117,6 +118,11 @@ pub fn found(index: Option<usize>) -> Result<(DeviceKind, Option<usize>), ggml::
     }
 }
 
+/// What a plan for a GPU may come to: the driver's part is in what a user allows, and no longer in what is free once the GPU is in use.
+fn limit(memory: Option<usize>, free: Option<usize>) -> Option<usize> {
+    [memory.map(|most| most.saturating_sub(DRIVER)), free].into_iter().flatten().min()
+}
+
 /// The most of `all` layers for which `fits` holds; what holds for some holds for fewer.
 pub fn most(all: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut good, mut bad) = (0, all + 1);
@@ -165,5 +171,22 @@ impl Fit<'_> {
             blocks: BLOCKS,
         };
         Ok(Plan::new(&self.spec, &self.tensors, &layout, &options)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drivers_part_is_counted_once() {
+        const GIB: usize = 1 << 30;
+        assert_eq!(limit(Some(24 * GIB), None), Some(24 * GIB - DRIVER));
+        assert_eq!(limit(None, Some(23 * GIB)), Some(23 * GIB));
+        // The bound counts from nothing, what is free only as far as it goes.
+        assert_eq!(limit(Some(24 * GIB), Some(10 * GIB)), Some(10 * GIB));
+        assert_eq!(limit(Some(8 * GIB), Some(10 * GIB)), Some(8 * GIB - DRIVER));
+        assert_eq!(limit(Some(1), None), Some(0));
+        assert_eq!(limit(None, None), None);
     }
 }

@@ -38,13 +38,14 @@ pub struct LogitsArgs {
 pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     let tokens = parse_tokens(&args.tokens)?;
     let source = args.model.source(args.place.place.as_deref())?;
-    let engine = open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
     let options = SessionOptions {
         context: tokens.len(),
         types: args.types.types(),
         chunk: args.chunk.tokens().min(tokens.len()),
         ..SessionOptions::default()
     };
+    let how = device::engine_options(app, &args.model, &source, Some(&options))?;
+    let engine = open_engine(app, &source, &how)?;
     opening::note_beyond_training(app, &engine, tokens.len());
     opening::check_memory(&engine, &options, tokens.len())?;
     let mut session = Session::new(&engine, options)?;

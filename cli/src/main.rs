@@ -13,6 +13,7 @@ mod devices;
 mod documents;
 mod failure;
 mod format;
+mod going_on;
 mod heads;
 mod inspect;
 mod interrupt;

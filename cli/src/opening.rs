@@ -23,7 +23,7 @@ pub fn options(
     note_beyond_training(app, engine, context);
     let mut options = settings.options(context);
     refuse_early(engine, &options, settings.budget, prompt)?;
-    options.profile = profiles::for_policy(app, engine, &settings.policy, settings.heads.as_deref())?;
+    options.profile = profiles::for_policy(app, engine, &options.policy, settings.heads.as_deref())?;
     let options = within(engine, options, settings.budget)?;
     check_memory(engine, &options, prompt)?;
     Ok(options)

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use engine::heads::{HeadProfile, HeadShape};
 use engine::kv::{LaneLayout, Layout, PolicyChoice, Room, policy::REGISTRY};
-use engine::plan::{BLOCKS, DRIVER, Plan, PlanOptions, TensorOutline, outline};
+use engine::plan::{BLOCKS, CODE, DRIVER, Plan, PlanOptions, TensorOutline, outline};
 use engine::{DeviceKind, EngineOptions, Prefill};
 use ggml::Type;
 use models::shapes::Shape;
@@ -46,7 +46,7 @@ pub struct PlanArgs {
     /// Head profile; else that kept for the model, else --heads-share
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Without a profile: share of the query heads that keeps everything, evenly spread [default: 0.15]
+    /// Without a profile: share of the query heads that keeps everything, evenly spread, which takes most [default: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// How the text is read
@@ -70,6 +70,8 @@ struct Subject {
     profile: HeadProfile,
     /// Where the profile comes from, in words.
     profile_is: String,
+    /// Whether it is made up such that its heads share KV heads as little as can be.
+    most: bool,
 }
 
 /// One line of the table.
@@ -97,11 +99,13 @@ struct Target {
     layers: Layers,
     /// Bytes that it should fit.
     limit: Option<usize>,
+    /// Bytes of the driver's that the limit has to hold too.
+    driver: usize,
 }
 
 impl Target {
     /// The GPU that was asked for, or the one that is there; else the host.
-    fn new(args: &DeviceArgs) -> Result<Target, Failure> {
+    fn new(args: &DeviceArgs) -> Target {
         let found = match args.device {
             Device::Cpu => None,
             _ if args.n_gpu_layers == Layers::Count(0) => None,
@@ -112,17 +116,42 @@ impl Target {
                 kind => (kind, None),
             }),
         };
-        let limit = match &found {
-            Some((_, free)) => args.memory.or(*free),
-            None => args.memory.or_else(memory::available),
+        Target::of(found.map(|(_, free)| free), args)
+    }
+
+    /// A GPU, with the bytes that are free there if it is there; else the host.
+    fn of(gpu: Option<Option<usize>>, args: &DeviceArgs) -> Target {
+        let layers = args.n_gpu_layers;
+        let Some(free) = gpu else {
+            let limit = args.memory.or_else(memory::available);
+            return Target { on_device: false, layers, limit, driver: 0 };
         };
-        Ok(Target { on_device: found.is_some(), layers: args.n_gpu_layers, limit })
+        // What is free on a GPU is so beside the driver's part, which is taken already.
+        let (limit, driver) = match (args.memory, free) {
+            (None, Some(free)) => (Some(free), 0),
+            (memory, _) => (memory, DRIVER),
+        };
+        Target { on_device: true, layers, limit, driver }
+    }
+
+    /// The peak of a plan, of what the limit has to hold.
+    fn total(&self, plan: &Plan) -> usize {
+        match plan.device_total() {
+            _ if !self.on_device => plan.total(),
+            0 => 0, // not even the driver's part, where nothing is on the GPU
+            bytes => bytes + self.driver,
+        }
+    }
+
+    /// Whether the limit holds a plan, if there is one.
+    fn holds(&self, plan: &Plan) -> bool {
+        self.limit.is_some_and(|limit| self.total(plan) <= limit)
     }
 
     /// Whether a plan for a model of so many layers fits, with all the layers that were asked for on the GPU, if that is known.
     fn fits(&self, planned: &Planned, all: usize) -> Option<bool> {
         let whole = planned.on_device == self.layers(all);
-        self.limit.map(|limit| whole && planned.total(self.on_device) <= limit)
+        self.limit.map(|_| whole && self.holds(&planned.bytes))
     }
 
     /// Layers on the GPU, of so many, where memory is no question.
@@ -137,8 +166,8 @@ impl Target {
     /// The plan with as many of `whole` layers on the GPU as fit, if it is for us to say.
     fn choose(&self, whole: usize, plan: impl Fn(usize) -> Result<Planned>) -> Result<Planned> {
         match (self.layers, self.limit) {
-            (Layers::Auto, Some(limit)) if self.on_device => {
-                plan(device::most(whole, |layers| plan(layers).is_ok_and(|plan| plan.total(true) <= limit)))
+            (Layers::Auto, Some(_)) if self.on_device => {
+                plan(device::most(whole, |layers| plan(layers).is_ok_and(|plan| self.holds(&plan.bytes))))
             }
             _ => plan(whole),
         }
@@ -146,11 +175,6 @@ impl Target {
 }
 
 impl Planned {
-    /// The peak on the GPU, or on the host.
-    fn total(&self, on_device: bool) -> usize {
-        if on_device { self.bytes.device_total() } else { self.bytes.total() }
-    }
-
     /// Rows that every KV head has room for, `[layers][KV heads]`.
     fn rows(&self) -> Vec<Vec<usize>> {
         let rows_of = |lanes: &Vec<LaneLayout>| {
@@ -195,8 +219,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None | Some(0) => subject.spec.n_ctx_train.max(1),
         Some(context) => context,
     };
-    let target = Target::new(&args.model.device)?;
-    let limit = target.limit;
+    let target = Target::new(&args.model.device);
     let mut rows = Vec::new();
     for (policy, profile) in &policies {
         for types in &types {
@@ -206,12 +229,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
             let plan = target
                 .choose(whole, |on_device| of(on_device, context))
                 .map(|plan| {
-                    (
-                        plan,
-                        limit.map_or(0, |limit| {
-                            longest(|context| of(whole, context), target.on_device, limit)
-                        }),
-                    )
+                    (plan, longest(|context| of(whole, context).is_ok_and(|plan| target.holds(&plan.bytes))))
                 })
                 // Errors carry a hint on a line of its own.
                 .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());
@@ -244,27 +262,29 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
         }
     };
     let shape = HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?;
-    let (profile, profile_is) = match (&args.heads, args.heads_share, &fingerprint) {
+    let (profile, profile_is, most) = match (&args.heads, args.heads_share, &fingerprint) {
         (Some(path), _, _) => {
             let profile = HeadProfile::load_for(path, shape, fingerprint.as_deref())?;
-            (profile, "the given profile".to_owned())
+            (profile, "the given profile".to_owned(), false)
         }
         (None, None, Some(fingerprint)) if matches!(profiles::kept(shape, fingerprint), Ok(Some(_))) => {
             let kept = profiles::kept(shape, fingerprint).ok().flatten();
-            (kept.unwrap_or(HeadProfile::uniform(shape, true)), "the profile kept for this model".to_owned())
+            let kept = kept.unwrap_or(HeadProfile::uniform(shape, true));
+            (kept, "the profile kept for this model".to_owned(), false)
         }
         (None, None, Some(_)) if spec.positions == Positions::Alibi => {
-            (HeadProfile::uniform(shape, false), "ALiBi: windows follow from the weights".to_owned())
+            (HeadProfile::uniform(shape, false), "ALiBi: windows follow from the weights".to_owned(), false)
         }
         (None, share, _) => {
             let share = share.unwrap_or(profiles::MARKED);
             (
                 profiles::spread(shape, share)?,
                 format!("{} of the query heads, evenly spread", format::percent(share)),
+                shape.group() > 1,
             )
         }
     };
-    Ok(Subject { name, spec, tensors, options: args.model.options(app), profile, profile_is })
+    Ok(Subject { name, spec, tensors, options: args.model.options(app), profile, profile_is, most })
 }
 
 /// The profile for one policy: the windows of the model's heads, or the subject's profile with heads chosen again by the policy's own
@@ -313,10 +333,9 @@ fn plan(
     Ok(Planned { bytes, policy, layout, on_device })
 }
 
-/// The longest context whose plan fits, to a thousandth; 0 where none does.
-fn longest(plan: impl Fn(usize) -> Result<Planned>, on_device: bool, limit: usize) -> usize {
+/// The longest context that fits, to a thousandth; 0 where none does.
+fn longest(fits: impl Fn(usize) -> bool) -> usize {
     const MOST: usize = 100_000_000;
-    let fits = |context| plan(context).is_ok_and(|plan| plan.total(on_device) <= limit);
     // Some policies make no sense in the shortest sessions.
     let Some(shortest) = [1, 1 << 10, 1 << 14].into_iter().find(|context| fits(*context)) else { return 0 };
     let (mut good, mut bad) = (shortest, 2 * shortest);
@@ -353,6 +372,10 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         subject.profile.shape().all_kv_heads(),
         subject.profile_is
     );
+    if subject.most {
+        out += "note: so they are in as many KV heads as they can be; those that `longhand heads calibrate` finds often share some and \
+                take less: plan with them by --heads FILE\n";
+    }
     if let Some(limit) = limit {
         let whose = if args.model.device.memory.is_some() { "given" } else { "free here" };
         let place = if target.on_device { " of the GPU" } else { "" };
@@ -397,10 +420,10 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
                     format::bytes(place.scratch),
                     format::bytes(place.residual),
                     format::bytes(place.compute),
-                    format::bytes(planned.total(target.on_device)),
+                    format::bytes(target.total(plan)),
                     match target.fits(planned, spec.n_layers) {
                         Some(true) => "yes".into(),
-                        Some(false) if planned.total(target.on_device) <= limit.unwrap_or(0) => {
+                        Some(false) if target.holds(plan) => {
                             format!("{} layers", planned.on_device)
                         }
                         Some(false) => "no".into(),
@@ -416,9 +439,13 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         }
     }
     if target.on_device {
+        let (whose, other) = match target.driver {
+            0 => ("", "; the driver has taken its part already"),
+            _ => ("the driver and ", ""),
+        };
         out += &format!(
-            "the total includes {} for the driver and the code of the kernels (an estimate)\n",
-            format::bytes(DRIVER)
+            "the total includes {} for {whose}the code of the kernels (an estimate){other}\n",
+            format::bytes(target.driver + CODE)
         );
     }
     out + "\n" + &table.plain() + &impossible + &advice(context, (target, spec.n_layers), rows)
@@ -445,7 +472,7 @@ fn advice(context: usize, (target, layers): (&Target, usize), rows: &[Row]) -> S
                 "- {} at these {} tokens ({})\n",
                 flags(row),
                 format::count(context),
-                format::bytes(plan.total(target.on_device))
+                format::bytes(target.total(&plan.bytes))
             );
         }
         None => out += &format!("- none of these at {} tokens\n", format::count(context)),
@@ -497,8 +524,8 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
                         "scratch": plan.device.scratch,
                         "residual": plan.device.residual,
                         "compute": plan.device.compute,
-                        "overhead": plan.device_overhead,
-                        "total": plan.device_total(),
+                        "overhead": target.total(&plan) - plan.device_allocated(),
+                        "total": target.total(&plan),
                     });
                 }
                 object["fits"] = target.fits(planned, subject.spec.n_layers).into();
@@ -517,4 +544,32 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
         "heads_from": subject.profile_is,
         "plans": rows.iter().map(row).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        device: DeviceArgs,
+    }
+
+    /// A bound holds the driver's part too; what is free on a GPU that is in use is so beside it.
+    #[test]
+    fn the_drivers_part_is_counted_once() {
+        const GIB: usize = 1 << 30;
+        let target = |gpu, flags: &[&str]| {
+            let flags = Flags::parse_from(["plan"].iter().chain(flags));
+            let target = Target::of(gpu, &flags.device);
+            (target.limit, target.driver)
+        };
+        assert_eq!(target(Some(Some(20 * GIB)), &[]), (Some(20 * GIB), 0));
+        for there in [Some(Some(20 * GIB)), Some(None)] {
+            assert_eq!(target(there, &["--memory", "24GiB"]), (Some(24 * GIB), DRIVER));
+        }
+        assert_eq!(target(None, &["--memory", "24GiB"]), (Some(24 * GIB), 0));
+    }
 }

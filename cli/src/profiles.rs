@@ -87,20 +87,9 @@ pub fn for_policy(
         }
         return Ok(None);
     }
-    let rule = rule(policy);
     let (shape, fingerprint) = (engine.head_shape()?, engine.file().fingerprint());
     if let Some(path) = file {
-        let profile = HeadProfile::load_for(path, shape, Some(&fingerprint))?;
-        if rule == SelectionRule::default() {
-            return Ok(Some(profile));
-        }
-        let selected = profile.reselect(&rule)?.ok_or_else(|| {
-            Failure::usage(
-                format!("{}: has no induction and echo scores to choose heads by", path.display()),
-                "leave induction= and echo= out: the profile's own choice is used",
-            )
-        })?;
-        return Ok(Some(selected));
+        return given(path, shape, &fingerprint, policy).map(Some);
     }
     let profile = match kept(shape, &fingerprint) {
         Ok(Some(profile)) => profile,
@@ -111,7 +100,22 @@ pub fn for_policy(
             new(app, engine, &fingerprint)?
         }
     };
-    Ok(Some(profile.reselect(&rule)?.unwrap_or(profile)))
+    Ok(Some(profile.reselect(&rule(policy))?.unwrap_or(profile)))
+}
+
+/// The profile of a file, with heads chosen again where the policy has shares of its own.
+pub fn given(path: &Path, shape: HeadShape, fingerprint: &str, policy: &PolicyChoice) -> Result<HeadProfile> {
+    let rule = rule(policy);
+    let profile = HeadProfile::load_for(path, shape, Some(fingerprint))?;
+    if rule == SelectionRule::default() {
+        return Ok(profile);
+    }
+    Ok(profile.reselect(&rule)?.ok_or_else(|| {
+        Failure::usage(
+            format!("{}: has no induction and echo scores to choose heads by", path.display()),
+            "leave induction= and echo= out: the profile's own choice is used",
+        )
+    })?)
 }
 
 /// How far the heads of a model with ALiBi see: as kept for its fingerprint and these options, else from its weights.

@@ -99,8 +99,8 @@ fn a_document_waits_for_its_first_question() {
 fn what_does_not_go_together_is_refused() {
     let place = kept("refused.txt");
     let before = std::fs::read(&place).expect("the kept conversation");
-    let document = file("more.txt", DOCUMENT);
-    longhand(&["chat", "--session", &place, "-f", &document]).refused(2, "has begun already");
+    let document = file("more.txt", DOCUMENT.repeat(2));
+    longhand(&["chat", "--session", &place, "-f", &document]).refused(2, "has other documents (-f)");
     let other = changed("other.gguf", |file| _ = file.set("llama.context_length", 1000u32));
     longhand(&["chat", &other, "--session", &place]).refused(1, "made with another model");
     let nowhere = scratch("sessions").join("no/such/folder/kept");
@@ -108,6 +108,60 @@ fn what_does_not_go_together_is_refused() {
     let folder = scratch("sessions");
     longhand(&["chat", "--session", folder.to_str().expect("text")]).refused(1, "no ordinary file");
     assert!(std::fs::read(&place).expect("still there") == before, "a refusal changes nothing");
+}
+
+/// The command that began a conversation goes on with it when it is given again, and so does one with fewer flags. One that asks for
+/// another cache is told which one there is.
+#[test]
+fn flags_that_ask_for_another_session_are_refused() {
+    let (document, place) = (file("flags.txt", DOCUMENT.repeat(4)), place("flags"));
+    let heads = |marked: &str| {
+        let text = format!(
+            r#"{{"format":"longhand-heads","version":1,"layers":4,"heads":8,"kv_heads":4,"retrieval":{marked},"provenance":{{"source":"a test"}}}}"#
+        );
+        file(&format!("flags-{}.json", marked.len()), text)
+    };
+    let (marked, more) = (heads("[[],[],[],[1,3]]"), heads("[[],[],[2],[1,3]]"));
+    let chat = |flags: &[&str]| {
+        let flags = [&["chat", "--session", &place], flags].concat();
+        longhand_with(&flags, format!("{NUMBER}\n").as_bytes())
+    };
+    let (what, how) = (["-f", &document], ["-c", "2000", "-ctk", "q8_0", "-ctv", "f16", "-ub", "64"]);
+    let policy = ["--policy", "razor:ratio=5", "--kv-budget", "40%", "--heads", &marked];
+    let first = [&what[..], &how, &policy].concat();
+    for flags in [&first[..], &first, &[], &what, &how, &policy, &["--kv-budget", "40%"], &["-ctv", "f16"]] {
+        let run = chat(flags);
+        assert!(!run.stderr.contains("note:"), "{}", run.stderr);
+        assert!(run.stderr.contains("policy razor"), "{}", run.stderr);
+        assert_eq!(run.ok(), format!("{NUMBER_IS}\n"), "{flags:?}");
+    }
+
+    let before = std::fs::read(&place).expect("the kept conversation");
+    for (flags, part) in [
+        (&["-c", "4k"][..], "has -c 2000 (not 4000)"),
+        (&["-c", "0"], "has -c 2000 (not "),
+        (&["-ctk", "f16", "-ctv", "q8_0"], "has -ctk q8_0 (not f16), -ctv f16 (not q8_0)"),
+        (&["--prefill", "streaming"], "has --prefill exact (not streaming)"),
+        (&["--policy", "full"], "(not full)"),
+        (&["--policy", "razor"], "(not razor:buffer=4000,"),
+        (&["--policy", "snapkv", "--kv-budget", "40%", "--heads", &more], "(not snapkv:"),
+        (&["--kv-budget", "30%"], "has --policy razor:"),
+        (&["--heads", &more], "has another head profile (--heads)"),
+        (&["-p", "Be brief."], "has no system message (-p)"),
+    ] {
+        chat(flags).refused(2, part);
+    }
+    assert!(std::fs::read(&place).expect("still there") == before, "a refusal changes nothing");
+
+    // How many tokens are computed at once is no matter of what is kept.
+    let chunk = || {
+        let mut chunk = Value::Null;
+        described("chunk", &place, |said| chunk = said["chunk"].clone());
+        chunk
+    };
+    assert_eq!(chunk(), 64);
+    chat(&["-b", "32"]).ok();
+    assert_eq!(chunk(), 32);
 }
 
 #[test]

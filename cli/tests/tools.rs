@@ -163,6 +163,34 @@ fn plans_say_what_fits_and_what_to_change() {
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
 }
 
+/// Without a profile a shape's retrieval heads are where they take most, and the plan says so; a profile of the shape is used.
+#[test]
+fn a_shape_is_planned_with_the_profile_given() {
+    let shape = ["plan", "--shape", "qwen2.5-32b:q4_k_m", "-c", "100k", "--policy", "razor", "-ctk", "f16"];
+    let kept = (0..64).map(|layer| if layer % 2 == 0 { "[0,5]" } else { "[]" }).collect::<Vec<_>>().join(",");
+    let profile = |heads: usize| {
+        let text = format!(
+            r#"{{"format":"longhand-heads","version":1,"layers":64,"heads":{heads},"kv_heads":8,"retrieval":[{kept}],"provenance":{{"source":"a test","fingerprint":"of a file"}}}}"#
+        );
+        file(&format!("profile-{heads}.json"), text)
+    };
+    let heads = profile(40);
+    let given = [&shape[..], &["--heads", &heads]].concat();
+    let number = |args: &[&str], name: &str| {
+        let object = longhand(&[args, &["--json"]].concat()).json();
+        let number = if name == "store" { &object["plans"][0][name] } else { &object[name] };
+        number.as_u64().expect("a number")
+    };
+    // 15 % of 64 x 40 query heads, no two in one group.
+    assert_eq!((number(&shape, "retrieval_heads"), number(&given, "retrieval_heads")), (384, 64));
+    assert!(number(&given, "store") * 2 < number(&shape, "store"));
+    let note = "plan with them by --heads FILE";
+    assert!(longhand(&shape).ok().contains(note) && !longhand(&given).ok().contains(note));
+    let mha = ["plan", "--shape", "tinyllama-160m", "--policy", "razor"];
+    assert!(!longhand(&mha).ok().contains(note), "there is a KV head for every query head");
+    longhand(&[&shape[..], &["--heads", &profile(48)]].concat()).refused(1, "of another model");
+}
+
 /// A GPU need not be there to be planned for.
 #[test]
 fn a_gpu_is_planned_for() {
@@ -176,6 +204,7 @@ fn a_gpu_is_planned_for() {
     assert_eq!((number(&small, "layers"), &small["fits"]), (32, &true.into()));
     let parts = ["weights", "store", "scratch", "residual", "compute", "overhead"];
     assert_eq!(parts.iter().map(|part| number(&small, part)).sum::<u64>(), number(&small, "total"));
+    assert!(number(&small, "overhead") > 512 << 20, "a bound on everything holds the driver's part too");
     // All but the embedding, whose rows are looked up on the host: q4_K has 144 bytes for 256 elements.
     let embedding = 128_256 * 4096 / 256 * 144;
     assert_eq!(small["weights"]["mapped"], embedding);

@@ -3,7 +3,6 @@
 use crate::devices::{Devices, Place};
 use crate::forward::Forward;
 use crate::heads::HeadShape;
-use crate::plan::DRIVER;
 use crate::weights::{Loading, WeightBytes, Weights};
 use crate::{EngineError, heads};
 use ggml::Backend;
@@ -58,7 +57,8 @@ pub struct DeviceOptions {
     pub kind: DeviceKind,
     /// How many of the last layers are on it; more than there are is all.
     pub layers: usize,
-    /// Bytes of its memory that are taken at most, [`plan::DRIVER`](crate::plan::DRIVER) included.
+    /// Bytes that are allocated on it at most. What the driver and ggml take is not among them:
+    /// [`plan::DRIVER`](crate::plan::DRIVER), [`plan::device_overhead`](crate::plan::device_overhead).
     pub memory: Option<usize>,
 }
 
@@ -180,9 +180,7 @@ impl DeviceOptions {
     pub fn start(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
         match self.kind {
             DeviceKind::Emulated => Backend::emulated(interrupt, self.memory),
-            DeviceKind::Cuda(index) => {
-                Backend::cuda(index, interrupt, self.memory.map(|most| most.saturating_sub(DRIVER)))
-            }
+            DeviceKind::Cuda(index) => Backend::cuda(index, interrupt, self.memory),
         }
     }
 }

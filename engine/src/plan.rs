@@ -63,7 +63,7 @@ pub struct Plan {
     pub host: PlaceBytes,
     /// The device's memory beside its weights.
     pub device: PlaceBytes,
-    /// What the driver, the code of the kernels and ggml's transient buffers take on a device.
+    /// What is taken on the device besides, but for the driver's part: see [`device_overhead`].
     pub device_overhead: usize,
 }
 
@@ -87,16 +87,21 @@ impl PlaceBytes {
     }
 }
 
-/// Bytes that the driver and the code of all kernels take on a device: an estimate, not measured yet.
-pub const DRIVER: usize = 512 << 20;
+/// Bytes that the driver takes on a device when a program begins to use it: an estimate, not measured yet. No plan contains them,
+/// because what is free according to [`ggml::free_memory`] is so beside them; a bound on everything has to hold them too.
+pub const DRIVER: usize = 448 << 20;
+
+/// Bytes of the kernels' code, of which the driver loads each part when it is first needed: an estimate, not measured yet.
+pub const CODE: usize = 64 << 20;
 
 /// [`Backend::blocks`](ggml::Backend::blocks) of a large GPU.
 pub const BLOCKS: usize = 4 * 170;
 
-/// [`Plan::device_overhead`] for a device that computes `chunk` tokens at a time: ggml copies the activations of a matrix product in
-/// 8-bit blocks first, of 36 bytes for 32 elements.
-fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
-    DRIVER + spec.n_ff.max(spec.n_embd) / 32 * 36 * chunk
+/// Bytes that are taken on a device that computes `chunk` tokens at a time although nobody here allocates them: the kernels' code,
+/// and ggml's transient buffers, into which it copies the activations of a matrix product in 8-bit blocks first, of 36 bytes for 32
+/// elements.
+pub fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
+    CODE + spec.n_ff.max(spec.n_embd) / 32 * 36 * chunk
 }
 
 impl Plan {
@@ -184,7 +189,7 @@ impl Plan {
         self.weights.device + self.device.store + self.device.compute + self.device.passing()
     }
 
-    /// The peak of the device's memory.
+    /// The peak of the device's memory, beside what the driver takes ([`DRIVER`]).
     pub fn device_total(&self) -> usize {
         self.device_allocated() + self.device_overhead
     }

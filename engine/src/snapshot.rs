@@ -10,6 +10,7 @@
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Prefill, Session, SessionOptions};
 use ggml::Type;
+use models::gguf::GgufFile;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -168,9 +169,14 @@ impl Snapshot {
         &self.description.caller
     }
 
+    /// Has its session compute `chunk` tokens at once, and not as many as before it was kept.
+    pub fn set_chunk(&mut self, chunk: usize) {
+        self.options.chunk = chunk.clamp(1, self.options.context.max(1));
+    }
+
     /// Refuses a model with which its session was not made.
-    pub fn check(&self, engine: &Engine) -> Result<(), EngineError> {
-        let fingerprint = engine.file().fingerprint();
+    pub fn check(&self, model: &GgufFile) -> Result<(), EngineError> {
+        let fingerprint = model.fingerprint();
         if self.description.model == fingerprint {
             return Ok(());
         }
@@ -184,7 +190,7 @@ impl Snapshot {
 
     /// Makes its session again. This allocates a store for as many tokens as the file says ([`Snapshot::options`]).
     pub fn restore(mut self, engine: &Engine) -> Result<Session<'_>, EngineError> {
-        self.check(engine)?;
+        self.check(engine.file())?;
         let session = self.read(engine);
         session.map_err(|error| name(error, &self.path))
     }

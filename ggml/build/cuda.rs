@@ -111,11 +111,33 @@ pub fn compile(ggml: &Path) -> Result<Made> {
 
     let mut archive = cc::Build::new();
     archive.cpp(true).objects(objects).try_compile("ggml_cuda").context("archiving ggml-cuda failed")?;
-    println!("cargo:rustc-link-search=native={}", toolkit.libraries()?.display());
-    for library in ["static=cudart_static", "dl", "rt", "pthread"] {
+    let mut libraries = vec!["dl", "rt", "pthread"];
+    if cfg!(feature = "mock-cuda") {
+        compile_mock(&toolkit, &architectures)?;
+    } else {
+        println!("cargo:rustc-link-search=native={}", toolkit.libraries()?.display());
+        libraries.insert(0, "static=cudart_static");
+    }
+    for library in libraries {
         println!("cargo:rustc-link-lib={library}");
     }
     Ok(Made::Archive)
+}
+
+/// The runtime library of a GPU that is not there, in place of NVIDIA's.
+fn compile_mock(toolkit: &Toolkit, architectures: &[String]) -> Result<()> {
+    println!("cargo:rerun-if-changed=mock");
+    let architecture = architectures.first().context("no architecture")?;
+    let architecture = architecture.trim_end_matches(char::is_alphabetic);
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .files(["mock/machine.cpp", "mock/runtime.cpp"])
+        .define("LONGHAND_MOCK_ARCHITECTURE", architecture)
+        .flag("-isystem")
+        .flag(toolkit.home.join("include"))
+        .try_compile("ggml_mock_cuda")
+        .context("compiling the mock of CUDA's runtime library failed")
 }
 
 /// Architectures as nvcc names them, in ascending order.

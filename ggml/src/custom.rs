@@ -67,6 +67,34 @@ impl DeviceTask {
         self.stream
     }
 
+    /// Puts `work` behind what was launched, on the mock of a GPU: it computes there what the launched kernel would have.
+    #[cfg(feature = "mock-cuda")]
+    pub fn follow(&self, work: impl Fn() + 'static) {
+        unsafe extern "C" {
+            /// See mock/runtime.cpp.
+            fn longhand_mock_follow(
+                stream: *mut c_void,
+                work: unsafe extern "C" fn(*mut c_void),
+                data: *mut c_void,
+                drop: unsafe extern "C" fn(*mut c_void),
+            );
+        }
+        unsafe extern "C" fn call<F: Fn()>(work: *mut c_void) {
+            // SAFETY: the closure boxed below.
+            unsafe { (*work.cast::<F>())() }
+        }
+        unsafe extern "C" fn free<F: Fn()>(work: *mut c_void) {
+            // SAFETY: the closure boxed below, given up once.
+            drop(unsafe { Box::from_raw(work.cast::<F>()) });
+        }
+        fn both<F: Fn()>(_: &F) -> [unsafe extern "C" fn(*mut c_void); 2] {
+            [call::<F>, free::<F>]
+        }
+        let [call, free] = both(&work);
+        // SAFETY: a live stream of the mock; the functions are those of the closure's type.
+        unsafe { longhand_mock_follow(self.stream, call, Box::into_raw(Box::new(work)).cast(), free) };
+    }
+
     /// Whether the device is the host pretending: see [`Backend::emulated`](crate::Backend::emulated).
     pub fn emulated(&self) -> bool {
         self.emulated

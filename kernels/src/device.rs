@@ -75,7 +75,7 @@ impl Lanes {
 
 /// Writes new rows behind the live ones; k and v are f32 `[head_dim, n_kv_heads, tokens]`, their strides in floats.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AppendCall {
     pub to: Lanes,
     pub k: *const f32,
@@ -92,7 +92,7 @@ pub(crate) struct AppendCall {
 
 /// Writes the new tokens' positions behind those of the live rows.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct PositionsCall {
     pub to: Lanes,
     pub all: *mut i32,
@@ -106,7 +106,7 @@ pub(crate) struct PositionsCall {
 
 /// Attends with q f32 `[head_dim, n_kv_heads * group, n_q]` (strides in floats) to live + added rows of each lane.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AttendCall {
     pub from: Lanes,
     pub q: *const f32,
@@ -133,7 +133,7 @@ pub(crate) struct AttendCall {
 
 /// Takes rows out of a lane.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct DepartCall {
     pub lane: Lane,
     /// Packed: per head the rows that leave, then per head the moves, pairs (to, from).
@@ -153,7 +153,7 @@ pub(crate) struct DepartCall {
 
 /// Fills an empty lane from complete rows `[head_dim, rows, n_kv_heads]` of the lane's types.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SelectCall {
     pub to: Lane,
     pub k: *const u8,
@@ -175,7 +175,7 @@ pub(crate) struct SelectCall {
 
 /// Keeps the queries f32 `[head_dim, heads, tokens]` of the last tokens in `ring` `[head_dim, heads, window]`.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RememberCall {
     pub q: *const f32,
     pub q_head_stride: u64,
@@ -191,7 +191,7 @@ pub(crate) struct RememberCall {
 
 /// Measures `count` rows of each of some heads of a K or V tensor: `[count, heads]`.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct MeasureCall {
     pub rows: *const u8,
     /// Bytes.
@@ -213,7 +213,7 @@ pub(crate) struct MeasureCall {
 /// Adds up what rows receive from the queries of some tokens: of the last of a computation (`live` is not null), or of those at
 /// positions `start ..` in a ring.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceivedCall {
     pub k: *const u8,
     /// Bytes.
@@ -321,6 +321,12 @@ macro_rules! launchers {
             let launcher = if task.emulated() { EMULATED } else { CUDA };
             // SAFETY: the caller's promise; the struct is copied before the launcher returns.
             let error = launcher.map_or(NOT_SUPPORTED, |launch| unsafe { launch(call, task.stream()) });
+            #[cfg(feature = "mock-cuda")]
+            if let (0, false, Some(emulated)) = (error, task.emulated(), EMULATED) {
+                let call = *call;
+                // SAFETY: as above, where the mock is the device.
+                task.follow(move || assert_eq!(unsafe { emulated(&call, null_mut()) }, 0, stringify!($name)));
+            }
             if error == 0 { Ok(()) } else { Err(error) }
         }
     )*};

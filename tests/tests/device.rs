@@ -123,7 +123,7 @@ fn answers_are_the_same_wherever_the_layers_are() {
 #[test]
 fn the_plan_of_a_device_is_what_is_allocated() {
     if device().kind != DeviceKind::Emulated {
-        return; // Elsewhere the driver's part is estimated.
+        return; // A GPU aligns otherwise and has as many blocks as it has.
     }
     for (layers, policy) in
         [(4, "full"), (2, "full"), (4, "razor:buffer=64,ratio=5,sinks=4"), (3, "h2o:heavy=64,recent=64")]

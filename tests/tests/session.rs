@@ -234,8 +234,10 @@ fn the_plan_is_what_is_allocated() {
         assert_eq!(plan.weights, engine.weight_bytes());
         let (predicted, allocated) =
             ((plan.host.store + plan.device.store) as f64, session.store().bytes() as f64);
+        // A GPU aligns and pads each tensor of a layer by more than the host does.
+        let alignment = 1024 * on_device;
         assert!(
-            (allocated / predicted - 1.0).abs() < 0.01,
+            (allocated - predicted).abs() < 0.01 * predicted + alignment as f64,
             "{policy}: store {predicted} planned, {allocated} taken"
         );
         let compute = session.compute_bytes();

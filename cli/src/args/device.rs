@@ -15,7 +15,7 @@ pub struct DeviceArgs {
     /// How many of the last layers the GPU computes (-ngl): a number, all, or auto (as many as fit)
     #[arg(long, visible_alias = "gpu-layers", value_name = "N", default_value = "auto", value_parser = layers)]
     pub n_gpu_layers: Layers,
-    /// Most memory that is taken on the GPU, for example 20GiB; what is free there unless given
+    /// Most memory that is taken on the GPU, the driver's part included, for example 20GiB; what is free there unless given
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub memory: Option<usize>,
 }

@@ -17,9 +17,9 @@ pub struct SessionArgs {
     /// Tokens there is room for, for example 32768 or 100k (k is 1000); 0 for what the model was trained for
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
-    /// What each head keeps, for example razor:buffer=4000,ratio=5,sinks=4
-    #[arg(long, value_name = "POLICY", default_value = "full", long_help = policy_help())]
-    pub policy: String,
+    /// What each head keeps, for example razor:buffer=4000,ratio=5,sinks=4 [default: full]
+    #[arg(long, value_name = "POLICY", long_help = policy_help() + "\n\n[default: full]")]
+    pub policy: Option<String>,
     /// Head profile for policies that use one; else that of the cache, or a new one
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,
@@ -27,9 +27,9 @@ pub struct SessionArgs {
     pub budget: BudgetArgs,
     #[command(flatten)]
     pub types: TypeArgs,
-    /// How the first text is read
-    #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
-    pub prefill: PrefillArg,
+    /// How the first text is read [default: exact]
+    #[arg(long, value_enum)]
+    pub prefill: Option<PrefillArg>,
     #[command(flatten)]
     pub chunk: ChunkArgs,
 }
@@ -38,9 +38,9 @@ pub struct SessionArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct ChunkArgs {
-    /// Tokens computed at once while a text is read (-ub)
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = values::positive)]
-    ubatch_size: usize,
+    /// Tokens computed at once while a text is read (-ub) [default: 512]
+    #[arg(long, value_name = "N", value_parser = values::positive)]
+    ubatch_size: Option<usize>,
     /// A limit to -ub, as in llama.cpp, and of no other meaning here
     #[arg(short = 'b', long, value_name = "N", value_parser = values::positive)]
     batch_size: Option<usize>,
@@ -49,7 +49,13 @@ pub struct ChunkArgs {
 impl ChunkArgs {
     /// Tokens.
     pub fn tokens(&self) -> usize {
-        self.batch_size.map_or(self.ubatch_size, |limit| limit.min(self.ubatch_size))
+        let size = self.ubatch_size.unwrap_or(SessionOptions::default().chunk);
+        self.batch_size.map_or(size, |limit| limit.min(size))
+    }
+
+    /// Tokens, if they were asked for.
+    fn given(&self) -> Option<usize> {
+        self.ubatch_size.or(self.batch_size).map(|_| self.tokens())
     }
 }
 
@@ -76,18 +82,19 @@ impl BudgetArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct TypeArgs {
-    /// Type of keys (-ctk): f32, f16, q8_0, q4_0
-    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = values::cache_type)]
-    pub cache_type_k: Type,
-    /// Type of values (-ctv): f32, f16, q8_0, q4_0
-    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = values::cache_type)]
-    pub cache_type_v: Type,
+    /// Type of keys (-ctk): f32, f16, q8_0, q4_0 [default: f16]
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
+    cache_type_k: Option<Type>,
+    /// Type of values (-ctv): f32, f16, q8_0, q4_0 [default: f16]
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
+    cache_type_v: Option<Type>,
 }
 
 impl TypeArgs {
     /// Keys, values.
     pub fn types(&self) -> (Type, Type) {
-        (self.cache_type_k, self.cache_type_v)
+        let (k, v) = SessionOptions::default().types;
+        (self.cache_type_k.unwrap_or(k), self.cache_type_v.unwrap_or(v))
     }
 }
 
@@ -109,7 +116,7 @@ impl PrefillArg {
         }
     }
 
-    /// For JSON.
+    /// As it is typed.
     pub fn name(self) -> &'static str {
         match self {
             PrefillArg::Exact => "exact",
@@ -118,23 +125,32 @@ impl PrefillArg {
     }
 }
 
-/// What a session will be made with, once context and profile are known.
+impl From<Prefill> for PrefillArg {
+    fn from(prefill: Prefill) -> PrefillArg {
+        match prefill {
+            Prefill::Exact => PrefillArg::Exact,
+            Prefill::Streaming => PrefillArg::Streaming,
+        }
+    }
+}
+
+/// What was asked of a session. What was not is as in [`SessionOptions::default`], or as in the session that is kept.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
-    /// `None`: as long as needed.
+    /// 0 for what the model was trained for; `None` for as long as needed.
     pub context: Option<usize>,
     /// What bounded heads keep.
-    pub policy: PolicyChoice,
+    pub policy: Option<PolicyChoice>,
     /// How much they keep, instead of the policy's own parameters.
     pub budget: Option<Budget>,
     /// A profile file.
     pub heads: Option<PathBuf>,
     /// Keys, values.
-    pub types: (Type, Type),
+    pub types: (Option<Type>, Option<Type>),
     /// How the first text is read.
-    pub prefill: PrefillArg,
+    pub prefill: Option<Prefill>,
     /// Tokens computed at once.
-    pub chunk: usize,
+    pub chunk: Option<usize>,
 }
 
 impl SessionArgs {
@@ -142,12 +158,12 @@ impl SessionArgs {
     pub fn validate(&self) -> Result<SessionSettings, Failure> {
         Ok(SessionSettings {
             context: self.context,
-            policy: policy(&self.policy)?,
+            policy: self.policy.as_deref().map(policy).transpose()?,
             budget: self.budget.budget(),
             heads: self.heads.clone(),
-            types: self.types.types(),
-            prefill: self.prefill,
-            chunk: self.chunk.tokens(),
+            types: (self.types.cache_type_k, self.types.cache_type_v),
+            prefill: self.prefill.map(PrefillArg::prefill),
+            chunk: self.chunk.given(),
         })
     }
 }
@@ -155,13 +171,14 @@ impl SessionArgs {
 impl SessionSettings {
     /// The engine's options, without a profile yet.
     pub fn options(&self, context: usize) -> SessionOptions {
+        let default = SessionOptions::default();
         SessionOptions {
             context,
-            policy: self.policy.clone(),
+            policy: self.policy.clone().unwrap_or(default.policy),
             profile: None,
-            types: self.types,
-            prefill: self.prefill.prefill(),
-            chunk: self.chunk.min(context.max(1)),
+            types: (self.types.0.unwrap_or(default.types.0), self.types.1.unwrap_or(default.types.1)),
+            prefill: self.prefill.unwrap_or(default.prefill),
+            chunk: self.chunk.unwrap_or(default.chunk).min(context.max(1)),
         }
     }
 }

@@ -13,6 +13,9 @@ use serde_json::{Map, Value};
 use super::error::HeadsError;
 use super::select::{Selection, SelectionRule, select};
 
+/// The most query heads that a model has, those of all layers together; no model known has 20,000.
+pub const MOST_HEADS: usize = 1 << 20;
+
 /// How many heads a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadShape {
@@ -25,11 +28,12 @@ impl HeadShape {
     /// A model of `layers` layers with `heads` query heads each that share `kv_heads` KV heads.
     ///
     /// # Errors
-    /// [`HeadsError::NoModel`] if a count is 0, absurd (above 65536), or the query heads are no multiple of the KV heads.
+    /// [`HeadsError::NoModel`] if a count is 0, all heads together are more than [`MOST_HEADS`], or the query heads are no multiple of
+    /// the KV heads.
     pub fn new(layers: usize, heads: usize, kv_heads: usize) -> Result<Self, HeadsError> {
-        let counts = [layers, heads, kv_heads];
-        let sane = counts.iter().all(|count| (1..=65536).contains(count));
-        if !sane || !heads.is_multiple_of(kv_heads) {
+        let all = layers.saturating_mul(heads);
+        // A file of three numbers must not be able to ask for much memory.
+        if all == 0 || all > MOST_HEADS || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
             return Err(HeadsError::NoModel { layers, heads, kv_heads });
         }
         Ok(Self { layers, heads, kv_heads })
@@ -566,6 +570,11 @@ mod tests {
             assert!(good.contains(from), "{from} is in the file");
             good.replacen(from, to, 1)
         };
+        let layers = 65536;
+        let empty = format!("\"retrieval\":[{}]", vec!["[]"; layers].join(","));
+        let huge = format!(
+            "{{\"format\":\"longhand-heads\",\"version\":1,\"layers\":{layers},\"heads\":65536,\"kv_heads\":65536,{empty},\"provenance\":{{\"source\":\"me\"}}}}"
+        );
         let deep = "[".repeat(100_000) + "7" + &"]".repeat(100_000);
         for (text, says) in [
             (String::new(), "EOF"),
@@ -580,6 +589,9 @@ mod tests {
             (changed("\"layers\":3", "\"layers\":1e18"), "invalid type"),
             (changed("\"layers\":3", "\"layers\":1152921504606846976"), "no model"),
             (changed("\"heads\":4", "\"heads\":5"), "multiple"),
+            (changed("\"kv_heads\":2", "\"kv_heads\":0"), "no model"),
+            // Small, but flags for all its heads would take 4 GiB.
+            (huge, "no model"),
             (changed("\"retrieval\":[[0]", "\"retrieval\":[[2]"), "KV head 2"),
             (changed("\"retrieval\":[[0]", "\"retrieval\":[[-1]"), "-1"),
             (changed("\"values\":[[0.0,", "\"values\":[["), "3 values"),

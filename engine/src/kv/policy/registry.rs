@@ -330,6 +330,13 @@ impl PolicyChoice {
     }
 }
 
+/// Whether they decide alike, whatever the user has written out.
+impl PartialEq for PolicyChoice {
+    fn eq(&self, other: &PolicyChoice) -> bool {
+        self.name() == other.name() && self.values.values == other.values.values
+    }
+}
+
 impl Default for PolicyChoice {
     fn default() -> Self {
         "full".parse().expect("`full` is in the registry and has no parameters")
