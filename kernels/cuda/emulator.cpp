@@ -216,6 +216,9 @@ unsigned char* shared_memory() { return reinterpret_cast<unsigned char*>(machine
 
 void queue_copy(void* to, const void* from, int bytes) {
     Fiber& fiber = machine.fibers[machine.current];
+    for (const Copy& copy : fiber.copies) {
+        if (copy.to == to) fail("goes where another is still under way", "copy_async");
+    }
     fiber.copies.push_back({to, from, bytes, fiber.group});
 }
 
