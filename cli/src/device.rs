@@ -4,7 +4,7 @@
 use anyhow::Result;
 use engine::heads::{HeadProfile, HeadShape};
 use engine::kv::{Layout, PolicyChoice, Room};
-use engine::plan::{DRIVER, Plan, PlanOptions, TensorOutline, device_overhead, outline};
+use engine::plan::{BLOCKS, DRIVER, Plan, PlanOptions, TensorOutline, device_overhead, outline};
 use engine::{DeviceKind, DeviceOptions, EngineOptions, ModelSource, Prefill, SessionOptions};
 use ggml::NoCuda;
 use models::spec::ModelSpec;
@@ -168,6 +168,7 @@ impl Fit<'_> {
             exact: self.session.prefill == Prefill::Exact,
             threads: self.options.threads(),
             on_device,
+            blocks: BLOCKS,
         };
         Ok(Plan::new(&self.spec, &self.tensors, &layout, &options)?)
     }

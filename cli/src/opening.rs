@@ -106,6 +106,7 @@ fn plan(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<Plan
         exact: options.prefill == Prefill::Exact,
         threads: engine.threads(),
         on_device: engine.devices().placement().on_device(),
+        blocks: engine.devices().at(Place::Device).blocks(),
     };
     Ok(Plan::new(spec, &outline(engine.file()), &layout, &how)?)
 }

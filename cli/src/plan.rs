@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use engine::heads::{HeadProfile, HeadShape};
 use engine::kv::{LaneLayout, Layout, PolicyChoice, Room, policy::REGISTRY};
-use engine::plan::{CODE, DRIVER, Plan, PlanOptions, TensorOutline, outline};
+use engine::plan::{BLOCKS, CODE, DRIVER, Plan, PlanOptions, TensorOutline, outline};
 use engine::{DeviceKind, EngineOptions, Prefill};
 use ggml::Type;
 use models::shapes::Shape;
@@ -327,6 +327,7 @@ fn plan(
         exact: args.prefill.prefill() == Prefill::Exact,
         threads: subject.options.threads(),
         on_device,
+        blocks: BLOCKS,
     };
     let bytes = Plan::new(&subject.spec, &subject.tensors, &layout, &options)?;
     Ok(Planned { bytes, policy, layout, on_device })

@@ -154,6 +154,12 @@ impl Forward {
         }
     }
 
+    /// Up to how many tokens of a graph take memory for partial results of attention on the device; at least one.
+    pub fn most_split_tokens(&self) -> usize {
+        let [_, device] = self.splits;
+        kernels::graph::most_split_tokens(self.heads, device).max(1)
+    }
+
     /// Keeps intermediates from now on, at the cost of their memory.
     pub fn trace(&mut self) {
         self.trace = true;

@@ -45,6 +45,8 @@ pub struct PlanOptions {
     pub threads: usize,
     /// How many of the last layers are on a device.
     pub on_device: usize,
+    /// What attention is split into on the device: its [`Backend::blocks`](ggml::Backend::blocks), or [`BLOCKS`] for one that is not there.
+    pub blocks: usize,
 }
 
 /// Bytes that a session takes.
@@ -92,8 +94,8 @@ pub const DRIVER: usize = 448 << 20;
 /// Bytes of the kernels' code, of which the driver loads each part when it is first needed: an estimate, not measured yet.
 pub const CODE: usize = 64 << 20;
 
-/// Blocks that attention is split into on a large GPU.
-const BLOCKS: usize = 2 * 170;
+/// [`Backend::blocks`](ggml::Backend::blocks) of a large GPU.
+pub const BLOCKS: usize = 4 * 170;
 
 /// Bytes that are taken on a device that computes `chunk` tokens at a time although nobody here allocates them: the kernels' code,
 /// and ggml's transient buffers, into which it copies the activations of a matrix product in 8-bit blocks first, of 36 bytes for 32
@@ -115,7 +117,7 @@ impl Plan {
         let bytes = weights.bytes;
         let twice = weights.twice_bytes.iter();
         let file_pages = if options.exact { twice.max().copied().unwrap_or(0) } else { twice.sum() };
-        let forward = Forward::new(spec, weights, placement, (options.threads, BLOCKS));
+        let forward = Forward::new(spec, weights, placement, (options.threads, options.blocks));
         let lanes = Lanes::new(layout)?;
         let allocator = GraphAllocator::new(&BufferType::cpu());
         let measure =
@@ -123,12 +125,16 @@ impl Plan {
 
         let chunk = options.chunk.clamp(1, layout.context);
         let prompt = options.prompt.min(layout.context).max(1);
-        let (mut decode, mut reading) = ([0; 2], [0; 2]);
-        for (n, most) in [(1, &mut decode), (chunk, &mut reading)] {
+        let mut most = [[0; 2]; 2];
+        // Fewer tokens may take more memory: for their partial results of attention.
+        let split = forward.most_split_tokens();
+        for (what, n) in [(0, 1), (1, chunk), (1, chunk.min(split))] {
             for (place, formula) in forward.model(n, Needed::Last, |layer| lanes.of(layer)) {
-                most[place as usize] = measure(&formula)?;
+                let most: &mut usize = &mut most[what][place as usize];
+                *most = measure(&formula)?.max(*most);
             }
         }
+        let [decode, mut reading] = most;
         let mut places = [PlaceBytes::default(); 2];
         for place in Place::ALL {
             let layers = placement.layers(place);
@@ -145,8 +151,11 @@ impl Plan {
                 lanes.nowhere.pretend(&stream);
                 let len = chunk.min(prompt);
                 for (layer, needed) in [(layers.start, Needed::All), (layers.end - 1, Needed::Last)] {
-                    let formula = forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
-                    reading[place as usize] = reading[place as usize].max(measure(&formula)?);
+                    for len in [len, len.min(split)] {
+                        let formula =
+                            forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
+                        reading[place as usize] = reading[place as usize].max(measure(&formula)?);
+                    }
                 }
                 bytes.scratch = part.scratch_bytes(prompt);
                 bytes.residual = 4 * spec.n_embd * prompt;

@@ -157,7 +157,7 @@ fn compile_mock(toolkit: &Toolkit, architectures: &[String], check: bool) -> Res
 /// Code for 12x is compiled as 12xa, as ggml does: its FP4 instructions exist in no other architecture.
 fn architectures() -> Result<Vec<String>> {
     let hint = "hint: set LONGHAND_CUDA_ARCHS to the architectures to compile for, separated by commas: \
-                86 (RTX 30), 89 (RTX 40), 90 (H100, H200), 120 (RTX 50)";
+                86 (RTX 30), 89 (RTX 40), 90 (H100, H200), 120 (RTX 50); 80 is the oldest";
     let listed = match env::var("LONGHAND_CUDA_ARCHS") {
         Ok(listed) => listed,
         Err(_) => {
@@ -176,8 +176,9 @@ fn architectures() -> Result<Vec<String>> {
     for name in listed.split([',', ' ', ';']).map(str::trim).filter(|name| !name.is_empty()) {
         // nvidia-smi writes 8.9.
         let number: Option<u32> = name.replacen('.', "", 1).parse().ok();
-        let number = number.filter(|number| (75..1000).contains(number)).with_context(|| {
-            format!("feature cuda: `{name}` is no architecture ggml-cuda can be compiled for\n{hint}")
+        // Our kernels copy asynchronously, which GPUs before 80 cannot.
+        let number = number.filter(|number| (80..1000).contains(number)).with_context(|| {
+            format!("feature cuda: `{name}` is no architecture the kernels can be compiled for\n{hint}")
         })?;
         numbers.insert(number);
     }

@@ -175,12 +175,13 @@ impl Backend {
         self.budget.as_ref().map(|budget| budget.used())
     }
 
-    /// How many parts work on a device is split into: as many blocks as it holds at once where each takes half of a multiprocessor.
+    /// How many parts work on a device is split into at most: four blocks a multiprocessor. A launcher that finds room for fewer
+    /// starts fewer.
     pub fn blocks(&self) -> usize {
         match &self.device {
             #[cfg(feature = "cuda")]
             // SAFETY: a live CUDA backend.
-            Some(Device::Cuda(_)) => 2 * unsafe { multiprocessors(self.raw.as_ptr()) },
+            Some(Device::Cuda(_)) => 4 * unsafe { multiprocessors(self.raw.as_ptr()) },
             _ => 6,
         }
     }

@@ -2,37 +2,38 @@
 // memory, so everything serves to read each row once, in wide loads, with enough of them under way.
 //
 // Data flow
-//   All rows of all KV heads are laid end to end and cut into equal shares (at multiples of 32 rows of a head), one a block; how many
-//   rows there are is read on the device, the number of blocks is fixed. So the blocks are level whatever the lengths of the heads.
+//   All rows of all KV heads are divided into equal shares (shares.h), one a block: as many as the GPU holds at once (registers and
+//   shared memory allow two to four a multiprocessor).
 //   A block takes its rows in stages of up to 16 KiB of K and V: copied as they are, 16 bytes a thread and asynchronously, into a
-//   ring of three stages of shared memory, where two are on their way while one is worked on. Types are told apart only when rows are
-//   read from there, so every type has the same wide loads, whatever its alignment.
+//   ring of three stages of shared memory, where two are on their way while one is worked on. Types matter only when rows are read from
+//   there, so every type has the same wide loads, whatever its alignment. The usual types and sizes have kernels of their own.
 //   Each of the four warps takes its quarter of a stage (with more than 8 queries: half of a stage, for half of the queries), four
 //   rows at a time: thread i holds elements 2 i, 2 i + 1, 2 i + 64 ... of a row and of all its queries, in registers; 4 x 8 sums of
 //   products are added up across the warp at once, by halving, so that each thread is left with one logit; then the exponentials,
 //   each computed once, and the values, weighted by what the threads hand each other.
-//   At the end of a head's rows in its share the block merges its warps and leaves one partial: weighted sum, largest logit,
-//   denominator. The second kernel merges the partials of each query. A share and a head meet in partial number (share + place of
-//   the head): along the rows one of the two goes up at each border, so no two meet in the same.
+//   At the end of a head's rows in its share the block merges its warps and leaves one partial (partials.h). The second kernel merges
+//   the partials of each query.
 //
 // Costs of a row of K and V (d = head_dim, g = queries)
 //   Bytes: 4 d with f16, 2.125 d with q8_0, from memory; the same once into and once or twice out of shared memory.
-//   Arithmetic: 2 d g multiply-adds in f32, some 3 g shuffles; d = 128 and g = 8 take about 110 instructions of a warp, 28 cycles of a
-//   multiprocessor that issues four a cycle, in which an RTX 4090 brings 90 bytes a multiprocessor of the row's 512 (f16) or 272.
+//   Arithmetic: 2 d g multiply-adds in f32, some 3 g shuffles. With d = 128 and g = 4 a warp issues 102 instructions on sm_89 with f16,
+//   132 with q8_0 and 145 with q4_0, and a multiprocessor three a clock where it holds four blocks. By that model (a prediction) an
+//   RTX 4090 works on 12.4 bytes a clock and multiprocessor (f16), 6.3 (q8_0) or 3.2 (q4_0), where memory brings 3.1; an H200 on 17,
+//   7.2 or 3.3 of 18.
 //   Partials: (shares + heads) * g * (d + 2) * 4 bytes, written and read once: with 256 shares, 8 heads, d = 128 and g = 4 a fiftieth
 //   of 16,000 rows.
 //
 // History
-//   Nothing here was timed on a GPU yet. What is said above of costs is counted, not measured.
+//   Nothing here was timed on a GPU yet. What is said of costs is counted in the compiled code, not measured.
+//   With a condition around each pair of elements every load of a row waited for the one before (137 instructions a row and warp on
+//   sm_89 with f16, d = 128 and g = 4; 112 without). Types told apart for every four rows took 10 more, and 151 registers: 3 blocks.
 #include "dots.h"
-#include "lanes.h"
+#include "shares.h"
 
 namespace {
 
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
-// Shares of rows are cut at multiples of this many rows of a head.
-constexpr int CUT = 32;
 constexpr int STAGES = 3;
 constexpr int STAGE_BYTES = 16 * 1024;
 
@@ -64,68 +65,23 @@ __device__ void fetch(unsigned char* to, const unsigned char* from, int bytes) {
     }
 }
 
-// Rows of one head that lie in a block's share.
-struct Segment {
-    HeadPlace at;
-    int place;  // of the head
-    int rows;   // of the lane
-    int begin;
-    int end;
-    int cuts;   // of the share
-};
-
-__device__ int64_t cuts_of(const AttendCall& call) {
-    int64_t cuts = 0;
-    for (int i = 0; i < call.from.count; i++) {
-        const Lane& lane = call.from.lanes[i];
-        cuts += static_cast<int64_t>(divide_up(rows_of(lane, call.live[i], call.added), CUT)) * lane.heads;
-    }
-    return cuts;
-}
-
-// Shares that there are: each holds a cut at least.
-__device__ int shares_of(const AttendCall& call, int64_t cuts) {
-    return static_cast<int>(min(static_cast<int64_t>(call.shares), cuts));
-}
-
-// The segment that begins at cut `first` of all and ends before `last`.
-__device__ Segment segment_at(const AttendCall& call, int64_t first, int64_t last) {
-    Segment segment = {};
-    int place = 0;
-    for (int i = 0; i < call.from.count; i++) {
-        const Lane& lane = call.from.lanes[i];
-        int rows = rows_of(lane, call.live[i], call.added);
-        int cuts = divide_up(rows, CUT);
-        int64_t all = static_cast<int64_t>(cuts) * lane.heads;
-        if (first < all) {
-            int head = static_cast<int>(first / cuts), cut = static_cast<int>(first % cuts);
-            segment.cuts = static_cast<int>(min(static_cast<int64_t>(cuts - cut), last - first));
-            segment.place = place + head;
-            segment.at = {i, head, call.from.kv_heads[place + head]};
-            segment.rows = rows;
-            segment.begin = cut * CUT;
-            segment.end = min((cut + segment.cuts) * CUT, rows);
-            return segment;
-        }
-        first -= all;
-        last -= all;
-        place += lane.heads;
-    }
-    return segment;
-}
+// Said instead of a type: K and V and the head's size may be any.
+constexpr int ANY = -1;
 
 // Queries of a KV head are numbered token after token: i = token * group + member of the group.
-// QT: queries of a warp; J: pairs of elements of a thread.
-template <int QT, int J>
+// QT: queries of a warp; J: pairs of elements of a thread; TYPE: that of K and V where it is the same and head_dim is 64 J, or ANY.
+template <int QT, int J, int TYPE>
 __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant__ AttendCall call) {
     SHARED(unsigned char, shared);
     constexpr int SPREAD = 8 / QT;  // threads that end up with the same logit
-    int d = call.from.head_dim, queries = call.group * call.n_q;
-    int k_bytes = row_bytes(call.from.k_type, d), v_bytes = row_bytes(call.from.v_type, d);
-    Stage stage(k_bytes, v_bytes);
+    // Constants where they can be: types are told apart for every four rows otherwise.
+    const int d = TYPE == ANY ? call.from.head_dim : 64 * J, queries = call.group * call.n_q;
+    const int k_type = TYPE == ANY ? call.from.k_type : TYPE, v_type = TYPE == ANY ? call.from.v_type : TYPE;
+    const int k_bytes = row_bytes(k_type, d), v_bytes = row_bytes(v_type, d);
+    const Stage stage(k_bytes, v_bytes);
     int warp = threadIdx.x / 32, lane_id = threadIdx.x % 32;
     int tiles = divide_up(queries, QT), parts = WARPS / tiles;
-    int tile = warp % tiles, part = warp / tiles;
+    int tile = warp % tiles, part = warp / tiles, own_rows = stage.rows / parts;
     // What this thread's logits belong to.
     int own_row = lane_id / 8, own_query = lane_id % 8 / SPREAD;
     int query = tile * QT + own_query;
@@ -197,11 +153,10 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
             const unsigned char* k_rows = in + reinterpret_cast<uintptr_t>(k + static_cast<size_t>(from) * k_bytes) % 16;
             const unsigned char* v_rows =
                 in + stage.v_at + reinterpret_cast<uintptr_t>(v + static_cast<size_t>(from) * v_bytes) % 16;
-            int rows = min(stage.rows, end - from), own = stage.rows / parts;
-            int r_end = min(rows, (part + 1) * own);
-            for (int r = part * own; r < r_end; r += ROWS) {
+            int r_end = min(min(stage.rows, end - from), (part + 1) * own_rows);
+            for (int r = part * own_rows; r < r_end; r += ROWS) {
                 int n = min(ROWS, r_end - r);
-                float logit = dot_rows(call.from.k_type, k_rows + r * k_bytes, k_bytes, n, d, q);
+                float logit = dot_rows(k_type, k_rows + r * k_bytes, k_bytes, n, d, q);
                 int row = from + r + own_row;
                 if (positions != nullptr && own_row < n) {
                     int position = load<int32_t>(in + stage.positions_at + 4 * (r + own_row));
@@ -227,26 +182,22 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
                     }
                 }
                 largest = top;
-                with_type(call.from.v_type, [&](auto type) {
+                with_type(v_type, [&](auto type) {
 #pragma unroll
                     for (int i = 0; i < ROWS; i++) {
-                        if (i >= n) break;
-                        float weights[QT];
+                        float weights[QT];  // zeros of rows that are not there
 #pragma unroll
                         for (int o = 0; o < QT; o++) {
                             weights[o] = __shfl_sync(ALL_LANES, weight, i * 8 + o * SPREAD);
                         }
-                        const unsigned char* row = v_rows + (r + i) * v_bytes;
+                        const unsigned char* row = v_rows + (r + min(i, n - 1)) * v_bytes;
 #pragma unroll
                         for (int j = 0; j < J; j++) {
-                            int p = lane_id + 32 * j;
-                            if (2 * p < d) {
-                                float2 x = read_pair<decltype(type)::value>(row, p);
+                            float2 x = read_pair<decltype(type)::value>(row, pair_of(j, d));
 #pragma unroll
-                                for (int o = 0; o < QT; o++) {
-                                    sums[o][j].x += weights[o] * x.x;
-                                    sums[o][j].y += weights[o] * x.y;
-                                }
+                            for (int o = 0; o < QT; o++) {
+                                sums[o][j].x += weights[o] * x.x;
+                                sums[o][j].y += weights[o] * x.y;
                             }
                         }
                     }
@@ -301,6 +252,7 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
 
 // Block (query of a KV head, place of the head): merges the partials of the shares that hold rows of it.
 __global__ void combine(const __grid_constant__ AttendCall call) {
+    SHARED(float, shared);
     int d = call.from.head_dim, queries = call.group * call.n_q;
     int place = blockIdx.y;
     HeadPlace at = head_at(call.from, place);
@@ -317,54 +269,67 @@ __global__ void combine(const __grid_constant__ AttendCall call) {
     auto share_of = [&](int64_t cut) {
         return static_cast<int>(((cut + 1) * shares + total_cuts - 1) / total_cuts - 1);
     };
-    int first = cuts > 0 ? share_of(start) : 0, last = cuts > 0 ? share_of(start + cuts - 1) : -1;
-    auto partial = [&](int share) {
-        return call.partials + (static_cast<size_t>(share + place) * queries + query) * (d + 2);
-    };
-    float base = NOTHING;
-    for (int share = first; share <= last; share++) base = fmaxf(base, partial(share)[d]);
-    for (int element = threadIdx.x; element < d; element += blockDim.x) {
-        float sum = 0.0f, denominator = 0.0f;
-#pragma unroll 4
-        for (int share = first; share <= last; share++) {
-            const float* from = partial(share);
-            float factor = exp2f(from[d] - base);
-            sum += from[element] * factor;
-            denominator += from[d + 1] * factor;
-        }
-        // Zero where no row was seen; otherwise at least 1, or NaN where something was.
-        out[element] = denominator == 0.0f ? 0.0f : sum / denominator;
-    }
+    int first = cuts > 0 ? share_of(start) : 0, end = cuts > 0 ? share_of(start + cuts - 1) + 1 : 0;
+    size_t stride = static_cast<size_t>(queries) * (d + 2);
+    const float* from = call.partials + (first + place) * stride + query * (d + 2);
+    merge_partials(&shared, from, stride, end - first, d, out);
 }
 
-template <int QT, int J>
-int launch_rows(const AttendCall& call, void* stream) {
+// Phase 1 as it is for a call: its kernel, a block's shared memory, and the call with as many shares as blocks fit, of those that
+// there is memory for.
+struct Phase {
+    void (*kernel)(AttendCall);
+    size_t shared;
+    AttendCall call;
+};
+
+template <int QT, int J, int TYPE>
+Phase phase(const AttendCall& call) {
     Stage stage(row_bytes(call.from.k_type, call.from.head_dim), row_bytes(call.from.v_type, call.from.head_dim));
     size_t merging = WARPS * QT * (64 * J + 2) * sizeof(float);
     size_t stages = static_cast<size_t>(STAGES) * stage.bytes;
-    return launch(attend_rows<QT, J>, dim3(call.shares), THREADS, max(merging, stages), stream, call);
+    Phase phase = {attend_rows<QT, J, TYPE>, max(merging, stages), call};
+    phase.call.shares = blocks_at_once(phase.kernel, THREADS, phase.shared, call.shares);
+    return phase;
+}
+
+template <int QT, int J>
+Phase phase(const AttendCall& call) {
+    if (call.from.k_type == call.from.v_type && call.from.head_dim == 64 * J) {
+        if (call.from.k_type == F16) return phase<QT, J, F16>(call);
+        if (call.from.k_type == Q8_0) return phase<QT, J, Q8_0>(call);
+        if (call.from.k_type == Q4_0) return phase<QT, J, Q4_0>(call);
+    }
+    return phase<QT, J, ANY>(call);
 }
 
 template <int QT>
-int launch_rows(const AttendCall& call, void* stream) {
-    if (call.from.head_dim <= 64) return launch_rows<QT, 1>(call, stream);
-    if (call.from.head_dim <= 128) return launch_rows<QT, 2>(call, stream);
-    return launch_rows<QT, 4>(call, stream);
+Phase phase(const AttendCall& call) {
+    if (call.from.head_dim <= 64) return phase<QT, 1>(call);
+    if (call.from.head_dim <= 128) return phase<QT, 2>(call);
+    return phase<QT, 4>(call);
+}
+
+Phase phase_of(const AttendCall& call) {
+    int queries = call.group * call.n_q;
+    if (queries == 1) return phase<1>(call);
+    if (queries == 2) return phase<2>(call);
+    if (queries <= 4) return phase<4>(call);
+    return phase<8>(call);
 }
 
 }  // namespace
 
 // Phase 1: the partials.
 LAUNCHER(attend_few)(const AttendCall* call, void* stream) {
-    int queries = call->group * call->n_q;
-    if (queries == 1) return launch_rows<1>(*call, stream);
-    if (queries == 2) return launch_rows<2>(*call, stream);
-    if (queries <= 4) return launch_rows<4>(*call, stream);
-    return launch_rows<8>(*call, stream);
+    Phase phase = phase_of(*call);
+    return launch(phase.kernel, dim3(phase.call.shares), THREADS, phase.shared, stream, phase.call);
 }
 
-// Phase 2: the result.
+// Phase 2: the result, also of attend_many where it splits rows. Its shares are those of phase 1.
 LAUNCHER(combine)(const AttendCall* call, void* stream) {
     dim3 grid(call->group * call->n_q, call->n_kv_heads);
-    return launch(combine, grid, 32 * divide_up(min(call->from.head_dim, 128), 32), 0, stream, *call);
+    unsigned threads = 32 * divide_up(min(call->from.head_dim, 128), 32);
+    AttendCall same = call->group * call->n_q <= FEW_QUERIES ? phase_of(*call).call : *call;
+    return launch(combine, grid, threads, merging_bytes(same.shares), stream, same);
 }

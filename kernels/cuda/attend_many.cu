@@ -7,27 +7,37 @@
 //   memory); beside them 16 x head_dim sums, the largest logits and denominators in f32.
 //   Rows come in tiles of 64 (32 for heads above 128), decoded from their type to f16 in shared memory, K and V in turn: V's tile is
 //   under way while K's is worked on, and the next K while V is (f16 rows by asynchronous copies; other types are decoded by the
-//   threads). Logits S = Q K^T and sums += P V are mma m16n8k16, f16 in, f32 out; S becomes P where it stands in registers. Log-weight,
-//   distances (ALiBi) and the causal end are applied to S in f32; no mask exists.
+//   threads, a block of 32 elements each in arithmetic of halves). Logits S = Q K^T and sums += P V are mma m16n8k16, f16 in, f32 out; S
+//   becomes P where it stands in registers. Log-weight, distances (ALiBi) and the causal end are applied to S in f32; no mask exists.
 //   Rows that no query of the tile may see are never touched. The longest tiles begin first.
+//   Where tiles and heads are too few to fill the GPU (a short question after a long document), a block takes a tile of queries and a
+//   share of the rows of all heads (shares.h) instead, and leaves partials, which attend_few.cu's second kernel merges. The CPU says how
+//   many shares there are when the graph is built.
 //
 // What is rounded: queries, keys, values and weights to f16 (relative 2^-11 each; values beyond 65,504 become infinite), everything
-// else is f32. Against the reference in f64 outputs differ by some 1e-3 of the values' size.
+// else is f32. Weights are 2^12 times what they are elsewhere: halves end at 2^-24, and what very many rows add up to below that
+// counts. Against the reference in f64 outputs differ by some 1e-3 of the values' size.
 //
-// Costs of a tile of 64 queries and 64 rows: 4 * 64 * 64 * head_dim multiply-adds of the tensor cores, 64 * 64 exponentials, and
-// 2 * 64 * head_dim elements decoded.
+// Costs of a tile of 64 queries and 64 rows: 2 * 64 * 64 * head_dim multiply-adds of the tensor cores, 64 * 64 exponentials, and
+// 2 * 64 * head_dim elements decoded. With head_dim = 128 a warp issues 685 instructions a tile of f16 rows on sm_89, 128 of them for
+// the tensor cores, and 1,060 with q8_0 or q4_0.
 //
 // History
-//   Nothing here was timed on a GPU yet. Known to be wanting: rows are not split, so few tiles over very many rows (a short question
-//   after a long document) leave multiprocessors idle; decoding by all warps waits for memory without overlap for types other than f16.
+//   Nothing here was timed on a GPU yet; what is said of costs is counted in the compiled code. Type and address found anew for every
+//   16 bytes of a tile took 1,123 instructions with f16, and 2,907 with q8_0, eight loads at a time and converted one by one. Known to be
+//   wanting: decoding by all warps waits for memory without overlap for types other than f16; on an H200 four warps of 16 queries read
+//   K and V from shared memory too often to reach a third of what its tensor cores do.
 #include "dots.h"
-#include "lanes.h"
+#include "shares.h"
 
 namespace {
 
 constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 constexpr int QUERIES = 16 * WARPS;
+
+// Largest weight of a row, as a power of 2: sums and denominators have it as a common factor.
+constexpr float HEADROOM = 12.0f;
 
 // Rows of a tile. D: head_dim rounded up to a multiple of 16.
 template <int D>
@@ -47,32 +57,42 @@ struct Tiles {
     __device__ __half (*q())[STRIDE] { return HELD ? v : q_apart; }
 };
 
-// Rows `first .. first + n` of a head as f16, zeros behind them and in elements from head_dim on.
-template <int D>
-__device__ void read_tile(
-    __half (*to)[D + 8], int type, const unsigned char* head, int first, int n, int head_dim) {
-    int bytes = row_bytes(type, head_dim);
-    const unsigned char* rows = head + static_cast<size_t>(first) * bytes;
-    constexpr int UNITS = D / 8;
-    for (int i = threadIdx.x; i < TILE<D> * UNITS; i += THREADS) {
-        int row = i / UNITS, element = i % UNITS * 8;
-        bool there = row < n && element < head_dim;
-        if (there && type == F16) {
-            copy_async<16>(&to[row][element], rows + static_cast<size_t>(row) * bytes + 2 * element);
-            continue;
-        }
-        alignas(16) __half2 out[4] = {};
-        if (there) {
-            with_type(type, [&](auto t) {
+// Elements that a thread takes at a time: 16 bytes of halves, or a whole block.
+template <int TYPE>
+constexpr int PIECE = TYPE == Q8_0 || TYPE == Q4_0 ? BLOCK : 8;
+
+// A piece of a row as f16, zeros where it is not there.
+template <int TYPE>
+__device__ __forceinline__ void read_piece(__half* to, const unsigned char* from, bool there) {
+    if constexpr (TYPE == F16) {
+        copy_async_or_zeros(to, from, there);
+    } else {
+        alignas(16) __half2 out[PIECE<TYPE> / 2] = {};
+        if (there) read_halves<TYPE>(out, from);
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    float2 x = read_pair<decltype(t)::value>(rows + static_cast<size_t>(row) * bytes, element / 2 + j);
-                    out[j] = __floats2half2_rn(x.x, x.y);
-                }
-            });
-        }
-        store(&to[row][element], load<uint4>(out));
+        for (int i = 0; i < PIECE<TYPE> / 8; i++) store(to + 8 * i, load<uint4>(out + 4 * i));
     }
+}
+
+// Rows `first .. first + n` of a head as f16, zeros behind them and in elements from head_dim on. A thread has the same piece of every
+// STEP-th row, so that the next one is an addition away.
+template <int D>
+__device__ __forceinline__ void read_tile(
+    __half (*to)[D + 8], int type, const unsigned char* head, int first, int n, int head_dim) {
+    with_type(type, [&](auto t) {
+        constexpr int TYPE = decltype(t)::value, PIECES = D / PIECE<TYPE>, STEP = THREADS / PIECES;
+        int row = threadIdx.x / PIECES, element = threadIdx.x % PIECES * PIECE<TYPE>;
+        int bytes = row_bytes(TYPE, head_dim);
+        const unsigned char* from = head + static_cast<size_t>(first + row) * bytes + row_bytes(TYPE, element);
+        if (element >= head_dim) n = 0;
+#pragma unroll(TYPE == F16 ? TILE<D> : 1)
+        for (int i = 0; i < TILE<D>; i += STEP, row += STEP, from += STEP * bytes) {
+            // Where the pieces of a row do not divide the threads, some threads have none.
+            if (TILE<D> % STEP == 0 || (threadIdx.x < STEP * PIECES && row < TILE<D>)) {
+                read_piece<TYPE>(&to[row][element], from, row < n);
+            }
+        }
+    });
 }
 
 __device__ __forceinline__ uint32_t pack(float low, float high) {
@@ -80,15 +100,15 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
     return load<uint32_t>(&both);
 }
 
-// Queries of a KV head are numbered token after token: i = token * group + member of the group.
+// Attention of the block's tile of queries to rows `from .. to` of a head and no others: the result, or what `partials` [d + 2, queries]
+// says of these rows. Queries of a KV head are numbered token after token: i = token * group + member of the group.
 template <int D>
-__global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ AttendCall call) {
-    SHARED(Tiles<D>, tiles);
+__device__ __forceinline__ void attend_range(
+    Tiles<D>& tiles, const AttendCall& call, HeadPlace at, int from, int to, float* partials) {
     constexpr int ROWS_OF_TILE = TILE<D>;
     int d = call.from.head_dim, queries = call.group * call.n_q;
     int warp = threadIdx.x / 32, lane_id = threadIdx.x % 32;
     int g = lane_id / 4, t = lane_id % 4;
-    HeadPlace at = head_at(call.from, blockIdx.y);
     const Lane& lane = call.from.lanes[at.lane];
     const unsigned char* k = lane.k + at.head * lane.k_head_stride;
     const unsigned char* v = lane.v + at.head * lane.v_head_stride;
@@ -99,12 +119,12 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
     }
     float log_weight = lane.compensated ? call.log_weights[at.lane] : 0.0f;
     // A row that is not used may hold anything.
-    int begin = log_weight == -INFINITY ? 1 : 0;
+    int begin = from == 0 && log_weight == -INFINITY ? 1 : from;
     // The last tiles see most.
     int first_query = (gridDim.x - 1 - blockIdx.x) * QUERIES;
     int last_query = min(first_query + QUERIES, queries) - 1;
     auto sees = [&](int query) { return max(0, all - (call.n_q - 1 - query / call.group)); };
-    int least = sees(first_query), end = sees(last_query);
+    int least = min(to, sees(first_query)), end = min(to, sees(last_query));
 
     // Queries, scaled, as f16; zeros where there are none.
     for (int i = threadIdx.x; i < QUERIES * (D / 2); i += THREADS) {
@@ -132,6 +152,7 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
             slope[i] = alibi_slope(head, call.n_kv_heads * call.group) * LOG2_E;
             own_position[i] = positions[visible[i] - 1];
         }
+        visible[i] = min(visible[i], to);
     }
     float sums[D / 8][4];
 #pragma unroll
@@ -153,7 +174,7 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
         __syncthreads();
     }
 
-    read_tile<D>(tiles.k, call.from.k_type, k, begin, min(ROWS_OF_TILE, end - begin), d);
+    if (begin < end) read_tile<D>(tiles.k, call.from.k_type, k, begin, min(ROWS_OF_TILE, end - begin), d);
     copy_commit();
     for (int start = begin; start < end; start += ROWS_OF_TILE) {
         int rows = min(ROWS_OF_TILE, end - start);
@@ -216,12 +237,12 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
             for (int n = 0; n < ROWS_OF_TILE / 8; n++) top = fmaxf(top, fmaxf(logits[n][2 * i], logits[n][2 * i + 1]));
             top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
             top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-            float factor = exp2f(largest[i] - top), sum = 0.0f;
+            float factor = exp2f(largest[i] - top), sum = 0.0f, base = top - HEADROOM;
             largest[i] = top;
 #pragma unroll
             for (int n = 0; n < ROWS_OF_TILE / 8; n++) {
-                logits[n][2 * i] = exp2f(logits[n][2 * i] - top);
-                logits[n][2 * i + 1] = exp2f(logits[n][2 * i + 1] - top);
+                logits[n][2 * i] = exp2f(logits[n][2 * i] - base);
+                logits[n][2 * i + 1] = exp2f(logits[n][2 * i + 1] - base);
                 sum += logits[n][2 * i] + logits[n][2 * i + 1];
             }
             total[i] = total[i] * factor + sum;
@@ -259,10 +280,18 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
         total[i] += __shfl_xor_sync(ALL_LANES, total[i], 1);
         total[i] += __shfl_xor_sync(ALL_LANES, total[i], 2);
         if (own_query[i] >= queries) continue;
-        // Zero where no row was seen; otherwise at least 1, or NaN where something was.
+        // Zero where no row was seen; otherwise at least 2^HEADROOM, or NaN where something was.
         float factor = total[i] == 0.0f ? 0.0f : 1.0f / total[i];
+        if (partials != nullptr) factor = 1.0f;
         int head = at.kv_head * call.group + own_query[i] % call.group, token = own_query[i] / call.group;
         float* out = call.out + (static_cast<size_t>(token) * call.n_kv_heads * call.group + head) * d;
+        if (partials != nullptr) {
+            out = partials + static_cast<size_t>(own_query[i]) * (d + 2);
+            if (t == 0) {
+                out[d] = largest[i];
+                out[d + 1] = total[i];
+            }
+        }
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
             int element = n * 8 + 2 * t;
@@ -274,10 +303,35 @@ __global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ 
     }
 }
 
+// Block (tile of queries, place of the head): the result.
+template <int D>
+__global__ void __launch_bounds__(THREADS) attend_tiles(const __grid_constant__ AttendCall call) {
+    SHARED(Tiles<D>, tiles);
+    attend_range(tiles, call, head_at(call.from, blockIdx.y), 0, INT32_MAX, nullptr);
+}
+
+// Block (tile of queries, share of the rows of all heads): partials.
+template <int D>
+__global__ void __launch_bounds__(THREADS) attend_shares(const __grid_constant__ AttendCall call) {
+    SHARED(Tiles<D>, tiles);
+    int64_t cuts = cuts_of(call);
+    int shares = shares_of(call, cuts), share = blockIdx.y;
+    if (share >= shares) return;
+    int64_t first = cuts * share / shares, last = cuts * (share + 1) / shares;
+    size_t size = static_cast<size_t>(call.group) * call.n_q * (call.from.head_dim + 2);
+    while (first < last) {
+        Segment segment = segment_at(call, first, last);
+        first += segment.cuts;
+        float* partials = call.partials + (share + segment.place) * size;
+        attend_range(tiles, call, segment.at, segment.begin, segment.end, partials);
+    }
+}
+
 template <int D>
 int launch_tiles(const AttendCall& call, void* stream) {
-    dim3 grid(divide_up(call.group * call.n_q, QUERIES), call.n_kv_heads);
-    return launch(attend_tiles<D>, grid, THREADS, sizeof(Tiles<D>), stream, call);
+    bool split = call.shares > 0;
+    dim3 grid(divide_up(call.group * call.n_q, QUERIES), split ? call.shares : call.n_kv_heads);
+    return launch(split ? attend_shares<D> : attend_tiles<D>, grid, THREADS, sizeof(Tiles<D>), stream, call);
 }
 
 }  // namespace

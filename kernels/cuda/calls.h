@@ -6,6 +6,8 @@
 
 constexpr int MAX_LANES = 3;
 constexpr int MAX_KV_HEADS = 256;
+// The most queries of a KV head that attend_few takes.
+constexpr int FEW_QUERIES = 16;
 
 // KV heads that keep the same number of rows: K and V [head_dim, capacity, heads], rows without gaps between them. Each begins at a
 // multiple of 16 bytes and may be read up to the next multiple behind its end.
@@ -67,13 +69,13 @@ struct AttendCall {
     const int32_t* live;         // [MAX_LANES]
     const float* log_weights;    // [MAX_LANES], of the compensated lanes' rows 0; unused under ALiBi
     const int32_t* positions;    // those of the layer's rows under ALiBi, otherwise null
-    float* partials;             // [head_dim + 2, group * n_q, shares + n_kv_heads], for few queries
+    float* partials;             // [head_dim + 2, group * n_q, shares + n_kv_heads], where rows are split
     float* out;
     int32_t added;
     int32_t n_kv_heads;
     int32_t group;
     int32_t n_q;
-    int32_t shares;
+    int32_t shares;              // at most; 0 where rows are not split
     float scale;
 };
 static_assert(sizeof(AttendCall) == 504);

@@ -22,27 +22,44 @@
     extern __shared__ __align__(16) unsigned char longhand_shared[]; \
     Type& name = *reinterpret_cast<Type*>(longhand_shared)
 
+// The functions below are of this file alone: the emulator's are others. What fails leaves no pending error, which ggml would take
+// for its own.
+static cudaError_t settle(cudaError_t error) {
+    if (error != cudaSuccess) (void) cudaGetLastError();
+    return error;
+}
+
+// Lets blocks of `kernel` have `shared` bytes of shared memory.
+template <typename Call>
+static cudaError_t allow(void (*kernel)(Call), size_t shared) {
+    if (shared <= 48 * 1024) return cudaSuccess;
+    return settle(cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+}
+
 // Runs `kernel(call)` on a grid of blocks with `shared` bytes of shared memory each. Gives CUDA's error.
-// Of this file alone: the emulator's is another. What fails leaves no pending error, which ggml would take for its own.
 template <typename Call>
 static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, void* stream, const Call& call) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
-    if (shared > 48 * 1024) {
-        cudaError_t error = cudaFuncSetAttribute(
-            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-        if (error != cudaSuccess) {
-            (void) cudaGetLastError();
-            return error;
-        }
-    }
+    if (cudaError_t error = allow(kernel, shared); error != cudaSuccess) return error;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = static_cast<cudaStream_t>(stream);
-    cudaError_t error = cudaLaunchKernelEx(&config, kernel, call);
-    if (error != cudaSuccess) (void) cudaGetLastError();
-    return error;
+    return settle(cudaLaunchKernelEx(&config, kernel, call));
+}
+
+// How many blocks of `kernel` the GPU holds at once, `most` at most. Legal while a stream is captured.
+template <typename Call>
+static int blocks_at_once(void (*kernel)(Call), unsigned threads, size_t shared, int most) {
+    int device = 0, multiprocessors = 0, of_each = 0;
+    cudaError_t error = allow(kernel, shared);
+    if (error == cudaSuccess) error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    if (error == cudaSuccess) error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_each, kernel, threads, shared);
+    int blocks = settle(error) == cudaSuccess ? multiprocessors * of_each : 0;
+    return blocks > 0 && blocks < most ? blocks : most;  // what fails here fails at the launch, which says so
 }
 
 // A `T` at an address that is a multiple of its size.
@@ -65,6 +82,12 @@ __device__ __forceinline__ void copy_async(void* to, const void* from) {
     } else {
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(BYTES) : "memory");
     }
+}
+
+// Copies 16 bytes in the same way, or sets them to zero: `from` is not read then.
+__device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, bool there) {
+    unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
 // Ends a group of this thread's copies.

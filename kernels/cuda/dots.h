@@ -1,15 +1,20 @@
 // Dot products of a few rows with a few queries by one warp: what attention of few queries and attention received are made of.
 //
 // Thread i of the warp holds elements 2 i, 2 i + 1, 2 i + 64, 2 i + 65 ... of rows and queries alike: J pairs, J = head_dim / 64
-// rounded up. Sums across the threads are taken for all rows and queries at once, by halving.
+// rounded up. A thread that has no j-th pair has zeros there in its queries and reads the row's last pair: without a condition around
+// them all loads of the rows are under way together. Sums across the threads are taken for all rows and queries at once, by halving.
 #pragma once
 
+#include "partials.h"
 #include "rows.h"
 
 // Rows that a warp takes at a time.
 constexpr int ROWS = 4;
-// The base of weights where nothing was seen yet: finite, so that infinity is never subtracted from itself.
-constexpr float NOTHING = -3.402823466e38f;
+
+// The j-th pair that a thread reads of a row.
+__device__ __forceinline__ int pair_of(int j, int head_dim) {
+    return min(static_cast<int>(threadIdx.x % 32) + 32 * j, head_dim / 2 - 1);
+}
 
 // A query of `head_dim` elements times `factor`; zeros where there is none.
 template <int J>
@@ -54,14 +59,14 @@ __device__ __forceinline__ float dot_rows(
     with_type(type, [&](auto t) {
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            const unsigned char* row = rows + static_cast<size_t>(min(i, n - 1)) * bytes;
+            const unsigned char* row = rows + min(i, n - 1) * bytes;
 #pragma unroll
             for (int j = 0; j < J; j++) {
-                int p = threadIdx.x % 32 + 32 * j;
-                if (2 * p < head_dim) {
-                    float2 x = read_pair<decltype(t)::value>(row, p);
+                float2 x = read_pair<decltype(t)::value>(row, pair_of(j, head_dim));
 #pragma unroll
-                    for (int o = 0; o < QT; o++) dots[i * QT + o] += x.x * q[o][j].x + x.y * q[o][j].y;
+                for (int o = 0; o < QT; o++) {
+                    dots[i * QT + o] += x.x * q[o][j].x;
+                    dots[i * QT + o] += x.y * q[o][j].y;
                 }
             }
         }

@@ -216,6 +216,9 @@ unsigned char* shared_memory() { return reinterpret_cast<unsigned char*>(machine
 
 void queue_copy(void* to, const void* from, int bytes) {
     Fiber& fiber = machine.fibers[machine.current];
+    for (const Copy& copy : fiber.copies) {
+        if (copy.to == to) fail("goes where another is still under way", "copy_async");
+    }
     fiber.copies.push_back({to, from, bytes, fiber.group});
 }
 
@@ -235,6 +238,7 @@ int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*t
     if (threads == 0 || threads % 32 != 0 || threads > MOST_THREADS) {
         fail("has a number of threads that is not whole warps", "a block");
     }
+    if (grid.y > 65535 || grid.z > 65535) fail("is larger than CUDA allows", "a grid");
     machine.threads = threads;
     machine.thread = thread;
     machine.argument = argument;

@@ -3,7 +3,7 @@
 //
 // - Shared memory is filled with NaN (all bits set) before each block and fenced behind.
 // - Threads of a warp that wait in different places, or for one that has left, abort with a message instead of hanging.
-// - Asynchronous copies are carried out when they are waited for, not before.
+// - Asynchronous copies are carried out when they are waited for, not before; two at once to the same place abort.
 // - Loads and stores must be aligned as on the device.
 // - A warp goes as far as it can before the next one does, and from each launch of a kernel to the next the order of threads, warps
 //   and blocks is reversed: where a barrier is missing, one of two launches reads what is not there yet or not there any more.
@@ -90,6 +90,12 @@ static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shar
     return emulator::run(reinterpret_cast<const void*>(kernel), grid, threads, shared, thread, &argument);
 }
 
+// Blocks follow each other. Fewer than there may be, as on a GPU: who relies on `most` is found out.
+template <typename Call>
+static int blocks_at_once(void (*)(Call), unsigned, size_t, int most) {
+    return most - most / 4;
+}
+
 inline void __syncthreads() { emulator::barrier("__syncthreads"); }
 inline void __syncwarp() { emulator::share("__syncwarp", nullptr, 0); }
 
@@ -123,6 +129,22 @@ inline __half __float2half_rn(float x) { return {emulator::float_to_half(x)}; }
 inline float2 __half22float2(__half2 x) { return {__half2float(x.x), __half2float(x.y)}; }
 inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
 
+// Sums and products of halves rounded to floats first: those have more than twice the places, so the second rounding is the only one
+// that shows.
+inline __half2 __hsub2(__half2 a, __half2 b) {
+    return __floats2half2_rn(__half2float(a.x) - __half2float(b.x), __half2float(a.y) - __half2float(b.y));
+}
+inline __half2 __hmul2(__half2 a, __half2 b) {
+    return __floats2half2_rn(__half2float(a.x) * __half2float(b.x), __half2float(a.y) * __half2float(b.y));
+}
+// Byte i of the result is that of the eight bytes of b:a which bits 4 i .. 4 i + 2 of `which` name; bit 4 i + 3 is not used.
+inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which) {
+    uint64_t both = static_cast<uint64_t>(b) << 32 | a;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) out |= static_cast<uint32_t>(both >> 8 * (which >> 4 * i & 7) & 0xff) << 8 * i;
+    return out;
+}
+
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 
@@ -154,6 +176,10 @@ void copy_async(void* to, const void* from) {
     emulator::check_aligned(to, BYTES, "copy_async");
     emulator::check_aligned(from, BYTES, "copy_async");
     emulator::queue_copy(to, from, BYTES);
+}
+inline void copy_async_or_zeros(void* to, const void* from, bool there) {
+    static const uint4 zeros = {};
+    copy_async<16>(to, there ? from : &zeros);
 }
 inline void copy_commit() { emulator::commit_copies(); }
 template <int GROUPS>

@@ -2,18 +2,20 @@
 // over the keys. No matrix of queries and rows exists, and the order of adding is fixed.
 //
 // Data flow
-//   1. Block (split of the rows, 8 watchers, head): largest logit and denominator of each watcher over the split. Splits are as many
+//   1. Block (8 watchers, split of the rows, head): largest logit and denominator of each watcher over the split. Splits are as many
 //      as it takes to fill the device where watchers are few.
 //   2. Block (64 rows, head): the denominators of the splits are merged, then each of the four warps computes the logits of its 16
 //      rows and all watchers again, 4 rows and 8 watchers at a time, and adds the weights up in registers: first over the tiles of 8,
 //      then across the threads.
-//   Logits are computed as in attend_few.cu, from rows where they lie, in f32.
+//   Logits are computed as in attend_few.cu (dots.h), in f32, but from rows where they lie: what hides the latency of memory is the
+//   loads of four rows at once and the number of warps.
 //
 // Costs: keys are read twice for each 8 watchers (the second time from the caches, where watchers are many), 2 d multiply-adds a row
 // and watcher.
 //
 // History
-//   Nothing here was timed on a GPU yet. Tensor cores would do for many watchers; f32 keeps the choices of policies the CPU's.
+//   Nothing here was timed on a GPU yet. With a condition around each pair of elements every load of a row waited for the one before
+//   (eight waits for four rows with d = 128, now one). Tensor cores would do for many watchers; f32 keeps the choices of policies the CPU's.
 #include "dots.h"
 #include "lanes.h"
 
@@ -128,13 +130,13 @@ struct WarpStats {
     float total[WARPS][QT];
 };
 
-// Block (split, eight watchers, looked-at head).
+// Block (eight watchers, split, looked-at head).
 template <int J>
 __global__ void __launch_bounds__(THREADS) find_totals(const __grid_constant__ ReceivedCall call) {
     SHARED(WarpStats, shared);
-    int split = blockIdx.x, head = blockIdx.z, warp = threadIdx.x / 32;
+    int split = blockIdx.y, head = blockIdx.z, warp = threadIdx.x / 32;
     View view(call, head);
-    int number = blockIdx.y * QT + threadIdx.x % QT;
+    int number = blockIdx.x * QT + threadIdx.x % QT;
     Watcher own(call, view, head, number);
     float2 q[QT][J];
     load_watchers(q, call, own);
@@ -234,8 +236,9 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ R
 
 template <int J>
 int launch_both(const ReceivedCall& call, void* stream) {
-    dim3 splits(call.splits, divide_up(call.tokens * call.group, QT), call.heads);
-    int error = launch(find_totals<J>, splits, THREADS, sizeof(WarpStats), stream, call);
+    // Watchers may be more than y takes.
+    dim3 watchers(divide_up(call.tokens * call.group, QT), call.splits, call.heads);
+    int error = launch(find_totals<J>, watchers, THREADS, sizeof(WarpStats), stream, call);
     if (error != 0) return error;
     int most = call.live != nullptr ? call.capacity : call.first + call.added;
     return launch(add_weights<J>, dim3(divide_up(most, TILE_ROWS), call.heads), THREADS, 0, stream, call);

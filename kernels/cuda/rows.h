@@ -46,7 +46,43 @@ __device__ __forceinline__ float2 read_pair(const unsigned char* row, int p) {
     }
 }
 
-// Runs `work(Type<T>())` with the type as a constant: the branch is taken once, outside of what is done with rows.
+// Two unsigned bytes, less `zero`, as halves. Exact: 0x6400 + byte is the half 1024 + byte.
+__device__ __forceinline__ __half2 bytes_to_halves(uint32_t two, float zero) {
+    uint32_t both = __byte_perm(two, 0x64646464, 0x4140);
+    return __hsub2(load<__half2>(&both), __floats2half2_rn(1024.0f + zero, 1024.0f + zero));
+}
+
+// The first elements of a row, or the block of it that `from` begins with, as halves: those nearest to what read_pair gives, since a
+// product with the block's scale is rounded once either way. All loads come before what waits for them.
+template <int TYPE, int PAIRS>
+__device__ __forceinline__ void read_halves(__half2 (&to)[PAIRS], const unsigned char* from) {
+    if constexpr (TYPE == F32 || TYPE == F16) {
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++) {
+            float2 x = read_pair<TYPE>(from, i);
+            to[i] = __floats2half2_rn(x.x, x.y);
+        }
+    } else {
+        constexpr int UNITS = TYPE == Q8_0 ? 16 : 8;
+        static_assert(PAIRS == BLOCK / 2);
+        __half one = load<__half>(from);
+        __half2 scale = {one, one};
+        uint32_t two[UNITS];
+#pragma unroll
+        for (int i = 0; i < UNITS; i++) two[i] = load<uint16_t>(from + 2 + 2 * i);
+#pragma unroll
+        for (int i = 0; i < UNITS; i++) {
+            if constexpr (TYPE == Q8_0) {
+                to[i] = __hmul2(bytes_to_halves(two[i] ^ 0x8080, 128.0f), scale);
+            } else {
+                to[i] = __hmul2(bytes_to_halves(two[i] & 0x0f0f, 8.0f), scale);
+                to[i + UNITS] = __hmul2(bytes_to_halves(two[i] >> 4 & 0x0f0f, 8.0f), scale);
+            }
+        }
+    }
+}
+
+// Runs `work(Type<T>())` with the type as a constant. No branch remains where the type is one already.
 template <int T>
 struct Type {
     static constexpr int value = T;

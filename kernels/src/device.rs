@@ -14,6 +14,8 @@ pub(crate) const MAX_KV_HEADS: usize = 256;
 pub(crate) const MAX_HEAD_DIM: usize = 256;
 /// Most queries of a KV head that [`attend_few`] takes.
 pub(crate) const FEW_QUERIES: usize = 16;
+/// Queries of a KV head that a block of [`attend_many`] takes.
+pub(crate) const TILE_QUERIES: usize = 64;
 /// CUDA's number for an argument that is not taken.
 pub(crate) const INVALID_VALUE: i32 = 1;
 /// CUDA's number for what is not there: this build has no kernels for the device.
@@ -116,7 +118,7 @@ pub(crate) struct AttendCall {
     pub log_weights: *const f32,
     /// Those of the layer's rows under ALiBi, otherwise null.
     pub positions: *const i32,
-    /// `[head_dim + 2, group * n_q, shares + n_kv_heads]`, for few queries.
+    /// `[head_dim + 2, group * n_q, shares + n_kv_heads]`, where rows are split.
     pub partials: *mut f32,
     /// `[head_dim, heads, n_q]`
     pub out: *mut f32,
@@ -124,6 +126,7 @@ pub(crate) struct AttendCall {
     pub n_kv_heads: i32,
     pub group: i32,
     pub n_q: i32,
+    /// At most: for few queries no more are made than the device holds blocks at once. 0 where rows are not split.
     pub shares: i32,
     pub scale: f32,
 }
@@ -336,9 +339,9 @@ launchers! {
     append_positions(PositionsCall): longhand_cuda_append_positions, longhand_emulated_append_positions;
     /// Attention of few queries, phase 1: the partials.
     attend_few(AttendCall): longhand_cuda_attend_few, longhand_emulated_attend_few;
-    /// Attention of many queries.
+    /// Attention of many queries: the result, or the partials where rows are split.
     attend_many(AttendCall): longhand_cuda_attend_many, longhand_emulated_attend_many;
-    /// Attention of few queries, phase 2: the result.
+    /// The result from the partials.
     combine(AttendCall): longhand_cuda_combine, longhand_emulated_combine;
     /// Rows taken out of a lane.
     depart(DepartCall): longhand_cuda_depart, longhand_emulated_depart;

@@ -93,7 +93,7 @@ pub fn row_type(ty: Type) -> Option<RowType> {
 pub enum Split {
     /// Threads of the CPU: the most that the graph is computed with.
     Threads(usize),
-    /// Blocks of a device: as many as it holds at once.
+    /// Blocks of a device: the most, of which those are used that it holds at once.
     Blocks(usize),
 }
 
@@ -118,15 +118,21 @@ pub fn attend(
     let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes), slopes };
     let queries = shape.group * n_q;
     // 0 of what it is not made for.
-    let (threads, blocks, partials) = match split {
+    let (threads, shares, partials) = match split {
         Split::Threads(_) if queries >= PREFILL_QUERIES => return attend_many(ctx, call, &operands),
-        Split::Blocks(_) if queries > device::FEW_QUERIES => return attend_many(ctx, call, &operands),
         Split::Threads(threads) => {
             let len = decode::thread_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
             (threads, 0, [len, threads, 1])
         }
-        Split::Blocks(blocks) => (0, blocks, [shape.head_dim + 2, queries, blocks + shape.n_kv_heads]),
+        Split::Blocks(blocks) => {
+            let shares = device_shares(shape, n_q, blocks);
+            if shares == 0 && queries > device::FEW_QUERIES {
+                return attend_many(ctx, call, &operands);
+            }
+            (0, shares, [shape.head_dim + 2, queries, shares + shape.n_kv_heads])
+        }
     };
+    let launch = if queries > device::FEW_QUERIES { device::attend_many } else { device::attend_few };
     let len = partials[0];
     let (first, launched) = (call.clone(), call.clone());
     let partials = ctx.custom_on(
@@ -146,15 +152,15 @@ pub fn attend(
             });
         },
         move |task| {
-            if blocks == 0 {
+            if shares == 0 {
                 return Err(INVALID_VALUE);
             }
             let call = device::AttendCall {
                 partials: task.result().data.cast(),
-                ..launched.on_device(task, blocks)?
+                ..launched.on_device(task, shares)?
             };
             // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
-            unsafe { device::attend_few(task, &call) }
+            unsafe { launch(task, &call) }
         },
     );
     operands[1] = &partials;
@@ -186,7 +192,7 @@ pub fn attend(
         move |task| {
             let call = device::AttendCall {
                 partials: task.operand(1).data.cast(),
-                ..launched.on_device(task, blocks)?
+                ..launched.on_device(task, shares)?
             };
             // SAFETY: as above, with the partials of the node before.
             unsafe { device::combine(task, &call) }
@@ -196,6 +202,30 @@ pub fn attend(
 
 /// From how many queries of a KV head on the tiled kernel is the faster one.
 const PREFILL_QUERIES: usize = 16;
+
+/// How many shares the rows of all heads are split into on a device, at most, for `n_q` tokens: one a block for few queries. With more,
+/// a block takes a tile of queries and a share, and a multiprocessor holds two of the four blocks; 0 where the tiles of all heads are
+/// enough to fill the device.
+fn device_shares(shape: HeadShape, n_q: usize, blocks: usize) -> usize {
+    let queries = shape.group * n_q;
+    if queries <= device::FEW_QUERIES {
+        return blocks;
+    }
+    let shares = blocks / 2 / queries.div_ceil(device::TILE_QUERIES);
+    if shares < 2 * shape.n_kv_heads { 0 } else { shares }
+}
+
+/// The most tokens of a graph for which attention is split in parts that have to be merged, and so takes memory that larger graphs on a
+/// device do not.
+pub fn most_split_tokens(shape: HeadShape, split: Split) -> usize {
+    match split {
+        Split::Threads(_) => 0,
+        Split::Blocks(blocks) => {
+            let few = device::FEW_QUERIES / shape.group;
+            few.max(blocks / 2 / (2 * shape.n_kv_heads) * device::TILE_QUERIES / shape.group)
+        }
+    }
+}
 
 /// [`attend`] for many queries: one node, whose threads share the work through a counter.
 fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
@@ -583,7 +613,7 @@ impl Call {
     }
 
     /// The same for a device; whose memory the partials are, the caller says.
-    fn on_device(&self, task: &DeviceTask, blocks: usize) -> Result<device::AttendCall, i32> {
+    fn on_device(&self, task: &DeviceTask, shares: usize) -> Result<device::AttendCall, i32> {
         let q = task.operand(0);
         let state = |operand| device_column(task.operand(operand), self.layer);
         Ok(device::AttendCall {
@@ -600,7 +630,7 @@ impl Call {
             n_kv_heads: self.shape.n_kv_heads as i32,
             group: self.shape.group as i32,
             n_q: self.n_q as i32,
-            shares: blocks as i32,
+            shares: shares as i32,
             scale: self.shape.scale,
         })
     }

@@ -121,7 +121,14 @@ fn room(case: &Case) -> f64 {
 
 #[track_caller]
 fn check(case: Case) {
-    check_blocks(case, &[3]);
+    let split = splitting(&case, 5);
+    check_blocks(case, &[3, split]);
+}
+
+/// So many blocks that the rows of many queries are split too, into some more shares than `shares` a head.
+fn splitting(case: &Case, shares: usize) -> usize {
+    let tiles = (case.group * case.n_q).div_ceil(64);
+    2 * tiles * (shares * case.kv_heads() + 1)
 }
 
 fn lane(heads: &[u32], rows: usize, log_weight: Option<f32>) -> LaneCase {
@@ -241,6 +248,63 @@ fn many_queries_over_unequal_lanes() {
     check(Case { alibi: true, n_q: 21, group: 3, ..Case::plain(64, 5, 130) });
     let lanes = vec![lane(&[2, 0], 150, None), lane(&[1], 41, None), lane(&[3], 0, None)];
     check(Case { alibi: true, n_q: 30, lanes, ..Case::plain(128, 1, 1) });
+}
+
+#[test]
+fn many_queries_split_rows() {
+    let lanes = |rows: [usize; 3], weights: [Option<f32>; 3]| {
+        vec![
+            lane(&[3], rows[0], weights[0]),
+            lane(&[1, 0], rows[1], weights[1]),
+            lane(&[2], rows[2], weights[2]),
+        ]
+    };
+    let weights = [[None; 3], [Some(f32::NEG_INFINITY), None, Some(9.25)], [Some(2.5), Some(-1.0), None]];
+    for (number, rows) in [[700, 41, 1], [33, 0, 260], [160, 150, 32]].into_iter().enumerate() {
+        // The last rows are hidden from the first tiles of 150 tokens: there are shares of which a tile sees nothing.
+        for (n_q, group) in [(1, 17), (9, 4), (150, 1)] {
+            let alibi = number == 0;
+            let case =
+                Case { alibi, n_q, group, lanes: lanes(rows, weights[number]), ..Case::plain(64, 1, 1) };
+            let blocks = [2, 3, 11, 40].map(|shares| splitting(&case, shares));
+            check_blocks(case, &blocks);
+        }
+    }
+}
+
+/// Rows that weigh less than a half's smallest number each, and whose values are large.
+#[test]
+fn many_queries_count_small_weights() {
+    let (d, rows, n_q) = (64, 200, 20);
+    let data = Data::new(Case { n_q, ..Case::plain(d, 1, rows) }, 9);
+    data.with(|call| {
+        let lane = call.lanes[0];
+        let encode = |first: f32, others: f32, at: usize| {
+            let mut bytes = lane.k.data.to_vec();
+            for (row, bytes) in bytes.chunks_mut(lane.k.row_stride).enumerate() {
+                let mut x = vec![0.0; d];
+                x[at] = if row == 0 { first } else { others };
+                lane.k.ty.encode(&x, bytes);
+            }
+            bytes
+        };
+        // A factor of e^19 = 2^27.4 between the first row and the others.
+        let (k, v) = (encode(19.0 * 8.0, 0.0, 0), encode(0.0, 30_000.0, 1));
+        let q: Vec<f32> = (0..d * n_q).map(|i| if i % d == 0 { 1.0 } else { 0.0 }).collect();
+        let lanes = [kernels::Lane {
+            k: kernels::Rows { data: &k, ..lane.k },
+            v: kernels::Rows { data: &v, ..lane.v },
+            ..lane
+        }];
+        let call = Attention { lanes: &lanes, q: kernels::Queries::contiguous(&q, d, 1), ..*call };
+        let want = reference::attend(&call).expect("shapes fit").out;
+        for blocks in [1, splitting(&data.case, 4)] {
+            for (a, b) in attend(&call, blocks).iter().zip(&want) {
+                assert!((f64::from(*a) - b).abs() < 1e-2 * b.abs() + 1e-6, "{a}, not {b}");
+            }
+        }
+        assert!(want[1] > 0.02);
+    });
 }
 
 #[test]

@@ -243,7 +243,15 @@ fn the_plan_counts_positions() {
         engine.spec(),
         &plan::outline(engine.file()),
         session.store().layout(),
-        &PlanOptions { repack: true, prompt: 80, chunk: 32, exact: true, threads: 1, on_device: 0 },
+        &PlanOptions {
+            repack: true,
+            prompt: 80,
+            chunk: 32,
+            exact: true,
+            threads: 1,
+            on_device: 0,
+            blocks: 0,
+        },
     )
     .expect("a plan");
     let (predicted, allocated) = (plan.host.store as f64, session.store().bytes() as f64);

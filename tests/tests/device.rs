@@ -148,6 +148,7 @@ fn the_plan_of_a_device_is_what_is_allocated() {
                 exact: true,
                 threads: 1,
                 on_device: layers,
+                blocks: engine.devices().at(Place::Device).blocks(),
             };
             let outline = plan::outline(engine.file());
             Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &how)?))

@@ -1,7 +1,7 @@
 //! A session over many turns and interruptions, on tiny random models and on the embedded one. What every policy must keep to is in
 //! `policies.rs`.
 
-use engine::devices::Devices;
+use engine::devices::{Devices, Place};
 use engine::plan::{self, Plan, PlanOptions};
 use engine::{Engine, EngineError, ModelSource, Prefill, Session, SessionOptions, Weights};
 use ggml::{Backend, Type};
@@ -220,13 +220,17 @@ fn the_plan_is_what_is_allocated() {
         session.sync(&tokens, &mut |_| {}).expect("prefill");
         session.push(1).expect("a step");
         let on_device = engine.devices().placement().on_device();
-        let plan = Plan::new(
-            engine.spec(),
-            &plan::outline(engine.file()),
-            session.store().layout(),
-            &PlanOptions { repack: true, prompt: 700, chunk: 256, exact: true, threads: 1, on_device },
-        )
-        .expect("a plan");
+        let how = PlanOptions {
+            repack: true,
+            prompt: 700,
+            chunk: 256,
+            exact: true,
+            threads: 1,
+            on_device,
+            blocks: engine.devices().at(Place::Device).blocks(),
+        };
+        let outline = plan::outline(engine.file());
+        let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &how).expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
         let (predicted, allocated) =
             ((plan.host.store + plan.device.store) as f64, session.store().bytes() as f64);
