@@ -98,7 +98,9 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     let mock = cfg!(feature = "mock-cuda");
     let mut generate: Vec<String> = architectures
         .iter()
-        .map(|name| format!("-gencode=arch=compute_{name},code={}_{name}", if mock { "compute" } else { "sm" }))
+        .map(|name| {
+            format!("-gencode=arch=compute_{name},code={}_{name}", if mock { "compute" } else { "sm" })
+        })
         .collect();
     if mock {
         generate.extend(NOTHING_RUNS.iter().map(|&flag| flag.to_owned()));
