@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests, or another command, with the mock of a GPU (ggml/mock) as the GPU: everything that is said to CUDA is checked, and
-# the CPU computes what is launched. The first time about ten minutes of CPU time go into compiling ggml-cuda.
+# the CPU computes what is launched. To be run by hand after changes around devices: the first time about twenty minutes of CPU time
+# go into compiling ggml-cuda, which is too much for .ci/run.
 #
 #     scripts/mock-gpu.sh                 # golden cases and integration tests
 #     scripts/mock-gpu.sh cargo run --release --features mock-cuda -- devices
@@ -19,7 +20,7 @@ target=${CARGO_TARGET_DIR:-target}
 library=$target/mock-cuda
 mkdir -p "$library"
 cc -shared -fPIC -o "$library/libcublas.so.13" ggml/mock/cublas.c
-LD_LIBRARY_PATH=$(cd "$library" && pwd)
+LD_LIBRARY_PATH=$(cd "$library" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 
 if [ $# -gt 0 ]; then
@@ -29,4 +30,5 @@ cargo build --release -p tests --features mock-cuda --bin golden
 for eager in 0 1; do
     LONGHAND_MOCK_EAGER=$eager "$target/release/golden" tests/golden/policies/cases
 done
-cargo test --release -p tests -p cli --features mock-cuda --test logits --test session --test device --test mock_gpu
+cargo test --release -p tests -p cli -p kernels --features mock-cuda --test logits --test session --test device --test mock_gpu \
+    --test device_attend --test device_rows --test device_watch

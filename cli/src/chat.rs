@@ -20,7 +20,7 @@ use crate::args::session::{SessionArgs, SessionSettings};
 use crate::conversation::{Conversation, Reading, Record};
 use crate::failure::{self, Failure};
 use crate::model::Model;
-use crate::{device, documents, format, going_on, opening};
+use crate::{console, device, documents, format, going_on, opening};
 
 /// Most tokens of an answer where -n does not say otherwise.
 const ANSWER: usize = 1024;
@@ -350,6 +350,7 @@ fn prompt_line(app: &App) -> Result<Option<String>> {
         }
         let mut line = Vec::new();
         let read = app.interrupt.prompting(|| io::stdin().lock().read_until(b'\n', &mut line))?;
+        console::line_ended();
         if read == 0 {
             if app.console.stdout_terminal() {
                 app.console.print("\n")?;

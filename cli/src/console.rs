@@ -11,6 +11,11 @@ use serde::Serialize;
 /// Whether the last line of stdout has no end yet.
 static OPEN_LINE: AtomicBool = AtomicBool::new(false);
 
+/// The user's Enter has ended the line of the prompt.
+pub fn line_ended() {
+    OPEN_LINE.store(false, Ordering::Relaxed);
+}
+
 /// Writes the text of an error to stderr, in a line of its own where an answer breaks off on the same terminal.
 pub fn report(text: &str) {
     let mut err = io::stderr().lock();

@@ -7,6 +7,7 @@ mod common;
 use common::{DOCUMENT, Run, command, file, scratch};
 use std::io::Write;
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 const QUESTION: &str = "What is the pass key?";
 const ANSWER: &str = "The pass key is 9078648.";
@@ -32,8 +33,13 @@ fn on(mock: &[(&str, &str)], folder: &str, args: &[&str], input: &str) -> Run {
 }
 
 fn ask(mock: &[(&str, &str)], folder: &str, more: &[&str]) -> Run {
-    let document = file("mock.txt", DOCUMENT);
-    on(mock, folder, &[&["ask", "-f", &document, QUESTION][..], more].concat(), "")
+    on(mock, folder, &[&["ask", "-f", document(), QUESTION][..], more].concat(), "")
+}
+
+/// The document's file, written once: several tests read it at the same time.
+fn document() -> &'static str {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| file("mock.txt", DOCUMENT))
 }
 
 /// It ended with code 1 and one error with a hint, not by a signal.
@@ -41,7 +47,6 @@ fn ask(mock: &[(&str, &str)], folder: &str, more: &[&str]) -> Run {
 fn failed(run: &Run, when: &str) {
     let Run { code, stderr, .. } = run;
     assert_eq!(*code, Some(1), "{when}: {stderr}");
-    // An answer may break off in the same line on a terminal only; here stderr is by itself.
     assert_eq!(stderr.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{when}: {stderr}");
     assert!(stderr.contains("\nhint: "), "{when}: {stderr}");
     assert!(!stderr.contains("panicked") && !stderr.contains("mock CUDA: "), "{when}: {stderr}");
@@ -81,7 +86,7 @@ fn what_there_is_is_said_in_one_line() {
     assert_eq!(ask(&[("DRIVER", "0")], "devices", &[]).ok(), format!("{ANSWER}\n"));
 }
 
-/// Every allocation of the GPU's memory, ggml's own too, is refused once.
+/// The GPU's memory ends at each allocation in turn, ggml's own too.
 #[test]
 fn memory_may_end_anywhere() {
     for number in 1..200 {
@@ -109,7 +114,6 @@ fn a_small_gpu_is_not_used() {
 /// Whenever the GPU is lost, the process ends with one error, and what was said is in a file.
 #[test]
 fn a_lost_gpu_takes_no_conversation_with_it() {
-    let document = file("mock.txt", DOCUMENT);
     let (mut lost, mut answered) = (0, false);
     for launch in [1, 2, 10, 40, 150, 200, 240, 280, 320, 400, 100_000] {
         let folder = format!("lost/{launch}");
@@ -117,7 +121,7 @@ fn a_lost_gpu_takes_no_conversation_with_it() {
         let run = on(
             &[("LOSE", &launch.to_string())],
             &folder,
-            &["chat", "--device", "cuda", "-f", &document],
+            &["chat", "--device", "cuda", "-f", document()],
             &format!("{QUESTION}\n"),
         );
         if run.code == Some(0) {
@@ -141,11 +145,10 @@ fn a_lost_gpu_takes_no_conversation_with_it() {
 fn two_processes_save_two_files() {
     let folder = "together";
     let _ = std::fs::remove_dir_all(scratch(folder));
-    let document = file("mock.txt", DOCUMENT);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let args = ["chat", "--device", "cuda", "-f", &document];
+                let args = ["chat", "--device", "cuda", "-f", document()];
                 failed(&on(&[("LOSE", "40")], folder, &args, &format!("{QUESTION}\n")), "launch 40");
             });
         }

@@ -154,10 +154,10 @@ impl Forward {
         }
     }
 
-    /// Up to how many tokens of a graph take memory for partial results of attention on the device; at least one.
-    pub fn most_split_tokens(&self) -> usize {
+    /// See [`graph::most_partials`]: for the device.
+    pub fn most_partials(&self, chunk: usize) -> Option<usize> {
         let [_, device] = self.splits;
-        kernels::graph::most_split_tokens(self.heads, device).max(1)
+        graph::most_partials(self.heads, device, chunk)
     }
 
     /// Keeps intermediates from now on, at the cost of their memory.

@@ -94,8 +94,8 @@ pub const DRIVER: usize = 448 << 20;
 /// Bytes of the kernels' code, of which the driver loads each part when it is first needed: an estimate, not measured yet.
 pub const CODE: usize = 64 << 20;
 
-/// [`Backend::blocks`](ggml::Backend::blocks) of a large GPU.
-pub const BLOCKS: usize = 4 * 170;
+/// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
+pub const BLOCKS: usize = 4 * 192;
 
 /// Bytes that are taken on a device that computes `chunk` tokens at a time although nobody here allocates them: the kernels' code,
 /// and ggml's transient buffers, into which it copies the activations of a matrix product in 8-bit blocks first, of 36 bytes for 32
@@ -127,8 +127,8 @@ impl Plan {
         let prompt = options.prompt.min(layout.context).max(1);
         let mut most = [[0; 2]; 2];
         // Fewer tokens may take more memory: for their partial results of attention.
-        let split = forward.most_split_tokens();
-        for (what, n) in [(0, 1), (1, chunk), (1, chunk.min(split))] {
+        let lengths = |chunk| [Some(chunk), forward.most_partials(chunk).filter(|n| *n < chunk)];
+        for (what, n) in [(0, 1)].into_iter().chain(lengths(chunk).into_iter().flatten().map(|n| (1, n))) {
             for (place, formula) in forward.model(n, Needed::Last, |layer| lanes.of(layer)) {
                 let most: &mut usize = &mut most[what][place as usize];
                 *most = measure(&formula)?.max(*most);
@@ -149,9 +149,8 @@ impl Plan {
                 let ctx = Context::new(2);
                 let stream = ctx.tensor(Type::F32, [spec.n_embd, prompt]);
                 lanes.nowhere.pretend(&stream);
-                let len = chunk.min(prompt);
                 for (layer, needed) in [(layers.start, Needed::All), (layers.end - 1, Needed::Last)] {
-                    for len in [len, len.min(split)] {
+                    for len in lengths(chunk.min(prompt)).into_iter().flatten() {
                         let formula =
                             forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
                         reading[place as usize] = reading[place as usize].max(measure(&formula)?);

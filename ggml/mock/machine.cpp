@@ -74,7 +74,6 @@ struct Machine {
     unsigned long long         copies[2] = {}, copied[2] = {};
     int                        carrying_out = 0;
     bool                       open = false, doomed = false, lost = false;
-
 };
 
 // Never freed: work goes on while the process ends.
@@ -121,6 +120,13 @@ void carry_out(Stream* stream, uint64_t up_to) {
     }
 }
 
+void count_launch() {
+    Machine&               m    = machine();
+    static const long long lose = setting("LONGHAND_MOCK_LOSE", 0);
+    m.launches++;
+    m.doomed |= lose > 0 && m.launches >= static_cast<unsigned long long>(lose);
+}
+
 int end_of_wait() {
     machine().lost = machine().doomed;
     return machine().lost ? LAUNCH_FAILURE : 0;
@@ -163,27 +169,26 @@ void* allocate(Kind kind, size_t bytes) {
     // A page behind that nothing may touch.
     void*          at   = mmap(nullptr, mapped + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     unsigned char* door = nullptr;
-    if (at == MAP_FAILED) {
-        return nullptr;
-    }
+    bool           there = at != MAP_FAILED;
     if (kind == Kind::Pinned) {
-        if (mprotect(at, mapped, PROT_READ | PROT_WRITE) != 0) {
-            return nullptr;
-        }
+        there = there && mprotect(at, mapped, PROT_READ | PROT_WRITE) == 0;
     } else if (!idle()) {
         int   file  = memfd_create("mock", 0);
         void* other = MAP_FAILED;
-        if (file >= 0 && ftruncate(file, mapped) == 0 &&
+        if (there && file >= 0 && ftruncate(file, mapped) == 0 &&
             mmap(at, mapped, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED) {
             other = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         }
-        if (other == MAP_FAILED) {
-            return nullptr;
+        there = other != MAP_FAILED;
+        if (there) {
+            close(file);
+            // It is not cleared: whoever relies on it reads NaN.
+            door = static_cast<unsigned char*>(other);
+            std::fill(door, door + mapped, 0xff);
         }
-        close(file);
-        // It is not cleared: whoever relies on it reads NaN.
-        door = static_cast<unsigned char*>(other);
-        std::fill(door, door + mapped, 0xff);
+    }
+    if (!there) {
+        fail("the host has no %zu bytes", mapped);
     }
     m.blocks[reinterpret_cast<uintptr_t>(at)] = { bytes, mapped, kind, door, followed, true };
     if (kind == Kind::Device) {
@@ -206,13 +211,13 @@ void release(Kind kind, void* at) {
         fail("%p is freed and was not allocated, or is freed again", at);
     }
     Block& block = found->second;
+    // CUDA waits for all that runs.
+    for (Stream* stream : m.streams) {
+        carry_out(stream, UINT64_MAX);
+    }
     if (kind == Kind::Device) {
         for (Recording* recording : m.recordings) {
             recording->stale |= block.ggmls != nullptr && block.ggmls == recording->stream;
-        }
-        // CUDA waits for all that runs.
-        for (Stream* stream : m.streams) {
-            carry_out(stream, UINT64_MAX);
         }
         m.used -= block.mapped;
         m.of_ggml -= block.ggmls != nullptr ? block.mapped : 0;
@@ -302,13 +307,13 @@ void enqueue(Stream* stream, std::function<void()> work, bool launch) {
     if (m.carrying_out > 0) {
         fail("CUDA is called by work on a stream");
     }
-    if (launch) {
-        count_launch();
-    }
     Work kept = std::make_shared<const std::function<void()>>(std::move(work));
     if (stream->recording != nullptr) {
         stream->recording->works.push_back(std::move(kept));
         return;
+    }
+    if (launch) {
+        count_launch();
     }
     if (stream == &m.legacy) {
         // Waits for the blocking streams, and they for it.
@@ -353,8 +358,9 @@ int wait(Stream* stream, const char* what) {
 
 int wait(Event* event, const char* what) {
     Lock lock(machine().mutex);
-    if (event->stream == nullptr) {
-        return 0;
+    // What a stream held was done before it ended.
+    if (machine().streams.count(event->stream) == 0) {
+        return end_of_wait();
     }
     if (event->stream->recording != nullptr) {
         fail("%s of a stream that is recorded", what);
@@ -406,7 +412,10 @@ void end_ready(Recording* recording) {
     delete recording;
 }
 
-bool is_recording(const Stream* stream) { return stream->recording != nullptr; }
+bool is_recording(const Stream* stream) {
+    Lock lock(machine().mutex);
+    return stream->recording != nullptr;
+}
 
 Event* make_event() { return new Event; }
 
@@ -428,20 +437,21 @@ void follow_event(Stream* stream, Event* event) {
     Stream*  other = event->stream;
     uint64_t after = event->after;
     if (other != nullptr && other != stream) {
-        enqueue(stream, [other, after] { carry_out(other, after); });
+        enqueue(stream, [other, after] {
+            if (machine().streams.count(other) > 0) {
+                carry_out(other, after);
+            }
+        });
     }
 }
 
-bool lost() { return machine().lost; }
-
-void count_launch() {
-    Machine&               m    = machine();
-    static const long long lose = setting("LONGHAND_MOCK_LOSE", 0);
-    m.launches++;
-    m.doomed |= lose > 0 && m.launches >= static_cast<unsigned long long>(lose);
+bool lost() {
+    Lock lock(machine().mutex);
+    return machine().lost;
 }
 
 void count_copy(size_t bytes, bool to_host) {
+    Lock lock(machine().mutex);
     machine().copies[to_host]++;
     machine().copied[to_host] += bytes;
 }

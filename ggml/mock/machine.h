@@ -1,4 +1,4 @@
-// A GPU that is not there, for tests of everything that is said to CUDA: see README's neighbour ARCHITECTURE.md, "Devices". The
+// A GPU that is not there, for tests of everything that is said to CUDA: see ARCHITECTURE.md, "Devices". The
 // runtime library in runtime.cpp takes the place of NVIDIA's; here is what it drives: memory, streams, recordings and faults.
 //
 // - Work on a stream is queued and carried out only when the host waits for it, so that whoever does not wait reads what was there
@@ -10,7 +10,7 @@
 // - Whatever CUDA forbids, or leaves undefined, ends the process with a line that begins with `mock CUDA:`.
 //
 // More of the environment: LONGHAND_MOCK_MEMORY (MiB of the GPU, 24564), LONGHAND_MOCK_DRIVER (the CUDA version of the driver,
-// 13000; 0: there is none), LONGHAND_MOCK_GPUS (1), LONGHAND_MOCK_REFUSE (the number of the first allocation that fails, from 1; all
+// that of the toolkit; 0: there is none), LONGHAND_MOCK_GPUS (1), LONGHAND_MOCK_REFUSE (the number of the first allocation that fails, from 1; all
 // after it fail too), LONGHAND_MOCK_LOSE (the number of the launch that kills the GPU, from 1), LONGHAND_MOCK_REPORT=1 (says at
 // the end what was used).
 #pragma once
@@ -72,7 +72,7 @@ void end_stream(Stream* stream);
 // From CUDA's handle, whose special values it knows.
 Stream* stream_of(const void* handle);
 
-// Puts work at the end of a stream. `counts`: as a launch, for LONGHAND_MOCK_LOSE.
+// Puts work at the end of a stream. `launch`: it counts as one, for LONGHAND_MOCK_LOSE.
 void enqueue(Stream* stream, std::function<void()> work, bool launch = false);
 void enqueue(Stream* stream, const Recording& recording);
 
@@ -93,11 +93,10 @@ void end_event(Event* event);
 void record(Event* event, Stream* stream);
 void follow_event(Stream* stream, Event* event);
 
-// Whether the GPU was lost and somebody has seen it: every call fails from then on.
+// Whether the GPU was lost and somebody has seen it: whatever touches it fails from then on.
 bool lost();
 
 // For the report.
-void count_launch();
 void count_copy(size_t bytes, bool to_host);
 bool idle();
 

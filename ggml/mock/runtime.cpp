@@ -17,8 +17,9 @@ using mock::Kind;
 
 constexpr int MAJOR = LONGHAND_MOCK_ARCHITECTURE / 10;
 constexpr int MINOR = LONGHAND_MOCK_ARCHITECTURE % 10;
-// Bytes of shared memory that a block may have at most where it asks for it.
-constexpr size_t SHARED = MAJOR == 9 ? 227 * 1024 : 99 * 1024;
+// Bytes of shared memory that a block may have at most where it asks for it; a multiprocessor has one KiB more, and so much is lost
+// with each block.
+constexpr size_t SHARED = MAJOR == 9 || MAJOR == 10 ? 227 * 1024 : MINOR == 0 && MAJOR == 8 ? 163 * 1024 : 99 * 1024;
 constexpr int    MULTIPROCESSORS = MAJOR == 9 ? 132 : 128;
 
 thread_local cudaError_t last    = cudaSuccess;
@@ -33,7 +34,7 @@ cudaError_t give(cudaError_t error) {
 
 cudaError_t give(int error) { return give(static_cast<cudaError_t>(error)); }
 
-// Every call fails once the GPU is known to be lost.
+// Calls that touch the GPU fail once it is known to be lost.
 #define UNLESS_LOST                               \
     do {                                          \
         if (mock::lost()) {                       \
@@ -62,12 +63,16 @@ Kernels& kernels() {
     return the;
 }
 
-Kernel& kernel(const void* function) {
+// A kernel as it is now; `allow` more shared memory from here on, if that is not 0.
+Kernel kernel(const void* function, size_t allow = 0) {
     Kernels&                          all = kernels();
     const std::lock_guard<std::mutex> lock(all.mutex);
     auto                              found = all.known.find(function);
     if (found == all.known.end()) {
         mock::fail("%p is no kernel", function);
+    }
+    if (allow > 0) {
+        found->second.shared = allow;
     }
     return found->second;
 }
@@ -75,8 +80,8 @@ Kernel& kernel(const void* function) {
 // Nothing is computed; but it must be possible to launch it.
 cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t on) {
     UNLESS_LOST;
-    const Kernel& what = kernel(function);
-    const bool    sane = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffff && grid.y <= 65535 &&
+    const Kernel what = kernel(function);
+    const bool   sane = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffff && grid.y <= 65535 &&
                       grid.z <= 65535 && block.x > 0 && block.y > 0 && block.z > 0 && block.z <= 64 &&
                       size_t{block.x} * block.y * block.z <= 1024;
     if (!sane || arguments == nullptr) {
@@ -116,6 +121,9 @@ cudaError_t copy(void* to, const void* from, Rows rows, cudaMemcpyKind kind, moc
         return cudaSuccess;
     }
     const bool to_device = on_device(to, to_bytes, what), from_device = on_device(from, from_bytes, what);
+    if (!to_device && !from_device) {
+        mock::fail("%s inside the host", what);
+    }
     const bool as_said = kind == cudaMemcpyDefault || (kind == cudaMemcpyHostToDevice && to_device && !from_device) ||
                          (kind == cudaMemcpyDeviceToHost && !to_device && from_device) ||
                          (kind == cudaMemcpyDeviceToDevice && to_device && from_device);
@@ -279,20 +287,21 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
     UNLESS_LOST;
-    Kernel& what = kernel(function);
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
         if (value < 0 || static_cast<size_t>(value) > SHARED) {
             return give(cudaErrorInvalidValue);
         }
-        what.shared = static_cast<size_t>(value);
+        (void) kernel(function, static_cast<size_t>(value));
     }
     return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int, size_t, unsigned) {
+// As if registers were enough for four blocks.
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int, size_t shared,
+                                                                   unsigned) {
     UNLESS_LOST;
-    (void) kernel(function);
-    *blocks = 2;
+    const size_t room = (SHARED + 1024) / (shared + 1024);
+    *blocks           = shared > kernel(function).shared ? 0 : static_cast<int>(room < 4 ? room : 4);
     return cudaSuccess;
 }
 
@@ -494,8 +503,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t what) {
     return give(mock::wait(event(what), "cudaEventSynchronize"));
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t on, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t on, cudaStreamCaptureMode mode) {
     UNLESS_LOST;
+    if (mode != cudaStreamCaptureModeRelaxed) {
+        mock::fail("a recording in which ggml may not allocate");
+    }
     mock::begin_recording(stream(on));
     return cudaSuccess;
 }

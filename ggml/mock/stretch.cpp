@@ -11,6 +11,22 @@
 extern "C" void * longhand_cuda_stream(ggml_backend_t backend);
 extern "C" void   longhand_mock_follow(void * stream, void (*work)(void *), void * data, void (*drop)(void *));
 
+// What a kernel reads and writes must be the device's.
+extern "C" void longhand_mock_check(const ggml_tensor * node) {
+    const auto check = [node](const ggml_tensor * tensor) {
+        if (tensor == nullptr || tensor->data == nullptr || ggml_nbytes(tensor) == 0) {
+            return;
+        }
+        if (!mock::is(mock::Kind::Device, tensor->data, ggml_nbytes(tensor), node->name)) {
+            mock::fail("%s (%s) uses %s, which the GPU does not have", node->name, ggml_op_name(node->op), tensor->name);
+        }
+    };
+    check(node);
+    for (const ggml_tensor * source : node->src) {
+        check(source);
+    }
+}
+
 static void compute(void * stretch) {
     static const ggml_backend_t cpu = [] {
         const ggml_backend_t made = ggml_backend_cpu_init();
@@ -31,6 +47,9 @@ extern "C" int longhand_compute_stretch(ggml_backend_t backend, ggml_cgraph * gr
     ggml_cgraph stretch = ggml_graph_view(graph, first, end);
     if (!ggml_backend_is_cuda(backend)) {
         return ggml_backend_graph_compute_async(backend, &stretch);
+    }
+    for (int i = 0; i < stretch.n_nodes; i++) {
+        longhand_mock_check(stretch.nodes[i]);
     }
     void * stream  = longhand_cuda_stream(backend);
     mock::followed = mock::stream_of(stream);

@@ -71,6 +71,8 @@ impl DeviceTask {
     #[cfg(feature = "mock-cuda")]
     pub fn follow(&self, work: impl Fn() + 'static) {
         unsafe extern "C" {
+            /// See mock/stretch.cpp.
+            fn longhand_mock_check(node: *const sys::ggml_tensor);
             /// See mock/runtime.cpp.
             fn longhand_mock_follow(
                 stream: *mut c_void,
@@ -90,6 +92,8 @@ impl DeviceTask {
         fn both<F: Fn()>(_: &F) -> [unsafe extern "C" fn(*mut c_void); 2] {
             [call::<F>, free::<F>]
         }
+        // SAFETY: the live node.
+        unsafe { longhand_mock_check(self.raw) };
         let [call, free] = both(&work);
         // SAFETY: a live stream of the mock; the functions are those of the closure's type.
         unsafe { longhand_mock_follow(self.stream, call, Box::into_raw(Box::new(work)).cast(), free) };

@@ -3,7 +3,7 @@
 //
 // - Shared memory is filled with NaN (all bits set) before each block and fenced behind.
 // - Threads of a warp that wait in different places, or for one that has left, abort with a message instead of hanging.
-// - Asynchronous copies are carried out when they are waited for, not before; two at once to the same place abort.
+// - Asynchronous copies are carried out when they are waited for, not before; two of a thread at once to the same place abort.
 // - Loads and stores must be aligned as on the device.
 // - A warp goes as far as it can before the next one does, and from each launch of a kernel to the next the order of threads, warps
 //   and blocks is reversed: where a barrier is missing, one of two launches reads what is not there yet or not there any more.

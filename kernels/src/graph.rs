@@ -88,7 +88,8 @@ pub fn row_type(ty: Type) -> Option<RowType> {
     RowType::ALL.into_iter().find(|row| row.name() == ty.name())
 }
 
-/// What the rows of few queries' attention are split over; as many parts are merged afterwards.
+/// What the rows of attention are split over where the queries alone are too few to keep everything busy; the parts are merged
+/// afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// Threads of the CPU: the most that the graph is computed with.
@@ -117,7 +118,7 @@ pub fn attend(
         positions.map(|_| alibi_slopes(shape.n_kv_heads * shape.group).iter().map(|x| *x as f32).collect());
     let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes), slopes };
     let queries = shape.group * n_q;
-    // 0 of what it is not made for.
+    // How many threads, shares of a device, and partial results; 0 where there are none.
     let (threads, shares, partials) = match split {
         Split::Threads(_) if queries >= PREFILL_QUERIES => return attend_many(ctx, call, &operands),
         Split::Threads(threads) => {
@@ -204,8 +205,8 @@ pub fn attend(
 const PREFILL_QUERIES: usize = 16;
 
 /// How many shares the rows of all heads are split into on a device, at most, for `n_q` tokens: one a block for few queries. With more,
-/// a block takes a tile of queries and a share, and a multiprocessor holds two of the four blocks; 0 where the tiles of all heads are
-/// enough to fill the device.
+/// a block takes a tile of queries and a share, of which a multiprocessor holds half as many as of the others (of heads beyond 128
+/// elements one only, so that these come in two waves); 0 where the tiles of all heads are enough to fill the device.
 fn device_shares(shape: HeadShape, n_q: usize, blocks: usize) -> usize {
     let queries = shape.group * n_q;
     if queries <= device::FEW_QUERIES {
@@ -215,16 +216,15 @@ fn device_shares(shape: HeadShape, n_q: usize, blocks: usize) -> usize {
     if shares < 2 * shape.n_kv_heads { 0 } else { shares }
 }
 
-/// The most tokens of a graph for which attention is split in parts that have to be merged, and so takes memory that larger graphs on a
-/// device do not.
-pub fn most_split_tokens(shape: HeadShape, split: Split) -> usize {
-    match split {
-        Split::Threads(_) => 0,
-        Split::Blocks(blocks) => {
-            let few = device::FEW_QUERIES / shape.group;
-            few.max(blocks / 2 / (2 * shape.n_kv_heads) * device::TILE_QUERIES / shape.group)
-        }
-    }
+/// Of graphs of at most `chunk` tokens on a device the one whose attention leaves most to be merged: how many tokens it has, `None`
+/// where rows are never split. Such a graph may take more memory than one of more tokens.
+pub fn most_partials(shape: HeadShape, split: Split, chunk: usize) -> Option<usize> {
+    let Split::Blocks(blocks) = split else { return None };
+    let of = |n: &usize| match device_shares(shape, *n, blocks) {
+        0 => 0,
+        shares => (shares + shape.n_kv_heads) * shape.group * n,
+    };
+    (1..=chunk).max_by_key(of).filter(|n| of(n) > 0)
 }
 
 /// [`attend`] for many queries: one node, whose threads share the work through a counter.
@@ -710,5 +710,37 @@ unsafe fn sum_of<'a>(sums: RawTensor, head: usize, which: usize) -> &'a mut [f32
     unsafe {
         let at = sums.data.add(head * sums.strides[1] + which * sums.strides[2]);
         std::slice::from_raw_parts_mut(at.cast::<f32>(), sums.shape[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No graph of fewer tokens leaves more to be merged than the one that is planned with.
+    #[test]
+    fn the_most_partials_are_found() {
+        let partials = |shape: HeadShape, n: usize, blocks: usize| match device_shares(shape, n, blocks) {
+            0 => 0,
+            shares => (shares + shape.n_kv_heads) * shape.group * n,
+        };
+        for (n_kv_heads, group, blocks, chunk) in [
+            (8, 4, 512, 20),
+            (8, 4, 512, 100),
+            (32, 1, 512, 200),
+            (4, 2, 512, 100),
+            (2, 6, 528, 512),
+            (1, 1, 6, 512),
+        ] {
+            let shape = HeadShape { head_dim: 128, n_kv_heads, group, scale: 1.0 };
+            let most = most_partials(shape, Split::Blocks(blocks), chunk).expect("some are split");
+            assert!(most <= chunk);
+            for n in 1..=chunk {
+                assert!(partials(shape, n, blocks) <= partials(shape, most, blocks), "{n} of {chunk}");
+            }
+        }
+        let one = HeadShape { head_dim: 64, n_kv_heads: 64, group: 32, scale: 1.0 };
+        assert_eq!(most_partials(one, Split::Threads(4), 512), None);
+        assert_eq!(most_partials(one, Split::Blocks(6), 512), None, "all heads together fill it");
     }
 }
