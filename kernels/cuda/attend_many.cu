@@ -27,7 +27,8 @@
 //   16 bytes of a tile took 1,123 instructions with f16, and 2,907 with q8_0, eight loads at a time and converted one by one. Known to be
 //   wanting: decoding by all warps waits for memory without overlap for types other than f16; on an H200 four warps of 16 queries read
 //   K and V from shared memory too often to reach a third of what its tensor cores do.
-#include "dots.h"
+#include "partials.h"
+#include "rows.h"
 #include "shares.h"
 
 namespace {

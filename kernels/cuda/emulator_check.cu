@@ -56,6 +56,10 @@ __global__ void mistake(const CheckCall call) {
         case 3:  // behind the end of shared memory
             shared[threadIdx.x % 8] = 1.0f;
             break;
+        case 5:  // a second copy to a place to which one is under way
+            copy_async<4>(shared, call.out);
+            copy_async<4>(shared, call.out + 1);
+            break;
         default:  // a load across its alignment
             call.out[threadIdx.x] = load<float2>(call.out + (reinterpret_cast<uintptr_t>(call.out) / 4 + 1) % 2).x;
     }
@@ -79,5 +83,7 @@ __global__ void copy(const CheckCall call) {
 }  // namespace
 
 LAUNCHER(check_product)(const CheckCall* call) { return launch(product, dim3(1), 32, sizeof(Matrices), nullptr, *call); }
-LAUNCHER(check_mistake)(const CheckCall* call) { return launch(mistake, dim3(1), 64, 16, nullptr, *call); }
+LAUNCHER(check_mistake)(const CheckCall* call) {
+    return launch(mistake, call->what == 6 ? dim3(1, 65536) : dim3(1), 64, 16, nullptr, *call);
+}
 LAUNCHER(check_copy)(const CheckCall* call) { return launch(copy, dim3(1), 32, 16, nullptr, *call); }

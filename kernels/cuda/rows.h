@@ -56,7 +56,7 @@ __device__ __forceinline__ __half2 bytes_to_halves(uint32_t two, float zero) {
 // product with the block's scale is rounded once either way. All loads come before what waits for them.
 template <int TYPE, int PAIRS>
 __device__ __forceinline__ void read_halves(__half2 (&to)[PAIRS], const unsigned char* from) {
-    if constexpr (TYPE == F32 || TYPE == F16) {
+    if constexpr (TYPE == F32) {
 #pragma unroll
         for (int i = 0; i < PAIRS; i++) {
             float2 x = read_pair<TYPE>(from, i);

@@ -78,4 +78,6 @@ mistakes! {
     a_warp_misses_a_barrier: 2, "thread 0: __syncthreads";
     writes_behind_shared_memory: 3, "shared memory was written behind its end";
     loads_across_alignment: 4, "load is not aligned";
+    copies_twice_to_one_place: 5, "goes where another is still under way";
+    launches_too_large_a_grid: 6, "a grid is larger than CUDA allows";
 }
