@@ -54,23 +54,18 @@ fn failed(run: &Run, when: &str) {
 
 #[test]
 fn it_answers_as_on_the_cpu() {
-    for (mock, more) in [
-        (&[][..], &["--device", "cuda"][..]),
-        (&[("EAGER", "1")], &["--device", "cuda:0", "--policy", "snapkv", "--keep", "64"]),
-        (&[], &["--device", "cuda", "--policy", "razor:buffer=32", "-ctk", "q8_0", "-ctv", "q4_0"]),
-        (&[], &["-ngl", "2", "--policy", "h2o:heavy=40,recent=40"]),
+    for (mock, place, how) in [
+        (&[][..], &["--device", "cuda"][..], &[][..]),
+        (&[("EAGER", "1")], &["--device", "cuda:0"], &["--policy", "snapkv", "--keep", "64"]),
+        (&[], &["--device", "cuda"], &["--policy", "razor:buffer=32", "-ctk", "q8_0", "-ctv", "q4_0"]),
+        (&[], &["-ngl", "2"], &["--policy", "h2o:heavy=40,recent=40"]),
         // Two of the mock: the second is taken where it is named.
-        (&[("GPUS", "2")], &["--device", "cuda:1"]),
+        (&[("GPUS", "2")], &["--device", "cuda:1"], &[]),
     ] {
-        assert_eq!(ask(mock, "answers", more).ok(), format!("{ANSWER}\n"), "{more:?}");
-        let cpu: Vec<&str> =
-            more.iter().copied().filter(|arg| !arg.starts_with("cuda") && *arg != "--device").collect();
-        let cpu = [&["--device", "cpu"], &cpu[..]].concat();
-        let cpu: Vec<&str> = match cpu.iter().position(|arg| *arg == "-ngl") {
-            Some(at) => [&cpu[..at], &cpu[at + 2..]].concat(),
-            None => cpu,
-        };
-        assert_eq!(ask(&[], "answers", &cpu).ok(), format!("{ANSWER}\n"), "{cpu:?}");
+        for place in [place, &["--device", "cpu"]] {
+            let more = [place, how].concat();
+            assert_eq!(ask(mock, "answers", &more).ok(), format!("{ANSWER}\n"), "{more:?}");
+        }
     }
 }
 

@@ -1,18 +1,18 @@
-// A GPU that is not there, for tests of everything that is said to CUDA: see ARCHITECTURE.md, "Devices". The
-// runtime library in runtime.cpp takes the place of NVIDIA's; here is what it drives: memory, streams, recordings and faults.
+// A GPU that is not there, for tests of everything that is said to CUDA (ARCHITECTURE.md, "Devices"). The runtime library in
+// runtime.cpp takes the place of NVIDIA's; here is what it drives: memory, streams, recordings and faults.
 //
 // - Work on a stream is queued and carried out only when the host waits for it, so that whoever does not wait reads what was there
 //   before. LONGHAND_MOCK_EAGER=1: at once, so that whoever waits too late overwrites what is still needed.
 // - The device's memory cannot be touched while no work is carried out: a host that uses a device's address dies of it. Freed memory
 //   can never be touched again.
-// - Kernels compute nothing. What they should have computed is put behind them by follow(): the same work by the host's code.
-//   LONGHAND_MOCK_IDLE=1: that is not done either, nothing is moved, and what is read is 0; any size of model then takes no time.
-// - Whatever CUDA forbids, or leaves undefined, ends the process with a line that begins with `mock CUDA:`.
+// - Kernels compute nothing. What they should have computed is put behind them by longhand_mock_follow: the same work by the host's
+//   code. LONGHAND_MOCK_IDLE=1: that is not done either, nothing is moved, and what is read is 0; any size of model then takes no time.
+// - What CUDA forbids or leaves undefined, as far as it is looked at here, ends the process with a line that begins with `mock CUDA:`.
 //
-// More of the environment: LONGHAND_MOCK_MEMORY (MiB of the GPU, 24564), LONGHAND_MOCK_DRIVER (the CUDA version of the driver,
-// that of the toolkit; 0: there is none), LONGHAND_MOCK_GPUS (1), LONGHAND_MOCK_REFUSE (the number of the first allocation that fails, from 1; all
-// after it fail too), LONGHAND_MOCK_LOSE (the number of the launch that kills the GPU, from 1), LONGHAND_MOCK_REPORT=1 (says at
-// the end what was used).
+// More of the environment: LONGHAND_MOCK_MEMORY (MiB of the GPU, 24564), LONGHAND_MOCK_DRIVER (the CUDA version of the driver, that of
+// the toolkit; 0: there is none), LONGHAND_MOCK_GPUS (1), LONGHAND_MOCK_REFUSE (the number of the first allocation that fails, from 1;
+// all after it fail too), LONGHAND_MOCK_LOSE (the number of the launch that kills the GPU, from 1), LONGHAND_MOCK_REPORT=1 (says at the
+// end what was used).
 #pragma once
 
 #include <cstddef>
