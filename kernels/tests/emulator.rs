@@ -41,43 +41,32 @@ fn copies_arrive_when_they_are_waited_for() {
     assert_eq!(out[4], 7.0);
 }
 
-/// Ends the process.
-fn make(what: i32) {
-    let mut out = [0f32; 64];
-    // SAFETY: the kernel writes at most 64 floats of `out`.
-    unsafe { longhand_emulated_check_mistake(&Check { out: out.as_mut_ptr(), what }) };
-}
-
-macro_rules! mistakes {
-    ($($name:ident: $what:expr, $message:expr;)*) => {
-        $(
-            #[test]
-            #[ignore = "ends its process; mistakes_end_the_process_with_a_message runs it in one of its own"]
-            fn $name() {
-                make($what);
-            }
-        )*
-
-        #[test]
-        fn mistakes_end_the_process_with_a_message() {
-            for (name, message) in [$((stringify!($name), $message)),*] {
-                let output = Command::new(std::env::current_exe().expect("a path"))
-                    .args([name, "--exact", "--ignored", "--nocapture"])
-                    .output()
-                    .expect("it starts");
-                let said = String::from_utf8_lossy(&output.stderr);
-                assert!(!output.status.success() && said.contains(message), "{name}: {said}");
-            }
-        }
-    };
-}
-
-mistakes! {
-    a_thread_leaves: 0, "thread 5: has left the kernel";
-    two_collectives: 1, "is reached while others wait in another collective";
-    a_warp_misses_a_barrier: 2, "thread 0: __syncthreads";
-    writes_behind_shared_memory: 3, "shared memory was written behind its end";
-    loads_across_alignment: 4, "load is not aligned";
-    copies_twice_to_one_place: 5, "goes where another is still under way";
-    launches_too_large_a_grid: 6, "a grid is larger than CUDA allows";
+/// Each mistake is made in a process of its own, which is this test once more.
+#[test]
+fn mistakes_end_the_process_with_a_message() {
+    const MISTAKE: &str = "LONGHAND_EMULATED_MISTAKE";
+    if let Ok(what) = std::env::var(MISTAKE) {
+        let (mut out, what) = ([0f32; 64], what.parse().expect("a number"));
+        // SAFETY: the kernel writes at most 64 floats of `out`.
+        unsafe { longhand_emulated_check_mistake(&Check { out: out.as_mut_ptr(), what }) };
+        return;
+    }
+    let messages = [
+        "thread 5: has left the kernel",
+        "is reached while others wait in another collective",
+        "thread 0: __syncthreads",
+        "shared memory was written behind its end",
+        "load is not aligned",
+        "goes where another is still under way",
+        "a grid is larger than CUDA allows",
+    ];
+    for (what, message) in messages.into_iter().enumerate() {
+        let output = Command::new(std::env::current_exe().expect("a path"))
+            .args(["mistakes_end_the_process_with_a_message", "--exact", "--nocapture"])
+            .env(MISTAKE, what.to_string())
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(message), "{message}: {said}");
+    }
 }
