@@ -15,10 +15,10 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::console::{self, Console};
-use crate::interrupt::Interrupt;
+use crate::app::App;
+use crate::console;
 use crate::{
-    ask, bench, chat, demo, devices, failure, heads, inspect, logits, plan, recall, rescue, tokenize,
+    ask, bench, chat, crash_save, demo, devices, failure, heads, inspect, logits, plan, recall, tokenize,
 };
 
 /// Ask long documents, with a KV cache that keeps only what each attention head needs.
@@ -55,14 +55,6 @@ enum Command {
     Logits(logits::LogitsArgs),
 }
 
-/// What every command is given.
-pub struct App {
-    /// Where output goes.
-    pub console: Console,
-    /// Ctrl-C.
-    pub interrupt: Interrupt,
-}
-
 /// Runs the program with these arguments, its own name first.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let parsed = declaration()
@@ -72,8 +64,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    rescue::install();
-    let app = App { console: Console::detect(), interrupt: Interrupt::install() };
+    crash_save::install();
+    let app = App::new();
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),
         Command::Chat(args) => chat::run(&app, &args),

@@ -4,18 +4,19 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use engine::Session;
-use models::chat::Message;
+use engine::{
+    Chat, ChatFormat, ChatOptions, Context, Model, ModelSource, Preamble, Reading, SetupOptions,
+    needed_context,
+};
+use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
 
-use crate::args::App;
+use crate::app::App;
 use crate::args::model::{ModelArgs, looks_like_model};
 use crate::args::sampling::SamplingArgs;
-use crate::args::session::{PrefillArg, SessionArgs, SessionSettings};
-use crate::conversation::{Conversation, Reading, needed_context};
+use crate::args::session::{PrefillArg, SessionArgs};
 use crate::failure::Failure;
-use crate::model::{self, Model};
-use crate::{device, documents, format, opening};
+use crate::{chat, documents, format};
 
 /// Most tokens of an answer where -n does not say otherwise.
 const ANSWER: usize = 256;
@@ -51,24 +52,23 @@ pub struct AskArgs {
 }
 
 impl AskArgs {
-    /// The model given by place, and the questions.
+    /// The model given as an argument, and the questions.
     fn parts(&self) -> (Option<PathBuf>, Vec<String>) {
         let arguments = self.arguments.as_slice();
-        let (place, rest) = match arguments.split_first() {
+        let (model, rest) = match arguments.split_first() {
             Some((first, rest)) if self.model.model.is_none() && looks_like_model(first) => {
                 (Some(PathBuf::from(first)), rest)
             }
             _ => (None, arguments),
         };
-        (place, self.prompts.iter().chain(rest).cloned().collect())
+        (model, self.prompts.iter().chain(rest).cloned().collect())
     }
 }
 
 /// Runs the command.
 pub fn run(app: &App, args: &AskArgs) -> Result<()> {
-    let settings = args.session.validate()?;
     let sampling = args.sampling.validate(0.0, ANSWER)?;
-    let (place, questions) = args.parts();
+    let (argument, questions) = args.parts();
     if questions.is_empty() || questions.iter().any(|question| question.trim().is_empty()) {
         return Err(Failure::usage(
             if questions.is_empty() { "there is no question" } else { "a question is empty" },
@@ -76,34 +76,33 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         )
         .into());
     }
+    let source = args.model.source(argument.as_deref())?;
+    let asked = args.session.apply(args.model.setup(app))?;
     let documents = documents::read_all(&args.files)?;
-    let source = args.model.source(place.as_deref())?;
-    let expected = settings.options(device::expected_context(&settings, documents.len()));
-    let options = device::engine_options(app, &args.model, &source, Some(&expected))?;
-    let model = Model::open(app, &source, &options)?;
-
-    let first = match documents.is_empty() {
-        true => questions[0].clone(),
-        false => format!("{}\n\n{}", documents.trim_end(), questions[0]),
-    };
-    let messages: Vec<Message> =
-        args.system_prompt.iter().map(Message::system).chain([Message::user(first.as_str())]).collect();
-    let prompt_tokens = model.prompt(&messages)?.len();
-    let context = context(&model, &settings, prompt_tokens, &questions, sampling.limit)?;
-    let options = opening::options(app, &model.engine, &settings, context, prompt_tokens)?;
-    let heads = options.profile.as_ref().map(|profile| profile.retrieval_count());
-    let session = Session::new(&model.engine, options)?;
-    let mut conversation = Conversation::new(&model, session, sampling, args.system_prompt.as_deref());
+    let model = Model::open(source.clone())?;
+    let chat_format = model.chat_format()?;
+    let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), &documents)?;
+    let document_tokens = preamble.document_tokens();
+    let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
+    let trained = model.spec().n_ctx_train;
+    let context = context(chat_format, trained, asked.context, prompt_tokens, &questions, sampling.limit)?;
+    let asked = SetupOptions { context: Context::Tokens(context), ..asked };
+    let setup = app.resolve(&model, &asked, prompt_tokens)?;
+    let session = app.interrupt.reading(|| setup.start(&mut app.reporter()))?;
+    let heads = session.options().profile.as_ref().map(|profile| profile.retrieval_count());
+    let mut chat = Chat::new(
+        session,
+        ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.limit },
+    )?;
 
     let mut answers: Vec<Value> = Vec::new();
     let (mut read, mut steps, mut decoding) = (Reading::default(), 0, std::time::Duration::ZERO);
     for (number, question) in questions.iter().enumerate() {
-        let user = if number == 0 { first.clone() } else { question.clone() };
-        let reading = conversation.read(app, user)?;
+        let reading = chat::read(app, &mut chat, question)?;
         if number == 0 {
             read = reading;
         }
-        let answer = conversation.answer(app, &mut |piece| match args.json {
+        let answer = chat::generate(app, &mut chat, &mut |piece| match args.json {
             true => Ok(()),
             false => app.console.print_foreign(piece),
         })?;
@@ -127,41 +126,41 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         }));
     }
 
-    let store = conversation.session().store();
-    let options = conversation.session().options();
+    let (usage, options) = (chat.session().kv_usage(), chat.session().options());
     let policy = &options.policy;
-    let full = store.layout().full_bytes(store.seen());
-    let kept = store.live_bytes();
     app.console.note(&format!(
         "{policy}: {} tokens read, {} t/s; {} steps, {} t/s; KV cache {} of {} ({})",
         format::count(read.tokens),
         format::speed(format::rate(read.tokens, read.elapsed)),
         format::count(steps),
         format::speed(format::rate(steps, decoding)),
-        format::bytes(kept),
-        format::bytes(full),
-        format::percent(format::share(kept, full)),
+        format::bytes(usage.bytes),
+        format::bytes(usage.full_bytes),
+        format::percent(usage.share()),
     ));
     if args.json {
-        let document_tokens = model.tokenizer.encode(&documents, false, false).map_err(Failure::from)?.len();
+        let file = match &source {
+            ModelSource::File(path) => path.display().to_string(),
+            _ => EMBEDDED_NAME.to_owned(),
+        };
         app.console.print_json(&json!({
-            "model": model.name,
-            "file": model::file_name(&source),
+            "model": model.name(),
+            "file": file,
             "policy": policy.to_string(),
             "retrieval_heads": heads,
-            "kv_heads": model.engine.spec().n_layers * model.engine.spec().n_kv_heads,
+            "kv_heads": model.spec().n_layers * model.spec().n_kv_heads,
             "type_k": options.types.0.name(),
             "type_v": options.types.1.name(),
             "prefill": PrefillArg::from(options.prefill).name(),
-            "threads": model.engine.threads(),
+            "threads": chat.session().engine().threads(),
             "context": context,
             "document_tokens": document_tokens,
             "prompt_tokens": prompt_tokens,
             "answers": answers,
-            "kv_bytes_full": full,
-            "kv_bytes_kept": kept,
-            "kv_share": format::share(kept, full),
-            "kv_bytes_allocated": store.bytes(),
+            "kv_bytes_full": usage.full_bytes,
+            "kv_bytes_kept": usage.bytes,
+            "kv_share": usage.share(),
+            "kv_bytes_allocated": usage.allocated,
         }))?;
     }
     Ok(())
@@ -169,21 +168,20 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
 
 /// The context to use: the one given, if the first turn fits, else what everything needs.
 fn context(
-    model: &Model,
-    settings: &SessionSettings,
+    format: &ChatFormat,
+    trained: usize,
+    asked: Context,
     prompt: usize,
     questions: &[String],
     limit: Option<usize>,
 ) -> Result<usize> {
-    let trained = model.engine.spec().n_ctx_train;
     let needed = match limit {
-        Some(limit) => needed_context(&model.tokenizer, prompt, &questions[1..], limit)?,
-        None => needed_context(&model.tokenizer, prompt, &questions[1..], ANSWER)?.max(trained),
+        Some(limit) => needed_context(format, prompt, &questions[1..], limit)?,
+        None => needed_context(format, prompt, &questions[1..], ANSWER)?.max(trained),
     };
-    let context = match settings.context {
-        None => needed,
-        Some(0) => trained,
-        Some(context) => context,
+    let context = match asked {
+        Context::AsNeeded => needed,
+        given => given.tokens(prompt, trained),
     };
     if context <= prompt {
         return Err(Failure::new(

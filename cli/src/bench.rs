@@ -12,15 +12,16 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use engine::devices::{Place, copy_bandwidth};
 use engine::kv::PolicyChoice;
-use engine::{Engine, ModelSource, SessionOptions};
+use engine::setup::ASSUMED_SHARE;
+use engine::{Context, HeadSource, Model, ModelSource, Observer, Setup, SetupOptions};
 use kernels::bandwidth::Bandwidth;
 
-use crate::args::model::{ModelArgs, ModelPlace};
+use crate::app::App;
+use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg, TypeArgs};
-use crate::args::{App, values};
+use crate::args::values;
 use crate::failure::Failure;
-use crate::{device, model, opening, profiles};
-use measure::{Setting, Test};
+use measure::{Bench, Test};
 use report::Report;
 
 /// Memory that the bandwidth is measured over: several times the caches of most machines.
@@ -30,9 +31,9 @@ const BANDWIDTH_BYTES: usize = 256 << 20;
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// A known shape with synthetic weights instead of a file, such as llama-3.2-1b:q4_k_m
-    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["place", "model"])]
+    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
     shape: Option<String>,
     /// Tokens of a prompt; a list with commas for several tests; 0 for none [default: 512]
     #[arg(short = 'p', long = "n-prompt", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]
@@ -108,38 +109,50 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     let tests = tests(args)?;
     let source = match &args.shape {
         Some(text) => ModelSource::File(synthetic::model_file(app, text)?),
-        None => args.model.source(args.place.place.as_deref())?,
+        None => args.model.source(args.model_arg.path.as_deref())?,
     };
+    let model = Model::open(source.clone())?;
     let longest = tests.iter().map(Test::tokens).max().unwrap_or(0);
-    let largest = SessionOptions {
-        context: longest.max(1),
-        types: args.types.types(),
-        prefill: args.prefill.prefill(),
-        chunk: args.chunk.tokens(),
-        // Of several policies the one that keeps everything takes most.
-        policy: match &policies[..] {
-            [policy] => policy.clone(),
-            _ => PolicyChoice::default(),
+    let (k_type, v_type) = args.types.types();
+    let asked = SetupOptions {
+        heads: match (&args.heads, args.heads_share, &args.shape) {
+            (Some(path), _, _) => HeadSource::File(path.clone()),
+            (None, Some(share), _) => HeadSource::Assumed(share),
+            (None, None, Some(_)) => HeadSource::Assumed(ASSUMED_SHARE),
+            (None, None, None) => HeadSource::Auto,
         },
-        profile: None,
+        k_type: Some(k_type),
+        v_type: Some(v_type),
+        prefill: Some(args.prefill.prefill()),
+        chunk: Some(args.chunk.tokens()),
+        ..args.model.setup(app)
     };
-    let options = device::engine_options(app, &args.model, &source, Some(&largest))?;
-    let engine = model::open_engine(app, &source, &options)?;
-    let name = model::name(&source, &engine.spec().name);
-    opening::note_beyond_training(app, &engine, longest);
-    let setting = |policy: &PolicyChoice| Setting {
-        policy: policy.clone(),
-        profile: None,
-        types: args.types.types(),
-        prefill: args.prefill.prefill(),
-        chunk: args.chunk.tokens(),
-        random_fill: args.fill == Fill::Random,
+    let asked_for = |policy: &PolicyChoice| SetupOptions {
+        policy: Some(policy.clone()),
         // A budget means nothing to a policy that keeps everything.
         budget: args.budget.budget().filter(|_| policy.policy().is_some()),
+        heads: if policy.uses_profile() { asked.heads.clone() } else { HeadSource::Auto },
+        ..asked.clone()
     };
-    for (policy, test) in policies.iter().flat_map(|policy| tests.iter().map(move |test| (policy, test))) {
-        measure::refuse_early(&engine, &setting(policy), *test)?;
+    // Every test is resolved before the first is run, so that one that does not fit is refused at once. Layers are placed for the one
+    // that takes most: of several policies the one that keeps everything.
+    let largest = SetupOptions {
+        context: Context::Tokens(longest.max(1)),
+        ..match &policies[..] {
+            [policy] => asked_for(policy),
+            _ => SetupOptions { heads: HeadSource::Auto, ..asked.clone() },
+        }
+    };
+    let setup = app.resolve(&model, &largest, longest)?;
+    for policy in &policies {
+        for test in &tests {
+            let options = SetupOptions { context: Context::Tokens(test.tokens() + 1), ..asked_for(policy) };
+            let mut reporter = app.reporter();
+            let mut progress = |progress| reporter.progress(progress);
+            app.interrupt.reading(|| Setup::resolve(&model, &options, test.tokens(), &mut progress))?;
+        }
     }
+    let engine = app.load(&setup)?;
     app.console.note("measuring the memory bandwidth");
     // Where all layers are on a device, its memory is what bounds them.
     let bandwidth = match engine.devices().placement().layers(Place::Host).is_empty() {
@@ -149,13 +162,18 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
 
     let mut cases = Vec::new();
     for policy in &policies {
-        let setting = Setting { profile: profile(app, args, &engine, policy)?, ..setting(policy) };
+        let bench =
+            Bench { engine: &engine, asked: asked_for(policy), random_fill: args.fill == Fill::Random };
         for test in &tests {
             app.console.note(&format!("{policy}: {test}"));
-            cases.push(measure::measure(app, &engine, &setting, *test, args.repetitions)?);
+            cases.push(bench.measure(app, *test, args.repetitions)?);
         }
     }
-    let report = Report { engine: &engine, name, file: model::file_name(&source), bandwidth, args };
+    let file = match &source {
+        ModelSource::File(path) => path.display().to_string(),
+        _ => model.name().to_owned(),
+    };
+    let report = Report { engine: &engine, name: model.name().to_owned(), file, bandwidth, args };
     report.print(app, &cases)
 }
 
@@ -171,23 +189,5 @@ fn tests(args: &BenchArgs) -> Result<Vec<Test>, Failure> {
     match tests.is_empty() {
         true => Err(Failure::usage("there is nothing to measure", "give -p or -n something other than 0")),
         false => Ok(tests),
-    }
-}
-
-fn profile(
-    app: &App,
-    args: &BenchArgs,
-    engine: &Engine,
-    policy: &PolicyChoice,
-) -> Result<Option<engine::heads::HeadProfile>> {
-    if !policy.uses_profile() {
-        return Ok(None);
-    }
-    match (args.heads_share, &args.shape) {
-        (Some(share), _) => Ok(Some(profiles::spread(engine.head_shape()?, share)?)),
-        (None, Some(_)) if args.heads.is_none() => {
-            Ok(Some(profiles::spread(engine.head_shape()?, profiles::MARKED)?))
-        }
-        _ => profiles::for_policy(app, engine, policy, args.heads.as_deref()),
     }
 }

@@ -2,30 +2,28 @@
 //! one left it.
 
 use std::io::{self, BufRead};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use engine::generate::Stop;
-use engine::snapshot::{self, Snapshot};
-use engine::{EngineError, ModelSource, Session};
-use models::chat::Message;
-use serde::{Deserialize, Serialize};
+use engine::generate::{Generated, Stop};
+use engine::{
+    Chat, ChatOptions, Context, EngineError, Model, ModelSource, Observer, Preamble, Reading, SavedChat,
+    Setup, SetupOptions,
+};
 
-use crate::args::App;
-use crate::args::model::{ModelArgs, ModelPlace};
+use crate::app::App;
+use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::sampling::{Sampling, SamplingArgs};
-use crate::args::session::{SessionArgs, SessionSettings};
-use crate::conversation::{Conversation, Reading, Record};
+use crate::args::session::SessionArgs;
 use crate::failure::{self, Failure};
-use crate::model::Model;
-use crate::{console, device, documents, format, going_on, opening};
+use crate::{console, crash_save, documents, format, resume_check};
 
 /// Most tokens of an answer where -n does not say otherwise.
 const ANSWER: usize = 1024;
-/// Tokens there is room for beyond documents where -c does not say otherwise.
-const TALK: usize = 8192;
 
 const HELP: &str = "\
 /help   this list
@@ -42,7 +40,7 @@ Ctrl-C ends an answer, or the reading of a text.
 #[derive(Debug, Args)]
 pub struct ChatArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// Document in UTF-8, read with the first question; give it again for more documents
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -61,15 +59,6 @@ pub struct ChatArgs {
     sampling: SamplingArgs,
 }
 
-/// What is kept beside the session.
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Kept {
-    conversation: Record,
-    /// For questions after /clear, and after an /undo of the first.
-    documents: String,
-}
-
 /// What the last turn took.
 #[derive(Default)]
 struct LastTurn {
@@ -80,80 +69,65 @@ struct LastTurn {
 
 /// Runs the command.
 pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
-    let settings = args.session.validate()?;
-    let source = args.model.source(args.place.place.as_deref())?;
+    let source = args.model.source(args.model_arg.path.as_deref())?;
+    let asked = args.session.apply(args.model.setup(app))?;
     // The small model knows one right answer to a question, and chance would only spoil it.
     let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
     let sampling = args.sampling.validate(temperature, ANSWER)?;
     let documents = documents::read_all(&args.files)?;
-    let kept = match args.session_file.as_deref().filter(|path| path.exists()) {
-        Some(path) => Some(open_kept(path, args, (&settings, &source), &documents)?),
+    let model = Model::open(source)?;
+    let saved = match args.session_file.as_deref().filter(|path| path.exists()) {
+        Some(path) => Some(open_saved(path, args, &asked, &model, &documents)?),
         None => None,
     };
     check_folder(args.session_file.as_deref())?;
-    let expected = match &kept {
-        Some((file, _)) => file.options().clone(),
-        None => settings.options(device::expected_context(&settings, documents.len())),
+    let mut chat = match saved {
+        Some(saved) => resume(app, &model, &asked, sampling, saved)?,
+        None => begin(app, args, &model, asked, sampling, &documents)?,
     };
-    let options = device::engine_options(app, &args.model, &source, Some(&expected))?;
-    let model = Model::open(app, &source, &options)?;
-
-    let (mut conversation, documents) = match kept {
-        Some((file, kept)) => go_on(app, &model, sampling, (file, kept))?,
-        None => (begin(app, args, (&model, &settings), sampling, &documents)?, documents),
-    };
-    let done = talk(app, args, &mut conversation, &documents);
+    let done = talk(app, args, &mut chat);
     if let (Ok(()), Some(path)) = (&done, &args.session_file) {
-        keep(app, &conversation, &documents, path)?;
+        save(app, &chat, path)?;
     }
     done
 }
 
-/// A file that holds a conversation, and what it says of it. Refuses what was asked for where the conversation is another; how many
-/// tokens are computed at once can still be chosen.
-fn open_kept(
+/// A file that holds a conversation. Refuses flags that ask for another one; how many tokens are computed at a time can still be
+/// chosen.
+fn open_saved(
     path: &Path,
     args: &ChatArgs,
-    (settings, source): (&SessionSettings, &ModelSource),
+    asked: &SetupOptions,
+    model: &Arc<Model>,
     documents: &str,
-) -> Result<(Snapshot, Kept)> {
-    let mut file = Snapshot::open(path)?;
-    let kept: Kept =
-        serde_json::from_str(file.caller()).map_err(|error| damaged(path, &error.to_string()))?;
-    let model = engine::open_file(source)?;
-    file.check(&model)?;
-    let mut others = going_on::differences(file.options(), settings, &model)?;
-    if args.system.is_some() && args.system.as_deref() != kept.conversation.system() {
-        let which = if kept.conversation.system().is_some() { "another" } else { "no" };
-        others.push(format!("{which} system message (-p)"));
+) -> Result<SavedChat> {
+    let mut saved = SavedChat::open(path)?;
+    saved.check(model)?;
+    let mut differences = resume_check::differences(saved.options(), asked, model)?;
+    if args.system.is_some() && args.system.as_deref() != saved.system() {
+        let which = if saved.system().is_some() { "another" } else { "no" };
+        differences.push(format!("{which} system message (-p)"));
     }
-    if !args.files.is_empty() && documents != kept.documents {
-        let which = if kept.documents.is_empty() { "no" } else { "other" };
-        others.push(format!("{which} documents (-f)"));
+    if !args.files.is_empty() && documents.trim_end() != saved.documents().trim_end() {
+        let which = if saved.documents().is_empty() { "no" } else { "other" };
+        differences.push(format!("{which} documents (-f)"));
     }
-    if !others.is_empty() {
+    if !differences.is_empty() {
         return Err(Failure::usage(
-            format!("{}: the conversation in it has {}", path.display(), others.join(", ")),
-            "leave these flags out to go on with it as it is, or name a new file to begin anew",
+            format!("{}: the conversation in it has {}", path.display(), differences.join(", ")),
+            "leave these flags out to continue it as it is, or name a new file to start another",
         )
         .into());
     }
-    if let Some(chunk) = settings.chunk {
-        file.set_chunk(chunk);
+    if let Some(chunk) = asked.chunk {
+        saved.set_chunk(chunk);
     }
-    Ok((file, kept))
-}
-
-fn damaged(path: &Path, what: &str) -> Failure {
-    Failure::new(
-        format!("{}: it holds no conversation that can go on: {what:.1000}", path.display()),
-        "it is damaged or was made by another program; begin anew with another file",
-    )
+    Ok(saved)
 }
 
 /// Refuses a file that could not be written when the conversation is over.
-fn check_folder(keep: Option<&Path>) -> Result<(), Failure> {
-    let folder = keep.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+fn check_folder(session_file: Option<&Path>) -> Result<(), Failure> {
+    let folder = session_file.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => Err(Failure::new(
             format!("--session: there is no folder {}", folder.display()),
@@ -163,88 +137,86 @@ fn check_folder(keep: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// An empty conversation about the documents, if there are some.
-fn begin<'m>(
+/// An empty conversation, about the documents if there are some.
+fn begin(
     app: &App,
     args: &ChatArgs,
-    (model, settings): (&'m Model, &SessionSettings),
+    model: &Arc<Model>,
+    asked: SetupOptions,
     sampling: Sampling,
     documents: &str,
-) -> Result<Conversation<'m>> {
-    let trained = model.engine.spec().n_ctx_train;
-    // The template's own tokens have to fit too; a question of one word stands for those to come.
-    let first = Message::user(if documents.is_empty() { "?" } else { documents });
-    let first: Vec<Message> = args.system.iter().map(Message::system).chain([first]).collect();
-    let prompt = model.prompt(&first)?.len();
-    let context = match settings.context {
-        Some(0) => trained,
-        Some(context) => context,
-        None => (prompt + TALK).min(trained.max(prompt + ANSWER)),
-    };
+) -> Result<Chat> {
+    let preamble = Preamble::new(model.chat_format()?, args.system.as_deref(), documents)?;
+    let prompt = preamble.min_tokens();
+    let trained = model.spec().n_ctx_train;
+    let context = asked.context.tokens(prompt, trained);
     if context <= prompt {
         let what = match documents.is_empty() {
             true => "the chat template alone is",
             false => "the documents (with the chat template) are",
         };
+        let enough = Context::AsNeeded.tokens(prompt, usize::MAX);
         return Err(Failure::new(
             format!("{what} {prompt} tokens, but the context is {context}"),
-            format!("give a larger context, -c {}, or leave -c out", prompt + TALK),
+            format!("give a larger context, -c {enough}, or leave -c out"),
         )
         .into());
     }
-    let options = opening::options(app, &model.engine, settings, context, prompt)?;
-    let policy = options.policy.clone();
-    let session = Session::new(&model.engine, options)?;
-    let conversation = Conversation::new(model, session, sampling, args.system.as_deref());
+    let setup = app.resolve(model, &asked, prompt)?;
+    let session = app.interrupt.reading(|| setup.start(&mut app.reporter()))?;
     app.console.note(&format!(
         "{}, policy {}, context {}{}; /help lists commands",
-        model.name,
-        policy,
+        model.name(),
+        session.options().policy,
         format::count(context),
         match documents.is_empty() {
             true => String::new(),
             false => format!(", documents of {} tokens", format::count(prompt)),
         }
     ));
-    Ok(conversation)
+    Ok(Chat::new(session, options(sampling, preamble))?)
 }
 
-/// The conversation that was kept in a file, and the documents it began with.
-fn go_on<'m>(
+/// The conversation of a file.
+fn resume(
     app: &App,
-    model: &'m Model,
+    model: &Arc<Model>,
+    asked: &SetupOptions,
     sampling: Sampling,
-    (file, kept): (Snapshot, Kept),
-) -> Result<(Conversation<'m>, String)> {
-    let path = file.path().to_owned();
-    opening::check_memory(&model.engine, file.options(), 0).with_context(|| path.display().to_string())?;
-    let options = file.options().clone();
-    let session = file.restore(&model.engine)?;
-    let conversation =
-        Conversation::resume(model, session, sampling, kept.conversation).ok_or_else(|| {
-            damaged(&path, "its turns or tokens are not those of a conversation with this model")
-        })?;
+    saved: SavedChat,
+) -> Result<Chat> {
+    let path = saved.path().display().to_string();
+    let options_of_file = saved.options().clone();
+    let setup = app
+        .interrupt
+        .reading(|| Setup::resume(model, asked, options_of_file.clone(), &mut app.reporter()))
+        .map_err(|error| anyhow::Error::from(error).context(path))?;
+    let engine = app.load(&setup)?;
+    let chat = saved.restore(&engine, options(sampling, Preamble::default()))?;
+    crash_save::remember(chat.messages());
     app.console.note(&format!(
         "{}, policy {}, context {}, {} tokens kept; /help lists commands",
-        model.name,
-        options.policy,
-        format::count(options.context),
-        format::count(conversation.tokens()),
+        model.name(),
+        options_of_file.policy,
+        format::count(options_of_file.context),
+        format::count(chat.tokens()),
     ));
-    Ok((conversation, kept.documents))
+    Ok(chat)
 }
 
-/// Keeps the conversation in a file.
-fn keep(app: &App, conversation: &Conversation<'_>, documents: &str, path: &Path) -> Result<()> {
-    let kept = Kept { conversation: conversation.record(), documents: documents.to_owned() };
-    snapshot::save(conversation.session(), &serde_json::to_string(&kept)?, path)?;
+fn options(sampling: Sampling, preamble: Preamble) -> ChatOptions {
+    ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.limit }
+}
+
+/// Saves the conversation to a file.
+fn save(app: &App, chat: &Chat, path: &Path) -> Result<()> {
+    chat.save(path)?;
     app.console.note(&format!("the conversation is kept in {}", path.display()));
     Ok(())
 }
 
 /// Questions and answers until the user leaves.
-fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documents: &str) -> Result<()> {
-    let mut unread = if conversation.has_questions() { "" } else { documents };
+fn talk(app: &App, args: &ChatArgs, chat: &mut Chat) -> Result<()> {
     let mut last = LastTurn::default();
     loop {
         let Some(line) = prompt_line(app)? else { return Ok(()) };
@@ -254,85 +226,112 @@ fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documen
             "/help" => app.console.print(HELP)?,
             "/save" => match &args.session_file {
                 Some(path) => {
-                    if let Err(error) = keep(app, conversation, documents, path) {
+                    if let Err(error) = save(app, chat, path) {
                         app.console.note(failure::report(&error).0.trim_end());
                     }
                 }
                 None => {
-                    app.console.note("error: there is no file to keep it in\nhint: start with --session FILE")
+                    app.console.note("error: there is no file to save it to\nhint: start with --session FILE")
                 }
             },
-            "/stats" => app.console.print(&stats(conversation, &last))?,
+            "/stats" => app.console.print(&stats(chat, &last))?,
             "/clear" => {
-                conversation.clear();
-                (last, unread) = (LastTurn::default(), documents);
+                chat.clear();
+                last = LastTurn::default();
                 app.console.note("the conversation starts anew");
             }
-            "/regen" => match conversation.take_answer_back() {
-                true => match conversation.read_again(app).and_then(|read| answer(app, conversation, read)) {
-                    Ok(turn) => last = turn,
-                    Err(error) if is_interrupt(&error) => {
-                        take_back(app, conversation);
-                        unread = if conversation.has_questions() { "" } else { documents };
-                    }
-                    Err(error) => return Err(error),
-                },
-                false => app.console.note("error: there is no answer to take back\nhint: ask something"),
+            "/regen" => match regenerate(app, chat) {
+                Ok(Some(turn)) => last = turn,
+                Ok(None) => app.console.note("error: there is no answer to take back\nhint: ask something"),
+                Err(error) if is_interrupt(&error) => take_back(app, chat),
+                Err(error) => return Err(error),
             },
             "/undo" => {
-                take_back(app, conversation);
+                take_back(app, chat);
                 last = LastTurn::default();
-                unread = if conversation.has_questions() { "" } else { documents };
             }
             command if command.starts_with('/') => {
                 let word = command.split_whitespace().next().unwrap_or(command);
                 app.console
                     .note(&format!("error: there is no command {word}\nhint: /help lists those there are"));
             }
-            question => {
-                let user = match unread.is_empty() {
-                    true => question.to_owned(),
-                    false => format!("{}\n\n{question}", unread.trim_end()),
-                };
-                match turn(app, conversation, user) {
-                    Ok(turn) => {
-                        last = turn;
-                        unread = "";
-                    }
-                    Err(error) if is_interrupt(&error) => {
-                        app.console.note("interrupted: the question was not read");
-                    }
-                    Err(error) => match error.downcast_ref() {
-                        Some(EngineError::ContextFull { needed, context }) => {
-                            app.console.note(&full(*needed, *context, conversation.has_answers()));
-                        }
-                        _ => return Err(error),
-                    },
+            question => match turn(app, chat, question) {
+                Ok(turn) => last = turn,
+                Err(error) if is_interrupt(&error) => {
+                    app.console.note("interrupted: the question was not read");
                 }
-            }
+                Err(error) => match error.downcast_ref() {
+                    Some(EngineError::ContextFull { needed, context }) => {
+                        app.console.note(&full(*needed, *context, chat.has_answers()));
+                    }
+                    _ => return Err(error),
+                },
+            },
         }
     }
 }
 
-fn turn(app: &App, conversation: &mut Conversation<'_>, user: String) -> Result<LastTurn> {
-    let read = conversation.read(app, user)?;
-    answer(app, conversation, read)
+/// A question and its answer.
+fn turn(app: &App, chat: &mut Chat, question: &str) -> Result<LastTurn> {
+    let read = read(app, chat, question)?;
+    answer(app, chat, read)
 }
 
-/// Takes the last question back, and its answer.
-fn take_back(app: &App, conversation: &mut Conversation<'_>) {
-    app.console.note(match conversation.take_turn_back() {
+/// Another answer to the last question; `None` where there is no answer yet.
+fn regenerate(app: &App, chat: &mut Chat) -> Result<Option<LastTurn>> {
+    let mut reporter = app.reporter();
+    let read = app.interrupt.reading(|| chat.retract_answer(&mut |progress| reporter.progress(progress)))?;
+    drop(reporter);
+    read.map(|read| answer(app, chat, read)).transpose()
+}
+
+/// Takes the last question and its answer back.
+fn take_back(app: &App, chat: &mut Chat) {
+    app.console.note(match chat.undo() {
         true => "the last question and its answer are taken back",
         false => "error: there is no question to take back\nhint: ask something",
     });
 }
 
-/// The answer to what was read.
-fn answer(app: &App, conversation: &mut Conversation<'_>, read: Reading) -> Result<LastTurn> {
-    let answer = conversation.answer(app, &mut |piece| app.console.print_foreign(piece))?;
+/// Lets the model read a question, with a progress bar. Ctrl-C stops it.
+pub fn read(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
+    let mut reporter = app.reporter();
+    let read = app.interrupt.reading(|| chat.read(question, &mut |progress| reporter.progress(progress)));
+    crash_save::remember(chat.messages());
+    read
+}
+
+/// Lets the model answer what it has read; `on_text` gets the answer piece by piece. Ctrl-C stops it.
+pub fn generate(
+    app: &App,
+    chat: &mut Chat,
+    on_text: &mut dyn FnMut(&str) -> io::Result<()>,
+) -> Result<Generated> {
+    let mut failed = None;
+    let mut on_piece = |piece: &str| {
+        crash_save::append(piece);
+        if !piece.is_empty()
+            && let Err(error) = on_text(piece)
+        {
+            failed = Some(error);
+            return ControlFlow::Break(());
+        }
+        if app.interrupt.is_pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let generated = app.interrupt.generating(|| chat.answer(&mut on_piece))?;
+    crash_save::remember(chat.messages());
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(generated),
+    }
+}
+
+/// The answer to what was read, on stdout.
+fn answer(app: &App, chat: &mut Chat, read: Reading) -> Result<LastTurn> {
+    let answer = generate(app, chat, &mut |piece| app.console.print_foreign(piece))?;
     app.console.print("\n")?;
     match answer.stop {
-        Stop::Asked => app.console.note("(interrupted)"),
+        Stop::Interrupted => app.console.note("(interrupted)"),
         Stop::Length => app.console.note("(cut off: -n allows longer answers)"),
         Stop::Context => {
             app.console.note("(cut off: the context is full; /clear starts anew, -c gives a larger one)");
@@ -364,17 +363,15 @@ fn prompt_line(app: &App) -> Result<Option<String>> {
     }
 }
 
-fn stats(conversation: &Conversation<'_>, last: &LastTurn) -> String {
-    let session = conversation.session();
-    let store = session.store();
-    let full = store.layout().full_bytes(store.seen());
+fn stats(chat: &Chat, last: &LastTurn) -> String {
+    let usage = chat.session().kv_usage();
     format!(
         "tokens    {} of {}\nKV cache  {} of {} ({})\nread      {} tokens, {} t/s\nanswered  {} tokens, {} t/s\n",
-        format::count(conversation.tokens()),
-        format::count(session.options().context),
-        format::bytes(store.live_bytes()),
-        format::bytes(full),
-        format::percent(format::share(store.live_bytes(), full)),
+        format::count(chat.tokens()),
+        format::count(chat.session().options().context),
+        format::bytes(usage.bytes),
+        format::bytes(usage.full_bytes),
+        format::percent(usage.share()),
         format::count(last.read.tokens),
         format::speed(format::rate(last.read.tokens, last.read.elapsed)),
         format::count(last.steps),

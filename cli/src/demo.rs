@@ -4,24 +4,27 @@
 
 pub mod document;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use engine::kv::{Layout, PolicyChoice, Room};
-use engine::sampler::SamplerOptions;
-use engine::{ModelSource, Session, SessionOptions, sampler::Sampler};
+use engine::generate::Stop;
+use engine::kv::PolicyChoice;
+use engine::setup::prepare;
+use engine::{
+    Chat, ChatOptions, Context, Engine, KvUsage, Model, ModelSource, Preamble, Session, SetupOptions,
+    needed_context,
+};
 use serde_json::json;
 
 use self::document::{DemoDocument, DocumentOptions, FactKind};
+use crate::app::App;
 use crate::args::model::ModelArgs;
-use crate::args::sampling::Sampling;
-use crate::args::{App, values};
-use crate::conversation::{Conversation, needed_context};
+use crate::args::values;
 use crate::failure::Failure;
-use crate::model::Model;
 use crate::table::Table;
-use crate::{device, format, opening, profiles};
+use crate::{chat, format};
 
 /// RazorAttention at the scale of the small model: the paper's C and sinks, its S0 of 4000 shrunk with the model.
 const RAZOR: &str = "razor:buffer=256,ratio=5,sinks=4";
@@ -56,9 +59,8 @@ pub struct DemoArgs {
 /// What one policy came to.
 struct Outcome {
     policy: PolicyChoice,
-    /// Bytes of the rows kept after the document was read.
-    kv_bytes: usize,
-    kv_full: usize,
+    /// Of the KV store after the document and the first question were read.
+    usage: KvUsage,
     answered: usize,
     asked: usize,
     prefill_tps: f64,
@@ -73,8 +75,8 @@ pub fn run(app: &App, args: &DemoArgs) -> Result<()> {
     let razor: PolicyChoice = RAZOR.parse()?;
     let full = demo.run("full".parse()?)?;
     let razor = demo.run(razor)?;
-    let window = demo.same_window(&razor)?;
-    let bytes = demo.same_bytes(&razor)?;
+    let window = Demo::same_window(&razor)?;
+    let bytes = Demo::same_bytes(&razor)?;
     let outcomes = [full, razor, demo.run(window)?, demo.run(bytes)?];
     if args.json {
         return app.console.print_json(&outcomes.iter().map(Outcome::object).collect::<Vec<_>>());
@@ -86,8 +88,10 @@ pub fn run(app: &App, args: &DemoArgs) -> Result<()> {
 /// A document and the model to ask.
 struct Demo<'a> {
     app: &'a App,
-    model: Model,
+    engine: Arc<Engine>,
+    asked: SetupOptions,
     document: DemoDocument,
+    preamble: Preamble,
     /// Tokens of the document.
     tokens: usize,
     context: usize,
@@ -105,21 +109,22 @@ impl<'a> Demo<'a> {
             )
             .into());
         }
-        let model = Model::open(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
-        let trained = model.engine.spec().n_ctx_train;
+        let model = Model::open(source.clone())?;
+        let trained = model.spec().n_ctx_train;
         if args.tokens > trained {
             return Err(Failure::usage(
                 format!(
                     "--tokens {}: {} was trained for {} tokens",
                     args.tokens,
-                    model.name,
+                    model.name(),
                     format::count(trained)
                 ),
                 format!("at most {trained}"),
             )
             .into());
         }
-        let count = |text: &str| model.tokenizer.encode(text, false, false).map_or(0, |ids| ids.len());
+        let chat_format = model.chat_format()?;
+        let count = |text: &str| chat_format.count(text).unwrap_or(0);
         let options = DocumentOptions {
             tokens: args.tokens,
             facts: args.facts,
@@ -130,11 +135,14 @@ impl<'a> Demo<'a> {
         let document = DemoDocument::generate(&options, &count);
         let tokens = count(&document.text);
         let questions: Vec<String> = document.facts.iter().map(|fact| fact.question.clone()).collect();
-        let context = needed_context(&model.tokenizer, tokens + 64, &questions, ANSWER)? + TIMED_STEPS;
+        let context = needed_context(chat_format, tokens + 64, &questions, ANSWER)? + TIMED_STEPS;
         if matches!(source, ModelSource::Embedded) && tokens > 16_384 {
             app.console.note("note: the small model was trained for documents of up to 16 K tokens");
         }
-        Ok(Demo { app, model, document, tokens, context, quiet: args.json })
+        let preamble = Preamble::new(chat_format, None, &document.text)?;
+        let asked = SetupOptions { context: Context::Tokens(context), ..args.model.setup(app) };
+        let engine = app.load(&app.resolve(&model, &asked, tokens)?)?;
+        Ok(Demo { app, engine, asked, document, preamble, tokens, context, quiet: args.json })
     }
 
     fn say(&self, text: &str) -> Result<()> {
@@ -149,8 +157,8 @@ impl<'a> Demo<'a> {
             "A document of {} tokens with {} facts in it, asked about one after another; the model is {} on {} threads.\n",
             format::count(self.tokens),
             self.document.facts.len(),
-            self.model.name,
-            self.model.engine.threads()
+            self.engine.model().name(),
+            self.engine.threads()
         ))?;
         for fact in &self.document.facts {
             self.say(&format!("  at {:3.0} %  {}\n", fact.depth * 100.0, fact.text))?;
@@ -160,32 +168,28 @@ impl<'a> Demo<'a> {
 
     /// Reads the document under a policy and asks about every fact.
     fn run(&self, policy: PolicyChoice) -> Result<Outcome> {
-        let Demo { app, model, document, .. } = self;
-        let options = SessionOptions {
-            context: self.context,
-            profile: profiles::for_policy(app, &model.engine, &policy, None)?,
-            policy: policy.clone(),
-            ..SessionOptions::default()
-        };
-        opening::check_memory(&model.engine, &options, self.tokens)?;
+        let Demo { app, engine, document, .. } = self;
+        let asked = SetupOptions { policy: Some(policy.clone()), ..self.asked.clone() };
+        let mut reporter = app.reporter();
+        let (options, _) =
+            app.interrupt.reading(|| prepare(engine, &asked, self.context, self.tokens, &mut reporter))?;
+        drop(reporter);
         self.say(&format!("\n{policy}\n"))?;
-        let session = Session::new(&model.engine, options)?;
-        let sampling = Sampling { sampler: Sampler::new(SamplerOptions::greedy())?, limit: Some(ANSWER) };
-        let mut conversation = Conversation::new(model, session, sampling, None);
-        let (mut answered, mut prefill_tps, mut kv_bytes, mut kv_full) = (0, 0.0, 0, 0);
+        let chat_options = ChatOptions {
+            preamble: self.preamble.clone(),
+            answer_limit: Some(ANSWER),
+            ..ChatOptions::default()
+        };
+        let mut chat = Chat::new(Session::new(engine, options)?, chat_options)?;
+        let (mut answered, mut prefill_tps, mut usage) = (0, 0.0, chat.session().kv_usage());
         for (number, fact) in document.facts.iter().enumerate() {
-            let question = match number {
-                0 => format!("{}\n\n{}", document.text.trim_end(), fact.question),
-                _ => fact.question.clone(),
-            };
-            let reading = conversation.read(app, question)?;
+            let reading = chat::read(app, &mut chat, &fact.question)?;
             if number == 0 {
                 prefill_tps = format::rate(reading.tokens, reading.elapsed);
-                let store = conversation.session().store();
-                (kv_bytes, kv_full) = (store.live_bytes(), store.layout().full_bytes(store.seen()));
+                usage = chat.session().kv_usage();
             }
-            let answer = conversation.answer(app, &mut |_| Ok(()))?;
-            if answer.stop == engine::generate::Stop::Asked {
+            let answer = chat::generate(app, &mut chat, &mut |_| Ok(()))?;
+            if answer.stop == Stop::Interrupted {
                 return Err(Failure::interrupted().into());
             }
             let right = fact.is_answered_by(&answer.text);
@@ -198,41 +202,26 @@ impl<'a> Demo<'a> {
         }
         Ok(Outcome {
             policy,
-            kv_bytes,
-            kv_full,
+            usage,
             answered,
             asked: document.facts.len(),
             prefill_tps,
-            decode_tps: decode_speed(app, conversation.into_session())?,
+            decode_tps: decode_speed(app, chat.into_session())?,
         })
     }
 
     /// StreamingLLM with the window that razor's bounded heads have over this document.
-    fn same_window(&self, razor: &Outcome) -> Result<PolicyChoice> {
+    fn same_window(razor: &Outcome) -> Result<PolicyChoice> {
         let value = |name| razor.policy.value(name).unwrap_or_default();
-        // What razor had seen when the document and the first question were read.
-        let seen = razor.kv_full / self.bytes_of_a_row_everywhere()?;
-        let window = (seen as f64 / value("ratio").max(1.0)).max(value("buffer")) as usize;
+        let window = (razor.usage.tokens as f64 / value("ratio").max(1.0)).max(value("buffer")) as usize;
         Ok(format!("streaming:sinks={},window={window}", value("sinks")).parse()?)
     }
 
     /// StreamingLLM with the window that makes its bytes those of razor.
-    fn same_bytes(&self, razor: &Outcome) -> Result<PolicyChoice> {
+    fn same_bytes(razor: &Outcome) -> Result<PolicyChoice> {
         let sinks = razor.policy.value("sinks").unwrap_or(4.0) as usize;
-        let rows = razor.kv_bytes / self.bytes_of_a_row_everywhere()?;
+        let rows = razor.usage.bytes * razor.usage.tokens / razor.usage.full_bytes.max(1);
         Ok(format!("streaming:sinks={sinks},window={}", rows.saturating_sub(sinks).max(1)).parse()?)
-    }
-
-    /// Bytes of one token in all heads of all layers.
-    fn bytes_of_a_row_everywhere(&self) -> Result<usize> {
-        let options = SessionOptions::default();
-        let layout = Layout::new(
-            self.model.engine.spec(),
-            &"full".parse()?,
-            None,
-            Room { context: self.context, types: options.types, reserve: None },
-        )?;
-        Ok(layout.full_bytes(1).max(1))
     }
 }
 
@@ -254,7 +243,7 @@ fn kinds(names: &[String]) -> Result<Vec<FactKind>, Failure> {
 }
 
 /// Steps per second of a session as it stands, without the drawing of tokens: the median over blocks of steps.
-fn decode_speed(app: &App, mut session: Session<'_>) -> Result<f64> {
+fn decode_speed(app: &App, mut session: Session) -> Result<f64> {
     let tokens = session.tokens()[..TIMED_STEPS.min(session.tokens().len())].to_vec();
     let mut speeds = Vec::new();
     for block in tokens.chunks_exact(TIMED_STEPS / TIMED_BLOCKS) {
@@ -267,15 +256,11 @@ fn decode_speed(app: &App, mut session: Session<'_>) -> Result<f64> {
 }
 
 impl Outcome {
-    fn share(&self) -> f64 {
-        format::share(self.kv_bytes, self.kv_full)
-    }
-
     fn object(&self) -> serde_json::Value {
         json!({
             "policy": self.policy.to_string(),
-            "kv_bytes": self.kv_bytes,
-            "kv_share": self.share(),
+            "kv_bytes": self.usage.bytes,
+            "kv_share": self.usage.share(),
             "answered": self.answered,
             "asked": self.asked,
             "prefill_tps": self.prefill_tps,
@@ -289,8 +274,8 @@ fn table(outcomes: &[Outcome]) -> String {
     for outcome in outcomes {
         table.row([
             outcome.policy.to_string(),
-            format::bytes(outcome.kv_bytes),
-            format::percent(outcome.share()),
+            format::bytes(outcome.usage.bytes),
+            format::percent(outcome.usage.share()),
             format!("{} of {}", outcome.answered, outcome.asked),
             format::speed(outcome.prefill_tps),
             format::speed(outcome.decode_tps),

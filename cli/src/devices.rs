@@ -2,12 +2,13 @@
 
 use anyhow::Result;
 use clap::Args;
+use engine::setup::available_memory;
 use ggml::{Gpu, NoCuda};
 use serde_json::{Value, json};
 
-use crate::args::App;
+use crate::app::App;
+use crate::format;
 use crate::table::Table;
-use crate::{format, memory};
 
 /// Lists what can compute.
 #[derive(Debug, Args)]
@@ -33,13 +34,13 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             })
         };
         let object = json!({
-            "cpu": { "threads": threads, "free": memory::available() },
+            "cpu": { "threads": threads, "free": available_memory() },
             "gpus": gpus.iter().flatten().map(of_gpu).collect::<Vec<Value>>(),
             "problem": gpus.as_ref().err().map(ToString::to_string),
         });
         return app.console.print_json(&object);
     }
-    let memory = memory::available().map_or("?".into(), format::bytes);
+    let memory = available_memory().map_or("?".into(), format::bytes);
     let mut table = Table::new(["--device", "name", ">memory", ">free", "can compute"]);
     table.row(["cpu".into(), format!("{threads} threads"), String::new(), memory, "yes".into()]);
     for gpu in gpus.iter().flatten() {

@@ -1,21 +1,22 @@
 //! `longhand heads`: which heads keep everything. Finds them, shows them, imports published maps.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use engine::calibrate::CalibrationOptions;
+use engine::calibrate::{CalibrationOptions, calibrate};
 use engine::heads::{Cut, HeadProfile, HeadShape, ImportOptions, Palette, ScoreMap, SelectionRule, import};
+use engine::setup::Profiles;
 use engine::text::sanitize_for_terminal;
+use engine::{Model, Observer, SetupOptions};
 use models::shapes::Shape;
 
-use crate::args::App;
-use crate::args::model::{ModelArgs, ModelPlace};
+use crate::app::App;
+use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::values;
 use crate::console::Console;
 use crate::failure::Failure;
-use crate::model::{name, open_engine};
-use crate::{device, profiles};
 
 /// Finds, shows and imports the heads that keep everything.
 #[derive(Debug, Args)]
@@ -37,7 +38,7 @@ enum HeadsCommand {
 #[derive(Debug, Args)]
 struct CalibrateArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// Also write the profile here
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -60,7 +61,7 @@ struct CalibrateArgs {
 #[derive(Debug, Args)]
 struct ShowArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// Show this profile; no model is needed then
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
@@ -91,23 +92,26 @@ struct ImportArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
     match &args.command {
-        HeadsCommand::Calibrate(args) => calibrate(app, args),
+        HeadsCommand::Calibrate(args) => find_heads(app, args),
         HeadsCommand::Show(args) => show(app, args),
         HeadsCommand::Import(args) => import_map(app, args),
     }
 }
 
-fn calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
-    let source = args.model.source(args.place.place.as_deref())?;
-    let engine = open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
+fn find_heads(app: &App, args: &CalibrateArgs) -> Result<()> {
+    let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+    let asked = args.model.setup(app);
+    let engine = app.load(&app.resolve(&model, &asked, 0)?)?;
     let options =
         CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
-    let profile = profiles::calibrated(app, &engine, &options, &rule)?;
-    app.console.print_foreign(&format!("{}: {}\n", name(&source, &engine.spec().name), summary(&profile)))?;
-    if let Some(path) = profiles::keep(app, &profile, &engine.file().fingerprint()) {
-        app.console.note(&format!("kept as {}", path.display()));
-    }
+    let mut reporter = app.reporter();
+    let profile = app
+        .interrupt
+        .reading(|| calibrate(&engine, &options, &rule, &mut |progress| reporter.progress(progress)))?;
+    drop(reporter);
+    app.console.print_foreign(&format!("{}: {}\n", model.name(), summary(&profile)))?;
+    keep(app, &model, &asked, &profile);
     if let Some(out) = &args.out {
         profile.save(out)?;
         app.console.note(&format!("written to {}", out.display()));
@@ -119,12 +123,12 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
     let profile = match &args.heads {
         Some(path) => HeadProfile::load(path)?,
         None => {
-            let source = args.model.source(args.place.place.as_deref())?;
-            let engine =
-                open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
-            let razor = "razor".parse()?;
-            profiles::for_policy(app, &engine, &razor, None)?
-                .ok_or_else(|| Failure::new("the policy razor uses no profile", "report this"))?
+            let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+            let asked = SetupOptions { policy: Some("razor".parse()?), ..args.model.setup(app) };
+            let session = app.resolve(&model, &asked, 0)?;
+            let session = app.interrupt.reading(|| session.start(&mut app.reporter()))?;
+            let profile = session.options().profile.clone();
+            profile.ok_or_else(|| Failure::new("the policy razor uses no profile", "report this"))?
         }
     };
     app.console.print(&harmless(&profile)?.heatmaps(palette(&app.console)))?;
@@ -133,36 +137,37 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
 }
 
 fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
-    let (shape, fingerprint) = match &args.shape {
-        Some(name) => {
-            let (shape, _) = Shape::parse(name).map_err(|error| Failure::typed(&error))?;
-            (HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?, None)
+    let model = match &args.shape {
+        Some(_) => None,
+        None => Some(Model::open(args.model.source(None)?)?),
+    };
+    let shape = match (&args.shape, &model) {
+        (_, Some(model)) => {
+            app.console.note(&format!("for {}", model.name()));
+            model.head_shape()?
         }
-        None => {
-            let source = args.model.source(None)?;
-            let file = open_file(args.model.model.as_deref())?;
-            let spec = models::spec::ModelSpec::from_gguf(&file)?;
-            app.console.note(&format!("for {}", name(&source, &spec.name)));
-            (HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?, Some(file.fingerprint()))
+        (name, None) => {
+            let (shape, _) = Shape::parse(name.as_deref().unwrap_or_default())?;
+            HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?
         }
     };
+    let fingerprint = model.as_ref().map(|model| model.fingerprint().to_owned());
     let cut = args.threshold.map(Cut::Threshold).or(args.share.map(Cut::Share));
-    let profile = import::import(&args.map, &ImportOptions { shape, fingerprint: fingerprint.clone(), cut })?;
-    match (&args.out, fingerprint) {
+    let profile = import::import(&args.map, &ImportOptions { shape, fingerprint, cut })?;
+    match (&args.out, &model) {
         (Some(out), _) => {
             profile.save(out)?;
             app.console.note(&format!("written to {}", out.display()));
         }
-        (None, Some(fingerprint)) => match profiles::keep(app, &profile, &fingerprint) {
-            Some(path) => app.console.note(&format!("kept for this model as {}", path.display())),
-            None => {
+        (None, Some(model)) => {
+            if !keep(app, model, &args.model.setup(app), &profile) {
                 return Err(Failure::new(
                     "there is no place to keep the profile",
                     "write it with --out FILE",
                 )
                 .into());
             }
-        },
+        }
         (None, None) => {
             return Err(Failure::usage("--shape needs --out", "add --out heads.json").into());
         }
@@ -171,12 +176,17 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Opens a model file without its weights; the embedded one where none is named.
-pub fn open_file(path: Option<&Path>) -> Result<models::gguf::GgufFile> {
-    Ok(match path {
-        Some(path) => models::gguf::GgufFile::open(path)?,
-        None => models::gguf::GgufFile::from_static(models::embedded::needle())?,
-    })
+/// Caches the profile for its model and says where; false where there is no place for it.
+fn keep(app: &App, model: &Arc<Model>, asked: &SetupOptions, profile: &HeadProfile) -> bool {
+    match Profiles::new(model, asked).cache(profile) {
+        Ok(Some(path)) => app.console.note(&format!("kept for this model as {}", path.display())),
+        Ok(None) => return false,
+        Err(error) => {
+            app.console.note(&format!("note: the head profile is not kept: {error}"));
+            return false;
+        }
+    }
+    true
 }
 
 /// The profile with names that cannot steer a terminal: the maps themselves are drawn with escape sequences.

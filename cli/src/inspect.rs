@@ -10,10 +10,10 @@ use models::spec::ModelSpec;
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
 
-use crate::args::App;
-use crate::args::model::ModelPlace;
+use crate::app::{self, App};
+use crate::args::model::ModelArg;
+use crate::format;
 use crate::table::Table;
-use crate::{format, heads};
 
 /// Elements of an array that are shown.
 const SHOWN: usize = 8;
@@ -22,9 +22,9 @@ const SHOWN: usize = 8;
 #[derive(Debug, Args)]
 pub struct InspectArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// GGUF file; without it the model inside the program
-    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "place")]
+    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
     /// Print one JSON object; arrays are cut to their first elements
     #[arg(long)]
@@ -36,8 +36,8 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
-    let path = args.model.as_deref().or(args.place.place.as_deref());
-    let file = heads::open_file(path)?;
+    let path = args.model.as_deref().or(args.model_arg.path.as_deref());
+    let file = engine::open_gguf(&app::source(path))?;
     let name =
         path.map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
     if args.json {

@@ -2,10 +2,8 @@
 //! being computed, and when a press is not obeyed, the program ends.
 
 use std::process;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
-
-use engine::Engine;
 
 const IDLE: u8 = 0;
 const PROMPT: u8 = 1;
@@ -20,8 +18,8 @@ const INTERRUPTED: i32 = 130;
 struct State {
     phase: AtomicU8,
     pressed: AtomicBool,
-    /// The engine's flag: it stops a computation in the middle.
-    engine: Mutex<Option<Arc<AtomicBool>>>,
+    /// The engines' flag: it stops a computation in the middle.
+    engine: Arc<AtomicBool>,
 }
 
 /// The program's Ctrl-C handler.
@@ -37,11 +35,9 @@ impl Interrupt {
         Interrupt(state)
     }
 
-    /// Presses during reading stop this engine's computation.
-    pub fn watch(&self, engine: &Engine) {
-        if let Ok(mut slot) = self.0.engine.lock() {
-            *slot = Some(engine.interrupt());
-        }
+    /// The flag that stops an engine: engines are set up with it.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.engine.clone()
     }
 
     /// A prompt is being read; stopped by the engine's own flag.
@@ -76,21 +72,13 @@ impl State {
     fn begin(&self, phase: u8) {
         self.phase.store(phase, Ordering::SeqCst);
         self.pressed.store(false, Ordering::SeqCst);
-        self.set_engine(false);
-    }
-
-    fn set_engine(&self, stop: bool) {
-        if let Ok(slot) = self.engine.lock()
-            && let Some(flag) = &*slot
-        {
-            flag.store(stop, Ordering::SeqCst);
-        }
+        self.engine.store(false, Ordering::SeqCst);
     }
 
     fn press(&self) {
         let again = self.pressed.swap(true, Ordering::SeqCst);
         match self.phase.load(Ordering::SeqCst) {
-            READING if !again => self.set_engine(true),
+            READING if !again => self.engine.store(true, Ordering::SeqCst),
             GENERATING if !again => {}
             PROMPT if !again => {
                 let _ = std::io::Write::write_all(
@@ -110,14 +98,11 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::{EngineOptions, ModelSource};
 
     #[test]
     fn a_press_stops_reading_by_the_engines_flag_and_generating_by_asking() {
-        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
         let interrupt = Interrupt(Arc::new(State::default()));
-        interrupt.watch(&engine);
-        let flag = engine.interrupt();
+        let flag = interrupt.flag();
         interrupt.reading(|| {
             assert!(!flag.load(Ordering::SeqCst));
             interrupt.0.press();

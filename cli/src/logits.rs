@@ -6,20 +6,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use engine::{Session, SessionOptions};
+use engine::{Context, Model, SetupOptions};
 
-use crate::args::App;
-use crate::args::model::{ModelArgs, ModelPlace};
+use crate::app::App;
+use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{ChunkArgs, TypeArgs};
 use crate::failure::Failure;
-use crate::model::open_engine;
-use crate::{device, opening};
 
 /// Writes the logits after every token of a text: float32 [n, vocab], a .npy file.
 #[derive(Debug, Args)]
 pub struct LogitsArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// Token ids with commas between, such as `longhand tokenize` prints
     #[arg(long, value_name = "IDS")]
     tokens: String,
@@ -37,31 +35,26 @@ pub struct LogitsArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     let tokens = parse_tokens(&args.tokens)?;
-    let source = args.model.source(args.place.place.as_deref())?;
-    let options = SessionOptions {
-        context: tokens.len(),
-        types: args.types.types(),
-        chunk: args.chunk.tokens().min(tokens.len()),
-        ..SessionOptions::default()
+    let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+    let (k_type, v_type) = args.types.types();
+    let asked = SetupOptions {
+        context: Context::Tokens(tokens.len()),
+        k_type: Some(k_type),
+        v_type: Some(v_type),
+        chunk: Some(args.chunk.tokens()),
+        ..args.model.setup(app)
     };
-    let how = device::engine_options(app, &args.model, &source, Some(&options))?;
-    let engine = open_engine(app, &source, &how)?;
-    opening::note_beyond_training(app, &engine, tokens.len());
-    opening::check_memory(&engine, &options, tokens.len())?;
-    let mut session = Session::new(&engine, options)?;
+    let setup = app.resolve(&model, &asked, tokens.len())?;
+    let mut session = app.interrupt.reading(|| setup.start(&mut app.reporter()))?;
     let logits = app.interrupt.reading(|| session.all_logits(&tokens))?;
-    write(&args.out, (tokens.len(), engine.spec().n_vocab), &logits).map_err(|error| {
+    let n_vocab = model.spec().n_vocab;
+    write(&args.out, (tokens.len(), n_vocab), &logits).map_err(|error| {
         Failure::new(
             format!("cannot write {}: {error}", args.out.display()),
             "check that the folder exists, is writable and has room",
         )
     })?;
-    app.console.note(&format!(
-        "{}: float32 [{}, {}]",
-        args.out.display(),
-        tokens.len(),
-        engine.spec().n_vocab
-    ));
+    app.console.note(&format!("{}: float32 [{}, {}]", args.out.display(), tokens.len(), n_vocab));
     Ok(())
 }
 

@@ -1,33 +1,36 @@
 //! `longhand plan`: what a session takes under each policy and type of cache, before anything is allocated, and what fits.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use engine::heads::{HeadProfile, HeadShape};
-use engine::kv::{LaneLayout, Layout, PolicyChoice, Room, policy::REGISTRY};
-use engine::plan::{BLOCKS, CODE, DRIVER, Plan, PlanOptions, TensorOutline, outline};
-use engine::{DeviceKind, EngineOptions, Prefill};
+use engine::heads::HeadProfile;
+use engine::kv::{PolicyChoice, policy::REGISTRY};
+use engine::plan::{BLOCKS, CODE};
+use engine::setup::{
+    ASSUMED_SHARE, Found, ModelOutline, Planned, Planner, Profiles, Target, policy_rule, spread,
+};
+use engine::{HeadSource, Model, SessionOptions, SetupOptions};
 use ggml::Type;
 use models::shapes::Shape;
-use models::spec::{ModelSpec, Positions};
+use models::spec::Positions;
 use serde_json::{Value, json};
 
-use crate::args::device::{Device, DeviceArgs, Layers};
-use crate::args::model::{ModelArgs, ModelPlace};
+use crate::app::App;
+use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
-use crate::args::{App, values};
-use crate::failure::Failure;
+use crate::args::values;
+use crate::format;
 use crate::table::Table;
-use crate::{device, format, heads, memory, model, profiles};
 
 /// Says what memory a session takes, per policy and type of cache, and what fits.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// A known shape instead of a file, with a file type, such as llama-3.1-8b:q4_k_m
-    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["place", "model"])]
+    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
     shape: Option<String>,
     /// Tokens of the session, all of them read at once, for example 100k; what the model was trained for unless given
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
@@ -64,14 +67,16 @@ pub struct PlanArgs {
 /// What is planned for.
 struct Subject {
     name: String,
-    spec: ModelSpec,
-    tensors: Vec<TensorOutline>,
-    options: EngineOptions,
+    outline: ModelOutline,
+    /// `None` for a shape.
+    model: Option<Arc<Model>>,
+    asked: SetupOptions,
+    /// The profile for policies that have no other.
     profile: HeadProfile,
-    /// Where the profile comes from, in words.
+    /// Where that profile comes from, in words.
     profile_is: String,
-    /// Whether it is made up such that its heads share KV heads as little as can be.
-    most: bool,
+    /// Whether that profile is made up such that its heads share KV heads as little as can be.
+    assumed_max: bool,
 }
 
 /// One line of the table.
@@ -81,117 +86,6 @@ struct Row {
     types: (Type, Type),
     /// The plan and the longest context that fits; or why it cannot be.
     plan: Result<(Planned, usize), String>,
-}
-
-/// What a session would take.
-struct Planned {
-    bytes: Plan,
-    policy: PolicyChoice,
-    layout: Layout,
-    /// Layers on the GPU.
-    on_device: usize,
-}
-
-/// What is planned for.
-struct Target {
-    /// A GPU, which need not be there, or the host.
-    on_device: bool,
-    layers: Layers,
-    /// Bytes that it should fit.
-    limit: Option<usize>,
-    /// Bytes of the driver's that the limit has to hold too.
-    driver: usize,
-}
-
-impl Target {
-    /// The GPU that was asked for, or the one that is there; else the host.
-    fn new(args: &DeviceArgs) -> Target {
-        let found = match args.device {
-            Device::Cpu => None,
-            _ if args.n_gpu_layers == Layers::Count(0) => None,
-            Device::Auto => device::found(None).ok(),
-            // To plan for a GPU it need not be there.
-            Device::Kind(kind) => Some(match kind {
-                DeviceKind::Cuda(index) => device::found(Some(index)).unwrap_or((kind, None)),
-                kind => (kind, None),
-            }),
-        };
-        Target::of(found.map(|(_, free)| free), args)
-    }
-
-    /// A GPU, with the bytes that are free there if it is there; else the host.
-    fn of(gpu: Option<Option<usize>>, args: &DeviceArgs) -> Target {
-        let layers = args.n_gpu_layers;
-        let Some(free) = gpu else {
-            let limit = args.memory.or_else(memory::available);
-            return Target { on_device: false, layers, limit, driver: 0 };
-        };
-        // What is free on a GPU is so beside the driver's part, which is taken already.
-        let (limit, driver) = match (args.memory, free) {
-            (None, Some(free)) => (Some(free), 0),
-            (memory, _) => (memory, DRIVER),
-        };
-        Target { on_device: true, layers, limit, driver }
-    }
-
-    /// The peak of a plan, of what the limit has to hold.
-    fn total(&self, plan: &Plan) -> usize {
-        match plan.device_total() {
-            _ if !self.on_device => plan.total(),
-            0 => 0, // not even the driver's part, where nothing is on the GPU
-            bytes => bytes + self.driver,
-        }
-    }
-
-    /// Whether the limit holds a plan, if there is one.
-    fn holds(&self, plan: &Plan) -> bool {
-        self.limit.is_some_and(|limit| self.total(plan) <= limit)
-    }
-
-    /// Whether a plan for a model of so many layers fits, with all the layers that were asked for on the GPU, if that is known.
-    fn fits(&self, planned: &Planned, all: usize) -> Option<bool> {
-        let whole = planned.on_device == self.layers(all);
-        self.limit.map(|_| whole && self.holds(&planned.bytes))
-    }
-
-    /// Layers on the GPU, of so many, where memory is no question.
-    fn layers(&self, all: usize) -> usize {
-        match self.layers {
-            _ if !self.on_device => 0,
-            Layers::Count(count) => count.min(all),
-            Layers::Auto => all,
-        }
-    }
-
-    /// The plan with as many of `whole` layers on the GPU as fit, if it is for us to say.
-    fn choose(&self, whole: usize, plan: impl Fn(usize) -> Result<Planned>) -> Result<Planned> {
-        match (self.layers, self.limit) {
-            (Layers::Auto, Some(_)) if self.on_device => {
-                plan(device::most(whole, |layers| plan(layers).is_ok_and(|plan| self.holds(&plan.bytes))))
-            }
-            _ => plan(whole),
-        }
-    }
-}
-
-impl Planned {
-    /// Rows that every KV head has room for, `[layers][KV heads]`.
-    fn rows(&self) -> Vec<Vec<usize>> {
-        let rows_of = |lanes: &Vec<LaneLayout>| {
-            let mut rows = vec![0; self.layout.heads.n_kv_heads];
-            for lane in lanes {
-                lane.kv_heads.iter().for_each(|head| rows[*head as usize] = lane.capacity);
-            }
-            rows
-        };
-        self.layout.layers.iter().map(rows_of).collect()
-    }
-
-    /// Rows that bounded heads have room for, in words.
-    fn bounded(&self) -> String {
-        let lanes = self.layout.layers.iter().flatten().filter(|lane| lane.policy.is_some());
-        lanes.map(|lane| lane.capacity).max().map_or("all".into(), format::count)
-    }
 }
 
 /// Runs the command.
@@ -211,29 +105,42 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None => vec![(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0), (Type::Q4_0, Type::Q4_0)],
     };
     let subject = subject(app, args)?;
+    let spec = &subject.outline.spec;
     let policies: Vec<(PolicyChoice, HeadProfile)> = policies
         .into_iter()
-        .map(|policy| Ok((policy.clone(), profile_of(app, args, &subject, &policy)?)))
+        .map(|policy| Ok((policy.clone(), profile_of(app, &subject, &policy)?)))
         .collect::<Result<_>>()?;
     let context = match args.context {
-        None | Some(0) => subject.spec.n_ctx_train.max(1),
+        None | Some(0) => spec.n_ctx_train.max(1),
         Some(context) => context,
     };
-    let target = Target::new(&args.model.device);
+    let target = Target::assume(&subject.asked);
+    let planner = Planner {
+        outline: &subject.outline,
+        repack: subject.asked.repack,
+        threads: subject.asked.engine().threads(),
+        budget: subject.asked.budget,
+        blocks: BLOCKS,
+    };
     let mut rows = Vec::new();
     for (policy, profile) in &policies {
         for types in &types {
-            let of =
-                |on_device, context| plan(args, &subject, (policy, profile), *types, (on_device, context));
-            let whole = target.layers(subject.spec.n_layers);
-            let plan = target
-                .choose(whole, |on_device| of(on_device, context))
-                .map(|plan| {
-                    (plan, longest(|context| of(whole, context).is_ok_and(|plan| target.holds(&plan.bytes))))
-                })
-                // Errors carry a hint on a line of its own.
-                .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());
-            rows.push(Row { policy: policy.clone(), types: *types, plan });
+            let plan = |on_device, context| {
+                let session = SessionOptions {
+                    policy: policy.clone(),
+                    profile: Some(profile.clone()),
+                    types: *types,
+                    ..subject.asked.session(context)
+                };
+                planner.plan(&session, context, on_device)
+            };
+            let wanted = target.wanted_layers(spec.n_layers);
+            let on_device = target.choose_layers(spec.n_layers, |on_device| plan(on_device, context));
+            let planned = plan(on_device, context).map_err(|error| error.to_string()).map(|planned| {
+                let fits = |context| plan(wanted, context).is_ok_and(|planned| target.holds(&planned.bytes));
+                (planned, longest(fits))
+            });
+            rows.push(Row { policy: policy.clone(), types: *types, plan: planned });
         }
     }
     match args.json {
@@ -243,94 +150,66 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
 }
 
 fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
-    let (name, spec, tensors, fingerprint) = match &args.shape {
+    let asked = SetupOptions {
+        budget: args.budget.budget(),
+        heads: args.heads.clone().map_or(HeadSource::Auto, HeadSource::File),
+        prefill: Some(args.prefill.prefill()),
+        chunk: Some(args.chunk.tokens()),
+        ..args.model.setup(app)
+    };
+    let (name, model, outline) = match &args.shape {
         Some(text) => {
-            let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
-            let tensors = shape.tensors(file_type).into_iter();
-            let tensors = tensors.map(|(name, dims, ty)| TensorOutline { name, dims, ty }).collect();
-            (format!("{shape}:{}", file_type.name()), shape.spec(), tensors, None)
+            let (shape, file_type) = Shape::parse(text)?;
+            (format!("{shape}:{}", file_type.name()), None, ModelOutline::of_shape(shape, file_type))
         }
         None => {
-            let source = args.model.source(args.place.place.as_deref())?;
-            let file = heads::open_file(match &source {
-                engine::ModelSource::File(path) => Some(path),
-                _ => None,
-            })?;
-            let spec = ModelSpec::from_gguf(&file)?;
-            models::spec::ModelTensors::from_gguf(&file, &spec)?;
-            (model::name(&source, &spec.name), spec, outline(&file), Some(file.fingerprint()))
+            let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+            Planner::check_tensors(&model)?;
+            (model.name().to_owned(), Some(model.clone()), ModelOutline::of_model(&model))
         }
     };
-    let shape = HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?;
-    let (profile, profile_is, most) = match (&args.heads, args.heads_share, &fingerprint) {
+    let shape = outline.head_shape()?;
+    let cached = |model| Profiles::new(model, &asked).cached().ok().flatten();
+    let alibi = outline.spec.positions == Positions::Alibi;
+    let (profile, profile_is, assumed_max) = match (&args.heads, args.heads_share, &model) {
         (Some(path), _, _) => {
-            let profile = HeadProfile::load_for(path, shape, fingerprint.as_deref())?;
-            (profile, "the given profile".to_owned(), false)
+            let fingerprint = model.as_ref().map(|model| model.fingerprint());
+            (HeadProfile::load_for(path, shape, fingerprint)?, "the given profile".to_owned(), false)
         }
-        (None, None, Some(fingerprint)) if matches!(profiles::kept(shape, fingerprint), Ok(Some(_))) => {
-            let kept = profiles::kept(shape, fingerprint).ok().flatten();
-            let kept = kept.unwrap_or(HeadProfile::uniform(shape, true));
-            (kept, "the profile kept for this model".to_owned(), false)
+        (None, None, Some(model)) if let Some(profile) = cached(model) => {
+            (profile, "the profile kept for this model".to_owned(), false)
         }
-        (None, None, Some(_)) if spec.positions == Positions::Alibi => {
+        (None, None, Some(_)) if alibi => {
             (HeadProfile::uniform(shape, false), "ALiBi: windows follow from the weights".to_owned(), false)
         }
         (None, share, _) => {
-            let share = share.unwrap_or(profiles::MARKED);
-            (
-                profiles::spread(shape, share)?,
-                format!("{} of the query heads, evenly spread", format::percent(share)),
-                shape.group() > 1,
-            )
+            let share = share.unwrap_or(ASSUMED_SHARE);
+            let profile_is = format!("{} of the query heads, evenly spread", format::percent(share));
+            (spread(shape, share)?, profile_is, shape.group() > 1)
         }
     };
-    Ok(Subject { name, spec, tensors, options: args.model.options(app), profile, profile_is, most })
+    Ok(Subject { name, outline, model, asked, profile, profile_is, assumed_max })
 }
 
-/// The profile for one policy: the windows of the model's heads, or the subject's profile with heads chosen again by the policy's own
-/// shares where it can.
-fn profile_of(app: &App, args: &PlanArgs, subject: &Subject, policy: &PolicyChoice) -> Result<HeadProfile> {
+/// The profile for one policy: the windows of the model's heads, or the subject's profile with heads selected again by the policy's
+/// own shares where it can.
+fn profile_of(app: &App, subject: &Subject, policy: &PolicyChoice) -> Result<HeadProfile> {
     // With a budget such a policy is refused, whatever the windows.
-    if policy.scopes(&subject.spec).is_some() && args.budget.budget().is_none() {
-        let source = args.model.source(args.place.place.as_deref())?;
-        let engine =
-            model::open_engine(app, &source, &EngineOptions { repack: false, ..args.model.options(app) })?;
-        if let Some(profile) = profiles::for_policy(app, &engine, policy, args.heads.as_deref())? {
+    if let (Some(model), Some(_), None) =
+        (&subject.model, policy.scopes(&subject.outline.spec), subject.asked.budget)
+    {
+        let profiles = Profiles::new(model, &subject.asked);
+        if let Found::Profile(profile) =
+            app.interrupt.reading(|| profiles.find(policy, &mut app.reporter()))?
+        {
             return Ok(profile);
         }
     }
     let selected = match policy.uses_profile() {
-        true => subject.profile.reselect(&profiles::rule(policy))?,
+        true => subject.profile.reselect(&policy_rule(policy))?,
         false => None,
     };
     Ok(selected.unwrap_or_else(|| subject.profile.clone()))
-}
-
-/// The plan for one policy.
-fn plan(
-    args: &PlanArgs,
-    subject: &Subject,
-    (policy, profile): (&PolicyChoice, &HeadProfile),
-    types: (Type, Type),
-    (on_device, context): (usize, usize),
-) -> Result<Planned> {
-    let room = Room { context, types, reserve: None };
-    let policy = match args.budget.budget() {
-        Some(budget) => budget.apply(policy, &subject.spec, Some(profile), room)?,
-        None => policy.clone(),
-    };
-    let layout = Layout::new(&subject.spec, &policy, Some(profile), room)?;
-    let options = PlanOptions {
-        repack: subject.options.repack,
-        prompt: context,
-        chunk: args.chunk.tokens(),
-        exact: args.prefill.prefill() == Prefill::Exact,
-        threads: subject.options.threads(),
-        on_device,
-        blocks: BLOCKS,
-    };
-    let bytes = Plan::new(&subject.spec, &subject.tensors, &layout, &options)?;
-    Ok(Planned { bytes, policy, layout, on_device })
 }
 
 /// The longest context that fits, to a thousandth; 0 where none does.
@@ -355,7 +234,7 @@ fn types_name((k, v): (Type, Type)) -> String {
 
 fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> String {
     let limit = target.limit;
-    let spec = &subject.spec;
+    let spec = &subject.outline.spec;
     let mut out = format!(
         "{}: {} parameters, {} layers of {} query and {} KV heads; {} tokens, {} prefill\n",
         subject.name,
@@ -372,13 +251,13 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         subject.profile.shape().all_kv_heads(),
         subject.profile_is
     );
-    if subject.most {
+    if subject.assumed_max {
         out += "note: so they are in as many KV heads as they can be; those that `longhand heads calibrate` finds often share some and \
                 take less: plan with them by --heads FILE\n";
     }
     if let Some(limit) = limit {
         let whose = if args.model.device.memory.is_some() { "given" } else { "free here" };
-        let place = if target.on_device { " of the GPU" } else { "" };
+        let place = if target.device.is_some() { " of the GPU" } else { "" };
         out += &format!("memory{place}: {} {whose}\n", format::bytes(limit));
     }
     if context > spec.n_ctx_train {
@@ -391,7 +270,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         "policy",
         "KV type",
         ">weights",
-        if target.on_device { ">on the host" } else { ">file pages" },
+        if target.device.is_some() { ">on the host" } else { ">file pages" },
         ">rows a head",
         ">KV store",
         ">scratch",
@@ -406,16 +285,16 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         match &row.plan {
             Ok((planned, longest)) => {
                 let plan = &planned.bytes;
-                let (weights, other, place) = match target.on_device {
+                let (weights, other, place) = match target.device.is_some() {
                     true => (plan.weights.device, plan.total(), plan.device),
                     false => (plan.weights.total(), plan.file_pages, plan.host),
                 };
                 table.row([
-                    planned.policy.to_string(),
+                    planned.session.policy.to_string(),
                     types_name(row.types),
                     format::bytes(weights),
                     format::bytes(other),
-                    planned.bounded(),
+                    planned.bounded_rows().map_or("all".into(), format::count),
                     format::bytes(place.store),
                     format::bytes(place.scratch),
                     format::bytes(place.residual),
@@ -438,7 +317,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
             }
         }
     }
-    if target.on_device {
+    if target.device.is_some() {
         let (whose, other) = match target.driver {
             0 => ("", "; the driver has taken its part already"),
             _ => ("the driver and ", ""),
@@ -479,7 +358,7 @@ fn advice(context: usize, (target, layers): (&Target, usize), rows: &[Row]) -> S
     }
     if let Some((row, _, longest)) = plans().max_by_key(|(_, _, longest)| *longest) {
         match longest {
-            0 if target.on_device => {
+            0 if target.device.is_some() => {
                 out += "- a smaller file type, or fewer layers on the GPU (-ngl): all weights together do not fit\n";
             }
             0 => out += "- a smaller model or a smaller file type: the weights alone do not fit\n",
@@ -494,7 +373,7 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
     let limit = target.limit;
     let row = |row: &Row| {
         let mut object = json!({
-            "policy": row.plan.as_ref().map_or(&row.policy, |(planned, _)| &planned.policy).to_string(),
+            "policy": row.plan.as_ref().map_or(&row.policy, |(planned, _)| &planned.session.policy).to_string(),
             "type_k": row.types.0.name(),
             "type_v": row.types.1.name(),
         });
@@ -516,7 +395,7 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
                 object["compute"] = plan.host.compute.into();
                 object["aside"] = plan.aside.into();
                 object["total"] = plan.total().into();
-                if target.on_device {
+                if target.device.is_some() {
                     object["device"] = json!({
                         "layers": planned.on_device,
                         "weights": plan.weights.device,
@@ -528,7 +407,7 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
                         "total": target.total(&plan),
                     });
                 }
-                object["fits"] = target.fits(planned, subject.spec.n_layers).into();
+                object["fits"] = target.fits(planned, subject.outline.spec.n_layers).into();
                 object["longest_context"] = limit.map(|_| *longest).into();
             }
             Err(why) => object["error"] = why.clone().into(),
@@ -544,32 +423,4 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
         "heads_from": subject.profile_is,
         "plans": rows.iter().map(row).collect::<Vec<_>>(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Flags {
-        #[command(flatten)]
-        device: DeviceArgs,
-    }
-
-    /// A bound holds the driver's part too; what is free on a GPU that is in use is so beside it.
-    #[test]
-    fn the_drivers_part_is_counted_once() {
-        const GIB: usize = 1 << 30;
-        let target = |gpu, flags: &[&str]| {
-            let flags = Flags::parse_from(["plan"].iter().chain(flags));
-            let target = Target::of(gpu, &flags.device);
-            (target.limit, target.driver)
-        };
-        assert_eq!(target(Some(Some(20 * GIB)), &[]), (Some(20 * GIB), 0));
-        for there in [Some(Some(20 * GIB)), Some(None)] {
-            assert_eq!(target(there, &["--memory", "24GiB"]), (Some(24 * GIB), DRIVER));
-        }
-        assert_eq!(target(None, &["--memory", "24GiB"]), (Some(24 * GIB), 0));
-    }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crossterm::terminal;
-use engine::Progress;
+use engine::{Progress, Task};
 
 use crate::console::Console;
 use crate::format;
@@ -34,10 +34,17 @@ impl ProgressBar {
         }
     }
 
-    /// Shows how far the reading of a text has come.
-    pub fn reading(&mut self, progress: Progress) {
-        let speed = progress.share * format::rate(progress.tokens, progress.elapsed);
-        self.show(progress.share, &format!("{} t/s", format::speed(speed)), progress.remaining());
+    /// Shows how far a task of the library is.
+    pub fn progress(&mut self, progress: Progress) {
+        let Progress { task, share, size, elapsed } = progress;
+        let detail = match task {
+            Task::LoadWeights => format::bytes((share * size as f64) as usize),
+            Task::ComputeWindows => String::new(),
+            Task::Calibrate | Task::Prefill => {
+                format!("{} t/s", format::speed(share * format::rate(size, elapsed)))
+            }
+        };
+        self.show(share, &detail, progress.remaining());
     }
 
     /// Shows how many of some bytes are done.

@@ -7,6 +7,7 @@ mod texts;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
@@ -14,16 +15,20 @@ use engine::generate::{Stop, generate};
 use engine::heads::HeadProfile;
 use engine::kv::{Budget, PolicyChoice, Room};
 use engine::sampler::{Sampler, SamplerOptions};
-use engine::{Engine, EngineError, Session, SessionOptions, sync_all};
+use engine::setup::{Profiles, available_memory, plan_on};
+use engine::{
+    ChatFormat, Context, Engine, EngineError, HeadSource, Model, Session, SessionOptions, SetupOptions,
+    sync_all,
+};
 
 use self::texts::{Question, Text};
-use crate::args::model::{ModelArgs, ModelPlace};
+use crate::app::App;
+use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{self, TypeArgs};
-use crate::args::{App, values};
+use crate::args::values;
 use crate::failure::Failure;
-use crate::model::Model;
+use crate::format;
 use crate::progress::ProgressBar;
-use crate::{device, format, memory, opening, profiles};
 
 /// Most tokens of an answer; the facts have about ten.
 const ANSWER: usize = 32;
@@ -35,7 +40,7 @@ const ANSWER: usize = 32;
 #[derive(Debug, Args)]
 pub struct RecallArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// Lengths of the documents; a list with commas
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4k,8k,16k", value_parser = values::positive)]
     lengths: Vec<usize>,
@@ -98,19 +103,25 @@ struct Cell {
 /// Runs the command.
 pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let policies = policies(args)?;
-    let source = args.model.source(args.place.place.as_deref())?;
-    let model = Model::open(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
-    let everything = PolicyChoice::default();
-    for tokens in &args.lengths {
-        opening::note_beyond_training(app, &model.engine, *tokens);
-        opening::check_memory(&model.engine, &options(args, &everything, None, *tokens), *tokens)?;
+    let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+    let (k_type, v_type) = args.types.types();
+    let asked = SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup(app) };
+    // Every length is resolved before the first document is read; layers are placed for the longest.
+    let mut lengths = args.lengths.clone();
+    lengths.sort_unstable();
+    let mut setup = None;
+    for tokens in lengths {
+        let options = SetupOptions { context: Context::Tokens(tokens), ..asked.clone() };
+        setup = Some(app.resolve(&model, &options, tokens)?);
     }
-    let rows = rows(app, args, &model.engine, policies)?;
+    let Some(setup) = setup else { return Ok(()) };
+    let engine = app.load(&setup)?;
+    let rows = rows(app, args, &engine, &asked, policies)?;
     let mut trials = Vec::new();
     for tokens in &args.lengths {
-        trials.push(Trial::new(app, args, &model, &rows, *tokens)?);
+        trials.push(Trial::new(app, args, &engine, &rows, *tokens)?);
     }
-    measure(app, &model, &mut trials)?;
+    measure(app, &engine, &mut trials)?;
     report::print(app, args, &model, &trials)
 }
 
@@ -136,12 +147,19 @@ fn rows(
     app: &App,
     args: &RecallArgs,
     engine: &Engine,
+    asked: &SetupOptions,
     policies: Vec<(String, PolicyChoice)>,
 ) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, policy) in policies {
-        let file = args.heads.as_deref().filter(|_| policy.uses_profile());
-        let profile = profiles::for_policy(app, engine, &policy, file)?;
+        let heads = match args.heads.clone().filter(|_| policy.uses_profile()) {
+            Some(path) => HeadSource::File(path),
+            None => HeadSource::Auto,
+        };
+        let asked = SetupOptions { heads, ..asked.clone() };
+        let profiles = Profiles::new(engine.model(), &asked);
+        let profile =
+            app.interrupt.reading(|| profiles.find_or_calibrate(engine, &policy, &mut app.reporter()))?;
         rows.push(Row { name, policy, profile });
     }
     Ok(rows)
@@ -164,8 +182,8 @@ fn options(
 }
 
 impl Trial {
-    fn new(app: &App, args: &RecallArgs, model: &Model, rows: &[Row], tokens: usize) -> Result<Trial> {
-        let texts = texts::make(model, tokens, args.questions as usize, args.seed)?;
+    fn new(app: &App, args: &RecallArgs, engine: &Engine, rows: &[Row], tokens: usize) -> Result<Trial> {
+        let texts = texts::make(engine.model().chat_format()?, tokens, args.questions as usize, args.seed)?;
         let context = texts.iter().map(Text::longest).max().unwrap_or(0) + ANSWER;
         let cell = |name: &str, budget, options| Cell {
             name: name.to_owned(),
@@ -180,7 +198,7 @@ impl Trial {
         for Row { name, policy, profile } in rows {
             for budget in &args.kv_budget {
                 let room = Room { context, types: args.types.types(), reserve: None };
-                let options = match budget.apply(policy, model.engine.spec(), profile.as_ref(), room) {
+                let options = match budget.apply(policy, engine.spec(), profile.as_ref(), room) {
                     Ok(policy) => Ok(options(args, &policy, profile.clone(), context)),
                     Err(EngineError::Policy { reason, .. }) => {
                         app.console.note(&format!("note: {name}: {reason}"));
@@ -206,22 +224,23 @@ impl Cell {
 }
 
 /// Reads and asks everything.
-fn measure(app: &App, model: &Model, trials: &mut [Trial]) -> Result<()> {
+fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> {
+    let format = engine.model().chat_format()?;
     let mut examiner = Examiner {
         app,
-        model,
+        format,
         sampler: Sampler::new(SamplerOptions::greedy())?,
-        stops: model.template.stop_strings().iter().map(|stop| (*stop).to_owned()).collect(),
+        stops: format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect(),
     };
     let possible = |trial: &Trial| trial.cells.iter().filter(|cell| cell.options.is_ok()).count();
     let all: usize = trials.iter().map(|trial| trial.tokens * trial.texts.len() * possible(trial)).sum();
     let mut done = 0;
     let mut bar = ProgressBar::new(&app.console, "recall");
     for Trial { tokens, texts, context, cells } in trials {
-        let free = memory::available().unwrap_or(usize::MAX);
-        for mut group in groups(&model.engine, cells, *context, free)? {
+        let free = available_memory().unwrap_or(usize::MAX);
+        for mut group in groups(engine, cells, *context, free)? {
             let new = |cell: &&mut Cell| match &cell.options {
-                Ok(options) => Some(Session::new(&model.engine, options.clone())),
+                Ok(options) => Some(Session::new(engine, options.clone())),
                 Err(_) => None,
             };
             let mut sessions = group.iter().filter_map(new).collect::<Result<Vec<_>, _>>()?;
@@ -249,7 +268,7 @@ fn groups<'c>(
     let (mut groups, mut group, mut free) = (Vec::new(), Vec::new(), available);
     for cell in cells {
         let Ok(options) = &cell.options else { continue };
-        let needed = opening::needed(engine, options, prompt)?;
+        let needed = bytes_beside_weights(engine, options, prompt)?;
         if needed > free && !group.is_empty() {
             groups.push(std::mem::take(&mut group));
             free = available;
@@ -261,10 +280,16 @@ fn groups<'c>(
     Ok(groups)
 }
 
+/// Bytes of the host that a session takes besides the weights.
+fn bytes_beside_weights(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<usize> {
+    let (_, plan) = plan_on(engine, options.clone(), None, prompt)?;
+    Ok(plan.total() - plan.weights.on_host())
+}
+
 /// Asks questions.
 struct Examiner<'a> {
     app: &'a App,
-    model: &'a Model,
+    format: &'a ChatFormat,
     sampler: Sampler,
     stops: Vec<String>,
 }
@@ -284,9 +309,9 @@ impl Examiner<'_> {
         let all = sessions.len() * text.questions.len();
         let mut asked = 0;
         for (session, cell) in sessions.iter_mut().zip(cells) {
-            let store = session.store();
-            cell.kv_bytes += store.live_bytes();
-            cell.kv_full += store.layout().full_bytes(store.seen());
+            let usage = session.kv_usage();
+            cell.kv_bytes += usage.bytes;
+            cell.kv_full += usage.full_bytes;
             for question in &text.questions {
                 cell.answered += usize::from(self.is_answered(session, text, question)?);
                 asked += 1;
@@ -298,7 +323,7 @@ impl Examiner<'_> {
 
     /// Asks a question from the state in which the reading of the document left the session.
     fn is_answered(&mut self, session: &mut Session, text: &Text, question: &Question) -> Result<bool> {
-        let Examiner { app, model, sampler, stops } = self;
+        let Examiner { app, format, sampler, stops } = self;
         let prompt = [text.document.as_slice(), &question.tokens].concat();
         let go_on = &mut |_: &str| ControlFlow::Continue(());
         let answer = app.interrupt.reading(|| {
@@ -306,10 +331,10 @@ impl Examiner<'_> {
             // moment that one can go back to, behind which another question may begin.
             session.sync(&text.document, &mut |_| ())?;
             session.sync(&prompt, &mut |_| ())?;
-            generate(session, &model.tokenizer, sampler, stops, ANSWER, go_on)
+            generate(session, format.tokenizer(), sampler, stops, ANSWER, go_on)
         })?;
         match answer.stop {
-            Stop::Asked => Err(Failure::interrupted().into()),
+            Stop::Interrupted => Err(Failure::interrupted().into()),
             _ => Ok(question.fact.is_answered_by(&answer.text)),
         }
     }
@@ -336,7 +361,7 @@ mod tests {
                 kv_full: 0,
             })
             .into();
-        let needed = |cell: &Cell| opening::needed(&engine, cell.options.as_ref().ok()?, 4000).ok();
+        let needed = |cell: &Cell| bytes_beside_weights(&engine, cell.options.as_ref().ok()?, 4000).ok();
         let three: usize = [0, 1, 3].iter().filter_map(|place| needed(&cells[*place])).sum();
         for (available, want) in
             [(usize::MAX, vec![4]), (three, vec![3, 1]), (three - 1, vec![2, 2]), (0, vec![1; 4])]

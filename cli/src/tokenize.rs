@@ -4,20 +4,20 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use models::tokenizer::Tokenizer;
 
-use crate::args::App;
-use crate::args::model::ModelPlace;
+use crate::app::{self, App};
+use crate::args::model::ModelArg;
+use crate::documents;
 use crate::failure::Failure;
-use crate::model::open_tokenizer;
-use crate::{documents, heads};
 
 /// Prints the token ids of a text as a JSON array.
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
     #[command(flatten)]
-    place: ModelPlace,
+    model_arg: ModelArg,
     /// GGUF file; without it the model inside the program
-    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "place")]
+    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
     /// Text in UTF-8, taken byte for byte; - is stdin
     #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "prompt")]
@@ -51,8 +51,8 @@ pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
         }
         (None, prompt) => prompt.clone().unwrap_or_default(),
     };
-    let file = heads::open_file(args.model.as_deref().or(args.place.place.as_deref()))?;
-    let tokenizer = open_tokenizer(&file)?;
+    let file = engine::open_gguf(&app::source(args.model.as_deref().or(args.model_arg.path.as_deref())))?;
+    let tokenizer = Tokenizer::from_gguf(&file).map_err(|error| Failure::from(error).found_in(&file))?;
     let ids = tokenizer.encode(&text, args.add_special, args.parse_special).map_err(Failure::from)?;
     app.console.print(&(serde_json::to_string(&ids)? + "\n"))?;
     Ok(())

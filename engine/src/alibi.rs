@@ -11,10 +11,10 @@
 //! gives one: ||gamma||^2 + ||b||^2 becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
 
 use crate::heads::{HeadProfile, Provenance};
-use crate::{Engine, EngineError, Progress};
+use crate::{EngineError, Model, Progress, Task};
 use models::gguf::TensorInfo;
 use models::spec::{ModelTensors, Positions};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use kernels::attention::alibi_slopes as slopes;
@@ -63,11 +63,13 @@ fn bound(sigma: f64, (gamma, bias): (&[f32], &[f32]), slope: f64, scale: f64, op
 /// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the farthest of the query heads that read it. A model of 13B takes
 /// about a minute of processor time; stops when the engine's interrupt flag is set.
 pub fn scopes(
-    engine: &Engine,
+    model: &Model,
+    threads: usize,
+    interrupt: &AtomicBool,
     options: &ScopeOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Vec<f64>>, EngineError> {
-    let (file, spec) = (engine.file(), engine.spec());
+    let (file, spec) = (model.gguf(), model.spec());
     if spec.positions != Positions::Alibi {
         return Err(EngineError::Setting {
             what: "windows from the weights".into(),
@@ -81,7 +83,7 @@ pub fn scopes(
     let bias = vec![0.0; spec.n_embd];
     let mut scopes = Vec::new();
     for (layer, tensors) in ModelTensors::from_gguf(file, spec)?.layers.iter().enumerate() {
-        if engine.interrupt().load(Ordering::Relaxed) {
+        if interrupt.load(Ordering::Relaxed) {
             return Err(ggml::Error::Interrupted.into());
         }
         let matrix = |index: usize| (&file.tensors()[index], file.data(&file.tensors()[index]));
@@ -105,23 +107,25 @@ pub fn scopes(
             }
             Ok(farthest)
         };
-        scopes.push(in_threads(spec.n_kv_heads, engine.threads(), scope)?);
+        scopes.push(in_threads(spec.n_kv_heads, threads, scope)?);
         let share = (layer + 1) as f64 / spec.n_layers as f64;
-        progress(Progress { share, tokens: 0, elapsed: started.elapsed() });
+        progress(Progress { task: Task::ComputeWindows, share, size: 0, elapsed: started.elapsed() });
     }
     Ok(scopes)
 }
 
 /// The scopes of all KV heads as a head profile, which can be kept.
 pub fn profile(
-    engine: &Engine,
+    model: &Model,
+    threads: usize,
+    interrupt: &AtomicBool,
     options: &ScopeOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<HeadProfile, EngineError> {
-    let fingerprint = Some(engine.file().fingerprint());
+    let fingerprint = Some(model.fingerprint().to_owned());
     let provenance = Provenance { fingerprint, ..provenance(options) };
-    let scopes = scopes(engine, options, progress)?;
-    Ok(HeadProfile::from_scopes(engine.head_shape()?, &scopes, provenance)?)
+    let scopes = scopes(model, threads, interrupt, options, progress)?;
+    Ok(HeadProfile::from_scopes(model.head_shape()?, &scopes, provenance)?)
 }
 
 /// How profiles of scopes were made.

@@ -10,7 +10,7 @@ use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LayerRows, Layout, PolicyChoice, Room};
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
-use crate::{Engine, EngineError, Progress};
+use crate::{Engine, EngineError, Progress, Task};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{HeadShape, MAX_LANES};
 use models::spec::Positions;
@@ -173,7 +173,7 @@ fn score_layers(
             backend.compute(&graph)?;
             scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
             let done = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
-            progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
+            progress(Progress { task: Task::Calibrate, share: done, size: n, elapsed: started.elapsed() });
         }
         layers.push(scorer.finish(n));
         engine.release(layer);

@@ -1,33 +1,24 @@
 //! A loaded model: file, specification, weights, and what computes.
 
-use crate::devices::{Devices, Place};
-use crate::forward::Forward;
-use crate::heads::HeadShape;
-use crate::weights::{Loading, WeightBytes, Weights};
-use crate::{EngineError, heads};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
 use ggml::Backend;
 use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-/// Where a model comes from.
-#[derive(Clone, Debug)]
-pub enum ModelSource {
-    /// A GGUF file (any part of a split one).
-    File(PathBuf),
-    /// The model inside the program.
-    Embedded,
-    /// A file in memory.
-    Bytes(Vec<u8>),
-}
+use crate::devices::{Devices, Place};
+use crate::forward::Forward;
+use crate::heads::HeadShape;
+use crate::weights::{WeightBytes, Weights};
+use crate::{EngineError, Model, ModelSource, Progress, Task, heads};
 
-/// How a model is opened.
+/// How a model is loaded.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Threads that compute; `None` takes one for every processor this process may use.
+    /// Threads that compute; `None` for every processor this process may use.
     pub threads: Option<usize>,
     /// Copy matrices into a layout that the CPU multiplies faster, where there is one. Costs their bytes a second time.
     pub repack: bool,
@@ -35,11 +26,14 @@ pub struct EngineOptions {
     pub device: Option<DeviceOptions>,
     /// Keep intermediates, for [`Session::intermediates`](crate::Session::intermediates).
     pub trace: bool,
+    /// Set to true, this flag stops the running computation of every session of the engine at the next operation, with an error
+    /// for which [`EngineError::is_interrupt`] holds. It must be reset before the next computation.
+    pub interrupt: Arc<AtomicBool>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { threads: None, repack: true, device: None, trace: false }
+        EngineOptions { threads: None, repack: true, device: None, trace: false, interrupt: Arc::default() }
     }
 }
 
@@ -53,11 +47,11 @@ impl EngineOptions {
 /// How a device is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// Which.
+    /// Which device.
     pub kind: DeviceKind,
-    /// How many of the last layers are on it; more than there are is all.
+    /// How many of the last layers are on it; more than the model has means all.
     pub layers: usize,
-    /// Bytes that are allocated on it at most. What the driver and ggml take is not among them:
+    /// Bytes allocated on it at most. What the driver and ggml take is not among them:
     /// [`plan::DRIVER`](crate::plan::DRIVER), [`plan::device_overhead`](crate::plan::device_overhead).
     pub memory: Option<usize>,
 }
@@ -65,72 +59,74 @@ pub struct DeviceOptions {
 /// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
-    /// The host pretending, for tests: see [`Backend::emulated`].
+    /// The host emulates a GPU, for tests: see [`Backend::emulated`].
     Emulated,
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
 }
 
-/// A loaded model.
+/// A loaded model. Sessions share it: it can be used from several threads at a time.
 pub struct Engine {
     pub(crate) forward: Forward,
-    pub(crate) devices: Devices,
-    file: GgufFile,
-    spec: ModelSpec,
+    model: Arc<Model>,
     interrupt: Arc<AtomicBool>,
+    // Last: what computes must outlive everything it has allocated.
+    pub(crate) devices: Devices,
 }
 
 impl Engine {
-    /// Opens a model: validates the file, starts what computes, places the weights.
-    pub fn open(source: &ModelSource, options: &EngineOptions) -> Result<Engine, EngineError> {
-        Engine::open_with(source, options, &mut |_, _| Ok(()))
+    /// Opens a model file and loads it.
+    pub fn open(source: &ModelSource, options: &EngineOptions) -> Result<Arc<Engine>, EngineError> {
+        Engine::load(&Model::open(source.clone())?, options, &mut |_| ())
     }
 
-    /// As [`Engine::open`]; `loading` is told how many bytes of weights have been copied and how many there are to copy, and stops
-    /// it with an error.
-    pub fn open_with(
-        source: &ModelSource,
+    /// Loads a model: starts what computes and places the weights. The interrupt flag stops it.
+    ///
+    /// # Errors
+    /// Where the kernels cannot compute the model, the device cannot be used, or memory is short.
+    pub fn load(
+        model: &Arc<Model>,
         options: &EngineOptions,
-        loading: Loading,
-    ) -> Result<Engine, EngineError> {
-        let file = open_file(source)?;
-        let spec = ModelSpec::from_gguf(&file)?;
-        check_heads(&spec, &file, options.device.is_some())?;
-        let interrupt = Arc::new(AtomicBool::new(false));
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Arc<Engine>, EngineError> {
+        let (file, spec) = (model.gguf(), model.spec());
+        check_heads(spec, file, options.device.is_some())?;
+        let interrupt = options.interrupt.clone();
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
         let on_device = options.device.map_or(0, |device| device.layers);
         let devices = Devices::new(host, device, spec.n_layers, on_device);
-        for tensor in file.tensors().iter().filter(|tensor| tensor.dims.len() > 1) {
-            if let (Place::Device, Some(ty)) =
-                (devices.placement().of_tensor(&tensor.name), ggml::Type::from_id(tensor.ty.id()))
-            {
-                devices.at(Place::Device).check_products(ty)?;
+        check_products(file, spec, &devices)?;
+        let started = Instant::now();
+        let weights = Weights::load(file, spec, options.repack, &devices, &mut |done, all| {
+            let share = if all == 0 { 1.0 } else { done as f64 / all as f64 };
+            progress(Progress { task: Task::LoadWeights, share, size: all, elapsed: started.elapsed() });
+            match interrupt.load(std::sync::atomic::Ordering::Relaxed) {
+                true => Err(ggml::Error::Interrupted.into()),
+                false => Ok(()),
             }
-        }
-        if let (true, Some(embedding)) =
-            (spec.tied_output, file.tensors().iter().find(|tensor| tensor.name == "token_embd.weight"))
-            && let Some(ty) = ggml::Type::from_id(embedding.ty.id())
-        {
-            devices.at(devices.placement().of_output()).check_products(ty)?;
-        }
-        let weights = Weights::load(&file, &spec, options.repack, &devices, loading)?;
+        })?;
         let workers = (devices.at(Place::Host).threads(), devices.at(Place::Device).blocks());
-        let mut forward = Forward::new(&spec, weights, devices.placement(), workers);
+        let mut forward = Forward::new(spec, weights, devices.placement(), workers);
         if options.trace {
             forward.trace();
         }
-        Ok(Engine { forward, devices, file, spec, interrupt })
+        Ok(Arc::new(Engine { forward, model: model.clone(), interrupt, devices }))
+    }
+
+    /// The model it was loaded from.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
     }
 
     /// The model file.
     pub fn file(&self) -> &GgufFile {
-        &self.file
+        self.model.gguf()
     }
 
     /// Sizes and settings of the model.
     pub fn spec(&self) -> &ModelSpec {
-        &self.spec
+        self.model.spec()
     }
 
     /// Where the bytes of the weights are.
@@ -143,14 +139,14 @@ impl Engine {
         &self.devices
     }
 
-    /// Gives the pages of a layer's weights that were only needed for reading a text back to the system.
+    /// Gives the pages of a layer's weights that only prefill needs back to the system.
     pub(crate) fn release(&self, layer: usize) {
-        self.forward.weights().release(&self.file, layer);
+        self.forward.weights().release(self.file(), layer);
     }
 
     /// As [`Engine::release`], for all layers.
     pub(crate) fn release_all(&self) {
-        (0..self.spec.n_layers).for_each(|layer| self.release(layer));
+        (0..self.spec().n_layers).for_each(|layer| self.release(layer));
     }
 
     /// Number of threads that compute.
@@ -158,15 +154,14 @@ impl Engine {
         self.devices.at(Place::Host).threads()
     }
 
-    /// Set to true, this flag stops the computation that is running (at the next operation) with an error for which
-    /// [`EngineError::is_interrupt`] holds. It must be reset before the next computation.
+    /// The flag of [`EngineOptions::interrupt`].
     pub fn interrupt(&self) -> Arc<AtomicBool> {
         self.interrupt.clone()
     }
 
     /// The model's heads, for profiles.
     pub fn head_shape(&self) -> Result<HeadShape, heads::HeadsError> {
-        HeadShape::new(self.spec.n_layers, self.spec.n_heads, self.spec.n_kv_heads)
+        self.model.head_shape()
     }
 }
 
@@ -185,13 +180,22 @@ impl DeviceOptions {
     }
 }
 
-/// Opens and checks the file behind a source.
-pub fn open_file(source: &ModelSource) -> Result<GgufFile, EngineError> {
-    Ok(match source {
-        ModelSource::File(path) => GgufFile::open(path)?,
-        ModelSource::Embedded => GgufFile::from_static(models::embedded::needle())?,
-        ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.clone())?,
-    })
+/// Refuses matrices that what computes them cannot multiply.
+fn check_products(file: &GgufFile, spec: &ModelSpec, devices: &Devices) -> Result<(), EngineError> {
+    let placement = devices.placement();
+    let matrices = file.tensors().iter().filter(|tensor| tensor.dims.len() > 1);
+    let on_device = matrices.filter(|tensor| placement.of_tensor(&tensor.name) == Place::Device);
+    // A tied embedding is the output matrix too.
+    let tied = file.tensor("token_embd.weight").filter(|_| spec.tied_output);
+    for tensor in on_device {
+        if let Some(ty) = ggml::Type::from_id(tensor.ty.id()) {
+            devices.at(Place::Device).check_products(ty)?;
+        }
+    }
+    if let Some(ty) = tied.and_then(|tensor| ggml::Type::from_id(tensor.ty.id())) {
+        devices.at(placement.of_output()).check_products(ty)?;
+    }
+    Ok(())
 }
 
 /// What the attention kernels ask of a model's heads.

@@ -1,4 +1,4 @@
-//! The generation loop: draws a token, shows its text, remembers it, until the answer ends.
+//! The generation loop: samples a token, hands out its text, computes the next logits, until the answer ends.
 //!
 //! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's first token.
 
@@ -20,8 +20,8 @@ pub enum Stop {
     Length,
     /// The session is full.
     Context,
-    /// The caller, or the engine's interrupt flag, asked to stop.
-    Asked,
+    /// The caller, or the engine's interrupt flag, stopped it.
+    Interrupted,
 }
 
 impl Stop {
@@ -32,7 +32,7 @@ impl Stop {
             Stop::Text(_) => "stop",
             Stop::Length => "length",
             Stop::Context => "context",
-            Stop::Asked => "interrupted",
+            Stop::Interrupted => "interrupted",
         }
     }
 }
@@ -49,7 +49,7 @@ pub struct Generated {
     pub text: String,
     /// Why it ended.
     pub stop: Stop,
-    /// Tokens that the model read: one less than it gave, for the first is drawn from the prompt's logits.
+    /// Decode steps: one less than tokens were sampled, because the first is sampled from the prompt's logits.
     pub steps: usize,
     /// Time for all of it.
     pub elapsed: Duration,
@@ -66,13 +66,13 @@ impl Generated {
 /// Generates at most `limit` tokens from where the session stands.
 ///
 /// `on_token` is called for every token with the text that may be shown now, which can be empty while a character or a
-/// possible stop sequence is incomplete; it stops the answer by returning [`ControlFlow::Break`]. The sampler is told the
-/// tokens, the prompt is the caller's to tell.
+/// possible stop sequence is incomplete; it stops the answer by returning [`ControlFlow::Break`]. The sampler accepts the generated
+/// tokens; those of the prompt are the caller's to accept.
 ///
 /// # Errors
-/// What the computation fails with, except an interrupt, which ends the answer as [`Stop::Asked`].
+/// What the computation fails with, except an interrupt, which ends the answer as [`Stop::Interrupted`].
 pub fn generate(
-    session: &mut Session<'_>,
+    session: &mut Session,
     tokenizer: &Tokenizer,
     sampler: &mut Sampler,
     stops: &[String],
@@ -106,7 +106,7 @@ pub fn generate(
             break Stop::Text(stop.to_owned());
         }
         if flow.is_break() {
-            break Stop::Asked;
+            break Stop::Interrupted;
         }
         if tokens.len() == limit {
             break Stop::Length;
@@ -116,7 +116,7 @@ pub fn generate(
         }
         match session.push(token) {
             Ok(()) => steps += 1,
-            Err(error) if error.is_interrupt() => break Stop::Asked,
+            Err(error) if error.is_interrupt() => break Stop::Interrupted,
             Err(error) => return Err(error),
         }
     };
@@ -191,7 +191,7 @@ mod tests {
             calls += 1;
             if calls == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        assert_eq!((answer.tokens.len(), answer.stop), (2, Stop::Asked));
+        assert_eq!((answer.tokens.len(), answer.stop), (2, Stop::Interrupted));
     }
 
     #[test]

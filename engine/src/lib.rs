@@ -1,10 +1,11 @@
-//! The engine: a loaded model ([`Engine`]), what running it will cost ([`plan`]), and conversations with it ([`Session`]).
+//! The engine: a model file ([`Model`]), a loaded model ([`Engine`]), what running it will cost ([`plan`]), and conversations with it
+//! ([`Session`]).
 //!
-//! An engine and its sessions live on one thread (ggml's workers excepted). Nothing here prints or exits; long work reports
-//! progress through a callback and stops when the engine's interrupt flag is set.
+//! Nothing here prints or exits; long work reports progress through a callback and stops when the engine's interrupt flag is set.
 
 pub mod alibi;
 pub mod calibrate;
+mod chat;
 pub mod devices;
 mod engine;
 mod error;
@@ -12,17 +13,24 @@ pub mod forward;
 pub mod generate;
 pub mod heads;
 pub mod kv;
+mod model;
 mod pass;
 pub mod plan;
+mod progress;
 mod random;
 pub mod sampler;
 mod scratch;
 mod session;
+pub mod setup;
 pub mod snapshot;
 pub mod text;
 mod weights;
 
-pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource, open_file};
+pub use chat::{Chat, ChatOptions, Preamble, Reading, SavedChat, needed_context};
+pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
 pub use error::EngineError;
-pub use session::{Prefill, Progress, Session, SessionOptions, sync_all};
-pub use weights::{Loading, WeightBytes, Weights};
+pub use model::{ChatFormat, Model, ModelSource, open_gguf};
+pub use progress::{Notice, Observer, Progress, Task};
+pub use session::{KvUsage, Prefill, Session, SessionOptions, sync_all};
+pub use setup::{Context, HeadSource, Setup, SetupOptions};
+pub use weights::{WeightBytes, Weights};

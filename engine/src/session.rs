@@ -18,9 +18,10 @@ use crate::pass::Pass;
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
 use crate::snapshot::Input;
-use crate::{Engine, EngineError, heads::HeadProfile};
+use crate::{Engine, EngineError, Progress, Task, heads::HeadProfile};
 use ggml::{Tensor, Type};
 use kernels::graph::MAX_LANES;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How the first text of a session is read.
@@ -63,27 +64,30 @@ impl Default for SessionOptions {
     }
 }
 
-/// How far the reading of a text has come.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
-    /// Work done, between 0 and 1.
-    pub share: f64,
-    /// Tokens that are being read.
+/// What a KV store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvUsage {
+    /// Tokens seen, evicted ones included.
     pub tokens: usize,
-    /// Time since the reading began.
-    pub elapsed: Duration,
+    /// Bytes of the rows that are kept.
+    pub bytes: usize,
+    /// Bytes that all rows of these tokens would take.
+    pub full_bytes: usize,
+    /// Bytes allocated.
+    pub allocated: usize,
+    /// KV heads that keep everything, of all layers.
+    pub full_heads: usize,
 }
 
-impl Progress {
-    /// Time that the rest will take at the pace so far.
-    pub fn remaining(&self) -> Option<Duration> {
-        (self.share > 0.0).then(|| self.elapsed.mul_f64((1.0 - self.share).max(0.0) / self.share))
+impl KvUsage {
+    /// The bytes kept as a share of those of all rows; 0 of nothing.
+    pub fn share(&self) -> f64 {
+        if self.full_bytes == 0 { 0.0 } else { self.bytes as f64 / self.full_bytes as f64 }
     }
 }
 
-/// A conversation with a model.
-pub struct Session<'e> {
-    engine: &'e Engine,
+/// One timeline of tokens with a model, and the KV store that remembers it.
+pub struct Session {
     options: SessionOptions,
     store: Store,
     tokens: Vec<u32>,
@@ -95,11 +99,13 @@ pub struct Session<'e> {
     /// The graphs of a decode step, built once, and their memory.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
+    // Last: the engine must outlive what it has allocated.
+    engine: Arc<Engine>,
 }
 
-impl<'e> Session<'e> {
+impl Session {
     /// An empty session; allocates the store.
-    pub fn new(engine: &'e Engine, options: SessionOptions) -> Result<Session<'e>, EngineError> {
+    pub fn new(engine: &Arc<Engine>, options: SessionOptions) -> Result<Session, EngineError> {
         let spec = engine.spec();
         if options.context == 0 || options.context > i32::MAX as usize {
             return Err(EngineError::Setting {
@@ -116,7 +122,6 @@ impl<'e> Session<'e> {
         let store = Store::new(layout, &engine.devices)?;
         let workspace = Workspace::new(&engine.devices);
         Ok(Session {
-            engine,
             options,
             store,
             tokens: Vec::new(),
@@ -125,6 +130,7 @@ impl<'e> Session<'e> {
             workspace,
             decode: None,
             compressing: Duration::ZERO,
+            engine: engine.clone(),
         })
     }
 
@@ -134,8 +140,8 @@ impl<'e> Session<'e> {
     }
 
     /// The model it talks with.
-    pub fn engine(&self) -> &'e Engine {
-        self.engine
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Takes over a text, the logits of what follows and the store that was made of it. After an error the session is empty.
@@ -151,6 +157,31 @@ impl<'e> Session<'e> {
         self.store.begin_turn()?;
         self.marked.push((self.tokens.len(), self.logits.clone()));
         Ok(())
+    }
+
+    /// What the KV store holds now.
+    pub fn kv_usage(&self) -> KvUsage {
+        let layout = self.store.layout();
+        KvUsage {
+            tokens: self.store.seen(),
+            bytes: self.store.live_bytes(),
+            full_bytes: layout.full_bytes(self.store.seen()),
+            allocated: self.store.bytes(),
+            full_heads: (layout.layers.iter().flatten())
+                .filter(|lane| lane.policy.is_none())
+                .map(|lane| lane.kv_heads.len())
+                .sum(),
+        }
+    }
+
+    /// Whether [`Session::sync`] can go back to the first `tokens` tokens without reading them again, but for the last one.
+    pub fn can_return_to(&self, tokens: usize) -> bool {
+        self.store.can_truncate(tokens.saturating_sub(1)) || self.store.marked(tokens) == Some(tokens)
+    }
+
+    /// Whether all tokens after the first `tokens` can be taken off the end.
+    pub fn can_truncate_to(&self, tokens: usize) -> bool {
+        self.store.can_truncate(tokens)
     }
 
     /// The store.
@@ -361,14 +392,14 @@ impl<'e> Session<'e> {
             self.logits = self.chunk(&tokens[at..at + n], needed)?;
             at += n;
             let share = at as f64 / tokens.len() as f64;
-            progress(Progress { share, tokens: tokens.len(), elapsed: started.elapsed() });
+            progress(Progress { task: Task::Prefill, share, size: tokens.len(), elapsed: started.elapsed() });
         }
         Ok(())
     }
 
     /// Reads the first text layer by layer. What is interrupted leaves an empty session.
     fn read_exact(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
-        let read = layer_by_layer(self.engine, tokens, &mut [self], progress);
+        let read = layer_by_layer(&self.engine.clone(), tokens, &mut [self], progress);
         self.finish_exact(tokens, read)
     }
 
@@ -406,7 +437,8 @@ impl<'e> Session<'e> {
             return Err(EngineError::ContextFull { needed: n, context: self.options.context });
         }
         self.clear()?;
-        let (engine, spec, mut random) = (self.engine, self.engine.spec(), Random(seed));
+        let (engine, mut random) = (self.engine.clone(), Random(seed));
+        let spec = engine.spec();
         let scratch = Scratch::new(spec, &[self.store.layout()], n, &engine.devices, |_| true)?;
         for lane in Place::ALL.into_iter().flat_map(|place| scratch.at(place)) {
             random_rows(&lane.k, &mut random)?;
@@ -445,16 +477,16 @@ impl<'e> Session<'e> {
 /// Reads the same first text into several empty sessions of one engine, as [`Session::sync`] would into each of them, but computes
 /// it only once: with full attention a text is the same whatever is kept of it. For comparing policies.
 pub fn sync_all(
-    sessions: &mut [Session<'_>],
+    sessions: &mut [Session],
     tokens: &[u32],
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), EngineError> {
     let Some(first) = sessions.first() else { return Ok(()) };
-    let (engine, types) = (first.engine, first.options.types);
+    let (engine, types) = (first.engine.clone(), first.options.types);
     for session in sessions.iter_mut() {
         session.check(tokens)?;
         session.clear()?;
-        let alike = std::ptr::eq(session.engine, engine) && session.options.types == types;
+        let alike = Arc::ptr_eq(&session.engine, &engine) && session.options.types == types;
         if !alike || session.options.prefill != Prefill::Exact {
             return Err(EngineError::Setting {
                 what: "sessions that read a text together".into(),
@@ -465,7 +497,7 @@ pub fn sync_all(
     }
     let read = match tokens.is_empty() {
         true => Ok(Vec::new()),
-        false => layer_by_layer(engine, tokens, &mut sessions.iter_mut().collect::<Vec<_>>(), progress),
+        false => layer_by_layer(&engine, tokens, &mut sessions.iter_mut().collect::<Vec<_>>(), progress),
     };
     match read {
         Ok(logits) => {
@@ -507,7 +539,7 @@ fn random_rows(tensor: &Tensor, random: &mut Random) -> Result<(), EngineError> 
 fn layer_by_layer(
     engine: &Engine,
     tokens: &[u32],
-    sessions: &mut [&mut Session<'_>],
+    sessions: &mut [&mut Session],
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<f32>, EngineError> {
     let started = Instant::now();
@@ -554,8 +586,8 @@ fn layer_by_layer(
             if ends {
                 logits = formula.result.to_vec()?;
             }
-            let done = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
-            progress(Progress { share: done, tokens: n, elapsed: started.elapsed() });
+            let share = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
+            progress(Progress { task: Task::Prefill, share, size: n, elapsed: started.elapsed() });
         }
         if at_home {
             sessions[0].store.grow_layer(layer, n);

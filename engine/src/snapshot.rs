@@ -8,13 +8,13 @@
 //! other harm.
 
 use crate::heads::HeadProfile;
-use crate::{Engine, EngineError, Prefill, Session, SessionOptions};
+use crate::{Engine, EngineError, Model, Prefill, Session, SessionOptions};
 use ggml::Type;
-use models::gguf::GgufFile;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"LHSTATE1";
 /// Bytes of the longest description.
@@ -175,7 +175,7 @@ impl Snapshot {
     }
 
     /// Refuses a model with which its session was not made.
-    pub fn check(&self, model: &GgufFile) -> Result<(), EngineError> {
+    pub fn check(&self, model: &Model) -> Result<(), EngineError> {
         let fingerprint = model.fingerprint();
         if self.description.model == fingerprint {
             return Ok(());
@@ -189,13 +189,13 @@ impl Snapshot {
     }
 
     /// Makes its session again. This allocates a store for as many tokens as the file says ([`Snapshot::options`]).
-    pub fn restore(mut self, engine: &Engine) -> Result<Session<'_>, EngineError> {
-        self.check(engine.file())?;
+    pub fn restore(mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
+        self.check(engine.model())?;
         let session = self.read(engine);
         session.map_err(|error| name(error, &self.path))
     }
 
-    fn read<'e>(&mut self, engine: &'e Engine) -> Result<Session<'e>, EngineError> {
+    fn read(&mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
         let vocabulary = engine.spec().n_vocab;
         let mut session = Session::new(engine, self.options.clone())?;
         if ![0, vocabulary].contains(&self.description.logits) {

@@ -96,8 +96,8 @@ impl GgufFile {
     }
 
     /// Checks a model file in memory. Its tensors are only as aligned as the vector is.
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<GgufFile, LoadError> {
-        Self::join(vec![Shard::parse(Blob::owned(bytes), 0)?], split::Named::Whole)
+    pub fn from_bytes(bytes: impl Into<std::sync::Arc<Vec<u8>>>) -> Result<GgufFile, LoadError> {
+        Self::join(vec![Shard::parse(Blob::Owned(bytes.into()), 0)?], split::Named::Whole)
     }
 
     /// Puts parts together: metadata of the first, tensors of all.

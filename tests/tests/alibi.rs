@@ -9,11 +9,12 @@ use engine::plan::{self, Plan, PlanOptions};
 use engine::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use serde_json::Value;
+use std::sync::Arc;
 use tests::npy::Array;
 
 const NAME: &str = "baichuan-alibi-f16";
 
-fn open(threads: usize) -> Engine {
+fn open(threads: usize) -> Arc<Engine> {
     let options = EngineOptions { threads: Some(threads), ..tests::engine_options() };
     let file = tests::data(&format!("golden/models/{NAME}.gguf"));
     Engine::open(&ModelSource::File(file), &options).expect("the model opens")
@@ -113,7 +114,7 @@ fn a_turn_is_taken_back() {
 }
 
 /// Under razor with these scopes for the three heads of every layer.
-fn razor(engine: &Engine, scopes: [f64; 3], prefill: Prefill) -> SessionOptions {
+fn razor(engine: &Arc<Engine>, scopes: [f64; 3], prefill: Prefill) -> SessionOptions {
     let all = vec![scopes.to_vec(); engine.spec().n_layers];
     let shape = engine.head_shape().expect("heads");
     let profile = HeadProfile::from_scopes(shape, &all, Provenance::default()).expect("a profile");
@@ -192,10 +193,12 @@ fn razor_from_the_weights() {
     let policy: PolicyChoice = "razor:eps=0.5,rigorous=on".parse().expect("a policy");
     let scopes = policy.scopes(engine.spec()).expect("windows follow from the weights");
     assert_eq!(scopes, ScopeOptions { epsilon: 0.5, rigorous: true });
-    let profile = alibi::profile(&engine, &scopes, &mut |_| {}).expect("a profile");
+    let profile = alibi::profile(engine.model(), engine.threads(), &engine.interrupt(), &scopes, &mut |_| {})
+        .expect("a profile");
     let again = HeadProfile::from_json(&profile.to_json()).expect("it is read again");
     assert_eq!(again, profile);
-    let want = alibi::scopes(&engine, &scopes, &mut |_| {}).expect("scopes");
+    let want = alibi::scopes(engine.model(), engine.threads(), &engine.interrupt(), &scopes, &mut |_| {})
+        .expect("scopes");
     for (layer, want) in want.iter().enumerate() {
         let have = again.scopes(layer).expect("scopes");
         assert!(have.iter().zip(want).all(|(have, want)| (f64::from(*have) / want - 1.0).abs() < 1e-6));
@@ -269,9 +272,17 @@ fn the_plan_counts_positions() {
 fn scopes_follow_from_the_weights() {
     let engine = open(2);
     let spec = engine.spec();
-    let scopes = alibi::scopes(&engine, &ScopeOptions::default(), &mut |_| {}).expect("scopes");
+    let scopes = alibi::scopes(
+        engine.model(),
+        engine.threads(),
+        &engine.interrupt(),
+        &ScopeOptions::default(),
+        &mut |_| {},
+    )
+    .expect("scopes");
     let strict = ScopeOptions { rigorous: true, ..ScopeOptions::default() };
-    let rigorous = alibi::scopes(&engine, &strict, &mut |_| {}).expect("scopes");
+    let rigorous = alibi::scopes(engine.model(), engine.threads(), &engine.interrupt(), &strict, &mut |_| {})
+        .expect("scopes");
     assert_eq!((scopes.len(), scopes[0].len()), (spec.n_layers, spec.n_kv_heads));
     let (n, d) = (spec.n_embd, spec.head_dim);
     let floats = |name: String| -> Vec<f64> {

@@ -14,6 +14,7 @@ use ggml::Type;
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 mod common;
 use common::{half, largest_difference, options, text};
@@ -23,7 +24,7 @@ fn device() -> DeviceOptions {
 }
 
 /// A model of the golden data, or the embedded one, with so many layers on the device.
-fn open(model: Option<&str>, layers: usize, memory: Option<usize>) -> Result<Engine, EngineError> {
+fn open(model: Option<&str>, layers: usize, memory: Option<usize>) -> Result<Arc<Engine>, EngineError> {
     let source = match model {
         Some(model) => ModelSource::File(tests::data(&format!("golden/models/{model}.gguf"))),
         None => ModelSource::Embedded,
@@ -34,7 +35,7 @@ fn open(model: Option<&str>, layers: usize, memory: Option<usize>) -> Result<Eng
     Engine::open(&source, &EngineOptions { threads: Some(1), device, trace, ..EngineOptions::default() })
 }
 
-fn model(name: &str, layers: usize) -> Engine {
+fn model(name: &str, layers: usize) -> Arc<Engine> {
     open(Some(name), layers, None).expect("the model opens")
 }
 
@@ -81,7 +82,7 @@ fn intermediates_agree() {
 /// The embedded model's greedy answer, wherever its layers are.
 #[test]
 fn answers_are_the_same_wherever_the_layers_are() {
-    let file = engine::open_file(&ModelSource::Embedded).expect("the embedded model");
+    let file = engine::open_gguf(&ModelSource::Embedded).expect("the embedded model");
     let tokenizer = Tokenizer::from_gguf(&file).expect("its vocabulary");
     let template = ChatTemplate::from_gguf(&file, &tokenizer).expect("its template");
     let filler = "In the winter the famous teacher described the narrow bridge. ";

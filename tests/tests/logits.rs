@@ -5,11 +5,12 @@ use engine::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use models::spec::Positions;
 use serde_json::Value;
+use std::sync::Arc;
 use tests::npy::Array;
 
 struct Case {
     name: String,
-    engine: Engine,
+    engine: Arc<Engine>,
     tokens: Vec<u32>,
     entry: Value,
 }

@@ -6,23 +6,24 @@ use engine::kv::{Budget, PolicyChoice};
 use engine::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use models::spec::Positions;
+use std::sync::Arc;
 
 mod common;
 use common::{half, largest_difference, open, options, text, tiny};
 
 /// A model whose query heads share KV heads, one where each has its own, and one whose attention falls with the distance.
-fn engines() -> [Engine; 3] {
+fn engines() -> [Arc<Engine>; 3] {
     [grouped(), open("golden/models/llama-mha-f32.gguf"), open("golden/models/baichuan-alibi-f16.gguf")]
 }
 
 /// The embedded model: four layers, so that policies that leave the first two alone have something to do.
-fn grouped() -> Engine {
+fn grouped() -> Arc<Engine> {
     let options = tests::engine_options();
     Engine::open(&ModelSource::Embedded, &options).expect("the embedded model opens")
 }
 
 /// Types of keys and values that the model's heads can have.
-fn types(engine: &Engine) -> Vec<(Type, Type)> {
+fn types(engine: &Arc<Engine>) -> Vec<(Type, Type)> {
     let all = [(Type::F32, Type::F32), (Type::F16, Type::F16), (Type::Q8_0, Type::Q4_0)];
     let fits = |ty: Type| engine.spec().head_dim.is_multiple_of(ty.block_elements());
     all.into_iter().filter(|(k, v)| fits(*k) && fits(*v)).collect()
@@ -39,7 +40,7 @@ fn bounded(rows: usize, context: usize) -> Vec<PolicyChoice> {
         .collect()
 }
 
-fn with(engine: &Engine, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
+fn with(engine: &Arc<Engine>, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
     let profile = policy.uses_profile().then(|| {
         let half = half(engine);
         // Where windows follow from the weights: half of the heads see everything, the others as much as razor's buffer holds.
@@ -53,7 +54,7 @@ fn with(engine: &Engine, policy: &PolicyChoice, options: SessionOptions) -> Sess
     SessionOptions { policy: policy.clone(), profile, ..options }
 }
 
-fn session(engine: &Engine, options: SessionOptions) -> Session<'_> {
+fn session(engine: &Arc<Engine>, options: SessionOptions) -> Session {
     Session::new(engine, options).expect("a session")
 }
 

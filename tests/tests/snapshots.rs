@@ -11,6 +11,7 @@ use models::spec::Positions;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 mod common;
 use common::{half, open, options, text, tiny};
@@ -42,20 +43,20 @@ impl Folder {
     }
 
     /// The session that a file of these bytes holds.
-    fn restore<'e>(&self, engine: &'e Engine, bytes: &[u8]) -> Result<Session<'e>, EngineError> {
+    fn restore<'e>(&self, engine: &Arc<Engine>, bytes: &[u8]) -> Result<Session, EngineError> {
         fs::write(self.file("given"), bytes).expect("a file");
         Snapshot::open(&self.file("given"))?.restore(engine)
     }
 
     /// The session after it was kept and opened again.
-    fn round_trip<'e>(&self, engine: &'e Engine, session: &Session) -> Session<'e> {
+    fn round_trip<'e>(&self, engine: &Arc<Engine>, session: &Session) -> Session {
         let policy = &session.options().policy;
         self.restore(engine, &self.bytes(session)).unwrap_or_else(|error| panic!("{policy}: {error}"))
     }
 
     /// Checks that these bytes are refused, with the file's name, this in the message, and a hint.
     #[track_caller]
-    fn refused(&self, engine: &Engine, bytes: &[u8], part: &str) {
+    fn refused(&self, engine: &Arc<Engine>, bytes: &[u8], part: &str) {
         let error = self.restore(engine, bytes).map(|_| ()).expect_err(part).to_string();
         assert!(error.contains("given: ") && error.contains("\nhint: "), "{error}");
         assert!(error.len() < 2000, "{error}");
@@ -70,12 +71,12 @@ impl Drop for Folder {
 }
 
 /// The embedded model: four layers, so that policies that leave the first two alone have something to do.
-fn grouped() -> Engine {
+fn grouped() -> Arc<Engine> {
     Engine::open(&ModelSource::Embedded, &tests::engine_options()).expect("the embedded model opens")
 }
 
 /// Every policy, those that bound heads with so many rows, and two more with compensation.
-fn policies(engine: &Engine, rows: usize, context: usize) -> Vec<PolicyChoice> {
+fn policies(engine: &Arc<Engine>, rows: usize, context: usize) -> Vec<PolicyChoice> {
     let of_entry = |name: &str| -> PolicyChoice { name.parse().expect(name) };
     let mut all: Vec<PolicyChoice> = REGISTRY
         .iter()
@@ -92,7 +93,7 @@ fn policies(engine: &Engine, rows: usize, context: usize) -> Vec<PolicyChoice> {
 }
 
 /// Options under a policy, with a head profile where it needs one.
-fn with(engine: &Engine, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
+fn with(engine: &Arc<Engine>, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
     let profile = policy.uses_profile().then(|| {
         let half = half(engine);
         let scope = |retrieves: &bool| if *retrieves { 1e9 } else { 40.0 };
@@ -105,7 +106,7 @@ fn with(engine: &Engine, policy: &PolicyChoice, options: SessionOptions) -> Sess
 }
 
 /// Types of keys and values that the model's heads can have.
-fn types(engine: &Engine) -> Vec<(Type, Type)> {
+fn types(engine: &Arc<Engine>) -> Vec<(Type, Type)> {
     let all = [(Type::F32, Type::F32), (Type::F16, Type::F16), (Type::Q8_0, Type::Q4_0)];
     let fits = |ty: Type| engine.spec().head_dim.is_multiple_of(ty.block_elements());
     all.into_iter().filter(|(k, v)| fits(*k) && fits(*v)).collect()
@@ -197,7 +198,7 @@ fn turns_are_taken_back_in_an_opened_session() {
 }
 
 /// A small session under a policy that has most of what a store can have: two kinds of lanes, compensation, queries, gathering.
-fn rich(engine: &Engine) -> Session<'_> {
+fn rich(engine: &Arc<Engine>) -> Session {
     let policy = "ahakv:budget=16,recent=4,heads=on,compensation=on".parse().expect("a policy");
     let mut session = Session::new(engine, with(engine, &policy, options(64, "full"))).expect("a session");
     read(&mut session, &text(engine, 40, 5));

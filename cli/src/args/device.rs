@@ -2,6 +2,7 @@
 
 use clap::Args;
 use engine::DeviceKind;
+use engine::setup::{DeviceRequest, GpuLayers};
 
 use super::values;
 
@@ -11,61 +12,41 @@ use super::values;
 pub struct DeviceArgs {
     /// What computes (-dev): auto (a GPU if there is one), cpu, cuda or cuda:N (see `longhand devices`)
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
-    pub device: Device,
+    pub device: DeviceRequest,
     /// How many of the last layers the GPU computes (-ngl): a number, all, or auto (as many as fit)
     #[arg(long, visible_alias = "gpu-layers", value_name = "N", default_value = "auto", value_parser = layers)]
-    pub n_gpu_layers: Layers,
+    pub n_gpu_layers: GpuLayers,
     /// Most memory that is taken on the GPU, the driver's part included, for example 20GiB; what is free there unless given
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub memory: Option<usize>,
 }
 
-/// What was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    /// A GPU if there is one that can compute.
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// This one.
-    Kind(DeviceKind),
-}
-
-/// How many of the last layers are on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layers {
-    /// As many as fit.
-    Auto,
-    /// So many; more than there are is all.
-    Count(usize),
-}
-
-fn device(text: &str) -> Result<Device, String> {
+fn device(text: &str) -> Result<DeviceRequest, String> {
     let lower = text.trim().to_ascii_lowercase();
     match lower.as_str() {
-        "auto" => return Ok(Device::Auto),
+        "auto" => return Ok(DeviceRequest::Auto),
         // llama.cpp's word for no device.
-        "cpu" | "none" => return Ok(Device::Cpu),
-        "cuda" => return Ok(Device::Kind(DeviceKind::Cuda(0))),
+        "cpu" | "none" => return Ok(DeviceRequest::Cpu),
+        "cuda" => return Ok(DeviceRequest::Device(DeviceKind::Cuda(0))),
         #[cfg(feature = "emulated-device")]
-        "emulated" => return Ok(Device::Kind(DeviceKind::Emulated)),
+        "emulated" => return Ok(DeviceRequest::Device(DeviceKind::Emulated)),
         _ => {}
     }
     // `cuda:0`, and llama.cpp's `CUDA0`.
     let number = lower.strip_prefix("cuda").map(|rest| rest.strip_prefix(':').unwrap_or(rest));
     match number.and_then(|number| number.parse().ok()) {
-        Some(number) => Ok(Device::Kind(DeviceKind::Cuda(number))),
+        Some(number) => Ok(DeviceRequest::Device(DeviceKind::Cuda(number))),
         None => Err("not a device\nhint: auto, cpu, cuda, or cuda:1 for the second GPU".into()),
     }
 }
 
-fn layers(text: &str) -> Result<Layers, String> {
+fn layers(text: &str) -> Result<GpuLayers, String> {
     match text.trim() {
-        "auto" => Ok(Layers::Auto),
+        "auto" => Ok(GpuLayers::Auto),
         // llama.cpp's -1 means all too.
-        "all" | "-1" => Ok(Layers::Count(usize::MAX)),
+        "all" | "-1" => Ok(GpuLayers::Count(usize::MAX)),
         number => match number.parse() {
-            Ok(number) => Ok(Layers::Count(number)),
+            Ok(number) => Ok(GpuLayers::Count(number)),
             Err(_) => Err("not a number of layers\nhint: for example 20, all or auto".into()),
         },
     }
@@ -78,12 +59,12 @@ mod tests {
     #[test]
     fn devices_have_names() {
         for (text, wanted) in [
-            ("auto", Device::Auto),
-            ("CPU", Device::Cpu),
-            ("none", Device::Cpu),
-            ("cuda", Device::Kind(DeviceKind::Cuda(0))),
-            ("cuda:1", Device::Kind(DeviceKind::Cuda(1))),
-            ("CUDA1", Device::Kind(DeviceKind::Cuda(1))),
+            ("auto", DeviceRequest::Auto),
+            ("CPU", DeviceRequest::Cpu),
+            ("none", DeviceRequest::Cpu),
+            ("cuda", DeviceRequest::Device(DeviceKind::Cuda(0))),
+            ("cuda:1", DeviceRequest::Device(DeviceKind::Cuda(1))),
+            ("CUDA1", DeviceRequest::Device(DeviceKind::Cuda(1))),
         ] {
             assert_eq!(device(text), Ok(wanted), "{text}");
         }
@@ -94,11 +75,11 @@ mod tests {
 
     #[test]
     fn layers_are_counted() {
-        assert_eq!(layers("auto"), Ok(Layers::Auto));
-        assert_eq!((layers("0"), layers("99")), (Ok(Layers::Count(0)), Ok(Layers::Count(99))));
+        assert_eq!(layers("auto"), Ok(GpuLayers::Auto));
+        assert_eq!((layers("0"), layers("99")), (Ok(GpuLayers::Count(0)), Ok(GpuLayers::Count(99))));
         assert_eq!(
             (layers("all"), layers("-1")),
-            (Ok(Layers::Count(usize::MAX)), Ok(Layers::Count(usize::MAX)))
+            (Ok(GpuLayers::Count(usize::MAX)), Ok(GpuLayers::Count(usize::MAX)))
         );
         assert!(layers("x").is_err() && layers("-2").is_err());
     }

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use engine::{EngineOptions, ModelSource};
+use engine::{ModelSource, SetupOptions};
 
 use super::device::DeviceArgs;
 use super::llama::UnusedArgs;
-use super::{App, values};
+use super::values;
+use crate::app::{self, App};
 use crate::failure::Failure;
 
 /// Flags of commands that open a model.
@@ -29,32 +30,38 @@ pub struct ModelArgs {
     unused: UnusedArgs,
 }
 
-/// A model named by its place among the arguments.
+/// The model as an argument.
 #[derive(Clone, Debug, Args)]
-pub struct ModelPlace {
+pub struct ModelArg {
     /// GGUF file, the same as -m
-    #[arg(value_name = "MODEL")]
-    pub place: Option<PathBuf>,
+    #[arg(id = "model_arg", value_name = "MODEL")]
+    pub path: Option<PathBuf>,
 }
 
 impl ModelArgs {
-    /// The source, where the file may also be given by place.
-    pub fn source(&self, place: Option<&Path>) -> Result<ModelSource, Failure> {
-        match (&self.model, place) {
-            (Some(flag), Some(place)) => Err(Failure::usage(
-                format!("two models are given: {} and {}", flag.display(), place.display()),
+    /// The source, where the file may also be given as an argument.
+    pub fn source(&self, argument: Option<&Path>) -> Result<ModelSource, Failure> {
+        match (&self.model, argument) {
+            (Some(flag), Some(argument)) => Err(Failure::usage(
+                format!("two models are given: {} and {}", flag.display(), argument.display()),
                 "name the model once, with -m or as the first argument",
             )),
-            (Some(path), None) => Ok(ModelSource::File(path.clone())),
-            (None, Some(path)) => Ok(ModelSource::File(path.to_owned())),
-            (None, None) => Ok(ModelSource::Embedded),
+            (flag, argument) => Ok(app::source(flag.as_deref().or(argument))),
         }
     }
 
-    /// How to open it on the CPU, with a note for each flag that is not used.
-    pub fn options(&self, app: &App) -> EngineOptions {
+    /// The setup asked for, as far as it is about the model, with a note for each flag that is not used.
+    pub fn setup(&self, app: &App) -> SetupOptions {
         self.unused.notes().iter().for_each(|note| app.console.note(&format!("note: {note}")));
-        EngineOptions { threads: self.threads, repack: !self.no_repack, ..EngineOptions::default() }
+        SetupOptions {
+            threads: self.threads,
+            repack: !self.no_repack,
+            device: self.device.device,
+            gpu_layers: self.device.n_gpu_layers,
+            gpu_memory: self.device.memory,
+            interrupt: app.interrupt.flag(),
+            ..SetupOptions::default()
+        }
     }
 }
 

@@ -43,16 +43,17 @@ pub struct SamplingArgs {
     pub seed: i64,
 }
 
-/// When and how to choose.
+/// How tokens are sampled and when an answer ends.
+#[derive(Clone, Debug)]
 pub struct Sampling {
-    /// Chooses tokens.
-    pub sampler: Sampler,
+    /// How tokens are sampled.
+    pub options: SamplerOptions,
     /// Most tokens of an answer; `None` for no limit.
     pub limit: Option<usize>,
 }
 
 impl SamplingArgs {
-    /// The sampler and the limit, with the command's own defaults.
+    /// The options and the limit, with the command's own defaults.
     pub fn validate(&self, temperature: f32, limit: usize) -> Result<Sampling, Failure> {
         let limit = match self.n_predict {
             None => Some(limit),
@@ -61,7 +62,7 @@ impl SamplingArgs {
                 Failure::usage(format!("-n {n}: not a number of tokens"), "0 or more, or -1 for no limit")
             })?),
         };
-        let sampler = Sampler::new(SamplerOptions {
+        let options = SamplerOptions {
             temperature: self.temp.unwrap_or(temperature),
             top_k: self.top_k,
             top_p: self.top_p,
@@ -72,7 +73,9 @@ impl SamplingArgs {
                 ..0 => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
                 seed => seed as u64,
             },
-        })?;
-        Ok(Sampling { sampler, limit })
+        };
+        // A sampler is made here only to refuse what makes no sense before a model is opened.
+        Sampler::new(options.clone())?;
+        Ok(Sampling { options, limit })
     }
 }

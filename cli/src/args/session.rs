@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use engine::kv::{Budget, PolicyChoice, policy::REGISTRY, policy::registry::COMMON};
-use engine::{Prefill, SessionOptions};
+use engine::{Context, HeadSource, Prefill, SessionOptions, SetupOptions};
 use ggml::Type;
 
 use super::values;
@@ -134,52 +134,24 @@ impl From<Prefill> for PrefillArg {
     }
 }
 
-/// What was asked of a session. What was not is as in [`SessionOptions::default`], or as in the session that is kept.
-#[derive(Clone, Debug)]
-pub struct SessionSettings {
-    /// 0 for what the model was trained for; `None` for as long as needed.
-    pub context: Option<usize>,
-    /// What bounded heads keep.
-    pub policy: Option<PolicyChoice>,
-    /// How much they keep, instead of the policy's own parameters.
-    pub budget: Option<Budget>,
-    /// A profile file.
-    pub heads: Option<PathBuf>,
-    /// Keys, values.
-    pub types: (Option<Type>, Option<Type>),
-    /// How the first text is read.
-    pub prefill: Option<Prefill>,
-    /// Tokens computed at once.
-    pub chunk: Option<usize>,
-}
-
 impl SessionArgs {
-    /// The settings, or what makes no sense about them.
-    pub fn validate(&self) -> Result<SessionSettings, Failure> {
-        Ok(SessionSettings {
-            context: self.context,
+    /// The setup asked for: `options` with the cache's flags, or what makes no sense about them.
+    pub fn apply(&self, options: SetupOptions) -> Result<SetupOptions, Failure> {
+        Ok(SetupOptions {
+            context: match self.context {
+                None => Context::AsNeeded,
+                Some(0) => Context::Trained,
+                Some(tokens) => Context::Tokens(tokens),
+            },
             policy: self.policy.as_deref().map(policy).transpose()?,
             budget: self.budget.budget(),
-            heads: self.heads.clone(),
-            types: (self.types.cache_type_k, self.types.cache_type_v),
+            heads: self.heads.clone().map_or(HeadSource::Auto, HeadSource::File),
+            k_type: self.types.cache_type_k,
+            v_type: self.types.cache_type_v,
             prefill: self.prefill.map(PrefillArg::prefill),
             chunk: self.chunk.given(),
+            ..options
         })
-    }
-}
-
-impl SessionSettings {
-    /// The engine's options, without a profile yet.
-    pub fn options(&self, context: usize) -> SessionOptions {
-        let default = SessionOptions::default();
-        SessionOptions {
-            context,
-            policy: self.policy.clone().unwrap_or(default.policy),
-            profile: None,
-            types: (self.types.0.unwrap_or(default.types.0), self.types.1.unwrap_or(default.types.1)),
-            prefill: self.prefill.unwrap_or(default.prefill),
-            chunk: self.chunk.unwrap_or(default.chunk).min(context.max(1)),
-        }
     }
 }
 

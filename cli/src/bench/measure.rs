@@ -1,17 +1,16 @@
 //! One test: brings a session to its depth, runs the test, and takes the time, again and again.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use engine::heads::HeadProfile;
-use engine::kv::{Budget, PolicyChoice};
-use engine::{Engine, EngineError, Prefill, Session, SessionOptions};
-use ggml::Type;
+use engine::kv::PolicyChoice;
+use engine::setup::prepare;
+use engine::{Engine, EngineError, Session, SetupOptions};
 
-use crate::args::App;
+use crate::app::App;
 use crate::failure::Failure;
-use crate::opening;
 use crate::progress::ProgressBar;
 
 /// What is measured: a prompt or a generation, at a depth. All in tokens.
@@ -46,23 +45,14 @@ impl fmt::Display for Test {
     }
 }
 
-/// Under what it is measured.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// What heads keep.
-    pub policy: PolicyChoice,
-    /// Which keep everything.
-    pub profile: Option<HeadProfile>,
-    /// Of keys and values.
-    pub types: (Type, Type),
-    /// How texts are read.
-    pub prefill: Prefill,
-    /// Tokens computed at once.
-    pub chunk: usize,
+/// Under what tests are measured.
+pub struct Bench<'a> {
+    /// The loaded model.
+    pub engine: &'a Arc<Engine>,
+    /// What sessions are made with.
+    pub asked: SetupOptions,
     /// Whether the depth is made of random rows.
     pub random_fill: bool,
-    /// How much heads keep, instead of the policy's own parameters.
-    pub budget: Option<Budget>,
 }
 
 /// A test with its measurements.
@@ -107,64 +97,47 @@ impl Case {
     }
 }
 
-/// What the session of a test is made with.
-fn options(setting: &Setting, test: Test) -> SessionOptions {
-    SessionOptions {
-        context: test.tokens() + 1,
-        policy: setting.policy.clone(),
-        profile: setting.profile.clone(),
-        types: setting.types,
-        prefill: setting.prefill,
-        chunk: setting.chunk.min(test.tokens()),
+impl Bench<'_> {
+    /// Runs a test `repetitions` times after a warm-up.
+    pub fn measure(&self, app: &App, test: Test, repetitions: u32) -> Result<Case> {
+        let length = test.tokens();
+        let mut reporter = app.reporter();
+        let (options, _) =
+            app.interrupt.reading(|| prepare(self.engine, &self.asked, length + 1, length, &mut reporter))?;
+        drop(reporter);
+        let policy = options.policy.clone();
+        let mut runner = Runner {
+            app,
+            session: Session::new(self.engine, options)?,
+            tokens: tokens(length, self.engine.spec().n_vocab),
+            test,
+            random_fill: self.random_fill,
+        };
+        runner.warm_up()?;
+        let (mut times, mut before, mut after) =
+            (Vec::new(), runner.session.kv_usage(), runner.session.kv_usage());
+        for _ in 0..repetitions {
+            runner.fill()?;
+            before = runner.session.kv_usage();
+            times.push(runner.time()?);
+            after = runner.session.kv_usage();
+        }
+        Ok(Case {
+            test,
+            retrieval_heads: policy.uses_profile().then_some(after.full_heads),
+            policy,
+            times,
+            compressing: runner.session.compressing(),
+            kv_bytes: before.bytes.midpoint(after.bytes),
+            kv_full: before.full_bytes.midpoint(after.full_bytes),
+            logits_hash: hash(runner.session.logits()),
+        })
     }
-}
-
-/// Refuses a test that cannot be run whatever the profile says.
-pub fn refuse_early(engine: &Engine, setting: &Setting, test: Test) -> Result<()> {
-    opening::refuse_early(engine, &options(setting, test), setting.budget, test.tokens())
-}
-
-/// Runs a test `repetitions` times after a warm-up.
-pub fn measure(app: &App, engine: &Engine, setting: &Setting, test: Test, repetitions: u32) -> Result<Case> {
-    let length = test.tokens();
-    let options = options(setting, test);
-    let options = opening::within(engine, options, setting.budget)?;
-    let policy = options.policy.clone();
-    opening::check_memory(engine, &options, length)?;
-    let mut runner = Runner {
-        app,
-        session: Session::new(engine, options)?,
-        tokens: tokens(length, engine.spec().n_vocab),
-        test,
-        random_fill: setting.random_fill,
-    };
-    runner.warm_up()?;
-    let (mut times, mut before, mut after) = (Vec::new(), 0, 0);
-    for _ in 0..repetitions {
-        runner.fill()?;
-        before = runner.session.store().live_bytes();
-        times.push(runner.time()?);
-        after = runner.session.store().live_bytes();
-    }
-    let layout = runner.session.store().layout();
-    Ok(Case {
-        test,
-        policy,
-        retrieval_heads: setting.profile.as_ref().map(|_| {
-            let full = layout.layers.iter().flatten().filter(|lane| lane.policy.is_none());
-            full.map(|lane| lane.kv_heads.len()).sum()
-        }),
-        times,
-        compressing: runner.session.compressing(),
-        kv_bytes: before.midpoint(after),
-        kv_full: layout.full_bytes(test.depth).midpoint(layout.full_bytes(length)),
-        logits_hash: hash(runner.session.logits()),
-    })
 }
 
 struct Runner<'a> {
     app: &'a App,
-    session: Session<'a>,
+    session: Session,
     tokens: Vec<u32>,
     test: Test,
     random_fill: bool,
@@ -194,9 +167,7 @@ impl Runner<'_> {
         let (session, tokens) = (&mut self.session, &self.tokens[..depth]);
         let mut bar = ProgressBar::new(&self.app.console, format!("filling to {depth}"));
         self.app.interrupt.reading(|| -> Result<(), EngineError> {
-            let store = session.store();
-            let back = store.can_truncate(depth.saturating_sub(1)) || store.marked(depth) == Some(depth);
-            if depth > 0 && session.tokens().len() > depth && back {
+            if depth > 0 && session.tokens().len() > depth && session.can_return_to(depth) {
                 // What came after is taken back, which may compute the last token again.
                 let kept = session.tokens()[..depth].to_vec();
                 return session.sync(&kept, &mut |_| ()).map(|_| ());
@@ -204,7 +175,7 @@ impl Runner<'_> {
             session.clear()?;
             match self.random_fill {
                 true if depth > 0 => session.fill_random(depth, 1),
-                _ => session.sync(tokens, &mut |progress| bar.reading(progress)).map(|_| ()),
+                _ => session.sync(tokens, &mut |progress| bar.progress(progress)).map(|_| ()),
             }
         })?;
         Ok(())

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::measure::Case;
 use super::{BenchArgs, Fill, Output};
-use crate::args::App;
+use crate::app::App;
 use crate::format;
 use crate::table::Table;
 

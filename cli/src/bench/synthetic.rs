@@ -5,18 +5,19 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use engine::setup::{available_memory, cache_folder};
 use models::gguf::GgufFile;
 use models::shapes::Shape;
 
-use crate::args::App;
+use crate::app::App;
 use crate::failure::Failure;
+use crate::format;
 use crate::progress::ProgressBar;
-use crate::{format, memory, profiles};
 
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`; written if it is not there or not whole.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
-    let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
-    let folder = profiles::cache_folder().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
+    let (shape, file_type) = Shape::parse(text)?;
+    let folder = cache_folder().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
     let folder = folder.join("shapes");
     let path = folder.join(format!("{}-{}.gguf", shape.name, file_type.name()));
     let tensors = shape.tensors(file_type);
@@ -31,7 +32,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     }
     let bytes = shape.weight_bytes(file_type) as usize;
     let size = format::bytes(bytes);
-    if let Some(free) = memory::available().filter(|free| *free < bytes) {
+    if let Some(free) = available_memory().filter(|free| *free < bytes) {
         return Err(Failure::new(
             format!("{text} has {size} of weights, but {} of memory are free", format::bytes(free)),
             "choose a smaller shape or type; `longhand plan --shape` needs no weights",

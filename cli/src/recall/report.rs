@@ -1,13 +1,13 @@
 //! What `recall` prints: a Markdown table for each length of document, or an object for each of their cells.
 
 use anyhow::Result;
+use engine::Model;
 use engine::kv::Budget;
 use serde_json::{Value, json};
 
 use super::{Cell, RecallArgs, Trial};
-use crate::args::App;
+use crate::app::App;
 use crate::format;
-use crate::model::Model;
 use crate::table::Table;
 
 /// Prints everything.
@@ -22,7 +22,7 @@ pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> R
     let mut text = format!(
         "{}, keys {}, values {}, seed {}. Cells: right answers in %, and in brackets the share of the cache that was held when \
          the document had been read.\n",
-        model.name,
+        model.name(),
         types.0.name(),
         types.1.name(),
         args.seed
@@ -63,7 +63,7 @@ fn table(args: &RecallArgs, trial: &Trial) -> Table {
 fn object(args: &RecallArgs, model: &Model, trial: &Trial, cell: &Cell) -> Value {
     let (k, v) = args.types.types();
     json!({
-        "model": model.name,
+        "model": model.name(),
         "type_k": k.name(),
         "type_v": v.name(),
         "seed": args.seed,

@@ -2,11 +2,11 @@
 //! follows with its question.
 
 use anyhow::Result;
+use engine::ChatFormat;
 use models::chat::Message;
 
 use crate::demo::document::{DEMO_KINDS, DemoDocument, DocumentOptions, Fact, FactKind};
 use crate::failure::Failure;
-use crate::model::Model;
 
 /// Facts in a document.
 const FACTS: usize = 10;
@@ -38,7 +38,7 @@ impl Text {
 }
 
 /// As many documents of `tokens` tokens as it takes for so many questions; each has a seed of its own.
-pub fn make(model: &Model, tokens: usize, questions: usize, seed: u64) -> Result<Vec<Text>> {
+pub fn make(format: &ChatFormat, tokens: usize, questions: usize, seed: u64) -> Result<Vec<Text>> {
     let starts = (0..questions).step_by(FACTS);
     (starts.zip(0..))
         .map(|(start, number)| {
@@ -49,19 +49,17 @@ pub fn make(model: &Model, tokens: usize, questions: usize, seed: u64) -> Result
                 kinds: [&[FactKind::Number], DEMO_KINDS.as_slice()].concat(),
                 paper_pair: false,
             };
-            text(model, &options)
+            text(format, &options)
         })
         .collect()
 }
 
-fn text(model: &Model, options: &DocumentOptions) -> Result<Text> {
-    let count = |text: &str| model.tokenizer.encode(text, false, false).map_or(0, |ids| ids.len());
+fn text(format: &ChatFormat, options: &DocumentOptions) -> Result<Text> {
+    let count = |text: &str| format.count(text).unwrap_or(0);
     let DemoDocument { text, facts } = DemoDocument::generate(options, &count);
     let text = text.trim_end();
-    let prompt = |user: &str| -> Result<Vec<u32>> {
-        let prompt = model.template.prompt(&[Message::user(user)], true).map_err(Failure::from)?;
-        Ok(prompt.encode(&model.tokenizer).map_err(Failure::from)?)
-    };
+    let prompt =
+        |user: &str| -> Result<Vec<u32>> { Ok(format.encode(&format.prompt(&[Message::user(user)])?)?) };
     // What the prompts have in common with that of the document alone says nothing of a question.
     let mut document = prompt(text)?;
     let mut prompts = Vec::new();

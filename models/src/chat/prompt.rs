@@ -43,6 +43,23 @@ impl Prompt {
         &self.plain
     }
 
+    /// Parts the prompt before the byte `at` and gives what follows. The second part continues the first: its tokens are appended to
+    /// the first's. Unlike in one piece, no token reaches across `at`. `None`, and the prompt unchanged, where `at` is not between two
+    /// characters or it is not known which parts come from messages.
+    pub fn split_off(&mut self, at: usize) -> Option<Prompt> {
+        if self.unprotected.is_some() || !self.text.is_char_boundary(at) {
+            return None;
+        }
+        let text = self.text.split_off(at);
+        let shifted = |range: &Range<usize>| range.start.saturating_sub(at)..range.end - at;
+        let plain = self.plain.iter().filter(|range| range.end > at).map(shifted).collect();
+        self.plain.retain(|range| range.start < at);
+        if let Some(last) = self.plain.last_mut() {
+            last.end = last.end.min(at);
+        }
+        Some(Prompt { text, plain, starts: false, unprotected: None })
+    }
+
     /// The tokens, with the beginning-of-text token where one belongs. Text of messages never becomes a control token.
     ///
     /// # Errors

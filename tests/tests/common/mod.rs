@@ -4,15 +4,16 @@
 use engine::heads::HeadProfile;
 use engine::{Engine, ModelSource, SessionOptions};
 use ggml::Type;
+use std::sync::Arc;
 
 pub const TINY: &str = "golden/models/llama-gqa-llama3rope-f32.gguf";
 
-pub fn tiny() -> Engine {
+pub fn tiny() -> Arc<Engine> {
     open(TINY)
 }
 
 /// A model of the golden data, on one thread.
-pub fn open(model: &str) -> Engine {
+pub fn open(model: &str) -> Arc<Engine> {
     let options = tests::engine_options();
     Engine::open(&ModelSource::File(tests::data(model)), &options).expect("the model opens")
 }
@@ -28,7 +29,7 @@ pub fn options(context: usize, policy: &str) -> SessionOptions {
 }
 
 /// Tokens that look random and are the same everywhere.
-pub fn text(engine: &Engine, n: usize, seed: u64) -> Vec<u32> {
+pub fn text(engine: &Arc<Engine>, n: usize, seed: u64) -> Vec<u32> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -38,7 +39,7 @@ pub fn text(engine: &Engine, n: usize, seed: u64) -> Vec<u32> {
 }
 
 /// Half of the KV heads keep everything.
-pub fn half(engine: &Engine) -> HeadProfile {
+pub fn half(engine: &Arc<Engine>) -> HeadProfile {
     let shape = engine.head_shape().expect("heads");
     let flags = (0..shape.all_kv_heads()).map(|i| i % 2 == 0).collect();
     HeadProfile::new(shape, flags, Vec::new(), Default::default()).expect("a profile")

@@ -1,0 +1,432 @@
+//! A conversation: documents, questions and answers over one [`Session`].
+//!
+//! The timeline of tokens only grows while the chat template allows it: answers are never tokenised again, and what was read stays
+//! in the (possibly compressed) store. Documents and questions never become control tokens (see [`models::chat::Prompt`]).
+//!
+//! ```
+//! use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
+//!
+//! let model = Model::open(ModelSource::Embedded)?;
+//! let preamble = Preamble::new(model.chat_format()?, None, "Mary's favorite number is 34251.")?;
+//! let setup = Setup::resolve(&model, &SetupOptions::default(), preamble.min_tokens(), &mut ())?;
+//! let mut chat = Chat::new(setup.start(&mut ())?, ChatOptions { preamble, ..ChatOptions::default() })?;
+//! let answer = chat.ask("What is Mary's favorite number?", &mut |_| ())?;
+//! assert_eq!(answer.text.trim(), "Mary's favorite number is 34251.");
+//! # Ok::<(), longhand::EngineError>(())
+//! ```
+
+mod preamble;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use models::chat::{Message, NextTurn};
+use serde::{Deserialize, Serialize};
+
+use crate::generate::{Generated, Stop, generate};
+use crate::model::ChatFormat;
+use crate::sampler::{Sampler, SamplerOptions};
+use crate::snapshot::{self, Snapshot};
+use crate::{Engine, EngineError, Model, Progress, Session, SessionOptions};
+
+pub use preamble::Preamble;
+
+/// How a conversation begins and how it is answered.
+#[derive(Clone, Debug)]
+pub struct ChatOptions {
+    /// System message, and the documents that the first question is about; they are read together with that question.
+    pub preamble: Preamble,
+    /// How tokens are sampled.
+    pub sampling: SamplerOptions,
+    /// Most tokens of an answer; `None` for no limit but the context.
+    pub answer_limit: Option<usize>,
+}
+
+impl Default for ChatOptions {
+    fn default() -> Self {
+        ChatOptions {
+            preamble: Preamble::default(),
+            sampling: SamplerOptions::greedy(),
+            answer_limit: Some(1024),
+        }
+    }
+}
+
+/// What reading a turn took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Tokens that were computed.
+    pub tokens: usize,
+    /// Time for them.
+    pub elapsed: Duration,
+}
+
+/// A conversation with a model.
+pub struct Chat {
+    session: Session,
+    sampler: Sampler,
+    answer_limit: Option<usize>,
+    preamble: Preamble,
+    messages: Vec<Message>,
+    /// Everything the model has read and written so far.
+    timeline: Vec<u32>,
+    turns: Vec<Turn>,
+}
+
+/// A question, by lengths of the timeline in tokens.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(from = "(usize, usize)", into = "(usize, usize)")]
+struct Turn {
+    /// Before the question.
+    question: usize,
+    /// Before its answer.
+    answer: usize,
+}
+
+impl From<(usize, usize)> for Turn {
+    fn from((question, answer): (usize, usize)) -> Turn {
+        Turn { question, answer }
+    }
+}
+
+impl From<Turn> for (usize, usize) {
+    fn from(Turn { question, answer }: Turn) -> (usize, usize) {
+        (question, answer)
+    }
+}
+
+/// A conversation without its session, as session files hold it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    conversation: Conversation,
+    documents: String,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Conversation {
+    /// Roles and texts.
+    messages: Vec<(String, String)>,
+    timeline: Vec<u32>,
+    turns: Vec<Turn>,
+}
+
+/// A saved conversation, opened but not restored yet.
+pub struct SavedChat {
+    snapshot: Snapshot,
+    record: Record,
+}
+
+impl Chat {
+    /// An empty conversation over an empty session.
+    ///
+    /// # Errors
+    /// Where the model's file has no usable tokenizer or chat template, or a sampling option makes no sense.
+    pub fn new(session: Session, options: ChatOptions) -> Result<Chat, EngineError> {
+        session.engine().model().chat_format()?;
+        Ok(Chat {
+            session,
+            sampler: Sampler::new(options.sampling)?,
+            answer_limit: options.answer_limit,
+            messages: options.preamble.system().map(Message::system).into_iter().collect(),
+            preamble: options.preamble,
+            timeline: Vec::new(),
+            turns: Vec::new(),
+        })
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The session, when the conversation is over.
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+
+    /// Roles and texts so far.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Tokens of the conversation so far.
+    pub fn tokens(&self) -> usize {
+        self.timeline.len()
+    }
+
+    /// Whether a question was asked that is not taken back.
+    pub fn has_questions(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Whether the model has answered.
+    pub fn has_answers(&self) -> bool {
+        self.messages.iter().any(|message| message.role == "assistant")
+    }
+
+    /// Reads a question and answers it. `on_text` gets the answer piece by piece.
+    pub fn ask(&mut self, question: &str, on_text: &mut dyn FnMut(&str)) -> Result<Generated, EngineError> {
+        self.read(question, &mut |_| ())?;
+        self.answer(&mut |piece| {
+            on_text(piece);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Lets the model read a question, up to where its answer begins; the first one together with the documents. If that fails or
+    /// is interrupted, the conversation is as it was before.
+    pub fn read(
+        &mut self,
+        question: &str,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let first = !self.has_questions();
+        let user = if first { self.preamble.first_text(question) } else { question.to_owned() };
+        self.messages.push(Message::user(user));
+        let read =
+            self.next_tokens(first.then_some(question)).and_then(|tokens| self.read_tokens(tokens, progress));
+        if read.is_err() {
+            self.messages.pop();
+        }
+        read
+    }
+
+    fn read_tokens(
+        &mut self,
+        tokens: Vec<u32>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let started = Instant::now();
+        let computed = self.session.sync(&tokens, progress)?;
+        let known = tokens.iter().zip(&self.timeline).take_while(|(a, b)| a == b).count();
+        tokens[known..].iter().for_each(|token| self.sampler.accept(*token));
+        self.turns.push(Turn { question: self.timeline.len(), answer: tokens.len() });
+        self.timeline = tokens;
+        Ok(Reading { tokens: computed, elapsed: started.elapsed() })
+    }
+
+    /// The whole timeline up to where the next answer begins. `first` is the question if it is the first.
+    fn next_tokens(&self, first: Option<&str>) -> Result<Vec<u32>, EngineError> {
+        let format = self.session.engine().model().chat_format()?;
+        if let Some(question) = first {
+            return self.preamble.prompt(format, question);
+        }
+        if !self.has_answers() {
+            return format.encode(&format.prompt(&self.messages)?);
+        }
+        let suffix = match format.next_turn(&self.messages)? {
+            NextTurn::Extends(suffix) => suffix,
+            NextTurn::Rewrites { prompt, suffix, .. } => {
+                let whole = format.encode(&prompt)?;
+                let held = self.session.tokens();
+                let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
+                match suffix {
+                    // Rows were evicted: following the template to the letter would mean to read everything again.
+                    Some(suffix) if common < held.len() && !self.session.can_truncate_to(common) => suffix,
+                    _ => return Ok(whole),
+                }
+            }
+        };
+        let mut tokens = self.timeline.clone();
+        tokens.extend(format.encode(&suffix)?);
+        Ok(tokens)
+    }
+
+    /// Generates the answer to what was read last. `on_text` gets it piece by piece, without white space at its beginning, and
+    /// stops it by returning [`ControlFlow::Break`].
+    pub fn answer(
+        &mut self,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generated, EngineError> {
+        let model = self.session.engine().model().clone();
+        let format = model.chat_format()?;
+        let stops: Vec<String> =
+            format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
+        let mut begun = false;
+        let mut on_token = |piece: &str| {
+            let piece = if begun { piece } else { piece.trim_start() };
+            begun |= !piece.is_empty();
+            on_text(piece)
+        };
+        let limit = self.answer_limit.unwrap_or(usize::MAX);
+        let generated =
+            generate(&mut self.session, format.tokenizer(), &mut self.sampler, &stops, limit, &mut on_token)?;
+        // The tokens of a stop sequence are not part of the answer; where rows were evicted they cannot be taken back.
+        let end = self.timeline.len() + generated.kept;
+        let stopped = matches!(generated.stop, Stop::Text(_)) && self.session.can_truncate_to(end);
+        let kept = if stopped { generated.kept } else { generated.tokens.len() };
+        self.timeline.extend_from_slice(&generated.tokens[..kept]);
+        self.messages.push(Message::assistant(generated.text.as_str()));
+        Ok(generated)
+    }
+
+    /// Takes the last answer back and brings the session to where another can be generated with [`Chat::answer`]: to exactly the
+    /// state it was in, unless too many rows were evicted since. `None` where there is no answer to take back.
+    pub fn retract_answer(
+        &mut self,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Option<Reading>, EngineError> {
+        if !self.drop_answer() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let tokens = self.session.sync(&self.timeline, progress)?;
+        Ok(Some(Reading { tokens, elapsed: started.elapsed() }))
+    }
+
+    /// Takes the last question and its answer back. False where there is none.
+    pub fn undo(&mut self) -> bool {
+        self.drop_answer();
+        match self.turns.pop() {
+            Some(turn) => {
+                self.messages.pop();
+                self.go_back(turn.question);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Starts a new conversation about the same documents. The session keeps its rows: where the next text begins as this one did,
+    /// they are used again.
+    pub fn clear(&mut self) {
+        self.messages.retain(|message| message.role == "system");
+        self.timeline.clear();
+        self.turns.clear();
+        self.sampler.reset();
+    }
+
+    fn drop_answer(&mut self) -> bool {
+        match self.turns.last() {
+            Some(turn) if self.messages.last().is_some_and(|last| last.role == "assistant") => {
+                let answer = turn.answer;
+                self.messages.pop();
+                self.go_back(answer);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn go_back(&mut self, tokens: usize) {
+        self.timeline.truncate(tokens);
+        self.sampler.forget();
+        self.timeline.iter().for_each(|token| self.sampler.accept(*token));
+    }
+
+    /// Writes the conversation and its session to a file. The file appears when it is complete, and not before.
+    pub fn save(&self, path: &Path) -> Result<(), EngineError> {
+        let messages = self.messages.iter().map(|message| (message.role.clone(), message.content.clone()));
+        let record = Record {
+            conversation: Conversation {
+                messages: messages.collect(),
+                timeline: self.timeline.clone(),
+                turns: self.turns.clone(),
+            },
+            documents: self.preamble.documents().to_owned(),
+        };
+        let record = serde_json::to_string(&record)
+            .map_err(|error| EngineError::SavedChat { path: path.to_owned(), reason: error.to_string() })?;
+        snapshot::save(&self.session, &record, path)
+    }
+}
+
+impl SavedChat {
+    /// Opens a file that [`Chat::save`] wrote.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is damaged, or holds no conversation.
+    pub fn open(path: &Path) -> Result<SavedChat, EngineError> {
+        let snapshot = Snapshot::open(path)?;
+        let record =
+            serde_json::from_str(snapshot.caller()).map_err(|error| damaged(path, &error.to_string()))?;
+        Ok(SavedChat { snapshot, record })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.snapshot.path()
+    }
+
+    /// The options of its session.
+    pub fn options(&self) -> &SessionOptions {
+        self.snapshot.options()
+    }
+
+    /// The system message it began with.
+    pub fn system(&self) -> Option<&str> {
+        let (role, content) = self.record.conversation.messages.first()?;
+        (role == "system").then_some(content)
+    }
+
+    /// The documents it is about.
+    pub fn documents(&self) -> &str {
+        &self.record.documents
+    }
+
+    /// Computes `chunk` tokens at a time from now on, not as many as when it was saved.
+    pub fn set_chunk(&mut self, chunk: usize) {
+        self.snapshot.set_chunk(chunk);
+    }
+
+    /// Refuses a model that it was not made with.
+    pub fn check(&self, model: &Model) -> Result<(), EngineError> {
+        self.snapshot.check(model)
+    }
+
+    /// The conversation again. `options` say how it is answered; the preamble is the saved one.
+    ///
+    /// # Errors
+    /// Where it was made with another model, does not fit the memory, or is damaged.
+    pub fn restore(self, engine: &Arc<Engine>, options: ChatOptions) -> Result<Chat, EngineError> {
+        let path = self.path().to_owned();
+        let vocabulary = engine.spec().n_vocab;
+        let Record { conversation: Conversation { messages, timeline, turns }, documents } = self.record;
+        let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
+        let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
+        // The last answer may have failed. Where turns began needs no check: going back farther than there is text does nothing.
+        if !expected.starts_with(&roles)
+            || roles.len() + 1 < expected.len()
+            || timeline.iter().any(|token| *token as usize >= vocabulary)
+        {
+            return Err(damaged(
+                &path,
+                "its turns or tokens are not those of a conversation with this model",
+            ));
+        }
+        let system = messages.first().filter(|(role, _)| role == "system").map(|(_, text)| text.as_str());
+        let preamble = Preamble::unencoded(system, &documents);
+        let session = self.snapshot.restore(engine)?;
+        let mut chat = Chat::new(session, ChatOptions { preamble, ..options })?;
+        chat.messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
+        (chat.timeline, chat.turns) = (timeline, turns);
+        chat.go_back(usize::MAX);
+        Ok(chat)
+    }
+}
+
+fn damaged(path: &Path, reason: &str) -> EngineError {
+    EngineError::SavedChat { path: path.to_owned(), reason: format!("{reason:.1000}") }
+}
+
+/// Tokens that a session of several questions needs: the first prompt, and for every later question its tokens, what the chat
+/// template writes around it, and `answer` tokens.
+pub fn needed_context(
+    format: &ChatFormat,
+    first: usize,
+    later: &[String],
+    answer: usize,
+) -> Result<usize, EngineError> {
+    /// No known template writes more around a turn.
+    const TEMPLATE_TOKENS: usize = 64;
+    let answer = answer.max(1); // an answer of no tokens still needs a place to begin
+    let mut needed = first.saturating_add(answer);
+    for question in later {
+        needed = needed.saturating_add(format.count(question)? + TEMPLATE_TOKENS).saturating_add(answer);
+    }
+    Ok(needed)
+}

@@ -1,0 +1,145 @@
+//! What all questions of a conversation follow: its system message and documents, rendered and tokenised once.
+
+use models::chat::{Message, Prompt};
+
+use crate::EngineError;
+use crate::model::ChatFormat;
+
+/// System message and documents. No token reaches from the documents into a question, so that the tokens of the documents do not
+/// depend on what is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Preamble {
+    system: Option<String>,
+    documents: String,
+    /// `None` where there are no documents, or the chat template does not write documents and question one after the other.
+    encoded: Option<Encoded>,
+    document_tokens: usize,
+    /// Tokens of the conversation up to an answer to a question of one word.
+    min_tokens: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Encoded {
+    /// The rendered prompt up to the first question.
+    text: String,
+    tokens: Vec<u32>,
+}
+
+/// Between documents and question.
+const SEPARATOR: &str = "\n\n";
+/// Stands for a question of one word.
+const QUESTION: &str = "?";
+
+impl Preamble {
+    /// Renders and tokenises. White space at the end of `documents` is left out.
+    ///
+    /// # Errors
+    /// Where the chat template refuses the messages, or the text cannot be encoded.
+    pub fn new(format: &ChatFormat, system: Option<&str>, documents: &str) -> Result<Preamble, EngineError> {
+        let mut preamble = Preamble::unencoded(system, documents);
+        let mut head = format.prompt(&preamble.messages(QUESTION))?;
+        let documents_end = preamble.end_of_documents(&head);
+        let Some(tail) = documents_end.and_then(|end| head.split_off(end)) else {
+            preamble.min_tokens = format.encode(&head)?.len();
+            preamble.document_tokens = format.count(&preamble.documents)?;
+            return Ok(preamble);
+        };
+        let tokens = format.encode(&head)?;
+        preamble.min_tokens = tokens.len() + format.encode(&tail)?.len();
+        let mut before = head.clone();
+        let start = head.foreign().last().map_or(0, |range| range.start);
+        before.split_off(start);
+        preamble.document_tokens = tokens.len().saturating_sub(format.encode(&before)?.len());
+        preamble.encoded = Some(Encoded { text: head.text, tokens });
+        Ok(preamble)
+    }
+
+    /// The same without tokenising anything yet: [`Preamble::prompt`] then tokenises the whole prompt each time.
+    pub(super) fn unencoded(system: Option<&str>, documents: &str) -> Preamble {
+        let (system, documents) = (system.map(str::to_owned), documents.trim_end().to_owned());
+        Preamble { system, documents, ..Preamble::default() }
+    }
+
+    /// Where the documents and the separator end in a prompt whose question is [`QUESTION`].
+    fn end_of_documents(&self, prompt: &Prompt) -> Option<usize> {
+        let range = prompt.foreign().last()?;
+        let end = range.end.checked_sub(QUESTION.len())?;
+        let written = &prompt.text[range.start..range.end];
+        let whole = self.first_text(QUESTION);
+        (!self.documents.is_empty() && written == whole.trim_start()).then_some(end)
+    }
+
+    /// The system message.
+    pub fn system(&self) -> Option<&str> {
+        self.system.as_deref()
+    }
+
+    /// The documents.
+    pub fn documents(&self) -> &str {
+        &self.documents
+    }
+
+    /// Tokens of the documents, with the empty line that separates them from a question.
+    pub fn document_tokens(&self) -> usize {
+        self.document_tokens
+    }
+
+    /// Tokens of the shortest first prompt: template, system message, documents and a question of one word.
+    pub fn min_tokens(&self) -> usize {
+        self.min_tokens
+    }
+
+    /// The text of the first user message: documents and question.
+    pub(super) fn first_text(&self, question: &str) -> String {
+        match self.documents.is_empty() {
+            true => question.to_owned(),
+            false => format!("{}{SEPARATOR}{question}", self.documents),
+        }
+    }
+
+    fn messages(&self, question: &str) -> Vec<Message> {
+        let user = Message::user(self.first_text(question));
+        self.system.iter().map(Message::system).chain([user]).collect()
+    }
+
+    /// The tokens of the first prompt, up to where the answer to `question` begins. Only what follows the documents is tokenised.
+    ///
+    /// # Errors
+    /// As for [`Preamble::new`].
+    pub fn prompt(&self, format: &ChatFormat, question: &str) -> Result<Vec<u32>, EngineError> {
+        let mut prompt = format.prompt(&self.messages(question))?;
+        let encoded = self.encoded.as_ref().filter(|encoded| prompt.text.starts_with(&encoded.text));
+        match encoded.and_then(|encoded| Some((encoded, prompt.split_off(encoded.text.len())?))) {
+            Some((encoded, rest)) => Ok([encoded.tokens.as_slice(), &format.encode(&rest)?].concat()),
+            None => format.encode(&prompt),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Model, ModelSource};
+
+    const DOCUMENT: &str =
+        "The old boat crossed the river. Mary's favorite number is 34251.\n\nIt rained <|im_end|>.\n";
+
+    #[test]
+    fn the_tokens_are_those_of_the_whole_prompt() {
+        let model = Model::open(ModelSource::Embedded).expect("embedded model");
+        let format = model.chat_format().expect("its chat format");
+        for system in [None, Some("Be brief.")] {
+            for documents in ["", "One word", DOCUMENT, "  white space in front\n\n\n"] {
+                let preamble = Preamble::new(format, system, documents).expect("a preamble");
+                assert_eq!(preamble.encoded.is_some(), !documents.is_empty());
+                for question in ["?", "What is Mary's favorite number?", "Why?\n\nBecause.", "<|im_end|>"] {
+                    let tokens = preamble.prompt(format, question).expect("tokens");
+                    let whole =
+                        format.encode(&format.prompt(&preamble.messages(question)).expect("a prompt"));
+                    assert_eq!(tokens, whole.expect("tokens"), "{documents:?} {question:?}");
+                    assert!(tokens.len() >= preamble.min_tokens());
+                }
+            }
+        }
+    }
+}

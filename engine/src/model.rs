@@ -1,0 +1,171 @@
+//! A model file, opened and checked once, before any weight is read. Planning, tokenising and loading all start from it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
+use models::embedded::EMBEDDED_NAME;
+use models::gguf::GgufFile;
+use models::spec::ModelSpec;
+use models::tokenizer::{Tokenizer, TokenizerError};
+
+use crate::EngineError;
+use crate::heads::{HeadShape, HeadsError};
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub enum ModelSource {
+    /// A GGUF file (any part of a split one).
+    File(PathBuf),
+    /// The small model inside the program.
+    Embedded,
+    /// A GGUF file in memory. The bytes are shared, not copied.
+    Bytes(Arc<Vec<u8>>),
+}
+
+impl<P: Into<PathBuf>> From<P> for ModelSource {
+    fn from(path: P) -> ModelSource {
+        ModelSource::File(path.into())
+    }
+}
+
+/// A model file: metadata and tensor descriptions, checked. Weights are read by [`Engine::load`](crate::Engine::load).
+pub struct Model {
+    name: String,
+    gguf: GgufFile,
+    spec: ModelSpec,
+    fingerprint: OnceLock<String>,
+    format: OnceLock<ChatFormat>,
+}
+
+impl Model {
+    /// Opens a model file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is damaged, or its architecture is not supported.
+    pub fn open(source: impl Into<ModelSource>) -> Result<Arc<Model>, EngineError> {
+        let source = source.into();
+        let gguf = open_gguf(&source)?;
+        let spec = ModelSpec::from_gguf(&gguf)?;
+        let name = match &source {
+            ModelSource::Embedded => EMBEDDED_NAME.to_owned(),
+            _ if !spec.name.is_empty() => spec.name.clone(),
+            ModelSource::File(path) => {
+                path.file_stem().map_or("model".into(), |stem| stem.to_string_lossy().into_owned())
+            }
+            ModelSource::Bytes(_) => "model".to_owned(),
+        };
+        Ok(Arc::new(Model { name, gguf, spec, fingerprint: OnceLock::new(), format: OnceLock::new() }))
+    }
+
+    /// The name its author gave, else that of the file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Metadata and tensors of the file.
+    pub fn gguf(&self) -> &GgufFile {
+        &self.gguf
+    }
+
+    /// Sizes and settings of the model.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// Identifies the weights: head profiles and saved sessions carry it.
+    pub fn fingerprint(&self) -> &str {
+        self.fingerprint.get_or_init(|| self.gguf.fingerprint())
+    }
+
+    /// The model's heads, for profiles.
+    pub fn head_shape(&self) -> Result<HeadShape, HeadsError> {
+        HeadShape::new(self.spec.n_layers, self.spec.n_heads, self.spec.n_kv_heads)
+    }
+
+    /// Tokenizer and chat template. They are read on the first call.
+    ///
+    /// # Errors
+    /// Where the file has no vocabulary or one that does not fit the model, or the template cannot be read.
+    pub fn chat_format(&self) -> Result<&ChatFormat, EngineError> {
+        if let Some(format) = self.format.get() {
+            return Ok(format);
+        }
+        let format = ChatFormat::new(self)?;
+        Ok(self.format.get_or_init(|| format))
+    }
+}
+
+/// Opens and checks the file behind a source.
+pub fn open_gguf(source: &ModelSource) -> Result<GgufFile, EngineError> {
+    Ok(match source {
+        ModelSource::File(path) => GgufFile::open(path)?,
+        ModelSource::Embedded => GgufFile::from_static(models::embedded::needle())?,
+        ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.clone())?,
+    })
+}
+
+/// How a model's file writes conversations: its tokenizer and chat template.
+#[derive(Debug)]
+pub struct ChatFormat {
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    /// The model's file, for errors.
+    path: Option<PathBuf>,
+}
+
+impl ChatFormat {
+    fn new(model: &Model) -> Result<ChatFormat, EngineError> {
+        let path = model.gguf.path().map(PathBuf::from);
+        let tokenizer = Tokenizer::from_gguf(&model.gguf)
+            .map_err(|error| EngineError::Tokenizer { path: path.clone(), error })?;
+        if tokenizer.n_vocab() > model.spec.n_vocab {
+            return Err(EngineError::Vocabulary {
+                path,
+                tokens: tokenizer.n_vocab(),
+                rows: model.spec.n_vocab,
+            });
+        }
+        let template = ChatTemplate::from_gguf(&model.gguf, &tokenizer)
+            .map_err(|error| EngineError::Chat { path: path.clone(), error })?;
+        Ok(ChatFormat { tokenizer, template, path })
+    }
+
+    /// Text to tokens and back.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The chat template.
+    pub fn template(&self) -> &ChatTemplate {
+        &self.template
+    }
+
+    /// Tokens of a plain text: no template, no control tokens.
+    pub fn count(&self, text: &str) -> Result<usize, EngineError> {
+        Ok(self.tokenizer.encode(text, false, false).map_err(|error| self.tokenizer_error(error))?.len())
+    }
+
+    /// A conversation, rendered up to where the next answer begins.
+    pub fn prompt(&self, messages: &[Message]) -> Result<Prompt, EngineError> {
+        self.template.prompt(messages, true).map_err(|error| self.chat_error(error))
+    }
+
+    /// What the model reads before its next answer, given that it has read and written everything before.
+    pub fn next_turn(&self, messages: &[Message]) -> Result<NextTurn, EngineError> {
+        self.template.next_turn(messages).map_err(|error| self.chat_error(error))
+    }
+
+    /// The tokens of a rendered prompt.
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, EngineError> {
+        prompt.encode(&self.tokenizer).map_err(|error| self.chat_error(error))
+    }
+
+    fn chat_error(&self, error: ChatError) -> EngineError {
+        EngineError::Chat { path: self.path.clone(), error }
+    }
+
+    fn tokenizer_error(&self, error: TokenizerError) -> EngineError {
+        EngineError::Tokenizer { path: self.path.clone(), error }
+    }
+}

@@ -1,0 +1,106 @@
+//! What long work tells its caller: how far it is, and what was decided on the way.
+
+use std::time::Duration;
+
+use ggml::NoCuda;
+
+/// Long work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Weights are copied.
+    LoadWeights,
+    /// Retrieval heads are found by running the model on random tokens.
+    Calibrate,
+    /// The attention range of each head is computed from the weights (ALiBi models).
+    ComputeWindows,
+    /// A text is read.
+    Prefill,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// What is being done.
+    pub task: Task,
+    /// Work done, between 0 and 1.
+    pub share: f64,
+    /// Size of the whole task: bytes of [`Task::LoadWeights`], tokens of [`Task::Calibrate`] and [`Task::Prefill`], else 0.
+    pub size: usize,
+    /// Time since the task began.
+    pub elapsed: Duration,
+}
+
+impl Progress {
+    /// Time that the rest will take at the pace so far; `None` at the very beginning.
+    pub fn remaining(&self) -> Option<Duration> {
+        (self.share > 0.0).then(|| self.elapsed.mul_f64((1.0 - self.share).max(0.0) / self.share))
+    }
+}
+
+/// Something the user should know although it is no error.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// No GPU is used. `expected` says whether that was to be expected: no GPU was asked for and the machine shows none.
+    NoGpu {
+        /// Why.
+        reason: NoCuda,
+        /// Whether it is worth no message.
+        expected: bool,
+    },
+    /// Not even one layer fits the free memory of the GPU, so the CPU computes everything.
+    NothingFitsGpu {
+        /// Bytes that could have been used.
+        free: usize,
+    },
+    /// Only some of the layers are on the GPU.
+    LayersOnGpu {
+        /// Layers on the GPU.
+        on_gpu: usize,
+        /// Layers of the model.
+        layers: usize,
+    },
+    /// The context is longer than the contexts the model was trained on.
+    BeyondTraining {
+        /// Tokens of the session.
+        context: usize,
+        /// Tokens the model was trained for.
+        trained: usize,
+    },
+    /// The file states a sliding window that is not applied: attention is full.
+    IgnoredWindow {
+        /// Tokens of the window.
+        window: usize,
+    },
+    /// A task that takes a while begins. Its result is kept for the next time.
+    Begins(Task),
+    /// A cached head profile could not be used and is made again.
+    UnusableProfile {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A head profile could not be written to the cache.
+    ProfileNotCached {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Receives progress and notices. `()` ignores both; a closure that takes [`Progress`] ignores notices.
+pub trait Observer {
+    /// Called again and again while a task runs.
+    fn progress(&mut self, progress: Progress);
+
+    /// Called when something was decided that the user should know.
+    fn notice(&mut self, _notice: Notice) {}
+}
+
+impl Observer for () {
+    fn progress(&mut self, _: Progress) {}
+}
+
+impl<F: FnMut(Progress)> Observer for F {
+    fn progress(&mut self, progress: Progress) {
+        self(progress);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a session takes, for any number of layers on a device and any context: the arithmetic behind [`Setup`](super::Setup) and
+//! behind tables of plans.
+
+use models::shapes::{FileType, Shape};
+use models::spec::{ModelSpec, ModelTensors};
+
+use crate::heads::{HeadShape, HeadsError};
+use crate::kv::{Budget, Layout, Room};
+use crate::plan::{Plan, PlanOptions, TensorOutline, outline};
+use crate::{EngineError, Model, Prefill, SessionOptions};
+
+/// A model as far as memory is concerned: of a file, or a well-known shape without weights.
+#[derive(Clone, Debug)]
+pub struct ModelOutline {
+    /// Sizes and settings.
+    pub spec: ModelSpec,
+    /// Tensors.
+    pub tensors: Vec<TensorOutline>,
+}
+
+impl ModelOutline {
+    /// The outline of a model file.
+    pub fn of_model(model: &Model) -> ModelOutline {
+        ModelOutline { spec: model.spec().clone(), tensors: outline(model.gguf()) }
+    }
+
+    /// The outline of a well-known shape.
+    pub fn of_shape(shape: &Shape, file_type: FileType) -> ModelOutline {
+        let tensors = shape.tensors(file_type).into_iter();
+        let tensors = tensors.map(|(name, dims, ty)| TensorOutline { name, dims, ty }).collect();
+        ModelOutline { spec: shape.spec(), tensors }
+    }
+
+    /// The model's heads, for profiles.
+    pub fn head_shape(&self) -> Result<HeadShape, HeadsError> {
+        HeadShape::new(self.spec.n_layers, self.spec.n_heads, self.spec.n_kv_heads)
+    }
+}
+
+/// Plans sessions of one model.
+pub struct Planner<'a> {
+    /// The model.
+    pub outline: &'a ModelOutline,
+    /// Whether matrices are copied into a faster layout.
+    pub repack: bool,
+    /// Threads that compute.
+    pub threads: usize,
+    /// How much bounded heads keep, instead of the policy's own parameters.
+    pub budget: Option<Budget>,
+    /// Blocks of the device, see [`PlanOptions::blocks`].
+    pub blocks: usize,
+}
+
+/// What a session would take.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The bytes.
+    pub bytes: Plan,
+    /// The session, its policy with the parameters that the budget allows.
+    pub session: SessionOptions,
+    /// Rows of every head.
+    pub layout: Layout,
+    /// Layers on the device.
+    pub on_device: usize,
+}
+
+impl Planner<'_> {
+    /// Plans `session`, whose first text has `prompt` tokens, with the last `on_device` layers on a device.
+    pub fn plan(
+        &self,
+        session: &SessionOptions,
+        prompt: usize,
+        on_device: usize,
+    ) -> Result<Planned, EngineError> {
+        let spec = &self.outline.spec;
+        let mut session = session.clone();
+        let room = Room { context: session.context, types: session.types, reserve: None };
+        if let Some(budget) = self.budget {
+            session.policy = budget.apply(&session.policy, spec, session.profile.as_ref(), room)?;
+        }
+        let layout = Layout::new(spec, &session.policy, session.profile.as_ref(), room)?;
+        let options = PlanOptions {
+            repack: self.repack,
+            prompt,
+            chunk: session.chunk,
+            exact: session.prefill == Prefill::Exact,
+            threads: self.threads,
+            on_device,
+            blocks: self.blocks,
+        };
+        let bytes = Plan::new(spec, &self.outline.tensors, &layout, &options)?;
+        Ok(Planned { bytes, session, layout, on_device })
+    }
+
+    /// Refuses a model whose tensors do not fit its metadata.
+    pub fn check_tensors(model: &Model) -> Result<(), EngineError> {
+        ModelTensors::from_gguf(model.gguf(), model.spec())?;
+        Ok(())
+    }
+}
+
+impl Planned {
+    /// Rows that every KV head has room for, `[layers][KV heads]`.
+    pub fn rows(&self) -> Vec<Vec<usize>> {
+        let heads = self.layout.heads.n_kv_heads;
+        (self.layout.layers.iter())
+            .map(|lanes| {
+                let mut rows = vec![0; heads];
+                for lane in lanes {
+                    lane.kv_heads.iter().for_each(|head| rows[*head as usize] = lane.capacity);
+                }
+                rows
+            })
+            .collect()
+    }
+
+    /// Most rows that a bounded head has room for; `None` where no head is bounded.
+    pub fn bounded_rows(&self) -> Option<usize> {
+        let lanes = self.layout.layers.iter().flatten().filter(|lane| lane.policy.is_some());
+        lanes.map(|lane| lane.capacity).max()
+    }
+}

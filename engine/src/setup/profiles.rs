@@ -1,0 +1,230 @@
+//! Head profiles by model: one that is given, else the cached one of the model's fingerprint, else a new calibration, which is
+//! cached. The default cache is `$XDG_CACHE_HOME/longhand/heads` (or `~/.cache/longhand/heads`), one file for each fingerprint.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{HeadSource, SetupOptions};
+use crate::alibi::{self, ScopeOptions};
+use crate::calibrate::{CalibrationOptions, calibrate};
+use crate::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule};
+use crate::kv::PolicyChoice;
+use crate::progress::{Notice, Observer, Task};
+use crate::{Engine, EngineError, Model};
+
+/// Share of the query heads assumed to retrieve where no profile is known: the paper's 14 % + 1 %.
+pub const ASSUMED_SHARE: f64 = 0.15;
+
+/// The folder for what can be made again.
+pub fn cache_folder() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = folder("XDG_CACHE_HOME")
+        .or_else(|| folder("HOME").map(|home| home.join(".cache")))
+        .or_else(|| folder("LOCALAPPDATA"))?;
+    Some(base.join("longhand"))
+}
+
+/// The shares of heads that a policy asks for.
+pub fn policy_rule(policy: &PolicyChoice) -> SelectionRule {
+    let paper = SelectionRule::default();
+    SelectionRule {
+        induction: policy.value("induction").unwrap_or(paper.induction),
+        echo: policy.value("echo").unwrap_or(paper.echo),
+        ..paper
+    }
+}
+
+/// A profile under which every policy keeps as little as under any other: for what cannot fit whatever the heads do.
+pub fn smallest(shape: HeadShape) -> Result<HeadProfile, HeadsError> {
+    HeadProfile::from_scopes(shape, &vec![vec![0.0; shape.kv_heads()]; shape.layers()], Provenance::default())
+}
+
+/// A made-up profile for planning and benchmarks: `share` of all query heads, evenly spread.
+pub fn spread(shape: HeadShape, share: f64) -> Result<HeadProfile, HeadsError> {
+    let mut flags = vec![false; shape.all_kv_heads()];
+    let marked = |heads: usize| (heads as f64 * share + 1e-9).floor() as usize;
+    for head in (0..shape.all_heads()).filter(|head| marked(head + 1) > marked(*head)) {
+        flags[head / shape.group()] = true;
+    }
+    let mut provenance = Provenance { source: "spread".to_owned(), ..Provenance::default() };
+    provenance.parameters.insert("share".to_owned(), share.into());
+    HeadProfile::new(shape, flags, Vec::new(), provenance)
+}
+
+/// What is known of a policy's profile before a model is loaded.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The policy uses none.
+    NotNeeded,
+    /// This one.
+    Profile(HeadProfile),
+    /// It must be calibrated.
+    Missing {
+        /// Why the cached one cannot be used, where there is one.
+        unusable: Option<String>,
+    },
+}
+
+/// Finds the profiles of one model.
+pub struct Profiles<'a> {
+    model: &'a Arc<Model>,
+    options: &'a SetupOptions,
+}
+
+impl<'a> Profiles<'a> {
+    /// For `model`, as asked for in `options`.
+    pub fn new(model: &'a Arc<Model>, options: &'a SetupOptions) -> Profiles<'a> {
+        Profiles { model, options }
+    }
+
+    /// The profile that `policy` needs, as far as it is known without running the model.
+    ///
+    /// # Errors
+    /// Where a given profile cannot be used, or the policy uses none.
+    pub fn find(&self, policy: &PolicyChoice, observer: &mut dyn Observer) -> Result<Found, EngineError> {
+        policy.check(self.model.spec())?;
+        let unused = |reason: &str| {
+            Err(EngineError::UnusedProfile { policy: policy.to_string(), reason: reason.into() })
+        };
+        let given = matches!(self.options.heads, HeadSource::File(_) | HeadSource::Profile(_));
+        if let Some(options) = policy.scopes(self.model.spec()) {
+            return match given {
+                true => unused("on a model with ALiBi its windows follow from the weights"),
+                false => self.windows(&options, observer).map(Found::Profile),
+            };
+        }
+        if !policy.uses_profile() {
+            return if given { unused("it uses no head profile") } else { Ok(Found::NotNeeded) };
+        }
+        let shape = self.model.head_shape()?;
+        let profile = match &self.options.heads {
+            HeadSource::Auto => match self.cached() {
+                Ok(Some(profile)) => profile,
+                Ok(None) => return Ok(Found::Missing { unusable: None }),
+                Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()) }),
+            },
+            HeadSource::File(path) => return self.read(path, policy).map(Found::Profile),
+            HeadSource::Profile(profile) => {
+                profile.check(shape, Some(self.model.fingerprint()))?;
+                profile.clone()
+            }
+            HeadSource::Assumed(share) => spread(shape, *share)?,
+        };
+        Ok(Found::Profile(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
+    }
+
+    /// The profile that `policy` needs, calibrated with `engine` where there is none; `None` where it uses none.
+    pub fn find_or_calibrate(
+        &self,
+        engine: &Engine,
+        policy: &PolicyChoice,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<HeadProfile>, EngineError> {
+        match self.find(policy, observer)? {
+            Found::NotNeeded => return Ok(None),
+            Found::Profile(profile) => return Ok(Some(profile)),
+            Found::Missing { unusable: Some(reason) } => observer.notice(Notice::UnusableProfile { reason }),
+            Found::Missing { unusable: None } => {}
+        }
+        observer.notice(Notice::Begins(Task::Calibrate));
+        let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
+        let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
+        told(self.cache(&profile), observer);
+        Ok(Some(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
+    }
+
+    /// The cached profile of the model, if there is one.
+    ///
+    /// # Errors
+    /// Where there is a file that cannot be used.
+    pub fn cached(&self) -> Result<Option<HeadProfile>, EngineError> {
+        match self.path(self.model.fingerprint()) {
+            Some(path) => self.read_cached(&path),
+            None => Ok(None),
+        }
+    }
+
+    /// Caches a profile for the model; gives the file, or `None` where no folder is known.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn cache(&self, profile: &HeadProfile) -> Result<Option<PathBuf>, HeadsError> {
+        let path = self.path(self.model.fingerprint());
+        path.map(|path| profile.save(&path).map(|()| path)).transpose()
+    }
+
+    /// The profile of a file, with heads selected again where the policy has shares of its own.
+    pub fn read(&self, path: &Path, policy: &PolicyChoice) -> Result<HeadProfile, EngineError> {
+        let profile = HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?;
+        let rule = policy_rule(policy);
+        if rule == SelectionRule::default() {
+            return Ok(profile);
+        }
+        let reselected = profile.reselect(&rule)?;
+        reselected.ok_or_else(|| EngineError::NoHeadScores { path: path.to_owned() })
+    }
+
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        Some(self.options.profile_folder.as_ref()?.join(format!("{name}.json")))
+    }
+
+    fn read_cached(&self, path: &Path) -> Result<Option<HeadProfile>, EngineError> {
+        if !path.is_file() {
+            return Ok(None);
+        }
+        Ok(Some(HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?))
+    }
+
+    /// How far the heads of a model with ALiBi attend: cached for its fingerprint and these options, else computed from its weights.
+    fn windows(
+        &self,
+        options: &ScopeOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<HeadProfile, EngineError> {
+        let strict = if options.rigorous { "-rigorous" } else { "" };
+        let path = self.path(&format!("{}-windows-{}{strict}", self.model.fingerprint(), options.epsilon));
+        let parameters = alibi::provenance(options).parameters;
+        match path.as_ref().map_or(Ok(None), |path| self.read_cached(path)) {
+            Ok(Some(profile))
+                if profile.scopes(0).is_some() && profile.provenance().parameters == parameters =>
+            {
+                return Ok(profile);
+            }
+            Ok(None) => {}
+            Ok(Some(_)) => observer.notice(Notice::UnusableProfile {
+                reason: "its windows are not those that its name says".into(),
+            }),
+            Err(error) => observer.notice(Notice::UnusableProfile { reason: error.to_string() }),
+        }
+        observer.notice(Notice::Begins(Task::ComputeWindows));
+        let threads = self.options.engine().threads();
+        let profile =
+            alibi::profile(self.model, threads, &self.options.interrupt, options, &mut |progress| {
+                observer.progress(progress);
+            })?;
+        told(path.map_or(Ok(()), |path| profile.save(&path)), observer);
+        Ok(profile)
+    }
+}
+
+/// A profile that is not cached is no failure, but is made again the next time.
+fn told<T>(cached: Result<T, HeadsError>, observer: &mut dyn Observer) {
+    if let Err(error) = cached {
+        observer.notice(Notice::ProfileNotCached { reason: error.to_string() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_query_heads_is_spread_over_all_layers() {
+        let shape = HeadShape::new(12, 12, 12).expect("a shape");
+        let profile = spread(shape, 0.15).expect("a profile");
+        assert_eq!(profile.retrieval_count(), 21); // floor(144 * 0.15)
+        assert!((0..12).all(|layer| profile.layer(layer).contains(&true)));
+        assert_eq!(spread(shape, 0.0).expect("none").retrieval_count(), 0);
+        assert_eq!(spread(shape, 1.0).expect("all").retrieval_count(), 144);
+    }
+}
