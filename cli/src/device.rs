@@ -5,7 +5,7 @@ use anyhow::Result;
 use engine::heads::{HeadProfile, HeadShape};
 use engine::kv::{Layout, PolicyChoice, Room};
 use engine::plan::{BLOCKS, DRIVER, Plan, PlanOptions, TensorOutline, device_overhead, outline};
-use engine::{DeviceKind, DeviceOptions, EngineOptions, ModelSource, Prefill, SessionOptions};
+use engine::{DeviceKind, DeviceOptions, EngineError, EngineOptions, ModelSource, Prefill, SessionOptions};
 use ggml::NoCuda;
 use models::spec::ModelSpec;
 
@@ -84,9 +84,7 @@ fn choose(app: &App, args: &DeviceArgs) -> Result<Option<(DeviceKind, Option<usi
     }
     match args.device {
         Device::Cpu => Ok(None),
-        Device::Kind(DeviceKind::Cuda(index)) => {
-            found(Some(index)).map(Some).map_err(|error| Failure::typed(&error))
-        }
+        Device::Kind(DeviceKind::Cuda(index)) => found(Some(index)).map(Some).map_err(refused),
         Device::Kind(kind) => Ok(Some((kind, None))),
         Device::Auto => match found(None) {
             Ok(found) => Ok(Some(found)),
@@ -102,9 +100,14 @@ fn choose(app: &App, args: &DeviceArgs) -> Result<Option<(DeviceKind, Option<usi
                 }
                 Ok(None)
             }
-            Err(error) => Err(Failure::typed(&error)),
+            Err(error) => Err(refused(error)),
         },
     }
+}
+
+/// A device that was asked for and cannot be used.
+fn refused(error: ggml::Error) -> Failure {
+    Failure::from(EngineError::from(error)).in_arguments()
 }
 
 /// The GPU of this number, or the first that can compute, and the bytes that are free there.

@@ -135,7 +135,7 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
 fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
     let (shape, fingerprint) = match &args.shape {
         Some(name) => {
-            let (shape, _) = Shape::parse(name).map_err(|error| Failure::typed(&error))?;
+            let (shape, _) = Shape::parse(name).map_err(Failure::from)?;
             (HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?, None)
         }
         None => {

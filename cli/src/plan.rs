@@ -231,8 +231,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
                 .map(|plan| {
                     (plan, longest(|context| of(whole, context).is_ok_and(|plan| target.holds(&plan.bytes))))
                 })
-                // Errors carry a hint on a line of its own.
-                .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned());
+                .map_err(|error| error.to_string());
             rows.push(Row { policy: policy.clone(), types: *types, plan });
         }
     }
@@ -245,7 +244,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
 fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
     let (name, spec, tensors, fingerprint) = match &args.shape {
         Some(text) => {
-            let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
+            let (shape, file_type) = Shape::parse(text).map_err(Failure::from)?;
             let tensors = shape.tensors(file_type).into_iter();
             let tensors = tensors.map(|(name, dims, ty)| TensorOutline { name, dims, ty }).collect();
             (format!("{shape}:{}", file_type.name()), shape.spec(), tensors, None)

@@ -4,7 +4,7 @@ use crate::devices::{Devices, Place};
 use crate::forward::Forward;
 use crate::heads::HeadShape;
 use crate::weights::{Loading, WeightBytes, Weights};
-use crate::{EngineError, heads};
+use crate::{EngineError, Hint, heads};
 use ggml::Backend;
 use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
@@ -198,34 +198,37 @@ pub fn open_file(source: &ModelSource) -> Result<GgufFile, EngineError> {
 fn check_heads(spec: &ModelSpec, file: &GgufFile, on_device: bool) -> Result<(), EngineError> {
     const GRANULE: usize = 8;
     let most = kernels::attention::MAX_KV_HEADS;
-    let wrong = |what: String, reason: String| {
+    let wrong = |what: String, reason: String, hint: Hint| {
         Err(EngineError::Setting {
             what: match file.path() {
                 Some(path) => format!("{}: {what}", path.display()),
                 None => what,
             },
             reason,
-            hint: "this model cannot be used; choose another one".into(),
+            hint,
         })
     };
     if !spec.head_dim.is_multiple_of(GRANULE) {
         return wrong(
             format!("heads of {} elements", spec.head_dim),
-            format!("attention works on multiples of {GRANULE} elements"),
+            format!("attention needs a multiple of {GRANULE} elements"),
+            Hint::OtherModel,
         );
     }
     if on_device && (spec.n_kv_heads > MAX_DEVICE_HEADS || spec.head_dim > MAX_DEVICE_HEAD_DIM) {
         return wrong(
             format!("{} KV heads of {} elements a layer", spec.n_kv_heads, spec.head_dim),
             format!(
-                "on a GPU attention takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements; use --device cpu"
+                "attention on a GPU takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements"
             ),
+            Hint::UseCpu,
         );
     }
     if spec.n_kv_heads > most {
         return wrong(
             format!("{} KV heads a layer", spec.n_kv_heads),
             format!("attention takes at most {most}"),
+            Hint::OtherModel,
         );
     }
     Ok(())

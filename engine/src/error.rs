@@ -1,9 +1,15 @@
-//! What can go wrong while a model is opened, planned or run.
+//! Errors of the engine, and what a caller can do about them.
 
-use crate::heads::HeadsError;
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+
+use ggml::Type;
 use models::LoadError;
 
-/// A failure of the engine, with what to do about it.
+use crate::heads::HeadsError;
+
+/// An error of the engine. The text says what was wrong and where; [`EngineError::hint`] says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -16,62 +22,199 @@ pub enum EngineError {
     /// A computation failed.
     #[error(transparent)]
     Compute(#[from] ggml::Error),
-    /// More tokens than the session has room for.
-    #[error(
-        "{needed} tokens do not fit a context of {context}\n\
-         hint: give a larger context with -c {needed} (see `longhand plan` for what it costs), or a shorter text"
-    )]
+    /// The text has more tokens than the session's context.
+    #[error("{needed} tokens do not fit a context of {context}")]
     ContextFull {
-        /// Tokens that were to be held.
+        /// Number of tokens of the text.
         needed: usize,
-        /// Tokens the session was made for.
+        /// The session's context in tokens.
         context: usize,
     },
-    /// A token outside the vocabulary.
-    #[error(
-        "token {token} is outside the vocabulary of {vocabulary}\nhint: tokens are numbers below {vocabulary}"
-    )]
+    /// A token is outside the vocabulary.
+    #[error("token {token} is outside the vocabulary of {vocabulary} tokens")]
     Token {
         /// The token.
         token: u32,
         /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// A file with a session cannot be used or written.
-    #[error("{}: {what}\nhint: {hint}", path.display())]
+    /// A session file cannot be read, used or written.
+    #[error("{}: {what}", path.display())]
     Snapshot {
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// What is wrong.
         what: String,
         /// What to do.
-        hint: String,
+        hint: Hint,
     },
-    /// A policy that does not exist or makes no sense.
-    #[error("policy `{given}`: {reason}\nhint: {hint}")]
+    /// A policy does not exist, or its parameters cannot be used.
+    #[error("policy `{given}`: {reason}")]
     Policy {
-        /// What was asked for.
+        /// The policy as it was given.
         given: String,
         /// What is wrong with it.
         reason: String,
-        /// What would be right.
-        hint: String,
+        /// What to do.
+        hint: Hint,
     },
-    /// A setting that makes no sense.
-    #[error("{what}: {reason}\nhint: {hint}")]
+    /// A setting cannot be used.
+    #[error("{what}: {reason}")]
     Setting {
         /// The setting.
         what: String,
         /// What is wrong with it.
         reason: String,
-        /// What would be right.
-        hint: String,
+        /// What to do.
+        hint: Hint,
     },
 }
 
 impl EngineError {
-    /// Whether the failure is the user's wish to stop.
+    /// What the caller can do about the error; `None` where nothing better than the text is known.
+    pub fn hint(&self) -> Option<Hint> {
+        match self {
+            EngineError::Load(error) => Some(Hint::advice(error.hint())),
+            EngineError::Heads(error) => Some(error.hint()),
+            EngineError::Compute(error) => Hint::for_compute(error),
+            EngineError::ContextFull { needed, .. } => Some(Hint::LargerContext { tokens: *needed }),
+            EngineError::Token { vocabulary, .. } => {
+                Some(Hint::advice(format!("use token numbers below {vocabulary}")))
+            }
+            EngineError::Snapshot { hint, .. }
+            | EngineError::Policy { hint, .. }
+            | EngineError::Setting { hint, .. } => Some(hint.clone()),
+        }
+    }
+
+    /// Whether the computation was stopped by the engine's interrupt flag.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, EngineError::Compute(ggml::Error::Interrupted))
+    }
+}
+
+/// What a caller can do about an error, as data: a program turns it into its own flags, buttons or calls. `Display` gives plain words
+/// that name no flag of any program.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Hint {
+    /// Make the session with a larger context, or give it a shorter text.
+    LargerContext {
+        /// Smallest context in tokens that the text fits.
+        tokens: usize,
+    },
+    /// Use less memory.
+    LessMemory {
+        /// Whether a bound on a device's memory was reached: fewer layers there, or a higher bound, helps too.
+        on_device: bool,
+    },
+    /// Leave more of the GPU's memory to other programs.
+    LeaveDeviceMemoryFree,
+    /// Compute without a GPU.
+    UseCpu,
+    /// Start the program again; compute without a GPU if the error comes back.
+    Restart,
+    /// Choose one of the GPUs that are there.
+    ListDevices,
+    /// Install NVIDIA's cuBLAS.
+    InstallCublas,
+    /// Give the KV store a larger budget, or let it need less.
+    LargerBudget,
+    /// Give the policy smaller parameters.
+    SmallerParameters,
+    /// Use this policy, or another one.
+    OtherPolicy(&'static str),
+    /// Give a head profile of the model.
+    GiveHeadProfile,
+    /// Make a new head profile for the model.
+    MakeHeadProfile,
+    /// Give no head profile.
+    OmitHeadProfile,
+    /// Calibrate nothing: the model uses ALiBi, so the policy `razor` computes its windows from the weights.
+    WindowsFromWeights,
+    /// Calibrate with a longer period of random tokens.
+    LongerPeriod,
+    /// Store keys and values as one of these types.
+    CacheTypes(&'static [Type]),
+    /// Use a model file whose weights have another type.
+    OtherTensorType {
+        /// Whether the CPU can compute with the weights as they are.
+        cpu_can: bool,
+    },
+    /// Use another model.
+    OtherModel,
+    /// Check the path, its permissions and the free space there.
+    CheckPath,
+    /// Advice in plain words.
+    Advice(Cow<'static, str>),
+}
+
+impl Hint {
+    /// Advice in plain words.
+    pub fn advice(text: impl Into<Cow<'static, str>>) -> Hint {
+        Hint::Advice(text.into())
+    }
+
+    /// What a caller can do about a failed computation.
+    pub fn for_compute(error: &ggml::Error) -> Option<Hint> {
+        Some(match error {
+            ggml::Error::OutOfMemory { .. } => Hint::LessMemory { on_device: false },
+            ggml::Error::OverBudget { .. } => Hint::LessMemory { on_device: true },
+            ggml::Error::NoCuda(_) => Hint::UseCpu,
+            ggml::Error::NoCublas(_) => Hint::InstallCublas,
+            ggml::Error::NoProducts(_) => Hint::OtherTensorType { cpu_can: true },
+            ggml::Error::NoSuchGpu { .. } => Hint::ListDevices,
+            ggml::Error::Device(_) | ggml::Error::Aborted { out_of_memory: false, .. } => Hint::Restart,
+            ggml::Error::Aborted { out_of_memory: true, .. } => Hint::LeaveDeviceMemoryFree,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Hint::LargerContext { tokens } => {
+                return write!(f, "use a context of at least {tokens} tokens, or a shorter text");
+            }
+            Hint::LessMemory { on_device: false } => {
+                "use a smaller context, a smaller KV budget or a smaller model"
+            }
+            Hint::LessMemory { on_device: true } => {
+                "use a smaller context or a smaller KV budget, put fewer layers on the device, or allow more of its memory"
+            }
+            Hint::LeaveDeviceMemoryFree => {
+                "other programs may use the same GPU; leave more of its memory free, or compute on the CPU"
+            }
+            Hint::UseCpu => "compute on the CPU",
+            Hint::Restart => "start again; if the error comes back, compute on the CPU",
+            Hint::ListDevices => "choose one of the GPUs of this machine",
+            Hint::InstallCublas => {
+                "install NVIDIA's package libcublas-13-0 where the loader finds it, use a quantised model, or compute on the CPU"
+            }
+            Hint::LargerBudget => {
+                "use a larger KV budget, a smaller context, smaller cache types, or let fewer heads keep everything"
+            }
+            Hint::SmallerParameters => "use smaller parameters, a larger context, or a budget, which sets them all",
+            Hint::OtherPolicy(name) => return write!(f, "use another policy, for example {name}"),
+            Hint::GiveHeadProfile => "give a head profile of this model, or make one by calibration",
+            Hint::MakeHeadProfile => "make a new head profile for this model, by calibration or from a published head map",
+            Hint::OmitHeadProfile => "give no head profile, or use the policy with heads=off",
+            Hint::WindowsFromWeights => {
+                "use the policy razor, which computes its windows from the weights; with heads=on, give a head profile"
+            }
+            Hint::LongerPeriod => "use a longer period",
+            Hint::CacheTypes(types) => {
+                let names: Vec<String> = types.iter().map(Type::to_string).collect();
+                return write!(f, "use one of the types {}", names.join(", "));
+            }
+            Hint::OtherTensorType { cpu_can: false } => "use a model file quantised to another type",
+            Hint::OtherTensorType { cpu_can: true } => {
+                "use a model file quantised to another type, or compute on the CPU"
+            }
+            Hint::OtherModel => "use another model",
+            Hint::CheckPath => "check the path, its permissions and the free space there",
+            Hint::Advice(text) => text,
+        })
     }
 }

@@ -23,6 +23,6 @@ pub mod text;
 mod weights;
 
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource, open_file};
-pub use error::EngineError;
+pub use error::{EngineError, Hint};
 pub use session::{Prefill, Progress, Session, SessionOptions, sync_all};
 pub use weights::{Loading, WeightBytes, Weights};

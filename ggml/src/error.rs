@@ -105,6 +105,14 @@ pub enum Error {
     /// Work could not be launched on a device, or failed there.
     #[error("the device failed: {0}\nhint: the text so far is kept; start again, or use --device cpu")]
     Device(String),
+    /// ggml gave up and would abort the process. Only the hook of [`crate::on_fatal`] is given this error.
+    #[error("{message}")]
+    Aborted {
+        /// ggml's message.
+        message: String,
+        /// Whether memory was refused.
+        out_of_memory: bool,
+    },
     /// ggml reported a failure of the computation.
     #[error("ggml failed to compute a graph (status {0}){1}")]
     Compute(i32, String),

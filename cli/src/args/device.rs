@@ -4,6 +4,7 @@ use clap::Args;
 use engine::DeviceKind;
 
 use super::values;
+use crate::failure::Failure;
 
 /// Flags of commands that compute.
 #[derive(Clone, Debug, Args)]
@@ -40,7 +41,7 @@ pub enum Layers {
     Count(usize),
 }
 
-fn device(text: &str) -> Result<Device, String> {
+fn device(text: &str) -> Result<Device, Failure> {
     let lower = text.trim().to_ascii_lowercase();
     match lower.as_str() {
         "auto" => return Ok(Device::Auto),
@@ -55,18 +56,18 @@ fn device(text: &str) -> Result<Device, String> {
     let number = lower.strip_prefix("cuda").map(|rest| rest.strip_prefix(':').unwrap_or(rest));
     match number.and_then(|number| number.parse().ok()) {
         Some(number) => Ok(Device::Kind(DeviceKind::Cuda(number))),
-        None => Err("not a device\nhint: auto, cpu, cuda, or cuda:1 for the second GPU".into()),
+        None => Err(Failure::usage("not a device", "use auto, cpu, cuda, or cuda:1 for the second GPU")),
     }
 }
 
-fn layers(text: &str) -> Result<Layers, String> {
+fn layers(text: &str) -> Result<Layers, Failure> {
     match text.trim() {
         "auto" => Ok(Layers::Auto),
         // llama.cpp's -1 means all too.
         "all" | "-1" => Ok(Layers::Count(usize::MAX)),
         number => match number.parse() {
             Ok(number) => Ok(Layers::Count(number)),
-            Err(_) => Err("not a number of layers\nhint: for example 20, all or auto".into()),
+            Err(_) => Err(Failure::usage("not a number of layers", "give a number, all or auto")),
         },
     }
 }

@@ -15,7 +15,7 @@ use crate::{format, memory, profiles};
 
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`; written if it is not there or not whole.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
-    let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
+    let (shape, file_type) = Shape::parse(text).map_err(Failure::from)?;
     let folder = profiles::cache_folder().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
     let folder = folder.join("shapes");
     let path = folder.join(format!("{}-{}.gguf", shape.name, file_type.name()));

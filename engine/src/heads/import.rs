@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::error::HeadsError;
 use super::profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer, read_text, shorten};
 use super::select::{check_share, mark_top_share};
+use crate::Hint;
 
 /// Where the line between retrieval heads and others is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,9 +44,9 @@ pub const RETRIEVAL_HEAD_CUT: Cut = Cut::Threshold(0.1);
 /// Name of DuoAttention's map inside its folder.
 const DUO_MAP: &str = "full_attention_heads.tsv";
 const DUO: &str = "DuoAttention map";
-const DUO_HINT: &str = "expected full_attention_heads.tsv: a row a layer, a number from 0 to 1 a KV head";
+const DUO_HINT: &str = "give full_attention_heads.tsv: one row per layer, one number from 0 to 1 per KV head";
 const RETRIEVAL: &str = "Retrieval_Head map";
-const RETRIEVAL_HINT: &str = "expected one JSON object {\"LAYER-HEAD\": [score, …], …}";
+const RETRIEVAL_HINT: &str = "give one JSON object {\"LAYER-HEAD\": [score, …], …}";
 
 /// Imports a map, whichever it is: a folder of DuoAttention's, its TSV, a Retrieval_Head JSON, or a profile of our own.
 ///
@@ -95,7 +96,7 @@ pub fn duo_attention(
     config: Option<&str>,
     options: &ImportOptions,
 ) -> Result<HeadProfile, HeadsError> {
-    let malformed = |what: String| HeadsError::Malformed { format: DUO, what, hint: DUO_HINT };
+    let malformed = |what: String| HeadsError::Malformed { format: DUO, what, hint: Hint::advice(DUO_HINT) };
     let shape = options.shape;
     let mut gates = Vec::new();
     let mut layers = 0;
@@ -152,7 +153,9 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
     let malformed = |what: String| HeadsError::Malformed {
         format: "DuoAttention configuration",
         what,
-        hint: "expected the config.json that lies beside the map; remove it to import the map alone",
+        hint: Hint::advice(
+            "use the config.json published with the map, or remove it to import the map alone",
+        ),
     };
     let config: Map<String, Value> =
         serde_json::from_str(config).map_err(|error| malformed(error.to_string()))?;
@@ -174,7 +177,8 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
 /// # Errors
 /// [`HeadsError::Malformed`] for a key or score that is none, [`HeadsError::Shape`] for heads the model does not have.
 pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
-    let malformed = |what: String| HeadsError::Malformed { format: RETRIEVAL, what, hint: RETRIEVAL_HINT };
+    let malformed =
+        |what: String| HeadsError::Malformed { format: RETRIEVAL, what, hint: Hint::advice(RETRIEVAL_HINT) };
     let shape = options.shape;
     let file: Map<String, Value> =
         serde_json::from_str(json).map_err(|error| malformed(error.to_string()))?;
@@ -334,7 +338,7 @@ mod tests {
         ] {
             let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
             assert!(error.contains(says), "expected {says:?} in: {error}");
-            assert!(error.contains("hint:") && error.len() < 500, "{error}");
+            assert!(error.len() < 500, "{error}");
         }
         let tsv = "0.1\t0.9\n0.8\t0.2\n";
         for (config, says) in [
@@ -368,12 +372,11 @@ mod tests {
         ] {
             let error = retrieval_head(json, &options).unwrap_err().to_string();
             assert!(error.contains(says), "expected {says:?} in: {error}");
-            assert!(error.contains("hint:"), "{error}");
         }
         let mut options = options;
         options.cut = Some(Cut::Threshold(f64::NAN));
         let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
-        assert!(error.contains("between 0 and 1") && error.contains("hint: "), "{error}");
+        assert!(error.contains("between 0 and 1"), "{error}");
     }
 
     #[test]
