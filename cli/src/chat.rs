@@ -134,7 +134,7 @@ fn open_kept(
     if !others.is_empty() {
         return Err(Failure::usage(
             format!("{}: the conversation in it has {}", path.display(), others.join(", ")),
-            "leave these flags out to go on with it as it is, or name a new file to begin anew",
+            "leave these flags out to continue it as it is, or give a new file to start a new conversation",
         )
         .into());
     }
@@ -146,8 +146,8 @@ fn open_kept(
 
 fn damaged(path: &Path, what: &str) -> Failure {
     Failure::new(
-        format!("{}: it holds no conversation that can go on: {what:.1000}", path.display()),
-        "it is damaged or was made by another program; begin anew with another file",
+        format!("{}: it holds no conversation that can be continued: {what:.1000}", path.display()),
+        "the file is damaged or was made by another program; start a new conversation with another file",
     )
 }
 
@@ -157,7 +157,7 @@ fn check_folder(keep: Option<&Path>) -> Result<(), Failure> {
     match folder {
         Some(folder) if !folder.is_dir() => Err(Failure::new(
             format!("--session: there is no folder {}", folder.display()),
-            "make it, or name another file",
+            "create the folder, or give another file",
         )),
         _ => Ok(()),
     }
@@ -188,7 +188,7 @@ fn begin<'m>(
         };
         return Err(Failure::new(
             format!("{what} {prompt} tokens, but the context is {context}"),
-            format!("give a larger context, -c {}, or leave -c out", prompt + TALK),
+            format!("give a larger context with -c {}, or leave -c out", prompt + TALK),
         )
         .into());
     }
@@ -258,9 +258,7 @@ fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documen
                         app.console.note(failure::report(&error).0.trim_end());
                     }
                 }
-                None => {
-                    app.console.note("error: there is no file to keep it in\nhint: start with --session FILE")
-                }
+                None => app.console.note("error: there is no session file\nhint: start with --session FILE"),
             },
             "/stats" => app.console.print(&stats(conversation, &last))?,
             "/clear" => {
@@ -287,7 +285,7 @@ fn talk(app: &App, args: &ChatArgs, conversation: &mut Conversation<'_>, documen
             command if command.starts_with('/') => {
                 let word = command.split_whitespace().next().unwrap_or(command);
                 app.console
-                    .note(&format!("error: there is no command {word}\nhint: /help lists those there are"));
+                    .note(&format!("error: there is no command {word}\nhint: /help lists the commands"));
             }
             question => {
                 let user = match unread.is_empty() {
@@ -389,9 +387,9 @@ fn is_interrupt(error: &anyhow::Error) -> bool {
 /// Why a question was not read, and what makes room for it.
 fn full(needed: usize, context: usize, has_answers: bool) -> String {
     let (needed, context) = (format::count(needed), format::count(context));
-    let way = if has_answers { "/clear starts the conversation anew" } else { "ask a shorter question" };
+    let way = if has_answers { "start a new conversation with /clear" } else { "ask a shorter question" };
     format!(
-        "error: the context is full: with this question there are {needed} tokens, but room for {context}\n\
-         hint: {way}, or start again with a larger context, -c"
+        "error: the context is full: with this question the conversation has {needed} tokens, but the context is {context}\n\
+         hint: {way}, or restart the program with a larger context, -c"
     )
 }

@@ -123,8 +123,9 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
             let engine =
                 open_engine(app, &source, &device::engine_options(app, &args.model, &source, None)?)?;
             let razor = "razor".parse()?;
-            profiles::for_policy(app, &engine, &razor, None)?
-                .ok_or_else(|| Failure::new("the policy razor uses no profile", "report this"))?
+            profiles::for_policy(app, &engine, &razor, None)?.ok_or_else(|| {
+                Failure::new("the policy razor uses no profile", "this is a bug; please report it")
+            })?
         }
     };
     app.console.print(&harmless(&profile)?.heatmaps(palette(&app.console)))?;
@@ -157,7 +158,7 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
             Some(path) => app.console.note(&format!("kept for this model as {}", path.display())),
             None => {
                 return Err(Failure::new(
-                    "there is no place to keep the profile",
+                    "there is no cache folder for the profile",
                     "write it with --out FILE",
                 )
                 .into());

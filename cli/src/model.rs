@@ -37,7 +37,7 @@ impl Model {
                     tokenizer.n_vocab(),
                     engine.spec().n_vocab
                 ),
-                "the file is damaged or put together from two models; convert it again",
+                "the file is damaged or a mix of two models; convert it again",
             )
             .found_in(engine.file())
             .into());

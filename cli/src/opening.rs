@@ -80,8 +80,8 @@ pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) ->
                 format::bytes(free)
             ),
             match place {
-                "" => "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c",
-                _ => "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c; or leave layers on the CPU with -ngl",
+                "" => "`longhand plan` shows what needs less memory: another policy, -ctk q8_0 -ctv q8_0, a smaller -c",
+                _ => "`longhand plan` shows what needs less memory: another policy, -ctk q8_0 -ctv q8_0, a smaller -c; or fewer layers on the GPU, -ngl",
             },
         )
         .into());

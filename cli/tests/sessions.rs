@@ -187,7 +187,7 @@ fn damaged_files_are_refused() {
         ("no-token", format!(r#"{{"documents": "", "conversation": {{"messages": [], "timeline": [{}], "turns": []}}}}"#, u32::MAX)),
     ] {
         let damaged = described(name, &place, |said| said["caller"] = Value::String(caller));
-        refused(&damaged, "no conversation that can go on");
+        refused(&damaged, "no conversation that can be continued");
     }
     let huge = described("huge", &place, |said| said["context"] = json!(i32::MAX));
     refused(&huge, "are free");

@@ -218,3 +218,131 @@ impl fmt::Display for Hint {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heads::HeadShape;
+    use crate::sampler::SamplerError;
+
+    /// Every hint, so that each text is checked.
+    fn hints() -> Vec<Hint> {
+        vec![
+            Hint::LargerContext { tokens: 100 },
+            Hint::LessMemory { on_device: false },
+            Hint::LessMemory { on_device: true },
+            Hint::LeaveDeviceMemoryFree,
+            Hint::UseCpu,
+            Hint::Restart,
+            Hint::ListDevices,
+            Hint::InstallCublas,
+            Hint::LargerBudget,
+            Hint::SmallerParameters,
+            Hint::OtherPolicy("snapkv"),
+            Hint::GiveHeadProfile,
+            Hint::MakeHeadProfile,
+            Hint::OmitHeadProfile,
+            Hint::WindowsFromWeights,
+            Hint::LongerPeriod,
+            Hint::CacheTypes(&[Type::F16, Type::F32]),
+            Hint::OtherTensorType { cpu_can: true },
+            Hint::OtherTensorType { cpu_can: false },
+            Hint::OtherModel,
+            Hint::CheckPath,
+            Hint::advice("read the text again"),
+        ]
+    }
+
+    fn heads_errors() -> Vec<HeadsError> {
+        let what = || "induction".to_owned();
+        let model = HeadShape::new(2, 4, 2).expect("a shape");
+        let share = || HeadsError::Share { what: "a share", value: 2.0 };
+        vec![
+            HeadsError::Io {
+                action: "read",
+                path: "heads.json".into(),
+                source: std::io::ErrorKind::NotFound.into(),
+            },
+            HeadsError::In { path: "heads.json".into(), error: Box::new(share()) },
+            HeadsError::TooLarge { path: "heads.json".into(), limit: 10 },
+            HeadsError::Malformed { format: "head profile", what: what(), hint: Hint::MakeHeadProfile },
+            HeadsError::Version { found: 2, known: 1 },
+            HeadsError::Shape { what: "the map", found: what(), model },
+            HeadsError::Fingerprint { found: "a1".into(), model: "b2".into() },
+            HeadsError::NoModel { layers: 0, heads: 4, kv_heads: 3 },
+            HeadsError::Length { what: what(), found: 1, needed: 2 },
+            HeadsError::NotFinite { what: what(), layer: 0, head: 1 },
+            share(),
+        ]
+    }
+
+    fn engine_errors() -> Vec<EngineError> {
+        let mut errors = vec![
+            LoadError::MissingKey { key: "llama.block_count".into() }.into(),
+            ggml::Error::OutOfMemory { what: "weights".into(), bytes: 1, device: "CPU".into() }.into(),
+            ggml::Error::OverBudget {
+                what: "weights".into(),
+                bytes: 2,
+                device: "CUDA0".into(),
+                used: 0,
+                limit: 1,
+            }
+            .into(),
+            ggml::Error::NoCuda(ggml::NoCuda::NotBuilt).into(),
+            ggml::Error::NoCublas("not found".into()).into(),
+            ggml::Error::NoProducts("tq1_0").into(),
+            ggml::Error::NoSuchGpu { index: 1, gpus: 1 }.into(),
+            ggml::Error::Device("lost".into()).into(),
+            ggml::Error::Aborted { message: "out of memory".into(), out_of_memory: true }.into(),
+            ggml::Error::Aborted { message: "assertion failed".into(), out_of_memory: false }.into(),
+            EngineError::ContextFull { needed: 40, context: 32 },
+            EngineError::Token { token: 9, vocabulary: 8 },
+            EngineError::Snapshot {
+                path: "session".into(),
+                what: "its checksum is wrong".into(),
+                hint: Hint::CheckPath,
+            },
+            EngineError::Policy { given: "razor".into(), reason: "wrong".into(), hint: Hint::LargerBudget },
+            EngineError::Setting { what: "context".into(), reason: "wrong".into(), hint: Hint::OtherModel },
+        ];
+        errors.extend(heads_errors().into_iter().map(EngineError::from));
+        errors
+    }
+
+    /// No flag, no command of the program and no hint is in a library's text.
+    #[track_caller]
+    fn check_plain(text: &str) {
+        let flag = |word: &str| {
+            let word = word.trim_start_matches(['(', '`']);
+            word.strip_prefix('-')
+                .is_some_and(|rest| rest.starts_with(|c: char| c == '-' || c.is_alphabetic()))
+        };
+        assert!(!text.is_empty() && !text.contains("hint") && !text.contains("longhand "), "{text}");
+        assert!(!text.split_whitespace().any(flag), "{text}");
+    }
+
+    #[test]
+    fn every_error_has_a_hint() {
+        for error in engine_errors() {
+            assert!(error.hint().is_some(), "{error}");
+        }
+        assert_eq!(EngineError::from(ggml::Error::Interrupted).hint(), None);
+    }
+
+    #[test]
+    fn error_texts_have_no_hints_and_no_flags() {
+        // ggml's own texts may name the flags of other programs.
+        for error in engine_errors().iter().filter(|error| !matches!(error, EngineError::Compute(_))) {
+            check_plain(&error.to_string());
+        }
+        check_plain(&SamplerError { option: "top-p", value: 2.0, range: "between 0 and 1" }.to_string());
+    }
+
+    #[test]
+    fn hints_have_no_flags() {
+        let of_errors = engine_errors().into_iter().filter_map(|error| error.hint());
+        for hint in hints().into_iter().chain(of_errors) {
+            check_plain(&hint.to_string());
+        }
+    }
+}

@@ -306,6 +306,52 @@ mod tests {
         assert!(Text(&[b'a'; 1000]).to_string().len() < 100);
     }
 
+    /// Every variant once.
+    fn all() -> Vec<LoadError> {
+        let text = || "text".to_owned();
+        let path = || PathBuf::from("m.gguf");
+        let io = |kind: io::ErrorKind| LoadError::Io { path: path(), source: kind.into() };
+        vec![
+            io(io::ErrorKind::NotFound),
+            io(io::ErrorKind::PermissionDenied),
+            io(io::ErrorKind::Other),
+            LoadError::NotAFile { path: path() },
+            LoadError::In { path: path(), error: Box::new(LoadError::BigEndian) },
+            LoadError::Magic { found: b"PK".into() },
+            LoadError::Version { found: 1 },
+            LoadError::Version { found: 9 },
+            LoadError::BigEndian,
+            LoadError::Truncated { what: text(), offset: 0, needs: 2, left: 1 },
+            LoadError::Implausible { what: text(), offset: 0, found: 1, expected: text() },
+            LoadError::NotUtf8 { what: text(), found: b"\xff".into() },
+            LoadError::Duplicate { what: "tensor", name: text() },
+            LoadError::BadTensor { name: text(), problem: text() },
+            LoadError::Split { problem: text() },
+            LoadError::MissingKey { key: text() },
+            LoadError::WrongType { key: text(), expected: "a number", found: text() },
+            LoadError::BadValue { key: text(), found: text(), expected: text() },
+            LoadError::UnknownArch { found: text(), supported: text() },
+            LoadError::Unsupported { key: text(), value: text(), why: text() },
+            LoadError::VocabularyOnly,
+            LoadError::MissingTensor { name: text(), shape: text() },
+            LoadError::WrongShape { name: text(), expected: text(), found: text() },
+            LoadError::WrongTensorType { name: text(), found: "f16", expected: "f32" },
+            LoadError::UnknownTensor { name: text(), arch: "llama" },
+        ]
+    }
+
+    #[test]
+    fn errors_and_hints_have_no_flags() {
+        for error in all() {
+            let (text, hint) = (error.to_string(), error.hint());
+            assert!(!text.contains("hint") && !hint.is_empty(), "{text}");
+            assert!(
+                [&text, hint].iter().all(|text| !text.contains(" -") && !text.contains("--")),
+                "{text}: {hint}"
+            );
+        }
+    }
+
     #[test]
     fn an_error_in_a_file_names_the_file() {
         let e = LoadError::MissingKey { key: "llama.block_count".into() }.in_file(Path::new("m.gguf"));

@@ -610,7 +610,7 @@ fn unsupported_settings() {
             Arch::Llama,
             "llama.brand_new",
             u(1),
-            "\"llama.brand_new\" = 1 is not supported: nobody here knows what it changes",
+            "\"llama.brand_new\" = 1 is not supported: its effect is unknown",
         ),
     ];
     for (arch, key, value, expected) in cases {

@@ -312,8 +312,8 @@ fn descriptions_that_cannot_be_are_refused() {
     refused("context", json!(u64::MAX), "more tokens than its context");
     refused("context", json!(39), "more tokens than its context");
     refused("context", json!(65), "another capacity");
-    refused("logits", json!(1), "not those of this model");
-    refused("logits", json!(u64::MAX), "not those of this model");
+    refused("logits", json!(1), "logits of another vocabulary");
+    refused("logits", json!(u64::MAX), "logits of another vocabulary");
     refused("model", json!("x".repeat(1 << 20)), "another model");
     refused("policy", json!("rasor"), "there is no policy");
     refused("policy", json!("streaming:window=1e99"), "cannot be");

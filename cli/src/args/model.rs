@@ -43,7 +43,7 @@ impl ModelArgs {
         match (&self.model, place) {
             (Some(flag), Some(place)) => Err(Failure::usage(
                 format!("two models are given: {} and {}", flag.display(), place.display()),
-                "name the model once, with -m or as the first argument",
+                "give the model once, with -m or as the first argument",
             )),
             (Some(path), None) => Ok(ModelSource::File(path.clone())),
             (None, Some(path)) => Ok(ModelSource::File(path.to_owned())),

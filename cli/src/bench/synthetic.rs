@@ -41,7 +41,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     let fails = |error: std::io::Error| {
         Failure::new(
             format!("cannot write {}: {error}", path.display()),
-            format!("{size} are needed there; XDG_CACHE_HOME names another place"),
+            format!("free {size} there, or set XDG_CACHE_HOME to another folder"),
         )
     };
     fs::create_dir_all(&folder).map_err(fails)?;
@@ -49,11 +49,11 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     if let Some(free) = free_bytes(&folder).filter(|free| *free < bytes as u64) {
         return Err(Failure::new(
             format!(
-                "{}: {size} are needed there, but {} are free",
+                "{}: the weights need {size}, but {} are free there",
                 folder.display(),
                 format::bytes(free as usize)
             ),
-            "make room, or name another place with XDG_CACHE_HOME",
+            "free some space there, or set XDG_CACHE_HOME to another folder",
         )
         .into());
     }

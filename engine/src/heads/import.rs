@@ -111,7 +111,7 @@ pub fn duo_attention(
                 .parse()
                 .ok()
                 .filter(|gate| (-0.5..=1.5).contains(gate))
-                .ok_or_else(|| malformed(format!("line {line}: {:?} is no gate", shorten(cell))))?;
+                .ok_or_else(|| malformed(format!("line {line}: {:?} is not a gate", shorten(cell))))?;
             gates.push(gate.clamp(0.0, 1.0));
         }
         let width = gates.len() - before;
@@ -166,7 +166,8 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
             .filter_map(|name| config.get(name))
             .find(|value| !value.is_null());
         let Some(value) = value else { continue };
-        let tokens = value.as_u64().ok_or_else(|| malformed(format!("{theirs} is no number of tokens")))?;
+        let tokens =
+            value.as_u64().ok_or_else(|| malformed(format!("{theirs} is not a number of tokens")))?;
         parameters.insert(ours.to_owned(), tokens.into());
     }
     Ok(())
@@ -331,10 +332,10 @@ mod tests {
             ("0.1\t0.2\n0.3", "line 2 has 1 values"),
             ("0.1\t0.2\n0.3\t0.4\n0.5\t0.6", "3 layers"),
             ("0.1\t0.2\nNaN\t0.4", "line 2: \"NaN\""),
-            ("0.1\t0.2\ninf\t0.4", "no gate"),
-            ("0.1\t7\n0.1\t0.2", "\"7\" is no gate"),
-            ("a,b\nc,d", "no gate"),
-            (&long, "no gate"),
+            ("0.1\t0.2\ninf\t0.4", "not a gate"),
+            ("0.1\t7\n0.1\t0.2", "\"7\" is not a gate"),
+            ("a,b\nc,d", "not a gate"),
+            (&long, "not a gate"),
         ] {
             let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
             assert!(error.contains(says), "expected {says:?} in: {error}");

@@ -603,8 +603,9 @@ mod tests {
             (changed("\"values\":[[0.0,", "\"values\":[[NaN,"), "expected"),
             (changed("\"provenance\"", "\"surprise\""), "surprise"),
         ] {
-            let error = HeadProfile::from_json(&text).unwrap_err().to_string();
-            assert!(error.contains(says), "expected {says:?} in: {error}");
+            let error = HeadProfile::from_json(&text).unwrap_err();
+            let text = format!("{error}; {}", error.hint());
+            assert!(text.contains(says), "expected {says:?} in: {text}");
         }
     }
 }
