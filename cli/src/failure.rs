@@ -120,9 +120,9 @@ pub fn report(error: &anyhow::Error) -> (String, u8) {
             message = format!("{message}: {cause}");
         }
     }
-    let system = || error.chain().find_map(|cause| cause.downcast_ref()).map(advice_on);
+    let system = || error.chain().find_map(|cause| cause.downcast_ref().map(Hint::for_io));
     let mut text = format!("error: {}\n", message.trim_end());
-    if let Some(hint) = error.chain().find_map(hint_of).or_else(|| system().map(str::to_owned)) {
+    if let Some(hint) = error.chain().find_map(hint_of).or_else(|| system().as_ref().map(sentence)) {
         text.push_str(&format!("hint: {hint}\n"));
     }
     (sanitize_for_terminal(&text).into_owned(), code)
@@ -201,17 +201,6 @@ fn sentence(hint: &Hint) -> String {
     text.to_owned()
 }
 
-/// What to do about a system error that nothing else is known about.
-fn advice_on(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound => "check the path",
-        io::ErrorKind::PermissionDenied => "check that you may read or write there",
-        io::ErrorKind::StorageFull => "free some space there, or give another path",
-        io::ErrorKind::IsADirectory => "give the path of a file in it",
-        _ => "check the path, and that it is a regular file",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,6 +273,7 @@ mod tests {
             (Hint::CacheTypes(&[ggml::Type::F16, ggml::Type::F32]), "f16, f32"),
             (Hint::OtherModel, "another model"),
             (Hint::CheckPath, "check the path"),
+            (Hint::FreeDiskSpace, "free some space"),
             (Hint::advice("read again"), "read again"),
         ] {
             let text = sentence(&hint);

@@ -7,7 +7,7 @@ use common::{DOCUMENT, changed, file, longhand, longhand_with};
 #[test]
 fn flags_that_make_no_sense() {
     for (args, part) in [
-        (vec!["ask", "--policy", "rasor", "Why?"], "there is no policy `rasor`"),
+        (vec!["ask", "--policy", "rasor", "Why?"], "policy `rasor`: there is no such policy"),
         (vec!["ask", "--policy", "razor:window=3", "Why?"], "no parameter `window`"),
         (vec!["ask", "--policy", "razor:buffer=-1", "Why?"], "cannot be -1"),
         (vec!["ask", "-c", "lots", "Why?"], "not a number of tokens"),
@@ -41,7 +41,7 @@ fn flags_that_make_no_sense() {
         (vec!["demo", "--facts", "0"], "not a number of facts"),
         (vec!["demo", "--tokens", "1m"], "needle was trained for 32,768 tokens"),
         (vec!["demo", "--kinds", "number,poem"], "no facts of the kind \"poem\""),
-        (vec!["recall", "--policy", "rasor"], "there is no policy `rasor`"),
+        (vec!["recall", "--policy", "rasor"], "policy `rasor`: there is no such policy"),
         (vec!["recall", "--kv-budget", "15%,0.3"], "not a budget"),
         (vec!["recall", "-c", "4k,0"], "must not be 0"),
         (vec!["recall", "--questions", "0"], "--questions"),

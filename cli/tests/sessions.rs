@@ -179,7 +179,7 @@ fn damaged_files_are_refused() {
     refused(&file("short", &bytes[..bytes.len() / 2]), "ends too early");
     refused(&file("nothing", ""), "ends too early");
     refused(&file("text", DOCUMENT), "not a saved session");
-    refused(&described("policy", &place, |said| said["policy"] = json!("rasor")), "there is no policy");
+    refused(&described("policy", &place, |said| said["policy"] = json!("rasor")), "there is no such policy");
     for (name, caller) in [
         ("other-program", "mine".into()),
         ("no-turns", r#"{"documents": "", "conversation": {"messages": [["user", "Why?"]], "timeline": [], "turns": []}}"#.into()),

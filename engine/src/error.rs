@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use ggml::Type;
@@ -143,8 +144,10 @@ pub enum Hint {
     },
     /// Use another model.
     OtherModel,
-    /// Check the path, its permissions and the free space there.
+    /// Check that the path is right, and that it is a file that can be read or written.
     CheckPath,
+    /// Free space on the disk, or use another path.
+    FreeDiskSpace,
     /// Advice in plain words.
     Advice(Cow<'static, str>),
 }
@@ -155,7 +158,15 @@ impl Hint {
         Hint::Advice(text.into())
     }
 
-    /// What a caller can do about a failed computation.
+    /// What a caller can do about a failure to read or write a file.
+    pub fn for_io(error: &io::Error) -> Hint {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Hint::FreeDiskSpace,
+            _ => Hint::CheckPath,
+        }
+    }
+
+    /// What a caller can do about a failed computation; `None` where nothing better than the text is known.
     pub fn for_compute(error: &ggml::Error) -> Option<Hint> {
         Some(match error {
             ggml::Error::OutOfMemory { .. } => Hint::LessMemory { on_device: false },
@@ -213,7 +224,8 @@ impl fmt::Display for Hint {
                 "use a model file quantised to another type, or compute on the CPU"
             }
             Hint::OtherModel => "use another model",
-            Hint::CheckPath => "check the path, its permissions and the free space there",
+            Hint::CheckPath => "check the path, and that it is a file that you may read or write",
+            Hint::FreeDiskSpace => "free some space on the disk, or use another path",
             Hint::Advice(text) => text,
         })
     }
@@ -249,6 +261,7 @@ mod tests {
             Hint::OtherTensorType { cpu_can: false },
             Hint::OtherModel,
             Hint::CheckPath,
+            Hint::FreeDiskSpace,
             Hint::advice("read the text again"),
         ]
     }
@@ -258,11 +271,7 @@ mod tests {
         let model = HeadShape::new(2, 4, 2).expect("a shape");
         let share = || HeadsError::Share { what: "a share", value: 2.0 };
         vec![
-            HeadsError::Io {
-                action: "read",
-                path: "heads.json".into(),
-                source: std::io::ErrorKind::NotFound.into(),
-            },
+            HeadsError::Io { action: "read", path: "heads.json".into(), source: ErrorKind::NotFound.into() },
             HeadsError::In { path: "heads.json".into(), error: Box::new(share()) },
             HeadsError::TooLarge { path: "heads.json".into(), limit: 10 },
             HeadsError::Malformed { format: "head profile", what: what(), hint: Hint::MakeHeadProfile },

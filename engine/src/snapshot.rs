@@ -73,7 +73,7 @@ impl From<io::Error> for SnapshotError {
     fn from(error: io::Error) -> SnapshotError {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => SnapshotError::new("the file ends too early"),
-            _ => SnapshotError { what: error.to_string(), hint: Hint::CheckPath },
+            _ => SnapshotError { what: error.to_string(), hint: Hint::for_io(&error) },
         }
     }
 }

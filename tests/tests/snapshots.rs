@@ -315,7 +315,7 @@ fn descriptions_that_cannot_be_are_refused() {
     refused("logits", json!(1), "logits of another vocabulary");
     refused("logits", json!(u64::MAX), "logits of another vocabulary");
     refused("model", json!("x".repeat(1 << 20)), "another model");
-    refused("policy", json!("rasor"), "there is no policy");
+    refused("policy", json!("rasor"), "there is no such policy");
     refused("policy", json!("streaming:window=1e99"), "cannot be");
     refused("policy", json!("x".repeat(1 << 20)), "too long");
     refused("policy", json!("streaming"), "lane");

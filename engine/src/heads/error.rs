@@ -116,7 +116,7 @@ impl HeadsError {
     pub fn hint(&self) -> Hint {
         match self {
             HeadsError::In { error, .. } => error.hint(),
-            HeadsError::Io { .. } => Hint::CheckPath,
+            HeadsError::Io { source, .. } => Hint::for_io(source),
             HeadsError::TooLarge { .. } => Hint::advice("give the file of the head map, not the model"),
             HeadsError::Malformed { hint, .. } => hint.clone(),
             HeadsError::Version { .. } => {

@@ -368,7 +368,7 @@ impl FromStr for PolicyChoice {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let entry = REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| {
             let names: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
-            wrong(format!("there is no policy `{name}`"), format!("use one of {}", names.join(", ")))
+            wrong("there is no such policy".into(), format!("use one of {}", names.join(", ")))
         })?;
         let mut values = Values::defaults(entry);
         for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        refused("rasor", "there is no policy");
+        refused("rasor", "there is no such policy");
         refused("razor:window=3", "no parameter");
         refused("razor:buffer", "NAME=VALUE");
         refused("razor:buffer=-1", "cannot be");
