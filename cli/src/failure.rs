@@ -1,5 +1,5 @@
-//! How an error reaches the user: `error: what, where`, then `hint: what to do`, and an exit code (1 failure, 2 wrong usage,
-//! 130 interrupted). The libraries' errors carry their hints as data; here they become sentences with the program's flags.
+//! How an error reaches the user: `error: what, where`, then `hint: what to do`, and an exit code (1 failure, 2 wrong
+//! usage, 130 interrupted). The libraries' hints are data; here they become sentences with the program's flags.
 
 use std::error::Error;
 use std::io;
@@ -39,7 +39,7 @@ impl Failure {
         Failure { code: 130, ..Failure::new("interrupted", "nothing was kept; run it again to start over") }
     }
 
-    /// The same failure as one of the arguments' fault.
+    /// The same failure, caused by the arguments.
     pub fn in_arguments(self) -> Failure {
         Failure { code: 2, ..self }
     }
@@ -203,8 +203,9 @@ fn sentence(hint: &Hint) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use anyhow::Context;
+
+    use super::*;
 
     #[test]
     fn hints_are_on_a_line_of_their_own() {

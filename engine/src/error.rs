@@ -94,8 +94,8 @@ impl EngineError {
     }
 }
 
-/// What a caller can do about an error, as data: a program turns it into its own flags, buttons or calls. `Display` gives plain words
-/// that name no flag of any program.
+/// What a caller can do about an error, as data: a program turns it into its own flags, buttons or calls. `Display`
+/// gives plain words that name no flag of any program.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Hint {

@@ -44,7 +44,8 @@ struct Description {
     caller: String,
 }
 
-/// What is wrong with a session file, and what to do about it. It becomes an [`EngineError::Snapshot`] with the file's path.
+/// What is wrong with a session file, and what to do about it. It becomes an [`EngineError::Snapshot`] with the file's
+/// path.
 #[derive(Debug)]
 pub(crate) struct SnapshotError {
     what: String,

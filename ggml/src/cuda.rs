@@ -27,8 +27,8 @@ unsafe extern "C" {
     fn longhand_cuda_error_text(error: c_int) -> *const c_char;
 }
 
-/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights; the error is the loader's message. To be
-/// asked before any such work: without libcublas ggml would end the process.
+/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. Called before any such work:
+/// without libcublas ggml would end the process. The error is the loader's message.
 pub fn cublas() -> Result<(), String> {
     // SAFETY: no arguments; the result is null or a string that is never freed.
     let said = unsafe { longhand_cublas_open() };

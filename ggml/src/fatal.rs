@@ -5,7 +5,7 @@ use crate::{Error, sys};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, Once};
 
-/// What is called with the error before the process ends; its result is the process's exit code. It must not use the library.
+/// Called with the error before the process ends; its result is the exit code. It must not call this crate.
 pub type Hook = fn(&Error) -> i32;
 
 static HOOK: Mutex<Option<Hook>> = Mutex::new(None);

@@ -91,7 +91,7 @@ impl Layout {
         let profile = if policy.uses_profile() {
             Some(profile.ok_or_else(|| EngineError::Policy {
                 given: policy.to_string(),
-                reason: "it needs a head profile, which says which heads are retrieval heads".into(),
+                reason: "it needs a head profile to know the retrieval heads".into(),
                 hint: Hint::GiveHeadProfile,
             })?)
         } else {
