@@ -8,6 +8,7 @@ pub mod sampling;
 pub mod session;
 pub mod values;
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::App;
 use crate::console;
+use crate::failure::Failure;
 use crate::{
     ask, bench, chat, crash_save, demo, devices, failure, heads, inspect, logits, plan, recall, tokenize,
 };
@@ -109,10 +111,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let text = error.render().to_string();
+    let failure = error.source().and_then(|source| source.downcast_ref::<Failure>());
+    // clap's last line says how to get help. It becomes the hint unless the value's own error has one.
     let text = match text.rsplit_once("\n\nFor more information, try") {
-        Some((text, _)) if text.contains("hint: ") => text.trim_end().to_owned(),
         Some((text, help)) => {
-            format!("{}\nhint: try {}", text.trim_end(), help.trim().trim_end_matches('.'))
+            let help = format!("try {}", help.trim().trim_end_matches('.'));
+            format!("{}\nhint: {}", text.trim_end(), failure.map_or(help.as_str(), Failure::hint))
         }
         None => text.trim_end().to_owned(),
     };

@@ -72,7 +72,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     if questions.is_empty() || questions.iter().any(|question| question.trim().is_empty()) {
         return Err(Failure::usage(
             if questions.is_empty() { "there is no question" } else { "a question is empty" },
-            "longhand ask -f report.txt \"Who wrote it?\"",
+            "for example: longhand ask -f report.txt \"Who wrote it?\"",
         )
         .into());
     }
@@ -190,7 +190,7 @@ fn context(
                  but the context is {context}"
             ),
             format!(
-                "give a larger context, -c {needed}, or leave -c out; `longhand plan` says what it costs"
+                "give a larger context with -c {needed}, or leave -c out; `longhand plan` says what it costs"
             ),
         )
         .into());

@@ -131,7 +131,7 @@ fn check_folder(session_file: Option<&Path>) -> Result<(), Failure> {
     match folder {
         Some(folder) if !folder.is_dir() => Err(Failure::new(
             format!("--session: there is no folder {}", folder.display()),
-            "make it, or name another file",
+            "create the folder, or give another file",
         )),
         _ => Ok(()),
     }
@@ -253,7 +253,7 @@ fn talk(app: &App, args: &ChatArgs, chat: &mut Chat) -> Result<()> {
             command if command.starts_with('/') => {
                 let word = command.split_whitespace().next().unwrap_or(command);
                 app.console
-                    .note(&format!("error: there is no command {word}\nhint: /help lists those there are"));
+                    .note(&format!("error: there is no command {word}\nhint: /help lists the commands"));
             }
             question => match turn(app, chat, question) {
                 Ok(turn) => last = turn,
@@ -386,9 +386,9 @@ fn is_interrupt(error: &anyhow::Error) -> bool {
 /// Why a question was not read, and what makes room for it.
 fn full(needed: usize, context: usize, has_answers: bool) -> String {
     let (needed, context) = (format::count(needed), format::count(context));
-    let way = if has_answers { "/clear starts the conversation anew" } else { "ask a shorter question" };
+    let way = if has_answers { "start a new conversation with /clear" } else { "ask a shorter question" };
     format!(
-        "error: the context is full: with this question there are {needed} tokens, but room for {context}\n\
-         hint: {way}, or start again with a larger context, -c"
+        "error: the context is full: with this question the conversation has {needed} tokens, but the context is {context}\n\
+         hint: {way}, or restart the program with a larger context, -c"
     )
 }

@@ -16,24 +16,14 @@ static CONVERSATION: Mutex<String> = Mutex::new(String::new());
 
 /// Prepares for the worst.
 pub fn install() {
-    ggml::on_fatal(|last_words| {
-        let advice = if last_words.contains("hint: ") { "" } else { advice_on(last_words) };
-        let (text, code) = failure::report(&anyhow::anyhow!("{last_words}{advice}"));
+    ggml::on_fatal(|error| {
+        let (text, code) = failure::report(&anyhow::Error::from(error.clone()));
         console::report(&text);
         if let Some(saved) = save() {
             let _ = writeln!(io::stderr(), "the conversation is saved in {}", saved.display());
         }
         i32::from(code)
     });
-}
-
-/// What to do where ggml gave up and nobody said more about it.
-fn advice_on(last_words: &str) -> &'static str {
-    if last_words.contains("out of memory") {
-        "\nhint: other programs may use the same GPU; leave more of its memory free with --memory, or use --device cpu"
-    } else {
-        "\nhint: start again; if it comes back, use --device cpu"
-    }
 }
 
 /// What has been said up to now.

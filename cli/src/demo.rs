@@ -105,7 +105,7 @@ impl<'a> Demo<'a> {
         if args.facts == 0 || args.facts > 100 {
             return Err(Failure::usage(
                 format!("--facts {}: not a number of facts", args.facts),
-                "from 1 to 100",
+                "give a number from 1 to 100",
             )
             .into());
         }
@@ -119,7 +119,7 @@ impl<'a> Demo<'a> {
                     model.name(),
                     format::count(trained)
                 ),
-                format!("at most {trained}"),
+                format!("give at most {trained}"),
             )
             .into());
         }
@@ -232,7 +232,7 @@ fn kinds(names: &[String]) -> Result<Vec<FactKind>, Failure> {
             let all: Vec<&str> = FactKind::ALL.iter().map(|kind| kind.name()).collect();
             Failure::usage(
                 format!("there are no facts of the kind {name:?}"),
-                format!("kinds are {}", all.join(", ")),
+                format!("use one of {}", all.join(", ")),
             )
         })
     };

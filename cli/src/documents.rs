@@ -14,7 +14,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The texts of these files, an empty line between them; `-` is stdin.
 pub fn read_all(paths: &[PathBuf]) -> Result<String> {
     if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-        return Err(Failure::usage("-f -: stdin is named twice", "it can be read once").into());
+        return Err(Failure::usage("-f -: stdin is given twice", "give -f - only once").into());
     }
     let texts: Vec<String> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     Ok(texts.join("\n\n"))
@@ -39,8 +39,8 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>> {
     let fails = |error: std::io::Error| {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => "check the path",
-            std::io::ErrorKind::IsADirectory => "name the files in it, each with -f",
-            _ => "check that it is a file this user may read",
+            std::io::ErrorKind::IsADirectory => "give the files in it, each with -f",
+            _ => "check that it is a file that you may read",
         };
         Failure::new(format!("cannot read {}: {error}", path.display()), hint)
     };
@@ -53,7 +53,7 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Failure::new(
             format!("{}: more than 1 GiB of text", path.display()),
-            "check that it is the file you mean, or give a part of it",
+            "check that it is the right file, or give a part of it",
         )
         .into());
     }
@@ -65,7 +65,7 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String> {
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
         Err(error) => Err(Failure::new(
-            format!("{name}: not text in UTF-8: byte {} is none", error.utf8_error().valid_up_to()),
+            format!("{name}: not UTF-8 text: byte {} is invalid", error.utf8_error().valid_up_to()),
             if error.as_bytes().starts_with(&[0xff, 0xfe]) || error.as_bytes().starts_with(&[0xfe, 0xff]) {
                 "convert it, for example with: iconv -f utf-16 -t utf-8"
             } else {

@@ -128,7 +128,9 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
             let session = app.resolve(&model, &asked, 0)?;
             let session = app.interrupt.reading(|| session.start(&mut app.reporter()))?;
             let profile = session.options().profile.clone();
-            profile.ok_or_else(|| Failure::new("the policy razor uses no profile", "report this"))?
+            profile.ok_or_else(|| {
+                Failure::new("the policy razor uses no profile", "this is a bug; please report it")
+            })?
         }
     };
     app.console.print(&harmless(&profile)?.heatmaps(palette(&app.console)))?;
@@ -147,7 +149,7 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
             model.head_shape()?
         }
         (name, None) => {
-            let (shape, _) = Shape::parse(name.as_deref().unwrap_or_default())?;
+            let (shape, _) = Shape::parse(name.as_deref().unwrap_or_default()).map_err(Failure::from)?;
             HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?
         }
     };
@@ -162,7 +164,7 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
         (None, Some(model)) => {
             if !keep(app, model, &args.model.setup(app), &profile) {
                 return Err(Failure::new(
-                    "there is no place to keep the profile",
+                    "there is no cache folder for the profile",
                     "write it with --out FILE",
                 )
                 .into());

@@ -49,11 +49,8 @@ pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
 
 /// What can be said about running it: a summary, or why it cannot be run.
 fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
-    // Errors carry a hint on a line of its own, which is of no use in a listing.
-    let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
-    let spec = ModelSpec::from_gguf(file).map_err(|error| first_line(error.kind().to_string()))?;
-    models::spec::ModelTensors::from_gguf(file, &spec)
-        .map_err(|error| first_line(error.kind().to_string()))?;
+    let spec = ModelSpec::from_gguf(file).map_err(|error| error.kind().to_string())?;
+    models::spec::ModelTensors::from_gguf(file, &spec).map_err(|error| error.kind().to_string())?;
     Ok(spec)
 }
 

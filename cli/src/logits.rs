@@ -51,7 +51,7 @@ pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     write(&args.out, (tokens.len(), n_vocab), &logits).map_err(|error| {
         Failure::new(
             format!("cannot write {}: {error}", args.out.display()),
-            "check that the folder exists, is writable and has room",
+            "check that the folder exists, is writable and has free space",
         )
     })?;
     app.console.note(&format!("{}: float32 [{}, {}]", args.out.display(), tokens.len(), n_vocab));
@@ -59,21 +59,21 @@ pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
 }
 
 fn parse_tokens(text: &str) -> Result<Vec<u32>, Failure> {
-    let wrong = |what: String| Failure::usage(what, "for example --tokens 1,2,3");
+    let wrong = |what: String| Failure::usage(what, "give token ids, for example --tokens 1,2,3");
     let list = text.trim().trim_start_matches('[').trim_end_matches(']');
     let tokens: Vec<u32> = list
         .split(',')
         .map(str::trim)
         .filter(|_| !list.trim().is_empty())
-        .map(|token| token.parse().map_err(|_| wrong(format!("--tokens: {token:?} is no token id"))))
+        .map(|token| token.parse().map_err(|_| wrong(format!("--tokens: {token:?} is not a token id"))))
         .collect::<Result<_, _>>()?;
-    if tokens.is_empty() { Err(wrong("--tokens: there are none".into())) } else { Ok(tokens) }
+    if tokens.is_empty() { Err(wrong("--tokens: no token id is given".into())) } else { Ok(tokens) }
 }
 
 /// Writes `[rows, columns]` f32 in NumPy's format 1.0. The file appears whole or not at all.
 fn write(path: &Path, (rows, columns): (usize, usize), values: &[f32]) -> std::io::Result<()> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return Err(std::io::Error::other("it exists and is no ordinary file"));
+        return Err(std::io::Error::other("it exists and is not a regular file"));
     }
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));

@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::values;
+use crate::failure::Failure;
 use crate::format;
 use crate::table::Table;
 
@@ -159,7 +160,7 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
     };
     let (name, model, outline) = match &args.shape {
         Some(text) => {
-            let (shape, file_type) = Shape::parse(text)?;
+            let (shape, file_type) = Shape::parse(text).map_err(Failure::from)?;
             (format!("{shape}:{}", file_type.name()), None, ModelOutline::of_shape(shape, file_type))
         }
         None => {

@@ -41,7 +41,7 @@ pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
             String::from_utf8(bytes).map_err(|error| {
                 Failure::new(
                     format!(
-                        "{}: not text in UTF-8: byte {} is none",
+                        "{}: not UTF-8 text: byte {} is invalid",
                         path.display(),
                         error.utf8_error().valid_up_to()
                     ),

@@ -7,7 +7,7 @@ use common::{DOCUMENT, changed, file, longhand, longhand_with};
 #[test]
 fn flags_that_make_no_sense() {
     for (args, part) in [
-        (vec!["ask", "--policy", "rasor", "Why?"], "there is no policy `rasor`"),
+        (vec!["ask", "--policy", "rasor", "Why?"], "policy `rasor`: there is no such policy"),
         (vec!["ask", "--policy", "razor:window=3", "Why?"], "no parameter `window`"),
         (vec!["ask", "--policy", "razor:buffer=-1", "Why?"], "cannot be -1"),
         (vec!["ask", "-c", "lots", "Why?"], "not a number of tokens"),
@@ -35,13 +35,13 @@ fn flags_that_make_no_sense() {
         (vec!["plan", "--memory", "many"], "not a size"),
         (vec!["plan", "--shape", "llama-3.2-1b", "-m", "x.gguf"], "cannot be used with"),
         (vec!["heads", "import", "x", "--shape", "llama-3.1-8b", "--threshold", "2"], "not a share"),
-        (vec!["logits", "--tokens", "1,x", "--out", "x.npy"], "no token id"),
-        (vec!["logits", "--tokens", "", "--out", "x.npy"], "there are none"),
+        (vec!["logits", "--tokens", "1,x", "--out", "x.npy"], "not a token id"),
+        (vec!["logits", "--tokens", "", "--out", "x.npy"], "no token id is given"),
         (vec!["tokenize"], "--file"),
         (vec!["demo", "--facts", "0"], "not a number of facts"),
         (vec!["demo", "--tokens", "1m"], "needle was trained for 32,768 tokens"),
         (vec!["demo", "--kinds", "number,poem"], "no facts of the kind \"poem\""),
-        (vec!["recall", "--policy", "rasor"], "there is no policy `rasor`"),
+        (vec!["recall", "--policy", "rasor"], "policy `rasor`: there is no such policy"),
         (vec!["recall", "--kv-budget", "15%,0.3"], "not a budget"),
         (vec!["recall", "-c", "4k,0"], "must not be 0"),
         (vec!["recall", "--questions", "0"], "--questions"),
@@ -123,13 +123,13 @@ fn documents_that_cannot_be_read() {
             "ask" => longhand(&["ask", "-f", path, "Why?"]),
             _ => longhand(&["chat", "-f", path]),
         };
-        with(&latin).refused(1, "byte 3 is none");
+        with(&latin).refused(1, "byte 3 is invalid");
         with(&empty).refused(1, "the document is empty");
         with("no/such.txt").refused(1, "cannot read no/such.txt");
         with(folder).refused(1, "cannot read");
     }
     longhand_with(&["ask", "-f", "-", "Why?"], b"").refused(1, "stdin: the document is empty");
-    longhand(&["tokenize", "-f", &latin]).refused(1, "byte 3 is none");
+    longhand(&["tokenize", "-f", &latin]).refused(1, "byte 3 is invalid");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn what_does_not_go_together_is_refused() {
     let nowhere = scratch("sessions").join("no/such/folder/kept");
     longhand(&["chat", "--session", nowhere.to_str().expect("text")]).refused(1, "there is no folder");
     let folder = scratch("sessions");
-    longhand(&["chat", "--session", folder.to_str().expect("text")]).refused(1, "no ordinary file");
+    longhand(&["chat", "--session", folder.to_str().expect("text")]).refused(1, "not a regular file");
     assert!(std::fs::read(&place).expect("still there") == before, "a refusal changes nothing");
 }
 
@@ -175,11 +175,11 @@ fn damaged_files_are_refused() {
     };
     let mut flipped = bytes.clone();
     flipped[bytes.len() - 100] ^= 1;
-    refused(&file("flipped", flipped), "do not add up");
+    refused(&file("flipped", flipped), "its checksum is wrong");
     refused(&file("short", &bytes[..bytes.len() / 2]), "ends too early");
     refused(&file("nothing", ""), "ends too early");
-    refused(&file("text", DOCUMENT), "no saved session");
-    refused(&described("policy", &place, |said| said["policy"] = json!("rasor")), "there is no policy");
+    refused(&file("text", DOCUMENT), "not a saved session");
+    refused(&described("policy", &place, |said| said["policy"] = json!("rasor")), "there is no such policy");
     for (name, caller) in [
         ("other-program", "mine".into()),
         ("no-turns", r#"{"documents": "", "conversation": {"messages": [["user", "Why?"]], "timeline": [], "turns": []}}"#.into()),
@@ -187,7 +187,7 @@ fn damaged_files_are_refused() {
         ("no-token", format!(r#"{{"documents": "", "conversation": {{"messages": [], "timeline": [{}], "turns": []}}}}"#, u32::MAX)),
     ] {
         let damaged = described(name, &place, |said| said["caller"] = Value::String(caller));
-        refused(&damaged, "no conversation that can go on");
+        refused(&damaged, "no conversation that can be continued");
     }
     let huge = described("huge", &place, |said| said["context"] = json!(i32::MAX));
     refused(&huge, "are free");

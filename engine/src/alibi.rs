@@ -11,7 +11,7 @@
 //! gives one: ||gamma||^2 + ||b||^2 becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
 
 use crate::heads::{HeadProfile, Provenance};
-use crate::{EngineError, Model, Progress, Task};
+use crate::{EngineError, Hint, Model, Progress, Task};
 use models::gguf::TensorInfo;
 use models::spec::{ModelTensors, Positions};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,8 +73,8 @@ pub fn scopes(
     if spec.positions != Positions::Alibi {
         return Err(EngineError::Setting {
             what: "windows from the weights".into(),
-            reason: "the model's attention does not fall with the distance (no ALiBi positions)".into(),
-            hint: "let `longhand heads calibrate` look for its retrieval heads".into(),
+            reason: "the model has no ALiBi positions: its attention does not fall with the distance".into(),
+            hint: Hint::GiveHeadProfile,
         });
     }
     let started = Instant::now();
@@ -141,7 +141,7 @@ fn rows(info: &TensorInfo, bytes: &[u8], first: usize, n: usize) -> Result<Vec<f
     let wrong = || EngineError::Setting {
         what: format!("tensor `{}`", info.name),
         reason: format!("{} cannot be turned into floats", info.ty.name()),
-        hint: "use a file quantised to another type".into(),
+        hint: Hint::OtherTensorType { cpu_can: false },
     };
     let ty = ggml::Type::from_id(info.ty.id()).ok_or_else(wrong)?;
     let width = info.dims[0] as usize;

@@ -10,7 +10,7 @@ use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LayerRows, Layout, PolicyChoice, Room};
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
-use crate::{Engine, EngineError, Progress, Task};
+use crate::{Engine, EngineError, Hint, Progress, Task};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{HeadShape, MAX_LANES};
 use models::spec::Positions;
@@ -79,10 +79,8 @@ pub fn calibrate(
     if spec.positions == Positions::Alibi {
         return Err(EngineError::Setting {
             what: "calibration of a model with ALiBi positions".into(),
-            reason: "how far its heads see follows from their slopes; they are not told apart by retrieval"
-                .into(),
-            hint: "use --policy razor, whose windows then follow from the weights; for heads=on give a profile: --heads FILE"
-                .into(),
+            reason: "how far its heads see follows from their slopes; calibration finds nothing more".into(),
+            hint: Hint::WindowsFromWeights,
         });
     }
     let bos = engine.file().u32("tokenizer.ggml.bos_token_id")?.filter(|bos| (*bos as usize) < spec.n_vocab);
@@ -91,8 +89,8 @@ pub fn calibrate(
     if period < 2 {
         return Err(EngineError::Setting {
             what: format!("calibration with {period} random tokens"),
-            reason: "a period is at least 2 tokens, and four of them must fit the model's context".into(),
-            hint: "give a larger --period".into(),
+            reason: "a period has at least 2 tokens, and four periods must fit the model's context".into(),
+            hint: Hint::LongerPeriod,
         });
     }
     let candidates = ordinary_tokens(engine)?;

@@ -13,7 +13,7 @@ use crate::devices::{Devices, Place};
 use crate::forward::Forward;
 use crate::heads::HeadShape;
 use crate::weights::{WeightBytes, Weights};
-use crate::{EngineError, Model, ModelSource, Progress, Task, heads};
+use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -202,34 +202,37 @@ fn check_products(file: &GgufFile, spec: &ModelSpec, devices: &Devices) -> Resul
 fn check_heads(spec: &ModelSpec, file: &GgufFile, on_device: bool) -> Result<(), EngineError> {
     const GRANULE: usize = 8;
     let most = kernels::attention::MAX_KV_HEADS;
-    let wrong = |what: String, reason: String| {
+    let wrong = |what: String, reason: String, hint: Hint| {
         Err(EngineError::Setting {
             what: match file.path() {
                 Some(path) => format!("{}: {what}", path.display()),
                 None => what,
             },
             reason,
-            hint: "this model cannot be used; choose another one".into(),
+            hint,
         })
     };
     if !spec.head_dim.is_multiple_of(GRANULE) {
         return wrong(
             format!("heads of {} elements", spec.head_dim),
-            format!("attention works on multiples of {GRANULE} elements"),
+            format!("attention needs a multiple of {GRANULE} elements"),
+            Hint::OtherModel,
         );
     }
     if on_device && (spec.n_kv_heads > MAX_DEVICE_HEADS || spec.head_dim > MAX_DEVICE_HEAD_DIM) {
         return wrong(
             format!("{} KV heads of {} elements a layer", spec.n_kv_heads, spec.head_dim),
             format!(
-                "on a GPU attention takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements; use --device cpu"
+                "attention on a GPU takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements"
             ),
+            Hint::UseCpu,
         );
     }
     if spec.n_kv_heads > most {
         return wrong(
             format!("{} KV heads a layer", spec.n_kv_heads),
             format!("attention takes at most {most}"),
+            Hint::OtherModel,
         );
     }
     Ok(())

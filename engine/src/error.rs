@@ -1,7 +1,11 @@
-//! What can go wrong while a model is opened, planned or run.
+//! Errors of the engine, and what a caller can do about them.
 
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
+use ggml::Type;
 use models::LoadError;
 use models::chat::ChatError;
 use models::tokenizer::TokenizerError;
@@ -9,7 +13,7 @@ use models::tokenizer::TokenizerError;
 use crate::heads::HeadsError;
 use crate::sampler::SamplerError;
 
-/// A failure of the engine, with what to do about it.
+/// An error of the engine. The text says what was wrong and where; [`EngineError::hint`] says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -22,15 +26,12 @@ pub enum EngineError {
     /// A computation failed.
     #[error(transparent)]
     Compute(#[from] ggml::Error),
-    /// More tokens than the session has room for.
-    #[error(
-        "{needed} tokens do not fit a context of {context}\n\
-         hint: give a larger context with -c {needed} (see `longhand plan` for what it costs), or a shorter text"
-    )]
+    /// The text has more tokens than the session's context.
+    #[error("{needed} tokens do not fit a context of {context}")]
     ContextFull {
-        /// Tokens that were to be held.
+        /// Number of tokens of the text.
         needed: usize,
-        /// Tokens the session was made for.
+        /// The session's context in tokens.
         context: usize,
     },
     /// The file has no usable vocabulary.
@@ -99,50 +100,76 @@ pub enum EngineError {
         /// Whether it is the device's memory, not the host's.
         on_device: bool,
     },
-    /// A token outside the vocabulary.
-    #[error(
-        "token {token} is outside the vocabulary of {vocabulary}\nhint: tokens are numbers below {vocabulary}"
-    )]
+    /// A token is outside the vocabulary.
+    #[error("token {token} is outside the vocabulary of {vocabulary} tokens")]
     Token {
         /// The token.
         token: u32,
         /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// A file with a session cannot be used or written.
-    #[error("{}: {what}\nhint: {hint}", path.display())]
+    /// A session file cannot be read, used or written.
+    #[error("{}: {what}", path.display())]
     Snapshot {
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// What is wrong.
         what: String,
         /// What to do.
-        hint: String,
+        hint: Hint,
     },
-    /// A policy that does not exist or makes no sense.
-    #[error("policy `{given}`: {reason}\nhint: {hint}")]
+    /// A policy does not exist, or its parameters cannot be used.
+    #[error("policy `{given}`: {reason}")]
     Policy {
-        /// What was asked for.
+        /// The policy as it was given.
         given: String,
         /// What is wrong with it.
         reason: String,
-        /// What would be right.
-        hint: String,
+        /// What to do.
+        hint: Hint,
     },
-    /// A setting that makes no sense.
-    #[error("{what}: {reason}\nhint: {hint}")]
+    /// A setting cannot be used.
+    #[error("{what}: {reason}")]
     Setting {
         /// The setting.
         what: String,
         /// What is wrong with it.
         reason: String,
-        /// What would be right.
-        hint: String,
+        /// What to do.
+        hint: Hint,
     },
 }
 
 impl EngineError {
-    /// Whether the failure is the user's wish to stop.
+    /// What the caller can do about the error; `None` where nothing better than the text is known.
+    pub fn hint(&self) -> Option<Hint> {
+        match self {
+            EngineError::Load(error) => Some(Hint::advice(error.hint())),
+            EngineError::Heads(error) => Some(error.hint()),
+            EngineError::Compute(error) => Hint::for_compute(error),
+            EngineError::ContextFull { needed, .. } => Some(Hint::LargerContext { tokens: *needed }),
+            EngineError::Tokenizer { error, .. } => Some(Hint::advice(error.hint())),
+            EngineError::Vocabulary { .. } => Some(Hint::advice(
+                "the file is damaged or put together from two models; convert the model again",
+            )),
+            EngineError::Chat { error, .. } => Some(Hint::advice(error.hint())),
+            EngineError::SavedChat { .. } => Some(Hint::advice(
+                "the file is damaged or was made by another program; start a new conversation with another file",
+            )),
+            EngineError::Sampling(error) => Some(error.hint()),
+            EngineError::UnusedProfile { .. } => Some(Hint::PolicyWithProfile),
+            EngineError::NoHeadScores { .. } => Some(Hint::OmitHeadShares),
+            EngineError::Memory { on_device, .. } => Some(Hint::SmallerSession { on_device: *on_device }),
+            EngineError::Token { vocabulary, .. } => {
+                Some(Hint::advice(format!("use token numbers below {vocabulary}")))
+            }
+            EngineError::Snapshot { hint, .. }
+            | EngineError::Policy { hint, .. }
+            | EngineError::Setting { hint, .. } => Some(hint.clone()),
+        }
+    }
+
+    /// Whether the computation was stopped by the engine's interrupt flag.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, EngineError::Compute(ggml::Error::Interrupted))
     }
@@ -151,4 +178,287 @@ impl EngineError {
 /// The beginning of a message about a file.
 fn in_file(path: &Option<PathBuf>) -> String {
     path.as_ref().map_or(String::new(), |path| format!("{}: ", path.display()))
+}
+
+/// What a caller can do about an error, as data: a program turns it into its own flags, buttons or calls. `Display`
+/// gives plain words that name no flag of any program.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Hint {
+    /// Make the session with a larger context, or give it a shorter text.
+    LargerContext {
+        /// Smallest context in tokens that the text fits.
+        tokens: usize,
+    },
+    /// Use less memory.
+    LessMemory {
+        /// Whether a bound on a device's memory was reached: fewer layers there, or a higher bound, helps too.
+        on_device: bool,
+    },
+    /// Plan a session that takes less memory.
+    SmallerSession {
+        /// Whether it is the device's memory: fewer layers there help too.
+        on_device: bool,
+    },
+    /// Leave more of the GPU's memory to other programs.
+    LeaveDeviceMemoryFree,
+    /// Compute without a GPU.
+    UseCpu,
+    /// Start the program again; compute without a GPU if the error comes back.
+    Restart,
+    /// Choose one of the GPUs that are there.
+    ListDevices,
+    /// Install NVIDIA's cuBLAS.
+    InstallCublas,
+    /// Give the KV store a larger budget, or let it need less.
+    LargerBudget,
+    /// Give the policy smaller parameters.
+    SmallerParameters,
+    /// Use this policy, or another one.
+    OtherPolicy(&'static str),
+    /// Give a head profile of the model.
+    GiveHeadProfile,
+    /// Make a new head profile for the model.
+    MakeHeadProfile,
+    /// Give no head profile.
+    OmitHeadProfile,
+    /// Give no head profile, or use a policy that has one.
+    PolicyWithProfile,
+    /// Give the policy no shares of heads: the profile's own selection is used.
+    OmitHeadShares,
+    /// Calibrate nothing: the model uses ALiBi, so the policy `razor` computes its windows from the weights.
+    WindowsFromWeights,
+    /// Calibrate with a longer period of random tokens.
+    LongerPeriod,
+    /// Store keys and values as one of these types.
+    CacheTypes(&'static [Type]),
+    /// Use a model file whose weights have another type.
+    OtherTensorType {
+        /// Whether the CPU can compute with the weights as they are.
+        cpu_can: bool,
+    },
+    /// Use another model.
+    OtherModel,
+    /// Check that the path is right, and that it is a file that can be read or written.
+    CheckPath,
+    /// Free space on the disk, or use another path.
+    FreeDiskSpace,
+    /// Advice in plain words.
+    Advice(Cow<'static, str>),
+}
+
+impl Hint {
+    /// Advice in plain words.
+    pub fn advice(text: impl Into<Cow<'static, str>>) -> Hint {
+        Hint::Advice(text.into())
+    }
+
+    /// What a caller can do about a failure to read or write a file.
+    pub fn for_io(error: &io::Error) -> Hint {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Hint::FreeDiskSpace,
+            _ => Hint::CheckPath,
+        }
+    }
+
+    /// What a caller can do about a failed computation; `None` where nothing better than the text is known.
+    pub fn for_compute(error: &ggml::Error) -> Option<Hint> {
+        Some(match error {
+            ggml::Error::OutOfMemory { .. } => Hint::LessMemory { on_device: false },
+            ggml::Error::OverBudget { .. } => Hint::LessMemory { on_device: true },
+            ggml::Error::NoCuda(_) => Hint::UseCpu,
+            ggml::Error::NoCublas(_) => Hint::InstallCublas,
+            ggml::Error::NoProducts(_) => Hint::OtherTensorType { cpu_can: true },
+            ggml::Error::NoSuchGpu { .. } => Hint::ListDevices,
+            ggml::Error::Device(_) | ggml::Error::Aborted { out_of_memory: false, .. } => Hint::Restart,
+            ggml::Error::Aborted { out_of_memory: true, .. } => Hint::LeaveDeviceMemoryFree,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Hint::LargerContext { tokens } => {
+                return write!(f, "use a context of at least {tokens} tokens, or a shorter text");
+            }
+            Hint::LessMemory { on_device: false } => {
+                "use a smaller context, a smaller KV budget or a smaller model"
+            }
+            Hint::LessMemory { on_device: true } => {
+                "use a smaller context or a smaller KV budget, put fewer layers on the device, or allow more of its memory"
+            }
+            Hint::SmallerSession { on_device: false } => {
+                "use a policy that keeps less, smaller cache types or a smaller context"
+            }
+            Hint::SmallerSession { on_device: true } => {
+                "use a policy that keeps less, smaller cache types or a smaller context, or put fewer layers on the device"
+            }
+            Hint::LeaveDeviceMemoryFree => {
+                "other programs may use the same GPU; leave more of its memory free, or compute on the CPU"
+            }
+            Hint::UseCpu => "compute on the CPU",
+            Hint::Restart => "start again; if the error comes back, compute on the CPU",
+            Hint::ListDevices => "choose one of the GPUs of this machine",
+            Hint::InstallCublas => {
+                "install NVIDIA's package libcublas-13-0 where the loader finds it, use a quantised model, or compute on the CPU"
+            }
+            Hint::LargerBudget => {
+                "use a larger KV budget, a smaller context, smaller cache types, or let fewer heads keep everything"
+            }
+            Hint::SmallerParameters => "use smaller parameters, a larger context, or a budget, which sets them all",
+            Hint::OtherPolicy(name) => return write!(f, "use another policy, for example {name}"),
+            Hint::GiveHeadProfile => "give a head profile of this model, or make one by calibration",
+            Hint::MakeHeadProfile => "make a new head profile for this model, by calibration or from a published head map",
+            Hint::OmitHeadProfile => "give no head profile, or use the policy with heads=off",
+            Hint::PolicyWithProfile => "give no head profile, or use a policy with heads=on",
+            Hint::OmitHeadShares => "leave the policy's shares of heads out, and the profile's own selection is used",
+            Hint::WindowsFromWeights => {
+                "use the policy razor, which computes its windows from the weights; with heads=on, give a head profile"
+            }
+            Hint::LongerPeriod => "use a longer period",
+            Hint::CacheTypes(types) => {
+                let names: Vec<String> = types.iter().map(Type::to_string).collect();
+                return write!(f, "use one of the types {}", names.join(", "));
+            }
+            Hint::OtherTensorType { cpu_can: false } => "use a model file quantised to another type",
+            Hint::OtherTensorType { cpu_can: true } => {
+                "use a model file quantised to another type, or compute on the CPU"
+            }
+            Hint::OtherModel => "use another model",
+            Hint::CheckPath => "check the path, and that it is a file that you may read or write",
+            Hint::FreeDiskSpace => "free some space on the disk, or use another path",
+            Hint::Advice(text) => text,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heads::HeadShape;
+    use crate::sampler::SamplerError;
+
+    /// Every hint, so that each text is checked.
+    fn hints() -> Vec<Hint> {
+        vec![
+            Hint::LargerContext { tokens: 100 },
+            Hint::LessMemory { on_device: false },
+            Hint::LessMemory { on_device: true },
+            Hint::SmallerSession { on_device: false },
+            Hint::SmallerSession { on_device: true },
+            Hint::LeaveDeviceMemoryFree,
+            Hint::UseCpu,
+            Hint::Restart,
+            Hint::ListDevices,
+            Hint::InstallCublas,
+            Hint::LargerBudget,
+            Hint::SmallerParameters,
+            Hint::OtherPolicy("snapkv"),
+            Hint::GiveHeadProfile,
+            Hint::MakeHeadProfile,
+            Hint::OmitHeadProfile,
+            Hint::PolicyWithProfile,
+            Hint::OmitHeadShares,
+            Hint::WindowsFromWeights,
+            Hint::LongerPeriod,
+            Hint::CacheTypes(&[Type::F16, Type::F32]),
+            Hint::OtherTensorType { cpu_can: true },
+            Hint::OtherTensorType { cpu_can: false },
+            Hint::OtherModel,
+            Hint::CheckPath,
+            Hint::FreeDiskSpace,
+            Hint::advice("read the text again"),
+        ]
+    }
+
+    fn heads_errors() -> Vec<HeadsError> {
+        let what = || "induction".to_owned();
+        let model = HeadShape::new(2, 4, 2).expect("a shape");
+        let share = || HeadsError::Share { what: "a share", value: 2.0 };
+        vec![
+            HeadsError::Io { action: "read", path: "heads.json".into(), source: ErrorKind::NotFound.into() },
+            HeadsError::In { path: "heads.json".into(), error: Box::new(share()) },
+            HeadsError::TooLarge { path: "heads.json".into(), limit: 10 },
+            HeadsError::Malformed { format: "head profile", what: what(), hint: Hint::MakeHeadProfile },
+            HeadsError::Version { found: 2, known: 1 },
+            HeadsError::Shape { what: "the map", found: what(), model },
+            HeadsError::Fingerprint { found: "a1".into(), model: "b2".into() },
+            HeadsError::NoModel { layers: 0, heads: 4, kv_heads: 3 },
+            HeadsError::Length { what: what(), found: 1, needed: 2 },
+            HeadsError::NotFinite { what: what(), layer: 0, head: 1 },
+            share(),
+        ]
+    }
+
+    fn engine_errors() -> Vec<EngineError> {
+        let mut errors = vec![
+            LoadError::MissingKey { key: "llama.block_count".into() }.into(),
+            ggml::Error::OutOfMemory { what: "weights".into(), bytes: 1, device: "CPU".into() }.into(),
+            ggml::Error::OverBudget {
+                what: "weights".into(),
+                bytes: 2,
+                device: "CUDA0".into(),
+                used: 0,
+                limit: 1,
+            }
+            .into(),
+            ggml::Error::NoCuda(ggml::NoCuda::NotBuilt).into(),
+            ggml::Error::NoCublas("not found".into()).into(),
+            ggml::Error::NoProducts("tq1_0").into(),
+            ggml::Error::NoSuchGpu { index: 1, gpus: 1 }.into(),
+            ggml::Error::Device("lost".into()).into(),
+            ggml::Error::Aborted { message: "out of memory".into(), out_of_memory: true }.into(),
+            ggml::Error::Aborted { message: "assertion failed".into(), out_of_memory: false }.into(),
+            EngineError::ContextFull { needed: 40, context: 32 },
+            EngineError::Token { token: 9, vocabulary: 8 },
+            EngineError::Snapshot {
+                path: "session".into(),
+                what: "its checksum is wrong".into(),
+                hint: Hint::CheckPath,
+            },
+            EngineError::Policy { given: "razor".into(), reason: "wrong".into(), hint: Hint::LargerBudget },
+            EngineError::Setting { what: "context".into(), reason: "wrong".into(), hint: Hint::OtherModel },
+        ];
+        errors.extend(heads_errors().into_iter().map(EngineError::from));
+        errors
+    }
+
+    /// No flag, no command of the program and no hint is in a library's text.
+    #[track_caller]
+    fn check_plain(text: &str) {
+        let flag = |word: &str| {
+            let word = word.trim_start_matches(['(', '`']);
+            word.strip_prefix('-')
+                .is_some_and(|rest| rest.starts_with(|c: char| c == '-' || c.is_alphabetic()))
+        };
+        assert!(!text.is_empty() && !text.contains("hint") && !text.contains("longhand "), "{text}");
+        assert!(!text.split_whitespace().any(flag), "{text}");
+    }
+
+    #[test]
+    fn every_error_has_a_hint() {
+        for error in engine_errors() {
+            assert!(error.hint().is_some(), "{error}");
+        }
+        assert_eq!(EngineError::from(ggml::Error::Interrupted).hint(), None);
+    }
+
+    #[test]
+    fn error_texts_have_no_hints_and_no_flags() {
+        // ggml's own texts may name the flags of other programs.
+        for error in engine_errors().iter().filter(|error| !matches!(error, EngineError::Compute(_))) {
+            check_plain(&error.to_string());
+        }
+        check_plain(&SamplerError { option: "top-p", value: 2.0, range: "between 0 and 1" }.to_string());
+    }
+
+    #[test]
+    fn hints_have_no_flags() {
+        let of_errors = engine_errors().into_iter().filter_map(|error| error.hint());
+        for hint in hints().into_iter().chain(of_errors) {
+            check_plain(&hint.to_string());
+        }
+    }
 }

@@ -28,7 +28,7 @@ mod weights;
 
 pub use chat::{Chat, ChatOptions, Preamble, Reading, SavedChat, needed_context};
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
-pub use error::EngineError;
+pub use error::{EngineError, Hint};
 pub use model::{ChatFormat, Model, ModelSource, open_gguf};
 pub use progress::{Notice, Observer, Progress, Task};
 pub use session::{KvUsage, Prefill, Session, SessionOptions, sync_all};

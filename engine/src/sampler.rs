@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use crate::Hint;
 use crate::random::Random;
 use thiserror::Error;
 
@@ -49,14 +50,21 @@ impl SamplerOptions {
 
 /// An option outside its range.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[error("{option} is {value}; hint: it must be {range}")]
+#[error("{option} is {value}, but must be {range}")]
 pub struct SamplerError {
     /// Name of the option.
     pub option: &'static str,
-    /// What it was set to.
+    /// Its value.
     pub value: f32,
-    /// What it may be, in words.
+    /// Allowed values, in words.
     pub range: &'static str,
+}
+
+impl SamplerError {
+    /// What the caller can do about the error.
+    pub fn hint(&self) -> Hint {
+        Hint::advice(format!("set {} to a number that is {}", self.option, self.range))
+    }
 }
 
 /// Chooses tokens and remembers the recent ones.
@@ -399,6 +407,7 @@ mod tests {
         assert_eq!(refused(SamplerOptions { min_p: -1.0, ..plain() }), "min-p");
         assert_eq!(refused(SamplerOptions { repeat_penalty: 0.0, ..plain() }), "repeat-penalty");
         let error = Sampler::new(SamplerOptions { top_p: 1.5, ..plain() }).expect_err("out of range");
-        assert_eq!(error.to_string(), "top-p is 1.5; hint: it must be between 0 and 1");
+        assert_eq!(error.to_string(), "top-p is 1.5, but must be between 0 and 1");
+        assert_eq!(error.hint().to_string(), "set top-p to a number that is between 0 and 1");
     }
 }

@@ -18,7 +18,7 @@ use crate::pass::Pass;
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
 use crate::snapshot::Input;
-use crate::{Engine, EngineError, Progress, Task, heads::HeadProfile};
+use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile};
 use ggml::{Tensor, Type};
 use kernels::graph::MAX_LANES;
 use std::sync::Arc;
@@ -110,8 +110,8 @@ impl Session {
         if options.context == 0 || options.context > i32::MAX as usize {
             return Err(EngineError::Setting {
                 what: format!("context of {} tokens", options.context),
-                reason: format!("a session has room for 1 to {} tokens", i32::MAX),
-                hint: format!("the model was trained for {}: -c {}", spec.n_ctx_train, spec.n_ctx_train),
+                reason: format!("a session holds 1 to {} tokens", i32::MAX),
+                hint: Hint::advice(format!("the model was trained for {} tokens", spec.n_ctx_train)),
             });
         }
         if let Some(profile) = &options.profile {
@@ -490,8 +490,8 @@ pub fn sync_all(
         if !alike || session.options.prefill != Prefill::Exact {
             return Err(EngineError::Setting {
                 what: "sessions that read a text together".into(),
-                reason: "they must share engine and cache types, and read layer by layer".into(),
-                hint: "make them alike but for the policy".into(),
+                reason: "they must share the engine and the cache types, and use exact prefill".into(),
+                hint: Hint::advice("make sessions that differ in their policy only"),
             });
         }
     }

@@ -8,7 +8,7 @@
 //! other harm.
 
 use crate::heads::HeadProfile;
-use crate::{Engine, EngineError, Model, Prefill, Session, SessionOptions};
+use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
 use ggml::Type;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"LHSTATE1";
 /// Bytes of the longest description.
-const MOST: usize = 64 << 20;
+const MAX_DESCRIPTION_BYTES: usize = 64 << 20;
 /// Bytes of the longest policy: no policy with all its parameters is longer.
-const MOST_OF_POLICY: usize = 1024;
-/// Numbers that are read at a time where only the file says how many there are.
-const PIECE: usize = 1 << 16;
+const MAX_POLICY_BYTES: usize = 1024;
+/// Numbers, or bytes of the description, read at once: a file that states more than it holds costs little memory.
+const READ_AT_ONCE: usize = 1 << 16;
 
 /// What a file says about its session.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,36 +44,37 @@ struct Description {
     caller: String,
 }
 
-/// What is wrong with a file, and what to do about it.
+/// What is wrong with a session file, and what to do about it. It becomes an [`EngineError::Snapshot`] with the file's
+/// path.
 #[derive(Debug)]
-pub(crate) struct Damage {
+pub(crate) struct SnapshotError {
     what: String,
-    hint: &'static str,
+    hint: Hint,
 }
 
-impl Damage {
-    pub(crate) fn new(what: impl Into<String>) -> Damage {
-        Damage {
+impl SnapshotError {
+    /// The file is damaged, or another version of the program wrote it.
+    pub(crate) fn new(what: impl Into<String>) -> SnapshotError {
+        SnapshotError {
             what: what.into(),
-            hint: "the file is damaged or was made by another version; read the text again",
+            hint: Hint::advice(
+                "the file is damaged or was written by another version of the program; read the text again",
+            ),
         }
     }
 }
 
-impl From<Damage> for EngineError {
-    fn from(Damage { what, hint }: Damage) -> EngineError {
-        EngineError::Snapshot { path: PathBuf::new(), what, hint: hint.into() }
+impl From<SnapshotError> for EngineError {
+    fn from(SnapshotError { what, hint }: SnapshotError) -> EngineError {
+        EngineError::Snapshot { path: PathBuf::new(), what, hint }
     }
 }
 
-impl From<io::Error> for Damage {
-    fn from(error: io::Error) -> Damage {
+impl From<io::Error> for SnapshotError {
+    fn from(error: io::Error) -> SnapshotError {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => Damage::new("it ends too early"),
-            _ => Damage {
-                what: error.to_string(),
-                hint: "check the path, the room there, and that this user may read and write there",
-            },
+            io::ErrorKind::UnexpectedEof => SnapshotError::new("the file ends too early"),
+            _ => SnapshotError { what: error.to_string(), hint: Hint::for_io(&error) },
         }
     }
 }
@@ -97,30 +98,30 @@ fn add(sum: u64, bytes: &[u8]) -> u64 {
 }
 
 impl Output<'_> {
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Damage> {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
         self.sum = add(self.sum, bytes);
         Ok(self.to.write_all(bytes)?)
     }
 
-    pub(crate) fn numbers(&mut self, numbers: impl Iterator<Item = u32>) -> Result<(), Damage> {
+    pub(crate) fn numbers(&mut self, numbers: impl Iterator<Item = u32>) -> Result<(), SnapshotError> {
         let bytes: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
         self.bytes(&bytes)
     }
 }
 
 impl Input<'_> {
-    pub(crate) fn bytes(&mut self, bytes: &mut [u8]) -> Result<(), Damage> {
+    pub(crate) fn bytes(&mut self, bytes: &mut [u8]) -> Result<(), SnapshotError> {
         self.from.read_exact(bytes)?;
         self.sum = add(self.sum, bytes);
         Ok(())
     }
 
     /// So many numbers; no more memory is taken than the file has bytes, but for a little.
-    pub(crate) fn numbers(&mut self, count: usize) -> Result<Vec<u32>, Damage> {
+    pub(crate) fn numbers(&mut self, count: usize) -> Result<Vec<u32>, SnapshotError> {
         let mut numbers = Vec::new();
-        let mut piece = vec![0u8; 4 * PIECE.min(count)];
+        let mut piece = vec![0u8; 4 * READ_AT_ONCE.min(count)];
         while numbers.len() < count {
-            let piece = &mut piece[..4 * PIECE.min(count - numbers.len())];
+            let piece = &mut piece[..4 * READ_AT_ONCE.min(count - numbers.len())];
             self.bytes(piece)?;
             numbers.extend(piece.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])));
         }
@@ -146,7 +147,7 @@ impl Snapshot {
             let options = options(&description)?;
             Ok(Snapshot { path: path.to_owned(), file, sum, description, options })
         })();
-        opened.map_err(|error| name(error, path))
+        opened.map_err(|error| with_path(error, path))
     }
 
     /// The file.
@@ -183,8 +184,10 @@ impl Snapshot {
         let made_with: String = self.description.model.chars().take(2 * fingerprint.len()).collect();
         Err(EngineError::Snapshot {
             path: self.path.clone(),
-            what: format!("it was made with another model ({made_with})"),
-            hint: format!("open the model it was made with; this one is {fingerprint}"),
+            what: format!("it was made with another model (fingerprint {made_with})"),
+            hint: Hint::advice(format!(
+                "open the model it was made with; this model's fingerprint is {fingerprint}"
+            )),
         })
     }
 
@@ -192,19 +195,19 @@ impl Snapshot {
     pub fn restore(mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
         self.check(engine.model())?;
         let session = self.read(engine);
-        session.map_err(|error| name(error, &self.path))
+        session.map_err(|error| with_path(error, &self.path))
     }
 
     fn read(&mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
         let vocabulary = engine.spec().n_vocab;
         let mut session = Session::new(engine, self.options.clone())?;
         if ![0, vocabulary].contains(&self.description.logits) {
-            return Err(Damage::new("its logits are not those of this model").into());
+            return Err(SnapshotError::new("it holds logits of another vocabulary").into());
         }
         let mut from = Input { from: &mut self.file, sum: self.sum };
         let tokens = from.numbers(self.description.tokens)?;
         if tokens.iter().any(|token| *token as usize >= vocabulary) {
-            return Err(Damage::new("a token is outside the model's vocabulary").into());
+            return Err(SnapshotError::new("a token is outside the model's vocabulary").into());
         }
         let logits = from.numbers(self.description.logits)?.into_iter().map(f32::from_bits).collect();
         session.read_from(&mut from, tokens, logits)?;
@@ -212,10 +215,10 @@ impl Snapshot {
         let mut stored = [0u8; 8];
         from.bytes(&mut stored)?;
         if sum != u64::from_le_bytes(stored) {
-            return Err(Damage::new("its bytes do not add up").into());
+            return Err(SnapshotError::new("its checksum is wrong").into());
         }
-        if from.from.read(&mut [0]).map_err(Damage::from)? > 0 {
-            return Err(Damage::new("it goes on after its end").into());
+        if from.from.read(&mut [0]).map_err(SnapshotError::from)? > 0 {
+            return Err(SnapshotError::new("it has more bytes than it should").into());
         }
         Ok(session)
     }
@@ -223,15 +226,15 @@ impl Snapshot {
 
 /// Writes a session to a file, with something of the caller's. The file is there when it is complete, and not before.
 pub fn save(session: &Session, caller: &str, path: &Path) -> Result<(), EngineError> {
-    let named = |error: EngineError| name(error, path);
+    let named = |error: EngineError| with_path(error, path);
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
     let written = (|| {
-        let mut file = BufWriter::new(File::create(&beside).map_err(Damage::from)?);
+        let mut file = BufWriter::new(File::create(&beside).map_err(SnapshotError::from)?);
         write(session, caller, &mut file)?;
-        file.flush().map_err(Damage::from)?;
-        file.get_ref().sync_all().map_err(Damage::from)?;
-        fs::rename(&beside, path).map_err(|error| Damage::from(error).into())
+        file.flush().map_err(SnapshotError::from)?;
+        file.get_ref().sync_all().map_err(SnapshotError::from)?;
+        fs::rename(&beside, path).map_err(|error| SnapshotError::from(error).into())
     })();
     written.map_err(|error| {
         // The half-written file is of no use to anybody; that it cannot be removed either is not news.
@@ -255,10 +258,14 @@ fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), Engi
         profile: options.profile.as_ref().map(HeadProfile::to_json),
         caller: caller.into(),
     };
-    let description = serde_json::to_vec(&description).map_err(|error| Damage::new(error.to_string()))?;
-    if description.len() > MOST {
-        let what = format!("what is to be kept beside the cache is larger than {MOST} bytes");
-        return Err(Damage { what, hint: "begin anew with a shorter text" }.into());
+    let description =
+        serde_json::to_vec(&description).map_err(|error| SnapshotError::new(error.to_string()))?;
+    if description.len() > MAX_DESCRIPTION_BYTES {
+        let what =
+            format!("the data saved beside the KV cache are larger than {MAX_DESCRIPTION_BYTES} bytes");
+        return Err(
+            SnapshotError { what, hint: Hint::advice("start a new session with a shorter text") }.into()
+        );
     }
     let mut to = Output { to, sum: EMPTY };
     to.bytes(MAGIC)?;
@@ -272,42 +279,43 @@ fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), Engi
 }
 
 /// An ordinary file, opened. Named pipes are not: opening one would wait for a writer.
-fn open(path: &Path) -> Result<File, Damage> {
+fn open(path: &Path) -> Result<File, SnapshotError> {
     if !fs::metadata(path)?.is_file() {
-        return Err(Damage {
-            what: "it is no ordinary file".into(),
-            hint: "name a file, which may be a new one",
+        return Err(SnapshotError {
+            what: "not a regular file".into(),
+            hint: Hint::advice("give the path of a file; it may be a new one"),
         });
     }
     Ok(File::open(path)?)
 }
 
 /// The description at the beginning of a file, and the sum up to its end.
-fn describe(file: &mut dyn Read) -> Result<(Description, u64), Damage> {
+fn describe(file: &mut dyn Read) -> Result<(Description, u64), SnapshotError> {
     let mut from = Input { from: file, sum: EMPTY };
     let mut magic = [0u8; MAGIC.len()];
     from.bytes(&mut magic)?;
     if magic != *MAGIC {
         let same_kind = magic[..MAGIC.len() - 1] == MAGIC[..MAGIC.len() - 1];
         return Err(match same_kind {
-            true => Damage::new("it was made by another version of the program"),
-            false => {
-                Damage { what: "it is no saved session".into(), hint: "name another file, or a new one" }
-            }
+            true => SnapshotError::new("it was made by another version of the program"),
+            false => SnapshotError {
+                what: "not a saved session".into(),
+                hint: Hint::advice("give another file, or a new one"),
+            },
         });
     }
     let length = from.numbers(1)?.first().map_or(0, |length| *length as usize);
-    if length > MOST {
-        return Err(Damage::new("its description is too long"));
+    if length > MAX_DESCRIPTION_BYTES {
+        return Err(SnapshotError::new("its description is too long"));
     }
     let mut text = Vec::new();
     while text.len() < length {
         let start = text.len();
-        text.resize(length.min(start + PIECE), 0);
+        text.resize(length.min(start + READ_AT_ONCE), 0);
         from.bytes(&mut text[start..])?;
     }
     let description = serde_json::from_slice(&text)
-        .map_err(|error| Damage::new(format!("its description cannot be understood: {error}")))?;
+        .map_err(|error| SnapshotError::new(format!("its description cannot be read: {error}")))?;
     Ok((description, from.sum))
 }
 
@@ -316,14 +324,14 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
         [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]
             .into_iter()
             .find(|ty| ty.name() == name)
-            .ok_or_else(|| Damage::new("its rows are of no type known here"))
+            .ok_or_else(|| SnapshotError::new("its cache type is unknown"))
     };
     let Description { tokens, context, chunk, .. } = *description;
     if tokens > context || context > i32::MAX as usize {
-        return Err(Damage::new("it says to hold more tokens than it has room for").into());
+        return Err(SnapshotError::new("it states more tokens than its context").into());
     }
-    if description.policy.len() > MOST_OF_POLICY {
-        return Err(Damage::new("its policy is too long").into());
+    if description.policy.len() > MAX_POLICY_BYTES {
+        return Err(SnapshotError::new("its policy is too long").into());
     }
     Ok(SessionOptions {
         context,
@@ -335,19 +343,17 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
     })
 }
 
-/// The error with the file's name in it, where the file is to blame.
-fn name(error: EngineError, path: &Path) -> EngineError {
+/// The error with the file's path in it, where the file is the cause.
+fn with_path(error: EngineError, path: &Path) -> EngineError {
     let path = path.to_owned();
     match error {
         EngineError::Snapshot { what, hint, .. } => {
-            // What is quoted from the file may be as long as it likes.
+            // Text quoted from the file may have any length.
             EngineError::Snapshot { path, what: format!("{what:.1000}"), hint }
         }
         EngineError::Policy { .. } | EngineError::Setting { .. } | EngineError::Heads(_) => {
-            // What the file asks for is nothing that the user could change: only what is wrong is told, not what would be right.
-            let text = error.to_string();
-            let what = text.split("hint: ").next().unwrap_or_default().trim();
-            name(Damage::new(format!("what it asks for cannot be: {what}")).into(), &path)
+            // These settings are the file's, not the user's: their own hint would not help.
+            with_path(SnapshotError::new(format!("its settings cannot be used: {error}")).into(), &path)
         }
         other => other,
     }

@@ -7,9 +7,9 @@
 //!
 //! Weights of layers on a device are copied there from the mapped file, whose pages are given back as it goes.
 
-use crate::EngineError;
 use crate::devices::{Devices, Place, Placement};
 use crate::plan::TensorOutline;
+use crate::{EngineError, Hint};
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
 use models::gguf::{Blob, GgufFile, TensorInfo};
 use models::spec::{ModelSpec, ModelTensors, TensorNeed};
@@ -202,7 +202,7 @@ fn element_type(name: &str, ty: TensorType) -> Result<Type, EngineError> {
     Type::from_id(ty.id()).ok_or_else(|| EngineError::Setting {
         what: format!("tensor `{name}`"),
         reason: format!("ggml {} cannot compute with type {}", ggml::version(), ty.name()),
-        hint: "use a file quantised to another type".into(),
+        hint: Hint::OtherTensorType { cpu_can: false },
     })
 }
 

@@ -225,7 +225,7 @@ impl Backend {
     fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
         let done = self.run_graph(graph, interruptible);
         if let Err(error @ Error::Device(_)) = &done {
-            fatal::raise(&error.to_string());
+            fatal::raise(error);
         }
         done
     }

@@ -27,21 +27,16 @@ unsafe extern "C" {
     fn longhand_cuda_error_text(error: c_int) -> *const c_char;
 }
 
-/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights; the error says how to get it. To be
-/// asked before any such work: without libcublas ggml would end the process.
+/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. Called before any such work:
+/// without libcublas ggml would end the process. The error is the loader's message.
 pub fn cublas() -> Result<(), String> {
     // SAFETY: no arguments; the result is null or a string that is never freed.
     let said = unsafe { longhand_cublas_open() };
     if said.is_null() {
         return Ok(());
     }
-    Err(format!(
-        "libcublas, which products with F32, F16 and BF16 weights need on the GPU, was not found: {}\n\
-         hint: install NVIDIA's package libcublas-13-0, or `pip install nvidia-cublas` and let LD_LIBRARY_PATH name its lib \
-         folder; or use a quantised model, or --device cpu",
-        // SAFETY: as above.
-        unsafe { text(said) }
-    ))
+    // SAFETY: as above.
+    Err(unsafe { text(said) })
 }
 
 /// Refuses matrices that cannot be multiplied here: of a type that ggml has no kernels for on GPUs, or that it leaves to cuBLAS where

@@ -21,9 +21,7 @@ pub enum Error {
         capacity: usize,
     },
     /// Memory could not be had.
-    #[error(
-        "cannot allocate {bytes} bytes for {what} on {device}\nhint: a smaller context (-c), a smaller KV budget or a smaller model needs less"
-    )]
+    #[error("cannot allocate {bytes} bytes for {what} on {device}")]
     OutOfMemory {
         /// What the memory was for.
         what: String,
@@ -33,9 +31,7 @@ pub enum Error {
         device: String,
     },
     /// An allocation would exceed the bound that was set on the device's memory.
-    #[error(
-        "{what} need {bytes} bytes on {device}, of which {used} of {limit} are taken\nhint: a smaller context (-c), a smaller KV budget, fewer layers on the device (-ngl) or a larger --memory"
-    )]
+    #[error("{what} need {bytes} bytes on {device}, of which {used} of {limit} are taken")]
     OverBudget {
         /// What the memory was for.
         what: String,
@@ -84,18 +80,16 @@ pub enum Error {
     #[error("the {0} backend could not be started")]
     Backend(&'static str),
     /// CUDA cannot be used.
-    #[error("{0}\nhint: --device cpu computes without a GPU")]
-    NoCuda(#[from] crate::NoCuda),
-    /// A library of NVIDIA's that the computation needs is not there; says how to get it.
     #[error("{0}")]
+    NoCuda(#[from] crate::NoCuda),
+    /// libcublas was not found. Holds the loader's message.
+    #[error("libcublas, which products with F32, F16 and BF16 weights need on a GPU, was not found: {0}")]
     NoCublas(String),
     /// A type of matrix that a device cannot multiply with.
-    #[error(
-        "on a GPU there is no product with matrices of type {0}\nhint: use --device cpu, or a file quantised to another type"
-    )]
+    #[error("on a GPU there is no product with matrices of type {0}")]
     NoProducts(&'static str),
     /// A GPU that is not there.
-    #[error("there is no GPU number {index}, only {gpus} from 0 on\nhint: `longhand devices` lists them")]
+    #[error("there is no GPU number {index}, only {gpus} from 0 on")]
     NoSuchGpu {
         /// The number asked for.
         index: usize,
@@ -103,8 +97,16 @@ pub enum Error {
         gpus: usize,
     },
     /// Work could not be launched on a device, or failed there.
-    #[error("the device failed: {0}\nhint: the text so far is kept; start again, or use --device cpu")]
+    #[error("the device failed: {0}")]
     Device(String),
+    /// ggml gave up and would abort the process. Only the hook of [`crate::on_fatal`] is given this error.
+    #[error("{message}")]
+    Aborted {
+        /// ggml's message.
+        message: String,
+        /// Whether memory was refused.
+        out_of_memory: bool,
+    },
     /// ggml reported a failure of the computation.
     #[error("ggml failed to compute a graph (status {0}){1}")]
     Compute(i32, String),

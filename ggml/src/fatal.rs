@@ -1,12 +1,12 @@
 //! The end that cannot be an error: ggml aborts the process where it finds something it does not expect, and a GPU that was lost
 //! takes everything down that touches it, freed memory included. A program can say here what is to be done before its process ends.
 
-use crate::sys;
+use crate::{Error, sys};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, Once};
 
-/// What is called with the last words; its result is the process's exit code. It must not use the library.
-pub type Hook = fn(&str) -> i32;
+/// Called with the error before the process ends; its result is the exit code. It must not call this crate.
+pub type Hook = fn(&Error) -> i32;
 
 static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
@@ -24,10 +24,10 @@ pub fn on_fatal(hook: Hook) {
 }
 
 /// Ends the process if there is a hook.
-pub(crate) fn raise(last_words: &str) {
+pub(crate) fn raise(error: &Error) {
     let hook = HOOK.lock().ok().and_then(|mut slot| slot.take());
     if let Some(hook) = hook {
-        let code = hook(last_words);
+        let code = hook(error);
         // SAFETY: nothing of this process runs any more.
         unsafe { _exit(code) }
     }
@@ -46,5 +46,8 @@ unsafe extern "C" fn aborting(text: *const c_char) {
     // SAFETY: null or a NUL-terminated string that lives for the duration of the call.
     let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy());
     let before: String = crate::log::take().iter().map(|line| format!("\n{line}")).collect();
-    raise(&format!("{}{before}", text.as_deref().unwrap_or("ggml gave up")));
+    let message = format!("{}{before}", text.as_deref().unwrap_or("ggml gave up"));
+    // ggml has no error codes here: its message is all that tells a refused allocation.
+    let out_of_memory = message.contains("out of memory");
+    raise(&Error::Aborted { message, out_of_memory });
 }

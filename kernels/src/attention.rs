@@ -348,8 +348,7 @@ impl fmt::Display for ShapeError {
         match self {
             ShapeError::HeadDim { head_dim, granule, ty } => write!(
                 f,
-                "head size {head_dim} is not a positive multiple of {granule}, which {ty} rows need \
-                 (hint: choose f16 for keys and values)"
+                "head size {head_dim} is not a positive multiple of {granule}, which {ty} rows need"
             ),
             ShapeError::Count { n_kv_heads, group, n_q } => write!(
                 f,
@@ -358,8 +357,7 @@ impl fmt::Display for ShapeError {
             ),
             ShapeError::Memory { what, lane, have, need } => write!(
                 f,
-                "the {what} of lane {lane} span {need} elements of memory, but only {have} are there \
-                 (hint: rows beyond the lane's capacity?)"
+                "the {what} of lane {lane} span {need} elements of memory, but only {have} are there"
             ),
             ShapeError::Stride { what, lane, stride, need } => {
                 write!(f, "the {what} of lane {lane} are {stride} bytes apart, but {need} bytes long")

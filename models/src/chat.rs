@@ -45,56 +45,56 @@ impl Message {
     }
 }
 
-/// Why a conversation could not be written.
+/// A conversation cannot be rendered as the model's prompt.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ChatError {
-    /// The metadata is not text.
-    #[error("tokenizer.chat_template is not text in UTF-8")]
+    /// The template in the metadata is not text.
+    #[error("metadata key tokenizer.chat_template is not UTF-8 text")]
     NotText,
-    /// The template refuses the conversation, in its own words.
+    /// The template refuses the conversation.
     #[error("the model's chat template refuses this conversation: {message:?}")]
     Refused {
-        /// Its words.
+        /// The template's message.
         message: String,
     },
-    /// The template cannot be read or run.
+    /// The template cannot be parsed or run.
     #[error("the model's chat template does not work: {why}")]
     Failed {
         /// What went wrong, and where.
         why: String,
     },
-    /// A limit was reached.
+    /// A text is longer than its limit.
     #[error("{what} is longer than {limit} bytes")]
     TooLong {
-        /// What.
+        /// The text.
         what: &'static str,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// A message contains the text of a control token, and could be taken for the template's own text.
+    /// A message contains the text of a control token, and it cannot be kept apart from the template's own text.
     #[error("a message contains the text of a control token, and {why}")]
     Unprotected {
-        /// Why messages and template cannot be told apart.
+        /// Why the two cannot be kept apart.
         why: String,
     },
-    /// [`ChatTemplate::next_turn`] was asked without an answer to continue from.
-    #[error("there is no answer of the assistant to continue from")]
+    /// [`ChatTemplate::next_turn`] was called for a conversation without an answer.
+    #[error("the conversation has no answer to continue from")]
     NoAnswer,
-    /// The text cannot be turned into tokens.
+    /// The text cannot be encoded.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
 }
 
 impl ChatError {
-    /// What to do about it.
+    /// What the user can do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             ChatError::NotText | ChatError::Failed { .. } | ChatError::TooLong { .. } => {
-                "use a file with a working template, or the plain form without one"
+                "use a model file with a working template"
             }
             ChatError::Refused { .. } => {
-                "many templates want user and assistant in turn, and some no system message: put instructions into the first user message"
+                "many templates need alternating user and assistant messages, and some allow no system message: put instructions into the first user message"
             }
             ChatError::Unprotected { .. } => "remove the control token's text from the document or question",
             ChatError::NoAnswer => "render the whole conversation instead",

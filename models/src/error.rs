@@ -1,5 +1,5 @@
-//! What can be wrong with a model file, one variant a kind of fault. Every message says what, where and what to do about it;
-//! texts that come out of the file are escaped, so that a hostile file cannot write to the terminal.
+//! Errors of model files. Every message says what is wrong and where; [`LoadError::hint`] says what to do. Text from
+//! the file is escaped, so that a hostile file cannot control the terminal.
 
 use std::fmt;
 use std::io;
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why a model file was refused. `Display` ends with a line `hint: …`; [`LoadError::hint`] gives that part alone.
+/// A model file cannot be read or run.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// The operating system would not open, stat or map the file.
-    #[error("{path}: {source}\nhint: {hint}", path = .path.display(), hint = self.hint())]
+    /// The operating system cannot open, examine or map the file.
+    #[error("{path}: {source}", path = .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
-    /// The path leads to a directory, pipe or device.
-    #[error("{path}: not a regular file\nhint: {hint}", path = .path.display(), hint = self.hint())]
+    /// The path names a directory, pipe or device.
+    #[error("{path}: not a regular file", path = .path.display())]
     NotAFile {
         /// The path as given.
         path: PathBuf,
@@ -31,43 +31,43 @@ pub enum LoadError {
     In {
         /// The file.
         path: PathBuf,
-        /// The fault in it.
+        /// The error in it.
         error: Box<LoadError>,
     },
 
     /// The first four bytes are not `GGUF`.
-    #[error("not a GGUF file: it begins with {} where \"GGUF\" should stand\nhint: {}", Text(.found), self.hint())]
+    #[error("not a GGUF file: it begins with {} instead of \"GGUF\"", Text(.found))]
     Magic {
         /// The bytes found, at most four.
         found: Vec<u8>,
     },
 
-    /// A version of the format that is not read.
-    #[error("GGUF version {found}, but only versions 2 and 3 are read\nhint: {}", self.hint())]
+    /// A version of the format that is not supported.
+    #[error("GGUF version {found}, but only versions 2 and 3 are supported")]
     Version {
         /// The version the file states.
         found: u32,
     },
 
-    /// The file was written on, or for, a big-endian machine.
-    #[error("a big-endian GGUF file\nhint: {}", self.hint())]
+    /// The file is for big-endian machines.
+    #[error("the GGUF file is for big-endian machines")]
     BigEndian,
 
-    /// The bytes end before what was announced.
-    #[error("at byte {offset}: {what} needs {needs} bytes, but {left} are left\nhint: {}", self.hint())]
+    /// The file ends too early.
+    #[error("at byte {offset}: {what} needs {needs} bytes, but {left} are left")]
     Truncated {
         /// What was being read.
         what: String,
         /// Where in the file, in bytes from its start.
         offset: u64,
-        /// Bytes it needs at least.
+        /// Bytes it needs, at least.
         needs: u64,
-        /// Bytes the file still has there.
+        /// Bytes left in the file.
         left: u64,
     },
 
-    /// A number that no sane file contains: a count, a length, an id, a nesting depth.
-    #[error("at byte {offset}: {what} is {found}, but {expected}\nhint: {}", self.hint())]
+    /// A number that no valid file contains: a count, a length, an id, a nesting depth.
+    #[error("at byte {offset}: {what} is {found}, but {expected}")]
     Implausible {
         /// What was being read.
         what: String,
@@ -79,8 +79,8 @@ pub enum LoadError {
         expected: String,
     },
 
-    /// Bytes that must be text are not UTF-8.
-    #[error("{what} is not UTF-8: {}\nhint: {}", Text(.found), self.hint())]
+    /// Text in the file is not UTF-8.
+    #[error("{what} is not UTF-8: {}", Text(.found))]
     NotUtf8 {
         /// Which text.
         what: String,
@@ -89,7 +89,7 @@ pub enum LoadError {
     },
 
     /// A metadata key or tensor name occurs twice.
-    #[error("{what} {} occurs twice\nhint: {}", Text(.name.as_bytes()), self.hint())]
+    #[error("{what} {} occurs twice", Text(.name.as_bytes()))]
     Duplicate {
         /// `metadata key` or `tensor`.
         what: &'static str,
@@ -97,8 +97,8 @@ pub enum LoadError {
         name: String,
     },
 
-    /// A tensor's dimensions, type or place in the file make no sense.
-    #[error("tensor {}: {problem}\nhint: {}", Text(.name.as_bytes()), self.hint())]
+    /// A tensor has invalid dimensions, an invalid type or an invalid offset.
+    #[error("tensor {}: {problem}", Text(.name.as_bytes()))]
     BadTensor {
         /// The tensor.
         name: String,
@@ -106,33 +106,33 @@ pub enum LoadError {
         problem: String,
     },
 
-    /// The parts of a split model do not belong together or are not all there.
-    #[error("split model: {problem}\nhint: {}", self.hint())]
+    /// The parts of a split model do not belong together, or some are missing.
+    #[error("split model: {problem}")]
     Split {
         /// What is wrong.
         problem: String,
     },
 
-    /// A metadata key that has to be there is not.
-    #[error("metadata key {key} is missing\nhint: {}", self.hint())]
+    /// A required metadata key is missing.
+    #[error("metadata key {key} is missing")]
     MissingKey {
         /// The key.
         key: String,
     },
 
-    /// A metadata value is of another type than its meaning needs.
-    #[error("metadata key {key}: expected {expected}, found {found}\nhint: {}", self.hint())]
+    /// A metadata value has the wrong type.
+    #[error("metadata key {key}: expected {expected}, found {found}")]
     WrongType {
         /// The key.
         key: String,
-        /// The type or types that would do.
+        /// The allowed type or types.
         expected: &'static str,
         /// The type in the file.
         found: String,
     },
 
-    /// A metadata value is of the right type and absurd.
-    #[error("metadata key {key} is {found}, but {expected}\nhint: {}", self.hint())]
+    /// A metadata value has the right type, but is outside its range.
+    #[error("metadata key {key} is {found}, but {expected}")]
     BadValue {
         /// The key.
         key: String,
@@ -142,32 +142,32 @@ pub enum LoadError {
         expected: String,
     },
 
-    /// The file is of an architecture that is not known.
-    #[error("model architecture {} is not supported; supported are {supported}\nhint: {}", Text(.found.as_bytes()), self.hint())]
+    /// The model's architecture is not supported.
+    #[error("model architecture {} is not supported; supported are {supported}", Text(.found.as_bytes()))]
     UnknownArch {
-        /// What the file states.
+        /// The architecture in the file.
         found: String,
-        /// Comma-separated list of the known ones.
+        /// The supported architectures, separated by commas.
         supported: String,
     },
 
-    /// The file asks for something that this program does not compute.
-    #[error("setting {key} = {value} is not supported: {why}\nhint: {}", self.hint())]
+    /// The model needs a computation that is not supported.
+    #[error("setting {key} = {value} is not supported: {why}")]
     Unsupported {
         /// The metadata key.
         key: String,
         /// Its value.
         value: String,
-        /// What it would mean, or that it is unknown.
+        /// What the value means, or that it is unknown.
         why: String,
     },
 
-    /// A file with a vocabulary and no weights, where a model is needed.
-    #[error("the file has a vocabulary but no tensors\nhint: {}", self.hint())]
+    /// The file has a vocabulary but no weights, and a model is needed.
+    #[error("the file has a vocabulary but no tensors")]
     VocabularyOnly,
 
-    /// A tensor that the architecture needs is not in the file.
-    #[error("tensor {name} {shape} is missing\nhint: {}", self.hint())]
+    /// A tensor of the architecture is missing.
+    #[error("tensor {name} {shape} is missing")]
     MissingTensor {
         /// Its name.
         name: String,
@@ -175,8 +175,8 @@ pub enum LoadError {
         shape: String,
     },
 
-    /// A tensor of other dimensions than the metadata ask for.
-    #[error("tensor {name} has shape {found}, but the metadata ask for {expected}\nhint: {}", self.hint())]
+    /// A tensor's shape does not match the metadata.
+    #[error("tensor {name} has shape {found}, but the metadata ask for {expected}")]
     WrongShape {
         /// Its name.
         name: String,
@@ -186,19 +186,19 @@ pub enum LoadError {
         found: String,
     },
 
-    /// A tensor of a type that cannot be used in its place.
-    #[error("tensor {name} is of type {found}, but {expected}\nhint: {}", self.hint())]
+    /// A tensor has a type that cannot be used for it.
+    #[error("tensor {name} is of type {found}, but {expected}")]
     WrongTensorType {
         /// Its name.
         name: String,
         /// Type in the file.
         found: &'static str,
-        /// What would do.
+        /// The allowed types, in words.
         expected: &'static str,
     },
 
-    /// A tensor that the architecture does not know, so that the result would silently lack it.
-    #[error("tensor {} is not part of the {arch} architecture as known here\nhint: {}", Text(.name.as_bytes()), self.hint())]
+    /// A tensor that the architecture does not have. Without it the results would be wrong.
+    #[error("tensor {} is not part of the {arch} architecture", Text(.name.as_bytes()))]
     UnknownTensor {
         /// Its name.
         name: String,
@@ -208,28 +208,28 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// What the user can do about it.
+    /// What the user can do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             LoadError::In { error, .. } => error.hint(),
             LoadError::Io { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => "check the path; a model is a file ending in .gguf",
-                io::ErrorKind::PermissionDenied => "make the file readable for this user",
-                _ => "check that the file lies on a file system that can be read and mapped",
+                io::ErrorKind::NotFound => "check the path; model files end in .gguf",
+                io::ErrorKind::PermissionDenied => "make the file readable for your user",
+                _ => "check that the file is on a file system that supports reading and memory-mapping",
             },
-            LoadError::NotAFile { .. } => "name the .gguf file itself",
+            LoadError::NotAFile { .. } => "give the path of the .gguf file itself",
             LoadError::Magic { .. } => {
-                "a model is a file ending in .gguf; safetensors and PyTorch files have to be converted first"
+                "give a file in GGUF format; convert safetensors and PyTorch files first"
             }
             LoadError::Version { found: 0 | 1 } => {
-                "the file predates August 2023; download or convert the model anew"
+                "the file is from before August 2023; download or convert the model again"
             }
             LoadError::Version { .. } => {
-                "the file is newer than this program or damaged; update the program or download the file again"
+                "the file is damaged, or newer than this program; download it again, or update the program"
             }
-            LoadError::BigEndian => "take the little-endian file of this model",
+            LoadError::BigEndian => "use the little-endian file of this model",
             LoadError::Truncated { .. } => {
-                "the download probably broke off; compare the file's size and download it again"
+                "the download is probably incomplete; compare the file's size, or download it again"
             }
             LoadError::Implausible { .. }
             | LoadError::NotUtf8 { .. }
@@ -238,30 +238,30 @@ impl LoadError {
                 "the file is damaged or was written by a faulty program; download or convert it again"
             }
             LoadError::Split { .. } => {
-                "put all parts, named NAME-00001-of-0000N.gguf as they were published, into one folder and name any of them"
+                "put all parts into one folder under their published names, NAME-00001-of-0000N.gguf, and give the path of any of them"
             }
             LoadError::MissingKey { .. } | LoadError::WrongType { .. } | LoadError::BadValue { .. } => {
                 "the metadata are incomplete or damaged; convert the model again with a current converter"
             }
             LoadError::UnknownArch { .. } => {
-                "choose a model of a supported architecture; `general.architecture` names it"
+                "use a model of a supported architecture (metadata key general.architecture)"
             }
-            LoadError::Unsupported { .. } => "choose a variant of the model without this setting",
-            LoadError::VocabularyOnly => "it can be used to tokenize; take the model's full file to run it",
+            LoadError::Unsupported { .. } => "use a variant of the model without this setting",
+            LoadError::VocabularyOnly => "the file can only tokenize; to run the model, use its full file",
             LoadError::MissingTensor { .. } => {
-                "the file is incomplete: check that it is a whole model and not an adapter, projector or part"
+                "the file is incomplete; use the whole model, not an adapter, a projector or a part"
             }
             LoadError::WrongShape { .. } => {
-                "metadata and weights are not of the same model; convert it again"
+                "metadata and weights are not from the same model; convert it again"
             }
             LoadError::WrongTensorType { .. } => "quantize the model again with a current program",
             LoadError::UnknownTensor { .. } => {
-                "the model was changed in a way that is not supported; take the original one"
+                "the model was changed in a way that is not supported; use the original one"
             }
         }
     }
 
-    /// The same fault with the name of the file it was found in.
+    /// The same error with the name of the file it was found in.
     pub(crate) fn in_file(self, path: &Path) -> LoadError {
         match self {
             named @ (LoadError::Io { .. } | LoadError::NotAFile { .. } | LoadError::In { .. }) => named,
@@ -269,7 +269,7 @@ impl LoadError {
         }
     }
 
-    /// The fault itself, without the file it was found in.
+    /// The error without the file it was found in.
     pub fn kind(&self) -> &LoadError {
         match self {
             LoadError::In { error, .. } => error.kind(),
@@ -301,16 +301,61 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_the_file_are_escaped() {
+    fn text_from_the_file_is_escaped() {
         assert_eq!(Text(b"a\x1b[2J\xff\"").to_string(), r#""a\u{1b}[2J\xff\"""#);
         assert!(Text(&[b'a'; 1000]).to_string().len() < 100);
     }
 
+    /// Every variant once.
+    fn all() -> Vec<LoadError> {
+        let text = || "text".to_owned();
+        let path = || PathBuf::from("m.gguf");
+        let io = |kind: io::ErrorKind| LoadError::Io { path: path(), source: kind.into() };
+        vec![
+            io(io::ErrorKind::NotFound),
+            io(io::ErrorKind::PermissionDenied),
+            io(io::ErrorKind::Other),
+            LoadError::NotAFile { path: path() },
+            LoadError::In { path: path(), error: Box::new(LoadError::BigEndian) },
+            LoadError::Magic { found: b"PK".into() },
+            LoadError::Version { found: 1 },
+            LoadError::Version { found: 9 },
+            LoadError::BigEndian,
+            LoadError::Truncated { what: text(), offset: 0, needs: 2, left: 1 },
+            LoadError::Implausible { what: text(), offset: 0, found: 1, expected: text() },
+            LoadError::NotUtf8 { what: text(), found: b"\xff".into() },
+            LoadError::Duplicate { what: "tensor", name: text() },
+            LoadError::BadTensor { name: text(), problem: text() },
+            LoadError::Split { problem: text() },
+            LoadError::MissingKey { key: text() },
+            LoadError::WrongType { key: text(), expected: "a number", found: text() },
+            LoadError::BadValue { key: text(), found: text(), expected: text() },
+            LoadError::UnknownArch { found: text(), supported: text() },
+            LoadError::Unsupported { key: text(), value: text(), why: text() },
+            LoadError::VocabularyOnly,
+            LoadError::MissingTensor { name: text(), shape: text() },
+            LoadError::WrongShape { name: text(), expected: text(), found: text() },
+            LoadError::WrongTensorType { name: text(), found: "f16", expected: "f32" },
+            LoadError::UnknownTensor { name: text(), arch: "llama" },
+        ]
+    }
+
     #[test]
-    fn a_fault_in_a_file_names_file_fault_and_hint() {
+    fn errors_and_hints_have_no_flags() {
+        for error in all() {
+            let (text, hint) = (error.to_string(), error.hint());
+            assert!(!text.contains("hint") && !hint.is_empty(), "{text}");
+            assert!(
+                [&text, hint].iter().all(|text| !text.contains(" -") && !text.contains("--")),
+                "{text}: {hint}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_in_a_file_names_the_file() {
         let e = LoadError::MissingKey { key: "llama.block_count".into() }.in_file(Path::new("m.gguf"));
-        let text = e.to_string();
-        assert!(text.starts_with("m.gguf: metadata key llama.block_count is missing\nhint: "), "{text}");
-        assert!(text.ends_with(e.hint()));
+        assert_eq!(e.to_string(), "m.gguf: metadata key llama.block_count is missing");
+        assert_eq!(e.hint(), e.kind().hint());
     }
 }

@@ -235,7 +235,7 @@ impl GgufFile {
         u32::try_from(wide).map(Some).map_err(|_| LoadError::BadValue {
             key: key.to_owned(),
             found: wide.to_string(),
-            expected: "has to be below 2^32".into(),
+            expected: "must be below 2^32".into(),
         })
     }
 
@@ -418,7 +418,7 @@ impl Shard {
             let bad = |problem: String| LoadError::BadTensor { name: t.name.clone(), problem };
             if !t.offset.is_multiple_of(alignment) {
                 return Err(bad(format!(
-                    "its data begin at offset {}, which is no multiple of the alignment {alignment}",
+                    "its data begin at offset {}, which is not a multiple of the alignment {alignment}",
                     t.offset
                 )));
             }

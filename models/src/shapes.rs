@@ -49,25 +49,35 @@ pub struct Shape {
     pub tied: bool,
 }
 
-/// A shape or file type that is not known.
+/// A shape or file type is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// No shape of that name.
-    #[error("no shape is called {found:?}\n  hint: the shapes are {known}")]
+    /// There is no shape of this name.
+    #[error("no shape is called {found:?}")]
     UnknownShape {
-        /// What was asked for.
+        /// The name given.
         found: String,
-        /// What there is.
+        /// The known names, separated by commas.
         known: String,
     },
-    /// No file type of that name.
-    #[error("no file type is called {found:?}\n  hint: after the colon stands one of {known}")]
+    /// There is no file type of this name.
+    #[error("no file type is called {found:?}")]
     UnknownFileType {
-        /// What was asked for.
+        /// The name given.
         found: String,
-        /// What there is.
+        /// The known names, separated by commas.
         known: String,
     },
+}
+
+impl ShapeError {
+    /// What the user can do about the error.
+    pub fn hint(&self) -> String {
+        match self {
+            ShapeError::UnknownShape { known, .. } => format!("use one of the shapes {known}"),
+            ShapeError::UnknownFileType { known, .. } => format!("after the colon, use one of {known}"),
+        }
+    }
 }
 
 impl Shape {
@@ -383,10 +393,10 @@ mod tests {
         let (shape, file_type) = Shape::parse("Llama-3.2-1B:Q4_K_M").unwrap();
         assert_eq!((shape.name, file_type), ("llama-3.2-1b", FileType::Q4KM));
         assert_eq!(Shape::parse("qwen3-8b").unwrap().1, FileType::Q4KM);
-        let error = Shape::parse("llama-4:q8_0").unwrap_err().to_string();
-        assert!(error.contains("\"llama-4\"") && error.contains("qwen3-32b"));
-        let error = Shape::parse("qwen3-8b:q9").unwrap_err().to_string();
-        assert!(error.contains("\"q9\"") && error.contains("q6_k"));
+        let error = Shape::parse("llama-4:q8_0").unwrap_err();
+        assert!(error.to_string().contains("\"llama-4\"") && error.hint().contains("qwen3-32b"));
+        let error = Shape::parse("qwen3-8b:q9").unwrap_err();
+        assert!(error.to_string().contains("\"q9\"") && error.hint().contains("q6_k"));
         for (at, shape) in SHAPES.iter().enumerate() {
             assert_eq!(Shape::find(shape.name), Some(&SHAPES[at]));
         }

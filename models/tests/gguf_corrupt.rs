@@ -38,14 +38,14 @@ fn look_at(file: &GgufFile) {
     assert_eq!(file.fingerprint().len(), 32);
 }
 
-/// The file is refused with a message that contains `expected` and ends with a hint.
+/// The file is refused with a message that contains `expected`, and with a hint.
 fn check(what: &str, bytes: Vec<u8>, expected: &str) {
     match load(bytes) {
         Ok(()) => panic!("{what}: loaded, but should give an error with \"{expected}\""),
         Err(e) => {
             let text = e.to_string();
             assert!(text.contains(expected), "{what}: \"{expected}\" is not in: {text}");
-            assert!(text.ends_with(&format!("\nhint: {}", e.hint())), "{what}: no hint in: {text}");
+            assert!(!e.hint().is_empty(), "{what}: no hint for: {text}");
             assert!(text.len() < 2000, "{what}: {} bytes of message", text.len());
             assert!(
                 !text.contains(|c: char| c.is_control() && c != '\n'),
@@ -275,7 +275,7 @@ fn every_byte_damaged() {
             let mut bytes = whole.clone();
             bytes[at] = damage;
             if let Err(e) = load(bytes) {
-                assert!(e.to_string().contains("\nhint: "), "byte {at}: {e}");
+                assert!(!e.hint().is_empty(), "byte {at}: {e}");
                 refused += 1;
             }
         }
@@ -610,7 +610,7 @@ fn unsupported_settings() {
             Arch::Llama,
             "llama.brand_new",
             u(1),
-            "\"llama.brand_new\" = 1 is not supported: nobody here knows what it changes",
+            "\"llama.brand_new\" = 1 is not supported: its effect is unknown",
         ),
     ];
     for (arch, key, value, expected) in cases {

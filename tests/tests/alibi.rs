@@ -6,7 +6,7 @@ use engine::calibrate::{CalibrationOptions, calibrate};
 use engine::heads::{HeadProfile, Provenance, SelectionRule};
 use engine::kv::{Budget, PolicyChoice, Room};
 use engine::plan::{self, Plan, PlanOptions};
-use engine::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
+use engine::{Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use serde_json::Value;
 use std::sync::Arc;
@@ -220,19 +220,20 @@ fn what_alibi_forbids_is_refused() {
         ("streaming:compensation=on", "stands for many rows"),
     ] {
         let options = SessionOptions { profile: Some(profile.clone()), ..options(policy, Prefill::Exact) };
-        let error = Session::new(&engine, options).err().expect(policy).to_string();
-        assert!(error.contains(part) && error.contains("hint:"), "{error}");
+        let error = Session::new(&engine, options).err().expect(policy);
+        assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
     }
     let room = Room { context: 128, types: (Type::F32, Type::F32), reserve: None };
     for budget in [Budget::Rows(64), Budget::Share(0.5)] {
         let apply = |text: &str| budget.apply(&text.parse().expect(text), engine.spec(), None, room);
-        let error = apply("razor").expect_err("no budget").to_string();
-        assert!(error.contains("no budget can be set") && error.contains("hint:"), "{error}");
+        let error = apply("razor").expect_err("no budget");
+        assert!(error.to_string().contains("no budget can be set"), "{error}");
+        assert_eq!(error.hint(), Some(Hint::OtherPolicy("snapkv")));
         apply("razor:heads=off").expect("a window for all heads alike");
     }
     let options = CalibrationOptions::default();
     let error = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| {}).expect_err("ALiBi");
-    assert!(error.to_string().contains("--policy razor"), "{error}");
+    assert_eq!(error.hint(), Some(Hint::WindowsFromWeights));
 }
 
 #[test]

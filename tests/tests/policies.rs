@@ -3,7 +3,7 @@
 use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
 use engine::kv::policy::REGISTRY;
 use engine::kv::{Budget, PolicyChoice};
-use engine::{Engine, ModelSource, Prefill, Session, SessionOptions};
+use engine::{Engine, Hint, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use models::spec::Positions;
 use std::sync::Arc;
@@ -348,8 +348,11 @@ fn budgets_become_bytes() {
         assert!(layout(&fitted).bytes() <= full * 8 / 10);
         let rows = apply(Budget::Rows(200)).expect("fits").policy().expect("bounded").budget(2000);
         assert!((100..=200).contains(&rows), "{rows}");
-        let error = apply(Budget::Bytes(1000)).expect_err("too small").to_string();
-        assert!(error.contains("too small") && error.contains("hint"), "{error}");
+        let error = apply(Budget::Bytes(1000)).expect_err("too small");
+        assert!(
+            error.to_string().contains("too small") && error.hint() == Some(Hint::LargerBudget),
+            "{error}"
+        );
     }
     assert!(Budget::Share(0.5).apply(&PolicyChoice::default(), spec, None, room).is_err());
 }

@@ -5,7 +5,7 @@ use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
 use engine::kv::PolicyChoice;
 use engine::kv::policy::REGISTRY;
 use engine::snapshot::{self, Snapshot};
-use engine::{Engine, EngineError, ModelSource, Prefill, Session, SessionOptions};
+use engine::{Engine, EngineError, Hint, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use models::spec::Positions;
 use serde_json::{Value, json};
@@ -54,12 +54,13 @@ impl Folder {
         self.restore(engine, &self.bytes(session)).unwrap_or_else(|error| panic!("{policy}: {error}"))
     }
 
-    /// Checks that these bytes are refused, with the file's name, this in the message, and a hint.
+    /// Checks that these bytes are refused with the file's name, this in the message, and a hint.
     #[track_caller]
     fn refused(&self, engine: &Arc<Engine>, bytes: &[u8], part: &str) {
-        let error = self.restore(engine, bytes).map(|_| ()).expect_err(part).to_string();
-        assert!(error.contains("given: ") && error.contains("\nhint: "), "{error}");
-        assert!(error.len() < 2000, "{error}");
+        let error = self.restore(engine, bytes).map(|_| ()).expect_err(part);
+        assert!(error.hint().is_some(), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("given: ") && error.len() < 2000, "{error}");
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
 }
@@ -213,9 +214,9 @@ fn a_file_that_ends_too_early_is_refused() {
     // Everywhere in what is read first, then here and there, then everywhere in what is read last.
     let body = (description + 64..bytes.len() - 64).step_by(bytes.len() / 500 + 1);
     for length in (0..description + 64).step_by(3).chain(body).chain(bytes.len() - 64..bytes.len()) {
-        folder.refused(&engine, &bytes[..length], "it ends too early");
+        folder.refused(&engine, &bytes[..length], "the file ends too early");
     }
-    folder.refused(&engine, &[&bytes[..], &[0]].concat(), "it goes on after its end");
+    folder.refused(&engine, &[&bytes[..], &[0]].concat(), "it has more bytes than it should");
     folder.restore(&engine, &bytes).expect("the whole file");
 }
 
@@ -238,7 +239,7 @@ fn no_byte_can_change_unnoticed() {
         };
         let mut changed = bytes.clone();
         changed[at] ^= if round == 0 { 1 } else { 1 + random(255) as u8 };
-        folder.refused(&engine, &changed, if round == 0 { "do not add up" } else { "" });
+        folder.refused(&engine, &changed, if round == 0 { "its checksum is wrong" } else { "" });
     }
 }
 
@@ -306,34 +307,34 @@ fn descriptions_that_cannot_be_are_refused() {
     };
     refused("colour", json!("red"), "unknown field");
     refused(&"colour".repeat(1 << 20), json!("red"), "unknown field");
-    refused("tokens", json!(-1), "cannot be understood");
-    refused("tokens", json!(1e300), "cannot be understood");
-    refused("tokens", json!(u64::MAX), "more tokens than it has room for");
-    refused("context", json!(u64::MAX), "more tokens than it has room for");
-    refused("context", json!(39), "more tokens than it has room for");
+    refused("tokens", json!(-1), "cannot be read");
+    refused("tokens", json!(1e300), "cannot be read");
+    refused("tokens", json!(u64::MAX), "more tokens than its context");
+    refused("context", json!(u64::MAX), "more tokens than its context");
+    refused("context", json!(39), "more tokens than its context");
     refused("context", json!(65), "another capacity");
-    refused("logits", json!(1), "not those of this model");
-    refused("logits", json!(u64::MAX), "not those of this model");
+    refused("logits", json!(1), "logits of another vocabulary");
+    refused("logits", json!(u64::MAX), "logits of another vocabulary");
     refused("model", json!("x".repeat(1 << 20)), "another model");
-    refused("policy", json!("rasor"), "there is no policy");
+    refused("policy", json!("rasor"), "there is no such policy");
     refused("policy", json!("streaming:window=1e99"), "cannot be");
     refused("policy", json!("x".repeat(1 << 20)), "too long");
     refused("policy", json!("streaming"), "lane");
-    refused("type_k", json!("q9_9"), "of no type");
+    refused("type_k", json!("q9_9"), "cache type is unknown");
     refused("type_k", json!("f16"), "");
-    refused("profile", json!("{}"), "what it asks for");
-    refused("profile", Value::Null, "what it asks for");
+    refused("profile", json!("{}"), "its settings cannot be used");
+    refused("profile", Value::Null, "its settings cannot be used");
     let other = open("golden/models/llama-mha-f32.gguf");
-    refused("profile", json!(half(&other).to_json()), "what it asks for");
+    refused("profile", json!(half(&other).to_json()), "its settings cannot be used");
     folder.refused(&other, &parts.bytes(), "made with another model");
     let mut empty = parts.clone();
     (empty.description["tokens"], empty.description["context"]) = (json!(0), json!(0));
-    folder.refused(&engine, &empty.bytes(), "what it asks for");
+    folder.refused(&engine, &empty.bytes(), "its settings cannot be used");
     // A chunk only says how much is computed at once.
     folder.restore(&engine, &parts.saying("chunk", json!(u64::MAX))).expect("any chunk");
     folder.restore(&engine, &parts.saying("chunk", json!(0))).expect("any chunk");
 
-    for (magic, part) in [(b"LHSTATE2", "another version"), (b"GGUF\x03\0\0\0", "no saved session")] {
+    for (magic, part) in [(b"LHSTATE2", "another version"), (b"GGUF\x03\0\0\0", "not a saved session")] {
         folder.refused(&engine, &Parts { magic: *magic, ..parts.clone() }.bytes(), part);
     }
     let mut long = parts.bytes();
@@ -372,7 +373,7 @@ fn stores_that_cannot_be_are_refused() {
     lane(&[(3, 0)]);
     lane(&[(6, 0)]); // 61 tokens would have come since
     let position =
-        |numbers: &[(usize, u32)]| folder.refused(&engine, &parts.holding(numbers), "positions that");
+        |numbers: &[(usize, u32)]| folder.refused(&engine, &parts.holding(numbers), "impossible positions");
     position(&[(7, 1)]); // twice
     position(&[(7, 61)]); // not seen yet
     position(&[(7, u32::MAX)]);
@@ -384,8 +385,8 @@ fn stores_that_cannot_be_are_refused() {
     let lacking = parts.holding(&[(7, 20)]);
     let mut session = folder.restore(&engine, &lacking).expect("restored");
     let done = (0..20).try_for_each(|_| session.push(1));
-    let error = done.expect_err("heads hold different positions").to_string();
-    assert!(error.contains("do not go together") && error.contains("\nhint: "), "{error}");
+    let error = done.expect_err("heads hold different positions");
+    assert!(error.to_string().contains("rows of different positions") && error.hint().is_some(), "{error}");
     assert!(session.tokens().is_empty(), "nothing is half done");
 }
 
@@ -442,14 +443,14 @@ fn what_cannot_be_written_leaves_nothing() {
     let session = rich(&engine);
     fs::create_dir(folder.file("directory")).expect("a directory");
     for path in ["missing/kept", "directory", "directory/."] {
-        let error = snapshot::save(&session, "", &folder.file(path)).expect_err(path).to_string();
-        assert!(error.contains(path) && error.contains("\nhint: check the path"), "{error}");
+        let error = snapshot::save(&session, "", &folder.file(path)).expect_err(path);
+        assert!(error.to_string().contains(path) && error.hint() == Some(Hint::CheckPath), "{error}");
         assert_eq!(folder.names(), ["directory"], "{path}");
     }
     let before = folder.bytes(&session);
     let too_much = "x".repeat(65 << 20);
-    let error = snapshot::save(&session, &too_much, &folder.file("kept")).expect_err("too much").to_string();
-    assert!(error.contains("larger than") && error.contains("\nhint: "), "{error}");
+    let error = snapshot::save(&session, &too_much, &folder.file("kept")).expect_err("too much");
+    assert!(error.to_string().contains("larger than") && error.hint().is_some(), "{error}");
     assert_eq!(fs::read(folder.file("kept")).expect("still there"), before);
     assert_eq!(folder.names().len(), 2);
 }
@@ -459,12 +460,12 @@ fn what_is_no_file_is_refused() {
     let folder = Folder::new("no-files");
     for (path, part) in [
         (folder.file("none"), "none: "),
-        (folder.0.clone(), "no ordinary file"),
-        (PathBuf::from("/dev/zero"), "no ordinary file"),
+        (folder.0.clone(), "not a regular file"),
+        (PathBuf::from("/dev/zero"), "not a regular file"),
     ] {
         if path.exists() || part == "none: " {
-            let error = Snapshot::open(&path).map(|_| ()).expect_err(part).to_string();
-            assert!(error.contains(part) && error.contains("\nhint: "), "{error}");
+            let error = Snapshot::open(&path).map(|_| ()).expect_err(part);
+            assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
         }
     }
 }

@@ -5,6 +5,7 @@ use engine::DeviceKind;
 use engine::setup::{DeviceRequest, GpuLayers};
 
 use super::values;
+use crate::failure::Failure;
 
 /// Flags of commands that compute.
 #[derive(Clone, Debug, Args)]
@@ -21,7 +22,7 @@ pub struct DeviceArgs {
     pub memory: Option<usize>,
 }
 
-fn device(text: &str) -> Result<DeviceRequest, String> {
+fn device(text: &str) -> Result<DeviceRequest, Failure> {
     let lower = text.trim().to_ascii_lowercase();
     match lower.as_str() {
         "auto" => return Ok(DeviceRequest::Auto),
@@ -36,18 +37,18 @@ fn device(text: &str) -> Result<DeviceRequest, String> {
     let number = lower.strip_prefix("cuda").map(|rest| rest.strip_prefix(':').unwrap_or(rest));
     match number.and_then(|number| number.parse().ok()) {
         Some(number) => Ok(DeviceRequest::Device(DeviceKind::Cuda(number))),
-        None => Err("not a device\nhint: auto, cpu, cuda, or cuda:1 for the second GPU".into()),
+        None => Err(Failure::usage("not a device", "use auto, cpu, cuda, or cuda:1 for the second GPU")),
     }
 }
 
-fn layers(text: &str) -> Result<GpuLayers, String> {
+fn layers(text: &str) -> Result<GpuLayers, Failure> {
     match text.trim() {
         "auto" => Ok(GpuLayers::Auto),
         // llama.cpp's -1 means all too.
         "all" | "-1" => Ok(GpuLayers::Count(usize::MAX)),
         number => match number.parse() {
             Ok(number) => Ok(GpuLayers::Count(number)),
-            Err(_) => Err("not a number of layers\nhint: for example 20, all or auto".into()),
+            Err(_) => Err(Failure::usage("not a number of layers", "give a number, all or auto")),
         },
     }
 }

@@ -59,7 +59,10 @@ impl SamplingArgs {
             None => Some(limit),
             Some(-1) => None,
             Some(n) => Some(usize::try_from(n).map_err(|_| {
-                Failure::usage(format!("-n {n}: not a number of tokens"), "0 or more, or -1 for no limit")
+                Failure::usage(
+                    format!("-n {n}: not a number of tokens"),
+                    "give 0 or more, or -1 for no limit",
+                )
             })?),
         };
         let options = SamplerOptions {

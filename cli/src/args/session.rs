@@ -157,7 +157,7 @@ impl SessionArgs {
 
 /// A policy as typed.
 pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
-    text.parse().map_err(|error: engine::EngineError| Failure::typed(&error))
+    Ok(text.parse()?)
 }
 
 /// The policies of a list, as typed; all of the registry for `all`.

@@ -3,8 +3,10 @@
 use engine::kv::Budget;
 use ggml::Type;
 
+use crate::failure::Failure;
+
 /// A count of tokens: `8192`, `100k` (100,000, as documents are counted), `1m`.
-pub fn tokens(text: &str) -> Result<usize, String> {
+pub fn tokens(text: &str) -> Result<usize, Failure> {
     let lower = text.trim().to_ascii_lowercase();
     let (number, factor) = match lower.strip_suffix(['k', 'm']) {
         Some(number) if lower.ends_with('k') => (number, 1000.0),
@@ -12,17 +14,21 @@ pub fn tokens(text: &str) -> Result<usize, String> {
         None => (lower.as_str(), 1.0),
     };
     match scaled(number, factor) {
-        Some(value) if value.fract() != 0.0 => {
-            Err("tokens are whole\nhint: for example 8192, 100k or 1.5k".into())
-        }
+        Some(value) if value.fract() != 0.0 => Err(Failure::usage(
+            "not a whole number of tokens",
+            "give a whole number, for example 8192, 100k or 1.5k",
+        )),
         Some(value) if value <= i32::MAX as f64 => Ok(value as usize),
-        Some(_) => Err("too many tokens\nhint: at most 2147483647".into()),
-        None => Err("not a number of tokens\nhint: for example 8192 or 100k (k is 1000)".into()),
+        Some(_) => Err(Failure::usage("too many tokens", "give at most 2147483647")),
+        None => Err(Failure::usage(
+            "not a number of tokens",
+            "give a number, for example 8192 or 100k (k is 1000)",
+        )),
     }
 }
 
 /// A number of bytes: `24GiB`, `24G` (the same), `24GB` (of 10⁹), or plain bytes.
-pub fn bytes(text: &str) -> Result<usize, String> {
+pub fn bytes(text: &str) -> Result<usize, Failure> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(lower.len());
     let (number, unit) = lower.split_at(digits);
@@ -41,12 +47,12 @@ pub fn bytes(text: &str) -> Result<usize, String> {
     };
     match scaled(number.trim(), factor) {
         Some(value) if value < 1e18 => Ok(value as usize),
-        _ => Err("not a size\nhint: for example 24GiB, 512MiB or 24GB".into()),
+        _ => Err(Failure::usage("not a size", "give a size, for example 24GiB, 512MiB or 24GB")),
     }
 }
 
 /// A share between 0 and 1: `0.15` or `15%`.
-pub fn share(text: &str) -> Result<f64, String> {
+pub fn share(text: &str) -> Result<f64, Failure> {
     let text = text.trim();
     let value = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|value| value / 100.0),
@@ -54,47 +60,53 @@ pub fn share(text: &str) -> Result<f64, String> {
     };
     match value {
         Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
-        _ => Err("not a share\nhint: a number between 0 and 1, for example 0.15".into()),
+        _ => Err(Failure::usage("not a share", "give a number between 0 and 1, for example 0.15")),
     }
 }
 
 /// A budget of the KV store: a size, or with % a share of the cache that keeps everything.
-pub fn budget(text: &str) -> Result<Budget, String> {
+pub fn budget(text: &str) -> Result<Budget, Failure> {
     if text.trim().ends_with('%') {
         return match share(text)? {
             share if share > 0.0 => Ok(Budget::Share(share)),
-            _ => Err("nothing is no budget\nhint: for example 30%".into()),
+            _ => Err(Failure::usage("a budget of nothing", "give a share above 0, for example 30%")),
         };
     }
     match bytes(text) {
         Ok(bytes) if bytes > 0 => Ok(Budget::Bytes(bytes)),
-        _ => Err("not a budget\nhint: for example 2GiB, or 30% of the cache that keeps everything".into()),
+        _ => Err(Failure::usage(
+            "not a budget",
+            "give a size, for example 2GiB, or a share of the full cache, for example 30%",
+        )),
     }
 }
 
 /// A type of keys or values.
-pub fn cache_type(text: &str) -> Result<Type, String> {
+pub fn cache_type(text: &str) -> Result<Type, Failure> {
     match text {
         "f32" => Ok(Type::F32),
         "f16" => Ok(Type::F16),
         "q8_0" => Ok(Type::Q8_0),
         "q4_0" => Ok(Type::Q4_0),
-        _ => Err("no such type\nhint: f32, f16, q8_0 or q4_0".into()),
+        _ => Err(Failure::usage("no such type", "use f32, f16, q8_0 or q4_0")),
     }
 }
 
 /// A number of threads.
-pub fn threads(text: &str) -> Result<usize, String> {
+pub fn threads(text: &str) -> Result<usize, Failure> {
     match text.parse() {
         Ok(threads @ 1..=512) => Ok(threads),
-        _ => Err("not a number of threads\nhint: from 1 to 512; without -t all processors are used".into()),
+        _ => Err(Failure::usage(
+            "not a number of threads",
+            "give a number from 1 to 512; without -t all processors are used",
+        )),
     }
 }
 
 /// A count that is not zero.
-pub fn positive(text: &str) -> Result<usize, String> {
+pub fn positive(text: &str) -> Result<usize, Failure> {
     match tokens(text)? {
-        0 => Err("must not be 0\nhint: give at least 1".into()),
+        0 => Err(Failure::usage("must not be 0", "give at least 1")),
         count => Ok(count),
     }
 }
@@ -122,15 +134,15 @@ mod tests {
         assert_eq!(bytes("1024"), Ok(1024));
         assert_eq!(share("15%"), Ok(0.15));
         for bad in ["", "k", "-1", "1e9", "nan", "inf", "1.2.3", "3000m", "12x", "1.5"] {
-            assert!(tokens(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
+            assert!(tokens(bad).is_err_and(|error| !error.hint().is_empty()), "{bad}");
         }
         for bad in ["", "GiB", "-1GiB", "1XB", "9999999TiB"] {
-            assert!(bytes(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
+            assert!(bytes(bad).is_err_and(|error| !error.hint().is_empty()), "{bad}");
         }
         assert_eq!(budget("30%"), Ok(Budget::Share(0.3)));
         assert_eq!(budget("2GiB"), Ok(Budget::Bytes(2 << 30)));
         for bad in ["", "0", "0%", "130%", "0.3", "2XB", "-1GiB"] {
-            assert!(budget(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
+            assert!(budget(bad).is_err_and(|error| !error.hint().is_empty()), "{bad}");
         }
         for bad in ["", "1.1", "-0.1", "nan", "101%"] {
             assert!(share(bad).is_err(), "{bad}");

@@ -199,7 +199,9 @@ impl Runner<'_> {
         });
         done?;
         if time.is_zero() {
-            return Err(Failure::new("a run took no time at all", "measure more tokens with -p or -n").into());
+            return Err(
+                Failure::new("a run took no measurable time", "measure more tokens with -p or -n").into()
+            );
         }
         Ok(time)
     }

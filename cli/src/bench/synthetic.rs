@@ -16,7 +16,7 @@ use crate::progress::ProgressBar;
 
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`; written if it is not there or not whole.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
-    let (shape, file_type) = Shape::parse(text)?;
+    let (shape, file_type) = Shape::parse(text).map_err(Failure::from)?;
     let folder = cache_folder().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
     let folder = folder.join("shapes");
     let path = folder.join(format!("{}-{}.gguf", shape.name, file_type.name()));
@@ -42,7 +42,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     let fails = |error: std::io::Error| {
         Failure::new(
             format!("cannot write {}: {error}", path.display()),
-            format!("{size} are needed there; XDG_CACHE_HOME names another place"),
+            format!("free {size} there, or set XDG_CACHE_HOME to another folder"),
         )
     };
     fs::create_dir_all(&folder).map_err(fails)?;
@@ -50,11 +50,11 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     if let Some(free) = free_bytes(&folder).filter(|free| *free < bytes as u64) {
         return Err(Failure::new(
             format!(
-                "{}: {size} are needed there, but {} are free",
+                "{}: the weights need {size}, but {} are free there",
                 folder.display(),
                 format::bytes(free as usize)
             ),
-            "make room, or name another place with XDG_CACHE_HOME",
+            "free some space there, or set XDG_CACHE_HOME to another folder",
         )
         .into());
     }

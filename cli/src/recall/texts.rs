@@ -71,8 +71,8 @@ fn text(format: &ChatFormat, options: &DocumentOptions) -> Result<Text> {
     }
     if document.len() + BORDER < count(text) {
         return Err(Failure::new(
-            "the model's chat template does not write documents and questions one after the other",
-            "use a file with another template",
+            "the model's chat template does not put the question after the documents",
+            "use a model file with another template",
         )
         .into());
     }

@@ -1,10 +1,12 @@
-//! What can be wrong with a head profile, and what to do about it.
+//! Errors of head profiles.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::profile::{HeadShape, MOST_HEADS};
+use crate::Hint;
 
-/// A head profile that cannot be read, imported, made or used.
+/// A head profile or head map cannot be read, imported, made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadsError {
     /// The file cannot be read or written.
@@ -12,73 +14,65 @@ pub enum HeadsError {
     Io {
         /// "read" or "write".
         action: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
+        /// The system's error.
+        source: io::Error,
     },
     /// One of the other variants, found in this file.
     #[error("{path}: {error}", path = path.display())]
     In {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The fault in it.
+        /// The error in it.
         error: Box<HeadsError>,
     },
     /// The file is larger than any head map.
-    #[error("{path} is larger than {limit} bytes, which no head map is\n  hint: name the map itself, not the model", path = path.display())]
+    #[error("{path} is larger than {limit} bytes; no head map is that large", path = path.display())]
     TooLarge {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The limit in bytes.
         limit: u64,
     },
-    /// The text is not what its format demands.
-    #[error("not a {format}: {what}\n  hint: {hint}")]
+    /// The text is not in the expected format.
+    #[error("not a {format}: {what}")]
     Malformed {
-        /// Which format was expected.
+        /// The expected format.
         format: &'static str,
         /// What is wrong, and where.
         what: String,
         /// What to do.
-        hint: &'static str,
+        hint: Hint,
     },
-    /// A profile in a newer format than this program knows.
-    #[error(
-        "head profile of version {found}, but this program reads version {known}\n  hint: calibrate the model again, or use a newer longhand"
-    )]
+    /// The profile has a format version that this program does not know.
+    #[error("head profile of version {found}, but this program reads version {known}")]
     Version {
         /// The version in the file.
         found: u64,
         /// The version read and written here.
         known: u64,
     },
-    /// Heads that are not those of the model.
-    #[error(
-        "the heads are those of another model: {what} has {found}, the model {model}\n  hint: use the map of this model, or calibrate it with `longhand heads calibrate`"
-    )]
+    /// The head counts are not those of the model.
+    #[error("the heads are those of another model: {what} has {found}, the model {model}")]
     Shape {
-        /// What was being matched against the model.
+        /// What was compared with the model.
         what: &'static str,
-        /// The shape found, in words.
+        /// Its shape, in words.
         found: String,
         /// The model's shape.
         model: HeadShape,
     },
-    /// The shape is right but the weights are not those the profile was made with.
-    #[error(
-        "the head profile was made for the model with fingerprint {found}, but this one has {model}\n  hint: calibrate this model with `longhand heads calibrate`, or import its own map"
-    )]
+    /// The head counts are right, but the profile was made with other weights.
+    #[error("the head profile was made for the model with fingerprint {found}, but this model has {model}")]
     Fingerprint {
         /// The fingerprint in the profile.
         found: String,
         /// The model's fingerprint.
         model: String,
     },
-    /// A number of layers or heads that no model has.
-    #[error(
-        "{layers} layers with {heads} query heads and {kv_heads} KV heads are no model's\n  hint: query heads must be a multiple of the KV heads, all three at least 1, and the query heads of all layers at most {MOST_HEADS}"
-    )]
+    /// No model has these numbers of layers and heads.
+    #[error("no model has {layers} layers with {heads} query heads and {kv_heads} KV heads")]
     NoModel {
         /// Layers.
         layers: usize,
@@ -87,36 +81,30 @@ pub enum HeadsError {
         /// KV heads of a layer.
         kv_heads: usize,
     },
-    /// A list of scores or flags whose length does not fit the shape.
-    #[error(
-        "{what}: {found} values, but the shape needs {needed}\n  hint: the map needs a value for every head of the model; make it again with `longhand heads calibrate` or `longhand heads import`"
-    )]
+    /// A list of scores or flags has the wrong length.
+    #[error("{what}: {found} values, but the shape needs {needed}")]
     Length {
-        /// Which list.
+        /// The list.
         what: String,
         /// Values given.
         found: usize,
         /// Values needed.
         needed: usize,
     },
-    /// A score that is not a number.
-    #[error(
-        "{what}: layer {layer}, head {head} is not a finite number\n  hint: the scores were not computed properly; make them again"
-    )]
+    /// A score is not a finite number.
+    #[error("{what}: layer {layer}, head {head} is not a finite number")]
     NotFinite {
-        /// Which scores.
+        /// Name of the scores.
         what: String,
         /// Layer, from 0.
         layer: usize,
         /// Head, from 0.
         head: usize,
     },
-    /// A share or threshold outside its range.
-    #[error(
-        "{what} is {value}, but must be between 0 and 1\n  hint: give a part of all heads, for example 0.15"
-    )]
+    /// A share or threshold is outside its range.
+    #[error("{what} is {value}, but must be between 0 and 1")]
     Share {
-        /// Which parameter.
+        /// Name of the parameter.
         what: &'static str,
         /// Its value.
         value: f64,
@@ -124,7 +112,29 @@ pub enum HeadsError {
 }
 
 impl HeadsError {
-    /// The same fault with the name of the file it was found in.
+    /// What the caller can do about the error.
+    pub fn hint(&self) -> Hint {
+        match self {
+            HeadsError::In { error, .. } => error.hint(),
+            HeadsError::Io { source, .. } => Hint::for_io(source),
+            HeadsError::TooLarge { .. } => Hint::advice("give the file of the head map, not the model"),
+            HeadsError::Malformed { hint, .. } => hint.clone(),
+            HeadsError::Version { .. } => {
+                Hint::advice("calibrate the model again, or use a newer version of the program")
+            }
+            HeadsError::Shape { .. } | HeadsError::Fingerprint { .. } | HeadsError::Length { .. } => {
+                Hint::MakeHeadProfile
+            }
+            HeadsError::NoModel { .. } => Hint::advice(format!(
+                "the query heads must be a multiple of the KV heads, each number at least 1, and the query heads of \
+                 all layers together at most {MOST_HEADS}"
+            )),
+            HeadsError::NotFinite { .. } => Hint::advice("compute the scores again"),
+            HeadsError::Share { .. } => Hint::advice("give a share between 0 and 1, for example 0.15"),
+        }
+    }
+
+    /// The same error with the name of the file it was found in.
     pub(super) fn in_file(self, path: &Path) -> HeadsError {
         match self {
             named @ (HeadsError::Io { .. } | HeadsError::TooLarge { .. } | HeadsError::In { .. }) => named,
@@ -132,7 +142,7 @@ impl HeadsError {
         }
     }
 
-    /// The fault itself, without the file it was found in.
+    /// The error without the file it was found in.
     pub fn kind(&self) -> &HeadsError {
         match self {
             HeadsError::In { error, .. } => error.kind(),

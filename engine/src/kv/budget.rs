@@ -2,8 +2,8 @@
 
 use super::policy::registry::LEAST_ROWS;
 use super::{Layout, PolicyChoice, Room};
-use crate::EngineError;
 use crate::heads::HeadProfile;
+use crate::{EngineError, Hint};
 use models::spec::ModelSpec;
 
 /// How much may be kept.
@@ -32,7 +32,7 @@ impl Budget {
                 given: choice.to_string(),
                 reason: "on a model with ALiBi its windows follow from the weights, so no budget can be set"
                     .into(),
-                hint: "choose another policy for a budget, for example --policy snapkv".into(),
+                hint: Hint::OtherPolicy("snapkv"),
             });
         }
         let layout = |choice: &PolicyChoice| Layout::new(spec, choice, profile, room);
@@ -53,12 +53,10 @@ impl Budget {
             return Err(EngineError::Policy {
                 given: choice.to_string(),
                 reason: format!(
-                    "a KV budget of {said} is too small for {} tokens: {least} bytes are the least",
+                    "a KV budget of {said} is too small for {} tokens: it needs at least {least} bytes",
                     room.context
                 ),
-                hint: "give a larger --kv-budget, a smaller -c, smaller types (-ctk q8_0 -ctv q8_0), or let fewer heads keep \
-                       everything"
-                    .into(),
+                hint: Hint::LargerBudget,
             });
         }
         let (mut fits, mut beyond) = (LEAST_ROWS, room.context.max(LEAST_ROWS) + 1);

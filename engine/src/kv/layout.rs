@@ -4,7 +4,7 @@
 use super::policy::recent::Recent;
 use super::policy::{Basis, Event, Moment, Needs, Policy, PolicyChoice};
 use crate::heads::HeadProfile;
-use crate::{EngineError, alibi};
+use crate::{EngineError, Hint, alibi};
 use ggml::{Context, Type};
 use kernels::graph::{HeadShape, MAX_LANES, RowPositions};
 use models::spec::{ModelSpec, Positions};
@@ -91,8 +91,8 @@ impl Layout {
         let profile = if policy.uses_profile() {
             Some(profile.ok_or_else(|| EngineError::Policy {
                 given: policy.to_string(),
-                reason: "it needs to know which heads are retrieval heads".into(),
-                hint: "give a head profile (--heads FILE), or let `longhand heads calibrate` make one".into(),
+                reason: "it needs a head profile to know the retrieval heads".into(),
+                hint: Hint::GiveHeadProfile,
             })?)
         } else {
             None
@@ -114,7 +114,7 @@ impl Layout {
                     given: policy.to_string(),
                     reason: "on a model with ALiBi its windows follow from the weights, and the head profile has none"
                         .into(),
-                    hint: "leave the head profile out, or add heads=off for one window for all heads".into(),
+                    hint: Hint::OmitHeadProfile,
                 })?;
                 *lanes = windows(scopes, room);
             }
@@ -135,22 +135,22 @@ impl Layout {
         room: Room,
     ) -> Result<Layout, EngineError> {
         let Room { context, types: (k_type, v_type), .. } = room;
-        for (flag, ty) in [("-ctk", k_type), ("-ctv", v_type)] {
+        for (rows, ty) in [("keys", k_type), ("values", v_type)] {
             let Some(row) = kernels::graph::row_type(ty) else {
                 return Err(EngineError::Setting {
-                    what: format!("{flag} {ty}"),
-                    reason: "the KV store cannot hold rows of this type".into(),
-                    hint: "types are f32, f16, q8_0 and q4_0".into(),
+                    what: format!("{rows} of type {ty}"),
+                    reason: "the KV store does not support this type".into(),
+                    hint: Hint::CacheTypes(&[Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]),
                 });
             };
             let (granule, head_dim) = (row.granule(), heads.head_dim);
             if !head_dim.is_multiple_of(granule) {
                 return Err(EngineError::Setting {
-                    what: format!("{flag} {ty}"),
+                    what: format!("{rows} of type {ty}"),
                     reason: format!(
-                        "it stores blocks of {granule} elements, the model's heads have {head_dim}"
+                        "the type stores blocks of {granule} elements, but the model's heads have {head_dim}"
                     ),
-                    hint: "use f16 or f32".into(),
+                    hint: Hint::CacheTypes(&[Type::F16, Type::F32]),
                 });
             }
         }
@@ -159,7 +159,7 @@ impl Layout {
             policy.check(context).map_err(|reason| EngineError::Policy {
                 given: choice.to_string(),
                 reason,
-                hint: "give smaller numbers, a larger -c, or a budget: --keep ROWS sets all of them".into(),
+                hint: Hint::SmallerParameters,
             })?;
         }
         let layers = (0..layers)

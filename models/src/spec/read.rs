@@ -153,7 +153,7 @@ impl Keys<'_> {
                     return Err(LoadError::Unsupported {
                         key: Text(self.full(key).as_bytes()).to_string(),
                         value: value.to_string(),
-                        why: "nobody here knows what it changes".into(),
+                        why: "its effect is unknown".into(),
                     });
                 }
             }

@@ -1,18 +1,18 @@
-//! What can be wrong with a vocabulary, or with a text for it.
+//! Errors of vocabularies and of texts to be encoded.
 
 use thiserror::Error;
 
-/// Why a tokenizer could not be made, or a text not be encoded.
+/// A tokenizer cannot be made, or a text cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
-    /// The file has no such metadata.
+    /// A required metadata key is missing.
     #[error("the file has no {key}")]
     Missing {
         /// Metadata key.
         key: &'static str,
     },
-    /// The metadata is of another type.
+    /// A metadata value has the wrong type.
     #[error("{key} is {found}, not {wanted}")]
     WrongType {
         /// Metadata key.
@@ -22,7 +22,7 @@ pub enum TokenizerError {
         /// What the file holds, in words.
         found: String,
     },
-    /// A list about tokens is not as long as the list of tokens.
+    /// A list has not one entry per token.
     #[error("{key} has {found} entries for {tokens} tokens")]
     Length {
         /// Metadata key.
@@ -32,23 +32,23 @@ pub enum TokenizerError {
         /// Tokens in the vocabulary.
         tokens: usize,
     },
-    /// A kind of vocabulary that is not supported.
+    /// The kind of vocabulary is not supported.
     #[error(
         "tokenizer.ggml.model is {name:?}; supported are \"llama\" (SentencePiece with scores) and \"gpt2\" (byte-level BPE)"
     )]
     UnknownModel {
-        /// The file's value.
+        /// The value in the file.
         name: String,
     },
-    /// A pre-tokenizer that is not supported.
+    /// The pre-tokenizer is not supported.
     #[error("tokenizer.ggml.pre is {name:?}; supported are {supported}")]
     UnknownPreTokenizer {
-        /// The file's value.
+        /// The value in the file.
         name: String,
-        /// Names that are, joined by commas.
+        /// The supported names, separated by commas.
         supported: String,
     },
-    /// A token that cannot be one.
+    /// A token of the vocabulary is invalid.
     #[error("token {id}: {why}")]
     BadToken {
         /// Its id.
@@ -56,49 +56,49 @@ pub enum TokenizerError {
         /// What is wrong with it.
         why: String,
     },
-    /// A merge that cannot be one.
+    /// A merge of the vocabulary is invalid.
     #[error("merge {index}: {why}")]
     BadMerge {
-        /// Its place in tokenizer.ggml.merges.
+        /// Its index in tokenizer.ggml.merges.
         index: usize,
         /// What is wrong with it.
         why: String,
     },
-    /// A special token that is none of the vocabulary's.
+    /// The id of a special token is outside the vocabulary.
     #[error("{key} is {id}, but there are only {tokens} tokens")]
     IdOutOfRange {
         /// Metadata key.
         key: &'static str,
-        /// The file's value.
+        /// The value in the file.
         id: i128,
         /// Tokens in the vocabulary.
         tokens: usize,
     },
-    /// The text has a byte that no token stands for.
-    #[error("no token of this vocabulary stands for the byte {byte:#04x}")]
+    /// The text has a byte that the vocabulary has no token for.
+    #[error("the vocabulary has no token for the byte {byte:#04x}")]
     Unencodable {
         /// The byte.
         byte: u8,
     },
-    /// The libraries underneath refused the vocabulary.
+    /// The tokenizer library refused the vocabulary.
     #[error("the vocabulary cannot be used: {0}")]
     Build(String),
 }
 
 impl TokenizerError {
-    /// What to do about it.
+    /// What the user can do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             TokenizerError::Missing { .. } => {
-                "the file holds no complete vocabulary; use the model's own GGUF file"
+                "the file has no complete vocabulary; use the model's own GGUF file"
             }
             TokenizerError::UnknownModel { .. } | TokenizerError::UnknownPreTokenizer { .. } => {
-                "convert the model anew with a current converter, or use a model of a supported family"
+                "convert the model again with a current converter, or use a model of a supported family"
             }
             TokenizerError::Unencodable { .. } => {
                 "the model cannot read this text; remove the character, or use a model with a complete byte vocabulary"
             }
-            _ => "the file's vocabulary is damaged; download or convert it again",
+            _ => "the file's vocabulary is damaged; download or convert the file again",
         }
     }
 }

@@ -95,7 +95,7 @@ pub(super) const ENTRY: Entry = Entry {
                 return Err(format!("a budget of {budget} rows leaves none beside the {recent} recent ones"));
             }
             if kernel % 2 == 0 {
-                return Err(format!("pooling is over an odd number of rows, not {kernel}"));
+                return Err(format!("pooling needs an odd number of rows, not {kernel}"));
             }
             let gain = match values.count("lambda") {
                 0 => Gain::Entropy { budget },

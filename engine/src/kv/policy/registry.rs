@@ -2,8 +2,8 @@
 //! are made; and a policy as users write it, `razor:buffer=4000,ratio=5`.
 
 use super::{Policy, ahakv, full, h2o, l2, lagkv, razor, slimkv, snapkv, streaming, tova};
-use crate::EngineError;
 use crate::alibi::ScopeOptions;
+use crate::{EngineError, Hint};
 use models::spec::{ModelSpec, Positions};
 use std::fmt;
 use std::rc::Rc;
@@ -294,7 +294,7 @@ impl PolicyChoice {
                 given: self.to_string(),
                 reason: "the model's attention falls with the distance (ALiBi), and an entry that stands for many rows has none"
                     .into(),
-                hint: "leave compensation=on out".into(),
+                hint: Hint::advice("leave compensation=on out"),
             });
         }
         Ok(())
@@ -307,26 +307,23 @@ impl PolicyChoice {
 
     /// The same policy with parameters such that a bounded head keeps at most `rows` rows in a session of `context` tokens.
     pub fn with_rows(&self, rows: usize, context: usize) -> Result<PolicyChoice, EngineError> {
-        let wrong = |reason: String, hint: &str| EngineError::Policy {
-            given: self.to_string(),
-            reason,
-            hint: hint.into(),
-        };
+        let wrong =
+            |reason: String, hint: Hint| EngineError::Policy { given: self.to_string(), reason, hint };
         let Some(make) = &self.entry().make else {
             return Err(wrong(
                 "it keeps every row, so no budget can be set".into(),
-                "choose a policy that lets rows leave, for example --policy razor",
+                Hint::OtherPolicy("razor"),
             ));
         };
         if rows < LEAST_ROWS {
             return Err(wrong(
-                format!("a head cannot be told to keep {rows} rows"),
-                &format!("keep at least {LEAST_ROWS} rows a head"),
+                format!("a head cannot keep only {rows} rows"),
+                Hint::advice(format!("keep at least {LEAST_ROWS} rows a head")),
             ));
         }
         let mut values = self.values.clone();
         (make.fit)(&mut values, rows, context);
-        Self::new(values).map_err(|reason| wrong(reason, "give a larger budget"))
+        Self::new(values).map_err(|reason| wrong(reason, Hint::LargerBudget))
     }
 }
 
@@ -363,11 +360,15 @@ impl FromStr for PolicyChoice {
     type Err = EngineError;
 
     fn from_str(text: &str) -> Result<PolicyChoice, EngineError> {
-        let wrong = |reason: String, hint: String| EngineError::Policy { given: text.into(), reason, hint };
+        let wrong = |reason: String, hint: String| EngineError::Policy {
+            given: text.into(),
+            reason,
+            hint: Hint::advice(hint),
+        };
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let entry = REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| {
             let names: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
-            wrong(format!("there is no policy `{name}`"), format!("policies are {}", names.join(", ")))
+            wrong("there is no such policy".into(), format!("use one of {}", names.join(", ")))
         })?;
         let mut values = Values::defaults(entry);
         for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
@@ -394,8 +395,9 @@ mod tests {
     use super::*;
 
     fn refused(text: &str, part: &str) {
-        let error = text.parse::<PolicyChoice>().expect_err(text).to_string();
-        assert!(error.contains(part) && error.contains("hint:"), "{error}");
+        let error = text.parse::<PolicyChoice>().expect_err(text);
+        let text = format!("{error}; {}", error.hint().expect("a hint"));
+        assert!(text.contains(part), "{text}");
     }
 
     #[test]
@@ -424,8 +426,8 @@ mod tests {
                     assert!(2 * budget >= rows, "{fitted} keeps only {budget} rows of {rows}");
                 }
             }
-            let error = choice.with_rows(15, 100).expect_err("too few").to_string();
-            assert!(error.contains("at least 16"), "{error}");
+            let error = choice.with_rows(15, 100).expect_err("too few");
+            assert_eq!(error.hint(), Some(Hint::advice("keep at least 16 rows a head")));
         }
         let full = PolicyChoice::default();
         assert!(full.with_rows(100, 1000).is_err());
@@ -497,7 +499,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        refused("rasor", "there is no policy");
+        refused("rasor", "there is no such policy");
         refused("razor:window=3", "no parameter");
         refused("razor:buffer", "NAME=VALUE");
         refused("razor:buffer=-1", "cannot be");

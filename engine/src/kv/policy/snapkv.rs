@@ -34,7 +34,7 @@ impl Snapshot {
             return Err(format!("a capacity of {capacity} rows does not hold the window of {window}"));
         }
         if kernel % 2 == 0 {
-            return Err(format!("pooling is over an odd number of rows, not {kernel}"));
+            return Err(format!("pooling needs an odd number of rows, not {kernel}"));
         }
         Ok(snapshot)
     }

@@ -3,9 +3,9 @@
 
 use super::undo::Departed;
 use super::{Lane, Store};
-use crate::EngineError;
 use crate::devices::{Devices, Place, Workspace};
 use crate::kv::policy::{Basis, Cut, Event, HeadRows, Moment, Scored, ScoredRows};
+use crate::{EngineError, Hint};
 use ggml::{Context, Tensor};
 use kernels::graph::{self, Departure, GraphLane, HeadShape, Selection, Window};
 use kernels::rows::fill_holes;
@@ -413,8 +413,8 @@ fn alike(rows: &[Vec<u32>]) -> Result<(), EngineError> {
         true => Ok(()),
         false => Err(EngineError::Setting {
             what: "the restored session".into(),
-            reason: "heads that lose equally many rows hold rows of positions that do not go together".into(),
-            hint: "its file is damaged; read the text again".into(),
+            reason: "heads that evict the same number of rows hold rows of different positions".into(),
+            hint: Hint::advice("its file is damaged; read the text again"),
         }),
     }
 }

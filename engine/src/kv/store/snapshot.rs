@@ -3,7 +3,7 @@
 
 use super::{Lane, LaneState, Store};
 use crate::EngineError;
-use crate::snapshot::{Damage, Input, Output};
+use crate::snapshot::{Input, Output, SnapshotError};
 use ggml::Tensor;
 use std::sync::Arc;
 
@@ -72,9 +72,11 @@ impl Lane {
         let [heads, capacity, live, departed, done, of_text, settled] =
             from.numbers(7)?.try_into().map(|n: [u32; 7]| n.map(|n| n as usize)).unwrap_or_default();
         if (heads, capacity) != (self.layout.kv_heads.len(), self.layout.capacity) {
-            return Err(Damage::new("a lane has other heads or another capacity than this session's").into());
+            return Err(
+                SnapshotError::new("a lane has other heads or another capacity than this session").into()
+            );
         }
-        let contradiction = || Damage::new("a lane's numbers contradict each other");
+        let contradiction = || SnapshotError::new("a lane's numbers contradict each other");
         let tokens = live.checked_sub(self.first()).ok_or_else(contradiction)?;
         // Nobody leaves where there is no policy, and what came since rows left last is still there.
         let sound = live <= capacity
@@ -88,7 +90,7 @@ impl Lane {
         for positions in &mut self.positions {
             let read = from.numbers(tokens)?;
             if !are_possible(&read, (done, settled, seen)) {
-                return Err(Damage::new("rows lie at positions that cannot be").into());
+                return Err(SnapshotError::new("rows have impossible positions").into());
             }
             // In place, so that there is room for all that the lane can hold.
             Arc::make_mut(positions).clone_from(&read);
