@@ -206,7 +206,7 @@ fn tensors() {
     check("half a block", one(&[48], 2), "its rows have 48 elements, but q4_0 is stored in blocks of 32");
     check("half a block of 256", one(&[128, 2], 12), "but q4_K is stored in blocks of 256");
     check("beyond the end", one(&[257], 0), "reach beyond the end of the file");
-    check("unaligned", Raw::new(1, 0).tensor("t", &[8], 0, 8).data(64), "no multiple of the alignment 32");
+    check("unaligned", Raw::new(1, 0).tensor("t", &[8], 0, 8).data(64), "not a multiple of the alignment 32");
 
     let two = |offset: u64, second: &str| {
         Raw::new(2, 0).tensor("a", &[16], 0, 0).tensor(second, &[8], 0, offset).data(96)
