@@ -43,13 +43,13 @@ impl Folder {
     }
 
     /// The session that a file of these bytes holds.
-    fn restore<'e>(&self, engine: &Arc<Engine>, bytes: &[u8]) -> Result<Session, EngineError> {
+    fn restore(&self, engine: &Arc<Engine>, bytes: &[u8]) -> Result<Session, EngineError> {
         fs::write(self.file("given"), bytes).expect("a file");
         Snapshot::open(&self.file("given"))?.restore(engine)
     }
 
     /// The session after it was kept and opened again.
-    fn round_trip<'e>(&self, engine: &Arc<Engine>, session: &Session) -> Session {
+    fn round_trip(&self, engine: &Arc<Engine>, session: &Session) -> Session {
         let policy = &session.options().policy;
         self.restore(engine, &self.bytes(session)).unwrap_or_else(|error| panic!("{policy}: {error}"))
     }
