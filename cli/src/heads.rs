@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use engine::calibrate::CalibrationOptions;
 use engine::heads::{Cut, HeadProfile, HeadShape, ImportOptions, Palette, ScoreMap, SelectionRule, import};
 use engine::text::sanitize_for_terminal;
-use models::shapes::Shape;
+use models::shapes::ModelShape;
 
 use crate::args::App;
 use crate::args::model::{ModelArgs, ModelPlace};
@@ -135,7 +135,7 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
 fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
     let (shape, fingerprint) = match &args.shape {
         Some(name) => {
-            let (shape, _) = Shape::parse(name).map_err(|error| Failure::typed(&error))?;
+            let (shape, _) = ModelShape::parse(name).map_err(|error| Failure::typed(&error))?;
             (HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?, None)
         }
         None => {
@@ -175,7 +175,7 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
 pub fn open_file(path: Option<&Path>) -> Result<models::gguf::GgufFile> {
     Ok(match path {
         Some(path) => models::gguf::GgufFile::open(path)?,
-        None => models::gguf::GgufFile::from_static(models::embedded::needle())?,
+        None => models::gguf::GgufFile::from_bytes(models::embedded::needle())?,
     })
 }
 

@@ -89,7 +89,7 @@ pub fn open_engine(app: &App, source: &ModelSource, options: &EngineOptions) -> 
     })?;
     drop(bar);
     app.interrupt.watch(&engine);
-    if let Some(window) = engine.spec().ignored_window {
+    if let Some(window) = engine.spec().ignored_sliding_window {
         app.console.note(&format!(
             "note: the file states a sliding window of {window} tokens, which is not applied: attention is full"
         ));

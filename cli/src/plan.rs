@@ -9,8 +9,8 @@ use engine::kv::{LaneLayout, Layout, PolicyChoice, Room, policy::REGISTRY};
 use engine::plan::{BLOCKS, CODE, DRIVER, Plan, PlanOptions, TensorOutline, outline};
 use engine::{DeviceKind, EngineOptions, Prefill};
 use ggml::Type;
-use models::shapes::Shape;
-use models::spec::{ModelSpec, Positions};
+use models::shapes::ModelShape;
+use models::spec::{ModelSpec, PositionEncoding};
 use serde_json::{Value, json};
 
 use crate::args::device::{Device, DeviceArgs, Layers};
@@ -245,9 +245,9 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
 fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
     let (name, spec, tensors, fingerprint) = match &args.shape {
         Some(text) => {
-            let (shape, file_type) = Shape::parse(text).map_err(|error| Failure::typed(&error))?;
+            let (shape, file_type) = ModelShape::parse(text).map_err(|error| Failure::typed(&error))?;
             let tensors = shape.tensors(file_type).into_iter();
-            let tensors = tensors.map(|(name, dims, ty)| TensorOutline { name, dims, ty }).collect();
+            let tensors = tensors.map(|t| TensorOutline { name: t.name, dims: t.dims, ty: t.ty }).collect();
             (format!("{shape}:{}", file_type.name()), shape.spec(), tensors, None)
         }
         None => {
@@ -272,7 +272,7 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
             let kept = kept.unwrap_or(HeadProfile::uniform(shape, true));
             (kept, "the profile kept for this model".to_owned(), false)
         }
-        (None, None, Some(_)) if spec.positions == Positions::Alibi => {
+        (None, None, Some(_)) if spec.position_encoding == PositionEncoding::Alibi => {
             (HeadProfile::uniform(shape, false), "ALiBi: windows follow from the weights".to_owned(), false)
         }
         (None, share, _) => {

@@ -13,7 +13,7 @@
 use crate::heads::{HeadProfile, Provenance};
 use crate::{Engine, EngineError, Progress};
 use models::gguf::TensorInfo;
-use models::spec::{ModelTensors, Positions};
+use models::spec::{ModelTensors, PositionEncoding};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ pub fn scopes(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Vec<f64>>, EngineError> {
     let (file, spec) = (engine.file(), engine.spec());
-    if spec.positions != Positions::Alibi {
+    if spec.position_encoding != PositionEncoding::Alibi {
         return Err(EngineError::Setting {
             what: "windows from the weights".into(),
             reason: "the model's attention does not fall with the distance (no ALiBi positions)".into(),

@@ -7,7 +7,7 @@ use crate::weights::{Loading, WeightBytes, Weights};
 use crate::{EngineError, heads};
 use ggml::Backend;
 use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
-use models::gguf::GgufFile;
+use models::gguf::{Blob, GgufFile};
 use models::spec::ModelSpec;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub enum ModelSource {
     File(PathBuf),
     /// The model inside the program.
     Embedded,
-    /// A file in memory.
-    Bytes(Vec<u8>),
+    /// A file in memory, used in place: `ModelSource::Bytes(vector.into())`.
+    Bytes(Blob),
 }
 
 /// How a model is opened.
@@ -189,7 +189,7 @@ impl DeviceOptions {
 pub fn open_file(source: &ModelSource) -> Result<GgufFile, EngineError> {
     Ok(match source {
         ModelSource::File(path) => GgufFile::open(path)?,
-        ModelSource::Embedded => GgufFile::from_static(models::embedded::needle())?,
+        ModelSource::Embedded => GgufFile::from_bytes(models::embedded::needle())?,
         ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.clone())?,
     })
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorType, ValueType};
-use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling, attention_scale};
+use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, attention_scale};
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args_os().skip(1);
@@ -85,7 +85,7 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
         n_ctx_train: 64,
         rms_eps: 1e-5,
         attention_scale: attention_scale(16),
-        positions: Positions::Rope(Rope {
+        position_encoding: PositionEncoding::Rope(Rope {
             style: arch.decl().rope_style,
             n_dims: 16,
             base: 10_000.0,
@@ -96,7 +96,7 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
         attn_output_bias: false,
         qk_norm: arch == Arch::Qwen3,
         rope_freqs: arch == Arch::Llama,
-        ignored_window: None,
+        ignored_sliding_window: None,
     };
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {

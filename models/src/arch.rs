@@ -65,20 +65,20 @@ pub struct ArchDecl {
     /// scheme. Empty where every model has RoPE.
     pub schemes: &'static [(usize, Scheme)],
     /// Biases on Q, K and V.
-    pub qkv_bias: Has,
+    pub qkv_bias: Presence,
     /// A bias on the attention's output.
-    pub attn_output_bias: Has,
+    pub attn_output_bias: Presence,
     /// An RMS norm over each head of Q and of K, before RoPE.
-    pub qk_norm: Has,
+    pub qk_norm: Presence,
     /// A tensor of factors by which RoPE's frequencies are divided.
-    pub rope_freqs: Has,
+    pub rope_freqs: Presence,
     /// What to do with a sliding window shorter than the context.
     pub sliding_window: SlidingWindow,
 }
 
 /// Whether models of an architecture have a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Has {
+pub enum Presence {
     /// No model has it; a file that does is refused.
     Never,
     /// A model has it if its tensors are in the file.
@@ -87,13 +87,13 @@ pub enum Has {
     Always,
 }
 
-impl Has {
+impl Presence {
     /// Whether a model has the part, given whether its tensors are there.
     pub(crate) fn resolve(self, present: bool) -> bool {
         match self {
-            Has::Never => false,
-            Has::IfPresent => present,
-            Has::Always => true,
+            Presence::Never => false,
+            Presence::IfPresent => present,
+            Presence::Always => true,
         }
     }
 }

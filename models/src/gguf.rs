@@ -90,14 +90,12 @@ impl GgufFile {
         Ok(GgufFile { path: Some(path.to_owned()), ..file })
     }
 
-    /// Checks a model file that is part of the program. Its tensors are only as aligned as its first byte is.
-    pub fn from_static(bytes: &'static [u8]) -> Result<GgufFile, LoadError> {
-        Self::join(vec![Shard::parse(Blob::from_static(bytes), 0)?], split::Named::Whole)
-    }
-
-    /// Checks a model file in memory. Its tensors are only as aligned as the vector is.
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<GgufFile, LoadError> {
-        Self::join(vec![Shard::parse(Blob::owned(bytes), 0)?], split::Named::Whole)
+    /// Checks a model file in memory, which is used in place and not copied; see [`Blob`] for what it can be made from.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub fn from_bytes(bytes: impl Into<Blob>) -> Result<GgufFile, LoadError> {
+        Self::join(vec![Shard::parse(bytes.into(), 0)?], split::Named::Whole)
     }
 
     /// Puts parts together: metadata of the first, tensors of all.
@@ -164,11 +162,11 @@ impl GgufFile {
     }
 
     /// Lets the system take back the memory of a tensor's data that was copied elsewhere; reading it still works.
-    pub fn forget(&self, tensor: &TensorInfo) {
+    pub fn release_pages(&self, tensor: &TensorInfo) {
         if let Some(blob) = self.shards.get(tensor.shard) {
             let (offset, bytes) = (usize::try_from(tensor.offset), usize::try_from(tensor.bytes));
             if let (Ok(offset), Ok(bytes)) = (offset, bytes) {
-                blob.forget(offset, bytes);
+                blob.release_pages(offset, bytes);
             }
         }
     }

@@ -12,3 +12,19 @@ pub mod tokenizer;
 pub mod types;
 
 pub use error::LoadError;
+
+#[cfg(test)]
+mod tests {
+    use super::chat::ChatTemplate;
+    use super::gguf::GgufFile;
+    use super::tokenizer::Tokenizer;
+
+    /// A model is shared by threads, and these are its parts.
+    #[test]
+    fn files_tokenizers_and_chat_templates_are_send_and_sync() {
+        fn is_send_and_sync<T: Send + Sync>() {}
+        is_send_and_sync::<GgufFile>();
+        is_send_and_sync::<Tokenizer>();
+        is_send_and_sync::<ChatTemplate>();
+    }
+}

@@ -10,15 +10,17 @@ use std::fmt;
 use std::io::{self, Write};
 
 use crate::arch::{Arch, Scheme};
-use crate::gguf::write::{GgufWriter, MetaValue};
-use crate::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling, TensorKind, attention_scale};
+use crate::gguf::write::{GgufWriter, MetaValue, TensorDecl};
+use crate::spec::{
+    ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, TensorKind, attention_scale,
+};
 use crate::types::TensorType;
 
 pub use file_type::FileType;
 
 /// The shape of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct ModelShape {
     /// Name for the command line, such as `llama-3.2-1b`.
     pub name: &'static str,
     /// Architecture.
@@ -70,14 +72,14 @@ pub enum ShapeError {
     },
 }
 
-impl Shape {
+impl ModelShape {
     /// The shape of this name, letters of either case.
-    pub fn find(name: &str) -> Option<&'static Shape> {
+    pub fn find(name: &str) -> Option<&'static ModelShape> {
         SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name))
     }
 
     /// Every shape, smallest first within a family.
-    pub fn all() -> &'static [Shape] {
+    pub fn all() -> &'static [ModelShape] {
         SHAPES
     }
 
@@ -85,9 +87,9 @@ impl Shape {
     ///
     /// # Errors
     /// An unknown name of either; the error lists those that there are.
-    pub fn parse(text: &str) -> Result<(&'static Shape, FileType), ShapeError> {
+    pub fn parse(text: &str) -> Result<(&'static ModelShape, FileType), ShapeError> {
         let (name, file_type) = text.split_once(':').unwrap_or((text, "q4_k_m"));
-        let shape = Shape::find(name).ok_or_else(|| ShapeError::UnknownShape {
+        let shape = ModelShape::find(name).ok_or_else(|| ShapeError::UnknownShape {
             found: name.to_owned(),
             known: list(SHAPES.iter().map(|shape| shape.name)),
         })?;
@@ -114,9 +116,9 @@ impl Shape {
             n_ctx_train: self.n_ctx,
             rms_eps: self.rms_eps,
             attention_scale: attention_scale(self.head_dim),
-            positions: match decl.schemes.iter().find(|(layers, _)| *layers == self.n_layers) {
-                Some((_, Scheme::Alibi)) => Positions::Alibi,
-                _ => Positions::Rope(Rope {
+            position_encoding: match decl.schemes.iter().find(|(layers, _)| *layers == self.n_layers) {
+                Some((_, Scheme::Alibi)) => PositionEncoding::Alibi,
+                _ => PositionEncoding::Rope(Rope {
                     style: decl.rope_style,
                     n_dims: self.head_dim,
                     base: self.rope_base,
@@ -124,30 +126,30 @@ impl Shape {
                 }),
             },
             tied_output: self.tied,
-            qkv_bias: decl.qkv_bias == crate::arch::Has::Always,
+            qkv_bias: decl.qkv_bias == crate::arch::Presence::Always,
             attn_output_bias: false,
-            qk_norm: decl.qk_norm == crate::arch::Has::Always,
+            qk_norm: decl.qk_norm == crate::arch::Presence::Always,
             rope_freqs: self.rope_factor.is_some(),
-            ignored_window: None,
+            ignored_sliding_window: None,
         }
     }
 
     /// Names, dimensions (ggml order) and types of the tensors in a file of this type, in the order in which they are written.
-    pub fn tensors(&self, file_type: FileType) -> Vec<(String, Vec<u64>, TensorType)> {
+    pub fn tensors(&self, file_type: FileType) -> Vec<TensorDecl> {
         let mut tensors = Vec::new();
-        ModelTensors::declare(&self.spec()).for_each(|need| {
-            let ty = match need.kind {
-                TensorKind::Matrix => file_type.tensor_type(self, &need.name, need.dims[0]),
+        ModelTensors::declare(&self.spec()).for_each(|tensor| {
+            let ty = match tensor.kind {
+                TensorKind::Matrix => file_type.tensor_type(self, &tensor.name, tensor.dims[0]),
                 TensorKind::Vector | TensorKind::RopeFactors => TensorType::F32,
             };
-            tensors.push((need.name.clone(), need.dims.clone(), ty));
+            tensors.push(TensorDecl { name: tensor.name.clone(), dims: tensor.dims.clone(), ty });
         });
         tensors
     }
 
     /// Bytes of all weights in a file of this type.
     pub fn weight_bytes(&self, file_type: FileType) -> u64 {
-        self.tensors(file_type).iter().filter_map(|(_, dims, ty)| ty.tensor_bytes(dims)).sum()
+        self.tensors(file_type).iter().filter_map(TensorDecl::bytes).sum()
     }
 
     /// The metadata of a file of this type. There is no vocabulary: llama.cpp knows such files too and makes tokens without text.
@@ -168,9 +170,7 @@ impl Shape {
         for (key, value) in self.metadata(file_type) {
             file.set(key, value);
         }
-        for (name, dims, ty) in self.tensors(file_type) {
-            file.tensor(name, &dims, ty);
-        }
+        file.tensors_mut().extend(self.tensors(file_type));
         file
     }
 
@@ -181,7 +181,7 @@ impl Shape {
     ///
     /// # Errors
     /// What `out` fails with.
-    pub fn write(
+    pub fn write_synthetic(
         &self,
         file_type: FileType,
         out: &mut dyn Write,
@@ -198,7 +198,7 @@ impl Shape {
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for ModelShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -209,7 +209,7 @@ fn list(names: impl Iterator<Item = &'static str>) -> String {
 }
 
 /// Llama as Meta's first, with what the rows below change.
-const LLAMA: Shape = Shape {
+const LLAMA: ModelShape = ModelShape {
     name: "",
     arch: Arch::Llama,
     n_layers: 0,
@@ -226,10 +226,10 @@ const LLAMA: Shape = Shape {
     tied: false,
 };
 
-const LLAMA_3: Shape =
-    Shape { n_vocab: 128_256, n_ctx: 131_072, rope_base: 500_000.0, rope_factor: Some(8.0), ..LLAMA };
+const LLAMA_3: ModelShape =
+    ModelShape { n_vocab: 128_256, n_ctx: 131_072, rope_base: 500_000.0, rope_factor: Some(8.0), ..LLAMA };
 
-const QWEN_2_5: Shape = Shape {
+const QWEN_2_5: ModelShape = ModelShape {
     arch: Arch::Qwen2,
     n_vocab: 152_064,
     n_ctx: 32_768,
@@ -238,11 +238,12 @@ const QWEN_2_5: Shape = Shape {
     ..LLAMA
 };
 
-const QWEN_3: Shape = Shape { arch: Arch::Qwen3, n_vocab: 151_936, n_ctx: 40_960, n_kv_heads: 8, ..QWEN_2_5 };
+const QWEN_3: ModelShape =
+    ModelShape { arch: Arch::Qwen3, n_vocab: 151_936, n_ctx: 40_960, n_kv_heads: 8, ..QWEN_2_5 };
 
-const SHAPES: &[Shape] = &[
+const SHAPES: &[ModelShape] = &[
     // The small multi-head model of long-context measurements; its context is widened for them, from 2048 in training.
-    Shape {
+    ModelShape {
         name: "tinyllama-160m",
         n_layers: 12,
         n_embd: 768,
@@ -253,7 +254,7 @@ const SHAPES: &[Shape] = &[
         n_ctx: 131_072,
         ..LLAMA
     },
-    Shape {
+    ModelShape {
         name: "tinyllama-1.1b",
         n_layers: 22,
         n_embd: 2048,
@@ -264,7 +265,7 @@ const SHAPES: &[Shape] = &[
         ..LLAMA
     },
     // Version 0.2, the first without a sliding window.
-    Shape {
+    ModelShape {
         name: "mistral-7b",
         n_layers: 32,
         n_embd: 4096,
@@ -275,7 +276,7 @@ const SHAPES: &[Shape] = &[
         rope_base: 1_000_000.0,
         ..LLAMA
     },
-    Shape {
+    ModelShape {
         name: "llama-3.2-1b",
         n_layers: 16,
         n_embd: 2048,
@@ -287,7 +288,7 @@ const SHAPES: &[Shape] = &[
         tied: true,
         ..LLAMA_3
     },
-    Shape {
+    ModelShape {
         name: "llama-3.2-3b",
         n_layers: 28,
         n_embd: 3072,
@@ -298,7 +299,7 @@ const SHAPES: &[Shape] = &[
         tied: true,
         ..LLAMA_3
     },
-    Shape {
+    ModelShape {
         name: "llama-3.1-8b",
         n_layers: 32,
         n_embd: 4096,
@@ -307,7 +308,7 @@ const SHAPES: &[Shape] = &[
         n_ff: 14_336,
         ..LLAMA_3
     },
-    Shape {
+    ModelShape {
         name: "llama-3.1-70b",
         n_layers: 80,
         n_embd: 8192,
@@ -316,7 +317,7 @@ const SHAPES: &[Shape] = &[
         n_ff: 28_672,
         ..LLAMA_3
     },
-    Shape {
+    ModelShape {
         name: "qwen2.5-0.5b",
         n_layers: 24,
         n_embd: 896,
@@ -328,7 +329,7 @@ const SHAPES: &[Shape] = &[
         tied: true,
         ..QWEN_2_5
     },
-    Shape {
+    ModelShape {
         name: "qwen2.5-1.5b",
         n_layers: 28,
         n_embd: 1536,
@@ -339,7 +340,7 @@ const SHAPES: &[Shape] = &[
         tied: true,
         ..QWEN_2_5
     },
-    Shape {
+    ModelShape {
         name: "qwen2.5-7b",
         n_layers: 28,
         n_embd: 3584,
@@ -348,7 +349,7 @@ const SHAPES: &[Shape] = &[
         n_ff: 18_944,
         ..QWEN_2_5
     },
-    Shape {
+    ModelShape {
         name: "qwen2.5-14b",
         n_layers: 48,
         n_embd: 5120,
@@ -357,7 +358,7 @@ const SHAPES: &[Shape] = &[
         n_ff: 13_824,
         ..QWEN_2_5
     },
-    Shape {
+    ModelShape {
         name: "qwen2.5-32b",
         n_layers: 64,
         n_embd: 5120,
@@ -366,11 +367,27 @@ const SHAPES: &[Shape] = &[
         n_ff: 27_648,
         ..QWEN_2_5
     },
-    Shape { name: "qwen3-0.6b", n_layers: 28, n_embd: 1024, n_heads: 16, n_ff: 3072, tied: true, ..QWEN_3 },
-    Shape { name: "qwen3-4b", n_layers: 36, n_embd: 2560, n_heads: 32, n_ff: 9728, tied: true, ..QWEN_3 },
-    Shape { name: "qwen3-8b", n_layers: 36, n_embd: 4096, n_heads: 32, n_ff: 12_288, ..QWEN_3 },
-    Shape { name: "qwen3-14b", n_layers: 40, n_embd: 5120, n_heads: 40, n_ff: 17_408, ..QWEN_3 },
-    Shape { name: "qwen3-32b", n_layers: 64, n_embd: 5120, n_heads: 64, n_ff: 25_600, ..QWEN_3 },
+    ModelShape {
+        name: "qwen3-0.6b",
+        n_layers: 28,
+        n_embd: 1024,
+        n_heads: 16,
+        n_ff: 3072,
+        tied: true,
+        ..QWEN_3
+    },
+    ModelShape {
+        name: "qwen3-4b",
+        n_layers: 36,
+        n_embd: 2560,
+        n_heads: 32,
+        n_ff: 9728,
+        tied: true,
+        ..QWEN_3
+    },
+    ModelShape { name: "qwen3-8b", n_layers: 36, n_embd: 4096, n_heads: 32, n_ff: 12_288, ..QWEN_3 },
+    ModelShape { name: "qwen3-14b", n_layers: 40, n_embd: 5120, n_heads: 40, n_ff: 17_408, ..QWEN_3 },
+    ModelShape { name: "qwen3-32b", n_layers: 64, n_embd: 5120, n_heads: 64, n_ff: 25_600, ..QWEN_3 },
 ];
 
 #[cfg(test)]
@@ -380,15 +397,15 @@ mod tests {
 
     #[test]
     fn names_are_found_and_strangers_are_answered_with_a_list() {
-        let (shape, file_type) = Shape::parse("Llama-3.2-1B:Q4_K_M").unwrap();
+        let (shape, file_type) = ModelShape::parse("Llama-3.2-1B:Q4_K_M").unwrap();
         assert_eq!((shape.name, file_type), ("llama-3.2-1b", FileType::Q4KM));
-        assert_eq!(Shape::parse("qwen3-8b").unwrap().1, FileType::Q4KM);
-        let error = Shape::parse("llama-4:q8_0").unwrap_err().to_string();
+        assert_eq!(ModelShape::parse("qwen3-8b").unwrap().1, FileType::Q4KM);
+        let error = ModelShape::parse("llama-4:q8_0").unwrap_err().to_string();
         assert!(error.contains("\"llama-4\"") && error.contains("qwen3-32b"));
-        let error = Shape::parse("qwen3-8b:q9").unwrap_err().to_string();
+        let error = ModelShape::parse("qwen3-8b:q9").unwrap_err().to_string();
         assert!(error.contains("\"q9\"") && error.contains("q6_k"));
         for (at, shape) in SHAPES.iter().enumerate() {
-            assert_eq!(Shape::find(shape.name), Some(&SHAPES[at]));
+            assert_eq!(ModelShape::find(shape.name), Some(&SHAPES[at]));
         }
     }
 
@@ -413,7 +430,7 @@ mod tests {
             ("qwen2.5-0.5b:q4_k_m", 494.03, MIB, 373.71, 6.35),
             ("qwen2.5-7b:q4_k_m", 7615.62, GIB, 4.36, 4.91),
         ] {
-            let (shape, file_type) = Shape::parse(name).unwrap();
+            let (shape, file_type) = ModelShape::parse(name).unwrap();
             let bytes = shape.weight_bytes(file_type) as f64;
             let params = shape.spec().parameters() as f64;
             assert!((params / 1e6 - params_m).abs() < 0.01, "{name}: {params}");
@@ -423,8 +440,8 @@ mod tests {
     }
 
     /// Small enough to write in a test, with every kind of tensor and every fallback: rows of 96 elements, which are no block of 256.
-    fn tiny(arch: Arch) -> Shape {
-        Shape {
+    fn tiny(arch: Arch) -> ModelShape {
+        ModelShape {
             name: "tiny",
             arch,
             n_layers: if arch == Arch::Baichuan { 40 } else { 3 },
@@ -448,7 +465,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 let mut told = Vec::new();
                 let size = shape
-                    .write(file_type, &mut bytes, &mut |done, total| {
+                    .write_synthetic(file_type, &mut bytes, &mut |done, total| {
                         told.push((done, total));
                     })
                     .unwrap();
@@ -456,7 +473,7 @@ mod tests {
                 let total = shape.weight_bytes(file_type);
                 assert_eq!(told.last(), Some(&(total, total)));
                 let mut again = Vec::new();
-                shape.write(file_type, &mut again, &mut |_, _| ()).unwrap();
+                shape.write_synthetic(file_type, &mut again, &mut |_, _| ()).unwrap();
                 assert!(bytes == again, "the same bytes each time");
 
                 let file = GgufFile::from_bytes(bytes).unwrap();
@@ -472,8 +489,8 @@ mod tests {
         for shape in SHAPES {
             assert!(shape.n_heads.is_multiple_of(shape.n_kv_heads), "{shape}");
             for &file_type in FileType::ALL {
-                for (name, dims, ty) in shape.tensors(file_type) {
-                    assert!(ty.tensor_bytes(&dims).is_some(), "{shape} {name}");
+                for tensor in shape.tensors(file_type) {
+                    assert!(tensor.bytes().is_some(), "{shape} {}", tensor.name);
                 }
             }
         }

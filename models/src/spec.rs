@@ -7,7 +7,7 @@ use crate::gguf::write::MetaValue;
 mod read;
 mod tensors;
 
-pub use tensors::{LayerTensors, ModelTensors, TensorKind, TensorNeed};
+pub use tensors::{LayerTensors, ModelTensors, TensorKind, TensorSpec};
 
 /// Sizes and settings of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub struct ModelSpec {
     /// Factor of q·k before the softmax: 1 / sqrt(head_dim).
     pub attention_scale: f32,
     /// How positions enter attention.
-    pub positions: Positions,
+    pub position_encoding: PositionEncoding,
     /// Whether the output matrix is the token embedding.
     pub tied_output: bool,
     /// Whether Q, K and V have biases.
@@ -49,12 +49,12 @@ pub struct ModelSpec {
     /// Whether a tensor divides RoPE's frequencies.
     pub rope_freqs: bool,
     /// A sliding window that the file states and that is not applied, tokens.
-    pub ignored_window: Option<usize>,
+    pub ignored_sliding_window: Option<usize>,
 }
 
 /// How the positions of tokens enter attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Positions {
+pub enum PositionEncoding {
     /// Queries and keys are turned.
     Rope(Rope),
     /// Attention with linear biases (Press et al. 2022, arXiv 2108.12409): a logit falls by the distance in tokens times the
@@ -62,12 +62,12 @@ pub enum Positions {
     Alibi,
 }
 
-impl Positions {
+impl PositionEncoding {
     /// The rotary embedding, where there is one.
     pub fn rope(&self) -> Option<&Rope> {
         match self {
-            Positions::Rope(rope) => Some(rope),
-            Positions::Alibi => None,
+            PositionEncoding::Rope(rope) => Some(rope),
+            PositionEncoding::Alibi => None,
         }
     }
 }
@@ -115,7 +115,7 @@ pub enum RopeScaling {
 
 /// [`RopeScaling`] as the six numbers that ggml's rope operation takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RopeNumbers {
+pub struct RopeParams {
     /// Context of the first training, tokens; only used with `ext_factor`.
     pub original_ctx: usize,
     /// Factor of positions: 1 / `factor`.
@@ -132,8 +132,8 @@ pub struct RopeNumbers {
 
 impl RopeScaling {
     /// The numbers of ggml's rope operation; `n_ctx_train` where there is no original context.
-    pub fn numbers(self, n_ctx_train: usize) -> RopeNumbers {
-        let plain = RopeNumbers {
+    pub fn params(self, n_ctx_train: usize) -> RopeParams {
+        let plain = RopeParams {
             original_ctx: n_ctx_train,
             freq_scale: 1.0,
             ext_factor: 0.0,
@@ -143,9 +143,9 @@ impl RopeScaling {
         };
         match self {
             RopeScaling::None => plain,
-            RopeScaling::Linear { factor } => RopeNumbers { freq_scale: 1.0 / factor, ..plain },
+            RopeScaling::Linear { factor } => RopeParams { freq_scale: 1.0 / factor, ..plain },
             RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
-                RopeNumbers {
+                RopeParams {
                     original_ctx,
                     freq_scale: 1.0 / factor,
                     ext_factor,
@@ -195,7 +195,7 @@ impl ModelSpec {
         put("attention.value_length", size(self.head_dim));
         put("attention.layer_norm_rms_epsilon", self.rms_eps.into());
         put("vocab_size", size(self.n_vocab));
-        if let Positions::Rope(rope) = self.positions {
+        if let PositionEncoding::Rope(rope) = self.position_encoding {
             put("rope.dimension_count", size(rope.n_dims));
             put("rope.freq_base", rope.base.into());
             match rope.scaling {
@@ -215,7 +215,7 @@ impl ModelSpec {
                 }
             }
         }
-        if let Some(window) = self.ignored_window {
+        if let Some(window) = self.ignored_sliding_window {
             put("attention.sliding_window", size(window));
         }
         all

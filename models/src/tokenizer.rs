@@ -393,8 +393,3 @@ fn stray_merge(lines: &[String], vocabulary: &Vocabulary) -> Option<TokenizerErr
         Some(TokenizerError::BadMerge { index: number, why })
     })
 }
-
-const _: () = {
-    const fn shared_between_threads<T: Send + Sync>() {}
-    shared_between_threads::<Tokenizer>();
-};

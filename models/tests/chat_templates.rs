@@ -9,7 +9,7 @@ use models::tokenizer::Tokenizer;
 
 /// The embedded model's: ChatML tokens, `<|endoftext|>` begins a text, `<|im_end|>` ends it.
 fn tokenizer() -> Tokenizer {
-    let file = GgufFile::from_static(embedded::needle()).expect("the embedded file");
+    let file = GgufFile::from_bytes(embedded::needle()).expect("the embedded file");
     Tokenizer::from_gguf(&file).expect("the embedded vocabulary")
 }
 
@@ -216,7 +216,7 @@ fn a_refusal_is_told_in_the_templates_own_words() {
 
 #[test]
 fn the_embedded_model_brings_its_template() {
-    let file = GgufFile::from_static(embedded::needle()).expect("the embedded file");
+    let file = GgufFile::from_bytes(embedded::needle()).expect("the embedded file");
     let tokenizer = tokenizer();
     let template = ChatTemplate::from_gguf(&file, &tokenizer).expect("compiles");
     assert_eq!(template.origin(), Origin::File);

@@ -635,7 +635,7 @@ fn settings_that_change_nothing() {
     assert_eq!(spec(&writer), expected);
     // Mistral 7B v0.1: reported, not applied
     writer.set("llama.attention.sliding_window", 32u32);
-    expected.ignored_window = Some(32);
+    expected.ignored_sliding_window = Some(32);
     assert_eq!(spec(&writer), expected);
 
     // as long as the context, or 0: there is none

@@ -69,7 +69,7 @@ fn tokens_are_read_in_place() {
 
 #[test]
 fn the_embedded_model_opens() {
-    let file = GgufFile::from_static(models::embedded::needle()).unwrap();
+    let file = GgufFile::from_bytes(models::embedded::needle()).unwrap();
     assert_eq!(file.version(), 3);
     assert_eq!(file.alignment(), 32);
     assert_eq!(file.shards(), 1);

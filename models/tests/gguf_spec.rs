@@ -6,7 +6,7 @@ use std::path::Path;
 use models::arch::{Arch, RopeStyle};
 use models::gguf::write::GgufWriter;
 use models::gguf::{GgufFile, TensorType};
-use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling};
+use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling};
 
 fn open(name: &str) -> GgufFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models").join(name);
@@ -15,7 +15,7 @@ fn open(name: &str) -> GgufFile {
 
 #[test]
 fn the_embedded_model() {
-    let file = GgufFile::from_static(models::embedded::needle()).unwrap();
+    let file = GgufFile::from_bytes(models::embedded::needle()).unwrap();
     let spec = ModelSpec::from_gguf(&file).unwrap();
     assert_eq!(spec.arch, Arch::Llama);
     assert_eq!(spec.name, "needle");
@@ -23,7 +23,7 @@ fn the_embedded_model() {
     assert_eq!((spec.head_dim, spec.n_ff, spec.n_vocab), (64, 512, 2048));
     assert_eq!(spec.attention_scale, 0.125);
     let rope = Rope { style: RopeStyle::Norm, n_dims: 64, base: 500_000.0, scaling: RopeScaling::None };
-    assert_eq!(spec.positions, Positions::Rope(rope));
+    assert_eq!(spec.position_encoding, PositionEncoding::Rope(rope));
     assert!(spec.tied_output && !spec.qkv_bias && !spec.qk_norm && !spec.rope_freqs);
     // the number its README states
     assert_eq!(spec.parameters(), 3_672_320);
@@ -70,7 +70,7 @@ fn the_golden_models() {
         let file = open(&format!("{name}.gguf"));
         let spec = ModelSpec::from_gguf(&file).unwrap_or_else(|e| panic!("{name}: {e}"));
         let found = (spec.n_embd, spec.n_heads, spec.n_kv_heads, spec.head_dim);
-        let stretched = spec.positions.rope().map(|rope| rope.scaling);
+        let stretched = spec.position_encoding.rope().map(|rope| rope.scaling);
         assert_eq!((spec.arch, found, stretched), (arch, sizes, scaling), "{name}");
         assert_eq!((spec.tied_output, spec.rope_freqs), (tied, rope_freqs), "{name}");
         assert_eq!((spec.qkv_bias, spec.qk_norm), (arch == Qwen2, arch == Qwen3), "{name}");
@@ -121,9 +121,9 @@ fn a_specification_survives_writing() {
 #[test]
 fn baichuan_with_32_layers_has_rope() {
     let alibi = ModelSpec::from_gguf(&open("baichuan-alibi-f16.gguf")).unwrap();
-    assert_eq!((alibi.n_layers, alibi.positions), (40, Positions::Alibi));
+    assert_eq!((alibi.n_layers, alibi.position_encoding), (40, PositionEncoding::Alibi));
     let rope = Rope { style: RopeStyle::Norm, n_dims: 8, base: 10_000.0, scaling: RopeScaling::None };
-    let spec = ModelSpec { n_layers: 32, positions: Positions::Rope(rope), ..alibi };
+    let spec = ModelSpec { n_layers: 32, position_encoding: PositionEncoding::Rope(rope), ..alibi };
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {
         writer.set(key, value);

@@ -75,7 +75,7 @@ fn any_part_opens_all() {
         for tensor in file.tensors() {
             assert_eq!(file.data(tensor).len() as u64, tensor.bytes);
             let before = file.data(tensor).to_vec();
-            file.forget(tensor);
+            file.release_pages(tensor);
             assert_eq!(file.data(tensor), before, "{}", tensor.name);
         }
         fingerprints.push(file.fingerprint());
@@ -211,6 +211,6 @@ fn foreign_tensors() {
     for (shard, offset, bytes) in [(2, 0, 1), (0, u64::MAX, 1), (0, 64, u64::MAX), (1, 4096, 1 << 20)] {
         let foreign = TensorInfo { shard, offset, bytes, ..inside.clone() };
         assert!(file.data(&foreign).is_empty());
-        file.forget(&foreign);
+        file.release_pages(&foreign);
     }
 }

@@ -385,7 +385,7 @@ fn bad_metadata_is_refused_by_name() {
 
 #[test]
 fn long_runs_and_strange_texts_come_back() {
-    let file = GgufFile::from_static(embedded::needle()).expect("the embedded file");
+    let file = GgufFile::from_bytes(embedded::needle()).expect("the embedded file");
     let byte_level = Tokenizer::from_gguf(&file).expect("the embedded vocabulary");
     let pieces: Vec<(String, f32)> =
         (1..=16).flat_map(|n| ["a", "▁"].map(|c| (c.repeat(n), n as f32))).collect();
@@ -419,7 +419,7 @@ fn the_embedded_vocabulary_equals_its_tokenizer_json() {
         return;
     };
     let reference = tokenizers::Tokenizer::from_bytes(json).expect("reads");
-    let file = GgufFile::from_static(embedded::needle()).expect("the embedded file");
+    let file = GgufFile::from_bytes(embedded::needle()).expect("the embedded file");
     let tokenizer = Tokenizer::from_gguf(&file).expect("the embedded vocabulary");
     let texts = [
         "Mary's favorite number is 34251.",

@@ -5,7 +5,7 @@ use engine::kv::policy::REGISTRY;
 use engine::kv::{Budget, PolicyChoice};
 use engine::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
-use models::spec::Positions;
+use models::spec::PositionEncoding;
 
 mod common;
 use common::{half, largest_difference, open, options, text, tiny};
@@ -263,7 +263,7 @@ fn a_turn_taken_back_leaves_no_trace() {
         let (question, other, answer) = (turn(1, 21), turn(2, 13), text(&engine, 60, 9));
         let mut policies = bounded(40, CONTEXT);
         policies.push(PolicyChoice::default());
-        if engine.spec().positions != Positions::Alibi {
+        if engine.spec().position_encoding != PositionEncoding::Alibi {
             policies.extend(
                 ["l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"]
                     .map(|text| text.parse().expect(text)),

@@ -40,7 +40,7 @@ fn everything(file: &GgufFile) {
     match ModelSpec::from_gguf(file) {
         Ok(spec) => {
             assert!(spec.parameters() > 0 && spec.n_heads % spec.n_kv_heads == 0 && spec.head_dim > 0);
-            let _ = spec.positions.rope().map(|rope| rope.scaling.numbers(spec.n_ctx_train));
+            let _ = spec.position_encoding.rope().map(|rope| rope.scaling.params(spec.n_ctx_train));
             if let Err(e) = ModelTensors::from_gguf(file, &spec) {
                 assert!(e.to_string().contains("\nhint: "));
             }

@@ -5,15 +5,15 @@
 //! A sliding window is ignored, as llama.cpp does and as users of Mistral 7B v0.1 expect: that model was trained with one of 4096
 //! and works with full attention; later Mistrals have none.
 
-use super::{ArchDecl, Has, RopeStyle, SlidingWindow};
+use super::{ArchDecl, Presence, RopeStyle, SlidingWindow};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "llama",
     rope_style: RopeStyle::Norm,
     schemes: &[],
-    qkv_bias: Has::IfPresent,
-    attn_output_bias: Has::IfPresent,
-    qk_norm: Has::Never,
-    rope_freqs: Has::IfPresent,
+    qkv_bias: Presence::IfPresent,
+    attn_output_bias: Presence::IfPresent,
+    qk_norm: Presence::Never,
+    rope_freqs: Presence::IfPresent,
     sliding_window: SlidingWindow::Ignored,
 };

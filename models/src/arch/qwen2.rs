@@ -3,15 +3,15 @@
 //! A sliding window shorter than the context is refused: these models apply it in some layers only, and the published ones that
 //! state one have it switched off, in which case converters leave it out.
 
-use super::{ArchDecl, Has, RopeStyle, SlidingWindow};
+use super::{ArchDecl, Presence, RopeStyle, SlidingWindow};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "qwen2",
     rope_style: RopeStyle::Neox,
     schemes: &[],
-    qkv_bias: Has::Always,
-    attn_output_bias: Has::Never,
-    qk_norm: Has::Never,
-    rope_freqs: Has::Never,
+    qkv_bias: Presence::Always,
+    attn_output_bias: Presence::Never,
+    qk_norm: Presence::Never,
+    rope_freqs: Presence::Never,
     sliding_window: SlidingWindow::Refused,
 };

@@ -3,15 +3,15 @@
 //!
 //! A sliding window is treated as in `qwen2`.
 
-use super::{ArchDecl, Has, RopeStyle, SlidingWindow};
+use super::{ArchDecl, Presence, RopeStyle, SlidingWindow};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "qwen3",
     rope_style: RopeStyle::Neox,
     schemes: &[],
-    qkv_bias: Has::IfPresent,
-    attn_output_bias: Has::Never,
-    qk_norm: Has::Always,
-    rope_freqs: Has::Never,
+    qkv_bias: Presence::IfPresent,
+    attn_output_bias: Presence::Never,
+    qk_norm: Presence::Always,
+    rope_freqs: Presence::Never,
     sliding_window: SlidingWindow::Refused,
 };

@@ -1,6 +1,6 @@
 //! File types: which tensor of a model is stored in which type, as llama.cpp's quantisation decides it (without an importance matrix).
 
-use super::Shape;
+use super::ModelShape;
 use crate::types::TensorType;
 
 /// What a whole file is called by its main tensor type.
@@ -51,7 +51,7 @@ impl FileType {
     }
 
     /// Type of the matrix of this name with rows of `n_in` elements.
-    pub(super) fn tensor_type(self, shape: &Shape, name: &str, n_in: u64) -> TensorType {
+    pub(super) fn tensor_type(self, shape: &ModelShape, name: &str, n_in: u64) -> TensorType {
         let main = match self {
             FileType::F16 => return TensorType::F16,
             FileType::Q8_0 => return or_smaller_blocks(TensorType::Q8_0, n_in),
@@ -76,7 +76,7 @@ impl FileType {
 }
 
 /// The mixture of q4_k_m, without the output matrix.
-fn mixture(shape: &Shape, name: &str) -> TensorType {
+fn mixture(shape: &ModelShape, name: &str) -> TensorType {
     let values = name.ends_with(".attn_v.weight");
     if !values && !name.ends_with(".ffn_down.weight") {
         return TensorType::Q4_K;
@@ -117,12 +117,12 @@ mod tests {
     use TensorType::{Q4_0, Q4_K, Q5_0, Q5_K, Q6_K, Q8_0};
 
     fn types(shape: &str, part: &str) -> Vec<TensorType> {
-        let (shape, file_type) = Shape::parse(shape).unwrap();
+        let (shape, file_type) = ModelShape::parse(shape).unwrap();
         shape
             .tensors(file_type)
             .into_iter()
-            .filter(|(name, ..)| name.ends_with(part))
-            .map(|(.., ty)| ty)
+            .filter(|tensor| tensor.name.ends_with(part))
+            .map(|tensor| tensor.ty)
             .collect()
     }
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use half::f16;
 
-use super::Shape;
+use super::ModelShape;
 use crate::gguf::write::TensorDecl;
 use crate::types::TensorType;
 
@@ -18,7 +18,7 @@ const RUN: usize = 48 << 10;
 
 /// Writes the data of one tensor; `written` is told the bytes of each piece.
 pub(super) fn write_tensor(
-    shape: &Shape,
+    shape: &ModelShape,
     tensor: &TensorDecl,
     out: &mut dyn Write,
     written: &mut dyn FnMut(u64),
@@ -54,7 +54,7 @@ pub(super) fn write_tensor(
 }
 
 /// Norms are 1, biases 0, RoPE factors those of Llama 3.1.
-fn vector(shape: &Shape, tensor: &TensorDecl) -> impl Iterator<Item = f32> {
+fn vector(shape: &ModelShape, tensor: &TensorDecl) -> impl Iterator<Item = f32> {
     let factor = shape.rope_factor.filter(|_| tensor.name == "rope_freqs.weight");
     let alike = if tensor.name.ends_with(".bias") { 0.0 } else { 1.0 };
     let base = f64::from(shape.rope_base);
@@ -79,7 +79,7 @@ fn rope_divisor(frequency: f64, factor: f64) -> f64 {
 /// Standard deviation of a matrix's elements: rows of `n_in` such numbers turn unit activations into unit activations. What is added
 /// to the residual stream is smaller, so that the stream stays near 1 after all layers. Embeddings are looked up, not multiplied
 /// with, and therefore 1, unless they are the output matrix too.
-fn deviation(shape: &Shape, tensor: &TensorDecl) -> f32 {
+fn deviation(shape: &ModelShape, tensor: &TensorDecl) -> f32 {
     let n_in = tensor.dims[0] as f32;
     let branches = 2.0 * shape.n_layers as f32;
     match tensor.name.rsplit('.').nth(1) {
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn tensors_differ_and_pieces_do_not_repeat_in_step() {
-        let shape = Shape::find("tinyllama-160m").unwrap();
+        let shape = ModelShape::find("tinyllama-160m").unwrap();
         let written = |name: &str| {
             let tensor = TensorDecl { name: name.to_owned(), dims: vec![768, 8192], ty: TensorType::Q8_0 };
             let mut out = Vec::new();
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn rope_factors_of_llama_3_1() {
-        let shape = Shape::find("llama-3.1-8b").unwrap();
+        let shape = ModelShape::find("llama-3.1-8b").unwrap();
         let tensor = TensorDecl { name: "rope_freqs.weight".to_owned(), dims: vec![64], ty: TensorType::F32 };
         let factors: Vec<f32> = vector(shape, &tensor).collect();
         // Frequency i is 500000^(-i/64). At i = 28, 8192 tokens are 4.19 waves: untouched. At 29, 3.4109: 1 / (0.1964 / 8 + 0.8036).

@@ -1,7 +1,7 @@
 //! Reads a model's specification from the metadata and judges it. Keys and defaults are those that llama.cpp's converter writes and
 //! its loader assumes. A setting that is not known is refused by name: ignoring one would give a model that answers, but wrongly.
 
-use super::{ModelSpec, Positions, Rope, RopeScaling, attention_scale};
+use super::{ModelSpec, PositionEncoding, Rope, RopeScaling, attention_scale};
 use crate::arch::{Arch, IGNORED_KEYS, NEUTRAL_KEYS, READ_KEYS, Scheme, SlidingWindow};
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
@@ -86,21 +86,21 @@ impl ModelSpec {
             n_ctx_train,
             rms_eps: keys.rms_eps()?,
             attention_scale: attention_scale(head_dim),
-            positions: match keys.scheme(n_layers)? {
-                Scheme::Rope => Positions::Rope(Rope {
+            position_encoding: match keys.scheme(n_layers)? {
+                Scheme::Rope => PositionEncoding::Rope(Rope {
                     style: decl.rope_style,
                     n_dims: keys.rope_dims(head_dim)?,
                     base: keys.rope_base()?,
                     scaling: keys.rope_scaling(n_ctx_train)?,
                 }),
-                Scheme::Alibi => Positions::Alibi,
+                Scheme::Alibi => PositionEncoding::Alibi,
             },
             tied_output: file.tensor("output.weight").is_none(),
             qkv_bias: decl.qkv_bias.resolve(first_layer("attn_q.bias")),
             attn_output_bias: decl.attn_output_bias.resolve(first_layer("attn_output.bias")),
             qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")),
             rope_freqs: decl.rope_freqs.resolve(file.tensor("rope_freqs.weight").is_some()),
-            ignored_window: keys.sliding_window(n_ctx_train)?,
+            ignored_sliding_window: keys.sliding_window(n_ctx_train)?,
         })
     }
 }

@@ -60,7 +60,7 @@ pub struct LayerTensors<T> {
 
 /// A tensor that a model needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorNeed {
+pub struct TensorSpec {
     /// Its name in files.
     pub name: String,
     /// Its dimensions in ggml order.
@@ -80,10 +80,10 @@ pub enum TensorKind {
     RopeFactors,
 }
 
-impl ModelTensors<TensorNeed> {
+impl ModelTensors<TensorSpec> {
     /// The tensors that a model of this specification has.
     pub fn declare(spec: &ModelSpec) -> Self {
-        let need = |name: String, dims: &[usize], kind| TensorNeed {
+        let need = |name: String, dims: &[usize], kind| TensorSpec {
             name,
             dims: dims.iter().map(|&d| d as u64).collect(),
             kind,
@@ -94,7 +94,7 @@ impl ModelTensors<TensorNeed> {
             output_norm: need("output_norm.weight".into(), &[spec.n_embd], TensorKind::Vector),
             output: (!spec.tied_output).then(|| matrix("output.weight", spec.n_embd, spec.n_vocab)),
             rope_freqs: spec
-                .positions
+                .position_encoding
                 .rope()
                 .filter(|_| spec.rope_freqs)
                 .map(|rope| need("rope_freqs.weight".into(), &[rope.n_dims / 2], TensorKind::RopeFactors)),
@@ -103,11 +103,11 @@ impl ModelTensors<TensorNeed> {
     }
 }
 
-impl LayerTensors<TensorNeed> {
+impl LayerTensors<TensorSpec> {
     fn declare(spec: &ModelSpec, layer: usize) -> Self {
         let n_q = spec.n_heads * spec.head_dim;
         let n_kv = spec.n_kv_heads * spec.head_dim;
-        let need = |part: &str, dims: &[usize], kind| TensorNeed {
+        let need = |part: &str, dims: &[usize], kind| TensorSpec {
             name: format!("blk.{layer}.{part}"),
             dims: dims.iter().map(|&d| d as u64).collect(),
             kind,
@@ -164,7 +164,7 @@ impl ModelTensors<usize> {
     }
 }
 
-impl TensorNeed {
+impl TensorSpec {
     fn check(&self, file: &GgufFile, found: &TensorInfo) -> Result<(), LoadError> {
         if !same_shape(&self.dims, &found.dims) {
             return Err(LoadError::WrongShape {

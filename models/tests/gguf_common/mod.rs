@@ -4,7 +4,7 @@
 use models::arch::{Arch, RopeStyle};
 use models::gguf::TensorType;
 use models::gguf::write::{GgufWriter, MetaValue};
-use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling, attention_scale};
+use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, attention_scale};
 
 /// Two layers (Baichuan: 40, which means ALiBi) of 16 elements, 4 query and 2 KV heads of 8, 10 tokens.
 pub fn tiny_spec(arch: Arch) -> ModelSpec {
@@ -27,13 +27,17 @@ pub fn tiny_spec(arch: Arch) -> ModelSpec {
         n_ctx_train: 64,
         rms_eps: 1e-5,
         attention_scale: attention_scale(8),
-        positions: if arch == Arch::Baichuan { Positions::Alibi } else { Positions::Rope(rope) },
+        position_encoding: if arch == Arch::Baichuan {
+            PositionEncoding::Alibi
+        } else {
+            PositionEncoding::Rope(rope)
+        },
         tied_output: true,
         qkv_bias: arch == Arch::Qwen2,
         attn_output_bias: false,
         qk_norm: arch == Arch::Qwen3,
         rope_freqs: false,
-        ignored_window: None,
+        ignored_sliding_window: None,
     }
 }
 
