@@ -1,5 +1,5 @@
-//! Writes the seeds of the corpus: small whole models of each architecture, odd metadata, and the heads of the files named as
-//! arguments (vocabularies), with fewer tokens so that they stay small. `seeds FOLDER FILE…`
+//! Writes the seeds of the corpus: small whole models of each architecture, odd metadata, and the heads of the files
+//! named as arguments (vocabularies), with fewer tokens so that they stay small. `seeds FOLDER FILE…`
 
 use std::io;
 use std::path::Path;
@@ -52,7 +52,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The file with every f32 of its data 1 (other types get the same bytes), since factors of frequencies must not be zero.
+/// The file with every f32 of its data 1 (other types get the same bytes), since factors of frequencies must not be
+/// zero.
 fn filled(writer: &GgufWriter) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     writer.write(&mut out, |tensor, out| {
@@ -75,7 +76,7 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
     let spec = ModelSpec {
         arch,
         name: "seed".into(),
-        n_layers: arch.decl().schemes.first().map_or(1, |(layers, _)| *layers),
+        n_layers: arch.decl().encoding_by_layers.first().map_or(1, |(layers, _)| *layers),
         n_embd: 32,
         n_heads: 2,
         n_kv_heads: 1,

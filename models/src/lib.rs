@@ -1,5 +1,6 @@
-//! What a model file says, as plain data: the GGUF reader and writer, the architectures known here, tokenizer and chat template.
-//! Relies on nothing of ggml: types and shapes are numbers and names, and computing with them is the engine's business.
+//! Model files as plain data: the GGUF reader and writer, the supported architectures, tokenizers and chat templates.
+//!
+//! Independent of ggml: tensor types and shapes are only numbers and names here. The engine computes with them.
 
 pub mod arch;
 pub mod chat;

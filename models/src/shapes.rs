@@ -1,7 +1,9 @@
-//! Well-known model shapes without their weights: for planning before a download (`plan --shape`) and for measuring without one
-//! (`bench --shape`). A shape is data; specification and tensors follow from it, and a file with synthetic weights can be written.
+//! The sizes of well-known models, without their weights: for planning before a download (`plan --shape`) and for
+//! benchmarks without one (`bench --shape`). A shape gives the specification, the list of tensors, and a model file
+//! with synthetic weights.
 //!
-//! The sizes are those that the models' authors published. What they answer is noise, but time and memory are those of the real model.
+//! The sizes are as published by the models' authors. The output of a synthetic model is noise, but it needs the time
+//! and memory of the real model.
 
 mod file_type;
 mod synthetic;
@@ -9,7 +11,7 @@ mod synthetic;
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::arch::{Arch, Scheme};
+use crate::arch::{Arch, PositionScheme};
 use crate::gguf::write::{GgufWriter, MetaValue, TensorDecl};
 use crate::spec::{
     ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, TensorKind, attention_scale,
@@ -18,14 +20,14 @@ use crate::types::TensorType;
 
 pub use file_type::FileType;
 
-/// The shape of a model.
+/// The sizes of a well-known model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelShape {
-    /// Name for the command line, such as `llama-3.2-1b`.
+    /// Name, such as `llama-3.2-1b`.
     pub name: &'static str,
     /// Architecture.
     pub arch: Arch,
-    /// Layers.
+    /// Number of layers.
     pub n_layers: usize,
     /// Width of the residual stream, elements.
     pub n_embd: usize,
@@ -39,13 +41,13 @@ pub struct ModelShape {
     pub n_ff: usize,
     /// Tokens in the vocabulary.
     pub n_vocab: usize,
-    /// Context, tokens.
+    /// Context length, tokens.
     pub n_ctx: usize,
-    /// Added under the root of every RMS norm.
+    /// Epsilon of every RMS norm.
     pub rms_eps: f32,
     /// Base of RoPE's frequencies.
     pub rope_base: f32,
-    /// Llama 3.1's stretching of RoPE by a tensor of factors: its largest factor.
+    /// The largest of the factors by which a tensor divides RoPE's frequencies, in Llama 3.1 and later.
     pub rope_factor: Option<f32>,
     /// Whether the output matrix is the token embedding.
     pub tied: bool,
@@ -73,20 +75,20 @@ pub enum ShapeError {
 }
 
 impl ModelShape {
-    /// The shape of this name, letters of either case.
+    /// The shape of this name, in upper or lower case.
     pub fn find(name: &str) -> Option<&'static ModelShape> {
         SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name))
     }
 
-    /// Every shape, smallest first within a family.
+    /// All shapes, by family and size.
     pub fn all() -> &'static [ModelShape] {
         SHAPES
     }
 
-    /// Reads `NAME:FILE_TYPE`, such as `llama-3.2-1b:q4_k_m`; without a file type it is q4_k_m.
+    /// Parses `NAME:FILE_TYPE`, such as `llama-3.2-1b:q4_k_m`. The file type is q4_k_m if it is omitted.
     ///
     /// # Errors
-    /// An unknown name of either; the error lists those that there are.
+    /// The shape or the file type is unknown; the error lists the known ones.
     pub fn parse(text: &str) -> Result<(&'static ModelShape, FileType), ShapeError> {
         let (name, file_type) = text.split_once(':').unwrap_or((text, "q4_k_m"));
         let shape = ModelShape::find(name).ok_or_else(|| ShapeError::UnknownShape {
@@ -100,7 +102,7 @@ impl ModelShape {
         Ok((shape, file_type))
     }
 
-    /// The specification of a model of this shape, equal to the one read back from its file.
+    /// The specification of a model of this shape, equal to the one that is read from its file.
     pub fn spec(&self) -> ModelSpec {
         let decl = self.arch.decl();
         ModelSpec {
@@ -116,8 +118,12 @@ impl ModelShape {
             n_ctx_train: self.n_ctx,
             rms_eps: self.rms_eps,
             attention_scale: attention_scale(self.head_dim),
-            position_encoding: match decl.schemes.iter().find(|(layers, _)| *layers == self.n_layers) {
-                Some((_, Scheme::Alibi)) => PositionEncoding::Alibi,
+            position_encoding: match decl
+                .encoding_by_layers
+                .iter()
+                .find(|(layers, _)| *layers == self.n_layers)
+            {
+                Some((_, PositionScheme::Alibi)) => PositionEncoding::Alibi,
                 _ => PositionEncoding::Rope(Rope {
                     style: decl.rope_style,
                     n_dims: self.head_dim,
@@ -134,7 +140,7 @@ impl ModelShape {
         }
     }
 
-    /// Names, dimensions (ggml order) and types of the tensors in a file of this type, in the order in which they are written.
+    /// The tensors of a file of this type, in the order in which they are written.
     pub fn tensors(&self, file_type: FileType) -> Vec<TensorDecl> {
         let mut tensors = Vec::new();
         ModelTensors::declare(&self.spec()).for_each(|tensor| {
@@ -147,12 +153,13 @@ impl ModelShape {
         tensors
     }
 
-    /// Bytes of all weights in a file of this type.
+    /// Size of all weights in a file of this type, in bytes.
     pub fn weight_bytes(&self, file_type: FileType) -> u64 {
         self.tensors(file_type).iter().filter_map(TensorDecl::bytes).sum()
     }
 
-    /// The metadata of a file of this type. There is no vocabulary: llama.cpp knows such files too and makes tokens without text.
+    /// The metadata of a file of this type, without a vocabulary. llama.cpp can read such files too; their tokens have
+    /// no text.
     pub fn metadata(&self, file_type: FileType) -> Vec<(String, MetaValue)> {
         let mut metadata = self.spec().metadata();
         metadata.extend([
@@ -164,7 +171,7 @@ impl ModelShape {
         metadata
     }
 
-    /// What stands in the file before the weights.
+    /// A file of this type without its weights.
     pub fn header(&self, file_type: FileType) -> GgufWriter {
         let mut file = GgufWriter::new();
         for (key, value) in self.metadata(file_type) {
@@ -174,13 +181,14 @@ impl ModelShape {
         file
     }
 
-    /// Writes a model file with synthetic weights, always the same ones; returns its size in bytes.
+    /// Writes a model file with synthetic weights, always the same ones, and returns its size in bytes.
     ///
-    /// Norms are 1, biases 0, matrices random with variance 1 / n_in (those that write to the residual stream smaller, by the number of
-    /// layers), so that activations and logits stay near unit scale. `progress` is told the bytes of weights written and their total.
+    /// Norms are 1, biases 0, and matrices random with variance 1 / n_in; matrices that write to the residual stream
+    /// have a smaller variance that depends on the number of layers. Activations and logits then stay near unit scale.
+    /// `progress` is called with the bytes of weights written so far and in total.
     ///
     /// # Errors
-    /// What `out` fails with.
+    /// Errors of `out`.
     pub fn write_synthetic(
         &self,
         file_type: FileType,
@@ -208,7 +216,7 @@ fn list(names: impl Iterator<Item = &'static str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Llama as Meta's first, with what the rows below change.
+/// The first Llama by Meta. The shapes below change some fields.
 const LLAMA: ModelShape = ModelShape {
     name: "",
     arch: Arch::Llama,
@@ -242,7 +250,8 @@ const QWEN_3: ModelShape =
     ModelShape { arch: Arch::Qwen3, n_vocab: 151_936, n_ctx: 40_960, n_kv_heads: 8, ..QWEN_2_5 };
 
 const SHAPES: &[ModelShape] = &[
-    // The small multi-head model of long-context measurements; its context is widened for them, from 2048 in training.
+    // A small model with multi-head attention, for measurements with long contexts. It was trained with a context of
+    // 2048.
     ModelShape {
         name: "tinyllama-160m",
         n_layers: 12,
@@ -396,7 +405,7 @@ mod tests {
     use crate::gguf::GgufFile;
 
     #[test]
-    fn names_are_found_and_strangers_are_answered_with_a_list() {
+    fn known_names_are_parsed_and_unknown_names_are_errors_with_a_list() {
         let (shape, file_type) = ModelShape::parse("Llama-3.2-1B:Q4_K_M").unwrap();
         assert_eq!((shape.name, file_type), ("llama-3.2-1b", FileType::Q4KM));
         assert_eq!(ModelShape::parse("qwen3-8b").unwrap().1, FileType::Q4KM);
@@ -409,10 +418,10 @@ mod tests {
         }
     }
 
-    /// Parameters and sizes as llama.cpp prints them for the published files (`model params`, `model size`): thus the table above and the
-    /// mixture of types are right.
+    /// Parameters and sizes as llama.cpp prints them for the published files (`model params`, `model size`). This
+    /// checks the shapes and the tensor types of each file type.
     #[test]
-    fn sizes_are_those_of_the_published_files() {
+    fn sizes_equal_those_of_published_files() {
         const MIB: f64 = 1024.0 * 1024.0;
         const GIB: f64 = 1024.0 * MIB;
         for (name, params_m, unit, size, bits) in [
@@ -439,7 +448,8 @@ mod tests {
         }
     }
 
-    /// Small enough to write in a test, with every kind of tensor and every fallback: rows of 96 elements, which are no block of 256.
+    /// A shape small enough to write in a test, with every kind of tensor. Rows of 96 elements are not whole blocks of
+    /// 256, so the types with smaller blocks are used too.
     fn tiny(arch: Arch) -> ModelShape {
         ModelShape {
             name: "tiny",
@@ -458,23 +468,23 @@ mod tests {
     }
 
     #[test]
-    fn a_written_file_reads_back_as_its_shape_and_is_always_the_same() {
+    fn a_written_file_has_the_specification_of_its_shape_and_is_reproducible() {
         for &arch in Arch::ALL {
             for &file_type in FileType::ALL {
                 let shape = tiny(arch);
                 let mut bytes = Vec::new();
-                let mut told = Vec::new();
+                let mut reported = Vec::new();
                 let size = shape
                     .write_synthetic(file_type, &mut bytes, &mut |done, total| {
-                        told.push((done, total));
+                        reported.push((done, total));
                     })
                     .unwrap();
                 assert_eq!(size, bytes.len() as u64);
                 let total = shape.weight_bytes(file_type);
-                assert_eq!(told.last(), Some(&(total, total)));
+                assert_eq!(reported.last(), Some(&(total, total)));
                 let mut again = Vec::new();
                 shape.write_synthetic(file_type, &mut again, &mut |_, _| ()).unwrap();
-                assert!(bytes == again, "the same bytes each time");
+                assert!(bytes == again, "two files differ");
 
                 let file = GgufFile::from_bytes(bytes).unwrap();
                 let spec = ModelSpec::from_gguf(&file).unwrap();
@@ -485,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_is_a_model_that_the_reader_would_accept() {
+    fn every_tensor_of_every_shape_has_a_valid_size() {
         for shape in SHAPES {
             assert!(shape.n_heads.is_multiple_of(shape.n_kv_heads), "{shape}");
             for &file_type in FileType::ALL {

@@ -1,9 +1,10 @@
 //! The tokenizer a model file describes: text to ids and back, identical to llama.cpp's on every text tried
 //! (`tests/tokenizer_cases.rs`).
 //!
-//! Byte-level BPE (`tokenizer.ggml.model = "gpt2"`) is cut into words by [`presplit`] and merged by the BPE model of the
-//! `tokenizers` crate; SentencePiece with scores (`"llama"`) is [`spm`]. Tokens that are recognised as a whole, such as
-//! `<|im_end|>`, are cut out before either ([`special`]). Everything about the vocabulary is checked when it is loaded.
+//! Byte-level BPE (`tokenizer.ggml.model = "gpt2"`) is cut into words by [`presplit`] and merged by the BPE model of
+//! the `tokenizers` crate; SentencePiece with scores (`"llama"`) is [`spm`]. Tokens that are recognised as a whole,
+//! such as `<|im_end|>`, are cut out before either ([`special`]). Everything about the vocabulary is checked when it is
+//! loaded.
 
 mod bytes;
 mod error;
@@ -106,8 +107,8 @@ impl Tokenizer {
     /// The tokens of `text`.
     ///
     /// `add_special` adds the beginning- and end-of-text tokens where the model wants them. `parse_special` recognises
-    /// control tokens written out in the text; without it `<|im_end|>` is seven harmless pieces. User-defined tokens are
-    /// recognised either way.
+    /// control tokens written out in the text; without it `<|im_end|>` is seven harmless pieces. User-defined tokens
+    /// are recognised either way.
     ///
     /// # Errors
     /// Where the vocabulary has no token for a byte of the text.
@@ -220,9 +221,9 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The bytes that `ids` stand for: the inverse of [`Tokenizer::encode`], so the space that SentencePiece put in front
-    /// is taken away again. Ids beyond the vocabulary stand for nothing. Control tokens are written out `with_special`,
-    /// else left out. For text that continues another, join [`Tokenizer::token_bytes`] instead.
+    /// The bytes that `ids` stand for: the inverse of [`Tokenizer::encode`], so the space that SentencePiece put in
+    /// front is taken away again. Ids beyond the vocabulary stand for nothing. Control tokens are written out
+    /// `with_special`, else left out. For text that continues another, join [`Tokenizer::token_bytes`] instead.
     pub fn decode(&self, ids: &[u32], with_special: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let prefixes = matches!(self.model, Model::Spm { space_prefix: true, .. });

@@ -1,5 +1,5 @@
-//! Damaged and hostile files: each has to give an error that says what is wrong and what to do, and never a panic, a hang or an
-//! allocation that the file only claims to need.
+//! Damaged and hostile files: each has to give an error that says what is wrong and what to do, and never a panic, a
+//! hang or an allocation that the file only claims to need.
 
 mod gguf_common;
 
@@ -264,7 +264,8 @@ fn truncated_anywhere() {
     }
 }
 
-/// Every byte before the weights, replaced by others: an error or another valid file, and everything in it can be looked at.
+/// Every byte before the weights, replaced by others: an error or another valid file, and everything in it can be
+/// looked at.
 #[test]
 fn every_byte_damaged() {
     let whole = bytes(&tiny_model(Arch::Llama));
@@ -330,7 +331,8 @@ fn keys_with_a_default_may_be_missing() {
     let mut expected = tiny_spec(Arch::Llama);
     assert_eq!(ModelSpec::from_gguf(&file).unwrap(), expected);
 
-    // without a list of tokens, the embedding says how many there are; without KV heads, there are as many as query heads
+    // without a list of tokens, the embedding says how many there are; without KV heads, there are as many as query
+    // heads
     writer.unset("tokenizer.ggml.tokens").unset("llama.attention.head_count_kv");
     let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
     expected.n_kv_heads = 4;
@@ -604,7 +606,7 @@ fn unsupported_settings() {
             Arch::Baichuan,
             "baichuan.block_count",
             u(39),
-            "baichuan.block_count = 39 is not supported: how positions enter is known of models with 32 and 40 layers",
+            "baichuan.block_count = 39 is not supported: the position encoding is only known for models with 32 and 40 layers",
         ),
         (
             Arch::Llama,

@@ -1,5 +1,5 @@
-//! Specifications and tensors read from whole models: the embedded one, and the tiny random ones of each architecture whose logits
-//! are compared elsewhere.
+//! Specifications and tensors read from whole models: the embedded one, and the tiny random ones of each architecture
+//! whose logits are compared elsewhere.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! The tokenizers against llama.cpp's own cases: for each vocabulary a list of texts and the ids that llama.cpp makes of
-//! them, without special tokens added or parsed. The files are not part of the repository; the test says so and passes
-//! where they are missing.
+//! The tokenizers against llama.cpp's own cases: for each vocabulary a list of texts and the ids that llama.cpp makes
+//! of them, without special tokens added or parsed. The files are not part of the repository; the test says so and
+//! passes where they are missing.
 
 use std::path::PathBuf;
 

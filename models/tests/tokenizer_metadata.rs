@@ -35,7 +35,8 @@ fn byte_alphabet() -> Vec<String> {
     codes.map(|c| char::from_u32(c).expect("a character").to_string()).collect()
 }
 
-/// Byte-level BPE: 256 bytes, `he` `ll` `hell` `hello` `Ġhello`, a control token, the end of a turn, a user-defined one.
+/// Byte-level BPE: 256 bytes, `he` `ll` `hell` `hello` `Ġhello`, a control token, the end of a turn, a user-defined
+/// one.
 fn bpe() -> GgufWriter {
     let mut tokens = byte_alphabet();
     let mut kinds = vec![NORMAL; 256];

@@ -1,5 +1,5 @@
-//! The Jinja of chat templates as Hugging Face's library runs it, with limits: a template comes out of a downloaded file
-//! and is not to be trusted.
+//! The Jinja of chat templates as Hugging Face's library runs it, with limits: a template comes out of a downloaded
+//! file and is not to be trusted.
 //!
 //! Instructions, recursion, template length and output length are bounded, and both compiling and rendering happen on a
 //! thread with a stack of its own, because values and expressions nested deep by hostile templates are walked
@@ -179,8 +179,8 @@ fn describe(error: &Error) -> ChatError {
     }
 }
 
-/// `{% generation %}` marks what the assistant wrote, for training. A block that is always taken means the same here and
-/// keeps the white space control.
+/// `{% generation %}` marks what the assistant wrote, for training. A block that is always taken means the same here
+/// and keeps the white space control.
 fn without_generation_tags(source: &str) -> String {
     static TAG: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").ok());

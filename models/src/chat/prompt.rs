@@ -1,9 +1,9 @@
 //! Prompts whose foreign parts are known: a document that contains `<|im_end|>` must not end the user's turn.
 //!
 //! A template is rendered twice, once with the messages and once with placeholders in their place. Where putting the
-//! contents back into the second gives the first, it is known which bytes come from messages and which from the template;
-//! only the latter may be read as control tokens. Some templates look into the messages (they cut thinking out of
-//! earlier answers, say) and then the two may differ: such a prompt says why it is unprotected.
+//! contents back into the second gives the first, it is known which bytes come from messages and which from the
+//! template; only the latter may be read as control tokens. Some templates look into the messages (they cut thinking
+//! out of earlier answers, say) and then the two may differ: such a prompt says why it is unprotected.
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! Pre-tokenizers of byte-level BPE vocabularies: how a text is cut into words before merging, by the name that
 //! `tokenizer.ggml.pre` gives.
 //!
-//! The published patterns end in `\s+(?!\S)|\s+`. A look-ahead needs a backtracking engine, which is slow and gives up on
-//! long runs of spaces; here the pattern only says `\s+` and [`Step::cut`] hands the run's last character back when a word
-//! follows, which is what the look-ahead does. The rest is plain regular, so splitting is linear in the text.
+//! The published patterns end in `\s+(?!\S)|\s+`. A look-ahead needs a backtracking engine, which is slow and gives up
+//! on long runs of spaces; here the pattern only says `\s+` and [`Step::cut`] hands the run's last character back when
+//! a word follows, which is what the look-ahead does. The rest is plain regular, so splitting is linear in the text.
 
 use std::ops::Range;
 

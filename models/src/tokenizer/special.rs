@@ -1,8 +1,8 @@
-//! Tokens that are recognised in the text as a whole before anything is merged: user-defined ones always, control tokens
-//! where the caller allows it.
+//! Tokens that are recognised in the text as a whole before anything is merged: user-defined ones always, control
+//! tokens where the caller allows it.
 //!
-//! Longer tokens win over shorter ones wherever they stand, among equals the leftmost: the order in which llama.cpp cuts
-//! them out one token after another. Doing that literally costs a pass over the text per token (thousands in some
+//! Longer tokens win over shorter ones wherever they stand, among equals the leftmost: the order in which llama.cpp
+//! cuts them out one token after another. Doing that literally costs a pass over the text per token (thousands in some
 //! vocabularies); here one automaton finds all occurrences, and only where several overlap are they sorted out.
 
 use std::ops::Range;

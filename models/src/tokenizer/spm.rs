@@ -3,8 +3,8 @@
 //! is written as bytes.
 //!
 //! The `tokenizers` crate has no such model: its BPE wants a total order of pairs, and merges derived from scores break
-//! the ties between equal scores (▁▁▁… and user-defined pieces have them) by pair instead of by position. Ids have to be
-//! identical, so the joining is done here.
+//! the ties between equal scores (▁▁▁… and user-defined pieces have them) by pair instead of by position. Ids have to
+//! be identical, so the joining is done here.
 
 use std::collections::BinaryHeap;
 

@@ -1,4 +1,5 @@
-//! A tiny but whole model to damage, and GGUF files byte by byte where a writer would refuse to write the nonsense that is wanted.
+//! A tiny but whole model to damage, and GGUF files byte by byte where a writer would refuse to write the nonsense that
+//! is wanted.
 #![allow(dead_code)] // every test file uses its own part of this
 
 use models::arch::{Arch, RopeStyle};
