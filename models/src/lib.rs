@@ -16,16 +16,18 @@ pub use error::LoadError;
 
 #[cfg(test)]
 mod tests {
+    use super::LoadError;
     use super::chat::ChatTemplate;
     use super::gguf::GgufFile;
     use super::tokenizer::Tokenizer;
 
-    /// A model is shared by threads, and these are its parts.
+    /// Threads share a model, which consists of these.
     #[test]
-    fn files_tokenizers_and_chat_templates_are_send_and_sync() {
+    fn files_tokenizers_templates_and_errors_are_send_and_sync() {
         fn is_send_and_sync<T: Send + Sync>() {}
         is_send_and_sync::<GgufFile>();
         is_send_and_sync::<Tokenizer>();
         is_send_and_sync::<ChatTemplate>();
+        is_send_and_sync::<LoadError>();
     }
 }
