@@ -1,5 +1,5 @@
-//! Writes the seeds of the corpus: small whole models of each architecture, odd metadata, and the heads of the files
-//! named as arguments (vocabularies), with fewer tokens so that they stay small. `seeds FOLDER FILE…`
+//! Writes the seeds of the corpus: small complete models of each architecture, unusual metadata, and the metadata of
+//! the given files (vocabularies), with fewer tokens so that they stay small. Usage: `seeds FOLDER FILE…`
 
 use std::io;
 use std::path::Path;
@@ -52,19 +52,18 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The file with every f32 of its data 1 (other types get the same bytes), since factors of frequencies must not be
-/// zero.
+/// The file with 1.0 in all f32 data, because RoPE factors must not be zero. Data of other types have the same bytes.
 fn filled(writer: &GgufWriter) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     writer.write(&mut out, |tensor, out| {
-        let words = tensor.bytes().unwrap_or_default().div_ceil(4);
-        let data = 1f32.to_le_bytes().repeat(words as usize);
+        let floats = tensor.bytes().unwrap_or_default().div_ceil(4);
+        let data = 1f32.to_le_bytes().repeat(floats as usize);
         out.write_all(&data[..tensor.bytes().unwrap_or_default() as usize])
     })?;
     Ok(out)
 }
 
-/// An array of at most so many elements.
+/// The value; an array is cut to its first 20 elements.
 fn shortened(value: MetaValue) -> MetaValue {
     match value {
         MetaValue::Array(ty, items) => MetaValue::Array(ty, items.into_iter().take(20).collect()),
