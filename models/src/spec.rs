@@ -188,7 +188,8 @@ impl ModelSpec {
             ("general.name".into(), self.name.as_str().into()),
         ];
         let mut put = |key: &str, value: MetaValue| all.push((format!("{arch}.{key}"), value));
-        let size = |n: usize| MetaValue::U32(u32::try_from(n).unwrap_or(u32::MAX)); // larger sizes are refused on reading
+        // Larger sizes are refused on reading.
+        let size = |n: usize| MetaValue::U32(u32::try_from(n).unwrap_or(u32::MAX));
         put("block_count", size(self.n_layers));
         put("context_length", size(self.n_ctx_train));
         put("embedding_length", size(self.n_embd));

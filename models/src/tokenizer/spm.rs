@@ -5,7 +5,7 @@
 //!
 //! The `tokenizers` crate has no such model: its BPE needs a total order of pairs, and merges derived from scores break
 //! ties between equal scores (which ▁▁▁… and user-defined tokens have) by pair and not by position. Token ids have to
-//! be identical to SentencePiece's, so the merging is implemented here.
+//! be identical to llama.cpp's, so the merging is implemented here.
 
 use std::collections::BinaryHeap;
 
