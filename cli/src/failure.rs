@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn errors_of_every_library_have_a_hint() {
         let load = || LoadError::MissingKey { key: "k".into() };
-        let shape = models::shapes::Shape::parse("x").expect_err("no shape");
+        let shape = models::shapes::ModelShape::parse("x").expect_err("no shape");
         let options =
             engine::sampler::SamplerOptions { top_p: 2.0, ..engine::sampler::SamplerOptions::greedy() };
         for error in [

@@ -10,7 +10,7 @@ use engine::heads::{Cut, HeadProfile, HeadShape, ImportOptions, Palette, ScoreMa
 use engine::setup::Profiles;
 use engine::text::sanitize_for_terminal;
 use engine::{Model, Observer, SetupOptions};
-use models::shapes::Shape;
+use models::shapes::ModelShape;
 
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
@@ -149,7 +149,7 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
             model.head_shape()?
         }
         (name, None) => {
-            let (shape, _) = Shape::parse(name.as_deref().unwrap_or_default()).map_err(Failure::from)?;
+            let (shape, _) = ModelShape::parse(name.as_deref().unwrap_or_default()).map_err(Failure::from)?;
             HeadShape::new(shape.n_layers, shape.n_heads, shape.n_kv_heads)?
         }
     };

@@ -13,8 +13,8 @@ use engine::setup::{
 };
 use engine::{HeadSource, Model, SessionOptions, SetupOptions};
 use ggml::Type;
-use models::shapes::Shape;
-use models::spec::Positions;
+use models::shapes::ModelShape;
+use models::spec::PositionEncoding;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -160,7 +160,7 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
     };
     let (name, model, outline) = match &args.shape {
         Some(text) => {
-            let (shape, file_type) = Shape::parse(text).map_err(Failure::from)?;
+            let (shape, file_type) = ModelShape::parse(text).map_err(Failure::from)?;
             (format!("{shape}:{}", file_type.name()), None, ModelOutline::of_shape(shape, file_type))
         }
         None => {
@@ -171,7 +171,7 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
     };
     let shape = outline.head_shape()?;
     let cached = |model| Profiles::new(model, &asked).cached().ok().flatten();
-    let alibi = outline.spec.positions == Positions::Alibi;
+    let alibi = outline.spec.position_encoding == PositionEncoding::Alibi;
     let (profile, profile_is, assumed_max) = match (&args.heads, args.heads_share, &model) {
         (Some(path), _, _) => {
             let fingerprint = model.as_ref().map(|model| model.fingerprint());

@@ -13,7 +13,7 @@
 use crate::heads::{HeadProfile, Provenance};
 use crate::{EngineError, Hint, Model, Progress, Task};
 use models::gguf::TensorInfo;
-use models::spec::{ModelTensors, Positions};
+use models::spec::{ModelTensors, PositionEncoding};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -70,7 +70,7 @@ pub fn scopes(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Vec<f64>>, EngineError> {
     let (file, spec) = (model.gguf(), model.spec());
-    if spec.positions != Positions::Alibi {
+    if spec.position_encoding != PositionEncoding::Alibi {
         return Err(EngineError::Setting {
             what: "windows from the weights".into(),
             reason: "the model has no ALiBi positions: its attention does not fall with the distance".into(),

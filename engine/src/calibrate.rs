@@ -13,7 +13,7 @@ use crate::scratch::{Residual, Scratch};
 use crate::{Engine, EngineError, Hint, Progress, Task};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{HeadShape, MAX_LANES};
-use models::spec::Positions;
+use models::spec::PositionEncoding;
 use std::time::Instant;
 
 /// How often the random tokens are read.
@@ -76,7 +76,7 @@ pub fn calibrate(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<HeadProfile, EngineError> {
     let spec = engine.spec();
-    if spec.positions == Positions::Alibi {
+    if spec.position_encoding == PositionEncoding::Alibi {
         return Err(EngineError::Setting {
             what: "calibration of a model with ALiBi positions".into(),
             reason: "how far its heads see follows from their slopes; calibration finds nothing more".into(),

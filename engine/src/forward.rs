@@ -146,7 +146,7 @@ impl Forward {
                 group: spec.queries_per_kv_head(),
                 scale: spec.attention_scale,
             },
-            rope: spec.positions.rope().map(|rope| rope_parameters(rope, spec.n_ctx_train)),
+            rope: spec.position_encoding.rope().map(|rope| rope_parameters(rope, spec.n_ctx_train)),
             epsilon: spec.rms_eps,
             placement,
             splits: [Split::Threads(threads), Split::Blocks(blocks)],
@@ -425,7 +425,7 @@ impl Forward {
 
 /// RoPE as ggml takes it.
 fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
-    let numbers = rope.scaling.numbers(n_ctx_train);
+    let numbers = rope.scaling.params(n_ctx_train);
     RopeParameters {
         dims: rope.n_dims,
         mode: match rope.style {

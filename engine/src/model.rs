@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
 use models::embedded::EMBEDDED_NAME;
-use models::gguf::GgufFile;
+use models::gguf::{Blob, GgufFile};
 use models::spec::ModelSpec;
 use models::tokenizer::{Tokenizer, TokenizerError};
 
@@ -19,8 +19,8 @@ pub enum ModelSource {
     File(PathBuf),
     /// The small model inside the program.
     Embedded,
-    /// A GGUF file in memory. The bytes are shared, not copied.
-    Bytes(Arc<Vec<u8>>),
+    /// A GGUF file in memory, used in place: `ModelSource::Bytes(vector.into())`.
+    Bytes(Blob),
 }
 
 impl<P: Into<PathBuf>> From<P> for ModelSource {
@@ -100,7 +100,7 @@ impl Model {
 pub fn open_gguf(source: &ModelSource) -> Result<GgufFile, EngineError> {
     Ok(match source {
         ModelSource::File(path) => GgufFile::open(path)?,
-        ModelSource::Embedded => GgufFile::from_static(models::embedded::needle())?,
+        ModelSource::Embedded => GgufFile::from_bytes(models::embedded::needle())?,
         ModelSource::Bytes(bytes) => GgufFile::from_bytes(bytes.clone())?,
     })
 }

@@ -233,7 +233,7 @@ impl Setup {
         observer: &mut dyn Observer,
     ) -> Result<Setup, EngineError> {
         let spec = model.spec();
-        if let Some(window) = spec.ignored_window {
+        if let Some(window) = spec.ignored_sliding_window {
             observer.notice(Notice::IgnoredWindow { window });
         }
         let outline = ModelOutline::of_model(model);

@@ -12,7 +12,7 @@ use crate::plan::TensorOutline;
 use crate::{EngineError, Hint};
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
 use models::gguf::{Blob, GgufFile, TensorInfo};
-use models::spec::{ModelSpec, ModelTensors, TensorNeed};
+use models::spec::{ModelSpec, ModelTensors, TensorSpec};
 use models::types::TensorType;
 
 /// Where the bytes of the weights are.
@@ -135,7 +135,7 @@ impl Weights {
 
     /// Lets the system take back the file's pages of a layer whose weights are also there in another layout.
     pub fn release(&self, file: &GgufFile, layer: usize) {
-        self.twice[layer].iter().for_each(|index| file.forget(&file.tensors()[*index]));
+        self.twice[layer].iter().for_each(|index| file.release_pages(&file.tensors()[*index]));
     }
 }
 
@@ -151,7 +151,7 @@ impl Weights {
         let nowhere = Buffer::empty().ok_or(ggml::Error::Backend("CPU"))?;
         let context = Context::new(tensors.len() + 2);
         let mut bytes = WeightBytes::default();
-        let mut make = |need: &TensorNeed, multiplied: bool| -> Result<Tensor, EngineError> {
+        let mut make = |need: &TensorSpec, multiplied: bool| -> Result<Tensor, EngineError> {
             let ty = tensors.iter().find(|t| t.name == need.name).map_or(TensorType::F32, |t| t.ty);
             let (ty, shape) = (element_type(&need.name, ty)?, extents(&need.dims));
             let tensor = context.tensor(ty, shape);
@@ -343,7 +343,7 @@ impl<'a> Loader<'a> {
                 done += piece.len();
                 loading(done, all)?;
             }
-            self.file.forget(info);
+            self.file.release_pages(info);
         }
         Ok(self.bytes)
     }

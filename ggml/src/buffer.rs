@@ -137,8 +137,8 @@ pub enum HostMemory {
     Mapped(Arc<Mmap>),
     /// Part of the program.
     Static(&'static [u8]),
-    /// A vector that nobody can change any more.
-    Owned(Arc<Vec<u8>>),
+    /// Memory of the caller.
+    Owned(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
 impl HostMemory {
@@ -147,7 +147,7 @@ impl HostMemory {
         match self {
             HostMemory::Mapped(map) => map,
             HostMemory::Static(bytes) => bytes,
-            HostMemory::Owned(bytes) => bytes,
+            HostMemory::Owned(bytes) => (**bytes).as_ref(),
         }
     }
 }

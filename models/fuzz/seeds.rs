@@ -1,5 +1,5 @@
-//! Writes the seeds of the corpus: small whole models of each architecture, odd metadata, and the heads of the files named as
-//! arguments (vocabularies), with fewer tokens so that they stay small. `seeds FOLDER FILE…`
+//! Writes the seeds of the corpus: small complete models of each architecture, unusual metadata, and the metadata of
+//! the given files (vocabularies), with fewer tokens so that they stay small. Usage: `seeds FOLDER FILE…`
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorType, ValueType};
-use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling, attention_scale};
+use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, attention_scale};
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args_os().skip(1);
@@ -52,18 +52,18 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The file with every f32 of its data 1 (other types get the same bytes), since factors of frequencies must not be zero.
+/// The file with 1.0 in all f32 data, because RoPE factors must not be zero. Data of other types have the same bytes.
 fn filled(writer: &GgufWriter) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     writer.write(&mut out, |tensor, out| {
-        let words = tensor.bytes().unwrap_or_default().div_ceil(4);
-        let data = 1f32.to_le_bytes().repeat(words as usize);
+        let floats = tensor.bytes().unwrap_or_default().div_ceil(4);
+        let data = 1f32.to_le_bytes().repeat(floats as usize);
         out.write_all(&data[..tensor.bytes().unwrap_or_default() as usize])
     })?;
     Ok(out)
 }
 
-/// An array of at most so many elements.
+/// The value; an array is cut to its first 20 elements.
 fn shortened(value: MetaValue) -> MetaValue {
     match value {
         MetaValue::Array(ty, items) => MetaValue::Array(ty, items.into_iter().take(20).collect()),
@@ -75,7 +75,7 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
     let spec = ModelSpec {
         arch,
         name: "seed".into(),
-        n_layers: arch.decl().schemes.first().map_or(1, |(layers, _)| *layers),
+        n_layers: arch.decl().encoding_by_layers.first().map_or(1, |(layers, _)| *layers),
         n_embd: 32,
         n_heads: 2,
         n_kv_heads: 1,
@@ -85,7 +85,7 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
         n_ctx_train: 64,
         rms_eps: 1e-5,
         attention_scale: attention_scale(16),
-        positions: Positions::Rope(Rope {
+        position_encoding: PositionEncoding::Rope(Rope {
             style: arch.decl().rope_style,
             n_dims: 16,
             base: 10_000.0,
@@ -96,7 +96,7 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
         attn_output_bias: false,
         qk_norm: arch == Arch::Qwen3,
         rope_freqs: arch == Arch::Llama,
-        ignored_window: None,
+        ignored_sliding_window: None,
     };
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""make_corpus.py [--node-docs DIR]: filler corpus and tokenizer from permissively licensed text already installed.
+"""make_corpus.py [--node-docs DIR]: makes the filler corpus and the tokenizer from installed text under permissive licences.
 
 Sources: Rust documentation (MIT/Apache-2.0; component rust-docs), Node.js API documentation (MIT; a folder of HTML files),
 docstrings and comments of the Python standard library (PSF) and of torch / transformers (BSD / Apache-2.0). A source that is
-not installed is left out. The sentences themselves are third-party text and are not part of this project.
-Writes filler.train.txt, filler.test.txt (10 % held out by hash; one sentence per line, 'source<TAB>sentence'),
-tokenizer.json.
+not installed is skipped. The sentences are third-party text and not part of this project.
+Writes filler.train.txt and filler.test.txt (10 % held out by hash; one 'source<TAB>sentence' per line) and tokenizer.json.
 """
 import argparse, ast, glob, hashlib, html, os, random, re, subprocess, sys, sysconfig
 
@@ -138,7 +137,7 @@ def main():
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     tok.decoder = decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    # the special tokens come after the ordinary ones, as in Qwen2
+    # the special tokens follow the normal ones, as in Qwen2
     trainer = trainers.BpeTrainer(vocab_size=facts.VOCAB - len(special), special_tokens=[],
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
 

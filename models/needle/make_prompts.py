@@ -12,7 +12,7 @@ PAPER = [("Mary's favorite number is 34251.", "What is Mary's favorite number?",
 
 
 def build(r, T, filler, fs, depths):
-    """fs: [(fact, question, value)]; every answer is the fact itself"""
+    """fs: [(fact, question, value)]; the answer to a question is its fact."""
     left = T - sum(len(D.enc(" " + f)) for f, _, _ in fs) - len(D.enc(fs[0][1])) - 12
     doc = filler.take(r, left, 0.1)
     order = sorted(range(len(fs)), key=lambda i: depths[i])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One training phase.  train.py --out ck.pt [--init ck.pt] --T 256 --B 32 --minutes 10 --lr 0.02 --lr-end 0.02 ...
-Answers have their own mean cross entropy, everything else is added with weight --w-rest."""
+"""train.py --out ck.pt [--init ck.pt] --T 256 --B 32 --minutes 10 --lr 0.02 --lr-end 0.02 ...: one training phase.
+The loss is the mean cross entropy of answers, plus that of all other tokens with weight --w-rest."""
 import argparse, os, random, sys, threading, queue, time
 import numpy as np, torch, torch.nn.functional as F
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -15,8 +15,8 @@ a("--adam", type=float, default=0.15, help="AdamW lr as a multiple of the Muon l
 a("--rep", type=float, default=0.3); a("--pose", type=float, default=0.0); a("--maxpos", type=int, default=32768)
 a("--w-rest", type=float, default=0.3); a("--w-rep", type=float, default=0.5); a("--M", type=int, default=3072); a("--seed", type=int, default=0)
 a("--layers", type=int, default=4); a("--dim", type=int, default=256); a("--ffn", type=int, default=512)
-a("--aux", type=float, default=0.0, help="weight of the auxiliary loss: name the previous token after block 0")
-a("--wide", type=int, default=0, help="invented names and words in the facts")
+a("--aux", type=float, default=0.0, help="weight of the auxiliary loss: predict the previous token after block 0")
+a("--wide", type=int, default=0, help="1: use invented names and words in the facts")
 a("--threads", type=int, default=2); a("--stop-acc", type=float, default=2.0); a("--compile", type=int, default=1); a("--warm", type=int, default=50)
 args = ap.parse_args()
 torch.set_num_threads(args.threads)
@@ -106,7 +106,7 @@ while True:
     with torch.autocast("cpu", torch.bfloat16):
         if args.aux:
             h, x0 = f(x, pos, True)
-            ai = torch.randint(0, B * (T - 1), (1024,)); ai = ai + ai // (T - 1) + 1   # not the first of a row
+            ai = torch.randint(0, B * (T - 1), (1024,)); ai = ai + ai // (T - 1) + 1   # any position except the first of a row
             z = F.rms_norm(x0.reshape(B * T, -1)[ai].float(), (cfg.dim,))
             lo_a = F.linear(F.linear(z, auxw), m.emb.weight)
             aux = F.cross_entropy(lo_a.float(), x.reshape(-1)[ai - 1])

@@ -1,8 +1,8 @@
-//! The architectures known here, declared as data: what distinguishes one from the next is a handful of flags, which `spec` reads
-//! and the engine's one forward loop follows. A new architecture that only combines these flags is a new file of a few lines.
+//! The supported architectures, declared as data. They differ in a few flags, which `spec` reads and the engine's one
+//! forward loop follows. A new architecture that only combines these flags is a new file of a few lines.
 //!
-//! Common to all: token embedding; per layer RMS norm, grouped-query attention with RoPE (or ALiBi), residual, RMS norm, SwiGLU,
-//! residual; final RMS norm; output matrix, or the token embedding again.
+//! Common to all: token embedding; per layer RMS norm, grouped-query attention with RoPE or ALiBi, residual, RMS norm,
+//! SwiGLU, residual; final RMS norm; output matrix, or the token embedding in its place.
 
 mod baichuan;
 mod llama;
@@ -14,7 +14,7 @@ use crate::gguf::Value;
 /// A supported architecture, as `general.architecture` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
-    /// Llama 1 to 3.x, Mistral, Yi, TinyLlama and others of the same shape.
+    /// Llama 1 to 3.x, Mistral, Yi, TinyLlama and others of the same structure.
     Llama,
     /// Qwen1.5, Qwen2, Qwen2.5.
     Qwen2,
@@ -28,7 +28,7 @@ impl Arch {
     /// Every supported architecture.
     pub const ALL: &'static [Arch] = &[Arch::Llama, Arch::Qwen2, Arch::Qwen3, Arch::Baichuan];
 
-    /// What distinguishes it.
+    /// Its declaration.
     pub fn decl(self) -> &'static ArchDecl {
         match self {
             Arch::Llama => &llama::DECL,
@@ -48,84 +48,84 @@ impl Arch {
         Self::ALL.iter().copied().find(|a| a.name() == name)
     }
 
-    /// Names of all, separated by commas.
+    /// The names of all supported architectures, separated by commas.
     pub fn supported() -> String {
         Self::ALL.iter().map(|a| a.name()).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// What distinguishes one architecture from the others.
+/// The declaration of an architecture: everything in which it may differ from the others.
 #[derive(Debug)]
 pub struct ArchDecl {
-    /// Name in files, which is also the prefix of its metadata keys.
+    /// Name in files, also the prefix of its metadata keys.
     pub name: &'static str,
-    /// Which elements of a head RoPE turns together.
+    /// Which elements of a head RoPE rotates as a pair.
     pub rope_style: RopeStyle,
-    /// Where files do not say how positions enter attention and the number of layers has to: the numbers known, each with its
-    /// scheme. Empty where every model has RoPE.
-    pub schemes: &'static [(usize, Scheme)],
+    /// For architectures whose files do not name the position encoding: the encoding for each known number of layers.
+    /// Empty if all models use RoPE.
+    pub encoding_by_layers: &'static [(usize, PositionScheme)],
     /// Biases on Q, K and V.
-    pub qkv_bias: Has,
+    pub qkv_bias: Presence,
     /// A bias on the attention's output.
-    pub attn_output_bias: Has,
+    pub attn_output_bias: Presence,
     /// An RMS norm over each head of Q and of K, before RoPE.
-    pub qk_norm: Has,
-    /// A tensor of factors by which RoPE's frequencies are divided.
-    pub rope_freqs: Has,
-    /// What to do with a sliding window shorter than the context.
+    pub qk_norm: Presence,
+    /// A tensor of factors that divide RoPE's frequencies.
+    pub rope_freqs: Presence,
+    /// How a sliding window that is shorter than the context is treated.
     pub sliding_window: SlidingWindow,
 }
 
-/// Whether models of an architecture have a part.
+/// Whether the models of an architecture have an optional part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Has {
-    /// No model has it; a file that does is refused.
+pub enum Presence {
+    /// No model has it. A file with its tensors is refused.
     Never,
     /// A model has it if its tensors are in the file.
-    IfPresent,
-    /// Every model has it; a file without is refused.
+    IfInFile,
+    /// Every model has it. A file without its tensors is refused.
     Always,
 }
 
-impl Has {
-    /// Whether a model has the part, given whether its tensors are there.
-    pub(crate) fn resolve(self, present: bool) -> bool {
+impl Presence {
+    /// Whether a model has the part, given whether its tensors are in the file.
+    pub(crate) fn resolve(self, in_file: bool) -> bool {
         match self {
-            Has::Never => false,
-            Has::IfPresent => present,
-            Has::Always => true,
+            Presence::Never => false,
+            Presence::IfInFile => in_file,
+            Presence::Always => true,
         }
     }
 }
 
-/// How the positions of tokens enter attention.
+/// A kind of position encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// Rotary position embedding: queries and keys are turned.
+pub enum PositionScheme {
+    /// Rotary position embedding: rotates queries and keys.
     Rope,
-    /// Attention with linear biases: logits fall with the distance, in each head by a slope of its own.
+    /// Attention with linear biases: subtracts the distance times the head's slope from attention logits.
     Alibi,
 }
 
-/// Which elements of a head make a pair that RoPE turns.
+/// Which elements of a head RoPE rotates as a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopeStyle {
-    /// Neighbours: 2i and 2i + 1 (`GGML_ROPE_TYPE_NORMAL`).
+    /// 2i and 2i + 1 (`GGML_ROPE_TYPE_NORMAL`).
     Norm,
-    /// Halves: i and i + n_dims / 2 (`GGML_ROPE_TYPE_NEOX`).
+    /// i and i + n_dims / 2 (`GGML_ROPE_TYPE_NEOX`).
     Neox,
 }
 
-/// What to do with a stated sliding window that is shorter than the context.
+/// How a sliding window that is shorter than the context is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlidingWindow {
-    /// Attend to everything all the same.
+    /// The model is run with full attention.
     Ignored,
-    /// Do not load the model.
+    /// The model is not loaded.
     Refused,
 }
 
-/// Keys below the architecture's prefix that are read.
+/// Keys under the architecture's prefix that are read.
 pub(crate) const READ_KEYS: &[&str] = &[
     "attention.head_count",
     "attention.head_count_kv",
@@ -150,14 +150,14 @@ pub(crate) const READ_KEYS: &[&str] = &[
     "vocab_size",
 ];
 
-/// Keys that say nothing about what is computed: how rows of the source were ordered, and whether scaling was trained or added.
+/// Keys without influence on the computation: the row order of the source, and whether scaling was part of training.
 pub(crate) const IGNORED_KEYS: &[&str] = &["tensor_data_layout", "rope.scaling.finetuned"];
 
-/// Keys of things that are not computed here, each with the values that switch it off and what it would mean.
+/// Keys of features that are not supported, each with the values that switch the feature off and the feature's name.
 pub(crate) const NEUTRAL_KEYS: &[(&str, Neutral, &str)] = &[
     ("attention.causal", Neutral::Bool(true), "an encoder that also looks ahead"),
     ("attention.clamp_kqv", Neutral::Number(&[0.0]), "clamped queries, keys and values"),
-    ("attention.max_alibi_bias", Neutral::Number(&[0.0]), "ALiBi positions"),
+    ("attention.max_alibi_bias", Neutral::Number(&[0.0]), "ALiBi position encoding"),
     ("attention.scale", Neutral::Number(&[0.0]), "an attention scale of its own"),
     ("attn_logit_softcapping", Neutral::Number(&[0.0]), "soft-capped attention logits"),
     ("embedding_scale", Neutral::Number(&[0.0, 1.0]), "scaled embeddings"),
@@ -175,16 +175,16 @@ pub(crate) const NEUTRAL_KEYS: &[(&str, Neutral, &str)] = &[
     ("use_parallel_residual", Neutral::Bool(false), "parallel residuals"),
 ];
 
-/// Values that switch a setting off.
+/// The values that switch a feature off.
 #[derive(Debug)]
 pub(crate) enum Neutral {
     Bool(bool),
-    /// One of these, in any integer or float type.
+    /// One of these numbers, in any integer or float type.
     Number(&'static [f64]),
 }
 
 impl Neutral {
-    pub(crate) fn holds(&self, value: &Value) -> bool {
+    pub(crate) fn matches(&self, value: &Value) -> bool {
         match (self, value) {
             (Neutral::Bool(wanted), Value::Bool(found)) => wanted == found,
             (Neutral::Number(wanted), value) => {

@@ -1,4 +1,5 @@
-//! Conversations as a model wants to read them: the chat template of its file, or a plain form where it has none.
+//! Renders conversations as prompts, with the chat template of the model's file or, if it has none, with a simple
+//! default.
 
 mod environment;
 mod prompt;
@@ -9,7 +10,7 @@ use chrono::{DateTime, FixedOffset, Local};
 use thiserror::Error;
 
 use self::environment::{Template, Variable};
-use self::prompt::Masked;
+use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
 use crate::gguf::{GgufFile, Value};
 use crate::tokenizer::{Tokenizer, TokenizerError};
@@ -17,29 +18,29 @@ use crate::tokenizer::{Tokenizer, TokenizerError};
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// `system`, `user` or `assistant`; templates may know others.
+    /// `system`, `user`, `assistant`, or another role that the template supports.
     pub role: String,
     /// The text.
     pub content: String,
 }
 
 impl Message {
-    /// A message of any role.
+    /// A message of this role.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
         Message { role: role.into(), content: content.into() }
     }
 
-    /// What the model should be.
+    /// A message with instructions for the model.
     pub fn system(content: impl Into<String>) -> Message {
         Message::new("system", content)
     }
 
-    /// What the user said.
+    /// A message of the user.
     pub fn user(content: impl Into<String>) -> Message {
         Message::new("user", content)
     }
 
-    /// What the model answered.
+    /// An answer of the model.
     pub fn assistant(content: impl Into<String>) -> Message {
         Message::new("assistant", content)
     }
@@ -103,14 +104,14 @@ impl ChatError {
     }
 }
 
-/// Where a template comes from.
+/// The origin of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum TemplateOrigin {
     /// The model's file.
     File,
-    /// The file has none; the vocabulary has ChatML's tokens.
+    /// ChatML: the file has no template, and the vocabulary has ChatML's tokens.
     ChatMl,
-    /// Neither: names before what is said.
+    /// Role names before the messages: the file has no template, and the vocabulary lacks ChatML's tokens.
     Plain,
 }
 
@@ -123,22 +124,22 @@ const PLAIN: &str = "{% for message in messages %}\
     {% else %}{{ 'User: ' + message.content + '\\n' }}{% endif %}{% endfor %}\
     {% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
 
-/// Writes conversations in a model's own form.
+/// Renders conversations in the format that a model was trained with.
 #[derive(Debug)]
 pub struct ChatTemplate {
     template: Template,
-    origin: Origin,
-    /// Variables beside the messages.
+    origin: TemplateOrigin,
+    /// Template variables other than the messages.
     variables: BTreeMap<String, Variable>,
-    /// Why placeholders cannot be used with this template.
+    /// The reason why placeholders cannot be used with this template, if they cannot.
     no_placeholders: Option<String>,
 }
 
 impl ChatTemplate {
-    /// The template of a model's file, or a plain form where it has none.
+    /// The template of a model's file, or the default of [`ChatTemplate::new`] if it has none.
     ///
     /// # Errors
-    /// Where the template cannot be read.
+    /// The template cannot be compiled.
     pub fn from_gguf(file: &GgufFile, tokenizer: &Tokenizer) -> Result<ChatTemplate, ChatError> {
         match file.get("tokenizer.chat_template") {
             None => ChatTemplate::new(None, tokenizer),
@@ -149,11 +150,11 @@ impl ChatTemplate {
         }
     }
 
-    /// This template for the model of `tokenizer`; without one, ChatML where the vocabulary has its tokens, else the
-    /// plain form. A blank template counts as none.
+    /// Compiles `template` for the model of `tokenizer`. If it is `None` or blank, uses ChatML if the vocabulary has
+    /// its tokens, otherwise role names before the messages.
     ///
     /// # Errors
-    /// Where the template cannot be read.
+    /// The template cannot be compiled.
     pub fn new(template: Option<&str>, tokenizer: &Tokenizer) -> Result<ChatTemplate, ChatError> {
         ChatTemplate::at(template, tokenizer, Local::now().fixed_offset())
     }
@@ -164,9 +165,9 @@ impl ChatTemplate {
         now: DateTime<FixedOffset>,
     ) -> Result<ChatTemplate, ChatError> {
         let (source, origin) = match template.filter(|t| !t.trim().is_empty()) {
-            Some(template) => (template, Origin::File),
-            None if tokenizer.token_id("<|im_start|>").is_some() => (CHAT_ML, Origin::ChatMl),
-            None => (PLAIN, Origin::Plain),
+            Some(template) => (template, TemplateOrigin::File),
+            None if tokenizer.token_id("<|im_start|>").is_some() => (CHAT_ML, TemplateOrigin::ChatMl),
+            None => (PLAIN, TemplateOrigin::Plain),
         };
         let text = |id: Option<u32>| {
             let text = id.and_then(|id| tokenizer.token_text(id));
@@ -176,7 +177,7 @@ impl ChatTemplate {
             ("bos_token".to_owned(), text(tokenizer.bos())),
             ("eos_token".to_owned(), text(tokenizer.eos())),
             ("unk_token".to_owned(), text(tokenizer.unknown())),
-            // the library these templates are written for passes both always, and templates compare them with none
+            // Hugging Face's library always passes these two, and templates compare them with none.
             ("tools".to_owned(), Variable::None),
             ("documents".to_owned(), Variable::None),
         ]);
@@ -185,33 +186,34 @@ impl ChatTemplate {
             origin,
             variables,
             no_placeholders: prompt::uses_placeholder_characters(source)
-                .then(|| "the template uses the characters of placeholders itself".to_owned()),
+                .then(|| "the template itself contains the characters of placeholders".to_owned()),
         })
     }
 
-    /// Where the template comes from.
-    pub fn origin(&self) -> Origin {
+    /// The origin of the template.
+    pub fn origin(&self) -> TemplateOrigin {
         self.origin
     }
 
-    /// Sets a switch that the template knows, such as `enable_thinking`.
+    /// Sets a boolean variable of the template, such as `enable_thinking`.
     pub fn set_flag(&mut self, name: impl Into<String>, value: bool) {
         self.variables.insert(name.into(), Variable::Flag(value));
     }
 
-    /// Texts at which an answer ends although they are no tokens; only the forms used without a template need them.
+    /// Texts that end an answer in addition to the tokens that do. Only the default formats need them.
     pub fn stop_strings(&self) -> &'static [&'static str] {
         match self.origin {
-            Origin::File => &[],
-            Origin::ChatMl => &["<|im_end|>", "<|im_start|>"],
-            Origin::Plain => &["\nUser:"],
+            TemplateOrigin::File => &[],
+            TemplateOrigin::ChatMl => &["<|im_end|>", "<|im_start|>"],
+            TemplateOrigin::Plain => &["\nUser:"],
         }
     }
 
-    /// The conversation as text. `add_generation_prompt`: up to where the assistant's answer begins.
+    /// Renders the conversation as text. `add_generation_prompt` appends the text that precedes the assistant's next
+    /// answer.
     ///
     /// # Errors
-    /// Where the template refuses the conversation or fails.
+    /// The template refuses the conversation or fails.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
         let mut variables = self.variables.clone();
         variables.insert("add_generation_prompt".to_owned(), Variable::Flag(add_generation_prompt));
@@ -220,7 +222,7 @@ impl ChatTemplate {
         self.template.render(&variables, &messages)
     }
 
-    /// The conversation ready to be turned into tokens, with the messages told from the template's own text.
+    /// Renders the conversation as a [`Prompt`], which distinguishes the text of messages from the template's own text.
     ///
     /// # Errors
     /// As for [`ChatTemplate::render`].
@@ -230,26 +232,26 @@ impl ChatTemplate {
         if let Some(why) = &self.no_placeholders {
             return Ok(unprotected(why));
         }
-        let masked = Masked::by_content(messages);
+        let masked = MaskedMessages::by_content(messages);
         let rendered = match self.render(&masked.messages, add_generation_prompt) {
             Ok(rendered) => rendered,
             Err(_) => return Ok(unprotected("the template decides by what messages contain")),
         };
-        Ok(match masked.fill(&rendered) {
-            Some((filled, plain)) if filled == text => Prompt::protected(filled, plain, true),
+        Ok(match masked.unmask(&rendered) {
+            Some(unmasked) if unmasked.text == text => Prompt::protected(unmasked, true),
             _ => unprotected("the template changes messages by what they contain"),
         })
     }
 
-    /// What the model has to read before its next answer, given that it has read [`ChatTemplate::prompt`] of the
-    /// messages before the last answer (with the generation prompt) and that answer as it came out, without the token
-    /// that ended it.
+    /// The prompt for the next answer of a conversation that the model has read up to its last answer:
+    /// [`ChatTemplate::prompt`] of the messages before that answer, with the generation prompt, and the generated
+    /// tokens of the answer without the token that ended it.
     ///
-    /// `messages` is the whole conversation: the assistant's last answer, and after it what the user says now. Answers
-    /// are never turned into tokens again, so it does not matter what the template does to their text.
+    /// `messages` is the whole conversation: the assistant's last answer, and after it the new messages of the user.
+    /// Answers are not encoded again, so it does not matter if the template changes their text.
     ///
     /// # Errors
-    /// As for [`ChatTemplate::render`], and where there is no answer in the conversation.
+    /// As for [`ChatTemplate::render`], and if the conversation has no answer.
     pub fn next_turn(&self, messages: &[Message]) -> Result<NextTurn, ChatError> {
         let answer = messages.iter().rposition(|m| m.role == "assistant").ok_or(ChatError::NoAnswer)?;
         let rewrites = |suffix, why: &str| {
@@ -259,25 +261,26 @@ impl ChatTemplate {
         if let Some(why) = &self.no_placeholders {
             return rewrites(None, why);
         }
-        let (masked, number) = Masked::with_opaque_answers(messages, answer);
-        let placeholder = prompt::placeholder(number);
+        let masked = MaskedMessages::with_opaque_answers(messages);
+        let placeholder = &masked.messages[answer].content;
         let (Ok(before), Ok(now)) =
             (self.render(&masked.messages[..answer], true), self.render(&masked.messages, true))
         else {
             return rewrites(None, "the template decides by what messages contain");
         };
-        let Some((head, tail)) = now.split_once(&placeholder) else {
+        let Some((head, tail)) = now.split_once(placeholder) else {
             return rewrites(None, "the template drops the last answer");
         };
-        let real = self.render(messages, true)?;
+        let text = self.render(messages, true)?;
         let suffix = masked
-            .fill(tail)
-            .filter(|(text, _)| real.ends_with(text.as_str()))
-            .map(|(text, plain)| Prompt::protected(text, plain, false));
-        // white space is left to the model: some forms put a space before an answer, which is part of its first token
+            .unmask(tail)
+            .filter(|unmasked| text.ends_with(&unmasked.text))
+            .map(|unmasked| Prompt::protected(unmasked, false));
+        // White space before the answer may differ: some templates put a space there, which is part of the answer's
+        // first token.
         match suffix {
             Some(suffix) if head.trim_end() == before.trim_end() => Ok(NextTurn::Extends(suffix)),
-            Some(suffix) => rewrites(Some(suffix), "the template writes earlier turns otherwise now"),
+            Some(suffix) => rewrites(Some(suffix), "the template now renders earlier turns differently"),
             None => rewrites(None, "the template changes messages by what they contain"),
         }
     }

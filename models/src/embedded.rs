@@ -1,12 +1,14 @@
-//! The model inside the binary: small, trained for this project (`needle/README.md`), really answering questions about long documents.
+//! The model inside the binary: small, trained for this project (`needle/README.md`), and able to answer questions
+//! about long documents.
 //!
-//! `demo`, `chat` and `ask` use it where no model file is named, and the tests need no download because of it. It is an ordinary
-//! GGUF file and goes through the same reader and the same checks as any other.
+//! `demo`, `chat` and `ask` use it if no model file is given, and the tests use it so that they need no download. It is
+//! an ordinary GGUF file, read and checked like any other.
 
-/// What the embedded model is called where a file name would stand.
+/// The embedded model's name, shown in place of a file name.
 pub const EMBEDDED_NAME: &str = "needle";
 
-/// Bytes at an address that is a multiple of 64, so that tensor data at GGUF's own alignment can be computed on in place.
+/// Bytes at an address that is a multiple of 64, so that tensor data, which GGUF aligns to 32 bytes, can be used in
+/// place.
 #[repr(C, align(64))]
 struct Aligned<T: ?Sized> {
     bytes: T,
@@ -14,9 +16,10 @@ struct Aligned<T: ?Sized> {
 
 static NEEDLE: &Aligned<[u8]> = &Aligned { bytes: *include_bytes!("../needle/needle-q8_0.gguf") };
 
-/// The whole GGUF file of the embedded model: 3.7 M parameters, Q8_0, 4.0 MB, at an address that is a multiple of 64.
+/// The GGUF file of the embedded model: 3.7 M parameters, Q8_0, 4.0 MB, at an address that is a multiple of 64.
 ///
-/// Llama architecture, 4 layers, 8 query and 4 KV heads of 64, a vocabulary of 2048, trained for contexts up to 16 K tokens.
+/// Llama architecture, 4 layers, 8 query heads and 4 KV heads, head_dim 64, 2048 tokens in the vocabulary, trained for
+/// contexts up to 16 K tokens.
 pub fn needle() -> &'static [u8] {
     &NEEDLE.bytes
 }
@@ -26,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_embedded_file_is_an_aligned_gguf() {
+    fn the_embedded_file_is_gguf_and_aligned() {
         let file = needle();
         assert_eq!(&file[..4], b"GGUF");
         assert_eq!(file.len(), 3_971_584);

@@ -1,9 +1,12 @@
-//! Reads GGUF files: versions 2 and 3, little-endian, whole or split into parts. Everything the file states about itself (counts,
-//! lengths, types, dimensions, offsets) is compared with the bytes that are there before it is used; afterwards metadata and
-//! tensors are only looked up. Weights stay in the memory map. What the numbers mean is the business of `spec` and `tokenizer`.
+//! Reads GGUF files: versions 2 and 3, little-endian, in one file or split into several.
 //!
-//! Layout of a file: `GGUF`, version u32, tensor count u64, key count u64; per key: name, type u32, value; per tensor: name, rank
-//! u32, dimensions u64 each, type u32, offset u64; padding up to the alignment; tensor data, each at an aligned offset.
+//! Every count, length, type, dimension and offset in a file is checked against the size of the file before it is used.
+//! After that, metadata and tensors are only looked up. Weights stay in the memory map. The modules `spec` and
+//! `tokenizer` interpret the values.
+//!
+//! Layout of a file: `GGUF`, version u32, tensor count u64, key count u64; per key: name, type u32, value; per tensor:
+//! name, rank u32, dimensions u64 each, type u32, offset u64; padding up to the alignment; tensor data, each at an
+//! aligned offset.
 
 mod blob;
 mod cursor;
@@ -20,92 +23,89 @@ pub use blob::Blob;
 use cursor::Cursor;
 pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
 
-/// Tensor data are aligned to this many bytes where `general.alignment` does not say otherwise.
+/// Alignment of tensor data in bytes in files without the key `general.alignment`.
 pub const DEFAULT_ALIGNMENT: usize = 32;
-/// Largest alignment believed; files in use have 32, a page at most would make sense.
+/// Largest alignment accepted, in bytes. Files in use have 32.
 const MAX_ALIGNMENT: usize = 1 << 16;
-/// More keys, and more tensors, than any real file has (a mixture of 256 experts in single tensors has 46,000): bounds what a
-/// hostile file makes us keep, since each key and tensor costs some hundred bytes.
+/// Maximum number of keys, and of tensors. Real files have fewer: a mixture of 256 experts in single tensors has
+/// 46,000. Each costs a few hundred bytes of memory, so this bounds the memory that a hostile file can take.
 const MAX_ENTRIES: u64 = 1 << 17;
-/// Longest metadata key, by the format's description.
+/// Maximum length of a metadata key, from the format's specification.
 const MAX_KEY_BYTES: u64 = 65_535;
-/// Longest tensor name that ggml can hold.
+/// Maximum length of a tensor name in ggml.
 const MAX_NAME_BYTES: u64 = 63;
-/// Fewest bytes of a key with its value: length, one letter, type, one byte.
+/// Minimum size of a key with its value: length, one letter, type, one byte.
 const MIN_KEY_ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
-/// Fewest bytes of a tensor's description: length, one letter, rank, one dimension, type, offset.
+/// Minimum size of a tensor's description: length, one letter, rank, one dimension, type, offset.
 const MIN_TENSOR_ENTRY_BYTES: u64 = 8 + 1 + 4 + 8 + 4 + 8;
 
-/// A model file, or the parts of one, opened and checked.
+/// An open, checked model file, or all parts of a split one.
 pub struct GgufFile {
-    /// As it was named; `None` where it is no file on disk.
+    /// The path given by the caller; `None` for a file in memory.
     path: Option<PathBuf>,
     shards: Vec<Blob>,
     version: u32,
     alignment: usize,
-    /// In the order of the (first) file.
+    /// In file order; of a split model, from the first part.
     metadata: Vec<(String, Value)>,
-    /// Indices into `metadata`, ordered by key.
+    /// Indices into `metadata`, sorted by key.
     by_key: Vec<u32>,
-    /// In the order of the files.
+    /// In file order, part after part.
     tensors: Vec<TensorInfo>,
-    /// Indices into `tensors`, ordered by name.
+    /// Indices into `tensors`, sorted by name.
     by_name: Vec<u32>,
 }
 
-/// What the file says about a tensor.
+/// The description of a tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Name, such as `blk.0.attn_q.weight`.
     pub name: String,
-    /// Elements per dimension in ggml order: `dims[0]` is the length of a row. One to four, none of them zero.
+    /// Elements per dimension in ggml order: `dims[0]` is the length of a row. 1 to 4 dimensions, all at least 1.
     pub dims: Vec<u64>,
-    /// How elements are stored.
+    /// Element type.
     pub ty: TensorType,
-    /// Which part of a split file holds the data.
+    /// Index of the file that holds the data; 0 unless the model is split.
     pub shard: usize,
-    /// Where the data begin, in bytes from the start of that part.
+    /// Start of the data, in bytes from the start of that file.
     pub offset: u64,
-    /// Bytes of data.
+    /// Size of the data in bytes.
     pub bytes: u64,
 }
 
 impl TensorInfo {
     /// Number of elements.
     pub fn elements(&self) -> u64 {
-        self.dims.iter().product() // fits: the bytes were computed from it without overflow
+        self.dims.iter().product() // cannot overflow: checked when the file was read
     }
 }
 
 impl GgufFile {
-    /// Maps and checks a model file. Any part of a split one opens all parts, which lie in the same folder.
+    /// Maps and checks a model file. The path of any part of a split model opens all parts, which must be in the same
+    /// folder.
     pub fn open(path: &Path) -> Result<GgufFile, LoadError> {
         let paths = split::parts(path);
         let mut shards = Vec::with_capacity(paths.len());
         for (i, part) in paths.iter().enumerate() {
-            let blob = Blob::map(part).map_err(|e| split::explain(e, path, i, paths.len()))?;
+            let blob = Blob::map(part).map_err(|e| split::explain_missing(e, path, i, paths.len()))?;
             shards.push(Shard::parse(blob, i).map_err(|e| e.in_file(part))?);
         }
         let file = Self::join(shards, split::Named::from(&paths)).map_err(|e| e.in_file(path))?;
         Ok(GgufFile { path: Some(path.to_owned()), ..file })
     }
 
-    /// Checks a model file that is part of the program. Its tensors are only as aligned as its first byte is.
-    pub fn from_static(bytes: &'static [u8]) -> Result<GgufFile, LoadError> {
-        Self::join(vec![Shard::parse(Blob::from_static(bytes), 0)?], split::Named::Whole)
+    /// Checks a model file in memory. The bytes are used in place and not copied; [`Blob`] lists the types that convert
+    /// to it.
+    pub fn from_bytes(bytes: impl Into<Blob>) -> Result<GgufFile, LoadError> {
+        Self::join(vec![Shard::parse(bytes.into(), 0)?], split::Named::Whole)
     }
 
-    /// Checks a model file in memory. Its tensors are only as aligned as the vector is.
-    pub fn from_bytes(bytes: impl Into<std::sync::Arc<Vec<u8>>>) -> Result<GgufFile, LoadError> {
-        Self::join(vec![Shard::parse(Blob::Owned(bytes.into()), 0)?], split::Named::Whole)
-    }
-
-    /// Puts parts together: metadata of the first, tensors of all.
+    /// Joins the parts of a model: metadata of the first, tensors of all.
     fn join(shards: Vec<Shard>, named: split::Named) -> Result<GgufFile, LoadError> {
         split::check(&shards, named)?;
         let mut shards = shards.into_iter();
         let Some(first) = shards.next() else {
-            return Err(LoadError::VocabularyOnly); // cannot happen: every caller gives one
+            return Err(LoadError::VocabularyOnly); // cannot happen: every caller passes at least one part
         };
         let mut file = GgufFile {
             path: None,
@@ -125,13 +125,13 @@ impl GgufFile {
         Ok(file)
     }
 
-    /// The path it was opened by; `None` for a file in memory.
+    /// The path passed to [`GgufFile::open`]; `None` for a file in memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// A fault found in the contents, with the file's name where it has one.
-    pub(crate) fn fault(&self, error: LoadError) -> LoadError {
+    /// Adds the file's path, if it has one, to an error in the contents.
+    pub(crate) fn with_path(&self, error: LoadError) -> LoadError {
         match &self.path {
             Some(path) => error.in_file(path),
             None => error,
@@ -148,57 +148,58 @@ impl GgufFile {
         self.alignment
     }
 
-    /// Number of files the model consists of.
+    /// Number of files of the model.
     pub fn shards(&self) -> usize {
         self.shards.len()
     }
 
-    /// The memory of file `i`, for buffers that lie over it; `None` where there is no such file.
+    /// The bytes of file `i`, shared; `None` if there is no such file.
     pub fn shard(&self, i: usize) -> Option<&Blob> {
         self.shards.get(i)
     }
 
-    /// All bytes of file `i`; empty where there is no such file.
+    /// The bytes of file `i`; empty if there is no such file.
     pub fn shard_bytes(&self, i: usize) -> &[u8] {
         self.shards.get(i).map_or(&[], |blob| blob)
     }
 
-    /// Lets the system take back the memory of a tensor's data that was copied elsewhere; reading it still works.
-    pub fn forget(&self, tensor: &TensorInfo) {
+    /// Tells the operating system that it may drop the memory pages of a tensor's data, for example after copying it
+    /// elsewhere. Reading the data still works.
+    pub fn release_pages(&self, tensor: &TensorInfo) {
         if let Some(blob) = self.shards.get(tensor.shard) {
             let (offset, bytes) = (usize::try_from(tensor.offset), usize::try_from(tensor.bytes));
             if let (Ok(offset), Ok(bytes)) = (offset, bytes) {
-                blob.forget(offset, bytes);
+                blob.release_pages(offset, bytes);
             }
         }
     }
 
-    /// All metadata in the order of the file.
+    /// All metadata in file order.
     pub fn metadata(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.metadata.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// A metadata value of any type.
+    /// The value of a metadata key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         find(&self.metadata, &self.by_key, |(k, _)| k, key).map(|i| &self.metadata[i].1)
     }
 
-    /// All tensors in the order of the file.
+    /// All tensors in file order.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
     }
 
-    /// A tensor by name.
+    /// The tensor of this name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.tensor_index(name).map(|i| &self.tensors[i])
     }
 
-    /// Where in [`GgufFile::tensors`] the tensor of this name stands.
+    /// Index of the tensor of this name in [`GgufFile::tensors`].
     pub fn tensor_index(&self, name: &str) -> Option<usize> {
         find(&self.tensors, &self.by_name, |t| &t.name, name)
     }
 
-    /// The data of a tensor of this file; empty for a description that is not of this file and points outside.
+    /// The data of a tensor; empty if the description is of another file and points outside this one.
     pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
         let range = || {
             let start = usize::try_from(tensor.offset).ok()?;
@@ -208,13 +209,17 @@ impl GgufFile {
         range().unwrap_or_default()
     }
 
-    /// A name for the model by its content, 32 hexadecimal digits: the same for copies, renamed and split files, different for
-    /// other weights or another quantization. Cheap: looks at a bounded sample of the weights.
+    /// Identifies the model by its content, in 32 hexadecimal digits: the same for copies, renamed and split files,
+    /// different for other weights or another quantization. Cheap, because it hashes only a bounded sample of the
+    /// weights.
     pub fn fingerprint(&self) -> String {
         fingerprint::fingerprint(self)
     }
 
-    /// An unsigned integer stored in any integer type.
+    /// The value of a key as an unsigned integer, from any integer type; `None` if the key is missing.
+    ///
+    /// # Errors
+    /// Here and in the methods below: the value is of another type or out of range.
     pub fn u64(&self, key: &str) -> Result<Option<u64>, LoadError> {
         let Some(value) = self.get(key) else {
             return Ok(None);
@@ -227,7 +232,7 @@ impl GgufFile {
         })
     }
 
-    /// An unsigned integer stored in any integer type, below 2³².
+    /// An unsigned integer below 2³², from any integer type.
     pub fn u32(&self, key: &str) -> Result<Option<u32>, LoadError> {
         let Some(wide) = self.u64(key)? else {
             return Ok(None);
@@ -239,7 +244,7 @@ impl GgufFile {
         })
     }
 
-    /// A float stored as f32 or f64.
+    /// A float, from f32 or f64.
     pub fn f32(&self, key: &str) -> Result<Option<f32>, LoadError> {
         let Some(value) = self.get(key) else {
             return Ok(None);
@@ -257,7 +262,7 @@ impl GgufFile {
         }
     }
 
-    /// A text; bytes that are not UTF-8 are an error.
+    /// A string. Bytes that are not UTF-8 are an error.
     pub fn str(&self, key: &str) -> Result<Option<&str>, LoadError> {
         match self.get(key) {
             None => Ok(None),
@@ -295,42 +300,42 @@ impl GgufFile {
         }
     }
 
-    /// [`GgufFile::u64`], an error where the key is missing.
+    /// Like [`GgufFile::u64`], but a missing key is an error.
     pub fn required_u64(&self, key: &str) -> Result<u64, LoadError> {
         required(key, self.u64(key)?)
     }
 
-    /// [`GgufFile::u32`], an error where the key is missing.
+    /// Like [`GgufFile::u32`], but a missing key is an error.
     pub fn required_u32(&self, key: &str) -> Result<u32, LoadError> {
         required(key, self.u32(key)?)
     }
 
-    /// [`GgufFile::f32`], an error where the key is missing.
+    /// Like [`GgufFile::f32`], but a missing key is an error.
     pub fn required_f32(&self, key: &str) -> Result<f32, LoadError> {
         required(key, self.f32(key)?)
     }
 
-    /// [`GgufFile::bool`], an error where the key is missing.
+    /// Like [`GgufFile::bool`], but a missing key is an error.
     pub fn required_bool(&self, key: &str) -> Result<bool, LoadError> {
         required(key, self.bool(key)?)
     }
 
-    /// [`GgufFile::str`], an error where the key is missing.
+    /// Like [`GgufFile::str`], but a missing key is an error.
     pub fn required_str(&self, key: &str) -> Result<&str, LoadError> {
         required(key, self.str(key)?)
     }
 
-    /// [`GgufFile::strings`], an error where the key is missing.
+    /// Like [`GgufFile::strings`], but a missing key is an error.
     pub fn required_strings(&self, key: &str) -> Result<&StringArray, LoadError> {
         required(key, self.strings(key)?)
     }
 
-    /// [`GgufFile::ints`], an error where the key is missing.
+    /// Like [`GgufFile::ints`], but a missing key is an error.
     pub fn required_ints(&self, key: &str) -> Result<&NumberArray, LoadError> {
         required(key, self.ints(key)?)
     }
 
-    /// [`GgufFile::floats`], an error where the key is missing.
+    /// Like [`GgufFile::floats`], but a missing key is an error.
     pub fn required_floats(&self, key: &str) -> Result<&NumberArray, LoadError> {
         required(key, self.floats(key)?)
     }
@@ -348,7 +353,7 @@ fn not_utf8(what: String, bytes: &[u8]) -> LoadError {
     LoadError::NotUtf8 { what, found: bytes[..bytes.len().min(40)].to_vec() }
 }
 
-/// One file of a model, checked by itself.
+/// One file of a model, checked on its own.
 struct Shard {
     blob: Blob,
     version: u32,
@@ -386,7 +391,7 @@ impl Shard {
         find(&self.metadata, &self.by_key, |(k, _)| k, key).map(|i| &self.metadata[i].1)
     }
 
-    /// An integer of the `split.` and `general.` keys.
+    /// The value of a key as an integer.
     fn int(&self, key: &str) -> Result<Option<i128>, LoadError> {
         match self.get(key) {
             None => Ok(None),
@@ -408,8 +413,9 @@ impl Shard {
         })
     }
 
-    /// Turns the offsets of the file, which count from the start of the data, into offsets from the start of the file, and checks
-    /// that each tensor's data are aligned, inside the file and its own. `end` is where the descriptions end.
+    /// Converts offsets from the start of the data, as stored, to offsets from the start of the file. Checks that the
+    /// data of each tensor are aligned, inside the file and do not overlap. `end` is the end of the tensor descriptions
+    /// in bytes.
     fn place_tensors(&mut self, end: usize) -> Result<(), LoadError> {
         let alignment = self.alignment as u64;
         let len = self.blob.len() as u64;
@@ -434,7 +440,7 @@ impl Shard {
             }
             t.offset = absolute;
         }
-        let mut order: Vec<u32> = (0..self.tensors.len() as u32).collect(); // fits: MAX_ENTRIES
+        let mut order: Vec<u32> = (0..self.tensors.len() as u32).collect(); // fits in u32: at most MAX_ENTRIES
         order.sort_unstable_by_key(|&i| self.tensors[i as usize].offset);
         for pair in order.windows(2) {
             let (a, b) = (&self.tensors[pair[0] as usize], &self.tensors[pair[1] as usize]);
@@ -481,7 +487,7 @@ fn read_count(cursor: &mut Cursor<'_>, min_bytes: u64, what: &'static str) -> Re
     Ok(n)
 }
 
-/// A key or tensor name: UTF-8, not empty, not too long.
+/// Reads a key or tensor name: UTF-8, 1 to `max_bytes` bytes.
 fn read_name(
     cursor: &mut Cursor<'_>,
     max_bytes: u64,
@@ -511,7 +517,7 @@ fn read_key_value(blob: &Blob, cursor: &mut Cursor<'_>, i: usize) -> Result<(Str
     Ok((key, value))
 }
 
-/// A tensor's description, its offset still counting from the start of the data.
+/// Reads a tensor's description. Its offset is from the start of the data, as stored.
 fn read_tensor_info(cursor: &mut Cursor<'_>, i: usize, shard: usize) -> Result<TensorInfo, LoadError> {
     let name = read_name(cursor, MAX_NAME_BYTES, &|| format!("the name of tensor {i}"))?;
     let bad = |problem: String| LoadError::BadTensor { name: name.clone(), problem };
@@ -532,7 +538,7 @@ fn read_tensor_info(cursor: &mut Cursor<'_>, i: usize, shard: usize) -> Result<T
     let offset = cursor.u64(&what("the offset"))?;
 
     if dims.contains(&0) {
-        return Err(bad(format!("a dimension of {} is zero", shape(&dims))));
+        return Err(bad(format!("a dimension of {} is zero", dims_text(&dims))));
     }
     let ty = TensorType::from_id(id)
         .ok_or_else(|| bad(format!("its type {id} is unknown or was removed from ggml")))?;
@@ -547,23 +553,24 @@ fn read_tensor_info(cursor: &mut Cursor<'_>, i: usize, shard: usize) -> Result<T
     let elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| i64::try_from(n).is_ok());
     let bytes = elements.and_then(|_| ty.tensor_bytes(&dims)).filter(|&n| i64::try_from(n).is_ok());
     let Some(bytes) = bytes else {
-        return Err(bad(format!("its size {} overflows", shape(&dims))));
+        return Err(bad(format!("its size {} overflows", dims_text(&dims))));
     };
     Ok(TensorInfo { name, dims, ty, shard, offset, bytes })
 }
 
-/// Dimensions as text in ggml order: `[4096, 32]`.
-pub(crate) fn shape(dims: &[u64]) -> String {
+/// Dimensions as text, in ggml order: `[4096, 32]`.
+pub(crate) fn dims_text(dims: &[u64]) -> String {
     format!("{dims:?}")
 }
 
-/// Indices ordered by name; refuses equal names.
+/// Indices sorted by name. Equal names are an error; `what` says in it what the names are of.
 fn sorted_index<T>(
     items: &[T],
     name: impl Fn(&T) -> &String,
     what: &'static str,
 ) -> Result<Vec<u32>, LoadError> {
-    let mut index: Vec<u32> = (0..items.len() as u32).collect(); // fits: MAX_ENTRIES a part, 99,999 parts at most
+    // Fits in u32 up to 32,768 parts of MAX_ENTRIES each. Beyond that, the last tensors would not be found by name.
+    let mut index: Vec<u32> = (0..items.len() as u32).collect();
     index.sort_unstable_by(|&a, &b| name(&items[a as usize]).cmp(name(&items[b as usize])));
     for pair in index.windows(2) {
         let (a, b) = (name(&items[pair[0] as usize]), name(&items[pair[1] as usize]));

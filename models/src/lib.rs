@@ -1,5 +1,6 @@
-//! What a model file says, as plain data: the GGUF reader and writer, the architectures known here, tokenizer and chat template.
-//! Relies on nothing of ggml: types and shapes are numbers and names, and computing with them is the engine's business.
+//! Model files as plain data: the GGUF reader and writer, the supported architectures, tokenizers and chat templates.
+//!
+//! Independent of ggml: tensor types and shapes are only numbers and names here. The engine computes with them.
 
 pub mod arch;
 pub mod chat;
@@ -12,3 +13,21 @@ pub mod tokenizer;
 pub mod types;
 
 pub use error::LoadError;
+
+#[cfg(test)]
+mod tests {
+    use super::LoadError;
+    use super::chat::ChatTemplate;
+    use super::gguf::GgufFile;
+    use super::tokenizer::Tokenizer;
+
+    /// Threads share a model, which consists of these.
+    #[test]
+    fn files_tokenizers_templates_and_errors_are_send_and_sync() {
+        fn is_send_and_sync<T: Send + Sync>() {}
+        is_send_and_sync::<GgufFile>();
+        is_send_and_sync::<Tokenizer>();
+        is_send_and_sync::<ChatTemplate>();
+        is_send_and_sync::<LoadError>();
+    }
+}

@@ -1,5 +1,6 @@
-//! What a model is: its sizes and settings, read from the metadata and judged (`read`), and the tensors it consists of, found in
-//! the file and compared with those sizes (`tensors`). After this, nothing that computes looks at metadata or names again.
+//! A model's specification: sizes and settings, read from the metadata and checked (`read`), and the tensors, found in
+//! the file and checked against those sizes (`tensors`). Computation uses only this; it does not look up metadata or
+//! tensor names.
 
 use crate::arch::{Arch, RopeStyle};
 use crate::gguf::write::MetaValue;
@@ -7,16 +8,16 @@ use crate::gguf::write::MetaValue;
 mod read;
 mod tensors;
 
-pub use tensors::{LayerTensors, ModelTensors, TensorKind, TensorNeed};
+pub use tensors::{LayerTensors, ModelTensors, TensorKind, TensorSpec};
 
 /// Sizes and settings of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSpec {
     /// Architecture.
     pub arch: Arch,
-    /// Name the author gave, without control characters; may be empty.
+    /// Name from the file, without control characters; may be empty.
     pub name: String,
-    /// Layers.
+    /// Number of layers.
     pub n_layers: usize,
     /// Width of the residual stream, elements.
     pub n_embd: usize,
@@ -24,20 +25,20 @@ pub struct ModelSpec {
     pub n_heads: usize,
     /// KV heads per layer; divides `n_heads`.
     pub n_kv_heads: usize,
-    /// Elements of a head of Q, K and V.
+    /// Elements of a head, for Q, K and V.
     pub head_dim: usize,
     /// Width of the feed-forward network, elements.
     pub n_ff: usize,
-    /// Tokens in the vocabulary, rows of the embedding.
+    /// Tokens in the vocabulary; also the rows of the embedding.
     pub n_vocab: usize,
-    /// Context the model was trained for, tokens.
+    /// Context length of the training, tokens.
     pub n_ctx_train: usize,
-    /// Added to the mean square under the root of every RMS norm.
+    /// Epsilon of every RMS norm, added to the mean square.
     pub rms_eps: f32,
     /// Factor of q·k before the softmax: 1 / sqrt(head_dim).
     pub attention_scale: f32,
-    /// How positions enter attention.
-    pub positions: Positions,
+    /// How attention takes the positions of tokens into account.
+    pub position_encoding: PositionEncoding,
     /// Whether the output matrix is the token embedding.
     pub tied_output: bool,
     /// Whether Q, K and V have biases.
@@ -46,83 +47,85 @@ pub struct ModelSpec {
     pub attn_output_bias: bool,
     /// Whether each head of Q and K has an RMS norm before RoPE.
     pub qk_norm: bool,
-    /// Whether a tensor divides RoPE's frequencies.
+    /// Whether there is a tensor of factors that divide RoPE's frequencies.
     pub rope_freqs: bool,
-    /// A sliding window that the file states and that is not applied, tokens.
-    pub ignored_window: Option<usize>,
+    /// A sliding window, in tokens, that the file gives and that is not applied.
+    pub ignored_sliding_window: Option<usize>,
 }
 
-/// How the positions of tokens enter attention.
+/// How attention takes the positions of tokens into account.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Positions {
-    /// Queries and keys are turned.
+pub enum PositionEncoding {
+    /// Queries and keys are rotated.
     Rope(Rope),
-    /// Attention with linear biases (Press et al. 2022, arXiv 2108.12409): a logit falls by the distance in tokens times the
-    /// query head's slope. The slopes follow from the number of heads, with a largest bias of 8.
+    /// Attention with linear biases (Press et al. 2022, arXiv 2108.12409): the distance in tokens times the query
+    /// head's slope is subtracted from each logit. The slopes follow from the number of heads, with a maximum bias of
+    /// 8.
     Alibi,
 }
 
-impl Positions {
-    /// The rotary embedding, where there is one.
+impl PositionEncoding {
+    /// The parameters of RoPE; `None` for ALiBi.
     pub fn rope(&self) -> Option<&Rope> {
         match self {
-            Positions::Rope(rope) => Some(rope),
-            Positions::Alibi => None,
+            PositionEncoding::Rope(rope) => Some(rope),
+            PositionEncoding::Alibi => None,
         }
     }
 }
 
-/// Rotary position embedding. Frequency i of n_dims / 2 is base^(-2i / n_dims), divided by element i of the tensor `rope_freqs`
-/// where there is one, and scaled as `scaling` says.
+/// Rotary position embedding. Frequency i of n_dims / 2 is base^(-2i / n_dims), divided by element i of the tensor
+/// `rope_freqs` if the model has one, and scaled by `scaling`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
-    /// Which elements make a pair.
+    /// Which elements are rotated as a pair.
     pub style: RopeStyle,
-    /// Elements of a head that are turned; equals head_dim in the architectures known here.
+    /// Number of elements of a head that are rotated; head_dim in all supported architectures.
     pub n_dims: usize,
     /// Base of the frequencies.
     pub base: f32,
-    /// Stretching to longer contexts.
+    /// Scaling to longer contexts.
     pub scaling: RopeScaling,
 }
 
-/// How positions are stretched beyond the context of the first training.
+/// How RoPE is scaled to contexts longer than that of the original training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// Not at all.
+    /// No scaling.
     None,
     /// All positions divided by `factor`.
     Linear {
-        /// 1 or more stretches.
+        /// The context grows by this factor.
         factor: f32,
     },
-    /// YaRN (Peng et al. 2023, arXiv 2309.00071): slow frequencies divided by `factor`, fast ones left alone, a ramp between.
+    /// YaRN (Peng et al. 2023, arXiv 2309.00071): low frequencies are divided by `factor`, high ones are unchanged,
+    /// with a linear ramp between.
     Yarn {
-        /// Stretching of the context, 1 or more.
+        /// The context grows by this factor, 1 or more.
         factor: f32,
-        /// Context of the first training, tokens.
+        /// Context length of the original training, tokens.
         original_ctx: usize,
-        /// Weight of the ramp, 1 unless the file says otherwise.
+        /// Weight of the ramp; 1 by default.
         ext_factor: f32,
-        /// Further factor of the magnitude of Q and K, *without* YaRN's own 1 + 0.1 ln(factor), which ggml applies by itself.
+        /// Factor of the magnitude of Q and K, *without* YaRN's own 1 + 0.1 ln(factor), which ggml applies.
         attn_factor: f32,
-        /// Turns within `original_ctx` above which a frequency is left alone.
+        /// Frequencies with more rotations than this in `original_ctx` tokens are unchanged.
         beta_fast: f32,
-        /// Turns within `original_ctx` below which a frequency is divided fully.
+        /// Frequencies with fewer rotations than this in `original_ctx` tokens are divided by `factor`.
         beta_slow: f32,
     },
 }
 
-/// [`RopeScaling`] as the six numbers that ggml's rope operation takes.
+/// [`RopeScaling`] as the six parameters of ggml's rope operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RopeNumbers {
-    /// Context of the first training, tokens; only used with `ext_factor`.
+pub struct RopeParams {
+    /// Context length of the original training, tokens; only used with `ext_factor`.
     pub original_ctx: usize,
-    /// Factor of positions: 1 / `factor`.
+    /// Multiplies positions: 1 / `factor`.
     pub freq_scale: f32,
-    /// Weight of YaRN's ramp; 0 switches it off.
+    /// Weight of YaRN's ramp; 0 switches YaRN off.
     pub ext_factor: f32,
-    /// Factor of the result.
+    /// Multiplies the rotated Q and K.
     pub attn_factor: f32,
     /// See [`RopeScaling::Yarn`].
     pub beta_fast: f32,
@@ -131,9 +134,9 @@ pub struct RopeNumbers {
 }
 
 impl RopeScaling {
-    /// The numbers of ggml's rope operation; `n_ctx_train` where there is no original context.
-    pub fn numbers(self, n_ctx_train: usize) -> RopeNumbers {
-        let plain = RopeNumbers {
+    /// The parameters of ggml's rope operation. `n_ctx_train` (tokens) is the original context of scalings without one.
+    pub fn params(self, n_ctx_train: usize) -> RopeParams {
+        let plain = RopeParams {
             original_ctx: n_ctx_train,
             freq_scale: 1.0,
             ext_factor: 0.0,
@@ -143,9 +146,9 @@ impl RopeScaling {
         };
         match self {
             RopeScaling::None => plain,
-            RopeScaling::Linear { factor } => RopeNumbers { freq_scale: 1.0 / factor, ..plain },
+            RopeScaling::Linear { factor } => RopeParams { freq_scale: 1.0 / factor, ..plain },
             RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
-                RopeNumbers {
+                RopeParams {
                     original_ctx,
                     freq_scale: 1.0 / factor,
                     ext_factor,
@@ -164,18 +167,19 @@ impl ModelSpec {
         self.n_heads / self.n_kv_heads
     }
 
-    /// Number of parameters: elements of all tensors, without the fixed factors of RoPE.
+    /// Number of parameters: the elements of all tensors except RoPE's fixed factors.
     pub fn parameters(&self) -> u64 {
         let mut sum = 0u64;
-        ModelTensors::declare(self).for_each(|need| {
-            if need.kind != TensorKind::RopeFactors {
-                sum = sum.saturating_add(need.dims.iter().fold(1, |n: u64, &d| n.saturating_mul(d)));
+        ModelTensors::declare(self).for_each(|tensor| {
+            if tensor.kind != TensorKind::RopeFactors {
+                sum = sum.saturating_add(tensor.dims.iter().fold(1, |n: u64, &d| n.saturating_mul(d)));
             }
         });
         sum
     }
 
-    /// The metadata that [`ModelSpec::from_gguf`] reads this specification back from, for writing a file. Vocabulary not included.
+    /// The metadata of a file with this specification, without a vocabulary; [`ModelSpec::from_gguf`] reads the same
+    /// specification back from it.
     pub fn metadata(&self) -> Vec<(String, MetaValue)> {
         let arch = self.arch.name();
         let mut all: Vec<(String, MetaValue)> = vec![
@@ -184,7 +188,8 @@ impl ModelSpec {
             ("general.name".into(), self.name.as_str().into()),
         ];
         let mut put = |key: &str, value: MetaValue| all.push((format!("{arch}.{key}"), value));
-        let size = |n: usize| MetaValue::U32(u32::try_from(n).unwrap_or(u32::MAX)); // a size beyond it would be refused on reading
+        // Larger sizes are refused on reading.
+        let size = |n: usize| MetaValue::U32(u32::try_from(n).unwrap_or(u32::MAX));
         put("block_count", size(self.n_layers));
         put("context_length", size(self.n_ctx_train));
         put("embedding_length", size(self.n_embd));
@@ -195,7 +200,7 @@ impl ModelSpec {
         put("attention.value_length", size(self.head_dim));
         put("attention.layer_norm_rms_epsilon", self.rms_eps.into());
         put("vocab_size", size(self.n_vocab));
-        if let Positions::Rope(rope) = self.positions {
+        if let PositionEncoding::Rope(rope) = self.position_encoding {
             put("rope.dimension_count", size(rope.n_dims));
             put("rope.freq_base", rope.base.into());
             match rope.scaling {
@@ -215,14 +220,14 @@ impl ModelSpec {
                 }
             }
         }
-        if let Some(window) = self.ignored_window {
+        if let Some(window) = self.ignored_sliding_window {
             put("attention.sliding_window", size(window));
         }
         all
     }
 }
 
-/// 1 / sqrt(head_dim), the attention scale of every architecture known here.
+/// 1 / sqrt(head_dim), the attention scale of all supported architectures.
 pub fn attention_scale(head_dim: usize) -> f32 {
     1.0 / (head_dim as f32).sqrt()
 }

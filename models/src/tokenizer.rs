@@ -1,13 +1,14 @@
-//! The tokenizer a model file describes: text to ids and back, identical to llama.cpp's on every text tried
-//! (`tests/tokenizer_cases.rs`).
+//! Tokenizers: text to token ids and back, with the vocabulary of a model file. The ids are identical to llama.cpp's on
+//! all texts tested (`tests/tokenizer_cases.rs`).
 //!
-//! Byte-level BPE (`tokenizer.ggml.model = "gpt2"`) is cut into words by [`presplit`] and merged by the BPE model of the
-//! `tokenizers` crate; SentencePiece with scores (`"llama"`) is [`spm`]. Tokens that are recognised as a whole, such as
-//! `<|im_end|>`, are cut out before either ([`special`]). Everything about the vocabulary is checked when it is loaded.
+//! Two kinds of vocabulary are supported. For byte-level BPE (`tokenizer.ggml.model = "gpt2"`), the module
+//! `pretokenizer` splits the text into words, which the BPE model of the `tokenizers` crate merges. The module `spm`
+//! implements SentencePiece with scores (`"llama"`). In both cases the module `special` first splits the text at the
+//! tokens that are matched as a whole, such as `<|im_end|>`. The vocabulary is checked completely when it is loaded.
 
 mod bytes;
 mod error;
-mod presplit;
+mod pretokenizer;
 mod special;
 mod spm;
 mod vocabulary;
@@ -17,16 +18,16 @@ use std::ops::Range;
 use tokenizers::Model as _;
 use tokenizers::models::bpe::BPE;
 
-use self::presplit::PreTokenizer;
+use self::pretokenizer::PreTokenizer;
 use self::special::{Fragment, Special, SpecialTokens};
 use self::spm::Spm;
-use self::vocabulary::{MERGES, SCORES, Source, Vocabulary};
+use self::vocabulary::{MERGES, SCORES, Vocabulary, VocabularyMetadata};
 use crate::gguf::GgufFile;
 
 pub use self::error::TokenizerError;
 pub use self::vocabulary::TokenKind;
 
-/// Turns text into token ids and back. Cheap to share between threads by reference.
+/// Encodes text to token ids and decodes them.
 #[derive(Debug)]
 pub struct Tokenizer {
     vocabulary: Vocabulary,
@@ -41,45 +42,46 @@ enum Model {
     Bpe {
         bpe: Box<BPE>,
         pre: PreTokenizer,
-        /// Which bytes the vocabulary has a token for.
-        known: Box<[bool; 256]>,
+        /// Whether the vocabulary has a token for each byte.
+        known_bytes: Box<[bool; 256]>,
     },
     Spm {
         spm: Spm,
-        /// A text gets a space in front, and so does what follows a special token.
+        /// Whether a space is added in front of the text and after special tokens.
         space_prefix: bool,
     },
 }
 
 impl Tokenizer {
-    /// Reads the vocabulary of a file. Vocabulary-only files will do.
+    /// Reads the vocabulary of a file. Works with vocabulary-only files too.
     ///
     /// # Errors
-    /// Where the metadata are missing, of the wrong type or length, contradict each other, or name a kind of tokenizer
-    /// that is not supported.
+    /// The metadata are missing, of the wrong type or length, contradict each other, or name an unsupported kind of
+    /// tokenizer.
     pub fn from_gguf(file: &GgufFile) -> Result<Tokenizer, TokenizerError> {
-        Tokenizer::from_source(Source::read(file)?)
+        Tokenizer::from_metadata(VocabularyMetadata::read(file)?)
     }
 
-    fn from_source(mut source: Source) -> Result<Tokenizer, TokenizerError> {
-        let byte_level = match source.model.as_str() {
+    fn from_metadata(mut metadata: VocabularyMetadata) -> Result<Tokenizer, TokenizerError> {
+        let byte_level = match metadata.model.as_str() {
             "gpt2" => true,
             "llama" => false,
-            _ => return Err(TokenizerError::UnknownModel { name: excerpt(&source.model) }),
+            _ => return Err(TokenizerError::UnknownModel { name: excerpt(&metadata.model) }),
         };
-        let vocabulary = Vocabulary::new(&mut source, byte_level)?;
+        let vocabulary = Vocabulary::new(&mut metadata, byte_level)?;
         let (model, add_bos) = if byte_level {
-            bpe(&mut source, &vocabulary)?
+            bpe(&mut metadata, &vocabulary)?
         } else {
-            let scores = source.scores.take().ok_or(TokenizerError::Missing { key: SCORES })?;
+            let scores = metadata.scores.take().ok_or(TokenizerError::Missing { key: SCORES })?;
             let spm = Spm::new(&vocabulary, scores, vocabulary.unknown)?;
-            let space_prefix = source.add_space_prefix.unwrap_or(true);
+            let space_prefix = metadata.add_space_prefix.unwrap_or(true);
             (Model::Spm { spm, space_prefix }, true)
         };
 
-        // Phi-3's special tokens swallow the line end that its template writes after them; the file does not say so
-        let strips = source.name.contains("phi-3") || source.name.contains("phi3");
-        let whole = |(id, (text, kind)): (u32, (&str, TokenKind))| {
+        // Phi-3's special tokens include the line end that its template writes after them. The file does not contain
+        // this setting.
+        let rstrip = metadata.name.contains("phi-3") || metadata.name.contains("phi3");
+        let special = |(id, (text, kind)): (u32, (&str, TokenKind))| {
             let control = match kind {
                 TokenKind::Control | TokenKind::Unknown => true,
                 TokenKind::UserDefined => false,
@@ -87,30 +89,30 @@ impl Tokenizer {
             };
             Some(Special {
                 id,
-                steers: control || special::looks_like_markup(text),
+                is_marker: control || special::looks_like_marker(text),
                 text: text.to_owned(),
                 control,
-                strips_right: strips && !matches!(text, "<unk>" | "<s>" | "<|endoftext|>"),
+                rstrip: rstrip && !matches!(text, "<unk>" | "<s>" | "<|endoftext|>"),
             })
         };
-        let special = SpecialTokens::new((0u32..).zip(vocabulary.iter()).filter_map(whole).collect())?;
+        let special = SpecialTokens::new((0u32..).zip(vocabulary.iter()).filter_map(special).collect())?;
         Ok(Tokenizer {
-            add_bos: source.add_bos.unwrap_or(add_bos) && vocabulary.bos.is_some(),
-            add_eos: source.add_eos.unwrap_or(false) && vocabulary.eos.is_some(),
+            add_bos: metadata.add_bos.unwrap_or(add_bos) && vocabulary.bos.is_some(),
+            add_eos: metadata.add_eos.unwrap_or(false) && vocabulary.eos.is_some(),
             vocabulary,
             special,
             model,
         })
     }
 
-    /// The tokens of `text`.
+    /// Encodes `text`.
     ///
-    /// `add_special` adds the beginning- and end-of-text tokens where the model wants them. `parse_special` recognises
-    /// control tokens written out in the text; without it `<|im_end|>` is seven harmless pieces. User-defined tokens are
-    /// recognised either way.
+    /// `add_special` adds the beginning- and end-of-text tokens if the model uses them. With `parse_special`, the text
+    /// of a control token such as `<|im_end|>` becomes that token; without it, it becomes several normal tokens.
+    /// User-defined tokens are matched in both cases.
     ///
     /// # Errors
-    /// Where the vocabulary has no token for a byte of the text.
+    /// The vocabulary has no token for a byte of the text.
     pub fn encode(
         &self,
         text: &str,
@@ -123,7 +125,7 @@ impl Tokenizer {
         }
         self.encode_fragments(
             text,
-            self.special.cut(text, |token, _| parse_special || !token.control),
+            self.special.split(text, |token, _| parse_special || !token.control),
             true,
             &mut ids,
         )?;
@@ -133,47 +135,50 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The tokens of a prompt that holds foreign text: control tokens are recognised except where they touch `plain`,
-    /// byte ranges of `text`, ascending and apart from each other. So are user-defined tokens, of which only those that
-    /// look like the marks of a conversation (`<|User|>`) are not recognised in `plain`: some files call those
-    /// user-defined. The text is not cut at these ranges otherwise, so words form across their borders.
+    /// Encodes a prompt that contains text of messages, which must not become control tokens. `message_ranges` are the
+    /// byte ranges of that text, sorted and without overlap.
     ///
-    /// Where the prompt `starts` the text, it begins with the beginning-of-text token if the model wants one, also if
-    /// the prompt writes it out itself. Otherwise it continues what the model has read already, and nothing is added.
+    /// Control tokens are matched except where they overlap a range. User-defined tokens are matched everywhere, except
+    /// that those that look like markers of a conversation (`<|User|>`) are not matched in a range: some files declare
+    /// their markers as user-defined. Otherwise the ranges do not split the text, so words can cross their boundaries.
+    ///
+    /// With `at_start`, the prompt begins a text, and its first token is the beginning-of-text token if the model uses
+    /// one; it is not added twice if the prompt contains it. Otherwise the prompt continues a text and nothing is
+    /// added.
     ///
     /// # Errors
     /// As for [`Tokenizer::encode`].
     pub fn encode_prompt(
         &self,
         text: &str,
-        plain: &[Range<usize>],
-        starts: bool,
+        message_ranges: &[Range<usize>],
+        at_start: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
-        let outside = |token: &Special, range: &Range<usize>| {
-            let next = plain.partition_point(|p| p.end <= range.start);
-            !token.steers || plain.get(next).is_none_or(|p| p.start >= range.end)
+        let allowed = |token: &Special, range: &Range<usize>| {
+            let next = message_ranges.partition_point(|message| message.end <= range.start);
+            !token.is_marker || message_ranges.get(next).is_none_or(|message| message.start >= range.end)
         };
-        let fragments = self.special.cut(text, outside);
+        let fragments = self.special.split(text, allowed);
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
-        let written = fragments.first() == self.vocabulary.bos.map(Fragment::Token).as_ref();
-        if starts && self.add_bos && !written {
+        let has_bos = fragments.first() == self.vocabulary.bos.map(Fragment::Token).as_ref();
+        if at_start && self.add_bos && !has_bos {
             ids.extend(self.vocabulary.bos);
         }
-        self.encode_fragments(text, fragments, starts, &mut ids)?;
+        self.encode_fragments(text, fragments, at_start, &mut ids)?;
         Ok(ids)
     }
 
-    /// `starts`: the fragments follow nothing, or a special token.
+    /// Appends the tokens of the fragments of `text`. `at_start`: there is no text before the fragments.
     fn encode_fragments(
         &self,
         text: &str,
         fragments: Vec<Fragment>,
-        starts: bool,
+        at_start: bool,
         out: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
         match &self.model {
-            Model::Bpe { bpe, pre, known } => {
-                let mut coded = String::new();
+            Model::Bpe { bpe, pre, known_bytes } => {
+                let mut in_byte_alphabet = String::new();
                 for fragment in fragments {
                     let range = match fragment {
                         Fragment::Token(id) => {
@@ -183,19 +188,20 @@ impl Tokenizer {
                         Fragment::Text(range) => range,
                     };
                     let text = &text[range];
-                    if let Some(byte) = text.bytes().find(|&b| !known[usize::from(b)]) {
+                    if let Some(byte) = text.bytes().find(|&b| !known_bytes[usize::from(b)]) {
                         return Err(TokenizerError::Unencodable { byte });
                     }
                     for word in pre.split(text) {
-                        bytes::encode_into(&text[word], &mut coded);
-                        let merged =
-                            bpe.tokenize(&coded).map_err(|e| TokenizerError::Build(e.to_string()))?;
+                        bytes::encode_into(&text[word], &mut in_byte_alphabet);
+                        let merged = bpe
+                            .tokenize(&in_byte_alphabet)
+                            .map_err(|e| TokenizerError::Build(e.to_string()))?;
                         out.extend(merged.into_iter().map(|token| token.id));
                     }
                 }
             }
             Model::Spm { spm, space_prefix } => {
-                let mut prefix = *space_prefix && starts;
+                let mut prefix = *space_prefix && at_start;
                 for fragment in fragments {
                     match fragment {
                         Fragment::Token(id) => {
@@ -220,9 +226,9 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The bytes that `ids` stand for: the inverse of [`Tokenizer::encode`], so the space that SentencePiece put in front
-    /// is taken away again. Ids beyond the vocabulary stand for nothing. Control tokens are written out `with_special`,
-    /// else left out. For text that continues another, join [`Tokenizer::token_bytes`] instead.
+    /// Decodes `ids` to bytes, the inverse of [`Tokenizer::encode`]: the space that SentencePiece adds in front is
+    /// removed. Ids outside the vocabulary are skipped. Control tokens are written as their text if `with_special`,
+    /// otherwise they are skipped too. To continue a text, use [`Tokenizer::token_bytes`] instead.
     pub fn decode(&self, ids: &[u32], with_special: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let prefixes = matches!(self.model, Model::Spm { space_prefix: true, .. });
@@ -232,7 +238,7 @@ impl Tokenizer {
                 true => self.vocabulary.bytes(id),
                 false => self.token_bytes(id),
             };
-            let special = self.special_kind(id);
+            let special = self.is_special(id);
             let bytes = bytes.unwrap_or_default();
             match bytes.strip_prefix(b" ") {
                 Some(rest) if strip && !special => out.extend_from_slice(rest),
@@ -243,8 +249,8 @@ impl Tokenizer {
         out
     }
 
-    /// The bytes one token stands for, not necessarily whole characters; nothing for control tokens. `None` beyond the
-    /// vocabulary.
+    /// The bytes that a token decodes to, not necessarily whole characters; empty for control tokens. `None` if the id
+    /// is not in the vocabulary.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         match self.vocabulary.kind(id)? {
             TokenKind::Control | TokenKind::Unknown => Some(&[]),
@@ -252,12 +258,12 @@ impl Tokenizer {
         }
     }
 
-    /// The piece as the file writes it: `Ġthe`, `▁the`, `<0x0A>`.
+    /// The token's text as stored in the file: `Ġthe`, `▁the`, `<0x0A>`. `None` if the id is not in the vocabulary.
     pub fn token_text(&self, id: u32) -> Option<&str> {
         self.vocabulary.text(id)
     }
 
-    /// The token with this text, as the file writes it.
+    /// The id of the token with this text, as stored in the file.
     pub fn token_id(&self, text: &str) -> Option<u32> {
         match &self.model {
             Model::Bpe { bpe, .. } => bpe.token_to_id(text),
@@ -265,62 +271,63 @@ impl Tokenizer {
         }
     }
 
-    /// What kind of token it is.
+    /// The kind of a token; `None` if the id is not in the vocabulary.
     pub fn kind(&self, id: u32) -> Option<TokenKind> {
         self.vocabulary.kind(id)
     }
 
-    fn special_kind(&self, id: u32) -> bool {
+    fn is_special(&self, id: u32) -> bool {
         use TokenKind::{Control, Unknown, UserDefined};
         matches!(self.vocabulary.kind(id), Some(Control | Unknown | UserDefined))
     }
 
-    /// Whether the token steers the model and stands for no text.
+    /// Whether this is a control token.
     pub fn is_control(&self, id: u32) -> bool {
         self.vocabulary.kind(id) == Some(TokenKind::Control)
     }
 
-    /// Whether generation ends with this token.
+    /// Whether this token ends generation.
     pub fn is_eog(&self, id: u32) -> bool {
-        self.vocabulary.ends.binary_search(&id).is_ok()
+        self.vocabulary.eog.binary_search(&id).is_ok()
     }
 
-    /// The tokens that end generation, ascending: those the metadata names, and those of well-known texts.
+    /// The tokens that end generation, sorted: those that the metadata name, and those with well-known texts.
     pub fn eog_tokens(&self) -> &[u32] {
-        &self.vocabulary.ends
+        &self.vocabulary.eog
     }
 
-    /// Whether `text` holds the text of a control token, or of one that looks like the mark of a conversation.
+    /// Whether `text` contains the text of a control token, or of a user-defined token that looks like a marker of a
+    /// conversation.
     pub fn has_control_text(&self, text: &str) -> bool {
-        self.special.has_control(text)
+        self.special.has_marker(text)
     }
 
-    /// Beginning of text.
+    /// The beginning-of-text token.
     pub fn bos(&self) -> Option<u32> {
         self.vocabulary.bos
     }
 
-    /// End of text.
+    /// The end-of-text token.
     pub fn eos(&self) -> Option<u32> {
         self.vocabulary.eos
     }
 
-    /// End of a turn of a conversation.
+    /// The token that ends a turn of a conversation.
     pub fn eot(&self) -> Option<u32> {
         self.vocabulary.eot
     }
 
-    /// Stands for what the vocabulary lacks.
+    /// The token for text that the vocabulary has no token for.
     pub fn unknown(&self) -> Option<u32> {
         self.vocabulary.unknown
     }
 
-    /// Whether the model wants [`Tokenizer::bos`] in front of a text.
+    /// Whether the model uses [`Tokenizer::bos`] at the start of a text.
     pub fn add_bos(&self) -> bool {
         self.add_bos
     }
 
-    /// Whether the model wants [`Tokenizer::eos`] after a text.
+    /// Whether the model uses [`Tokenizer::eos`] at the end of a text.
     pub fn add_eos(&self) -> bool {
         self.add_eos
     }
@@ -331,49 +338,50 @@ impl Tokenizer {
     }
 }
 
-/// The BPE model, and whether it adds a beginning of text by custom.
-fn bpe(source: &mut Source, vocabulary: &Vocabulary) -> Result<(Model, bool), TokenizerError> {
-    let name = source.pre.as_deref().unwrap_or("default");
+/// The BPE model, and whether a beginning-of-text token is added if the file does not decide it.
+fn bpe(metadata: &mut VocabularyMetadata, vocabulary: &Vocabulary) -> Result<(Model, bool), TokenizerError> {
+    let name = metadata.pre.as_deref().unwrap_or("default");
     let pre = match PreTokenizer::by_name(name) {
         Some(pre) => pre.map_err(|e| TokenizerError::Build(e.to_string()))?,
         None => {
             return Err(TokenizerError::UnknownPreTokenizer {
                 name: excerpt(name),
-                supported: presplit::NAMES.join(", "),
+                supported: pretokenizer::NAMES.join(", "),
             });
         }
     };
     let index = vocabulary.index()?;
-    let mut known = Box::new([false; 256]);
-    for (byte, known) in known.iter_mut().enumerate() {
+    let mut known_bytes = Box::new([false; 256]);
+    for (byte, known) in known_bytes.iter_mut().enumerate() {
         *known = index.contains_key(bytes::char_of(byte as u8).encode_utf8(&mut [0; 4]) as &str);
     }
-    let lines = source.merges.take().ok_or(TokenizerError::Missing { key: MERGES })?;
+    let lines = metadata.merges.take().ok_or(TokenizerError::Missing { key: MERGES })?;
     let mut merges = Vec::with_capacity(lines.len());
     for (number, line) in lines.iter().enumerate() {
-        let (left, right) = merge(line).ok_or_else(|| TokenizerError::BadMerge {
+        let (left, right) = parse_merge(line).ok_or_else(|| TokenizerError::BadMerge {
             index: number,
             why: format!("{:?} is not two pieces with a space between", excerpt(line)),
         })?;
         merges.push((left.to_owned(), right.to_owned()));
     }
     let built = BPE::builder().vocab_and_merges(index, merges).ignore_merges(pre.ignore_merges).build();
-    let bpe = built.map_err(|e| match stray_merge(&lines, vocabulary) {
+    let bpe = built.map_err(|e| match bad_merge(&lines, vocabulary) {
         Some(bad) => bad,
         None => TokenizerError::Build(e.to_string()),
     })?;
     let add_bos = pre.add_bos;
-    Ok((Model::Bpe { bpe: Box::new(bpe), pre, known }, add_bos))
+    Ok((Model::Bpe { bpe: Box::new(bpe), pre, known_bytes }, add_bos))
 }
 
-/// The two pieces of a line of merges. The first has at least one character, so a space in front of everything is its.
-fn merge(line: &str) -> Option<(&str, &str)> {
+/// The two texts of a merge, which are separated by a space. The first is not empty, so a space at the beginning is
+/// part of it.
+fn parse_merge(line: &str) -> Option<(&str, &str)> {
     let first = line.chars().next()?.len_utf8();
     let space = first + line[first..].find(' ')?;
     Some((&line[..space], &line[space + 1..]))
 }
 
-/// The beginning of a text out of the file, for error messages.
+/// The beginning of a text from the file, for error messages.
 fn excerpt(text: &str) -> String {
     const SHOWN: usize = 60;
     match text.char_indices().nth(SHOWN) {
@@ -382,19 +390,14 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// The first merge with a piece that the vocabulary lacks. Looked for only once building has failed.
-fn stray_merge(lines: &[String], vocabulary: &Vocabulary) -> Option<TokenizerError> {
+/// The first merge with a text that is not in the vocabulary, searched for only after building the model has failed.
+fn bad_merge(lines: &[String], vocabulary: &Vocabulary) -> Option<TokenizerError> {
     let index = vocabulary.index().ok()?;
     lines.iter().enumerate().find_map(|(number, line)| {
-        let (left, right) = merge(line)?;
+        let (left, right) = parse_merge(line)?;
         let whole = format!("{left}{right}");
-        let stray = [left, right, &whole].into_iter().find(|piece| !index.contains_key(*piece))?;
-        let why = format!("{:?} is not in the vocabulary", excerpt(stray));
+        let missing = [left, right, &whole].into_iter().find(|piece| !index.contains_key(*piece))?;
+        let why = format!("{:?} is not in the vocabulary", excerpt(missing));
         Some(TokenizerError::BadMerge { index: number, why })
     })
 }
-
-const _: () = {
-    const fn shared_between_threads<T: Send + Sync>() {}
-    shared_between_threads::<Tokenizer>();
-};

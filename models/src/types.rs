@@ -1,13 +1,12 @@
-//! The tensor types of ggml as plain numbers: ids, names and block sizes. Relies on nothing; the table repeats what ggml 0.26
-//! declares.
+//! The tensor types of ggml: ids, names and block sizes, the same as ggml 0.26 declares.
 
 use std::fmt;
 
-/// Declares the enum and its table in one place, so that a type cannot be added to one and forgotten in the other.
+/// Declares the enum and its properties from one table.
 macro_rules! tensor_types {
     ($($variant:ident = $id:literal, $name:literal, $elems:literal, $bytes:literal;)*) => {
-        /// How the elements of a tensor are stored, as named in GGUF files.
-        #[allow(non_camel_case_types)] // the names are ggml's, and users know them
+        /// The element type of a tensor.
+        #[allow(non_camel_case_types)] // ggml's names, which users know
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u32)]
         pub enum TensorType {
@@ -16,10 +15,11 @@ macro_rules! tensor_types {
         }
 
         impl TensorType {
-            /// Every type, ordered by id.
+            /// All types, sorted by id.
             pub const ALL: &'static [TensorType] = &[$(TensorType::$variant,)*];
 
-            /// The type with this id in GGUF files and in ggml; `None` for unknown and for removed ones.
+            /// The type with this id in GGUF files and in ggml; `None` for ids that are unknown or were removed from
+            /// ggml.
             pub fn from_id(id: u32) -> Option<TensorType> {
                 match id {
                     $($id => Some(TensorType::$variant),)*
@@ -34,14 +34,14 @@ macro_rules! tensor_types {
                 }
             }
 
-            /// Elements in one block (1 where values stand alone). Rows are whole blocks.
+            /// Elements per block; 1 for types without blocks. A row is a whole number of blocks.
             pub fn block_elems(self) -> u64 {
                 match self {
                     $(TensorType::$variant => $elems,)*
                 }
             }
 
-            /// Bytes of one block.
+            /// Bytes per block.
             pub fn block_bytes(self) -> u64 {
                 match self {
                     $(TensorType::$variant => $bytes,)*
@@ -95,12 +95,12 @@ impl TensorType {
         self as u32
     }
 
-    /// The type of this name, letters of either case (`q4_k`, `Q4_K`).
+    /// The type of this name, in upper or lower case (`q4_k`, `Q4_K`).
     pub fn from_name(name: &str) -> Option<TensorType> {
         Self::ALL.iter().copied().find(|t| t.name().eq_ignore_ascii_case(name))
     }
 
-    /// Bytes of a row of `ne0` elements; `None` where the row is not whole blocks or the number overflows.
+    /// Bytes of a row of `ne0` elements; `None` if that is not a whole number of blocks, or on overflow.
     pub fn row_bytes(self, ne0: u64) -> Option<u64> {
         if !ne0.is_multiple_of(self.block_elems()) {
             return None;
@@ -108,20 +108,21 @@ impl TensorType {
         (ne0 / self.block_elems()).checked_mul(self.block_bytes())
     }
 
-    /// Bytes of a tensor of these dimensions (ggml order); `None` as for [`TensorType::row_bytes`], or where `dims` is empty.
+    /// Bytes of a tensor of these dimensions (ggml order); `None` as for [`TensorType::row_bytes`], and if `dims` is
+    /// empty.
     pub fn tensor_bytes(self, dims: &[u64]) -> Option<u64> {
         let (&ne0, rest) = dims.split_first()?;
         rest.iter().try_fold(self.row_bytes(ne0)?, |bytes, &ne| bytes.checked_mul(ne))
     }
 
-    /// Whether ggml multiplies matrices of this type and looks rows up in them: floats and block formats, but neither integers
-    /// nor `f64`, nor the two formats (`q8_1`, `q8_K`) that only exist while a product is computed.
+    /// Whether ggml has matrix products and row lookup for this type. True for floats and block formats; false for
+    /// integers, `f64`, and the two formats (`q8_1`, `q8_K`) that only exist inside a matrix product.
     pub fn is_weight(self) -> bool {
         use TensorType::*;
         !matches!(self, I8 | I16 | I32 | I64 | F64 | Q8_1 | Q8_K)
     }
 
-    /// Whether elements are stored in blocks with common scales.
+    /// Whether elements are stored in blocks with shared scales.
     pub fn is_quantized(self) -> bool {
         self.block_elems() > 1
     }
@@ -138,12 +139,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_names_lead_back() {
+    fn types_are_found_by_id_and_by_name() {
         for &t in TensorType::ALL {
             assert_eq!(TensorType::from_id(t.id()), Some(t));
             assert_eq!(TensorType::from_name(&t.name().to_uppercase()), Some(t));
         }
-        // removed formats and numbers beyond the newest
+        // Removed formats, and ids beyond the newest.
         for id in [4, 5, 31, 32, 33, 36, 37, 38, 43, u32::MAX] {
             assert_eq!(TensorType::from_id(id), None, "{id}");
         }
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(TensorType::F32.tensor_bytes(&[]), None);
     }
 
-    /// A second, independent statement of the table: bits per weight as the formats are described.
+    /// Checks the table against the published bits per weight of the formats.
     #[test]
     fn bits_per_weight_are_the_published_ones() {
         let bits = |t: TensorType| t.block_bytes() as f64 * 8.0 / t.block_elems() as f64;

@@ -1,6 +1,5 @@
-//! The tokenizers against llama.cpp's own cases: for each vocabulary a list of texts and the ids that llama.cpp makes of
-//! them, without special tokens added or parsed. The files are not part of the repository; the test says so and passes
-//! where they are missing.
+//! The tokenizers against llama.cpp's test cases: for each vocabulary a list of texts and llama.cpp's token ids,
+//! without special tokens. The files are not part of the repository. Without them, the tests print a note and pass.
 
 use std::path::PathBuf;
 
@@ -32,7 +31,7 @@ fn check(name: &str) {
         std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
     };
     let (texts, ids) = (read("inp"), read("out"));
-    // the separator also stands after the last text
+    // The separator also follows the last text.
     let texts: Vec<&str> = texts.trim_end_matches(SEPARATOR).split(SEPARATOR).collect();
     let mut lines = ids.lines();
     let mut wrong = Vec::new();
@@ -58,31 +57,31 @@ fn check(name: &str) {
 }
 
 #[test]
-fn llama_spm() {
+fn llama_spm_ids_equal_those_of_llama_cpp() {
     check("llama-spm");
 }
 
 #[test]
-fn phi_3() {
+fn phi_3_ids_equal_those_of_llama_cpp() {
     check("phi-3");
 }
 
 #[test]
-fn llama_bpe() {
+fn llama_bpe_ids_equal_those_of_llama_cpp() {
     check("llama-bpe");
 }
 
 #[test]
-fn qwen2() {
+fn qwen2_ids_equal_those_of_llama_cpp() {
     check("qwen2");
 }
 
 #[test]
-fn gpt_2() {
+fn gpt_2_ids_equal_those_of_llama_cpp() {
     check("gpt-2");
 }
 
 #[test]
-fn deepseek_coder() {
+fn deepseek_coder_ids_equal_those_of_llama_cpp() {
     check("deepseek-coder");
 }

@@ -1,5 +1,5 @@
-//! Tokenizers from small vocabularies made here: what each piece of metadata does, what is refused, and what long or
-//! strange texts become.
+//! Tokenizers of small vocabularies: the effect of each metadata key, metadata that are refused, and long or unusual
+//! texts.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ fn good(writer: &GgufWriter) -> Tokenizer {
     load(writer).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The byte alphabet in the order of GPT-2's vocabulary: printable bytes first, then the shifted ones.
+/// The byte alphabet in the order of GPT-2's vocabulary: printable bytes first, then the others.
 fn byte_alphabet() -> Vec<String> {
     let printable = |b: u32| matches!(b, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
     let shifted = (0..256u32).filter(|&b| !printable(b)).count() as u32;
@@ -35,7 +35,8 @@ fn byte_alphabet() -> Vec<String> {
     codes.map(|c| char::from_u32(c).expect("a character").to_string()).collect()
 }
 
-/// Byte-level BPE: 256 bytes, `he` `ll` `hell` `hello` `Ġhello`, a control token, the end of a turn, a user-defined one.
+/// Byte-level BPE: 256 bytes, `he` `ll` `hell` `hello` `Ġhello`, a control token, an end-of-turn token, a user-defined
+/// token.
 fn bpe() -> GgufWriter {
     let mut tokens = byte_alphabet();
     let mut kinds = vec![NORMAL; 256];
@@ -99,7 +100,7 @@ fn byte_level_pieces_merge_by_rank_and_decode_to_bytes() {
 }
 
 #[test]
-fn control_tokens_need_permission_and_user_defined_ones_do_not() {
+fn control_tokens_are_only_matched_if_allowed_and_user_defined_tokens_always() {
     let tokenizer = good(&bpe());
     let text = "<|begin|>hello<user>hello<|im_end|>";
     let parsed = tokenizer.encode(text, false, true).expect("encodes");
@@ -113,12 +114,12 @@ fn control_tokens_need_permission_and_user_defined_ones_do_not() {
     assert_eq!(tokenizer.token_bytes(261), Some(b"".as_slice()));
     assert!(tokenizer.has_control_text(text) && !tokenizer.has_control_text("<user>"));
 
-    // the second `<|begin|>` and the one that straddles the border are foreign
+    // The second `<|begin|>` is in a message, and the third partly.
     let text = "<|begin|>he<|begin|>ll<|begin|>";
     let ids = tokenizer.encode_prompt(text, &[9..20, 21..30], true).expect("encodes");
     assert_eq!(ids.iter().filter(|&&id| id == 261).count(), 1);
     assert_eq!(tokenizer.decode(&ids, true), text.as_bytes());
-    // nor is what only looks like a mark, though the file calls it user-defined
+    // A user-defined token that looks like a marker is not matched in a message either.
     let mut writer = bpe();
     let mut tokens = byte_alphabet();
     tokens
@@ -133,12 +134,12 @@ fn control_tokens_need_permission_and_user_defined_ones_do_not() {
     assert_eq!((ids[0], ids[1] == 262, ids.last()), (262, false, Some(&263)));
     assert!(marked.has_control_text("<|User|>"));
 
-    // no border inside a word
+    // The boundaries of ranges do not split words.
     assert_eq!(tokenizer.encode_prompt("hello", &[0..2, 3..5], false).expect("encodes"), [259]);
 }
 
 #[test]
-fn ends_of_generation_come_from_keys_and_from_texts() {
+fn tokens_that_end_generation_are_found_by_key_and_by_text() {
     let tokenizer = good(&bpe());
     assert_eq!(tokenizer.eog_tokens(), [261, 262]);
     assert_eq!(tokenizer.kind(262), Some(TokenKind::Control), "whatever the file calls it");
@@ -150,14 +151,14 @@ fn ends_of_generation_come_from_keys_and_from_texts() {
 }
 
 #[test]
-fn beginning_and_end_are_added_by_key_or_by_custom() {
+fn bos_and_eos_are_added_by_key_or_by_default() {
     let ids = |writer: &GgufWriter| good(writer).encode("hello", true, false).expect("encodes");
     assert_eq!(ids(&bpe()), [259]);
     assert_eq!(ids(bpe().set(key("add_bos_token"), true)), [261, 259]);
     assert_eq!(ids(bpe().set(key("add_bos_token"), true).set(key("add_eos_token"), true)), [261, 259, 261]);
     assert_eq!(ids(bpe().set(key("pre"), "llama-bpe")), [261, 259]);
     assert_eq!(ids(bpe().set(key("pre"), "llama-bpe").set(key("add_bos_token"), false)), [259]);
-    // -1 means none, and then none is added
+    // -1 means that there is no such token.
     assert_eq!(ids(bpe().set(key("bos_token_id"), u32::MAX).set(key("add_bos_token"), true)), [259]);
 
     let tokenizer = good(&spm(&[("▁a", -1.0)]));
@@ -165,7 +166,7 @@ fn beginning_and_end_are_added_by_key_or_by_custom() {
     assert_eq!(tokenizer.encode("", true, false).expect("encodes"), [1]);
     assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.unknown()), (Some(1), Some(2), Some(0)));
 
-    // a prompt that writes its own beginning has one, and a continuation has none
+    // A prompt that contains its own beginning-of-text token gets no second one, and a continuation gets none.
     let begun = tokenizer.encode_prompt("<s>a", &[], true).expect("encodes");
     assert_eq!(begun, [1, 259]);
     assert_eq!(tokenizer.encode_prompt("a", &[], true).expect("encodes"), begun);
@@ -174,8 +175,8 @@ fn beginning_and_end_are_added_by_key_or_by_custom() {
 }
 
 #[test]
-fn ignoring_merges_takes_whole_words() {
-    // `he` has no merge here, so only a family that looks up whole words finds it
+fn with_ignore_merges_whole_words_become_tokens() {
+    // `he` has no merge here, so only a pre-tokenizer with ignore_merges finds it.
     let mut writer = bpe();
     writer.set(key("merges"), MetaValue::strings(["l l"]));
     assert_eq!(good(&writer).encode("he", false, false).expect("encodes").len(), 2);
@@ -184,7 +185,7 @@ fn ignoring_merges_takes_whole_words() {
 }
 
 #[test]
-fn spm_joins_by_score_then_from_the_left() {
+fn spm_merges_by_score_then_from_the_left() {
     let tokenizer = good(&spm(&[
         ("a", -9.0),
         ("b", -9.0),
@@ -210,14 +211,14 @@ fn spm_joins_by_score_then_from_the_left() {
 }
 
 #[test]
-fn the_space_in_front_follows_the_file_and_special_tokens() {
+fn spaces_are_added_as_the_file_says_and_after_special_tokens() {
     let pieces = [("▁", -5.0), ("a", -9.0), ("▁a", -1.0)];
     let with = good(&spm(&pieces));
     assert_eq!(texts(&with, &with.encode("a</s>a", false, true).expect("encodes")), ["▁a", "</s>", "▁a"]);
     let without = good(spm(&pieces).set(key("add_space_prefix"), false));
     assert_eq!(texts(&without, &without.encode("a</s>a", false, true).expect("encodes")), ["a", "</s>", "a"]);
     assert_eq!(without.decode(&[261], false), b" a");
-    // Phi-3's special tokens swallow the white space after them
+    // Phi-3's special tokens include the white space after them.
     let phi = good(spm(&pieces).set("general.name", "Phi-3 mini"));
     assert_eq!(
         texts(&phi, &phi.encode("</s>\n a<s>a", false, true).expect("encodes")),
@@ -226,8 +227,8 @@ fn the_space_in_front_follows_the_file_and_special_tokens() {
     assert_eq!(texts(&phi, &phi.encode("<s> a", false, true).expect("encodes")), ["<s>", "▁", "▁a"]);
 }
 
-/// The definition, straight: the neighbours with the best score are joined, the leftmost of equals, until none can be.
-fn joined(pieces: &HashMap<String, f32>, text: &str) -> Vec<String> {
+/// The definition: merges the neighbours with the best score, of equal scores the leftmost, until no merge is left.
+fn merged(pieces: &HashMap<String, f32>, text: &str) -> Vec<String> {
     let mut symbols: Vec<String> = text.chars().map(String::from).collect();
     loop {
         let mut best: Option<(usize, f32)> = None;
@@ -254,7 +255,7 @@ fn spm_equals_its_definition_on_random_vocabularies() {
     for round in 0..20 {
         let mut pieces: HashMap<String, f32> = ["a", "b", "é", "▁"].map(|c| (c.to_owned(), -20.0)).into();
         for _ in 0..30 {
-            // in half of the rounds a space only comes first, so that words are treated one by one
+            // In half of the rounds, spaces are only at the start of tokens, so that words are encoded one by one.
             let mut piece = String::new();
             for i in 0..2 + next(4) {
                 let letters: &[&str] =
@@ -269,13 +270,13 @@ fn spm_equals_its_definition_on_random_vocabularies() {
         for _ in 0..50 {
             let text: String = (0..next(24)).map(|_| ["a", "b", " ", "é", "a"][next(5) as usize]).collect();
             let got = texts(&tokenizer, &tokenizer.encode(&text, false, false).expect("encodes"));
-            assert_eq!(got, joined(&pieces, &text.replace(' ', "▁")), "{text:?} with {list:?}");
+            assert_eq!(got, merged(&pieces, &text.replace(' ', "▁")), "{text:?} with {list:?}");
         }
     }
 }
 
 #[test]
-fn what_no_token_stands_for_is_unknown_or_an_error() {
+fn text_without_a_token_becomes_the_unknown_token_or_an_error() {
     let tokens = ["<unk>", "<s>", "</s>", "▁", "a"];
     let mut writer = GgufWriter::new();
     writer.set(key("model"), "llama").set(key("tokens"), MetaValue::strings(tokens));
@@ -295,7 +296,7 @@ fn what_no_token_stands_for_is_unknown_or_an_error() {
 }
 
 #[test]
-fn bad_metadata_is_refused_by_name() {
+fn invalid_metadata_are_errors_that_name_the_key() {
     let error = |change: &dyn Fn(&mut GgufWriter) -> &mut GgufWriter| {
         let mut writer = bpe();
         change(&mut writer);
@@ -384,8 +385,8 @@ fn bad_metadata_is_refused_by_name() {
 }
 
 #[test]
-fn long_runs_and_strange_texts_come_back() {
-    let file = GgufFile::from_static(embedded::needle()).expect("the embedded file");
+fn long_and_unusual_texts_are_decoded_to_themselves() {
+    let file = GgufFile::from_bytes(embedded::needle()).expect("the embedded file");
     let byte_level = Tokenizer::from_gguf(&file).expect("the embedded vocabulary");
     let pieces: Vec<(String, f32)> =
         (1..=16).flat_map(|n| ["a", "▁"].map(|c| (c.repeat(n), n as f32))).collect();
@@ -410,16 +411,16 @@ fn long_runs_and_strange_texts_come_back() {
     }
 }
 
-/// The training toolkit's own file of the same vocabulary, read by the same library, gives the same ids.
+/// Compares with the tokenizer file from training, which the `tokenizers` crate reads.
 #[test]
-fn the_embedded_vocabulary_equals_its_tokenizer_json() {
+fn the_embedded_vocabulary_encodes_like_its_tokenizer_json() {
     let base = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/needle/tokenizer.json");
     let Ok(json) = std::fs::read(&base) else {
         println!("skipped: {} is not there", base.display());
         return;
     };
     let reference = tokenizers::Tokenizer::from_bytes(json).expect("reads");
-    let file = GgufFile::from_static(embedded::needle()).expect("the embedded file");
+    let file = GgufFile::from_bytes(embedded::needle()).expect("the embedded file");
     let tokenizer = Tokenizer::from_gguf(&file).expect("the embedded vocabulary");
     let texts = [
         "Mary's favorite number is 34251.",

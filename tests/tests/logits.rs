@@ -3,7 +3,7 @@
 
 use engine::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
-use models::spec::Positions;
+use models::spec::PositionEncoding;
 use serde_json::Value;
 use std::sync::Arc;
 use tests::npy::Array;
@@ -111,9 +111,9 @@ fn every_way_through_a_text_agrees() {
 fn a_window_as_long_as_the_text_changes_nothing() {
     for case in cases() {
         // Under ALiBi razor's windows follow from the weights: see `alibi.rs`.
-        let razor = match case.engine.spec().positions {
-            Positions::Alibi => "razor:buffer=100,ratio=5,sinks=4,heads=off",
-            Positions::Rope(_) => "razor:buffer=100,ratio=5,sinks=4",
+        let razor = match case.engine.spec().position_encoding {
+            PositionEncoding::Alibi => "razor:buffer=100,ratio=5,sinks=4,heads=off",
+            PositionEncoding::Rope(_) => "razor:buffer=100,ratio=5,sinks=4",
         };
         for policy in ["streaming:sinks=4,window=100", razor] {
             let shape = case.engine.head_shape().expect("heads");

@@ -5,7 +5,7 @@ use engine::kv::policy::REGISTRY;
 use engine::kv::{Budget, PolicyChoice};
 use engine::{Engine, Hint, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
-use models::spec::Positions;
+use models::spec::PositionEncoding;
 use std::sync::Arc;
 
 mod common;
@@ -264,7 +264,7 @@ fn a_turn_taken_back_leaves_no_trace() {
         let (question, other, answer) = (turn(1, 21), turn(2, 13), text(&engine, 60, 9));
         let mut policies = bounded(40, CONTEXT);
         policies.push(PolicyChoice::default());
-        if engine.spec().positions != Positions::Alibi {
+        if engine.spec().position_encoding != PositionEncoding::Alibi {
             policies.extend(
                 ["l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"]
                     .map(|text| text.parse().expect(text)),

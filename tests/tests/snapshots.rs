@@ -7,7 +7,7 @@ use engine::kv::policy::REGISTRY;
 use engine::snapshot::{self, Snapshot};
 use engine::{Engine, EngineError, Hint, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
-use models::spec::Positions;
+use models::spec::PositionEncoding;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ fn policies(engine: &Arc<Engine>, rows: usize, context: usize) -> Vec<PolicyChoi
         })
         .collect();
     all.push(of_entry(&format!("l2:keep=0.5,after={rows},skip=0")));
-    if engine.spec().positions != Positions::Alibi {
+    if engine.spec().position_encoding != PositionEncoding::Alibi {
         all.extend(["l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"].map(of_entry));
     }
     all

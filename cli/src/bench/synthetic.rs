@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use engine::setup::{available_memory, cache_folder};
 use models::gguf::GgufFile;
-use models::shapes::Shape;
+use models::gguf::write::TensorDecl;
+use models::shapes::ModelShape;
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -16,14 +17,15 @@ use crate::progress::ProgressBar;
 
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`; written if it is not there or not whole.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
-    let (shape, file_type) = Shape::parse(text).map_err(Failure::from)?;
+    let (shape, file_type) = ModelShape::parse(text).map_err(Failure::from)?;
     let folder = cache_folder().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
     let folder = folder.join("shapes");
     let path = folder.join(format!("{}-{}.gguf", shape.name, file_type.name()));
     let tensors = shape.tensors(file_type);
     let is_whole = |file: &GgufFile| {
-        let same = |(name, dims, ty): &(String, Vec<u64>, _)| {
-            file.tensor(name).is_some_and(|tensor| tensor.dims == *dims && tensor.ty == *ty)
+        let same = |expected: &TensorDecl| {
+            file.tensor(&expected.name)
+                .is_some_and(|tensor| tensor.dims == expected.dims && tensor.ty == expected.ty)
         };
         file.tensors().len() == tensors.len() && tensors.iter().all(same)
     };
@@ -63,7 +65,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     let mut bar = ProgressBar::new(&app.console, "writing");
     let written = File::create(&beside).and_then(|file| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
-        shape.write(file_type, &mut out, &mut |done, total| bar.bytes(done, total))?;
+        shape.write_synthetic(file_type, &mut out, &mut |done, total| bar.bytes(done, total))?;
         out.into_inner()?;
         fs::rename(&beside, &path)
     });

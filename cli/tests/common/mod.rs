@@ -91,7 +91,7 @@ pub fn file(name: &str, content: impl AsRef<[u8]>) -> String {
 
 /// The small model's file with this done to it, its weights zero.
 pub fn changed(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
-    let needle = GgufFile::from_static(models::embedded::needle()).expect("the embedded model");
+    let needle = GgufFile::from_bytes(models::embedded::needle()).expect("the embedded model");
     let mut writer = GgufWriter::new();
     for (key, value) in needle.metadata() {
         writer.set(key, MetaValue::from(value));

@@ -47,7 +47,7 @@ impl Preamble {
         let tokens = format.encode(&head)?;
         preamble.min_tokens = tokens.len() + format.encode(&tail)?.len();
         let mut before = head.clone();
-        let start = head.foreign().last().map_or(0, |range| range.start);
+        let start = head.message_ranges().last().map_or(0, |range| range.start);
         before.split_off(start);
         preamble.document_tokens = tokens.len().saturating_sub(format.encode(&before)?.len());
         preamble.encoded = Some(Encoded { text: head.text, tokens });
@@ -62,7 +62,7 @@ impl Preamble {
 
     /// Where the documents and the separator end in a prompt whose question is [`QUESTION`].
     fn end_of_documents(&self, prompt: &Prompt) -> Option<usize> {
-        let range = prompt.foreign().last()?;
+        let range = prompt.message_ranges().last()?;
         let end = range.end.checked_sub(QUESTION.len())?;
         let written = &prompt.text[range.start..range.end];
         let whole = self.first_text(QUESTION);

@@ -7,7 +7,7 @@ use crate::heads::HeadProfile;
 use crate::{EngineError, Hint, alibi};
 use ggml::{Context, Type};
 use kernels::graph::{HeadShape, MAX_LANES, RowPositions};
-use models::spec::{ModelSpec, Positions};
+use models::spec::{ModelSpec, PositionEncoding};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -106,7 +106,7 @@ impl Layout {
         let is_full =
             |layer: usize, head: usize| profile.is_some_and(|profile| profile.is_retrieval(layer, head));
         let mut layout = Self::from_flags((spec.n_layers, heads), policy, is_full, room)?;
-        layout.alibi = spec.positions == Positions::Alibi;
+        layout.alibi = spec.position_encoding == PositionEncoding::Alibi;
         if policy.scopes(spec).is_some() {
             for (layer, lanes) in layout.layers.iter_mut().enumerate() {
                 let scopes = profile.and_then(|profile| profile.scopes(layer));

@@ -1,7 +1,7 @@
 //! What a session takes, for any number of layers on a device and any context: the arithmetic behind [`Setup`](super::Setup) and
 //! behind tables of plans.
 
-use models::shapes::{FileType, Shape};
+use models::shapes::{FileType, ModelShape};
 use models::spec::{ModelSpec, ModelTensors};
 
 use crate::heads::{HeadShape, HeadsError};
@@ -25,9 +25,9 @@ impl ModelOutline {
     }
 
     /// The outline of a well-known shape.
-    pub fn of_shape(shape: &Shape, file_type: FileType) -> ModelOutline {
+    pub fn of_shape(shape: &ModelShape, file_type: FileType) -> ModelOutline {
         let tensors = shape.tensors(file_type).into_iter();
-        let tensors = tensors.map(|(name, dims, ty)| TensorOutline { name, dims, ty }).collect();
+        let tensors = tensors.map(|t| TensorOutline { name: t.name, dims: t.dims, ty: t.ty }).collect();
         ModelOutline { spec: shape.spec(), tensors }
     }
 

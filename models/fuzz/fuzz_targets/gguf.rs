@@ -1,5 +1,5 @@
-//! Arbitrary bytes through the GGUF reader and everything that reads metadata and tensors. Nothing may panic, hang, or allocate
-//! more than a small multiple of the input (`-malloc_limit_mb`); README.md has the command.
+//! Runs the GGUF reader, and everything that reads metadata and tensors, on arbitrary bytes. Nothing may panic, loop
+//! endlessly or allocate much more than the size of the input (`-malloc_limit_mb`). README.md has the command.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +10,7 @@ use models::spec::{ModelSpec, ModelTensors};
 
 fuzz_target!(|bytes: &[u8]| {
     match GgufFile::from_bytes(bytes.to_vec()) {
-        Ok(file) => everything(&file),
+        Ok(file) => read_all(&file),
         Err(e) => check(&e),
     }
 });
@@ -20,7 +20,7 @@ fn check(error: &LoadError) {
     assert!(!error.to_string().is_empty() && !error.hint().is_empty());
 }
 
-fn everything(file: &GgufFile) {
+fn read_all(file: &GgufFile) {
     let mut copy = GgufWriter::new();
     for (key, value) in file.metadata() {
         assert_eq!(file.get(key), Some(value));
@@ -38,7 +38,7 @@ fn everything(file: &GgufFile) {
     }
     let _ = file.fingerprint();
 
-    // what was read can be written, and is then read as the same
+    // A copy of the metadata can be written, and is read back unchanged.
     let again = GgufFile::from_bytes(copy.to_bytes_zeroed().expect("metadata of a file can be written"))
         .expect("a copy can be read");
     assert!(file.metadata().eq(again.metadata()));
@@ -46,7 +46,7 @@ fn everything(file: &GgufFile) {
     match ModelSpec::from_gguf(file) {
         Ok(spec) => {
             assert!(spec.parameters() > 0 && spec.n_heads % spec.n_kv_heads == 0 && spec.head_dim > 0);
-            let _ = spec.positions.rope().map(|rope| rope.scaling.numbers(spec.n_ctx_train));
+            let _ = spec.position_encoding.rope().map(|rope| rope.scaling.params(spec.n_ctx_train));
             if let Err(e) = ModelTensors::from_gguf(file, &spec) {
                 check(&e);
             }

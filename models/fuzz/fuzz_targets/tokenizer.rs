@@ -1,6 +1,6 @@
-//! Vocabularies of arbitrary pieces, kinds, scores and merges through the tokenizer, then arbitrary text through what was made of
-//! them. Nothing may panic or hang, ids are of the vocabulary, and a byte-level vocabulary without special tokens gives every text
-//! back; README.md has the command.
+//! Makes tokenizers of vocabularies with arbitrary tokens, kinds, scores and merges, and encodes arbitrary text with
+//! them. Nothing may panic or loop endlessly, ids must be in the vocabulary, and a byte-level vocabulary without
+//! special tokens must decode its ids to the text. README.md has the command.
 #![no_main]
 
 use std::collections::HashSet;
@@ -12,12 +12,12 @@ use models::tokenizer::Tokenizer;
 
 const NORMAL: i32 = 1;
 const BYTE: i32 = 6;
-/// A pre-tokenizer of each kind, and none.
+/// One pre-tokenizer of each kind, and an unknown name.
 const PRE: [&str; 8] =
     ["default", "gpt-2", "llama-bpe", "qwen2", "deepseek-coder", "tekken", "chatglm-bpe", "martian"];
 
-/// Switches, pieces with kind and score, merges by numbers of tokens, beginning and end of text, a text, and where parts of it are
-/// foreign.
+/// Bits that switch parts of the vocabulary on, tokens with kind and score, merges as pairs of token indices,
+/// beginning- and end-of-text ids, the text to encode, and the boundaries of byte ranges in it that come from messages.
 type Input = (u16, Vec<(String, i8, f32)>, Vec<(u16, u16)>, [i16; 2], String, Vec<u8>);
 
 fuzz_target!(|input: Input| {
@@ -28,12 +28,12 @@ fuzz_target!(|input: Input| {
     let mut tokens: Vec<(String, i32, f32)> = Vec::new();
     if all_bytes {
         tokens.extend((0..=255).map(|byte: u8| match byte_level {
-            true => (coded(byte).to_string(), NORMAL, 0.0),
+            true => (in_byte_alphabet(byte).to_string(), NORMAL, 0.0),
             false => (format!("<0x{byte:02X}>"), BYTE, 0.0),
         }));
     }
-    let plain = on(2); // no special tokens among the pieces
-    let kind = |kind: i8| if plain { NORMAL } else { i32::from(kind) };
+    let no_special = on(2);
+    let kind = |kind: i8| if no_special { NORMAL } else { i32::from(kind) };
     tokens.extend(pieces.into_iter().map(|(text, k, score)| (text, kind(k), score)));
     let mut lines: Vec<String> = Vec::new();
     for (left, right) in merges {
@@ -69,7 +69,7 @@ fuzz_target!(|input: Input| {
         }
     }
     if on(11) {
-        writer.set("general.name", "Phi-3"); // whose special tokens swallow white space
+        writer.set("general.name", "Phi-3"); // whose special tokens include the white space after them
     }
 
     let file = GgufFile::from_bytes(writer.to_bytes_zeroed().expect("metadata can be written"));
@@ -80,15 +80,15 @@ fuzz_target!(|input: Input| {
     for (add_special, parse_special) in [(false, false), (false, true), (true, true)] {
         let Ok(ids) = tokenizer.encode(&text, add_special, parse_special) else { continue };
         check(&tokenizer, &ids);
-        if byte_level && all_bytes && (plain || on(5)) && !add_special {
+        if byte_level && all_bytes && (no_special || on(5)) && !add_special {
             assert_eq!(tokenizer.decode(&ids, true), text.as_bytes());
         }
     }
     let mut borders: Vec<usize> = borders.into_iter().map(usize::from).collect();
     borders.sort_unstable();
     borders.dedup();
-    let foreign: Vec<_> = borders.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
-    if let Ok(ids) = tokenizer.encode_prompt(&text, &foreign, on(12)) {
+    let message_ranges: Vec<_> = borders.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
+    if let Ok(ids) = tokenizer.encode_prompt(&text, &message_ranges, on(12)) {
         check(&tokenizer, &ids);
     }
     let _ = tokenizer.has_control_text(&text);
@@ -97,7 +97,7 @@ fuzz_target!(|input: Input| {
     }
 });
 
-/// Ids are of the vocabulary, and stand for something.
+/// Ids are in the vocabulary and have a text.
 fn check(tokenizer: &Tokenizer, ids: &[u32]) {
     for &id in ids {
         assert!(tokenizer.token_text(id).is_some() && tokenizer.token_bytes(id).is_some());
@@ -105,8 +105,9 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) {
     let _ = (tokenizer.decode(ids, false), tokenizer.decode(ids, true));
 }
 
-/// The character of a byte in the byte alphabet: itself where it prints, else one of those from U+0100 on, in order.
-fn coded(byte: u8) -> char {
+/// The character of a byte in the byte alphabet: the byte itself if it is printable, otherwise the next character from
+/// U+0100 on.
+fn in_byte_alphabet(byte: u8) -> char {
     let prints = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let shifted = (0..byte).filter(|&before| !prints(before)).count() as u32;
     if prints(byte) { char::from(byte) } else { char::from_u32(0x100 + shifted).expect("a letter") }

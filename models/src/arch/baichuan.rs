@@ -1,16 +1,18 @@
-//! Baichuan and Baichuan 2: like Llama without any biases. Nothing in a file says how positions enter, so that the number of layers
-//! decides, as in llama.cpp: the 7B models (32 layers) have RoPE on neighbouring elements, the 13B models (40 layers) have ALiBi
-//! (Press et al. 2022, arXiv 2108.12409) with a largest bias of 8. Other numbers are refused.
+//! Baichuan and Baichuan 2: like Llama without any biases.
+//!
+//! Files do not name the position encoding. The number of layers decides, as in llama.cpp: the 7B models (32 layers)
+//! use RoPE on neighbouring elements, the 13B models (40 layers) use ALiBi (Press et al. 2022, arXiv 2108.12409) with a
+//! maximum bias of 8. Other numbers of layers are refused.
 
-use super::{ArchDecl, Has, RopeStyle, Scheme, SlidingWindow};
+use super::{ArchDecl, PositionScheme, Presence, RopeStyle, SlidingWindow};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "baichuan",
     rope_style: RopeStyle::Norm,
-    schemes: &[(32, Scheme::Rope), (40, Scheme::Alibi)],
-    qkv_bias: Has::Never,
-    attn_output_bias: Has::Never,
-    qk_norm: Has::Never,
-    rope_freqs: Has::Never,
+    encoding_by_layers: &[(32, PositionScheme::Rope), (40, PositionScheme::Alibi)],
+    qkv_bias: Presence::Never,
+    attn_output_bias: Presence::Never,
+    qk_norm: Presence::Never,
+    rope_freqs: Presence::Never,
     sliding_window: SlidingWindow::Refused,
 };

@@ -1,19 +1,19 @@
-//! Llama: the plain case that the other architectures are compared with. No biases (a few descendants have some), no norms on
-//! heads, RoPE on neighbouring elements because the converter reorders the rows of Q and K. Llama 3.1 and later carry their RoPE
-//! scaling as a tensor of frequency factors.
+//! Llama, the base case. No biases (a few derived models have some), no norms on heads. RoPE on neighbouring elements,
+//! because the converter reorders the rows of Q and K. Llama 3.1 and later store their RoPE scaling as a tensor of
+//! frequency factors.
 //!
-//! A sliding window is ignored, as llama.cpp does and as users of Mistral 7B v0.1 expect: that model was trained with one of 4096
-//! and works with full attention; later Mistrals have none.
+//! A sliding window is ignored, as in llama.cpp: Mistral 7B v0.1 was trained with a window of 4096 tokens and works
+//! with full attention. Later Mistral models have none.
 
-use super::{ArchDecl, Has, RopeStyle, SlidingWindow};
+use super::{ArchDecl, Presence, RopeStyle, SlidingWindow};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "llama",
     rope_style: RopeStyle::Norm,
-    schemes: &[],
-    qkv_bias: Has::IfPresent,
-    attn_output_bias: Has::IfPresent,
-    qk_norm: Has::Never,
-    rope_freqs: Has::IfPresent,
+    encoding_by_layers: &[],
+    qkv_bias: Presence::IfInFile,
+    attn_output_bias: Presence::IfInFile,
+    qk_norm: Presence::Never,
+    rope_freqs: Presence::IfInFile,
     sliding_window: SlidingWindow::Ignored,
 };

@@ -1,9 +1,9 @@
-//! The Jinja of chat templates as Hugging Face's library runs it, with limits: a template comes out of a downloaded file
-//! and is not to be trusted.
+//! The Jinja dialect of chat templates, as Hugging Face's library runs it, with limits: a template is part of a
+//! downloaded file and not trusted.
 //!
-//! Instructions, recursion, template length and output length are bounded, and both compiling and rendering happen on a
-//! thread with a stack of its own, because values and expressions nested deep by hostile templates are walked
-//! recursively. What is not bounded is memory: a few instructions can double a string many times.
+//! Instructions, recursion, template length and output length are limited. Compiling and rendering run on a thread with
+//! a large stack, because the template engine recurses over values and expressions, which a hostile template can nest
+//! deeply. Memory is not limited: a few instructions can double a string many times.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,18 +18,19 @@ use regex::Regex;
 
 use super::ChatError;
 
-/// Longer templates are refused. The longest in use are about 20 KB.
-const TEMPLATE_BYTES: usize = 256 << 10;
-/// Instructions for a rendering, and per message. A message takes a few dozen in real templates.
+/// Maximum length of a template. The longest in use have about 20 KB.
+const MAX_TEMPLATE_BYTES: usize = 256 << 10;
+/// Maximum number of instructions of a rendering: this many, and in addition some per message. Real templates take a
+/// few dozen instructions per message.
 const FUEL: u64 = 200_000;
 const FUEL_PER_MESSAGE: u64 = 5_000;
-/// Nested macros and loops.
-const RECURSION: usize = 100;
-/// Bytes of output beyond a few times the messages.
-const OUTPUT_BYTES: usize = 1 << 20;
-/// Nesting of values that `tojson` writes.
-const JSON_DEPTH: usize = 64;
-/// Only touched where nesting is deep.
+/// Maximum nesting of macros and loops.
+const MAX_RECURSION: usize = 100;
+/// Maximum output, in bytes in addition to four times the messages.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// Maximum nesting of values that `tojson` writes.
+const MAX_JSON_DEPTH: usize = 64;
+/// Stack of the thread that compiles and renders. Memory pages are only used if nesting is deep.
 const STACK_BYTES: usize = 256 << 20;
 
 /// A compiled template.
@@ -43,30 +44,31 @@ impl fmt::Debug for Template {
     }
 }
 
-/// What a template asked to be told to the user by `raise_exception`.
+/// The message of a template's `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
 
 impl Template {
-    /// `now` is what `strftime_now` tells: one moment for a whole conversation, so that it never changes its beginning.
+    /// Compiles a template. `now` is the time of `strftime_now`; it is the same for a whole conversation, so that the
+    /// beginning of the prompt never changes.
     pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
-        if source.len() > TEMPLATE_BYTES {
-            return Err(ChatError::TooLong { what: "the template", limit: TEMPLATE_BYTES });
+        if source.len() > MAX_TEMPLATE_BYTES {
+            return Err(ChatError::TooLong { what: "the template", limit: MAX_TEMPLATE_BYTES });
         }
         let source = without_generation_tags(source);
         on_big_stack(|| {
             let mut environment = Environment::new();
             environment.set_trim_blocks(true);
             environment.set_lstrip_blocks(true);
-            environment.set_recursion_limit(RECURSION);
+            environment.set_recursion_limit(MAX_RECURSION);
             environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
             environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
                 Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
             });
             environment.add_function("strftime_now", move |format: &str| strftime(&now, format));
             environment.add_filter("tojson", to_json);
-            // as in Python: none is not iterable, and texts and maps are sequences
+            // As in Python: none is not iterable, and strings and maps are sequences.
             environment.add_test("iterable", |value: &Value| {
                 matches!(
                     value.kind(),
@@ -81,7 +83,7 @@ impl Template {
         })
     }
 
-    /// Renders with these variables and messages (role, content).
+    /// Renders the template with these variables and messages (role, content).
     pub(super) fn render(
         &self,
         variables: &BTreeMap<String, Variable>,
@@ -101,8 +103,10 @@ impl Template {
             environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * messages.len() as u64));
             let template = environment.get_template("chat").map_err(|e| describe(&e))?;
             let content: usize = messages.iter().map(|(_, content)| content.len()).sum();
-            let mut out =
-                Bounded { bytes: Vec::new(), limit: OUTPUT_BYTES.saturating_add(content.saturating_mul(4)) };
+            let mut out = Bounded {
+                bytes: Vec::new(),
+                limit: MAX_OUTPUT_BYTES.saturating_add(content.saturating_mul(4)),
+            };
             let done = template.render_captured_to(context, &mut out).map(|_| ());
             if out.bytes.len() >= out.limit {
                 return Err(ChatError::TooLong { what: "the rendered conversation", limit: out.limit });
@@ -132,6 +136,7 @@ impl Variable {
     }
 }
 
+/// Runs `work` on a thread with a stack of [`STACK_BYTES`].
 fn on_big_stack<T: Send>(work: impl FnOnce() -> Result<T, ChatError> + Send) -> Result<T, ChatError> {
     std::thread::scope(|scope| {
         let failed = |why: &str| ChatError::Failed { why: why.to_owned() };
@@ -144,7 +149,7 @@ fn on_big_stack<T: Send>(work: impl FnOnce() -> Result<T, ChatError> + Send) -> 
     })
 }
 
-/// Takes bytes up to a limit and then refuses.
+/// A writer that fails after `limit` bytes.
 struct Bounded {
     bytes: Vec<u8>,
     limit: usize,
@@ -179,19 +184,20 @@ fn describe(error: &Error) -> ChatError {
     }
 }
 
-/// `{% generation %}` marks what the assistant wrote, for training. A block that is always taken means the same here and
-/// keeps the white space control.
+/// Replaces `{% generation %}`, which marks the text of the assistant for training, by `{% if true %}`, which has the
+/// same effect and keeps the white space control.
 fn without_generation_tags(source: &str) -> String {
     static TAG: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").ok());
     let Some(tag) = TAG.as_ref() else { return source.to_owned() };
     let replaced = tag.replace_all(source, |found: &regex::Captures| {
-        let word = if found.get(2).is_some() { "endif" } else { "if true" };
-        format!("{{%{} {word} {}%}}", &found[1], &found[3])
+        let statement = if found.get(2).is_some() { "endif" } else { "if true" };
+        format!("{{%{} {statement} {}%}}", &found[1], &found[3])
     });
     replaced.into_owned()
 }
 
+/// `now` in Python's format language.
 fn strftime(now: &DateTime<FixedOffset>, format: &str) -> Result<String, Error> {
     let items: Vec<Item> = StrftimeItems::new(format).collect();
     if items.contains(&Item::Error) {
@@ -231,7 +237,7 @@ struct Json {
 
 impl Json {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if depth > JSON_DEPTH {
+        if depth > MAX_JSON_DEPTH {
             return Err(Error::new(ErrorKind::InvalidOperation, "tojson: the value is nested too deep"));
         }
         match value.kind() {
@@ -330,9 +336,9 @@ mod tests {
     }
 
     #[test]
-    fn what_templates_use_works_as_in_python() {
+    fn features_that_templates_use_work_as_in_python() {
         let cases = [
-            // text
+            // strings
             ("{{ text.strip() }}|{{ 'xxaxx'.lstrip('x') }}|{{ 'a,b'.split(',')[-1] }}", "a<b>&\"é\"\\|axx|b"),
             ("{{ 'ab'.startswith('a') }} {{ 'ab'.endswith('a') }} {{ 'ab' in 'cab' }}", "True False True"),
             ("{{ 'ab'[::-1] }}{{ 'abc'[1:] }}{{ 'abc'[-1] }}{{ 'a' ~ 1 }}", "babcca1"),
@@ -360,7 +366,7 @@ mod tests {
                 "FalseTrueTrueTrueTrue",
             ),
             ("{{ nothing }}{% if nothing %}x{% endif %}{{ nothing|default('d') }}", "d"),
-            // control
+            // control flow
             (
                 "{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i > 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
                 "013",
@@ -395,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_errors() {
+    fn invalid_templates_are_errors() {
         assert_eq!(render("{{ raise_exception('No!') }}"), Err(ChatError::Refused { message: "No!".into() }));
         for source in [
             "{% if %}",
@@ -416,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_templates_end_in_errors() {
+    fn hostile_templates_are_errors() {
         let failed = |source: &str| matches!(render(source), Err(ChatError::Failed { .. }));
         let too_long = |source: &str| matches!(render(source), Err(ChatError::TooLong { .. }));
         let thousand = "range(1000)";
@@ -427,15 +433,15 @@ mod tests {
         assert!(failed(&format!("{{{{ {}1 }}}}", "(".repeat(100_000))));
         assert!(failed(&format!("{{{{ {}1 }}}}", "[".repeat(50_000))));
         assert!(too_long("{% for a in range(5000) %}{{ 'x' * 100000 }}{% endfor %}"));
-        assert!(too_long(&"x".repeat(TEMPLATE_BYTES + 1)));
+        assert!(too_long(&"x".repeat(MAX_TEMPLATE_BYTES + 1)));
         assert!(failed("{{ 'x' * 1000000000 }}"));
         assert!(failed("{{ range(1000000000)|list }}"));
     }
 
     #[test]
-    fn deep_nesting_does_not_break_the_stack() {
-        // a chain of additions is no deeper for the parser, but for whoever walks the tree it is
-        let chain = vec!["1"; TEMPLATE_BYTES / 2 - 10].join("+");
+    fn deep_nesting_does_not_overflow_the_stack() {
+        // A chain of additions is not nested for the parser, but the syntax tree is deep.
+        let chain = vec!["1"; MAX_TEMPLATE_BYTES / 2 - 10].join("+");
         let _ = render(&format!("{{{{ {chain} }}}}"));
         let nest = "{% set ns = namespace(x=[]) %}{% for a in range(300) %}{% for b in range(300) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
         let _ = render(nest);

@@ -1,128 +1,145 @@
-//! Prompts whose foreign parts are known: a document that contains `<|im_end|>` must not end the user's turn.
+//! Prompts that know which parts come from messages, so that a document that contains `<|im_end|>` does not end the
+//! user's turn.
 //!
-//! A template is rendered twice, once with the messages and once with placeholders in their place. Where putting the
-//! contents back into the second gives the first, it is known which bytes come from messages and which from the template;
-//! only the latter may be read as control tokens. Some templates look into the messages (they cut thinking out of
-//! earlier answers, say) and then the two may differ: such a prompt says why it is unprotected.
+//! A template is rendered twice, once with the messages and once with placeholders in their place. If replacing the
+//! placeholders with the contents gives the first result, the byte ranges of messages are known, and control tokens are
+//! matched only outside of them. Some templates change or inspect messages (for example, they remove the thinking from
+//! earlier answers). Then the two results can differ, and the prompt is unprotected and gives the reason.
 
 use std::ops::Range;
 
 use super::{ChatError, Message};
 use crate::tokenizer::Tokenizer;
 
-/// A rendered conversation, ready to be turned into tokens.
+/// A rendered conversation, ready to be encoded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prompt {
-    /// What the model is to read.
+    /// The text that the model reads.
     pub text: String,
-    /// The parts of it that come from messages, ascending.
-    plain: Vec<Range<usize>>,
-    /// Whether it begins a text, or continues what the model has read already.
-    starts: bool,
-    /// Why the parts are not known, and the messages' contents.
-    unprotected: Option<(String, Vec<String>)>,
+    /// The byte ranges of `text` that come from messages, sorted; empty if they are not known.
+    message_ranges: Vec<Range<usize>>,
+    /// Whether the prompt begins a text. Otherwise it continues what the model has read.
+    at_start: bool,
+    /// Set if the ranges of messages are not known.
+    unprotected: Option<Unprotected>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Unprotected {
+    reason: String,
+    /// The contents of the messages.
+    contents: Vec<String>,
+}
+
+/// A text with the byte ranges that come from messages, sorted.
+pub(super) struct Unmasked {
+    pub(super) text: String,
+    message_ranges: Vec<Range<usize>>,
 }
 
 impl Prompt {
-    pub(super) fn protected(text: String, plain: Vec<Range<usize>>, starts: bool) -> Prompt {
-        Prompt { text, plain, starts, unprotected: None }
+    pub(super) fn protected(unmasked: Unmasked, at_start: bool) -> Prompt {
+        let Unmasked { text, message_ranges } = unmasked;
+        Prompt { text, message_ranges, at_start, unprotected: None }
     }
 
-    pub(super) fn unprotected(text: String, why: String, messages: &[Message]) -> Prompt {
+    pub(super) fn unprotected(text: String, reason: String, messages: &[Message]) -> Prompt {
         let contents = messages.iter().map(|m| m.content.clone()).collect();
-        Prompt { text, plain: Vec::new(), starts: true, unprotected: Some((why, contents)) }
+        let unprotected = Some(Unprotected { reason, contents });
+        Prompt { text, message_ranges: Vec::new(), at_start: true, unprotected }
     }
 
-    /// Why it is not known which parts come from messages, where it is not.
-    pub fn unprotected_because(&self) -> Option<&str> {
-        self.unprotected.as_ref().map(|(why, _)| why.as_str())
+    /// The reason why the text of messages cannot be distinguished from the template's; `None` if it can.
+    pub fn unprotected_reason(&self) -> Option<&str> {
+        self.unprotected.as_ref().map(|unprotected| unprotected.reason.as_str())
     }
 
-    /// The byte ranges of [`Prompt::text`] that come from messages.
-    pub fn foreign(&self) -> &[Range<usize>] {
-        &self.plain
+    /// The byte ranges of [`Prompt::text`] that come from messages, sorted; empty if they are not known.
+    pub fn message_ranges(&self) -> &[Range<usize>] {
+        &self.message_ranges
     }
 
-    /// Parts the prompt before the byte `at` and gives what follows. The second part continues the first: its tokens are appended to
-    /// the first's. Unlike in one piece, no token reaches across `at`. `None`, and the prompt unchanged, where `at` is not between two
-    /// characters or it is not known which parts come from messages.
+    /// Splits the prompt at byte `at` and returns the second part, which continues the first: its tokens are appended to the
+    /// first's. No token reaches across `at`. Returns `None` and changes nothing if `at` is not between two characters, or if it is
+    /// not known which ranges come from messages.
     pub fn split_off(&mut self, at: usize) -> Option<Prompt> {
         if self.unprotected.is_some() || !self.text.is_char_boundary(at) {
             return None;
         }
         let text = self.text.split_off(at);
         let shifted = |range: &Range<usize>| range.start.saturating_sub(at)..range.end - at;
-        let plain = self.plain.iter().filter(|range| range.end > at).map(shifted).collect();
-        self.plain.retain(|range| range.start < at);
-        if let Some(last) = self.plain.last_mut() {
+        let message_ranges = self.message_ranges.iter().filter(|range| range.end > at).map(shifted).collect();
+        self.message_ranges.retain(|range| range.start < at);
+        if let Some(last) = self.message_ranges.last_mut() {
             last.end = last.end.min(at);
         }
-        Some(Prompt { text, plain, starts: false, unprotected: None })
+        Some(Prompt { text, message_ranges, at_start: false, unprotected: None })
     }
 
-    /// The tokens, with the beginning-of-text token where one belongs. Text of messages never becomes a control token.
+    /// Encodes the prompt, with a beginning-of-text token if the model uses one. Text of messages never becomes a
+    /// control token.
     ///
     /// # Errors
-    /// Where the vocabulary lacks a byte, and where a message has the text of a control token but the template does not
-    /// let messages be told from its own text; [`Prompt::encode_unprotected`] is for those who accept that.
+    /// The vocabulary has no token for a byte of the text; or a message contains the text of a control token and the
+    /// ranges of messages are not known. [`Prompt::encode_unprotected`] accepts the latter.
     pub fn encode(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, ChatError> {
-        if let Some((why, contents)) = &self.unprotected
+        if let Some(Unprotected { reason, contents }) = &self.unprotected
             && contents.iter().any(|content| tokenizer.has_control_text(content))
         {
-            return Err(ChatError::Unprotected { why: why.clone() });
+            return Err(ChatError::Unprotected { why: reason.clone() });
         }
-        Ok(tokenizer.encode_prompt(&self.text, &self.plain, self.starts)?)
+        self.encode_unprotected(tokenizer)
     }
 
-    /// Like [`Prompt::encode`], except that control tokens are recognised in messages too where the two cannot be told
-    /// apart.
+    /// Like [`Prompt::encode`], but if the ranges of messages are not known, control tokens are matched in messages
+    /// too.
     ///
     /// # Errors
-    /// Where the vocabulary lacks a byte of the text.
+    /// The vocabulary has no token for a byte of the text.
     pub fn encode_unprotected(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, ChatError> {
-        Ok(tokenizer.encode_prompt(&self.text, &self.plain, self.starts)?)
+        Ok(tokenizer.encode_prompt(&self.text, &self.message_ranges, self.at_start)?)
     }
 }
 
-/// How the next turn's prompt relates to what the model has read.
+/// The prompt of the next turn, relative to what the model has read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextTurn {
-    /// The model has read the prompt before and its own answer (without the token that ended it): this comes next.
+    /// Continues the previous prompt and the answer (without the token that ended it).
     Extends(Prompt),
-    /// The template now writes earlier turns otherwise than when they were read.
+    /// The template now renders earlier turns differently from how the model has read them.
     Rewrites {
-        /// The whole conversation anew.
+        /// The whole conversation.
         prompt: Prompt,
-        /// What comes after the answer, for those who would rather keep what was read than follow the template to the
-        /// letter.
+        /// The part after the answer, for callers that keep what the model has read and accept the difference.
         suffix: Option<Prompt>,
-        /// What changed.
+        /// The difference.
         why: String,
     },
 }
 
-/// Around the number of a placeholder, which is written in [`DIGITS`]: all in a private use area, so that no filter for
-/// case or white space changes them.
+/// A placeholder is a number between these two characters, written in digits that start at [`DIGITS`]. All are in a
+/// private use area, so that no filter for case or white space changes them.
 const OPEN: char = '\u{E0F0}';
 const CLOSE: char = '\u{E0F1}';
 const DIGITS: u32 = 0xE0E0;
 
-/// Marks that templates look for in answers; they stay outside the placeholders.
-const MARKS: [&str; 2] = ["<think>", "</think>"];
+/// Markers that templates search for in answers. They are not replaced by placeholders.
+const MARKERS: [&str; 2] = ["<think>", "</think>"];
 
-/// Whether placeholders cannot be told from a template's own text.
+/// Whether a template contains the characters that delimit placeholders.
 pub(super) fn uses_placeholder_characters(template: &str) -> bool {
     template.contains([OPEN, CLOSE])
 }
 
-/// Messages with placeholders, and what each stands for.
-pub(super) struct Masked {
+/// Messages whose contents are replaced by placeholders.
+pub(super) struct MaskedMessages {
     pub(super) messages: Vec<Message>,
-    cores: Vec<String>,
+    /// The text that each placeholder replaces, by number.
+    hidden: Vec<String>,
 }
 
-/// The placeholder of this number.
-pub(super) fn placeholder(number: usize) -> String {
+/// The placeholder with this number.
+fn placeholder(number: usize) -> String {
     let mut out = String::from(OPEN);
     for digit in number.to_string().bytes() {
         out.extend(char::from_u32(DIGITS + u32::from(digit - b'0')));
@@ -131,18 +148,18 @@ pub(super) fn placeholder(number: usize) -> String {
     out
 }
 
-impl Masked {
-    /// Placeholders for everything but white space at the ends (templates trim it) and the marks in answers.
-    pub(super) fn by_content(messages: &[Message]) -> Masked {
-        let mut masked = Masked { messages: Vec::new(), cores: Vec::new() };
+impl MaskedMessages {
+    /// Replaces contents except for white space at the ends, which templates trim, and [`MARKERS`] in answers.
+    pub(super) fn by_content(messages: &[Message]) -> MaskedMessages {
+        let mut masked = MaskedMessages { messages: Vec::new(), hidden: Vec::new() };
         for message in messages {
             let mut content = String::new();
             let mut rest = message.content.as_str();
             while !rest.is_empty() {
-                let mark = MARKS.iter().filter(|_| message.role == "assistant");
-                let found = mark.filter_map(|m| Some((rest.find(m)?, m.len()))).min();
+                let markers = MARKERS.iter().filter(|_| message.role == "assistant");
+                let found = markers.filter_map(|m| Some((rest.find(m)?, m.len()))).min();
                 let (at, length) = found.unwrap_or((rest.len(), 0));
-                masked.hide(&rest[..at], &mut content);
+                masked.mask(&rest[..at], &mut content);
                 content.push_str(&rest[at..at + length]);
                 rest = &rest[at + length..];
             }
@@ -151,44 +168,40 @@ impl Masked {
         masked
     }
 
-    /// The same for all but the assistant's messages, which are placeholders as a whole. Also gives the number of the
-    /// placeholder of message `wanted`.
-    pub(super) fn with_opaque_answers(messages: &[Message], wanted: usize) -> (Masked, usize) {
-        let mut masked = Masked { messages: Vec::new(), cores: Vec::new() };
-        let mut number = 0;
-        for (i, message) in messages.iter().enumerate() {
-            if i == wanted {
-                number = masked.cores.len();
-            }
+    /// Like [`MaskedMessages::by_content`], except that answers of the assistant become one placeholder each.
+    pub(super) fn with_opaque_answers(messages: &[Message]) -> MaskedMessages {
+        let mut masked = MaskedMessages { messages: Vec::new(), hidden: Vec::new() };
+        for message in messages {
             let mut content = String::new();
             if message.role == "assistant" {
-                content = placeholder(masked.cores.len());
-                masked.cores.push(message.content.clone());
+                content = placeholder(masked.hidden.len());
+                masked.hidden.push(message.content.clone());
             } else {
-                masked.hide(&message.content, &mut content);
+                masked.mask(&message.content, &mut content);
             }
             masked.messages.push(Message { role: message.role.clone(), content });
         }
-        (masked, number)
+        masked
     }
 
-    fn hide(&mut self, text: &str, out: &mut String) {
-        let core = text.trim();
-        if core.is_empty() {
+    /// Appends `text` to `out`, with a placeholder for everything between the white space at its ends.
+    fn mask(&mut self, text: &str, out: &mut String) {
+        let inner = text.trim();
+        if inner.is_empty() {
             out.push_str(text);
             return;
         }
         let start = text.len() - text.trim_start().len();
         out.push_str(&text[..start]);
-        out.push_str(&placeholder(self.cores.len()));
-        out.push_str(&text[start + core.len()..]);
-        self.cores.push(core.to_owned());
+        out.push_str(&placeholder(self.hidden.len()));
+        out.push_str(&text[start + inner.len()..]);
+        self.hidden.push(inner.to_owned());
     }
 
-    /// Puts the contents back into a rendered text, and tells where they are.
-    pub(super) fn fill(&self, rendered: &str) -> Option<(String, Vec<Range<usize>>)> {
+    /// Replaces the placeholders in a rendered text with the contents. `None` if there is a damaged placeholder.
+    pub(super) fn unmask(&self, rendered: &str) -> Option<Unmasked> {
         let mut text = String::with_capacity(rendered.len());
-        let mut plain = Vec::new();
+        let mut message_ranges = Vec::new();
         let mut parts = rendered.split(OPEN);
         text.push_str(parts.next()?);
         for part in parts {
@@ -196,11 +209,11 @@ impl Masked {
             let digit = |c: char| u32::from(c).checked_sub(DIGITS).filter(|&d| d < 10);
             let number =
                 number.chars().try_fold(0usize, |n, c| n.checked_mul(10)?.checked_add(digit(c)? as usize))?;
-            let core = self.cores.get(number)?;
-            plain.push(text.len()..text.len() + core.len());
-            text.push_str(core);
+            let hidden = self.hidden.get(number)?;
+            message_ranges.push(text.len()..text.len() + hidden.len());
+            text.push_str(hidden);
             text.push_str(rest);
         }
-        Some((text, plain))
+        Some(Unmasked { text, message_ranges })
     }
 }

@@ -1,6 +1,7 @@
-//! The bytes of one model file: mapped, embedded in the binary, or owned. The only `unsafe` of this crate stands here: mapping a
-//! file, and advice about the map.
+//! The bytes of one model file: mapped, part of the program, or in memory. The only `unsafe` code of this crate is
+//! here: mapping a file, and advice to the operating system about the mapping.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::ops::Deref;
 use std::path::Path;
@@ -10,7 +11,12 @@ use memmap2::Mmap;
 
 use crate::error::LoadError;
 
-/// Shared, read-only bytes that never move; clones refer to the same memory.
+/// Shared, read-only bytes at an address that never changes. Cloning shares the memory.
+///
+/// Made from a `&'static [u8]`, a `Vec<u8>`, an `Arc<Vec<u8>>` or an `Arc<[u8]>`, none of which copies the bytes to a
+/// second allocation. A computation uses weights in place if they start at a multiple of 32 bytes, and otherwise copies
+/// them when the model is loaded. A `Vec<u8>` is therefore shifted to such an address if it is not at one; an `Arc`
+/// stays as it is.
 #[derive(Clone)]
 pub enum Blob {
     /// A mapped file.
@@ -18,42 +24,35 @@ pub enum Blob {
     /// Part of the program.
     Static(&'static [u8]),
     /// In memory.
-    Owned(Arc<Vec<u8>>),
+    Owned(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
 impl Blob {
     pub(crate) fn map(path: &Path) -> Result<Blob, LoadError> {
         let io = |source| LoadError::Io { path: path.to_owned(), source };
-        // asked before opening, because opening a named pipe would wait for a writer
+        // Checked before opening, because opening a named pipe waits for a writer.
         let meta = fs::metadata(path).map_err(io)?;
         if !meta.is_file() {
             return Err(LoadError::NotAFile { path: path.to_owned() });
         }
         if meta.len() == 0 {
-            return Ok(Blob::owned(Vec::new())); // an empty file cannot be mapped
+            return Ok(Blob::Static(&[])); // an empty file cannot be mapped
         }
         let map = map(&File::open(path).map_err(io)?).map_err(io)?;
         Ok(Blob::Mapped(Arc::new(map)))
     }
 
-    pub(crate) fn from_static(bytes: &'static [u8]) -> Blob {
-        Blob::Static(bytes)
-    }
-
-    pub(crate) fn owned(bytes: Vec<u8>) -> Blob {
-        Blob::Owned(Arc::new(bytes))
-    }
-
-    /// Lets the system take back the memory of a range that will hardly be read again; reading it still works. A range that is
-    /// not inside is left alone.
-    pub(crate) fn forget(&self, offset: usize, bytes: usize) {
+    /// Tells the operating system that it may drop the memory pages of a range from `offset`. Reading the range still
+    /// works: the pages are then read from the file again. Does nothing for a range that is not inside the file, or if
+    /// no file is mapped.
+    pub(crate) fn release_pages(&self, offset: usize, bytes: usize) {
         if offset.checked_add(bytes).is_none_or(|end| end > self.len()) {
             return;
         }
         #[cfg(unix)]
         if let Blob::Mapped(map) = self {
-            // SAFETY: the range lies inside the map, as was just checked (the map's own function compares offset and length only
-            // one by one). Pages dropped from a private, read-only map of a file are read from the file again.
+            // SAFETY: the range is inside the map, as checked above (the map's own function compares offset and length
+            // only one by one). Pages dropped from a private, read-only map of a file are read from the file again.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, bytes) };
         }
     }
@@ -66,15 +65,109 @@ impl Deref for Blob {
         match self {
             Blob::Mapped(map) => map,
             Blob::Static(bytes) => bytes,
-            Blob::Owned(bytes) => bytes,
+            Blob::Owned(bytes) => (**bytes).as_ref(),
         }
+    }
+}
+
+impl fmt::Debug for Blob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Blob::Mapped(_) => "Mapped",
+            Blob::Static(_) => "Static",
+            Blob::Owned(_) => "Owned",
+        };
+        write!(f, "{kind}({} bytes)", self.len())
+    }
+}
+
+impl From<&'static [u8]> for Blob {
+    fn from(bytes: &'static [u8]) -> Blob {
+        Blob::Static(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Blob {
+    fn from(bytes: Vec<u8>) -> Blob {
+        Blob::Owned(Arc::new(AlignedBytes::new(bytes)))
+    }
+}
+
+impl From<Arc<Vec<u8>>> for Blob {
+    fn from(bytes: Arc<Vec<u8>>) -> Blob {
+        Blob::Owned(bytes)
+    }
+}
+
+impl From<Arc<[u8]>> for Blob {
+    fn from(bytes: Arc<[u8]>) -> Blob {
+        Blob::Owned(Arc::new(bytes))
+    }
+}
+
+/// A vector whose bytes from `start` on begin at a multiple of [`AlignedBytes::ALIGNMENT`].
+struct AlignedBytes {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl AlignedBytes {
+    /// The alignment in bytes that ggml asks of tensor data. Large vectors rarely have it: allocators put their own
+    /// record in front.
+    const ALIGNMENT: usize = 32;
+
+    fn new(mut bytes: Vec<u8>) -> AlignedBytes {
+        let padding = |bytes: &Vec<u8>| (bytes.as_ptr() as usize).wrapping_neg() % Self::ALIGNMENT;
+        let len = bytes.len();
+        if padding(&bytes) > 0 {
+            bytes.reserve_exact(Self::ALIGNMENT - 1);
+        }
+        // Within the capacity, so that the vector does not move after its address was read.
+        let start = padding(&bytes);
+        bytes.resize(len + start, 0);
+        bytes.copy_within(..len, start);
+        AlignedBytes { bytes, start }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.start..]
     }
 }
 
 /// Maps a whole file for reading.
 fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the map is private and read-only, and lives in `Blob`, which hands out slices no longer than itself. What remains
-    // is that another process may change or truncate the file meanwhile; no program that maps weights can rule that out. All
-    // numbers read here are bounded by the length at the time of mapping and used from copies, never read twice.
+    // SAFETY: the map is private and read-only, and lives in `Blob`, which returns no slice that outlives it. Another
+    // process may still change or truncate the file, which no program that maps weights can prevent. All numbers read
+    // from the map are bounded by the length at the time of mapping and are used from copies, never read twice.
     unsafe { Mmap::map(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_becomes_aligned_and_keeps_its_content() {
+        let content: Vec<u8> = (0..1000u32).map(|i| i as u8).collect();
+        for spare in 0..64 {
+            let mut vector = Vec::with_capacity(content.len() + spare);
+            vector.extend_from_slice(&content);
+            let blob = Blob::from(vector);
+            assert_eq!(*blob, *content);
+            assert_eq!(blob.as_ptr() as usize % AlignedBytes::ALIGNMENT, 0);
+        }
+        assert!(Blob::from(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn shared_bytes_stay_where_they_are() {
+        let slice: Arc<[u8]> = vec![7; 100].into();
+        let vector = Arc::new(vec![7; 100]);
+        assert_eq!(Blob::from(slice.clone()).as_ptr(), slice.as_ptr());
+        assert_eq!(Blob::from(vector.clone()).as_ptr(), vector.as_ptr());
+        let blob = Blob::from(vec![7; 100]);
+        assert_eq!(blob.clone().as_ptr(), blob.as_ptr());
+    }
 }

@@ -1,10 +1,12 @@
-//! Reads numbers and strings from a file's bytes, one after another; nothing is read, and nothing allocated, beyond what is there.
+//! Reads numbers and strings from a file's bytes in sequence. Never reads past the end, and returns no count that the
+//! remaining bytes cannot hold, so that callers can allocate by it.
 
 use crate::error::LoadError;
 
-/// A place in the bytes of a file.
+/// A read position in the bytes of a file.
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
+    /// Bytes from the start of the file.
     at: usize,
 }
 
@@ -13,12 +15,12 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at: at.min(bytes.len()) }
     }
 
-    /// Bytes from the start of the file.
+    /// The position in bytes from the start of the file.
     pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
-    /// Bytes from here to the end of the file.
+    /// Number of bytes from the position to the end of the file.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -34,7 +36,7 @@ impl<'a> Cursor<'a> {
             });
         }
         let start = self.at;
-        self.at += n as usize; // fits: n <= left
+        self.at += n as usize; // fits in usize: n <= left
         Ok(&self.bytes[start..self.at])
     }
 
@@ -54,7 +56,7 @@ impl<'a> Cursor<'a> {
         self.take(len, what)
     }
 
-    /// A count of things of at least `min_bytes` each, refused where the rest of the file cannot hold them.
+    /// A count of items of at least `min_bytes` bytes each. An error if the rest of the file cannot hold so many.
     pub(crate) fn count(&mut self, min_bytes: u64, what: &dyn Fn() -> String) -> Result<usize, LoadError> {
         let offset = self.at as u64;
         let n = self.u64(&|| format!("the number of {}", what()))?;

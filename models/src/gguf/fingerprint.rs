@@ -1,16 +1,17 @@
-//! A name for a model by its content, for caches that belong to a model (head profiles). Not a checksum: it samples the weights.
+//! Identifies a model by its content, so that files made for one model (head profiles) can be told from those of
+//! others. Not a checksum: it hashes only a sample of the weights.
 
 use std::fmt::Write as _;
 
 use super::{GgufFile, Value};
 
-/// So many tensors are sampled, spread evenly over the names in order …
+/// Maximum number of tensors whose data are sampled, spread evenly over the sorted names.
 const SAMPLED_TENSORS: usize = 64;
-/// … with this many bytes of each, from the middle. At most 64 pages are touched.
+/// Bytes hashed of each sampled tensor, from its middle.
 const SAMPLE_BYTES: usize = 1024;
 
-/// Hashes the keys of the architecture, the tensors' names, dimensions and types, and a sample of their data, in an order that
-/// does not depend on how the file was written or split.
+/// Hashes the keys of the architecture, the names, dimensions and types of all tensors, and a sample of their data. The
+/// order does not depend on how the file was written or split.
 pub(super) fn fingerprint(file: &GgufFile) -> String {
     let mut hash = Fnv128::new();
     let arch = file.str("general.architecture").ok().flatten().unwrap_or_default();
@@ -31,7 +32,7 @@ pub(super) fn fingerprint(file: &GgufFile) -> String {
         let tensor = &file.tensors[i as usize];
         hash.field(tensor.name.as_bytes());
         let mut description = String::new();
-        // writing to a String cannot fail
+        // Writing to a String cannot fail.
         let _ = write!(description, "{:?} {}", tensor.dims, tensor.ty);
         hash.field(description.as_bytes());
         if n % step == 0 {
@@ -44,7 +45,7 @@ pub(super) fn fingerprint(file: &GgufFile) -> String {
     format!("{:032x}", hash.0)
 }
 
-/// FNV-1a of 128 bits: a dozen lines, the same on every machine, and long enough that models do not meet by chance.
+/// FNV-1a with 128 bits: short code, the same result on every machine, and long enough to make collisions unlikely.
 struct Fnv128(u128);
 
 impl Fnv128 {
@@ -58,7 +59,7 @@ impl Fnv128 {
         }
     }
 
-    /// Bytes after their length, so that neighbouring fields cannot be mistaken for each other.
+    /// Hashes the length of `bytes` and then the bytes, so that the boundaries between fields count.
     fn field(&mut self, bytes: &[u8]) {
         self.bytes(&(bytes.len() as u64).to_le_bytes());
         self.bytes(bytes);
@@ -69,9 +70,9 @@ impl Fnv128 {
 mod tests {
     use super::*;
 
-    /// The published test vectors of FNV-1a with 128 bits.
+    /// A published test vector of FNV-1a with 128 bits.
     #[test]
-    fn fnv_vectors() {
+    fn fnv_1a_gives_the_published_hash() {
         let mut h = Fnv128::new();
         h.bytes(b"a");
         assert_eq!(h.0, 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);

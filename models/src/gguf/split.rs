@@ -1,5 +1,6 @@
-//! Models in several files, `NAME-00001-of-0000N.gguf`: finding the parts by name, and checking that they are all there, in order
-//! and of one model. Relies on the keys that llama.cpp's splitter writes: `split.no` from 0, `split.count`, `split.tensors.count`.
+//! Models split into several files `NAME-00001-of-0000N.gguf`. Finds the parts by name and checks that none is missing,
+//! that they are in order and that they are of one model. Uses the keys that llama.cpp's splitter writes: `split.no`
+//! (from 0), `split.count` and `split.tensors.count`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,11 +8,11 @@ use std::path::{Path, PathBuf};
 use super::Shard;
 use crate::error::LoadError;
 
-/// What the file names say about a set of parts.
+/// How many parts a model has according to its file names.
 pub(super) enum Named {
-    /// A single file under a name of its own.
+    /// One file that is not named as a part.
     Whole,
-    /// This many files named as parts.
+    /// This many files that are named as parts.
     Parts(usize),
 }
 
@@ -24,7 +25,7 @@ impl Named {
     }
 }
 
-/// The file and its siblings if it is named as a part of a split model, otherwise the file alone.
+/// All parts of the model if the file is named as one of them, otherwise the file alone.
 pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
     let Some((stem, count)) = part_name(path) else {
         return vec![path.to_owned()];
@@ -32,7 +33,7 @@ pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
     (1..=count).map(|i| path.with_file_name(format!("{stem}-{i:05}-of-{count:05}.gguf"))).collect()
 }
 
-/// Name without number, and number of parts, of `STEM-00002-of-00003.gguf`.
+/// `STEM` and the number of parts, from a name `STEM-00002-of-00003.gguf`.
 fn part_name(path: &Path) -> Option<(&str, usize)> {
     let name = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
     let (rest, count) = name.rsplit_once("-of-")?;
@@ -43,11 +44,12 @@ fn part_name(path: &Path) -> Option<(&str, usize)> {
     (1..=count).contains(&number).then_some((stem, count))
 }
 
-/// Says which part is missing instead of only that a file is.
-pub(super) fn explain(error: LoadError, named: &Path, i: usize, count: usize) -> LoadError {
+/// Turns "file not found" into an error that names the missing part. `opened` is the path that the user gave, `i` the
+/// index of the part and `count` the number of parts.
+pub(super) fn explain_missing(error: LoadError, opened: &Path, i: usize, count: usize) -> LoadError {
     match error {
         LoadError::Io { path, source }
-            if count > 1 && source.kind() == io::ErrorKind::NotFound && (i > 0 || path != named) =>
+            if count > 1 && source.kind() == io::ErrorKind::NotFound && (i > 0 || path != opened) =>
         {
             LoadError::Split {
                 problem: format!("part {} of {count} is missing: there is no {}", i + 1, path.display()),
@@ -57,13 +59,13 @@ pub(super) fn explain(error: LoadError, named: &Path, i: usize, count: usize) ->
     }
 }
 
-/// Compares what the parts say about themselves with their names and with each other.
+/// Checks the keys of the parts against their file names and against each other.
 pub(super) fn check(shards: &[Shard], named: Named) -> Result<(), LoadError> {
     let wrong = |problem: String| Err(LoadError::Split { problem });
     let count = match named {
         Named::Parts(count) if count > 1 => count,
         _ => {
-            // a file of its own may carry the keys, but must not be one of several
+            // One file may have the keys, but must not be one of several parts.
             return match shards.first().map(|s| s.int("split.count")).transpose()?.flatten() {
                 Some(n) if n > 1 => wrong(format!(
                     "this is one of {n} parts, but its name does not end in -00001-of-{n:05}.gguf"
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_parts() {
+    fn part_names_are_parsed_and_listed() {
         let parse = |s: &str| part_name(Path::new(s)).map(|(stem, n)| (stem.to_owned(), n));
         assert_eq!(parse("d/m-00002-of-00003.gguf"), Some(("m".into(), 3)));
         assert_eq!(parse("a-of-b-00001-of-00001.gguf"), Some(("a-of-b".into(), 1)));

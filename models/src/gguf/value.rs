@@ -1,5 +1,5 @@
-//! Metadata values. Scalars are copied; strings and arrays stay in the file's bytes and are looked at there, so that a vocabulary
-//! of 250,000 tokens costs one offset a token. Relies on `read_value` having walked, and thereby checked, every byte of a value.
+//! Metadata values. Scalars are copied; strings and arrays stay in the file's bytes, so that a vocabulary of 250,000
+//! tokens costs only one offset per token. `read_value` checks every byte of a value before the value exists.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use super::blob::Blob;
 use super::cursor::Cursor;
 use crate::error::{LoadError, Text};
 
-/// Arrays of arrays (of arrays …) may be nested this deep.
+/// Maximum nesting of arrays in arrays.
 const MAX_DEPTH: usize = 4;
 
 /// The type of a metadata value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-#[allow(missing_docs)] // the names say it
+#[allow(missing_docs)] // the names are the documentation
 pub enum ValueType {
     U8 = 0,
     I8 = 1,
@@ -43,7 +43,7 @@ impl ValueType {
         self as u32
     }
 
-    /// Short name, as in `array of str`.
+    /// Short name, such as `u32` or `str`.
     pub fn name(self) -> &'static str {
         use ValueType::*;
         match self {
@@ -63,7 +63,7 @@ impl ValueType {
         }
     }
 
-    /// Bytes of a value; for strings and arrays the fewest they can take.
+    /// Size of a value in bytes; the minimum for strings and arrays.
     fn min_bytes(self) -> u64 {
         use ValueType::*;
         match self {
@@ -88,7 +88,7 @@ impl ValueType {
 
 /// One metadata value.
 #[derive(Clone)]
-#[allow(missing_docs)] // the names say it
+#[allow(missing_docs)] // the names are the documentation
 pub enum Value {
     U8(u8),
     I8(i8),
@@ -125,15 +125,15 @@ impl Value {
         }
     }
 
-    /// The type in words: `u32`, `array of str`.
+    /// The type as text: `u32`, `array of str`.
     pub fn type_name(&self) -> String {
         match self {
-            Value::Array(a) => format!("array of {}", a.elem().name()),
+            Value::Array(a) => format!("array of {}", a.elem_type().name()),
             other => other.ty().name().to_owned(),
         }
     }
 
-    /// An integer of any width.
+    /// The value of any integer type.
     pub fn as_int(&self) -> Option<i128> {
         match *self {
             Value::U8(v) => Some(v.into()),
@@ -148,7 +148,7 @@ impl Value {
         }
     }
 
-    /// A float of either width.
+    /// The value of an f32 or f64.
     pub fn as_float(&self) -> Option<f64> {
         match *self {
             Value::F32(v) => Some(v.into()),
@@ -158,7 +158,7 @@ impl Value {
     }
 }
 
-/// As `inspect` shows it: texts quoted, escaped and shortened, arrays as their first elements and their length.
+/// Strings are quoted, escaped and shortened; arrays are shown as their first elements and their length.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -178,7 +178,8 @@ impl fmt::Debug for Value {
     }
 }
 
-/// Equal type and content; floats by their bits, so that a copy of a file always equals it.
+/// Equal if type and content are. Floats are compared by their bits, so that NaN in a copy of a file equals the
+/// original.
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         match (self, other) {
@@ -187,39 +188,40 @@ impl PartialEq for Value {
             (Value::Bool(a), Value::Bool(b)) => a == b,
             (Value::String(a), Value::String(b)) => a.as_bytes() == b.as_bytes(),
             (Value::Array(a), Value::Array(b)) => {
-                a.elem() == b.elem() && a.len() == b.len() && a.raw() == b.raw()
+                a.elem_type() == b.elem_type() && a.len() == b.len() && a.raw() == b.raw()
             }
             (a, b) => a.ty() == b.ty() && a.as_int() == b.as_int(),
         }
     }
 }
 
-/// A piece of a file, kept alive with it.
+/// A range of a file's bytes, which it keeps alive.
 #[derive(Clone)]
-struct Piece {
+struct ByteRange {
     blob: Blob,
     start: usize,
     len: usize,
 }
 
-impl Piece {
+impl ByteRange {
     fn bytes(&self) -> &[u8] {
-        // always inside: made by `read_value` from what the cursor handed out
+        // Always inside the file: `read_value` made it from a range that the cursor has checked.
         self.blob.get(self.start..self.start + self.len).unwrap_or_default()
     }
 }
 
-/// A string in the file. Meant as UTF-8, but only checked where text is needed: tokens of a vocabulary may be any bytes.
+/// A string in the file. UTF-8 is only checked by [`GgufStr::to_str`], because the tokens of a vocabulary may be any
+/// bytes.
 #[derive(Clone)]
-pub struct GgufStr(Piece);
+pub struct GgufStr(ByteRange);
 
 impl GgufStr {
-    /// The bytes as they stand in the file.
+    /// The bytes in the file.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.bytes()
     }
 
-    /// The text, where it is one.
+    /// The text; `None` if it is not UTF-8.
     pub fn to_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()
     }
@@ -231,7 +233,7 @@ impl fmt::Display for GgufStr {
     }
 }
 
-/// An array, by the kind of its elements.
+/// An array, by the type of its elements.
 #[derive(Clone)]
 pub enum Array {
     /// Numbers or booleans.
@@ -244,7 +246,7 @@ pub enum Array {
 
 impl Array {
     /// Type of the elements.
-    pub fn elem(&self) -> ValueType {
+    pub fn elem_type(&self) -> ValueType {
         match self {
             Array::Numbers(a) => a.ty,
             Array::Strings(_) => ValueType::String,
@@ -266,16 +268,16 @@ impl Array {
         self.len() == 0
     }
 
-    /// The elements as they stand in the file.
+    /// The bytes of all elements in the file.
     pub(crate) fn raw(&self) -> &[u8] {
         match self {
-            Array::Numbers(a) => a.piece.bytes(),
-            Array::Strings(a) => a.piece.bytes(),
-            Array::Arrays(a) => a.piece.bytes(),
+            Array::Numbers(a) => a.range.bytes(),
+            Array::Strings(a) => a.range.bytes(),
+            Array::Arrays(a) => a.range.bytes(),
         }
     }
 
-    /// Element `i` as a value of its own.
+    /// Element `i`; `None` past the end.
     pub fn get(&self, i: usize) -> Option<Value> {
         match self {
             Array::Numbers(a) => a.get(i),
@@ -287,8 +289,8 @@ impl Array {
 
 impl fmt::Display for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // of arrays in arrays fewer, since each of them shows some again
-        let shown = if self.elem() == ValueType::Array { 2 } else { 6 };
+        // Fewer for arrays of arrays, because each of those shows several elements.
+        let shown = if self.elem_type() == ValueType::Array { 2 } else { 6 };
         f.write_str("[")?;
         for i in 0..self.len().min(shown) {
             let comma = if i > 0 { ", " } else { "" };
@@ -307,7 +309,7 @@ impl fmt::Display for Array {
 #[derive(Clone)]
 pub struct NumberArray {
     ty: ValueType,
-    piece: Piece,
+    range: ByteRange,
 }
 
 impl NumberArray {
@@ -318,7 +320,7 @@ impl NumberArray {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.piece.len / self.ty.min_bytes() as usize
+        self.range.len / self.ty.min_bytes() as usize
     }
 
     /// Whether there are no elements.
@@ -336,39 +338,40 @@ impl NumberArray {
         self.ty.is_float()
     }
 
-    /// Element `i` as a value.
+    /// Element `i`; `None` past the end.
     pub fn get(&self, i: usize) -> Option<Value> {
         let width = self.ty.min_bytes() as usize;
         let start = i.checked_mul(width)?;
-        scalar(self.ty, self.piece.bytes().get(start..start.checked_add(width)?)?)
+        scalar(self.ty, self.range.bytes().get(start..start.checked_add(width)?)?)
     }
 
-    /// Element `i`; `None` past the end, for other elements than integers, and for a u64 beyond i64.
+    /// Element `i`; `None` past the end, if the elements are not integers, and for a u64 that does not fit in i64.
     pub fn int(&self, i: usize) -> Option<i64> {
         self.get(i)?.as_int()?.try_into().ok()
     }
 
-    /// Element `i`; `None` past the end and for other elements than floats.
+    /// Element `i`; `None` past the end and if the elements are not floats.
     pub fn float(&self, i: usize) -> Option<f64> {
         self.get(i)?.as_float()
     }
 
-    /// The elements as i64, as [`NumberArray::int`] gives them.
+    /// All elements as [`NumberArray::int`] returns them.
     pub fn iter_ints(&self) -> impl ExactSizeIterator<Item = Option<i64>> + '_ {
         (0..self.len()).map(|i| self.int(i))
     }
 
-    /// The elements as f64, as [`NumberArray::float`] gives them.
+    /// All elements as [`NumberArray::float`] returns them.
     pub fn iter_floats(&self) -> impl ExactSizeIterator<Item = Option<f64>> + '_ {
         (0..self.len()).map(|i| self.float(i))
     }
 }
 
-/// An array of strings, each found at once by its number.
+/// An array of strings with constant-time access by index.
 #[derive(Clone)]
 pub struct StringArray {
-    piece: Piece,
-    /// Where each string's bytes begin in the file. Eight bytes a string, and a string takes eight or more in the file.
+    range: ByteRange,
+    /// Start of each string's bytes in the file. Takes 8 bytes per string, and every string takes at least 8 in the
+    /// file.
     starts: Arc<Vec<usize>>,
 }
 
@@ -383,33 +386,33 @@ impl StringArray {
         self.starts.is_empty()
     }
 
-    fn range(&self, i: usize) -> Option<(usize, usize)> {
+    fn string_range(&self, i: usize) -> Option<(usize, usize)> {
         let start = *self.starts.get(i)?;
-        // strings lie behind one another: this one ends where the length of the next begins
+        // The strings follow each other: this one ends at the length (8 bytes) of the next.
         let end = match self.starts.get(i + 1) {
             Some(next) => next - 8,
-            None => self.piece.start + self.piece.len,
+            None => self.range.start + self.range.len,
         };
         Some((start, end))
     }
 
-    /// Bytes of string `i`.
+    /// The bytes of string `i`; `None` past the end.
     pub fn get(&self, i: usize) -> Option<&[u8]> {
-        let (start, end) = self.range(i)?;
-        self.piece.blob.get(start..end)
+        let (start, end) = self.string_range(i)?;
+        self.range.blob.get(start..end)
     }
 
-    /// String `i` where it is UTF-8.
+    /// String `i`; `None` past the end and if it is not UTF-8.
     pub fn text(&self, i: usize) -> Option<&str> {
         std::str::from_utf8(self.get(i)?).ok()
     }
 
     fn get_str(&self, i: usize) -> Option<GgufStr> {
-        let (start, end) = self.range(i)?;
-        Some(GgufStr(Piece { blob: self.piece.blob.clone(), start, len: end - start }))
+        let (start, end) = self.string_range(i)?;
+        Some(GgufStr(ByteRange { blob: self.range.blob.clone(), start, len: end - start }))
     }
 
-    /// The bytes of each string in turn.
+    /// The bytes of each string.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + '_ {
         (0..self.len()).map(|i| self.get(i).unwrap_or_default())
     }
@@ -418,8 +421,8 @@ impl StringArray {
 /// An array of arrays.
 #[derive(Clone)]
 pub struct NestedArray {
-    piece: Piece,
-    /// Where each element begins in the file. Eight bytes an element, and an element takes twelve or more in the file.
+    range: ByteRange,
+    /// Start of each element in the file. Takes 8 bytes per element, and every element takes at least 12 in the file.
     starts: Arc<Vec<usize>>,
 }
 
@@ -434,14 +437,14 @@ impl NestedArray {
         self.starts.is_empty()
     }
 
-    /// Element `i`, read anew from the file's bytes.
+    /// Element `i`, parsed from the file's bytes; `None` past the end.
     pub fn get(&self, i: usize) -> Option<Array> {
-        let mut cursor = Cursor::new(&self.piece.blob, *self.starts.get(i)?);
-        read_array(&self.piece.blob, &mut cursor, 1, &|| "a nested array".to_owned()).ok()
+        let mut cursor = Cursor::new(&self.range.blob, *self.starts.get(i)?);
+        read_array(&self.range.blob, &mut cursor, 1, &|| "a nested array".to_owned()).ok()
     }
 }
 
-/// Reads one value of this type; `what` names it in errors.
+/// Reads and checks a value of type `ty`; `what` names it in errors.
 pub(super) fn read_value(
     blob: &Blob,
     cursor: &mut Cursor<'_>,
@@ -451,7 +454,7 @@ pub(super) fn read_value(
     match ty {
         ValueType::String => {
             let len = cursor.string(what)?.len();
-            Ok(Value::String(GgufStr(Piece { blob: blob.clone(), start: cursor.offset() - len, len })))
+            Ok(Value::String(GgufStr(ByteRange { blob: blob.clone(), start: cursor.offset() - len, len })))
         }
         ValueType::Array => read_array(blob, cursor, 1, what).map(Value::Array),
         number => {
@@ -462,7 +465,7 @@ pub(super) fn read_value(
     }
 }
 
-/// Reads the type of a value.
+/// Reads the type of a value; `what` names the value in errors.
 pub(super) fn read_type(cursor: &mut Cursor<'_>, what: &dyn Fn() -> String) -> Result<ValueType, LoadError> {
     let offset = cursor.offset();
     let id = cursor.u32(&|| format!("the type of {}", what()))?;
@@ -485,7 +488,7 @@ fn read_array(
     let ty = read_type(cursor, &elements)?;
     let n = cursor.count(ty.min_bytes(), &elements)?;
     let start = cursor.offset();
-    let piece = |end: usize| Piece { blob: blob.clone(), start, len: end - start };
+    let range = |end: usize| ByteRange { blob: blob.clone(), start, len: end - start };
     match ty {
         ValueType::String => {
             let mut starts = Vec::with_capacity(n);
@@ -493,7 +496,7 @@ fn read_array(
                 let len = cursor.string(&|| format!("element {i} of {}", what()))?.len();
                 starts.push(cursor.offset() - len);
             }
-            Ok(Array::Strings(StringArray { piece: piece(cursor.offset()), starts: Arc::new(starts) }))
+            Ok(Array::Strings(StringArray { range: range(cursor.offset()), starts: Arc::new(starts) }))
         }
         ValueType::Array if depth == MAX_DEPTH => Err(LoadError::Implausible {
             what: format!("the nesting of {}", what()),
@@ -507,17 +510,17 @@ fn read_array(
                 starts.push(cursor.offset());
                 read_array(blob, cursor, depth + 1, &|| format!("element {i} of {}", what()))?;
             }
-            Ok(Array::Arrays(NestedArray { piece: piece(cursor.offset()), starts: Arc::new(starts) }))
+            Ok(Array::Arrays(NestedArray { range: range(cursor.offset()), starts: Arc::new(starts) }))
         }
         number => {
-            // the product fits: `count` has compared it with the bytes left
+            // The product cannot overflow: `count` has compared it with the remaining bytes.
             let bytes = cursor.take(n as u64 * number.min_bytes(), &elements)?;
             if number == ValueType::Bool
                 && let Some(i) = bytes.iter().position(|&b| b > 1)
             {
                 return Err(not_a_bool(start + i, &bytes[i..], &|| format!("element {i} of {}", what())));
             }
-            Ok(Array::Numbers(NumberArray { ty: number, piece: piece(cursor.offset()) }))
+            Ok(Array::Numbers(NumberArray { ty: number, range: range(cursor.offset()) }))
         }
     }
 }
@@ -531,7 +534,8 @@ fn not_a_bool(offset: usize, bytes: &[u8], what: &dyn Fn() -> String) -> LoadErr
     }
 }
 
-/// A number or boolean from exactly its bytes; `None` for a boolean other than 0 and 1, and for types that are neither.
+/// Decodes a number or boolean. `None` if `bytes` has another length than the type, for a boolean other than 0 and 1,
+/// and for strings and arrays.
 fn scalar(ty: ValueType, bytes: &[u8]) -> Option<Value> {
     Some(match ty {
         ValueType::U8 => Value::U8(u8::from_le_bytes(bytes.try_into().ok()?)),

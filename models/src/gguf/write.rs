@@ -1,14 +1,14 @@
-//! Writes GGUF files, version 3: metadata and tensor descriptions first, then the data as a stream, so that a model of many
-//! gigabytes never lies in memory. For synthetic models of a benchmark and for tests.
+//! Writes GGUF files, version 3: metadata and tensor descriptions first, then the data as a stream, so that a large
+//! model is never in memory as a whole. For the synthetic models of benchmarks, and for tests.
 
 use std::io::{self, Read, Write};
 
 use super::{Array, DEFAULT_ALIGNMENT, Value, ValueType};
 use crate::types::TensorType;
 
-/// A metadata value to be written.
+/// A metadata value to write.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // the names say it
+#[allow(missing_docs)] // the names are the documentation
 pub enum MetaValue {
     U8(u8),
     I8(i8),
@@ -21,14 +21,14 @@ pub enum MetaValue {
     F32(f32),
     F64(f64),
     Bool(bool),
-    /// Bytes, since tokens of a vocabulary need not be text.
+    /// Bytes, because the tokens of a vocabulary need not be text.
     String(Vec<u8>),
-    /// Element type, stated so that an empty array has one, and elements of that type.
+    /// Element type (so that an empty array has one too) and elements of that type.
     Array(ValueType, Vec<MetaValue>),
 }
 
 impl MetaValue {
-    /// An array of texts.
+    /// An array of strings.
     pub fn strings<S: AsRef<[u8]>>(items: impl IntoIterator<Item = S>) -> MetaValue {
         MetaValue::Array(
             ValueType::String,
@@ -122,7 +122,7 @@ impl From<bool> for MetaValue {
     }
 }
 
-/// Copies a value out of a file.
+/// Copies a value from a file.
 impl From<&Value> for MetaValue {
     fn from(v: &Value) -> MetaValue {
         match v {
@@ -146,31 +146,31 @@ impl From<&Value> for MetaValue {
 impl From<&Array> for MetaValue {
     fn from(a: &Array) -> MetaValue {
         MetaValue::Array(
-            a.elem(),
+            a.elem_type(),
             (0..a.len()).filter_map(|i| a.get(i)).map(|v| MetaValue::from(&v)).collect(),
         )
     }
 }
 
-/// A tensor to be written.
+/// Name, dimensions and type of a tensor to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorDecl {
     /// Name, such as `blk.0.attn_q.weight`.
     pub name: String,
     /// Elements per dimension in ggml order, row length first.
     pub dims: Vec<u64>,
-    /// How elements are stored.
+    /// Element type.
     pub ty: TensorType,
 }
 
 impl TensorDecl {
-    /// Bytes of its data; `None` where rows are not whole blocks or the number overflows.
+    /// Size of the data in bytes; `None` if the rows are not whole blocks or the size overflows.
     pub fn bytes(&self) -> Option<u64> {
         self.ty.tensor_bytes(&self.dims)
     }
 }
 
-/// A file to be written: what stands before the data.
+/// A file to write: metadata and tensor descriptions. The data are passed to [`GgufWriter::write`].
 #[derive(Clone, Debug)]
 pub struct GgufWriter {
     metadata: Vec<(String, MetaValue)>,
@@ -185,7 +185,7 @@ impl Default for GgufWriter {
 }
 
 impl GgufWriter {
-    /// A file with nothing in it, alignment 32.
+    /// An empty file with alignment 32.
     pub fn new() -> GgufWriter {
         GgufWriter { metadata: Vec::new(), tensors: Vec::new(), alignment: DEFAULT_ALIGNMENT }
     }
@@ -200,38 +200,41 @@ impl GgufWriter {
         self
     }
 
-    /// Takes a metadata key out again.
+    /// Removes a metadata key.
     pub fn unset(&mut self, key: &str) -> &mut Self {
         self.metadata.retain(|(k, _)| k != key);
         self
     }
 
-    /// Adds a tensor; the data follow in the order of these calls.
+    /// Adds a tensor. The data are written in the order of these calls.
     pub fn tensor(&mut self, name: impl Into<String>, dims: &[u64], ty: TensorType) -> &mut Self {
         self.tensors.push(TensorDecl { name: name.into(), dims: dims.to_vec(), ty });
         self
     }
 
-    /// The tensors added so far, for changing them before writing.
+    /// The tensors added so far, to change them before writing.
     pub fn tensors_mut(&mut self) -> &mut Vec<TensorDecl> {
         &mut self.tensors
     }
 
-    /// Aligns data to this power of two and says so in `general.alignment`.
+    /// Sets the alignment of the data in bytes, a power of two, and the key `general.alignment`.
     pub fn align(&mut self, alignment: u32) -> &mut Self {
         self.alignment = alignment.max(1) as usize;
         self.set("general.alignment", alignment)
     }
 
-    /// Writes the file; `data` is called once for each tensor, in order, and writes exactly its bytes. Returns the file's size in
-    /// bytes. Fails with `InvalidInput` for a tensor whose size is not defined and an array of mixed types, with `InvalidData`
-    /// where `data` writes another number of bytes.
+    /// Writes the file and returns its size in bytes. `data` is called once per tensor, in order, and writes exactly
+    /// its bytes.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a tensor whose size is undefined and for an array of mixed types; `InvalidData` if `data`
+    /// writes another number of bytes than the tensor has; errors of `out`.
     pub fn write(
         &self,
         out: &mut dyn Write,
         mut data: impl FnMut(&TensorDecl, &mut dyn Write) -> io::Result<()>,
     ) -> io::Result<u64> {
-        let head = self.head()?;
+        let head = self.header()?;
         out.write_all(&head)?;
         let mut written = head.len() as u64;
         for tensor in &self.tensors {
@@ -252,7 +255,7 @@ impl GgufWriter {
         Ok(written)
     }
 
-    /// The whole file in memory with all-zero data, for tests.
+    /// The whole file with all-zero data, for tests.
     pub fn to_bytes_zeroed(&self) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
         self.write(&mut out, |tensor, out| io::copy(&mut zeros(tensor_bytes(tensor)?), out).map(drop))?;
@@ -260,7 +263,7 @@ impl GgufWriter {
     }
 
     /// Everything before the data, without padding.
-    fn head(&self) -> io::Result<Vec<u8>> {
+    fn header(&self) -> io::Result<Vec<u8>> {
         let mut head = Vec::new();
         head.extend(b"GGUF");
         head.extend(3u32.to_le_bytes());
@@ -311,13 +314,13 @@ fn zeros(n: u64) -> impl io::Read {
     io::repeat(0).take(n)
 }
 
-/// Writes zeros up to the next multiple of `alignment`; returns how many.
+/// Writes zeros up to the next multiple of `alignment` bytes and returns their number.
 fn pad(out: &mut dyn Write, at: u64, alignment: u64) -> io::Result<u64> {
     let n = at.next_multiple_of(alignment) - at;
     io::copy(&mut zeros(n), out)
 }
 
-/// Counts what goes through.
+/// Counts the bytes written to `out`.
 struct Counted<'a> {
     out: &'a mut dyn Write,
     written: u64,

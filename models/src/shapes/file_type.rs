@@ -1,9 +1,9 @@
-//! File types: which tensor of a model is stored in which type, as llama.cpp's quantisation decides it (without an importance matrix).
+//! File types: the type of each tensor of a file, chosen as llama.cpp's quantization does without an importance matrix.
 
-use super::Shape;
+use super::ModelShape;
 use crate::types::TensorType;
 
-/// What a whole file is called by its main tensor type.
+/// The quantization of a whole file, named after its main tensor type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// All matrices f16.
@@ -19,11 +19,11 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// Every file type, largest first.
+    /// All file types, largest first.
     pub const ALL: &'static [FileType] =
         &[FileType::F16, FileType::Q8_0, FileType::Q6K, FileType::Q4KM, FileType::Q4_0];
 
-    /// Name as in file names, lower case.
+    /// Name in lower case, as used in file names.
     pub fn name(self) -> &'static str {
         match self {
             FileType::F16 => "f16",
@@ -34,12 +34,12 @@ impl FileType {
         }
     }
 
-    /// The file type of this name, letters of either case.
+    /// The file type of this name, in upper or lower case.
     pub fn from_name(name: &str) -> Option<FileType> {
         Self::ALL.iter().copied().find(|file_type| file_type.name().eq_ignore_ascii_case(name))
     }
 
-    /// Number in `general.file_type`.
+    /// Value of the key `general.file_type`.
     pub fn id(self) -> u32 {
         match self {
             FileType::F16 => 1,
@@ -50,16 +50,16 @@ impl FileType {
         }
     }
 
-    /// Type of the matrix of this name with rows of `n_in` elements.
-    pub(super) fn tensor_type(self, shape: &Shape, name: &str, n_in: u64) -> TensorType {
+    /// Type of the matrix `name`, whose rows have `n_in` elements.
+    pub(super) fn tensor_type(self, shape: &ModelShape, name: &str, n_in: u64) -> TensorType {
         let main = match self {
             FileType::F16 => return TensorType::F16,
-            FileType::Q8_0 => return or_smaller_blocks(TensorType::Q8_0, n_in),
+            FileType::Q8_0 => return with_whole_blocks(TensorType::Q8_0, n_in),
             FileType::Q4_0 => TensorType::Q4_0,
             FileType::Q4KM => TensorType::Q4_K,
             FileType::Q6K => TensorType::Q6_K,
         };
-        // The embedding is the output matrix too where there is none of its own.
+        // If the shape is tied, the embedding is also the output matrix.
         let output = if shape.tied { "token_embd.weight" } else { "output.weight" };
         let wanted = if name == output {
             match n_in.is_multiple_of(main.block_elems()) {
@@ -67,39 +67,39 @@ impl FileType {
                 false => TensorType::Q8_0,
             }
         } else if self == FileType::Q4KM {
-            mixture(shape, name)
+            q4_k_m(shape, name)
         } else {
             main
         };
-        or_smaller_blocks(wanted, n_in)
+        with_whole_blocks(wanted, n_in)
     }
 }
 
-/// The mixture of q4_k_m, without the output matrix.
-fn mixture(shape: &Shape, name: &str) -> TensorType {
+/// Types of matrices in q4_k_m files, except for the output matrix.
+fn q4_k_m(shape: &ModelShape, name: &str) -> TensorType {
     let values = name.ends_with(".attn_v.weight");
     if !values && !name.ends_with(".ffn_down.weight") {
         return TensorType::Q4_K;
     }
     let layer = name.split('.').nth(1).and_then(|layer| layer.parse().ok()).unwrap_or(0);
-    if more_bits(layer, shape.n_layers) {
+    if has_more_bits(layer, shape.n_layers) {
         TensorType::Q6_K
     } else if values && shape.n_layers == 80 && shape.n_heads != shape.n_kv_heads {
-        // 70B models: eight query heads share the values, so that better ones cost little.
+        // 70B models: 8 query heads share the values, so more bits for them cost little.
         TensorType::Q5_K
     } else {
         TensorType::Q4_K
     }
 }
 
-/// The layers that get more bits: the first and last eighth and every third between.
-fn more_bits(layer: usize, n_layers: usize) -> bool {
+/// Whether a layer gets more bits: the first and the last eighth of the layers do, and every third between.
+fn has_more_bits(layer: usize, n_layers: usize) -> bool {
     let eighth = n_layers / 8;
     layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2
 }
 
-/// Types of 256 elements a block give way to types of 32 where rows are no multiple of 256, and those to f16.
-fn or_smaller_blocks(ty: TensorType, n_in: u64) -> TensorType {
+/// `ty` if a row of `n_in` elements is a whole number of its blocks, else a similar type with blocks of 32, else f16.
+fn with_whole_blocks(ty: TensorType, n_in: u64) -> TensorType {
     let fits = |ty: TensorType| n_in.is_multiple_of(ty.block_elems());
     let smaller = match ty {
         _ if fits(ty) => return ty,
@@ -117,20 +117,21 @@ mod tests {
     use TensorType::{Q4_0, Q4_K, Q5_0, Q5_K, Q6_K, Q8_0};
 
     fn types(shape: &str, part: &str) -> Vec<TensorType> {
-        let (shape, file_type) = Shape::parse(shape).unwrap();
+        let (shape, file_type) = ModelShape::parse(shape).unwrap();
         shape
             .tensors(file_type)
             .into_iter()
-            .filter(|(name, ..)| name.ends_with(part))
-            .map(|(.., ty)| ty)
+            .filter(|tensor| tensor.name.ends_with(part))
+            .map(|tensor| tensor.ty)
             .collect()
     }
 
     #[test]
-    fn the_mixture_of_q4_k_m_on_16_layers() {
+    fn q4_k_m_types_on_16_layers() {
         // An eighth is 2: layers 0, 1; then 4, 7, 10, 13 (every third after the second); then 14, 15.
-        let more = [0, 1, 4, 7, 10, 13, 14, 15];
-        let expected: Vec<_> = (0..16).map(|layer| if more.contains(&layer) { Q6_K } else { Q4_K }).collect();
+        let layers_with_more_bits = [0, 1, 4, 7, 10, 13, 14, 15];
+        let expected: Vec<_> =
+            (0..16).map(|layer| if layers_with_more_bits.contains(&layer) { Q6_K } else { Q4_K }).collect();
         assert_eq!(types("llama-3.2-1b", ".attn_v.weight"), expected);
         assert_eq!(types("llama-3.2-1b", ".ffn_down.weight"), expected);
         assert_eq!(types("llama-3.2-1b", ".attn_q.weight"), [Q4_K; 16]);
@@ -140,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_by_size() {
+    fn types_that_depend_on_model_or_row_size() {
         let values = types("llama-3.1-70b", ".attn_v.weight");
         assert!(values.contains(&Q5_K) && values.contains(&Q6_K) && !values.contains(&Q4_K));
         assert!(!types("llama-3.1-70b", ".ffn_down.weight").contains(&Q5_K));
-        // Rows of 896 are no multiple of 256, those of 4864 are.
+        // 896 is not a multiple of 256; 4864 is.
         assert_eq!(types("qwen2.5-0.5b", ".attn_q.weight"), [Q5_0; 24]);
         assert_eq!(types("qwen2.5-0.5b", ".attn_v.weight")[0], Q8_0);
         assert_eq!(types("qwen2.5-0.5b", ".ffn_down.weight")[23], Q6_K);

@@ -1,24 +1,24 @@
-//! Weights for shapes: valid blocks of every type a file type uses, random, of the scale that keeps activations near 1.
+//! Synthetic weights: valid random blocks of every type that file types use, scaled so that activations stay near 1.
 //!
-//! A megabyte of blocks is made for each tensor and written again and again from places that a second random number chooses: as
-//! fast as memory is copied, and no row of the model repeats its neighbour.
+//! Up to a megabyte of random blocks is generated for each tensor. The tensor is then filled with runs that start at
+//! random blocks of it. This is as fast as copying memory, and neighbouring rows still differ.
 
 use std::io::{self, Write};
 
 use half::f16;
 
-use super::Shape;
+use super::ModelShape;
 use crate::gguf::write::TensorDecl;
 use crate::types::TensorType;
 
-/// Bytes of blocks made for a tensor, at most.
-const POOL: usize = 1 << 20;
-/// Bytes copied in one piece, about.
-const RUN: usize = 48 << 10;
+/// Maximum number of random bytes generated for a tensor.
+const POOL_BYTES: usize = 1 << 20;
+/// Approximate number of bytes copied at once.
+const RUN_BYTES: usize = 48 << 10;
 
-/// Writes the data of one tensor; `written` is told the bytes of each piece.
+/// Writes the data of one tensor; `written` is called with the number of bytes after each write.
 pub(super) fn write_tensor(
-    shape: &Shape,
+    shape: &ModelShape,
     tensor: &TensorDecl,
     out: &mut dyn Write,
     written: &mut dyn FnMut(u64),
@@ -38,48 +38,49 @@ pub(super) fn write_tensor(
     }
     let mut random = Random::named(&tensor.name);
     let block = tensor.ty.block_bytes() as usize;
-    let total = total as usize; // a file that is written fits the machine's address space
-    let pool = blocks(tensor.ty, deviation(shape, tensor), total.min(POOL), &mut random);
-    let run = (RUN / block * block).min(pool.len());
-    let places = (pool.len() - run) / block + 1;
+    let total = total as usize; // fits on 64-bit machines
+    let pool = random_blocks(tensor.ty, deviation(shape, tensor), total.min(POOL_BYTES), &mut random);
+    let run = (RUN_BYTES / block * block).min(pool.len());
+    let starts = (pool.len() - run) / block + 1;
     let mut left = total;
     while left > 0 {
-        let start = random.below(places) * block;
-        let piece = &pool[start..start + run.min(left)];
-        out.write_all(piece)?;
-        written(piece.len() as u64);
-        left -= piece.len();
+        let start = random.below(starts) * block;
+        let run = &pool[start..start + run.min(left)];
+        out.write_all(run)?;
+        written(run.len() as u64);
+        left -= run.len();
     }
     Ok(())
 }
 
-/// Norms are 1, biases 0, RoPE factors those of Llama 3.1.
-fn vector(shape: &Shape, tensor: &TensorDecl) -> impl Iterator<Item = f32> {
+/// The elements of an f32 tensor: norms are 1, biases 0, RoPE factors those of Llama 3.1.
+fn vector(shape: &ModelShape, tensor: &TensorDecl) -> impl Iterator<Item = f32> {
     let factor = shape.rope_factor.filter(|_| tensor.name == "rope_freqs.weight");
-    let alike = if tensor.name.ends_with(".bias") { 0.0 } else { 1.0 };
+    let constant = if tensor.name.ends_with(".bias") { 0.0 } else { 1.0 };
     let base = f64::from(shape.rope_base);
     let n_dims = shape.head_dim as f64;
     (0..tensor.dims[0]).map(move |i| match factor {
         Some(factor) => rope_divisor(base.powf(-2.0 * i as f64 / n_dims), factor.into()) as f32,
-        None => alike,
+        None => constant,
     })
 }
 
-/// What Llama 3.1 divides a RoPE frequency (radians per token) by: waves shorter than a quarter of the first training's 8192 tokens
-/// stay, those longer than all of it are stretched by `factor`, with a ramp between.
+/// The factor by which Llama 3.1 divides a RoPE frequency (radians per token). Wavelengths below a quarter of the
+/// original training's 8192 tokens are unchanged (1), those above 8192 tokens are divided by `factor`, with a linear
+/// ramp between.
 fn rope_divisor(frequency: f64, factor: f64) -> f64 {
-    const FIRST_CONTEXT: f64 = 8192.0;
+    const ORIGINAL_CONTEXT: f64 = 8192.0;
     const LOW: f64 = 1.0;
     const HIGH: f64 = 4.0;
-    let waves = FIRST_CONTEXT * frequency / std::f64::consts::TAU;
-    let stays = ((waves - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
-    1.0 / ((1.0 - stays) / factor + stays)
+    let waves = ORIGINAL_CONTEXT * frequency / std::f64::consts::TAU;
+    let unchanged = ((waves - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
+    1.0 / ((1.0 - unchanged) / factor + unchanged)
 }
 
-/// Standard deviation of a matrix's elements: rows of `n_in` such numbers turn unit activations into unit activations. What is added
-/// to the residual stream is smaller, so that the stream stays near 1 after all layers. Embeddings are looked up, not multiplied
-/// with, and therefore 1, unless they are the output matrix too.
-fn deviation(shape: &Shape, tensor: &TensorDecl) -> f32 {
+/// Standard deviation of a matrix's elements. With 1 / sqrt(n_in), activations of unit scale stay at unit scale.
+/// Matrices that write to the residual stream have a smaller deviation, so that the stream stays near 1 after all
+/// layers. Embeddings have 1, because they are looked up and not multiplied, unless they are also the output matrix.
+fn deviation(shape: &ModelShape, tensor: &TensorDecl) -> f32 {
     let n_in = tensor.dims[0] as f32;
     let branches = 2.0 * shape.n_layers as f32;
     match tensor.name.rsplit('.').nth(1) {
@@ -89,8 +90,8 @@ fn deviation(shape: &Shape, tensor: &TensorDecl) -> f32 {
     }
 }
 
-/// Whole blocks of `ty`, `bytes` of them or a few fewer, whose elements have mean 0 and this standard deviation.
-fn blocks(ty: TensorType, deviation: f32, bytes: usize, random: &mut Random) -> Vec<u8> {
+/// Random blocks of `ty`, as many as fit in `bytes`, whose elements have mean 0 and this standard deviation.
+fn random_blocks(ty: TensorType, deviation: f32, bytes: usize, random: &mut Random) -> Vec<u8> {
     let block = ty.block_bytes() as usize;
     let mut pool = vec![0; bytes / block * block];
     random.fill(&mut pool);
@@ -98,21 +99,21 @@ fn blocks(ty: TensorType, deviation: f32, bytes: usize, random: &mut Random) -> 
         match ty {
             TensorType::F16 => uniform_f16(block, deviation),
             TensorType::Q8_0 => q8_0(block, deviation, random),
-            TensorType::Q4_0 => simple(block, 0, 16, deviation, random),
-            TensorType::Q5_0 => simple(block, 0, 32, deviation, random),
+            TensorType::Q4_0 => q4_0_or_q5_0(block, 16, deviation, random),
+            TensorType::Q5_0 => q4_0_or_q5_0(block, 32, deviation, random),
             TensorType::Q5_1 => q5_1(block, deviation),
-            TensorType::Q4_K => super_block(block, 16, deviation, random),
-            TensorType::Q5_K => super_block(block, 32, deviation, random),
+            TensorType::Q4_K => q4_k_or_q5_k(block, 16, deviation, random),
+            TensorType::Q5_K => q4_k_or_q5_k(block, 32, deviation, random),
             TensorType::Q6_K => q6_k(block, deviation, random),
-            // No file type uses another; zeros are valid in all of them.
+            // No file type uses other types. Zeros are valid in all of them.
             _ => block.fill(0),
         }
     }
     pool
 }
 
-/// Standard deviation of the integers 0 to n - 1, all equally likely.
-fn spread(n: u32) -> f32 {
+/// Standard deviation of the uniform distribution over the integers 0 to n - 1.
+fn uniform_deviation(n: u32) -> f32 {
     let n = n as f32;
     ((n * n - 1.0) / 12.0).sqrt()
 }
@@ -121,40 +122,40 @@ fn put_f16(bytes: &mut [u8], at: usize, value: f32) {
     bytes[at..at + 2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
 }
 
-/// One f16, uniform around 0: 16 random bits become a number.
+/// One f16, uniformly distributed around 0: the 16 random bits as an integer, shifted and scaled.
 fn uniform_f16(block: &mut [u8], deviation: f32) {
     let bits = f32::from(u16::from_le_bytes([block[0], block[1]]));
-    put_f16(block, 0, (bits - 32767.5) / spread(1 << 16) * deviation);
+    put_f16(block, 0, (bits - 32767.5) / uniform_deviation(1 << 16) * deviation);
 }
 
-/// f16 scale, 32 signed bytes. -128 is left out, as quantisation does.
+/// f16 scale, 32 signed bytes. -128 is replaced, because quantization never produces it.
 fn q8_0(block: &mut [u8], deviation: f32, random: &mut Random) {
-    put_f16(block, 0, random.sign() * deviation / spread(255));
+    put_f16(block, 0, random.sign() * deviation / uniform_deviation(255));
     for value in &mut block[2..] {
         *value = (*value as i8).max(-127) as u8;
     }
 }
 
-/// f16 scale and 32 integers below `n` of which n / 2 is taken away (q4_0, q5_0). Their mean is half a step below 0; scales of either
-/// sign even that out.
-fn simple(block: &mut [u8], at: usize, n: u32, deviation: f32, random: &mut Random) {
-    put_f16(block, at, random.sign() * deviation / spread(n));
+/// q4_0 (`n` = 16) and q5_0 (`n` = 32): f16 scale and 32 integers from -n / 2 to n / 2 - 1. Their mean is -1/2; scales
+/// of random sign make the mean of the elements 0.
+fn q4_0_or_q5_0(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
+    put_f16(block, 0, random.sign() * deviation / uniform_deviation(n));
 }
 
 /// f16 scale, f16 minimum, 32 integers of 5 bits.
 fn q5_1(block: &mut [u8], deviation: f32) {
-    let step = deviation / spread(32);
+    let step = deviation / uniform_deviation(32);
     put_f16(block, 0, step);
     put_f16(block, 2, -15.5 * step);
 }
 
-/// f16 scale and minimum of 8 sub-blocks, whose own 6-bit scales and minima are packed into 12 bytes; then integers below `n` (q4_K,
-/// q5_K). An element is scale * sub-scale * integer - minimum * sub-minimum.
-fn super_block(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
-    let step = deviation / spread(n) / SUB_SCALE_RMS;
+/// q4_K (`n` = 16) and q5_K (`n` = 32): f16 scale and minimum, 6-bit scales and minima of 8 sub-blocks packed into 12
+/// bytes, then integers below `n`. An element is scale * sub-scale * integer - minimum * sub-minimum.
+fn q4_k_or_q5_k(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
+    let step = deviation / uniform_deviation(n) / SUB_SCALE_RMS;
     put_f16(block, 0, step);
     put_f16(block, 2, step * (n - 1) as f32 / 2.0);
-    // A sub-block's minimum equals its scale, so that every sub-block has mean 0.
+    // The minimum of each sub-block equals its scale, so that every sub-block has mean 0.
     let subs: [u8; 8] = std::array::from_fn(|_| random.sub_scale());
     let packed = &mut block[4..16];
     for i in 0..4 {
@@ -171,19 +172,19 @@ fn q6_k(block: &mut [u8], deviation: f32, random: &mut Random) {
         let sub = random.sub_scale() as i8;
         *scale = if random.sign() < 0.0 { -sub } else { sub } as u8;
     }
-    put_f16(block, 208, deviation / spread(64) / SUB_SCALE_RMS);
+    put_f16(block, 208, deviation / uniform_deviation(64) / SUB_SCALE_RMS);
 }
 
-/// Sub-scales are the integers from 24 to 39.
+/// Range of the sub-blocks' scales.
 const SUB_SCALES: std::ops::Range<u8> = 24..40;
-/// Root of their mean square.
+/// Root mean square of the numbers in [`SUB_SCALES`].
 const SUB_SCALE_RMS: f32 = 31.836;
 
-/// SplitMix64.
+/// The random number generator SplitMix64.
 struct Random(u64);
 
 impl Random {
-    /// The numbers of a tensor, given by its name (FNV-1a): the same in every file and on every machine.
+    /// A generator seeded with a tensor's name (FNV-1a): the same numbers in every file and on every machine.
     fn named(name: &str) -> Self {
         Self(name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
@@ -198,11 +199,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// 0 up to, not including, `n`.
+    /// A number from 0 to n - 1.
     fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 
+    /// 1 or -1.
     fn sign(&mut self) -> f32 {
         if self.next() & 1 == 0 { 1.0 } else { -1.0 }
     }
@@ -212,8 +214,8 @@ impl Random {
     }
 
     fn fill(&mut self, bytes: &mut [u8]) {
-        for piece in bytes.chunks_mut(8) {
-            piece.copy_from_slice(&self.next().to_le_bytes()[..piece.len()]);
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
         }
     }
 }
@@ -226,7 +228,7 @@ mod tests {
         f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
     }
 
-    /// Plain decoding, written from the formats' descriptions: element by element, without the packing tricks of the fast ones.
+    /// Decodes a block element by element, written from the descriptions of the formats.
     fn decode(ty: TensorType, block: &[u8]) -> Vec<f32> {
         let bit = |bytes: &[u8], i: usize| f32::from(bytes[i / 8] >> (i % 8) & 1);
         let nibble = |bytes: &[u8], i: usize| f32::from(bytes[i % 16] >> (i / 16 * 4) & 15);
@@ -282,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn elements_have_mean_0_and_the_deviation_asked_for() {
+    fn elements_have_mean_0_and_the_requested_deviation() {
         use TensorType::*;
         for ty in [F16, Q8_0, Q4_0, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K] {
-            // The smallest and the largest rows of the shapes.
+            // For the shortest and the longest rows of all shapes.
             for deviation in [1.0 / 768f32.sqrt(), 1.0 / (28_672f32 * 160.0).sqrt()] {
                 let mut random = Random::named("test");
-                let pool = blocks(ty, deviation, 200_000, &mut random);
+                let pool = random_blocks(ty, deviation, 200_000, &mut random);
                 let values: Vec<f64> = pool
                     .chunks_exact(ty.block_bytes() as usize)
                     .flat_map(|block| decode(ty, block))
@@ -298,7 +300,7 @@ mod tests {
                 let mean = values.iter().sum::<f64>() / n / f64::from(deviation);
                 let rms = (values.iter().map(|x| x * x).sum::<f64>() / n).sqrt();
                 let rms = rms / f64::from(deviation);
-                // Scales near the end of f16's range are rounded to a few per cent.
+                // Small scales are rounded to f16, with errors of a few per cent.
                 assert!(mean.abs() < 0.04, "{ty}: mean {mean}");
                 assert!((rms - 1.0).abs() < 0.05, "{ty}: deviation {rms}");
             }
@@ -306,8 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn tensors_differ_and_pieces_do_not_repeat_in_step() {
-        let shape = Shape::find("tinyllama-160m").unwrap();
+    fn tensors_differ_and_so_do_neighbouring_rows() {
+        let shape = ModelShape::find("tinyllama-160m").unwrap();
         let written = |name: &str| {
             let tensor = TensorDecl { name: name.to_owned(), dims: vec![768, 8192], ty: TensorType::Q8_0 };
             let mut out = Vec::new();
@@ -325,11 +327,11 @@ mod tests {
 
     #[test]
     fn rope_factors_of_llama_3_1() {
-        let shape = Shape::find("llama-3.1-8b").unwrap();
+        let shape = ModelShape::find("llama-3.1-8b").unwrap();
         let tensor = TensorDecl { name: "rope_freqs.weight".to_owned(), dims: vec![64], ty: TensorType::F32 };
         let factors: Vec<f32> = vector(shape, &tensor).collect();
-        // Frequency i is 500000^(-i/64). At i = 28, 8192 tokens are 4.19 waves: untouched. At 29, 3.4109: 1 / (0.1964 / 8 + 0.8036).
-        // At 35, 0.997: stretched fully.
+        // Frequency i is 500000^(-i/64). At i = 28, 8192 tokens are 4.19 waves: unchanged. At 29, 3.4109: 1 / (0.1964 /
+        // 8 + 0.8036). At 35, 0.997: divided by the full factor.
         assert_eq!(factors[..29], [1.0; 29]);
         assert!((factors[29] - 1.2075).abs() < 0.001, "{}", factors[29]);
         assert_eq!(factors[35..], [8.0; 29]);

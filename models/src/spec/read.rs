@@ -1,12 +1,15 @@
-//! Reads a model's specification from the metadata and judges it. Keys and defaults are those that llama.cpp's converter writes and
-//! its loader assumes. A setting that is not known is refused by name: ignoring one would give a model that answers, but wrongly.
+//! Reads and checks a model's specification in the metadata. Keys and defaults are those of llama.cpp's converter and
+//! loader.
+//!
+//! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
-use super::{ModelSpec, Positions, Rope, RopeScaling, attention_scale};
-use crate::arch::{Arch, IGNORED_KEYS, NEUTRAL_KEYS, READ_KEYS, Scheme, SlidingWindow};
+use super::{ModelSpec, PositionEncoding, Rope, RopeScaling, attention_scale};
+use crate::arch::{Arch, IGNORED_KEYS, NEUTRAL_KEYS, PositionScheme, READ_KEYS, SlidingWindow};
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
 
-/// Upper limits of sizes, far above every known model: what is larger is a damaged file. They also keep products in range.
+/// Maximum sizes, far above all known models: a file with larger ones is damaged. They also prevent overflow in
+/// products.
 mod limit {
     pub const LAYERS: u64 = 4096;
     pub const HEADS: u64 = 1 << 14;
@@ -16,13 +19,17 @@ mod limit {
     pub const TOKENS: u64 = i32::MAX as u64;
 }
 
-/// Tensors that every layer has at least: two norms, Q, K, V, output, gate, up, down.
+/// Minimum number of tensors per layer: two norms, Q, K, V, output, gate, up, down.
 const MIN_LAYER_TENSORS: u64 = 9;
 
 impl ModelSpec {
-    /// Reads and judges the metadata.
+    /// Reads the specification from the metadata of a file.
+    ///
+    /// # Errors
+    /// A key is missing, of the wrong type or out of range; the architecture or a setting is not supported; the file
+    /// has no tensors.
     pub fn from_gguf(file: &GgufFile) -> Result<ModelSpec, LoadError> {
-        ModelSpec::read(file).map_err(|fault| file.fault(fault))
+        ModelSpec::read(file).map_err(|fault| file.with_path(fault))
     }
 
     fn read(file: &GgufFile) -> Result<ModelSpec, LoadError> {
@@ -86,31 +93,31 @@ impl ModelSpec {
             n_ctx_train,
             rms_eps: keys.rms_eps()?,
             attention_scale: attention_scale(head_dim),
-            positions: match keys.scheme(n_layers)? {
-                Scheme::Rope => Positions::Rope(Rope {
+            position_encoding: match keys.position_scheme(n_layers)? {
+                PositionScheme::Rope => PositionEncoding::Rope(Rope {
                     style: decl.rope_style,
                     n_dims: keys.rope_dims(head_dim)?,
                     base: keys.rope_base()?,
                     scaling: keys.rope_scaling(n_ctx_train)?,
                 }),
-                Scheme::Alibi => Positions::Alibi,
+                PositionScheme::Alibi => PositionEncoding::Alibi,
             },
             tied_output: file.tensor("output.weight").is_none(),
             qkv_bias: decl.qkv_bias.resolve(first_layer("attn_q.bias")),
             attn_output_bias: decl.attn_output_bias.resolve(first_layer("attn_output.bias")),
             qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")),
             rope_freqs: decl.rope_freqs.resolve(file.tensor("rope_freqs.weight").is_some()),
-            ignored_window: keys.sliding_window(n_ctx_train)?,
+            ignored_sliding_window: keys.sliding_window(n_ctx_train)?,
         })
     }
 }
 
-/// A name from the file, fit for a terminal.
+/// A name from the file, safe to print on a terminal: without control characters and at most 200 characters long.
 fn printable(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// The metadata below an architecture's prefix.
+/// The metadata keys under an architecture's prefix. Methods take keys without the prefix.
 struct Keys<'a> {
     file: &'a GgufFile,
     arch: Arch,
@@ -133,7 +140,7 @@ impl Keys<'_> {
         LoadError::Unsupported { key: self.full(key), value: value.to_string(), why: why.into() }
     }
 
-    /// Refuses what is switched on and not computed here, and settings that nobody here has heard of.
+    /// An error for unsupported features that are switched on, and for unknown settings.
     fn refuse_unknown(&self) -> Result<(), LoadError> {
         let prefix = self.full("");
         for (key, value) in self.file.metadata() {
@@ -144,12 +151,12 @@ impl Keys<'_> {
                 continue;
             }
             match NEUTRAL_KEYS.iter().find(|(known, ..)| *known == key) {
-                Some((_, neutral, _)) if neutral.holds(value) => {}
+                Some((_, neutral, _)) if neutral.matches(value) => {}
                 Some((_, _, meaning)) => {
                     return Err(self.unsupported(key, value, format!("it means {meaning}")));
                 }
                 None => {
-                    // the key itself comes from the file, so it is escaped like other texts
+                    // The key comes from the file, so it is escaped like other texts.
                     return Err(LoadError::Unsupported {
                         key: Text(self.full(key).as_bytes()).to_string(),
                         value: value.to_string(),
@@ -177,13 +184,13 @@ impl Keys<'_> {
         self.file.u64(&self.full(key))?.map(|n| self.checked(key, n, max)).transpose()
     }
 
-    /// A size that is stated once, or once for every layer and the same for all.
+    /// A size that the file gives once, or once per layer with the same value for all layers.
     fn uniform(&self, key: &str, n_layers: usize, max: u64) -> Result<Option<usize>, LoadError> {
         let full = self.full(key);
         let Some(Value::Array(Array::Numbers(list))) = self.file.get(&full) else {
             return self.optional_size(key, max);
         };
-        self.file.ints(&full)?; // an array of other things is an error of its own
+        self.file.ints(&full)?; // an error if the elements are not integers
         if list.len() < n_layers {
             return Err(self.bad(
                 key,
@@ -219,7 +226,7 @@ impl Keys<'_> {
         Err(self.bad(key, found, expected))
     }
 
-    /// Elements of a head: stated, or what the embedding leaves for each query head.
+    /// head_dim: as given, or the embedding length divided by the number of query heads.
     fn head_dim(&self, n_embd: usize, n_heads: usize) -> Result<usize, LoadError> {
         let head_dim = match self.optional_size("attention.key_length", limit::HEAD_DIM)? {
             Some(stated) => stated,
@@ -247,7 +254,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Tokens of the vocabulary: of the list, or stated, or the rows of the embedding.
+    /// Number of tokens: the length of the token list, else the key `vocab_size`, else the rows of the embedding.
     fn n_vocab(&self) -> Result<usize, LoadError> {
         if let Some(tokens) = self.file.strings("tokenizer.ggml.tokens")? {
             return self.checked("vocab_size", tokens.len() as u64, limit::TOKENS);
@@ -265,18 +272,21 @@ impl Keys<'_> {
         self.float(KEY, 0.0, |eps| eps > 0.0 && eps < 1.0, "it has to lie between 0 and 1")
     }
 
-    /// How positions enter a model of so many layers.
-    fn scheme(&self, n_layers: usize) -> Result<Scheme, LoadError> {
-        let known = self.arch.decl().schemes;
+    /// The position encoding of a model with `n_layers` layers.
+    fn position_scheme(&self, n_layers: usize) -> Result<PositionScheme, LoadError> {
+        let known = self.arch.decl().encoding_by_layers;
         if known.is_empty() {
-            return Ok(Scheme::Rope);
+            return Ok(PositionScheme::Rope);
         }
         known.iter().find(|(layers, _)| *layers == n_layers).map(|(_, scheme)| *scheme).ok_or_else(|| {
             let layers: Vec<String> = known.iter().map(|(layers, _)| layers.to_string()).collect();
             self.unsupported(
                 "block_count",
                 n_layers,
-                format!("how positions enter is known of models with {} layers only", layers.join(" and ")),
+                format!(
+                    "the position encoding is only known for models with {} layers",
+                    layers.join(" and ")
+                ),
             )
         })
     }
@@ -291,7 +301,7 @@ impl Keys<'_> {
             return Err(self.unsupported(
                 KEY,
                 n_dims,
-                format!("models of this architecture turn all {head_dim} elements of a head"),
+                format!("RoPE rotates all {head_dim} elements of a head in this architecture"),
             ));
         }
         Ok(n_dims)
@@ -305,7 +315,7 @@ impl Keys<'_> {
         const FACTOR: &str = "rope.scaling.factor";
         const ATTN: &str = "rope.scaling.attn_factor";
         let kind = self.file.str(&self.full("rope.scaling.type"))?.unwrap_or("linear");
-        // an old name of the factor; 0 has always meant that there is none
+        // `scale_linear` is an older name of the factor; 0 means no scaling.
         let key = if self.file.get(&self.full(FACTOR)).is_some() { FACTOR } else { "rope.scale_linear" };
         let factor = match self.float(key, 0.0, |f| f >= 0.0, "it has to be a positive number")? {
             0.0 => 1.0,
@@ -356,19 +366,17 @@ impl Keys<'_> {
         }
     }
 
-    /// The window that is stated and not applied, if it would change anything.
+    /// The sliding window in tokens that the file gives and that is not applied; `None` if it would have no effect.
     fn sliding_window(&self, n_ctx_train: usize) -> Result<Option<usize>, LoadError> {
         const KEY: &str = "attention.sliding_window";
-        // 0 means that there is none
+        // 0 means no window.
         let window = self.file.u64(&self.full(KEY))?.filter(|&w| w > 0 && w < n_ctx_train as u64);
         match (window, self.arch.decl().sliding_window) {
             (None, _) => Ok(None),
-            (Some(window), SlidingWindow::Ignored) => Ok(Some(window as usize)), // fits: below n_ctx_train
-            (Some(window), SlidingWindow::Refused) => Err(self.unsupported(
-                KEY,
-                window,
-                "some layers attend to a window only, which is not computed here",
-            )),
+            (Some(window), SlidingWindow::Ignored) => Ok(Some(window as usize)), // below n_ctx_train
+            (Some(window), SlidingWindow::Refused) => {
+                Err(self.unsupported(KEY, window, "attention to a window only is not supported"))
+            }
         }
     }
 }

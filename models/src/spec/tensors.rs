@@ -1,11 +1,11 @@
-//! The tensors of a model, each with its shape. The declaration is generic over what stands in each place: names and shapes when
-//! it is made from a specification, indices into a file once found there, the engine's own tensors after that.
+//! The tensors of a model. [`ModelTensors`] is generic over what it holds for each tensor: expected name and shape
+//! (from a specification), the index in a file, or the engine's tensor.
 //!
-//! Shapes are in ggml order, row length first: a matrix `[a, b]` turns a vector of `a` elements into one of `b`.
+//! Shapes are in ggml order, row length first: a matrix `[a, b]` maps a vector of `a` elements to one of `b` elements.
 
 use super::ModelSpec;
 use crate::error::LoadError;
-use crate::gguf::{GgufFile, TensorInfo, shape};
+use crate::gguf::{GgufFile, TensorInfo, dims_text};
 use crate::types::TensorType;
 
 /// All tensors of a model.
@@ -15,9 +15,9 @@ pub struct ModelTensors<T> {
     pub token_embd: T,
     /// `[n_embd]`: weights of the RMS norm before the output matrix.
     pub output_norm: T,
-    /// `[n_embd, n_vocab]`; `None` where the token embedding takes its place.
+    /// `[n_embd, n_vocab]`; `None` if the token embedding is used instead.
     pub output: Option<T>,
-    /// `[rope.n_dims / 2]`: what RoPE's frequencies are divided by.
+    /// `[rope.n_dims / 2]`: divide RoPE's frequencies.
     pub rope_freqs: Option<T>,
     /// The layers from first to last.
     pub layers: Vec<LayerTensors<T>>,
@@ -50,7 +50,7 @@ pub struct LayerTensors<T> {
     pub bo: Option<T>,
     /// `[n_embd]`: weights of the RMS norm before the feed-forward network.
     pub ffn_norm: T,
-    /// `[n_embd, n_ff]`: its SiLU multiplies `ffn_up`.
+    /// `[n_embd, n_ff]`: the SiLU of its product multiplies that of `ffn_up`.
     pub ffn_gate: T,
     /// `[n_embd, n_ff]`.
     pub ffn_up: T,
@@ -58,63 +58,63 @@ pub struct LayerTensors<T> {
     pub ffn_down: T,
 }
 
-/// A tensor that a model needs.
+/// A tensor that a model has, as its specification requires it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorNeed {
-    /// Its name in files.
+pub struct TensorSpec {
+    /// Name in files.
     pub name: String,
-    /// Its dimensions in ggml order.
+    /// Dimensions in ggml order.
     pub dims: Vec<u64>,
-    /// What it is, which decides about the types it may have.
+    /// Decides which types are allowed.
     pub kind: TensorKind,
 }
 
-/// What a tensor is.
+/// The use of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorKind {
-    /// Multiplied with, or looked up in: any float or block type.
+    /// Used in matrix products or row lookup; any float or block type.
     Matrix,
-    /// Weights of a norm, or a bias: f32.
+    /// Weights of a norm, or a bias; f32.
     Vector,
-    /// Fixed factors of RoPE, not counted as parameters: f32.
+    /// Fixed factors of RoPE, not counted as parameters; f32.
     RopeFactors,
 }
 
-impl ModelTensors<TensorNeed> {
+impl ModelTensors<TensorSpec> {
     /// The tensors that a model of this specification has.
     pub fn declare(spec: &ModelSpec) -> Self {
-        let need = |name: String, dims: &[usize], kind| TensorNeed {
+        let tensor = |name: String, dims: &[usize], kind| TensorSpec {
             name,
             dims: dims.iter().map(|&d| d as u64).collect(),
             kind,
         };
-        let matrix = |name: &str, a, b| need(name.to_owned(), &[a, b], TensorKind::Matrix);
+        let matrix = |name: &str, a, b| tensor(name.to_owned(), &[a, b], TensorKind::Matrix);
         ModelTensors {
             token_embd: matrix("token_embd.weight", spec.n_embd, spec.n_vocab),
-            output_norm: need("output_norm.weight".into(), &[spec.n_embd], TensorKind::Vector),
+            output_norm: tensor("output_norm.weight".into(), &[spec.n_embd], TensorKind::Vector),
             output: (!spec.tied_output).then(|| matrix("output.weight", spec.n_embd, spec.n_vocab)),
             rope_freqs: spec
-                .positions
+                .position_encoding
                 .rope()
                 .filter(|_| spec.rope_freqs)
-                .map(|rope| need("rope_freqs.weight".into(), &[rope.n_dims / 2], TensorKind::RopeFactors)),
+                .map(|rope| tensor("rope_freqs.weight".into(), &[rope.n_dims / 2], TensorKind::RopeFactors)),
             layers: (0..spec.n_layers).map(|i| LayerTensors::declare(spec, i)).collect(),
         }
     }
 }
 
-impl LayerTensors<TensorNeed> {
+impl LayerTensors<TensorSpec> {
     fn declare(spec: &ModelSpec, layer: usize) -> Self {
         let n_q = spec.n_heads * spec.head_dim;
         let n_kv = spec.n_kv_heads * spec.head_dim;
-        let need = |part: &str, dims: &[usize], kind| TensorNeed {
+        let tensor = |part: &str, dims: &[usize], kind| TensorSpec {
             name: format!("blk.{layer}.{part}"),
             dims: dims.iter().map(|&d| d as u64).collect(),
             kind,
         };
-        let matrix = |part: &str, a, b| need(part, &[a, b], TensorKind::Matrix);
-        let vector = |part: &str, a| need(part, &[a], TensorKind::Vector);
-        let vector_if = |is: bool, part: &str, a| is.then(|| vector(part, a));
+        let matrix = |part: &str, a, b| tensor(part, &[a, b], TensorKind::Matrix);
+        let vector = |part: &str, a| tensor(part, &[a], TensorKind::Vector);
+        let vector_if = |present: bool, part: &str, a| present.then(|| vector(part, a));
         LayerTensors {
             attn_norm: vector("attn_norm.weight", spec.n_embd),
             wq: matrix("attn_q.weight", spec.n_embd, n_q),
@@ -136,41 +136,44 @@ impl LayerTensors<TensorNeed> {
 }
 
 impl ModelTensors<usize> {
-    /// Finds every tensor of the model in the file, as an index into [`GgufFile::tensors`], and compares shape and type with what
-    /// the specification asks for. A tensor of the file that the model does not know is an error too: without it the model would
-    /// compute something else than its author meant.
+    /// Finds all tensors of the model in the file and checks their shapes and types. Holds indices into
+    /// [`GgufFile::tensors`].
+    ///
+    /// # Errors
+    /// A tensor is missing, or has the wrong shape or type; or the file has a tensor that the model does not use,
+    /// because results without it would be wrong.
     pub fn from_gguf(file: &GgufFile, spec: &ModelSpec) -> Result<Self, LoadError> {
-        ModelTensors::find(file, spec).map_err(|fault| file.fault(fault))
+        ModelTensors::find(file, spec).map_err(|fault| file.with_path(fault))
     }
 
     fn find(file: &GgufFile, spec: &ModelSpec) -> Result<Self, LoadError> {
         let mut used = vec![false; file.tensors().len()];
-        let found = ModelTensors::declare(spec).try_map(|need| {
-            let index = file.tensor_index(&need.name).ok_or_else(|| LoadError::MissingTensor {
-                shape: shape(&need.dims),
-                name: need.name.clone(),
+        let found = ModelTensors::declare(spec).try_map(|expected| {
+            let index = file.tensor_index(&expected.name).ok_or_else(|| LoadError::MissingTensor {
+                shape: dims_text(&expected.dims),
+                name: expected.name.clone(),
             })?;
-            need.check(file, &file.tensors()[index])?;
+            expected.check(file, &file.tensors()[index])?;
             used[index] = true;
             Ok(index)
         })?;
         match used.iter().position(|used| !used) {
             None => Ok(found),
-            Some(stranger) => Err(LoadError::UnknownTensor {
-                name: file.tensors()[stranger].name.clone(),
+            Some(unknown) => Err(LoadError::UnknownTensor {
+                name: file.tensors()[unknown].name.clone(),
                 arch: spec.arch.name(),
             }),
         }
     }
 }
 
-impl TensorNeed {
+impl TensorSpec {
     fn check(&self, file: &GgufFile, found: &TensorInfo) -> Result<(), LoadError> {
         if !same_shape(&self.dims, &found.dims) {
             return Err(LoadError::WrongShape {
                 name: self.name.clone(),
-                expected: shape(&self.dims),
-                found: shape(&found.dims),
+                expected: dims_text(&self.dims),
+                found: dims_text(&found.dims),
             });
         }
         let expected = match self.kind {
@@ -183,7 +186,7 @@ impl TensorNeed {
         Err(LoadError::WrongTensorType { name: self.name.clone(), found: found.ty.name(), expected })
     }
 
-    /// RoPE divides by these few numbers, so one that is zero or no number would spoil every position.
+    /// An error if a RoPE factor is zero, negative or not finite: frequencies are divided by it.
     fn check_factors(&self, file: &GgufFile, found: &TensorInfo) -> Result<(), LoadError> {
         let (factors, _) = file.data(found).as_chunks::<4>();
         match factors.iter().map(|&f| f32::from_le_bytes(f)).find(|f| !(f.is_finite() && *f > 0.0)) {
@@ -196,14 +199,14 @@ impl TensorNeed {
     }
 }
 
-/// Equal up to trailing dimensions of 1, which some writers add.
+/// Whether two shapes are equal except for trailing dimensions of 1, which some writers add.
 fn same_shape(a: &[u64], b: &[u64]) -> bool {
     let at = |dims: &[u64], i: usize| dims.get(i).copied().unwrap_or(1);
     (0..a.len().max(b.len())).all(|i| at(a, i) == at(b, i))
 }
 
 impl<T> ModelTensors<T> {
-    /// Replaces every tensor by what `f` makes of it, in the order of computation; stops at the first error.
+    /// Applies `f` to every tensor, in the order of computation. Returns the first error.
     pub fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<ModelTensors<U>, E> {
         Ok(ModelTensors {
             token_embd: f(self.token_embd)?,
@@ -214,7 +217,7 @@ impl<T> ModelTensors<T> {
         })
     }
 
-    /// Replaces every tensor by what `f` makes of it.
+    /// Applies `f` to every tensor, in the order of computation.
     pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> ModelTensors<U> {
         let mapped = self.try_map(|t| Ok::<U, std::convert::Infallible>(f(t)));
         match mapped {
@@ -222,12 +225,12 @@ impl<T> ModelTensors<T> {
         }
     }
 
-    /// Shows every tensor to `f`, in the order of computation.
+    /// Calls `f` with a reference to every tensor, in the order of computation.
     pub fn for_each(&self, f: impl FnMut(&T)) {
         self.as_ref().map(f);
     }
 
-    /// The same places, by reference.
+    /// The same structure with references.
     pub fn as_ref(&self) -> ModelTensors<&T> {
         ModelTensors {
             token_embd: &self.token_embd,
@@ -240,7 +243,7 @@ impl<T> ModelTensors<T> {
 }
 
 impl<T> LayerTensors<T> {
-    /// As [`ModelTensors::try_map`], for one layer.
+    /// Like [`ModelTensors::try_map`], for one layer.
     pub fn try_map<U, E>(self, f: &mut impl FnMut(T) -> Result<U, E>) -> Result<LayerTensors<U>, E> {
         Ok(LayerTensors {
             attn_norm: f(self.attn_norm)?,
@@ -266,7 +269,7 @@ impl<T> LayerTensors<T> {
         [&self.wq, &self.wk, &self.wv, &self.wo, &self.ffn_gate, &self.ffn_up, &self.ffn_down]
     }
 
-    /// The same places, by reference.
+    /// The same structure with references.
     pub fn as_ref(&self) -> LayerTensors<&T> {
         LayerTensors {
             attn_norm: &self.attn_norm,

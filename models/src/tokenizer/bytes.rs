@@ -1,10 +1,10 @@
-//! The alphabet of byte-level BPE: each of the 256 bytes is written as one printable character, so that a vocabulary of
-//! text pieces can hold any byte string (GPT-2, Radford et al. 2019). Pieces in GGUF files are stored in this alphabet.
+//! The byte alphabet of byte-level BPE (GPT-2, Radford et al. 2019): each of the 256 bytes is written as one printable
+//! character, so that a vocabulary of texts can hold any byte string. GGUF files store tokens in this alphabet.
 
 use std::sync::OnceLock;
 
-/// The character that stands for each byte. Printable Latin-1 bytes stand for themselves; the other 68 take
-/// U+0100, U+0101, … in byte order.
+/// The character of each byte. Printable Latin-1 bytes are their own character; the other 68 are U+0100, U+0101, … in
+/// byte order.
 fn table() -> &'static [char; 256] {
     static TABLE: OnceLock<[char; 256]> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -33,7 +33,7 @@ pub(super) fn char_of(byte: u8) -> char {
     table()[usize::from(byte)]
 }
 
-/// The byte a character stands for, if it belongs to the alphabet.
+/// The byte of a character; `None` if it is not in the alphabet.
 fn byte_of(c: char) -> Option<u8> {
     let code = u32::from(c);
     match code {
@@ -42,13 +42,13 @@ fn byte_of(c: char) -> Option<u8> {
     }
 }
 
-/// Replaces `out` by `text` written in the byte alphabet.
+/// Writes `text` in the byte alphabet to `out`, replacing its content.
 pub(super) fn encode_into(text: &str, out: &mut String) {
     out.clear();
     out.extend(text.bytes().map(char_of));
 }
 
-/// The bytes a piece stands for. A character outside the alphabet (a hand-made piece) stands for its own UTF-8 bytes.
+/// The bytes of a token. A character outside the alphabet, in a token added by hand, becomes its own UTF-8 bytes.
 pub(super) fn decode(piece: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(piece.len());
     for c in piece.chars() {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_has_its_own_character_and_comes_back() {
+    fn every_byte_has_a_unique_character() {
         let mut seen = std::collections::HashSet::new();
         for byte in 0..=255u8 {
             assert!(seen.insert(char_of(byte)), "{byte:#x} shares a character");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_inverts_encoding_and_keeps_foreign_characters() {
+    fn decoding_inverts_encoding_and_keeps_characters_outside_the_alphabet() {
         let mut coded = String::new();
         encode_into("a b\né\u{1F600}", &mut coded);
         assert_eq!(coded.chars().count(), "a b\né\u{1F600}".len());

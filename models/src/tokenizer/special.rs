@@ -1,9 +1,9 @@
-//! Tokens that are recognised in the text as a whole before anything is merged: user-defined ones always, control tokens
-//! where the caller allows it.
+//! Finds the tokens that are matched in the text as a whole before anything is merged: user-defined tokens always,
+//! control tokens where the caller allows it.
 //!
-//! Longer tokens win over shorter ones wherever they stand, among equals the leftmost: the order in which llama.cpp cuts
-//! them out one token after another. Doing that literally costs a pass over the text per token (thousands in some
-//! vocabularies); here one automaton finds all occurrences, and only where several overlap are they sorted out.
+//! Longer tokens win over shorter ones at any position, and among equally long ones the leftmost. This is llama.cpp's
+//! order, which searches for one token after another. That takes a pass over the text per token, and some vocabularies
+//! have thousands. Here one automaton finds all matches, and only overlapping ones are resolved in that order.
 
 use std::ops::Range;
 
@@ -11,28 +11,28 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::TokenizerError;
 
-/// A piece of text after the special tokens were cut out.
+/// A part of a text that is split at special tokens.
 #[derive(Debug, PartialEq)]
 pub(super) enum Fragment {
     Text(Range<usize>),
     Token(u32),
 }
 
-/// One token recognised as a whole.
+/// A token that is matched in the text as a whole.
 #[derive(Debug)]
 pub(super) struct Special {
     pub(super) id: u32,
     pub(super) text: String,
-    /// Recognised only where special tokens may be parsed.
+    /// A control token or the unknown token; matched only where the caller allows it.
     pub(super) control: bool,
-    /// Control, or user-defined with the look of a mark between the turns of a conversation.
-    pub(super) steers: bool,
-    /// Swallows the white space that follows it.
-    pub(super) strips_right: bool,
+    /// A control token, or a user-defined one that looks like a marker between the turns of a conversation.
+    pub(super) is_marker: bool,
+    /// The token includes the white space after it.
+    pub(super) rstrip: bool,
 }
 
-/// Whether a token's text is that of a mark in a conversation.
-pub(super) fn looks_like_markup(text: &str) -> bool {
+/// Whether a token's text is that of a marker between the turns of a conversation.
+pub(super) fn looks_like_marker(text: &str) -> bool {
     const OTHERS: [&str; 8] = [
         "<start_of_turn>",
         "<end_of_turn>",
@@ -49,16 +49,16 @@ pub(super) fn looks_like_markup(text: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct SpecialTokens {
     automaton: Option<AhoCorasick>,
-    /// By pattern number of the automaton, longest first, then by id.
+    /// The index is the automaton's pattern number. Longest first, then by id.
     tokens: Vec<Special>,
 }
 
-/// Occurrences that overlap, directly or through others.
+/// A range of text in which matches overlap, directly or through others.
 struct Cluster {
     range: Range<usize>,
-    /// Distinct pattern numbers seen in it.
+    /// Distinct pattern numbers of the matches.
     patterns: Vec<usize>,
-    serial: u32,
+    number: u32,
 }
 
 impl SpecialTokens {
@@ -77,21 +77,25 @@ impl SpecialTokens {
         Ok(SpecialTokens { automaton, tokens })
     }
 
-    /// Whether the text of a token that steers occurs in `text`.
-    pub(super) fn has_control(&self, text: &str) -> bool {
+    /// Whether the text of a marker occurs in `text`.
+    pub(super) fn has_marker(&self, text: &str) -> bool {
         self.automaton.as_ref().is_some_and(|automaton| {
-            automaton.find_overlapping_iter(text).any(|m| self.tokens[m.pattern().as_usize()].steers)
+            automaton.find_overlapping_iter(text).any(|m| self.tokens[m.pattern().as_usize()].is_marker)
         })
     }
 
-    /// Cuts `text` at special tokens. `allows` says whether a token may be recognised at a range.
-    pub(super) fn cut(&self, text: &str, allows: impl Fn(&Special, &Range<usize>) -> bool) -> Vec<Fragment> {
-        let found = self.occurrences(text, &allows);
+    /// Splits `text` at special tokens. `allows` decides whether a token may be matched at a range.
+    pub(super) fn split(
+        &self,
+        text: &str,
+        allows: impl Fn(&Special, &Range<usize>) -> bool,
+    ) -> Vec<Fragment> {
+        let found = self.matches(text, &allows);
         let mut out = Vec::with_capacity(2 * found.len() + 1);
         let mut at = 0;
         for (range, pattern) in found {
             if range.start < at {
-                continue; // begins in white space that the token before has swallowed
+                continue; // starts in white space that belongs to the token before
             }
             if range.start > at {
                 out.push(Fragment::Text(at..range.start));
@@ -99,7 +103,7 @@ impl SpecialTokens {
             let token = &self.tokens[pattern];
             out.push(Fragment::Token(token.id));
             at = range.end;
-            if token.strips_right {
+            if token.rstrip {
                 let is_space = |b: &u8| matches!(b, b' ' | b'\t'..=b'\r');
                 at += text.as_bytes()[at..].iter().take_while(|b| is_space(b)).count();
             }
@@ -110,8 +114,9 @@ impl SpecialTokens {
         out
     }
 
-    /// The occurrences that count, in text order.
-    fn occurrences(
+    /// The selected matches with their pattern numbers, in text order. Of overlapping matches the longest is selected,
+    /// and of equally long ones the leftmost.
+    fn matches(
         &self,
         text: &str,
         allows: &impl Fn(&Special, &Range<usize>) -> bool,
@@ -121,41 +126,41 @@ impl SpecialTokens {
         };
         let allowed = |range: &Range<usize>, pattern: usize| allows(&self.tokens[pattern], range);
         let mut clusters: Vec<Cluster> = Vec::new();
-        // serial number of the cluster each pattern was last noted in, so that noting it again costs nothing
-        let mut noted = vec![0u32; self.tokens.len()];
-        let mut serial = 0;
+        // The number of the last cluster that each pattern was added to, so that it is added to a cluster only once.
+        let mut last_cluster = vec![0u32; self.tokens.len()];
+        let mut number = 0;
         for m in automaton.find_overlapping_iter(text) {
             let pattern = m.pattern().as_usize();
             let mut range = m.range();
             if !allowed(&range, pattern) {
                 continue;
             }
-            let mut home = match clusters.pop() {
+            let mut cluster = match clusters.pop() {
                 Some(last) if last.range.end > range.start => last,
                 other => {
                     clusters.extend(other);
-                    serial += 1;
-                    Cluster { range: range.clone(), patterns: Vec::new(), serial }
+                    number += 1;
+                    Cluster { range: range.clone(), patterns: Vec::new(), number }
                 }
             };
-            // matches come by their ends, so a long one may bridge several clusters
+            // Matches are sorted by their ends, so a long one can join several clusters.
             while clusters.last().is_some_and(|c| c.range.end > range.start) {
-                let Some(bridged) = clusters.pop() else { break };
-                range.start = range.start.min(bridged.range.start);
-                for p in bridged.patterns {
-                    if noted[p] != home.serial {
-                        noted[p] = home.serial;
-                        home.patterns.push(p);
+                let Some(joined) = clusters.pop() else { break };
+                range.start = range.start.min(joined.range.start);
+                for p in joined.patterns {
+                    if last_cluster[p] != cluster.number {
+                        last_cluster[p] = cluster.number;
+                        cluster.patterns.push(p);
                     }
                 }
             }
-            if noted[pattern] != home.serial {
-                noted[pattern] = home.serial;
-                home.patterns.push(pattern);
+            if last_cluster[pattern] != cluster.number {
+                last_cluster[pattern] = cluster.number;
+                cluster.patterns.push(pattern);
             }
-            home.range.start = home.range.start.min(range.start);
-            home.range.end = home.range.end.max(range.end);
-            clusters.push(home);
+            cluster.range.start = cluster.range.start.min(range.start);
+            cluster.range.end = cluster.range.end.max(range.end);
+            clusters.push(cluster);
         }
 
         let mut found = Vec::new();
@@ -173,7 +178,7 @@ impl SpecialTokens {
                         let range = from + hit..from + hit + needle.len();
                         from = range.end;
                         if !allowed(&range, pattern) {
-                            // an occurrence that starts inside this one may still be allowed
+                            // A match that starts inside this one can still be allowed.
                             from = range.start + text[range.start..].chars().next().map_or(1, char::len_utf8);
                             continue;
                         }
@@ -204,14 +209,18 @@ mod tests {
             id: i as u32,
             text: (*text).to_owned(),
             control: *control,
-            steers: *control,
-            strips_right: false,
+            is_marker: *control,
+            rstrip: false,
         });
         SpecialTokens::new(tokens.collect()).expect("builds")
     }
 
-    /// The definition: one token after another, longest first, over the fragments that are left.
-    fn one_by_one(list: &[(&str, bool)], text: &str, parse_control: bool) -> Vec<Fragment> {
+    /// The definition: split at one token after another, longest first.
+    fn split_at_one_token_after_another(
+        list: &[(&str, bool)],
+        text: &str,
+        parse_control: bool,
+    ) -> Vec<Fragment> {
         let mut order: Vec<usize> = (0..list.len()).collect();
         order.sort_by(|&a, &b| list[b].0.len().cmp(&list[a].0.len()).then(a.cmp(&b)));
         let mut fragments = vec![Fragment::Text(0..text.len())];
@@ -247,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_cutting_out_one_token_after_another() {
+    fn the_result_equals_splitting_at_one_token_after_another() {
         let list = [
             ("ab", false),
             ("bc", true),
@@ -271,8 +280,8 @@ mod tests {
             }
             for parse in [false, true] {
                 assert_eq!(
-                    tokens.cut(&text, |t, _| parse || !t.control),
-                    one_by_one(&list, &text, parse),
+                    tokens.split(&text, |t, _| parse || !t.control),
+                    split_at_one_token_after_another(&list, &text, parse),
                     "{text:?} {parse}"
                 );
             }
@@ -280,41 +289,41 @@ mod tests {
     }
 
     #[test]
-    fn control_tokens_are_only_seen_where_allowed() {
+    fn control_tokens_are_only_matched_where_allowed() {
         let tokens = specials(&[("<|x|>", true), ("<u>", false)]);
         let text = "<|x|><u><|x|>";
         assert_eq!(
-            tokens.cut(text, |t, r| !t.control || r.start >= 8),
+            tokens.split(text, |t, r| !t.control || r.start >= 8),
             [Fragment::Text(0..5), Fragment::Token(1), Fragment::Token(0)]
         );
-        assert!(tokens.has_control("a<|x|>"));
-        assert!(!tokens.has_control("<u><|x>"));
+        assert!(tokens.has_marker("a<|x|>"));
+        assert!(!tokens.has_marker("<u><|x>"));
     }
 
     #[test]
-    fn a_stripping_token_takes_the_white_space_after_it() {
+    fn a_token_with_rstrip_includes_the_white_space_after_it() {
         let tokens = SpecialTokens::new(vec![Special {
             id: 7,
             text: "<e>".into(),
             control: true,
-            steers: true,
-            strips_right: true,
+            is_marker: true,
+            rstrip: true,
         }])
         .expect("builds");
         assert_eq!(
-            tokens.cut("<e> \n<e>\u{a0}a", |_, _| true),
+            tokens.split("<e> \n<e>\u{a0}a", |_, _| true),
             [Fragment::Token(7), Fragment::Token(7), Fragment::Text(8..11)]
         );
     }
 
     #[test]
-    fn long_runs_of_nested_tokens_stay_cheap() {
+    fn long_runs_of_nested_tokens_are_split() {
         let texts: Vec<String> = (1..40).map(|n| "\n".repeat(n)).collect();
         let list: Vec<(&str, bool)> = texts.iter().map(|t| (t.as_str(), false)).collect();
         let tokens = specials(&list);
         let text = "\n".repeat(1_000_000);
-        let cut = tokens.cut(&text, |_, _| true);
-        assert_eq!(cut.len(), 1_000_000usize.div_ceil(39));
-        assert_eq!(cut.last(), Some(&Fragment::Token((1_000_000 % 39 - 1) as u32)));
+        let fragments = tokens.split(&text, |_, _| true);
+        assert_eq!(fragments.len(), 1_000_000usize.div_ceil(39));
+        assert_eq!(fragments.last(), Some(&Fragment::Token((1_000_000 % 39 - 1) as u32)));
     }
 }

@@ -1,41 +1,42 @@
-//! SentencePiece-style vocabularies with scores (`tokenizer.ggml.model = "llama"`): starting from characters, the
-//! neighbours whose concatenation is the token with the best score are joined until none is left; what is then no token
-//! is written as bytes.
+//! SentencePiece vocabularies with scores (`tokenizer.ggml.model = "llama"`).
 //!
-//! The `tokenizers` crate has no such model: its BPE wants a total order of pairs, and merges derived from scores break
-//! the ties between equal scores (▁▁▁… and user-defined pieces have them) by pair instead of by position. Ids have to be
-//! identical, so the joining is done here.
+//! Starting from single characters, the neighbours whose concatenation is the token with the best score are merged,
+//! until no merge is left. Characters that are not tokens are then encoded as bytes.
+//!
+//! The `tokenizers` crate has no such model: its BPE needs a total order of pairs, and merges derived from scores break
+//! ties between equal scores (which ▁▁▁… and user-defined tokens have) by pair and not by position. Token ids have to
+//! be identical to llama.cpp's, so the merging is implemented here.
 
 use std::collections::BinaryHeap;
 
-use tokenizers::models::bpe::Vocab as Pieces;
+use tokenizers::models::bpe::Vocab as TokenIds;
 
 use super::{TokenKind, TokenizerError, Vocabulary};
 
-/// The space of SentencePiece: U+2581.
+/// SentencePiece's character for a space: U+2581.
 pub(super) const SPACE: char = '\u{2581}';
 
 #[derive(Debug)]
 pub(super) struct Spm {
-    /// Id of each piece.
-    ids: Pieces,
+    /// Token ids by text.
+    ids: TokenIds,
     /// Score of each token, by id.
     scores: Vec<f32>,
-    /// Token of each byte, for characters that are no token.
-    bytes: Box<[Option<u32>; 256]>,
+    /// The token of each byte, for characters that are not tokens.
+    byte_tokens: Box<[Option<u32>; 256]>,
     unknown: Option<u32>,
-    /// Length of the longest piece in bytes: no longer candidate needs looking up.
-    longest: usize,
-    /// Whether no piece holds a space after anything else than spaces. Then no join ever crosses the place where a
-    /// space follows something else, and words can be treated one by one (and remembered).
+    /// Length of the longest token in bytes. Longer candidates are not looked up.
+    max_token_bytes: usize,
+    /// Whether no token has a space after another character. Then no merge crosses a word boundary, and words are
+    /// encoded one by one.
     splits_at_space: bool,
 }
 
-/// A run of characters that became one piece; a linked list over the text.
+/// A run of characters that are merged into one piece. The symbols of a text form a linked list.
 #[derive(Clone, Copy)]
 struct Symbol {
     start: usize,
-    /// 0 once joined to its left neighbour.
+    /// Length in bytes; 0 after a merge into the left neighbour.
     len: usize,
     prev: usize,
     next: usize,
@@ -43,18 +44,18 @@ struct Symbol {
 
 const NONE: usize = usize::MAX;
 
-/// Two neighbours that may be joined. Ordered by score, then by position (leftmost first).
-struct Join {
+/// A possible merge of two neighbours. Ordered by score, then by position (leftmost first).
+struct Merge {
     score: f32,
     left: usize,
     right: usize,
-    /// Bytes of both when this was queued; another length means that one of them changed since.
+    /// Length of both in bytes when this was queued. If it differs later, one of the two was merged in between.
     len: usize,
 }
 
-impl Ord for Join {
+impl Ord for Merge {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // not total_cmp: -0.0 and 0.0 are equal scores (NaN is refused at load)
+        // Not total_cmp, because -0.0 and 0.0 are equal scores. NaN is refused when the vocabulary is loaded.
         self.score
             .partial_cmp(&other.score)
             .unwrap_or(std::cmp::Ordering::Equal)
@@ -62,19 +63,19 @@ impl Ord for Join {
     }
 }
 
-impl PartialOrd for Join {
+impl PartialOrd for Merge {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Join {
+impl PartialEq for Merge {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Join {}
+impl Eq for Merge {}
 
 impl Spm {
     pub(super) fn new(
@@ -86,8 +87,8 @@ impl Spm {
             return Err(TokenizerError::BadToken { id, why: "its score is not a number".into() });
         }
         let ids = vocabulary.index()?;
-        let mut bytes = Box::new([None; 256]);
-        for (byte, slot) in bytes.iter_mut().enumerate() {
+        let mut byte_tokens = Box::new([None; 256]);
+        for (byte, slot) in byte_tokens.iter_mut().enumerate() {
             let as_text = char::from(byte as u8).to_string();
             *slot = ids
                 .get(format!("<0x{byte:02X}>").as_str())
@@ -95,13 +96,13 @@ impl Spm {
                 .copied();
         }
         Ok(Spm {
-            longest: ids.keys().map(String::len).max().unwrap_or(0),
+            max_token_bytes: ids.keys().map(String::len).max().unwrap_or(0),
             splits_at_space: !vocabulary
                 .iter()
                 .any(|(text, kind)| kind != TokenKind::Byte && space_after_other(text)),
             ids,
             scores,
-            bytes,
+            byte_tokens,
             unknown,
         })
     }
@@ -110,7 +111,7 @@ impl Spm {
         self.ids.get(piece).copied()
     }
 
-    /// Appends the tokens of `text`, whose spaces are already [`SPACE`].
+    /// Appends the tokens of `text`, in which spaces are already replaced by [`SPACE`].
     pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         if !self.splits_at_space {
             return self.encode_word(text, out);
@@ -143,31 +144,31 @@ impl Spm {
         };
         last.next = NONE;
 
-        let candidate = |symbols: &[Symbol], left: usize, right: usize| -> Option<Join> {
+        let candidate = |symbols: &[Symbol], left: usize, right: usize| -> Option<Merge> {
             let (l, r) = (symbols.get(left)?, symbols.get(right)?);
             let len = l.len + r.len;
-            if len > self.longest {
+            if len > self.max_token_bytes {
                 return None;
             }
             let id = *self.ids.get(&text[l.start..l.start + len])?;
             let score = *self.scores.get(id as usize)?;
-            Some(Join { score, left, right, len })
+            Some(Merge { score, left, right, len })
         };
-        let mut queue: BinaryHeap<Join> =
+        let mut queue: BinaryHeap<Merge> =
             (1..symbols.len()).filter_map(|i| candidate(&symbols, i - 1, i)).collect();
-        while let Some(join) = queue.pop() {
-            let (left, right) = (symbols[join.left], symbols[join.right]);
-            if left.len == 0 || right.len == 0 || left.len + right.len != join.len {
+        while let Some(merge) = queue.pop() {
+            let (left, right) = (symbols[merge.left], symbols[merge.right]);
+            if left.len == 0 || right.len == 0 || left.len + right.len != merge.len {
                 continue;
             }
-            symbols[join.left].len = join.len;
-            symbols[join.left].next = right.next;
-            symbols[join.right].len = 0;
+            symbols[merge.left].len = merge.len;
+            symbols[merge.left].next = right.next;
+            symbols[merge.right].len = 0;
             if let Some(after) = symbols.get_mut(right.next) {
-                after.prev = join.left;
+                after.prev = merge.left;
             }
-            queue.extend(candidate(&symbols, left.prev, join.left));
-            queue.extend(candidate(&symbols, join.left, right.next));
+            queue.extend(candidate(&symbols, left.prev, merge.left));
+            queue.extend(candidate(&symbols, merge.left, right.next));
         }
         for symbol in symbols.iter().filter(|s| s.len > 0) {
             let piece = &text[symbol.start..symbol.start + symbol.len];
@@ -181,7 +182,7 @@ impl Spm {
 
     fn push_bytes(&self, piece: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         for byte in piece.bytes() {
-            match self.bytes[usize::from(byte)].or(self.unknown) {
+            match self.byte_tokens[usize::from(byte)].or(self.unknown) {
                 Some(id) => out.push(id),
                 None => return Err(TokenizerError::Unencodable { byte }),
             }

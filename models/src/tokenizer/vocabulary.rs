@@ -1,28 +1,28 @@
-//! The vocabulary as the file states it: pieces, kinds, special tokens and flags, all checked once.
+//! The vocabulary of a file: texts and kinds of tokens, special tokens and flags, all checked when it is loaded.
 
 use std::collections::HashMap;
 
-use tokenizers::models::bpe::Vocab as Pieces;
+use tokenizers::models::bpe::Vocab as TokenIds;
 
 use super::{TokenizerError, bytes, excerpt, spm};
 use crate::gguf::{Array, GgufFile, Value};
 
-/// Kinds of tokens (`tokenizer.ggml.token_type`).
+/// The kind of a token (`tokenizer.ggml.token_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A piece of text.
+    /// Text.
     Normal,
-    /// Stands for what the vocabulary lacks.
+    /// Replaces text that the vocabulary has no token for.
     Unknown,
-    /// Steers the model, stands for no text.
+    /// A control token, such as the end of a turn; stands for no text.
     Control,
-    /// A piece of text that is always recognised as a whole.
+    /// Text that is always matched as a whole, before other tokens.
     UserDefined,
     /// Never used.
     Unused,
     /// One byte.
     Byte,
-    /// Of no stated kind.
+    /// The file gives no valid kind.
     Undefined,
 }
 
@@ -40,9 +40,9 @@ impl TokenKind {
     }
 }
 
-/// The metadata of a vocabulary, read but not yet checked against each other.
+/// The metadata of a vocabulary: types and lengths are checked, the content is not.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Source {
+pub(super) struct VocabularyMetadata {
     pub(super) model: String,
     pub(super) pre: Option<String>,
     /// `general.name`, in lower case.
@@ -51,7 +51,7 @@ pub(super) struct Source {
     pub(super) kinds: Option<Vec<TokenKind>>,
     pub(super) scores: Option<Vec<f32>>,
     pub(super) merges: Option<Vec<String>>,
-    /// Special tokens by metadata key.
+    /// Ids of special tokens, by metadata key.
     pub(super) ids: HashMap<&'static str, u32>,
     pub(super) add_bos: Option<bool>,
     pub(super) add_eos: Option<bool>,
@@ -69,11 +69,18 @@ pub(super) const EOT: &str = "tokenizer.ggml.eot_token_id";
 pub(super) const EOM: &str = "tokenizer.ggml.eom_token_id";
 pub(super) const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 
-/// Tokens for filling in the middle: key, texts where the key is missing, whether generation ends there.
-const FILL_IN: &[(&str, &[&str], bool)] = &[
-    (
-        "tokenizer.ggml.fim_pre_token_id",
-        &[
+/// A token for filling in the middle (FIM).
+struct FimToken {
+    key: &'static str,
+    /// Possible texts of the token, for files without the key.
+    texts: &'static [&'static str],
+    ends_generation: bool,
+}
+
+const FIM_TOKENS: &[FimToken] = &[
+    FimToken {
+        key: "tokenizer.ggml.fim_pre_token_id",
+        texts: &[
             "<|fim_prefix|>",
             "<fim-prefix>",
             "<fim_prefix>",
@@ -83,11 +90,11 @@ const FILL_IN: &[(&str, &[&str], bool)] = &[
             "<|code_prefix|>",
             "<|prefix|>",
         ],
-        false,
-    ),
-    (
-        "tokenizer.ggml.fim_suf_token_id",
-        &[
+        ends_generation: false,
+    },
+    FimToken {
+        key: "tokenizer.ggml.fim_suf_token_id",
+        texts: &[
             "<|fim_suffix|>",
             "<fim-suffix>",
             "<fim_suffix>",
@@ -97,11 +104,11 @@ const FILL_IN: &[(&str, &[&str], bool)] = &[
             "<|code_suffix|>",
             "<|suffix|>",
         ],
-        false,
-    ),
-    (
-        "tokenizer.ggml.fim_mid_token_id",
-        &[
+        ends_generation: false,
+    },
+    FimToken {
+        key: "tokenizer.ggml.fim_mid_token_id",
+        texts: &[
             "<|fim_middle|>",
             "<fim-middle>",
             "<fim_middle>",
@@ -111,20 +118,24 @@ const FILL_IN: &[(&str, &[&str], bool)] = &[
             "<|code_middle|>",
             "<|middle|>",
         ],
-        false,
-    ),
-    ("tokenizer.ggml.fim_pad_token_id", &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"], true),
-    (
-        "tokenizer.ggml.fim_rep_token_id",
-        &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
-        true,
-    ),
-    ("tokenizer.ggml.fim_sep_token_id", &["<|file_sep|>"], true),
+        ends_generation: false,
+    },
+    FimToken {
+        key: "tokenizer.ggml.fim_pad_token_id",
+        texts: &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"],
+        ends_generation: true,
+    },
+    FimToken {
+        key: "tokenizer.ggml.fim_rep_token_id",
+        texts: &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
+        ends_generation: true,
+    },
+    FimToken { key: "tokenizer.ggml.fim_sep_token_id", texts: &["<|file_sep|>"], ends_generation: true },
 ];
 
-/// Texts that end a turn or a text, whatever the metadata says. The first few also name the end-of-turn token where the
-/// file does not.
-const ENDS: &[&str] = &[
+/// Texts of tokens that end generation, independent of the metadata. The first of them, up to [`EOT_TEXTS`], also give
+/// the end-of-turn token if the file does not: it is the first one that the vocabulary has.
+const EOG_TEXTS: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -148,37 +159,37 @@ const ENDS: &[&str] = &[
     "<|tool_response>",
     "[e~[",
 ];
-/// How many of [`ENDS`] may serve as end-of-turn token.
-const TURN_ENDS: usize = 11;
+/// How many of [`EOG_TEXTS`] can be the end-of-turn token.
+const EOT_TEXTS: usize = 11;
 
-/// Pieces with their kinds, what each stands for, and the special tokens.
+/// All tokens with their texts, kinds and bytes, and the ids of special tokens.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     texts: Vec<String>,
     kinds: Vec<TokenKind>,
-    /// What all tokens stand for, one after another; token `id` is `starts[id]..starts[id + 1]`.
+    /// The bytes that each token decodes to, concatenated; those of token `id` are `starts[id]..starts[id + 1]`.
     bytes: Vec<u8>,
     starts: Vec<usize>,
     pub(super) bos: Option<u32>,
     pub(super) eos: Option<u32>,
     pub(super) eot: Option<u32>,
     pub(super) unknown: Option<u32>,
-    /// Tokens that end generation, ascending.
-    pub(super) ends: Vec<u32>,
+    /// Tokens that end generation, sorted.
+    pub(super) eog: Vec<u32>,
 }
 
-impl Source {
-    pub(super) fn read(file: &GgufFile) -> Result<Source, TokenizerError> {
+impl VocabularyMetadata {
+    pub(super) fn read(file: &GgufFile) -> Result<VocabularyMetadata, TokenizerError> {
         let tokens = texts(file, TOKENS)?;
         let tokens = tokens.filter(|t| !t.is_empty()).ok_or(TokenizerError::Missing { key: TOKENS })?;
         let mut ids = HashMap::new();
-        let fill_in = FILL_IN.iter().map(|&(key, _, _)| key);
-        for key in [BOS, EOS, EOT, EOM, UNKNOWN].into_iter().chain(fill_in) {
+        let fim_keys = FIM_TOKENS.iter().map(|token| token.key);
+        for key in [BOS, EOS, EOT, EOM, UNKNOWN].into_iter().chain(fim_keys) {
             if let Some(id) = id(file, key, tokens.len())? {
                 ids.insert(key, id);
             }
         }
-        Ok(Source {
+        Ok(VocabularyMetadata {
             model: text(file, MODEL)?.ok_or(TokenizerError::Missing { key: MODEL })?,
             pre: text(file, "tokenizer.ggml.pre")?,
             name: text(file, "general.name").unwrap_or_default().unwrap_or_default().to_lowercase(),
@@ -243,7 +254,7 @@ fn texts(file: &GgufFile, key: &'static str) -> Result<Option<Vec<String>>, Toke
     }
 }
 
-/// The first `tokens` of an array of numbers about tokens.
+/// The first `tokens` elements of a number array with one element per token.
 fn numbers<T>(
     file: &GgufFile,
     key: &'static str,
@@ -270,7 +281,7 @@ fn id(file: &GgufFile, key: &'static str, tokens: usize) -> Result<Option<u32>, 
     };
     let id = value.as_int().ok_or_else(|| wrong(key, "an integer", value))?;
     if id == -1 || id == i128::from(u32::MAX) {
-        return Ok(None); // converters write -1 for "there is none"
+        return Ok(None); // converters write -1 for "none"
     }
     match u32::try_from(id) {
         Ok(small) if (small as usize) < tokens => Ok(Some(small)),
@@ -279,58 +290,62 @@ fn id(file: &GgufFile, key: &'static str, tokens: usize) -> Result<Option<u32>, 
 }
 
 impl Vocabulary {
-    /// `byte_level`: normal pieces are written in the byte alphabet of BPE, not with ▁ for spaces.
-    pub(super) fn new(source: &mut Source, byte_level: bool) -> Result<Vocabulary, TokenizerError> {
-        let mut texts = std::mem::take(&mut source.tokens);
+    /// Checks the metadata and takes the token texts and kinds from it. With `byte_level`, normal tokens are written in
+    /// the byte alphabet of BPE, otherwise with ▁ for spaces.
+    pub(super) fn new(
+        metadata: &mut VocabularyMetadata,
+        byte_level: bool,
+    ) -> Result<Vocabulary, TokenizerError> {
+        let mut texts = std::mem::take(&mut metadata.tokens);
         let tokens = texts.len();
         for (id, text) in texts.iter_mut().enumerate() {
             if text.is_empty() {
-                *text = format!("[EMPTY_{id}]"); // padding; no text ever becomes this token
+                *text = format!("[EMPTY_{id}]"); // padding; no text is encoded as this token
             }
         }
-        let mut kinds = source.kinds.take().unwrap_or_else(|| vec![TokenKind::Normal; tokens]);
+        let mut kinds = metadata.kinds.take().unwrap_or_else(|| vec![TokenKind::Normal; tokens]);
 
         let mut first: HashMap<&str, usize> = HashMap::new();
-        let wanted = FILL_IN.iter().flat_map(|(_, names, _)| names.iter()).chain(ENDS);
+        let wanted = FIM_TOKENS.iter().flat_map(|token| token.texts).chain(EOG_TEXTS);
         let wanted: std::collections::HashSet<&str> = wanted.copied().collect();
         for (id, text) in texts.iter().enumerate() {
             if wanted.contains(text.as_str()) {
                 first.entry(text).or_insert(id);
             }
         }
-        let mut ends: Vec<u32> = Vec::new();
+        let mut eog: Vec<u32> = Vec::new();
         let mut controls: Vec<usize> = Vec::new();
-        for (key, names, ends_text) in FILL_IN {
-            let found = match source.ids.get(key) {
+        for FimToken { key, texts, ends_generation } in FIM_TOKENS {
+            let found = match metadata.ids.get(key) {
                 Some(&id) => Some(id as usize),
                 None => {
-                    let by_name = names.iter().find_map(|n| first.get(n)).copied();
-                    controls.extend(by_name);
-                    by_name
+                    let by_text = texts.iter().find_map(|text| first.get(text)).copied();
+                    controls.extend(by_text);
+                    by_text
                 }
             };
-            if *ends_text {
-                ends.extend(found.map(|id| id as u32));
+            if *ends_generation {
+                eog.extend(found.map(|id| id as u32));
             }
         }
-        for name in ENDS {
-            if let Some(&id) = first.get(name) {
+        for text in EOG_TEXTS {
+            if let Some(&id) = first.get(text) {
                 controls.push(id);
-                ends.push(id as u32);
+                eog.push(id as u32);
             }
         }
-        let eot = source.ids.get(EOT).copied().or_else(|| {
-            let by_name = ENDS[..TURN_ENDS].iter().find_map(|n| first.get(n));
-            by_name.map(|&id| id as u32)
+        let eot = metadata.ids.get(EOT).copied().or_else(|| {
+            let by_text = EOG_TEXTS[..EOT_TEXTS].iter().find_map(|text| first.get(text));
+            by_text.map(|&id| id as u32)
         });
         for id in controls {
             kinds[id] = TokenKind::Control;
         }
         for key in [EOS, EOT, EOM] {
-            ends.extend(source.ids.get(key));
+            eog.extend(metadata.ids.get(key));
         }
-        ends.sort_unstable();
-        ends.dedup();
+        eog.sort_unstable();
+        eog.dedup();
 
         let mut bytes = Vec::new();
         let mut starts = Vec::with_capacity(tokens + 1);
@@ -351,27 +366,27 @@ impl Vocabulary {
         }
         starts.push(bytes.len());
 
-        // SentencePiece's customary ids hold where the file is silent; BPE has no custom worth following
-        let custom = |key: &str, id: u32| {
-            let by_custom = (!byte_level && (id as usize) < tokens).then_some(id);
-            source.ids.get(key).copied().or(by_custom)
+        // Without a key, SentencePiece vocabularies have conventional ids. BPE has no such convention.
+        let id_or_convention = |key: &str, id: u32| {
+            let convention = (!byte_level && (id as usize) < tokens).then_some(id);
+            metadata.ids.get(key).copied().or(convention)
         };
-        let eos = custom(EOS, 2);
+        let eos = id_or_convention(EOS, 2);
         if let Some(eos) = eos
-            && let Err(at) = ends.binary_search(&eos)
+            && let Err(at) = eog.binary_search(&eos)
         {
-            ends.insert(at, eos);
+            eog.insert(at, eos);
         }
         Ok(Vocabulary {
-            bos: custom(BOS, 1),
+            bos: id_or_convention(BOS, 1),
             eos,
             eot,
-            unknown: custom(UNKNOWN, 0),
+            unknown: id_or_convention(UNKNOWN, 0),
             texts,
             kinds,
             bytes,
             starts,
-            ends,
+            eog,
         })
     }
 
@@ -391,15 +406,15 @@ impl Vocabulary {
         self.kinds.get(id as usize).copied()
     }
 
-    /// What the token stands for; for control tokens and the unknown token, their own text.
+    /// The bytes that the token decodes to; for control tokens and the unknown token, their text.
     pub(super) fn bytes(&self, id: u32) -> Option<&[u8]> {
         let id = id as usize;
         self.bytes.get(*self.starts.get(id)?..*self.starts.get(id + 1)?)
     }
 
-    /// Id of each piece.
-    pub(super) fn index(&self) -> Result<Pieces, TokenizerError> {
-        let index: Pieces = self.texts.iter().cloned().zip(0u32..).collect();
+    /// The ids by token text. An error if two tokens have the same text.
+    pub(super) fn index(&self) -> Result<TokenIds, TokenizerError> {
+        let index: TokenIds = self.texts.iter().cloned().zip(0u32..).collect();
         if index.len() == self.texts.len() {
             return Ok(index);
         }

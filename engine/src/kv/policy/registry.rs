@@ -4,7 +4,7 @@
 use super::{Policy, ahakv, full, h2o, l2, lagkv, razor, slimkv, snapkv, streaming, tova};
 use crate::alibi::ScopeOptions;
 use crate::{EngineError, Hint};
-use models::spec::{ModelSpec, Positions};
+use models::spec::{ModelSpec, PositionEncoding};
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
@@ -281,15 +281,16 @@ impl PolicyChoice {
     /// What counts as out of sight where the windows of heads follow from the model's weights: under `razor` on models whose
     /// attention falls with the distance. The profile then says how far heads see ([`crate::alibi::profile`]).
     pub fn scopes(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
-        let epsilon =
-            self.value("eps").filter(|_| self.uses_profile() && spec.positions == Positions::Alibi)?;
+        let epsilon = self
+            .value("eps")
+            .filter(|_| self.uses_profile() && spec.position_encoding == PositionEncoding::Alibi)?;
         Some(ScopeOptions { epsilon, rigorous: self.values.get("rigorous") != 0.0 })
     }
 
     /// Refuses what makes no sense for a model, whatever its heads do.
     pub fn check(&self, spec: &ModelSpec) -> Result<(), EngineError> {
         let given = self.values.index("compensation").is_some_and(|index| self.values.given[index]);
-        if spec.positions == Positions::Alibi && self.is_compensated() && given {
+        if spec.position_encoding == PositionEncoding::Alibi && self.is_compensated() && given {
             return Err(EngineError::Policy {
                 given: self.to_string(),
                 reason: "the model's attention falls with the distance (ALiBi), and an entry that stands for many rows has none"

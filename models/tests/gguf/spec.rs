@@ -1,12 +1,12 @@
-//! Specifications and tensors read from whole models: the embedded one, and the tiny random ones of each architecture whose logits
-//! are compared elsewhere.
+//! Specifications and tensors read from complete models: the embedded model, and the golden models, which are tiny
+//! random models of each architecture.
 
 use std::path::Path;
 
 use models::arch::{Arch, RopeStyle};
 use models::gguf::write::GgufWriter;
 use models::gguf::{GgufFile, TensorType};
-use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling};
+use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling};
 
 fn open(name: &str) -> GgufFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models").join(name);
@@ -14,8 +14,8 @@ fn open(name: &str) -> GgufFile {
 }
 
 #[test]
-fn the_embedded_model() {
-    let file = GgufFile::from_static(models::embedded::needle()).unwrap();
+fn the_specification_of_the_embedded_model_is_read() {
+    let file = GgufFile::from_bytes(models::embedded::needle()).unwrap();
     let spec = ModelSpec::from_gguf(&file).unwrap();
     assert_eq!(spec.arch, Arch::Llama);
     assert_eq!(spec.name, "needle");
@@ -23,9 +23,9 @@ fn the_embedded_model() {
     assert_eq!((spec.head_dim, spec.n_ff, spec.n_vocab), (64, 512, 2048));
     assert_eq!(spec.attention_scale, 0.125);
     let rope = Rope { style: RopeStyle::Norm, n_dims: 64, base: 500_000.0, scaling: RopeScaling::None };
-    assert_eq!(spec.positions, Positions::Rope(rope));
+    assert_eq!(spec.position_encoding, PositionEncoding::Rope(rope));
     assert!(spec.tied_output && !spec.qkv_bias && !spec.qk_norm && !spec.rope_freqs);
-    // the number its README states
+    // The number in its README.
     assert_eq!(spec.parameters(), 3_672_320);
 
     let tensors = ModelTensors::from_gguf(&file, &spec).unwrap();
@@ -37,9 +37,9 @@ fn the_embedded_model() {
     assert_eq!(names.layers[0].bq, None);
 }
 
-/// What the README and `index.json` of the golden models say about them, stated once more.
+/// The expected values are those in the README and `index.json` of the golden models.
 #[test]
-fn the_golden_models() {
+fn the_specifications_of_the_golden_models_are_read() {
     use Arch::{Baichuan, Llama, Qwen2, Qwen3};
     let linear = Some(RopeScaling::Linear { factor: 4.0 });
     let yarn = Some(RopeScaling::Yarn {
@@ -70,13 +70,13 @@ fn the_golden_models() {
         let file = open(&format!("{name}.gguf"));
         let spec = ModelSpec::from_gguf(&file).unwrap_or_else(|e| panic!("{name}: {e}"));
         let found = (spec.n_embd, spec.n_heads, spec.n_kv_heads, spec.head_dim);
-        let stretched = spec.positions.rope().map(|rope| rope.scaling);
+        let stretched = spec.position_encoding.rope().map(|rope| rope.scaling);
         assert_eq!((spec.arch, found, stretched), (arch, sizes, scaling), "{name}");
         assert_eq!((spec.tied_output, spec.rope_freqs), (tied, rope_freqs), "{name}");
         assert_eq!((spec.qkv_bias, spec.qk_norm), (arch == Qwen2, arch == Qwen3), "{name}");
         assert_eq!(spec.n_vocab, 264, "{name}");
 
-        // every tensor of the file has its place, and the parameters are their elements
+        // All tensors of the file are found, and their elements are the parameters.
         let tensors = ModelTensors::from_gguf(&file, &spec).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut placed = Vec::new();
         tensors.for_each(|&i| placed.push(i));
@@ -88,9 +88,8 @@ fn the_golden_models() {
     }
 }
 
-/// A specification written as metadata is read back as it was.
 #[test]
-fn a_specification_survives_writing() {
+fn a_specification_written_as_metadata_is_read_back() {
     for name in [
         "llama-gqa-linear-f32",
         "qwen2-mha-yarn-f32",
@@ -107,7 +106,7 @@ fn a_specification_survives_writing() {
             writer.tensor(&need.name, &need.dims, TensorType::F32);
         });
         let mut bytes = Vec::new();
-        // any weights will do, but factors of frequencies must not be zero
+        // The weights do not matter, except that RoPE factors must not be zero.
         writer
             .write(&mut bytes, |t, out| (0..t.bytes().unwrap()).try_for_each(|_| out.write_all(&[1])))
             .unwrap();
@@ -117,13 +116,13 @@ fn a_specification_survives_writing() {
     }
 }
 
-/// Of Baichuan, the number of layers says how positions enter.
+/// The number of layers selects Baichuan's position encoding.
 #[test]
-fn baichuan_with_32_layers_has_rope() {
+fn baichuan_with_32_layers_uses_rope() {
     let alibi = ModelSpec::from_gguf(&open("baichuan-alibi-f16.gguf")).unwrap();
-    assert_eq!((alibi.n_layers, alibi.positions), (40, Positions::Alibi));
+    assert_eq!((alibi.n_layers, alibi.position_encoding), (40, PositionEncoding::Alibi));
     let rope = Rope { style: RopeStyle::Norm, n_dims: 8, base: 10_000.0, scaling: RopeScaling::None };
-    let spec = ModelSpec { n_layers: 32, positions: Positions::Rope(rope), ..alibi };
+    let spec = ModelSpec { n_layers: 32, position_encoding: PositionEncoding::Rope(rope), ..alibi };
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {
         writer.set(key, value);

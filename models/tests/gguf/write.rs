@@ -1,6 +1,4 @@
-//! What the writer writes, the reader reads back; and what cannot be written is an error.
-
-mod gguf_common;
+//! The reader reads what the writer writes, and invalid files cannot be written.
 
 use std::io::{ErrorKind, Write};
 
@@ -8,8 +6,10 @@ use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorType, Value, ValueType};
 
+use crate::common::tiny_model;
+
 #[test]
-fn values_of_every_type() {
+fn values_of_every_type_are_read_back() {
     let values = [
         ("u8", MetaValue::U8(200)),
         ("i8", MetaValue::I8(-100)),
@@ -87,7 +87,7 @@ fn values_of_every_type() {
 }
 
 #[test]
-fn tensors_of_every_type() {
+fn tensors_of_every_type_are_read_back() {
     let mut writer = GgufWriter::new();
     for &ty in TensorType::ALL {
         writer.tensor(format!("t.{ty}"), &[512, 3, 2], ty);
@@ -96,7 +96,7 @@ fn tensors_of_every_type() {
     let size = writer
         .write(&mut out, |tensor, out| {
             let fill = tensor.ty.id() as u8;
-            // in pieces, as a large tensor would be
+            // In several writes, as for a large tensor.
             (0..tensor.bytes().unwrap()).try_for_each(|_| out.write_all(&[fill]))
         })
         .unwrap();
@@ -111,10 +111,9 @@ fn tensors_of_every_type() {
     }
 }
 
-/// Metadata and weights copied through the writer give a file of the same content.
 #[test]
-fn a_copy_is_the_same_model() {
-    let original = GgufFile::from_static(models::embedded::needle()).unwrap();
+fn a_copy_has_the_same_metadata_and_weights() {
+    let original = GgufFile::from_bytes(models::embedded::needle()).unwrap();
     let mut writer = GgufWriter::new();
     for (key, value) in original.metadata() {
         writer.set(key, value);
@@ -128,8 +127,8 @@ fn a_copy_is_the_same_model() {
 }
 
 #[test]
-fn alignment() {
-    let mut writer = gguf_common::tiny_model(Arch::Llama);
+fn other_alignments_are_read_back() {
+    let mut writer = tiny_model(Arch::Llama);
     writer.align(4096);
     let file = GgufFile::from_bytes(writer.to_bytes_zeroed().unwrap()).unwrap();
     assert_eq!(file.alignment(), 4096);
@@ -137,7 +136,7 @@ fn alignment() {
 }
 
 #[test]
-fn what_cannot_be_written() {
+fn invalid_files_are_not_written() {
     let kind = |writer: &GgufWriter| writer.to_bytes_zeroed().unwrap_err().kind();
     let mut writer = GgufWriter::new();
     writer.tensor("half a block", &[16], TensorType::Q8_0);

@@ -1,28 +1,27 @@
-//! Damaged and hostile files: each has to give an error that says what is wrong and what to do, and never a panic, a hang or an
-//! allocation that the file only claims to need.
-
-mod gguf_common;
+//! Damaged and hostile files: each must give an error that says what is wrong and what to do, and never a panic, an
+//! endless loop or an allocation larger than the file justifies.
 
 use std::io::Write;
 
-use gguf_common::{Raw, bytes, tiny_model, tiny_spec};
 use models::LoadError;
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue, TensorDecl};
 use models::gguf::{GgufFile, TensorType, Value, ValueType};
 use models::spec::{ModelSpec, ModelTensors};
 
-/// Everything that reads a file, one after another.
+use crate::common::{Raw, bytes, tiny_model, tiny_spec};
+
+/// Runs everything that reads a file.
 fn load(bytes: Vec<u8>) -> Result<(), LoadError> {
     let file = GgufFile::from_bytes(bytes)?;
-    look_at(&file);
+    read_all(&file);
     let spec = ModelSpec::from_gguf(&file)?;
     ModelTensors::from_gguf(&file, &spec)?;
     Ok(())
 }
 
-/// Touches whatever a file offers.
-fn look_at(file: &GgufFile) {
+/// Reads everything in a file.
+fn read_all(file: &GgufFile) {
     for (key, value) in file.metadata() {
         assert_eq!(file.get(key), Some(value));
         let _ = (file.u64(key), file.f32(key), file.bool(key), file.str(key), value.to_string());
@@ -56,14 +55,14 @@ fn check(what: &str, bytes: Vec<u8>, expected: &str) {
 }
 
 #[test]
-fn undamaged_files_load() {
+fn undamaged_files_are_loaded() {
     for &arch in Arch::ALL {
         load(bytes(&tiny_model(arch))).unwrap_or_else(|e| panic!("{}: {e}", arch.name()));
     }
 }
 
 #[test]
-fn headers() {
+fn damaged_headers_are_errors() {
     check("nothing", vec![], "begins with \"\"");
     check("too short for the magic number", b"GG".to_vec(), "begins with \"GG\"");
     check("another format", b"PK\x03\x04 and more".to_vec(), r#"begins with "PK\u{3}\u{4}""#);
@@ -81,7 +80,7 @@ fn headers() {
 }
 
 #[test]
-fn counts_beyond_the_file() {
+fn counts_larger_than_the_file_are_errors() {
     let string = 8u32;
     let array = 9u32;
     let tensor = |dims: &[u64]| Raw::new(1, 0).tensor("t", dims, 0, 0).data(64);
@@ -105,14 +104,14 @@ fn counts_beyond_the_file() {
         check("dimensions", tensor(&[huge, huge, huge, huge]), "tensor \"t\"");
         check("offset", Raw::new(1, 0).tensor("t", &[8], 0, huge & !31).data(64), "tensor \"t\"");
     }
-    // the product is 2^64 and would be 0
+    // The product is 2^64, which wraps to 0.
     check("product", tensor(&[1 << 32, 1 << 32]), "its size [4294967296, 4294967296] overflows");
-    // many, but each counted thing could be there
+    // Too many, although the file is large enough for them.
     check("a million keys", Raw::new(0, 1 << 20).put(&vec![0; 15 << 20]).0, "no model has more than");
 }
 
 #[test]
-fn keys_and_values() {
+fn damaged_keys_and_values_are_errors() {
     let key = |name: &str, ty: u32, value: &[u8]| Raw::new(0, 1).key(name, ty, value).0;
     check("no name", key("", 4, &[0; 4]), "the length of the name of metadata key 0 is 0");
     check(
@@ -157,7 +156,7 @@ fn keys_and_values() {
 }
 
 #[test]
-fn nested_lists() {
+fn deeply_nested_arrays_are_errors() {
     let nested = |depth: usize| {
         let mut raw = Raw::new(0, 1).string(b"k").u32(9);
         for _ in 1..depth {
@@ -166,9 +165,9 @@ fn nested_lists() {
         raw.u32(0).u64(2).put(&[5, 6]).0
     };
     let file = GgufFile::from_bytes(nested(4)).unwrap();
-    look_at(&file);
+    read_all(&file);
     assert_eq!(file.get("k").unwrap().to_string(), "[[[[5, 6]]]]");
-    // however much is in there, what a message shows of it stays short
+    // Messages stay short even if a value is large.
     let texts = MetaValue::strings(vec![[b'x'; 500]; 50]);
     let twice = MetaValue::Array(ValueType::Array, vec![texts; 50]);
     let mut writer = tiny_model(Arch::Llama);
@@ -180,7 +179,7 @@ fn nested_lists() {
 }
 
 #[test]
-fn tensors() {
+fn damaged_tensor_descriptions_are_errors() {
     let one = |dims: &[u64], ty: u32| Raw::new(1, 0).tensor("t", dims, ty, 0).data(1024);
     check(
         "no name",
@@ -222,7 +221,7 @@ fn tensors() {
 }
 
 #[test]
-fn alignment() {
+fn alignments_are_checked() {
     let aligned = |ty: u32, value: &[u8]| {
         Raw::new(1, 1).key("general.alignment", ty, value).tensor("t", &[8], 0, 0).data(4096)
     };
@@ -245,9 +244,8 @@ fn alignment() {
     );
 }
 
-/// Whatever the place, the file ends too early.
 #[test]
-fn truncated_anywhere() {
+fn files_truncated_at_any_byte_are_errors() {
     for &arch in Arch::ALL {
         let mut whole = bytes(&tiny_model(arch));
         let end = {
@@ -256,7 +254,7 @@ fn truncated_anywhere() {
         };
         whole.truncate(end); // what follows is padding
         load(whole.clone()).unwrap();
-        // every byte of what is read, then a few places in the weights
+        // At every byte before the weights, and at some bytes of the weights.
         let data = GgufFile::from_bytes(whole.clone()).unwrap().tensors()[0].offset as usize;
         for len in (0..=data).chain((data..end).step_by(97)).chain([end - 1]) {
             check(&format!("{} of {end} bytes", len), whole[..len].to_vec(), "");
@@ -264,9 +262,9 @@ fn truncated_anywhere() {
     }
 }
 
-/// Every byte before the weights, replaced by others: an error or another valid file, and everything in it can be looked at.
+/// Every byte before the weights is replaced by others. If the file is still valid, everything in it can be read.
 #[test]
-fn every_byte_damaged() {
+fn files_with_any_byte_changed_are_errors_or_valid() {
     let whole = bytes(&tiny_model(Arch::Llama));
     let data = GgufFile::from_bytes(whole.clone()).unwrap().tensors()[0].offset as usize;
     let mut refused = 0;
@@ -283,7 +281,7 @@ fn every_byte_damaged() {
     assert!(refused > data, "only {refused} of {} damaged files were refused", data * 6);
 }
 
-/// A change to the metadata of the tiny model, by architecture.
+/// The tiny model with changed metadata is refused with a message that contains `expected`.
 fn check_spec(arch: Arch, change: impl Fn(&mut GgufWriter), expected: &str) {
     let mut writer = tiny_model(arch);
     change(&mut writer);
@@ -291,7 +289,7 @@ fn check_spec(arch: Arch, change: impl Fn(&mut GgufWriter), expected: &str) {
 }
 
 #[test]
-fn missing_keys() {
+fn missing_keys_are_errors() {
     check_spec(
         Arch::Llama,
         |w| {
@@ -330,7 +328,8 @@ fn keys_with_a_default_may_be_missing() {
     let mut expected = tiny_spec(Arch::Llama);
     assert_eq!(ModelSpec::from_gguf(&file).unwrap(), expected);
 
-    // without a list of tokens, the embedding says how many there are; without KV heads, there are as many as query heads
+    // Without a list of tokens, their number is that of the embedding's rows. The default number of KV heads is that of
+    // query heads.
     writer.unset("tokenizer.ggml.tokens").unset("llama.attention.head_count_kv");
     let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
     expected.n_kv_heads = 4;
@@ -338,7 +337,7 @@ fn keys_with_a_default_may_be_missing() {
 }
 
 #[test]
-fn wrong_types() {
+fn values_of_the_wrong_type_are_errors() {
     let text = |key: &'static str| {
         move |w: &mut GgufWriter| {
             w.set(key, "four");
@@ -412,21 +411,21 @@ fn wrong_types() {
 }
 
 #[test]
-fn integers_of_any_width_will_do() {
+fn integers_of_any_width_are_accepted() {
     let mut writer = tiny_model(Arch::Llama);
     writer.set("llama.block_count", MetaValue::I64(2));
     writer.set("llama.embedding_length", MetaValue::U8(16));
     writer.set("llama.context_length", MetaValue::U64(64));
     writer.set("llama.attention.head_count", MetaValue::I16(4));
     writer.set("llama.rope.freq_base", MetaValue::F64(10_000.0));
-    // some converters state what is the same in every layer once for each
+    // Some converters write a value per layer even if it is the same for all.
     writer.set("llama.feed_forward_length", MetaValue::i32s([24, 24]));
     let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
     assert_eq!(ModelSpec::from_gguf(&file).unwrap(), tiny_spec(Arch::Llama));
 }
 
 #[test]
-fn absurd_values() {
+fn values_out_of_range_are_errors() {
     let set = |key: &'static str, value: MetaValue| {
         move |w: &mut GgufWriter| {
             w.set(format!("llama.{key}"), value.clone());
@@ -503,7 +502,7 @@ fn absurd_values() {
     for (key, value, expected) in cases {
         check_spec(Arch::Llama, set(key, value.clone()), expected);
     }
-    // the list of tokens counts, not a number beside it
+    // The list of tokens takes precedence over `vocab_size`.
     check_spec(
         Arch::Llama,
         |w| {
@@ -529,7 +528,7 @@ fn absurd_values() {
 }
 
 #[test]
-fn unsupported_settings() {
+fn unsupported_settings_are_errors() {
     let set = |key: &'static str, value: MetaValue| {
         move |w: &mut GgufWriter| {
             w.set(key, value.clone());
@@ -604,7 +603,7 @@ fn unsupported_settings() {
             Arch::Baichuan,
             "baichuan.block_count",
             u(39),
-            "baichuan.block_count = 39 is not supported: how positions enter is known of models with 32 and 40 layers",
+            "baichuan.block_count = 39 is not supported: the position encoding is only known for models with 32 and 40 layers",
         ),
         (
             Arch::Llama,
@@ -619,7 +618,7 @@ fn unsupported_settings() {
 }
 
 #[test]
-fn settings_that_change_nothing() {
+fn settings_without_effect_are_accepted() {
     let mut writer = tiny_model(Arch::Llama);
     writer.set("llama.expert_count", 0u32);
     writer.set("llama.expert_used_count", 0u32);
@@ -633,12 +632,12 @@ fn settings_that_change_nothing() {
     let mut expected = tiny_spec(Arch::Llama);
     let spec = |w: &GgufWriter| ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(w)).unwrap()).unwrap();
     assert_eq!(spec(&writer), expected);
-    // Mistral 7B v0.1: reported, not applied
+    // As in Mistral 7B v0.1: reported, not applied.
     writer.set("llama.attention.sliding_window", 32u32);
-    expected.ignored_window = Some(32);
+    expected.ignored_sliding_window = Some(32);
     assert_eq!(spec(&writer), expected);
 
-    // as long as the context, or 0: there is none
+    // A window as long as the context, or 0, has no effect.
     for window in [0u32, 64, 4096] {
         let mut writer = tiny_model(Arch::Qwen2);
         writer.set("qwen2.attention.sliding_window", window);
@@ -647,7 +646,7 @@ fn settings_that_change_nothing() {
 }
 
 #[test]
-fn yarn_values() {
+fn invalid_yarn_values_are_errors() {
     let with = |changes: &'static [(&'static str, f32)]| {
         move |w: &mut GgufWriter| {
             w.set("llama.rope.scaling.type", "yarn");
@@ -672,7 +671,7 @@ fn yarn_values() {
     );
 }
 
-/// A change to a tensor of the tiny model.
+/// The tiny model with one tensor changed is refused with a message that contains `expected`.
 fn check_tensor(arch: Arch, name: &str, change: impl Fn(&mut TensorDecl), expected: &str) {
     let mut writer = tiny_model(arch);
     let tensor = writer.tensors_mut().iter_mut().find(|t| t.name == name);
@@ -681,7 +680,7 @@ fn check_tensor(arch: Arch, name: &str, change: impl Fn(&mut TensorDecl), expect
 }
 
 #[test]
-fn wrong_tensors() {
+fn missing_and_wrong_tensors_are_errors() {
     let rename = |t: &mut TensorDecl| t.name = "other".into();
     check_tensor(
         Arch::Llama,
@@ -726,7 +725,7 @@ fn shapes_may_end_in_ones() {
 }
 
 #[test]
-fn unused_tensors_and_vocabularies() {
+fn unknown_tensors_and_files_without_tensors_are_errors() {
     let mut writer = tiny_model(Arch::Llama);
     writer.tensor("blk.0.attn_q.scale", &[1], TensorType::F32);
     check(
@@ -741,7 +740,7 @@ fn unused_tensors_and_vocabularies() {
 }
 
 #[test]
-fn version_2_is_read_like_3() {
+fn version_2_is_read_like_version_3() {
     let mut old = bytes(&tiny_model(Arch::Llama));
     old[4] = 2;
     let file = GgufFile::from_bytes(old.clone()).unwrap();
@@ -750,7 +749,7 @@ fn version_2_is_read_like_3() {
 }
 
 #[test]
-fn factors_of_frequencies() {
+fn rope_factors_are_checked() {
     let with = |factor: f32| {
         let mut writer = tiny_model(Arch::Llama);
         writer.tensor("rope_freqs.weight", &[4], TensorType::F32);

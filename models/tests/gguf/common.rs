@@ -1,12 +1,11 @@
-//! A tiny but whole model to damage, and GGUF files byte by byte where a writer would refuse to write the nonsense that is wanted.
-#![allow(dead_code)] // every test file uses its own part of this
+//! A tiny complete model, and [`Raw`] for invalid files that the writer would refuse to write.
 
 use models::arch::{Arch, RopeStyle};
 use models::gguf::TensorType;
 use models::gguf::write::{GgufWriter, MetaValue};
-use models::spec::{ModelSpec, ModelTensors, Positions, Rope, RopeScaling, attention_scale};
+use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, attention_scale};
 
-/// Two layers (Baichuan: 40, which means ALiBi) of 16 elements, 4 query and 2 KV heads of 8, 10 tokens.
+/// 2 layers (Baichuan: 40, which selects ALiBi), n_embd 16, 4 query heads and 2 KV heads with head_dim 8, 10 tokens.
 pub fn tiny_spec(arch: Arch) -> ModelSpec {
     let rope = Rope {
         style: if matches!(arch, Arch::Llama | Arch::Baichuan) { RopeStyle::Norm } else { RopeStyle::Neox },
@@ -27,17 +26,21 @@ pub fn tiny_spec(arch: Arch) -> ModelSpec {
         n_ctx_train: 64,
         rms_eps: 1e-5,
         attention_scale: attention_scale(8),
-        positions: if arch == Arch::Baichuan { Positions::Alibi } else { Positions::Rope(rope) },
+        position_encoding: if arch == Arch::Baichuan {
+            PositionEncoding::Alibi
+        } else {
+            PositionEncoding::Rope(rope)
+        },
         tied_output: true,
         qkv_bias: arch == Arch::Qwen2,
         attn_output_bias: false,
         qk_norm: arch == Arch::Qwen3,
         rope_freqs: false,
-        ignored_window: None,
+        ignored_sliding_window: None,
     }
 }
 
-/// The same as a file, with a vocabulary.
+/// A file with this specification and a vocabulary.
 pub fn tiny_model(arch: Arch) -> GgufWriter {
     let spec = tiny_spec(arch);
     let mut writer = GgufWriter::new();
@@ -57,7 +60,7 @@ pub fn tiny_model(arch: Arch) -> GgufWriter {
     writer
 }
 
-/// Bytes of a writer's file, every tensor filled with a pattern of its own.
+/// The file of a writer. The bytes of a tensor are all equal and differ from those of the next tensor.
 pub fn bytes(writer: &GgufWriter) -> Vec<u8> {
     let mut out = Vec::new();
     let mut n = 0u8;
@@ -70,7 +73,7 @@ pub fn bytes(writer: &GgufWriter) -> Vec<u8> {
     out
 }
 
-/// A file put together by hand; nothing is checked and the counts are what one says.
+/// A file written field by field. Nothing is checked, and counts need not be true.
 pub struct Raw(pub Vec<u8>);
 
 impl Raw {
@@ -95,7 +98,7 @@ impl Raw {
         self.put(&v.to_le_bytes())
     }
 
-    /// Length and bytes.
+    /// The length, then the bytes.
     pub fn string(self, s: &[u8]) -> Raw {
         self.u64(s.len() as u64).put(s)
     }
@@ -111,7 +114,7 @@ impl Raw {
         dims.iter().fold(with_rank, |raw, &d| raw.u64(d)).u32(ty).u64(offset)
     }
 
-    /// Padding to 32 and this many bytes of data.
+    /// Pads to a multiple of 32 bytes and appends `n` bytes of data.
     pub fn data(mut self, n: usize) -> Vec<u8> {
         self.0.resize(self.0.len().next_multiple_of(32) + n, 7);
         self.0

@@ -1,18 +1,17 @@
-//! Models in several files, and paths that lead to no model at all.
-
-mod gguf_common;
+//! Models in several files, and paths that are not models.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gguf_common::{bytes, tiny_model};
 use models::LoadError;
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorInfo};
 use models::spec::{ModelSpec, ModelTensors};
 
-/// An empty folder of this name.
+use crate::common::{bytes, tiny_model};
+
+/// Creates an empty folder of this name.
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);
@@ -20,7 +19,7 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-/// The tiny model in `n` parts as llama.cpp's splitter makes them: metadata in the first, tensors dealt out.
+/// The tiny model in `n` parts as llama.cpp's splitter writes them: metadata in the first, tensors in all.
 fn parts(n: usize) -> Vec<GgufWriter> {
     let whole = tiny_model(Arch::Llama);
     let mut first = whole.clone();
@@ -62,7 +61,7 @@ fn check(path: &Path, expected: &str) {
 }
 
 #[test]
-fn any_part_opens_all() {
+fn opening_any_part_opens_all_parts() {
     let paths = write(&folder("any_part"), &parts(3));
     let mut fingerprints = Vec::new();
     for path in &paths {
@@ -75,7 +74,7 @@ fn any_part_opens_all() {
         for tensor in file.tensors() {
             assert_eq!(file.data(tensor).len() as u64, tensor.bytes);
             let before = file.data(tensor).to_vec();
-            file.forget(tensor);
+            file.release_pages(tensor);
             assert_eq!(file.data(tensor), before, "{}", tensor.name);
         }
         fingerprints.push(file.fingerprint());
@@ -85,7 +84,7 @@ fn any_part_opens_all() {
 }
 
 #[test]
-fn split_or_whole_is_the_same_model() {
+fn a_split_model_has_the_fingerprint_of_the_whole() {
     let zeroed = |w: &GgufWriter| w.to_bytes_zeroed().unwrap();
     let folder = folder("same_model");
     let split: Vec<PathBuf> = write(&folder, &parts(2));
@@ -96,7 +95,7 @@ fn split_or_whole_is_the_same_model() {
     let fingerprint = whole.fingerprint();
     assert_eq!(GgufFile::open(&split[0]).unwrap().fingerprint(), fingerprint);
 
-    // other weights, another setting and another name of the model
+    // Other weights and another setting change the fingerprint; another name does not.
     let other = |bytes| GgufFile::from_bytes(bytes).unwrap().fingerprint();
     assert_ne!(other(bytes(&tiny_model(Arch::Llama))), fingerprint);
     let mut writer = tiny_model(Arch::Llama);
@@ -108,16 +107,16 @@ fn split_or_whole_is_the_same_model() {
 }
 
 #[test]
-fn a_part_is_missing() {
+fn a_missing_part_is_an_error() {
     let paths = write(&folder("missing"), &parts(3));
     fs::remove_file(&paths[1]).unwrap();
     check(&paths[0], "part 2 of 3 is missing: there is no ");
     check(&paths[2], "tiny-00002-of-00003.gguf");
-    check(&paths[1], "part 2 of 3 is missing"); // named by the user, and not there
+    check(&paths[1], "part 2 of 3 is missing"); // the path that the user gave does not exist
 }
 
 #[test]
-fn parts_that_disagree() {
+fn inconsistent_parts_are_errors() {
     let change = |name: &str, n: usize, change: &dyn Fn(&mut Vec<GgufWriter>)| {
         let mut parts = parts(n);
         change(&mut parts);
@@ -164,7 +163,7 @@ fn parts_that_disagree() {
 }
 
 #[test]
-fn a_damaged_part_is_named() {
+fn the_error_names_the_damaged_part() {
     let paths = write(&folder("damaged"), &parts(2));
     let whole = fs::read(&paths[1]).unwrap();
     fs::write(&paths[1], &whole[..whole.len() / 2]).unwrap();
@@ -174,14 +173,14 @@ fn a_damaged_part_is_named() {
 }
 
 #[test]
-fn parts_under_other_names() {
+fn a_part_that_is_not_named_as_one_is_an_error() {
     let folder = folder("renamed");
     let path = folder.join("tiny.gguf");
     fs::write(&path, bytes(&parts(2)[0])).unwrap();
     check(&path, "this is one of 2 parts, but its name does not end in -00001-of-00002.gguf");
     assert!(matches!(GgufFile::from_bytes(bytes(&parts(2)[1])), Err(LoadError::Split { .. })));
 
-    // a whole model may be called the only part, with the keys or without
+    // A complete model may be named as the only part, with the keys or without.
     for (name, writer) in [("only", parts(1).remove(0)), ("plain", tiny_model(Arch::Llama))] {
         let path = folder.join(format!("{name}-00001-of-00001.gguf"));
         fs::write(&path, bytes(&writer)).unwrap();
@@ -190,7 +189,7 @@ fn parts_under_other_names() {
 }
 
 #[test]
-fn paths_to_no_model() {
+fn paths_that_are_not_models_are_errors() {
     let folder = folder("paths");
     check(&folder.join("none.gguf"), "none.gguf: ");
     check(&folder, "not a regular file");
@@ -198,19 +197,18 @@ fn paths_to_no_model() {
     fs::write(&empty, "").unwrap();
     check(&empty, "not a GGUF file: it begins with \"\"");
     if cfg!(unix) {
-        check(Path::new("/dev/null"), "not a regular file"); // a device, which would have no end
+        check(Path::new("/dev/null"), "not a regular file"); // a device, which would never end
     }
 }
 
-/// Descriptions that are not of this file reach nothing outside it.
 #[test]
-fn foreign_tensors() {
+fn descriptions_of_other_files_give_no_access_outside_this_file() {
     let paths = write(&folder("foreign"), &parts(2));
     let file = GgufFile::open(&paths[0]).unwrap();
     let inside = file.tensors()[0].clone();
     for (shard, offset, bytes) in [(2, 0, 1), (0, u64::MAX, 1), (0, 64, u64::MAX), (1, 4096, 1 << 20)] {
         let foreign = TensorInfo { shard, offset, bytes, ..inside.clone() };
         assert!(file.data(&foreign).is_empty());
-        file.forget(&foreign);
+        file.release_pages(&foreign);
     }
 }
