@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests, or another command, with the mock of a GPU (ggml/mock) as the GPU: everything that is said to CUDA is checked, and
+# Runs the tests, or another command, with the mock of a GPU (tests/mock-cuda) as the GPU: everything that is said to CUDA is checked, and
 # the CPU computes what is launched. To be run by hand after changes around devices: the first time about twenty minutes of CPU time
 # go into compiling ggml-cuda, which is too much for .ci/run.
 #
 #     scripts/mock-gpu.sh                 # golden cases and integration tests
 #     scripts/mock-gpu.sh cargo run --release --features mock-cuda -- devices
 #
-# LONGHAND_CUDA_ARCHS (default 89) is the mock's architecture; NVCC and CUDA_HOME as in ggml/build/cuda.rs, without them the toolkit
-# is put into target/cuda-toolkit. What the mock itself reads is in ggml/mock/machine.h.
+# LONGHAND_CUDA_ARCHS (default 89) is the mock's architecture; NVCC and CUDA_HOME as in ggml/sys/build/cuda.rs, without them the toolkit
+# is put into target/cuda-toolkit. What the mock itself reads is in tests/mock-cuda/machine.h.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,7 @@ fi
 target=${CARGO_TARGET_DIR:-target}
 library=$target/mock-cuda
 mkdir -p "$library"
-cc -shared -fPIC -o "$library/libcublas.so.13" ggml/mock/cublas.c
+cc -shared -fPIC -o "$library/libcublas.so.13" tests/mock-cuda/cublas.c
 LD_LIBRARY_PATH=$(cd "$library" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 

@@ -2,16 +2,19 @@
 //! operations, so a device's graph is computed in stretches: ggml's nodes by ggml, the operations between them by their device
 //! twins, all on one stream.
 
-use crate::budget::Budget;
-#[cfg(feature = "cuda")]
-use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
-use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log, sys};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use ggml_sys as sys;
+
+use crate::budget::Budget;
+#[cfg(feature = "cuda")]
+use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
+use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log};
 
 /// A running backend.
 pub struct Backend {
@@ -68,16 +71,6 @@ impl Drop for Pool {
         // SAFETY: owned and freed once.
         unsafe { sys::ggml_threadpool_free(self.raw.as_ptr()) };
     }
-}
-
-unsafe extern "C" {
-    /// See device/stretch.cpp.
-    fn longhand_compute_stretch(
-        backend: sys::ggml_backend_t,
-        graph: *mut sys::ggml_cgraph,
-        first: i32,
-        end: i32,
-    ) -> sys::ggml_status;
 }
 
 impl Backend {
@@ -303,7 +296,7 @@ impl Backend {
             }
             if first < number {
                 // SAFETY: live backend and graph, nodes of that graph; as in `run`.
-                check(unsafe { longhand_compute_stretch(self.raw.as_ptr(), raw, first, number) })?;
+                check(unsafe { sys::longhand_compute_segment(self.raw.as_ptr(), raw, first, number) })?;
             }
             first = number + 1;
             let Some(node) = own else { break };

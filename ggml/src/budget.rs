@@ -1,9 +1,10 @@
 //! A bound on a device's memory. Everything that is allocated there is charged first, so that the bound holds by construction and
 //! running out of memory can be had at any allocation.
 
-use crate::Error;
 use std::cell::Cell;
 use std::rc::Rc;
+
+use crate::Error;
 
 /// How much may be taken, and how much is.
 pub(crate) struct Budget {

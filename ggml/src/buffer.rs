@@ -1,12 +1,15 @@
 //! Memory for tensors: allocated by a backend, or somebody else's (a mapped file).
 
-use crate::budget::{Budget, Charge};
-use crate::{Error, Tensor, Type, context::Context, log, sys};
-use memmap2::Mmap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use ggml_sys as sys;
+use memmap2::Mmap;
+
+use crate::budget::{Budget, Charge};
+use crate::{Error, Tensor, Type, context::Context, log};
 
 /// A kind of memory, and how much of it may be taken.
 #[derive(Clone)]

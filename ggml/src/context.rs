@@ -1,14 +1,17 @@
 //! A context: the memory of tensor descriptors and of the operations recorded on them.
 
-use crate::custom::Launch;
-use crate::error::describe;
-use crate::{Buffer, Error, Shape, Tensor, Type, log, sys};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr::NonNull;
 use std::rc::Rc;
+
+use ggml_sys as sys;
+
+use crate::custom::Launch;
+use crate::error::describe;
+use crate::{Buffer, Error, Shape, Tensor, Type, log};
 
 /// Owner of tensor descriptors. Cloning shares it.
 #[derive(Clone)]

@@ -3,35 +3,18 @@
 
 pub(crate) mod stream;
 
-use crate::devices::{Capability, Code, CudaVersion, Found, NoCuda, Probe};
-use crate::{Error, Type};
 use std::ffi::{CStr, c_char, c_int};
 
-/// As in cuda/devices.cpp.
-#[repr(C)]
-struct RawGpu {
-    name: [c_char; 256],
-    major: i32,
-    minor: i32,
-    total: u64,
-}
+use ggml_sys as sys;
 
-unsafe extern "C" {
-    fn longhand_cublas_open() -> *const c_char;
-
-    fn longhand_cuda_versions(runtime: *mut c_int, driver: *mut c_int) -> c_int;
-    fn longhand_cuda_count(count: *mut c_int) -> c_int;
-    fn longhand_cuda_gpu(index: c_int, gpu: *mut RawGpu) -> c_int;
-    fn longhand_cuda_free_memory(index: c_int, free: *mut u64) -> c_int;
-
-    fn longhand_cuda_error_text(error: c_int) -> *const c_char;
-}
+use crate::devices::{Capability, Code, CudaVersion, Found, NoCuda, Probe};
+use crate::{Error, Type};
 
 /// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights; the error says how to get it. To be
 /// asked before any such work: without libcublas ggml would end the process.
 pub fn cublas() -> Result<(), String> {
     // SAFETY: no arguments; the result is null or a string that is never freed.
-    let said = unsafe { longhand_cublas_open() };
+    let said = unsafe { sys::longhand_cublas_open() };
     if said.is_null() {
         return Ok(());
     }
@@ -61,26 +44,26 @@ pub(crate) fn check_products(ty: Type) -> Result<(), Error> {
 /// What an error number of CUDA, such as that of a device twin, means.
 pub fn error_text(code: i32) -> String {
     // SAFETY: any number is fine, the result is a static string.
-    unsafe { text(longhand_cuda_error_text(code)) }
+    unsafe { text(sys::longhand_cuda_error_text(code)) }
 }
 
 /// Asks CUDA for its versions and GPUs; touches no GPU.
 pub(crate) fn probe() -> Probe {
     let (mut runtime, mut driver, mut count) = (0, 0, 0);
     // SAFETY: places for one number each.
-    let known = unsafe { longhand_cuda_versions(&mut runtime, &mut driver) };
+    let known = unsafe { sys::longhand_cuda_versions(&mut runtime, &mut driver) };
     let gpus = answer(known)
         // SAFETY: as above.
-        .and_then(|()| answer(unsafe { longhand_cuda_count(&mut count) }))
+        .and_then(|()| answer(unsafe { sys::longhand_cuda_count(&mut count) }))
         .and_then(|()| (0..count).map(found).collect());
-    let compiled = env!("GGML_CUDA_ARCHITECTURES").split(',').filter_map(Code::parse).collect();
+    let compiled = sys::CUDA_ARCHITECTURES.split(',').filter_map(Code::parse).collect();
     Probe { runtime: CudaVersion(runtime), driver: CudaVersion(driver), gpus, compiled }
 }
 
 fn found(index: c_int) -> Result<Found, NoCuda> {
-    let mut gpu = RawGpu { name: [0; 256], major: 0, minor: 0, total: 0 };
+    let mut gpu = sys::longhand_gpu { name: [0; 256], major: 0, minor: 0, total: 0 };
     // SAFETY: a place for one description.
-    answer(unsafe { longhand_cuda_gpu(index, &mut gpu) })?;
+    answer(unsafe { sys::longhand_cuda_gpu(index, &mut gpu) })?;
     Ok(Found {
         // SAFETY: NUL-terminated by the callee.
         name: unsafe { text(gpu.name.as_ptr()) },
@@ -93,7 +76,7 @@ fn found(index: c_int) -> Result<Found, NoCuda> {
 pub(crate) fn free_memory(index: usize) -> Result<u64, NoCuda> {
     let mut free = 0;
     // SAFETY: a place for one number.
-    answer(unsafe { longhand_cuda_free_memory(index as c_int, &mut free) })?;
+    answer(unsafe { sys::longhand_cuda_free_memory(index as c_int, &mut free) })?;
     Ok(free)
 }
 

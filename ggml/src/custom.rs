@@ -1,9 +1,12 @@
 //! Operations of our own inside a graph: closures that the CPU's threads share, and beside them *device twins*, which
 //! [`Backend::compute`](crate::Backend::compute) calls where a device computes the graph.
 
-use crate::{Context, Shape, Tensor, Type, sys};
 use std::ffi::c_void;
 use std::rc::Rc;
+
+use ggml_sys as sys;
+
+use crate::{Context, Shape, Tensor, Type};
 
 /// A tensor as a custom operation sees it: address, shape, strides.
 #[derive(Clone, Copy, Debug)]

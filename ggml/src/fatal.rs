@@ -1,9 +1,10 @@
 //! The end that cannot be an error: ggml aborts the process where it finds something it does not expect, and a GPU that was lost
 //! takes everything down that touches it, freed memory included. A program can say here what is to be done before its process ends.
 
-use crate::sys;
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, Once};
+
+use ggml_sys as sys;
 
 /// What is called with the last words; its result is the process's exit code. It must not use the library.
 pub type Hook = fn(&str) -> i32;

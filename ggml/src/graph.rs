@@ -1,10 +1,13 @@
 //! Compute graphs and the memory of their intermediate tensors.
 
-use crate::budget::Charge;
-use crate::{BufferType, Context, Error, Tensor, context, sys};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
+
+use ggml_sys as sys;
+
+use crate::budget::Charge;
+use crate::{BufferType, Context, Error, Tensor, context};
 
 /// Operations in execution order. The intermediates have no memory yet: see [`GraphAllocator`].
 pub struct Graph {

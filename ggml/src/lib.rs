@@ -27,12 +27,6 @@ mod fatal;
 mod graph;
 pub mod log;
 mod ops;
-/// The raw C API as bindgen sees it.
-#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case, dead_code)]
-#[allow(clippy::all)]
-mod sys {
-    include!("bindings.rs");
-}
 mod tensor;
 mod types;
 
@@ -51,5 +45,5 @@ pub use types::Type;
 /// Version of the ggml sources this crate is built from.
 pub fn version() -> String {
     // SAFETY: returns a pointer to a static NUL-terminated string.
-    unsafe { std::ffi::CStr::from_ptr(sys::ggml_version()) }.to_string_lossy().into_owned()
+    unsafe { std::ffi::CStr::from_ptr(ggml_sys::ggml_version()) }.to_string_lossy().into_owned()
 }

@@ -3,10 +3,11 @@
 //! ggml prints to standard error unless it is given a callback. Here the callback keeps the last
 //! few messages, which become part of an error when an operation fails, and drops the rest.
 
-use crate::sys;
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, Once};
+
+use ggml_sys as sys;
 
 const KEPT: usize = 8;
 

@@ -3,7 +3,9 @@
 //! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and that what it
 //! computes with is f32; weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
 
-use crate::{Context, Shape, Tensor, Type, sys};
+use ggml_sys as sys;
+
+use crate::{Context, Shape, Tensor, Type};
 
 /// Which pairs of a head's elements RoPE rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,13 @@
 //! Tensors: a descriptor (type, shape, strides) and, once allocated, the data behind it.
 
-use crate::{Error, Type, context, sys};
 use std::ffi::CStr;
 use std::fmt;
 use std::ptr::NonNull;
 use std::rc::Rc;
+
+use ggml_sys as sys;
+
+use crate::{Error, Type, context};
 
 /// Extents of up to four dimensions, fastest first; unused ones are 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,9 @@
 //! Element types of tensors.
 
-use crate::sys;
 use std::ffi::CStr;
 use std::fmt;
+
+use ggml_sys as sys;
 
 /// A tensor's element type; the number is ggml's (and GGUF's) own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! Compiles ggml-cuda and our own CUDA glue (`ggml/cuda`) with nvcc, for the feature `cuda`.
+//! Compiles ggml-cuda and our own CUDA glue (`ggml/sys/cuda`) with nvcc, for the feature `cuda`.
 //!
 //! One architecture of ggml-cuda is about half an hour of one CPU core. So each object is kept under a name made of
 //! everything that decides what is in it (source, headers, flags, compilers) and is never compiled twice, whatever
@@ -140,7 +140,7 @@ pub fn compile(ggml: &Path) -> Result<Made> {
 
 /// The runtime library of a GPU that is not there, in place of NVIDIA's.
 fn compile_mock(toolkit: &Toolkit, architectures: &[String], check: bool) -> Result<()> {
-    println!("cargo:rerun-if-changed=mock");
+    println!("cargo:rerun-if-changed=../../tests/mock-cuda");
     let architecture = architectures.first().context("no architecture")?;
     let architecture = architecture.trim_end_matches(char::is_alphabetic);
     cc::Build::new()
@@ -148,7 +148,7 @@ fn compile_mock(toolkit: &Toolkit, architectures: &[String], check: bool) -> Res
         .std("c++17")
         .extra_warnings(true)
         .warnings_into_errors(check)
-        .files(["mock/machine.cpp", "mock/runtime.cpp"])
+        .files(["../../tests/mock-cuda/machine.cpp", "../../tests/mock-cuda/runtime.cpp"])
         .define("LONGHAND_MOCK_ARCHITECTURE", architecture)
         .flag("-isystem")
         .flag(toolkit.home.join("include"))
@@ -236,7 +236,7 @@ fn version(compiler: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Our own files: everything in `ggml/cuda` that is not a header. Their warnings are shown, and errors in a check.
+/// Our own files: everything in `ggml/sys/cuda` that is not a header. Their warnings are shown, and errors in a check.
 fn own_units(headers: u128, generate: &[String], check: bool) -> Result<Vec<Unit>> {
     let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("cuda");
     let headers = digest_headers(&[&folder], headers)?;
@@ -304,7 +304,7 @@ impl Objects {
     fn open() -> Result<Objects> {
         let folder = match env::var_os("LONGHAND_CUDA_OBJECTS") {
             Some(folder) => PathBuf::from(folder),
-            // OUT_DIR is <target>/<profile>/build/ggml-<hash>/out; objects outlive all of it but the target folder.
+            // OUT_DIR is <target>/<profile>/build/ggml-sys-<hash>/out; objects outlive all of it but the target folder.
             None => Path::new(&env::var("OUT_DIR")?)
                 .ancestors()
                 .nth(4)

@@ -43,7 +43,7 @@ static void drop(void * stretch) {
     delete static_cast<ggml_cgraph *>(stretch);
 }
 
-extern "C" int longhand_compute_stretch(ggml_backend_t backend, ggml_cgraph * graph, int first, int end) {
+extern "C" int longhand_compute_segment(ggml_backend_t backend, ggml_cgraph * graph, int first, int end) {
     ggml_cgraph stretch = ggml_graph_view(graph, first, end);
     if (!ggml_backend_is_cuda(backend)) {
         return ggml_backend_graph_compute_async(backend, &stretch);

@@ -5,7 +5,7 @@
 #include "ggml-impl.h"
 
 // Starts the computation of the nodes from `first` up to `end`; returns ggml's status.
-extern "C" int longhand_compute_stretch(ggml_backend_t backend, ggml_cgraph * graph, int first, int end) {
+extern "C" int longhand_compute_segment(ggml_backend_t backend, ggml_cgraph * graph, int first, int end) {
     ggml_cgraph stretch = ggml_graph_view(graph, first, end);
     return ggml_backend_graph_compute_async(backend, &stretch);
 }
