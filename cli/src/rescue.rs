@@ -16,8 +16,9 @@ static CONVERSATION: Mutex<String> = Mutex::new(String::new());
 
 /// Prepares for the worst.
 pub fn install() {
-    ggml::on_fatal(|last_words| {
-        let advice = if last_words.contains("hint: ") { "" } else { advice_on(last_words) };
+    ggml::on_fatal(|error| {
+        let last_words = error.to_string();
+        let advice = advice_on(&last_words);
         let (text, code) = failure::report(&anyhow::anyhow!("{last_words}{advice}"));
         console::report(&text);
         if let Some(saved) = save() {

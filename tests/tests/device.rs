@@ -196,7 +196,6 @@ fn memory_runs_out_at_every_allocation() {
             panic!("{error}");
         };
         assert_eq!(*said, limit);
-        assert!(error.to_string().contains("hint: "), "{error}");
         (limit, refusals) = (used + bytes, refusals + 1);
     }
     assert!(refusals >= 5, "weights, store, residual stream, scratch, compute buffers: {refusals}");

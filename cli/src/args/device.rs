@@ -47,7 +47,7 @@ fn device(text: &str) -> Result<Device, String> {
         // llama.cpp's word for no device.
         "cpu" | "none" => return Ok(Device::Cpu),
         "cuda" => return Ok(Device::Kind(DeviceKind::Cuda(0))),
-        #[cfg(feature = "emulated-device")]
+        #[cfg(feature = "testing")]
         "emulated" => return Ok(Device::Kind(DeviceKind::Emulated)),
         _ => {}
     }

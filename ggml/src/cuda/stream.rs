@@ -1,4 +1,4 @@
-//! The stream of a CUDA backend, and whole steps recorded on it as CUDA graphs.
+//! The stream of a CUDA backend, and launches recorded on it as CUDA graphs.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use ggml_sys as sys;
 use super::check;
 use crate::Error;
 
-/// Makes a backend's GPU this thread's, for launches on its stream.
+/// Makes a backend's GPU the current one of this thread, for launches on its stream.
 ///
 /// # Safety
 /// `backend` is a live CUDA backend of ggml.
@@ -49,7 +49,7 @@ impl Stream {
         check(unsafe { sys::longhand_cuda_wait(self.raw()) })
     }
 
-    /// Records what `work` starts on the stream, without doing it. `work` may not wait for the stream.
+    /// Records what `work` launches on the stream; nothing is computed. `work` must not wait for the stream.
     pub(crate) fn record(self, work: impl FnOnce() -> Result<(), Error>) -> Result<Recording, Error> {
         // SAFETY: as above.
         check(unsafe { sys::longhand_cuda_capture_begin(self.raw()) })?;
@@ -58,13 +58,13 @@ impl Stream {
         work()?;
         open.ended = true;
         let mut executable = std::ptr::null_mut();
-        // SAFETY: a recording was begun on this stream; a place for one pointer.
+        // SAFETY: a recording was begun on this stream; `executable` is written.
         check(unsafe { sys::longhand_cuda_capture_end(self.raw(), &mut executable) })?;
         NonNull::new(executable).map(Recording).ok_or_else(|| Error::Device("an empty recording".into()))
     }
 }
 
-/// A recording that goes on; dropped before it is ended, it is thrown away.
+/// A recording that was begun. Dropping it before it has ended discards what was recorded.
 struct Open {
     stream: Stream,
     ended: bool,
@@ -73,14 +73,17 @@ struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.ended {
-            // SAFETY: a recording was begun on this stream; what was recorded is not wanted.
+            // SAFETY: a recording was begun on this stream.
             unsafe { sys::longhand_cuda_capture_end(self.stream.raw(), std::ptr::null_mut()) };
         }
     }
 }
 
-/// Work that was recorded on a stream: a CUDA graph, ready to be started again and again.
+/// Work that was recorded on a stream: a CUDA graph that can be started any number of times.
 pub(crate) struct Recording(NonNull<c_void>);
+
+// SAFETY: CUDA starts and frees a graph from any thread. A recording is not `Sync`, so one thread at a time does.
+unsafe impl Send for Recording {}
 
 impl Recording {
     /// Starts all of it.

@@ -119,11 +119,8 @@ fn compile(ggml: &Path) -> Result<()> {
     };
     let mut files: Vec<PathBuf> = BASE.iter().map(|file| src.join(file)).collect();
     files.extend(CPU.iter().map(|file| cpu.join(file)));
-    let own =
-        if cfg!(feature = "mock-cuda") { "../../tests/mock-cuda/segment.cpp" } else { "device/segment.cpp" };
-    let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join(own);
-    println!("cargo:rerun-if-changed={}", own.display());
-    files.push(own);
+    println!("cargo:rerun-if-changed=device");
+    files.push(PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("device/segment.cpp"));
     if let Some(arch) = arch {
         files.push(cpu.join("arch").join(arch).join("quants.c"));
         files.push(cpu.join("arch").join(arch).join("repack.cpp"));
