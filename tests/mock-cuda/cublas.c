@@ -1,6 +1,6 @@
-// A libcublas that takes every product and computes none, for the mock of a GPU: there, the CPU computes what was launched.
+// A libcublas whose products compute nothing, for the mock of a GPU: the CPU computes the nodes instead (launches.cpp).
 
-#define TAKES(name) \
+#define ACCEPT(name) \
     int name(void) { return 0; }
 
 int cublasCreate_v2(void **handle) {
@@ -9,14 +9,14 @@ int cublasCreate_v2(void **handle) {
     return 0;
 }
 
-TAKES(cublasDestroy_v2)
-TAKES(cublasSetMathMode)
-TAKES(cublasSetStream_v2)
-TAKES(cublasSetWorkspace_v2)
-TAKES(cublasSgemm_v2)
-TAKES(cublasSgemmBatched)
-TAKES(cublasSgemmStridedBatched)
-TAKES(cublasGemmEx)
-TAKES(cublasGemmBatchedEx)
-TAKES(cublasGemmStridedBatchedEx)
-TAKES(cublasStrsmBatched)
+ACCEPT(cublasDestroy_v2)
+ACCEPT(cublasSetMathMode)
+ACCEPT(cublasSetStream_v2)
+ACCEPT(cublasSetWorkspace_v2)
+ACCEPT(cublasSgemm_v2)
+ACCEPT(cublasSgemmBatched)
+ACCEPT(cublasSgemmStridedBatched)
+ACCEPT(cublasGemmEx)
+ACCEPT(cublasGemmBatchedEx)
+ACCEPT(cublasGemmStridedBatchedEx)
+ACCEPT(cublasStrsmBatched)

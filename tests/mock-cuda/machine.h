@@ -1,18 +1,22 @@
-// A GPU that is not there, for tests of everything that is said to CUDA (ARCHITECTURE.md, "Devices"). The runtime library in
-// runtime.cpp takes the place of NVIDIA's; here is what it drives: memory, streams, recordings and faults.
+// A mock of a GPU, for tests of CUDA calls on machines without one. runtime.cpp takes the place of CUDA's runtime library; this is what
+// it drives: memory, streams, recordings (CUDA graphs) and faults. launches.cpp emulates the kernels.
 //
-// - Work on a stream is queued and carried out only when the host waits for it, so that whoever does not wait reads what was there
-//   before. LONGHAND_MOCK_EAGER=1: at once, so that whoever waits too late overwrites what is still needed.
-// - The device's memory cannot be touched while no work is carried out: a host that uses a device's address dies of it. Freed memory
-//   can never be touched again.
-// - Kernels compute nothing. What they should have computed is put behind them by longhand_mock_follow: the same work by the host's
-//   code. LONGHAND_MOCK_IDLE=1: that is not done either, nothing is moved, and what is read is 0; any size of model then takes no time.
-// - What CUDA forbids or leaves undefined, as far as it is looked at here, ends the process with a line that begins with `mock CUDA:`.
+// - Work on a stream is queued and runs only when the host waits for it, so that code that does not wait reads old data. With
+//   LONGHAND_MOCK_EAGER=1 it runs at once, so that code that reuses memory too early overwrites data still in use.
+// - The device's memory is accessible only while queued work runs: a host that uses an address of the device dies of it. Freed memory
+//   is never accessible again.
+// - Kernels compute nothing. Behind each launch launches.cpp queues work that computes the same on the host. With LONGHAND_MOCK_IDLE=1
+//   nothing is computed or copied, and all reads give 0, so that models of any size take no time.
+// - A use of CUDA that is forbidden or undefined, as far as it is checked here, ends the process with a line that begins with
+//   `mock CUDA:`.
 //
-// More of the environment: LONGHAND_MOCK_MEMORY (MiB of the GPU, 24564), LONGHAND_MOCK_DRIVER (the CUDA version of the driver, that of
-// the toolkit; 0: there is none), LONGHAND_MOCK_GPUS (1), LONGHAND_MOCK_REFUSE (the number of the first allocation that fails, from 1;
-// all after it fail too), LONGHAND_MOCK_LOSE (the number of the launch that kills the GPU, from 1), LONGHAND_MOCK_REPORT=1 (says at the
-// end what was used).
+// More variables of the environment:
+// - LONGHAND_MOCK_MEMORY: MiB of the GPU (24564).
+// - LONGHAND_MOCK_DRIVER: CUDA version of the driver, 0 for none (the toolkit's).
+// - LONGHAND_MOCK_GPUS: number of GPUs (1).
+// - LONGHAND_MOCK_REFUSE: number of the first allocation that fails, from 1; all later ones fail too.
+// - LONGHAND_MOCK_LOSE: number of the launch at which the GPU is lost, from 1.
+// - LONGHAND_MOCK_REPORT=1: at exit prints peak memory and numbers of calls.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +27,7 @@
 
 namespace mock {
 
-// What CUDA says when the GPU stops in the middle of a kernel.
+// CUDA's error number for a GPU that stopped in the middle of a kernel.
 constexpr int LAUNCH_FAILURE = 719;
 
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -35,16 +39,16 @@ long long setting(const char* name, long long otherwise);
 
 enum class Kind { Device, Pinned };
 
-// Null where there is not enough, or LONGHAND_MOCK_REFUSE says so.
+// Null if there is not enough memory, or LONGHAND_MOCK_REFUSE says so.
 void* allocate(Kind kind, size_t bytes);
 void release(Kind kind, void* at);
 
-// Whether all of a range is of that kind. What lies partly in freed or other memory is a failure.
+// Whether all of a range is memory of that kind. A range that lies partly in freed or other memory is a failure.
 bool is(Kind kind, const void* at, size_t bytes, const char* what);
 
-// The device's memory as the host may touch it while it must not touch the device's addresses.
-void* door(const void* at);
-// For work on a stream: lets the device's addresses be touched until what is carried out now has ended.
+// The address at which the host may access the device's memory at `at` while the device's addresses are inaccessible.
+void* host_alias(const void* at);
+// For queued work: makes the device's addresses accessible until the work that runs now has ended.
 void open();
 
 size_t total_memory();
@@ -53,9 +57,9 @@ size_t free_memory();
 struct Stream;
 struct Event;
 
-// The stream on which ggml is launching what follow() will repeat, or null: its copies and fills inside the device are not carried
-// out, and when it gives up what it allocates meanwhile, no recording of that stream may be started any more.
-extern thread_local Stream* followed;
+// The stream that launches of this thread go to while they are emulated, otherwise null. Copies and fills inside the device that are
+// part of such a launch do nothing. Memory allocated meanwhile is ggml's pool: once it is freed, recordings of the stream are stale.
+extern thread_local Stream* emulated;
 
 // ---- Streams
 
@@ -69,14 +73,14 @@ struct Recording {
 
 Stream* make_stream(bool blocking);
 void end_stream(Stream* stream);
-// From CUDA's handle, whose special values it knows.
+// The stream of CUDA's handle; knows the special values.
 Stream* stream_of(const void* handle);
 
-// Puts work at the end of a stream. `launch`: it counts as one, for LONGHAND_MOCK_LOSE.
+// Puts work at the end of a stream. `launch`: counts as a launch for LONGHAND_MOCK_LOSE.
 void enqueue(Stream* stream, std::function<void()> work, bool launch = false);
 void enqueue(Stream* stream, const Recording& recording);
 
-// Carry out what was queued; `what` is the caller's name. They give CUDA's error.
+// These run what was queued and return CUDA's error; `what` is the caller's name.
 int wait(Stream* stream, const char* what);
 int wait(Event* event, const char* what);
 int wait_all(const char* what);
@@ -84,19 +88,19 @@ int wait_all(const char* what);
 void begin_recording(Stream* stream);
 Recording end_recording(Stream* stream);
 bool is_recording(const Stream* stream);
-// A recording that can be started.
-Recording* make_ready(const Recording& recording);
-void end_ready(Recording* recording);
+// A copy of a recording that can be started.
+Recording* make_executable(const Recording& recording);
+void end_executable(Recording* recording);
 
 Event* make_event();
 void end_event(Event* event);
 void record(Event* event, Stream* stream);
-void follow_event(Stream* stream, Event* event);
+void wait_for_event(Stream* stream, Event* event);
 
-// Whether the GPU was lost and somebody has seen it: whatever touches it fails from then on.
+// Whether the GPU was lost and a call has reported it: from then on all calls that touch the GPU fail.
 bool lost();
 
-// For the report.
+// Counts a copy for the report.
 void count_copy(size_t bytes, bool to_host);
 bool idle();
 

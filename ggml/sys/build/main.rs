@@ -56,6 +56,8 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=wrapper.h");
 
     let ggml = sources()?;
+    println!("cargo:include={}", ggml.join("include").display());
+    println!("cargo:source={}", ggml.join("src").display());
     // Regenerating bindings is for `cargo check`: it compiles nothing.
     #[cfg(feature = "generate-bindings")]
     return generate_bindings(&ggml.join("include"));
