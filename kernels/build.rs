@@ -1,17 +1,17 @@
 //! Compiles the device kernels in cuda/: with nvcc (feature `cuda`), and with the host's C++ compiler and an emulator (feature
-//! `emulated-device`). Without either nothing is compiled.
+//! `testing`). Without either nothing is compiled.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    #[cfg(any(feature = "cuda", feature = "emulated-device"))]
+    #[cfg(any(feature = "cuda", feature = "testing"))]
     println!("cargo:rerun-if-changed=cuda");
-    #[cfg(feature = "emulated-device")]
+    #[cfg(feature = "testing")]
     emulated();
     #[cfg(feature = "cuda")]
     cuda();
 }
 
-#[cfg(any(feature = "cuda", feature = "emulated-device"))]
+#[cfg(any(feature = "cuda", feature = "testing"))]
 const KERNELS: &[&str] = &[
     "cuda/append.cu",
     "cuda/attend_few.cu",
@@ -21,7 +21,7 @@ const KERNELS: &[&str] = &[
     "cuda/received.cu",
 ];
 
-#[cfg(feature = "emulated-device")]
+#[cfg(feature = "testing")]
 fn emulated() {
     cc::Build::new()
         .cpp(true)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests, or another command, with the mock of a GPU (ggml/mock) as the GPU: everything that is said to CUDA is checked, and
-# the CPU computes what is launched. To be run by hand after changes around devices: the first time about twenty minutes of CPU time
-# go into compiling ggml-cuda, which is too much for .ci/run.
+# Runs the tests, or another command, with a mock of a GPU (tests/mock-cuda): all CUDA calls are checked, and the CPU computes what is
+# launched. To be run by hand after changes around devices: the first run takes about twenty minutes of CPU time to compile ggml-cuda,
+# too much for .ci/run.
 #
 #     scripts/mock-gpu.sh                 # golden cases and integration tests
-#     scripts/mock-gpu.sh cargo run --release --features mock-cuda -- devices
+#     scripts/mock-gpu.sh cargo run --release -p cli --features cuda,testing,ggml/external-cudart -- devices
 #
-# LONGHAND_CUDA_ARCHS (default 89) is the mock's architecture; NVCC and CUDA_HOME as in ggml/build/cuda.rs, without them the toolkit
-# is put into target/cuda-toolkit. What the mock itself reads is in ggml/mock/machine.h.
+# LONGHAND_CUDA_ARCHS (default 89) is the mock's architecture. NVCC and CUDA_HOME are as in ggml/sys/build/cuda.rs; without them the
+# toolkit is put into target/cuda-toolkit. The mock's own variables are in tests/mock-cuda/machine.h.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,19 +16,30 @@ if [ -z "${NVCC:-}${CUDA_HOME:-}" ]; then
     NVCC=$(scripts/cuda-toolkit.sh target/cuda-toolkit)/bin/nvcc
     export NVCC
 fi
+CARGO_BUILD_TARGET=$(rustc -vV | sed -n 's/^host: //p')
 target=${CARGO_TARGET_DIR:-target}
-library=$target/mock-cuda
-mkdir -p "$library"
-cc -shared -fPIC -o "$library/libcublas.so.13" ggml/mock/cublas.c
-LD_LIBRARY_PATH=$(cd "$library" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
+mkdir -p "$target/mock-cuda"
+library=$(cd "$target/mock-cuda" && pwd)
+# With a target named, these flags are for programs alone, not for build scripts.
+export CARGO_BUILD_TARGET RUSTFLAGS="--cfg mock_cuda -C link-arg=@$library/link.args"
+
+out=$(cargo build --release -p mock-cuda --features external-cudart --message-format json-render-diagnostics |
+    grep -o '"out_dir":"[^"]*/mock-cuda-[^"]*"' | cut -d'"' -f4)
+if ! cmp -s "$out/libmock_cuda.a" "$library/libmock_cuda.a"; then
+    # Cargo does not know that programs depend on the library.
+    cargo clean --quiet --release -p ggml -p kernels -p tests -p cli
+    cp "$out/libmock_cuda.a" "$out/link.args" "$library"
+fi
+cc -shared -fPIC -o "$library/libcublas.so.13" tests/mock-cuda/cublas.c
+export LD_LIBRARY_PATH="$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 if [ $# -gt 0 ]; then
     exec "$@"
 fi
-cargo build --release -p tests --features mock-cuda --bin golden
+features=cuda,testing,ggml/external-cudart
+cargo build --release -p tests --features "${features/testing,/}" --bin golden
 for eager in 0 1; do
-    LONGHAND_MOCK_EAGER=$eager "$target/release/golden" tests/golden/policies/cases
+    LONGHAND_MOCK_EAGER=$eager "$target/$CARGO_BUILD_TARGET/release/golden" tests/golden/policies/cases
 done
-cargo test --release -p tests -p cli -p kernels --features mock-cuda --test logits --test session --test device --test mock_gpu \
-    --test device_attend --test device_rows --test device_watch
+cargo test --release -p tests -p cli -p kernels --features "$features" --test logits --test session --test device --test mock_gpu \
+    --test 'device_*'

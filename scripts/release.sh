@@ -6,7 +6,7 @@
 #     scripts/release.sh          # with CUDA: the first time two and a half hours of CPU time, later minutes
 #     scripts/release.sh --cpu    # without
 #
-# LONGHAND_CUDA_ARCHS (default 86,89,90,120), NVCC and CUDA_HOME as in ggml/build/cuda.rs; without the latter two the
+# LONGHAND_CUDA_ARCHS (default 86,89,90,120), NVCC and CUDA_HOME as in ggml/sys/build/cuda.rs; without the latter two the
 # toolkit is put into target/cuda-toolkit.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 //! The program with a GPU that is a mock (ggml/mock; scripts/mock-gpu.sh runs these): everything that it says to CUDA is checked, and
 //! whatever goes wrong there is one error, with the conversation saved.
-#![cfg(feature = "mock-cuda")]
+#![cfg(mock_cuda)]
 
 mod common;
 

@@ -147,7 +147,8 @@ fn rows(info: &TensorInfo, bytes: &[u8], first: usize, n: usize) -> Result<Vec<f
     let width = info.dims[0] as usize;
     let row = ty.row_bytes(width);
     let mut floats = vec![0.0; n * width];
-    let done = bytes.get(first * row..(first + n) * row).is_some_and(|bytes| ty.widen(bytes, &mut floats));
+    let done =
+        bytes.get(first * row..(first + n) * row).is_some_and(|bytes| ty.dequantize(bytes, &mut floats));
     if done { Ok(floats) } else { Err(wrong()) }
 }
 

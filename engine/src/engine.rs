@@ -59,7 +59,8 @@ pub struct DeviceOptions {
 /// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
-    /// The host emulates a GPU, for tests: see [`Backend::emulated`].
+    /// A device that the host emulates, for tests: see [`Backend::emulated`].
+    #[cfg(feature = "testing")]
     Emulated,
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
@@ -174,6 +175,7 @@ impl DeviceOptions {
     /// Starts the device; setting `interrupt` stops its computations.
     pub fn start(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
         match self.kind {
+            #[cfg(feature = "testing")]
             DeviceKind::Emulated => Backend::emulated(interrupt, self.memory),
             DeviceKind::Cuda(index) => Backend::cuda(index, interrupt, self.memory),
         }

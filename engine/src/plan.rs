@@ -148,7 +148,7 @@ impl Plan {
             if options.exact && !layers.is_empty() {
                 let ctx = Context::new(2);
                 let stream = ctx.tensor(Type::F32, [spec.n_embd, prompt]);
-                lanes.nowhere.pretend(&stream);
+                lanes.nowhere.mark_unallocated(&stream);
                 for (layer, needed) in [(layers.start, Needed::All), (layers.end - 1, Needed::Last)] {
                     for len in lengths(chunk.min(prompt)).into_iter().flatten() {
                         let formula =
@@ -202,11 +202,11 @@ struct Lanes {
 
 impl Lanes {
     fn new(layout: &Layout) -> Result<Lanes, EngineError> {
-        let nowhere = Buffer::empty().ok_or(ggml::Error::Backend("CPU"))?;
+        let nowhere = Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?;
         let ctx = Context::new(layout.layers.iter().map(|lanes| 4 * lanes.len() + 1).sum::<usize>() + 1);
         let heads = layout.heads;
         let pretend = |tensor: Tensor| {
-            nowhere.pretend(&tensor);
+            nowhere.mark_unallocated(&tensor);
             tensor
         };
         let layers = layout.layers.iter().enumerate().map(|(layer, lanes)| {
@@ -214,7 +214,7 @@ impl Lanes {
             let graph: Vec<GraphLane> = (lanes.iter().zip(places))
                 .map(|(lane, positions)| {
                     if let Some(positions) = &positions {
-                        nowhere.pretend(&positions.all);
+                        nowhere.mark_unallocated(&positions.all);
                     }
                     let n = lane.kv_heads.len();
                     let rows = |ty| pretend(ctx.tensor(ty, [heads.head_dim, lane.capacity, n]));

@@ -148,14 +148,14 @@ impl Weights {
         placement: Placement,
     ) -> Result<Weights, EngineError> {
         let repack = repack.then(BufferType::cpu_repacked).flatten();
-        let nowhere = Buffer::empty().ok_or(ggml::Error::Backend("CPU"))?;
+        let nowhere = Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?;
         let context = Context::new(tensors.len() + 2);
         let mut bytes = WeightBytes::default();
         let mut make = |need: &TensorSpec, multiplied: bool| -> Result<Tensor, EngineError> {
             let ty = tensors.iter().find(|t| t.name == need.name).map_or(TensorType::F32, |t| t.ty);
             let (ty, shape) = (element_type(&need.name, ty)?, extents(&need.dims));
             let tensor = context.tensor(ty, shape);
-            nowhere.pretend(&tensor);
+            nowhere.mark_unallocated(&tensor);
             let repacked = multiplied && is_repacked(repack.as_ref(), ty, &need.dims);
             match (multiplied, placement.of_tensor(&need.name)) {
                 (true, Place::Device) => bytes.device += on_device(&tensor),

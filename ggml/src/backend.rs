@@ -1,19 +1,25 @@
-//! What computes graphs: the CPU with ggml's own thread pool, or a device. ggml's backend of a device knows nothing of our own
-//! operations, so a device's graph is computed in stretches: ggml's nodes by ggml, the operations between them by their device
-//! twins, all on one stream.
+//! What computes graphs: the CPU with ggml's own thread pool, or a device.
+//!
+//! ggml's backend of a device knows nothing of our own operations. So a device's graph is computed in segments: ggml computes the
+//! runs of its own nodes, and the operations between them are launched by their device implementations, all on one stream.
 
-use crate::budget::Budget;
-#[cfg(feature = "cuda")]
-use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
-use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log, sys};
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A running backend.
+use ggml_sys as sys;
+
+use crate::budget::Budget;
+use crate::context::GraphParts;
+#[cfg(feature = "cuda")]
+use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
+use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log};
+
+#[cfg(feature = "cuda")]
+static NEXT_NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// A running backend. Threads that share it compute one after the other.
 pub struct Backend {
     raw: NonNull<sys::ggml_backend>,
     /// ggml's threads, where the CPU computes.
@@ -21,36 +27,51 @@ pub struct Backend {
     /// `None` is the CPU.
     device: Option<Device>,
     interrupt: Arc<AtomicBool>,
-    budget: Option<Rc<Budget>>,
+    budget: Option<Arc<Budget>>,
+    /// Different for every backend of the process.
+    #[cfg(feature = "cuda")]
+    number: u64,
+    /// Held while a graph is computed.
+    computing: Mutex<()>,
     /// After how many operations of our own an emulated device is lost.
-    loss: Cell<Option<usize>>,
+    #[cfg(feature = "testing")]
+    operations_left: Mutex<Option<usize>>,
 }
 
-/// What computes our own operations by their device twins.
+// SAFETY: ggml binds no backend to a thread. Its backend, thread pool and stream are changed only by computing, under the lock
+// `computing`; all other calls read what never changes. A GPU is made the calling thread's before each use.
+unsafe impl Send for Backend {}
+// SAFETY: as above.
+unsafe impl Sync for Backend {}
+
+/// What computes our own operations by their device implementations.
 enum Device {
-    /// The CPU pretending.
+    /// The host, for tests.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests emulate a device"))]
     Emulated,
     /// A GPU.
     #[cfg(feature = "cuda")]
     Cuda(Stream),
 }
 
-/// How far a graph that a GPU computes again and again has come.
+/// Whether a graph's launches were recorded on a GPU.
 #[cfg(feature = "cuda")]
 #[derive(Default)]
-pub(crate) enum Repeated {
-    /// It was never computed.
+pub(crate) enum RecordingState {
+    /// The graph was never computed.
     #[default]
     Never,
     /// It was computed once.
     Once,
-    /// It was recorded. What ggml allocates for the length of an operation is recorded by its address: ggml keeps such memory for the
-    /// next operation, and gives it up only where the GPU has none left, which a budget below what was free prevents.
-    Recorded(Recording),
+    /// It was recorded, on the stream of the backend with this number. The addresses of memory that ggml allocates for the length of an operation are
+    /// part of the recording: ggml keeps such memory for later operations, and frees it only where the GPU has none left, which a
+    /// limit below what was free prevents.
+    Recorded { recording: Recording, backend: u64 },
     /// It cannot be recorded.
-    Unrecorded,
+    Unrecordable,
 }
 
+/// ggml's threads.
 struct Pool {
     raw: NonNull<sys::ggml_threadpool>,
     threads: usize,
@@ -70,16 +91,6 @@ impl Drop for Pool {
     }
 }
 
-unsafe extern "C" {
-    /// See device/stretch.cpp.
-    fn longhand_compute_stretch(
-        backend: sys::ggml_backend_t,
-        graph: *mut sys::ggml_cgraph,
-        first: i32,
-        end: i32,
-    ) -> sys::ggml_status;
-}
-
 impl Backend {
     /// The CPU with `threads` threads (at least one). Setting `interrupt` stops a computation at
     /// the next operation with [`Error::Interrupted`].
@@ -96,15 +107,35 @@ impl Backend {
             };
             sys::ggml_backend_cpu_set_n_threads(raw.as_ptr(), threads as i32);
             sys::ggml_backend_cpu_set_threadpool(raw.as_ptr(), pool.as_ptr());
-            let pool = Some(Pool { raw: pool, threads });
-            let backend = Backend { raw, pool, device: None, interrupt, budget: None, loss: Cell::new(None) };
+            let backend = Backend::new(raw, Some(Pool { raw: pool, threads }), interrupt, None);
             backend.watch_interrupt(true);
             Ok(backend)
         }
     }
 
-    /// A device that the host emulates: ggml's operations are the CPU's, our own are the device twins, compiled for the host. For
-    /// tests of everything that a device does, where there is none. At most `memory` bytes are allocated on it.
+    fn new(
+        raw: NonNull<sys::ggml_backend>,
+        pool: Option<Pool>,
+        interrupt: Arc<AtomicBool>,
+        memory: Option<usize>,
+    ) -> Backend {
+        Backend {
+            raw,
+            pool,
+            device: None,
+            interrupt,
+            budget: memory.map(Budget::new),
+            #[cfg(feature = "cuda")]
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            computing: Mutex::new(()),
+            #[cfg(feature = "testing")]
+            operations_left: Mutex::new(None),
+        }
+    }
+
+    /// A device that the host emulates, for tests: ggml's operations are computed by the CPU, our own by their device implementations,
+    /// compiled for the host. At most `memory` bytes are allocated on it.
+    #[cfg(feature = "testing")]
     pub fn emulated(interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
         let mut backend = Backend::cpu(1, interrupt)?;
         backend.device = Some(Device::Emulated);
@@ -112,8 +143,8 @@ impl Backend {
         Ok(backend)
     }
 
-    /// GPU number `index` of CUDA's, of whose memory at most `memory` bytes are allocated. Setting `interrupt` stops a computation
-    /// between two operations of our own.
+    /// GPU number `index` in CUDA's order, of whose memory at most `memory` bytes are allocated. Setting `interrupt` stops a
+    /// computation between two operations of our own.
     #[cfg(feature = "cuda")]
     pub fn cuda(index: usize, interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
         log::install();
@@ -125,33 +156,27 @@ impl Backend {
         // SAFETY: a number of a GPU that can compute; null is checked.
         let raw = unsafe { sys::ggml_backend_cuda_init(index as i32) };
         let raw = NonNull::new(raw).ok_or(Error::Backend("CUDA"))?;
-        let mut backend = Backend {
-            raw,
-            pool: None,
-            device: None,
-            interrupt,
-            budget: memory.map(Budget::new),
-            loss: Cell::new(None),
-        };
+        let mut backend = Backend::new(raw, None, interrupt, memory);
         // SAFETY: a live CUDA backend, which frees the stream when it is dropped.
         let stream = unsafe { Stream::of(raw.as_ptr()) }.ok_or(Error::Backend("CUDA"))?;
         backend.device = Some(Device::Cuda(stream));
         Ok(backend)
     }
 
-    /// As with the feature `cuda`, without which there is no GPU.
+    /// Without the feature `cuda` there is no GPU.
     #[cfg(not(feature = "cuda"))]
     pub fn cuda(_: usize, _: Arc<AtomicBool>, _: Option<usize>) -> Result<Backend, Error> {
         Err(crate::NoCuda::NotBuilt.into())
     }
 
-    /// Has an emulated device be lost after so many operations of our own, for tests of what happens then.
+    /// Makes an emulated device fail after so many operations of our own.
+    #[cfg(feature = "testing")]
     pub fn lose_after(&self, operations: usize) {
-        self.loss.set(Some(operations));
+        *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) = Some(operations);
     }
 
-    /// Refuses matrices of type `ty` that this backend could multiply with many vectors only with a library that is not there. To be
-    /// asked before any work: ggml would end the process.
+    /// An error if this backend cannot multiply matrices of type `ty` with many vectors, or only with a library that is not installed.
+    /// Call this before any work: ggml would abort the process.
     pub fn check_products(&self, ty: Type) -> Result<(), Error> {
         match &self.device {
             #[cfg(feature = "cuda")]
@@ -170,13 +195,13 @@ impl Backend {
         BufferType::from_raw(raw).within(self.budget.clone())
     }
 
-    /// Bytes of its memory taken now and the most there were, where a bound is set.
+    /// Bytes of its memory taken now, and the largest number so far. `None` without a limit.
     pub fn memory_used(&self) -> Option<(usize, usize)> {
         self.budget.as_ref().map(|budget| budget.used())
     }
 
-    /// How many parts work on a device is split into at most: four blocks a multiprocessor. A launcher that finds room for fewer
-    /// starts fewer.
+    /// The largest number of blocks that work on a device is split into: four for each multiprocessor. A launcher starts fewer where
+    /// fewer fit.
     pub fn blocks(&self) -> usize {
         match &self.device {
             #[cfg(feature = "cuda")]
@@ -186,7 +211,7 @@ impl Backend {
         }
     }
 
-    /// Bytes of its memory that may still be taken, where a bound is set.
+    /// Bytes of its memory that may still be taken. `None` without a limit.
     pub fn memory_left(&self) -> Option<usize> {
         self.budget.as_ref().map(|budget| budget.left())
     }
@@ -198,6 +223,7 @@ impl Backend {
 
     /// Computes the graph; returns when its results are ready.
     pub fn compute(&self, graph: &ReadyGraph) -> Result<(), Error> {
+        let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.interrupt.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
@@ -206,6 +232,7 @@ impl Backend {
 
     /// Computes the graph whatever the interrupt flag says: for changes that must not stop half way.
     pub fn compute_to_end(&self, graph: &ReadyGraph) -> Result<(), Error> {
+        let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
         self.watch_interrupt(false);
         let result = self.run(graph, false);
         self.watch_interrupt(true);
@@ -217,85 +244,87 @@ impl Backend {
         let (callback, data): (sys::ggml_abort_callback, _) =
             if watch { (Some(interrupted), flag) } else { (None, std::ptr::null_mut()) };
         if self.pool.is_some() {
-            // SAFETY: a live CPU backend; the flag is owned by `self`, which frees the backend before the flag is dropped.
+            // SAFETY: a live CPU backend, which nobody computes with now; the flag is owned by `self`, which frees the backend before
+            // the flag is dropped.
             unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), callback, data) };
         }
     }
 
+    /// Computes the graph; the caller holds the lock `computing`.
     fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
-        let done = self.run_graph(graph, interruptible);
-        if let Err(error @ Error::Device(_)) = &done {
-            fatal::raise(error);
-        }
-        done
-    }
-
-    fn run_graph(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
-        let raw = graph.raw()?;
-        match &self.device {
-            // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph, and all memory
-            // they refer to is kept by the graph's context.
-            None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw) }),
-            Some(Device::Emulated) => self.launch(graph, raw, std::ptr::null_mut(), interruptible),
+        let result = graph.with_locks(|raw, parts| match &self.device {
+            // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph. All memory they refer to is kept by the graph's
+            // context and locked.
+            None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw.as_ptr()) }),
+            Some(Device::Emulated) => self.launch(raw, parts, std::ptr::null_mut(), interruptible),
             #[cfg(feature = "cuda")]
             Some(Device::Cuda(stream)) => {
                 // SAFETY: a live CUDA backend.
                 unsafe { use_gpu(self.raw.as_ptr()) }?;
-                let started = self.start(*stream, graph, raw, interruptible);
+                let mut recording = graph.recording.lock().unwrap_or_else(PoisonError::into_inner);
+                let started = self.start(*stream, &mut recording, interruptible, |interruptible| {
+                    self.launch(raw, parts, stream.raw(), interruptible)
+                });
                 stream.wait()?;
                 started
             }
+        });
+        if let Err(error @ Error::Device(_)) = &result {
+            fatal::raise(error);
         }
+        result
     }
 
-    /// Starts a graph on a GPU. One that is computed again is recorded the second time (the first time, ggml may allocate) and
-    /// repeated from then on; one that cannot be recorded is launched anew every time.
+    /// Starts a graph on a GPU. The first time it is launched, because ggml may allocate then; the second time the launches are recorded,
+    /// and from then on the recording is started. A graph that cannot be recorded is launched every time.
     #[cfg(feature = "cuda")]
     fn start(
         &self,
         stream: Stream,
-        graph: &ReadyGraph,
-        raw: *mut sys::ggml_cgraph,
+        state: &mut RecordingState,
         interruptible: bool,
+        launch: impl Fn(bool) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let launch = |interruptible| self.launch(graph, raw, stream.raw(), interruptible);
-        let mut repeated = graph.repeated.borrow_mut();
-        if let Repeated::Once = &*repeated {
-            *repeated = stream.record(|| launch(false)).map_or_else(
-                |error| {
-                    log::keep(&format!("a graph is launched operation by operation: {error}"));
-                    Repeated::Unrecorded
-                },
-                Repeated::Recorded,
-            );
+        if matches!(state, RecordingState::Recorded { backend, .. } if *backend != self.number) {
+            *state = RecordingState::Never;
         }
-        match &*repeated {
-            Repeated::Never => {
-                *repeated = Repeated::Once;
+        if let RecordingState::Once = state {
+            *state = match stream.record(|| launch(false)) {
+                Ok(recording) => RecordingState::Recorded { recording, backend: self.number },
+                Err(error) => {
+                    log::store(&format!("a graph is launched operation by operation: {error}"));
+                    RecordingState::Unrecordable
+                }
+            };
+        }
+        match state {
+            RecordingState::Never => {
+                *state = RecordingState::Once;
                 launch(interruptible)
             }
-            // SAFETY: the graph is not stale (`run` asked), so its memory is there; its context keeps everything else.
-            Repeated::Recorded(recording) => unsafe { recording.start(stream) },
-            Repeated::Once | Repeated::Unrecorded => launch(interruptible),
+            // SAFETY: the graph is not stale and all that it uses is locked (`with_locks`).
+            RecordingState::Recorded { recording, .. } => unsafe { recording.start(stream) },
+            RecordingState::Once | RecordingState::Unrecordable => launch(interruptible),
         }
     }
 
     /// Starts everything that the graph consists of, in order. Waits for nothing: it may be recorded.
     fn launch(
         &self,
-        graph: &ReadyGraph,
-        raw: *mut sys::ggml_cgraph,
+        graph: NonNull<sys::ggml_cgraph>,
+        parts: &GraphParts,
         stream: *mut c_void,
         interruptible: bool,
     ) -> Result<(), Error> {
-        let launches = graph.context().launches.borrow();
+        let graph = graph.as_ptr();
         // SAFETY: a live graph.
-        let nodes = unsafe { sys::ggml_graph_n_nodes(raw) };
+        let nodes = unsafe { sys::ggml_graph_n_nodes(graph) };
+        // Start of the segment of ggml's nodes.
         let mut first = 0;
         for number in 0..=nodes {
             let own = (number < nodes)
                 // SAFETY: a node of the live graph.
-                .then(|| unsafe { sys::ggml_graph_node(raw, number) })
+                .then(|| unsafe { sys::ggml_graph_node(graph, number) })
                 // SAFETY: as above.
                 .filter(|node| unsafe { (**node).op } == sys::GGML_OP_CUSTOM);
             if own.is_none() && number < nodes {
@@ -303,29 +332,34 @@ impl Backend {
             }
             if first < number {
                 // SAFETY: live backend and graph, nodes of that graph; as in `run`.
-                check(unsafe { longhand_compute_stretch(self.raw.as_ptr(), raw, first, number) })?;
+                check(unsafe { sys::longhand_compute_segment(self.raw.as_ptr(), graph, first, number) })?;
             }
             first = number + 1;
             let Some(node) = own else { break };
             if interruptible && self.interrupt.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            match self.loss.get() {
-                Some(0) => return Err(Error::Device("it was lost".into())),
-                left => self.loss.set(left.map(|left| left - 1)),
-            }
-            let launch = NonNull::new(node).and_then(|node| launches.get(&node));
-            let task =
-                DeviceTask { raw: node, stream, emulated: matches!(self.device, Some(Device::Emulated)) };
-            match launch.map(|launch| launch(&task)) {
-                Some(Ok(())) => {}
-                Some(Err(code)) => {
-                    return Err(Error::Device(refusal(code)));
-                }
-                None => return Err(Error::Device("an operation has no device twin".into())),
-            }
+            #[cfg(feature = "testing")]
+            self.count_operation()?;
+            let launch = NonNull::new(node).and_then(|node| parts.launches.get(&node));
+            let launch =
+                launch.ok_or_else(|| Error::Device("an operation has no device implementation".into()))?;
+            launch(&DeviceTask { raw: node, stream }).map_err(|code| Error::Device(refusal(code)))?;
         }
         Ok(())
+    }
+
+    /// Counts an operation of our own for [`Backend::lose_after`].
+    #[cfg(feature = "testing")]
+    fn count_operation(&self) -> Result<(), Error> {
+        match &mut *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(0) => Err(Error::Device("it was lost".into())),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 }
 

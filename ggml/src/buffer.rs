@@ -1,26 +1,34 @@
-//! Memory for tensors: allocated by a backend, or somebody else's (a mapped file).
+//! Memory for tensors: allocated by a backend, or of the caller (a mapped file).
 
-use crate::budget::{Budget, Charge};
-use crate::{Error, Tensor, Type, context::Context, log, sys};
-use memmap2::Mmap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::rc::Rc;
 use std::sync::Arc;
 
-/// A kind of memory, and how much of it may be taken.
+use ggml_sys as sys;
+use memmap2::Mmap;
+
+use crate::budget::{Budget, Charge};
+use crate::context::Context;
+use crate::{Error, Tensor, Type, log};
+
+/// A kind of memory, and a limit on it where there is one.
 #[derive(Clone)]
 pub struct BufferType {
     raw: sys::ggml_backend_buffer_type_t,
-    budget: Option<Rc<Budget>>,
+    budget: Option<Arc<Budget>>,
 }
+
+// SAFETY: ggml's buffer types are static, never change, and allocate from any thread.
+unsafe impl Send for BufferType {}
+// SAFETY: as above.
+unsafe impl Sync for BufferType {}
 
 impl BufferType {
     /// Ordinary host memory.
     pub fn cpu() -> BufferType {
         log::install();
-        // SAFETY: the CPU backend is compiled in; the result is static.
-        BufferType::from_raw(unsafe { sys::ggml_backend_get_default_buffer_type(cpu_probe()) })
+        // SAFETY: no preconditions; the result is static.
+        BufferType::from_raw(unsafe { sys::ggml_backend_cpu_buffer_type() })
     }
 
     /// Host memory whose matrices are rearranged for the CPU's widest instructions when they are
@@ -30,7 +38,7 @@ impl BufferType {
         // SAFETY: static registry objects; the procedure has the documented signature; the list
         // ends with null.
         unsafe {
-            let device = sys::ggml_backend_get_device(cpu_probe());
+            let device = cpu_device();
             let registry = sys::ggml_backend_dev_backend_reg(device);
             let name = c"ggml_backend_dev_get_extra_bufts";
             let procedure = sys::ggml_backend_reg_get_proc_address(registry, name.as_ptr());
@@ -71,7 +79,7 @@ impl BufferType {
         let weight = context.tensor(ty, [n_in, n_out]);
         let input = context.tensor(Type::F32, [n_in, 1]);
         let product = context.mul_mat(&weight, &input);
-        if context.take_error().is_err() {
+        if context.check().is_err() {
             return false;
         }
         // SAFETY: an empty buffer of this type is lent to the weight for the length of the query,
@@ -82,8 +90,7 @@ impl BufferType {
                 return false;
             }
             (*weight.raw.as_ptr()).buffer = buffer;
-            let device = sys::ggml_backend_get_device(cpu_probe());
-            let accepts = sys::ggml_backend_dev_supports_op(device, product.raw.as_ptr());
+            let accepts = sys::ggml_backend_dev_supports_op(cpu_device(), product.raw.as_ptr());
             (*weight.raw.as_ptr()).buffer = std::ptr::null_mut();
             sys::ggml_backend_buffer_free(buffer);
             accepts
@@ -98,39 +105,38 @@ impl BufferType {
         BufferType { raw, budget: None }
     }
 
-    /// The same memory, of which no more is taken than `budget` allows.
-    pub(crate) fn within(self, budget: Option<Rc<Budget>>) -> BufferType {
+    /// The same memory with a limit.
+    pub(crate) fn within(self, budget: Option<Arc<Budget>>) -> BufferType {
         BufferType { budget, ..self }
     }
 
-    /// Whether there is a budget.
+    /// Whether there is a limit.
     pub(crate) fn is_bounded(&self) -> bool {
         self.budget.is_some()
     }
 
+    /// A charge of 0 bytes, if there is a limit.
+    pub(crate) fn empty_charge(&self) -> Option<Charge> {
+        self.budget.as_ref().map(Budget::charge)
+    }
+
     /// Takes `bytes` from the budget, if there is one.
     pub(crate) fn charge(&self, what: &str, bytes: usize) -> Result<Option<Charge>, Error> {
-        self.budget.as_ref().map(|budget| budget.charge(bytes, what, || self.name())).transpose()
-    }
-}
-
-/// One CPU backend per thread for questions about the CPU device; never computes.
-fn cpu_probe() -> sys::ggml_backend_t {
-    struct Probe(sys::ggml_backend_t);
-    impl Drop for Probe {
-        fn drop(&mut self) {
-            // SAFETY: created below, freed once.
-            unsafe { sys::ggml_backend_free(self.0) };
+        let mut charge = self.empty_charge();
+        if let Some(charge) = &mut charge {
+            charge.resize(bytes, what, || self.name())?;
         }
+        Ok(charge)
     }
-    thread_local! {
-        // SAFETY: no preconditions.
-        static PROBE: Probe = Probe(unsafe { sys::ggml_backend_cpu_init() });
-    }
-    PROBE.with(|probe| probe.0)
 }
 
-/// Memory that somebody else owns and that neither moves nor changes while a clone of this exists.
+/// ggml's CPU as a device.
+fn cpu_device() -> sys::ggml_backend_dev_t {
+    // SAFETY: the registry entry of the CPU is static and has one device.
+    unsafe { sys::ggml_backend_reg_dev_get(sys::ggml_backend_cpu_reg(), 0) }
+}
+
+/// Read-only memory of the caller: it neither moves nor changes while a clone of this exists.
 #[derive(Clone)]
 pub enum HostMemory {
     /// A mapped file.
@@ -152,32 +158,47 @@ impl HostMemory {
     }
 }
 
-/// A region of memory that tensors lie in. Cloning shares it.
+/// A region of read-only memory that tensors are placed in. Cloning shares it.
 #[derive(Clone)]
 pub struct Buffer {
-    pub(crate) inner: Rc<Inner>,
+    inner: Arc<Inner>,
 }
 
+/// A region of memory that tensors lie in.
 pub(crate) struct Inner {
     raw: NonNull<sys::ggml_backend_buffer>,
     _owner: Option<HostMemory>,
     _charge: Option<Charge>,
 }
 
+// SAFETY: ggml's buffer does not change after it was made, and is freed from any thread. The data in it is guarded by the contexts of
+// the tensors that lie in it.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Inner {
+    /// Owns what ggml allocated; `None` if that is null.
+    pub(crate) fn new(raw: sys::ggml_backend_buffer_t, charge: Option<Charge>) -> Option<Inner> {
+        Some(Inner { raw: NonNull::new(raw)?, _owner: None, _charge: charge })
+    }
+
+    /// Bytes of the buffer.
+    pub(crate) fn bytes(&self) -> usize {
+        // SAFETY: live buffer.
+        unsafe { sys::ggml_backend_buffer_get_size(self.raw.as_ptr()) }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: owned, freed once; contexts whose tensors lie here hold this Rc.
+        // SAFETY: owned, freed once; contexts whose tensors lie here hold this Arc.
         unsafe { sys::ggml_backend_buffer_free(self.raw.as_ptr()) };
     }
 }
 
 impl Buffer {
-    pub(crate) fn own(raw: sys::ggml_backend_buffer_t, charge: Option<Charge>) -> Option<Buffer> {
-        let raw = NonNull::new(raw)?;
-        Some(Buffer { inner: Rc::new(Inner { raw, _owner: None, _charge: charge }) })
-    }
-
-    /// A read-only buffer over `owner`'s memory. Tensors in it must never be written.
+    /// A buffer over `owner`'s memory.
     ///
     /// ggml requires the start of the region to be 32-byte aligned; `None` if it is not.
     pub fn over(owner: HostMemory) -> Option<Buffer> {
@@ -186,76 +207,73 @@ impl Buffer {
         if memory.is_empty() || !(memory.as_ptr() as usize).is_multiple_of(32) {
             return None;
         }
-        // SAFETY: the region outlives the buffer (`_owner`). ggml takes a mutable pointer but
-        // writes only to tensors that are the destination of an operation, and
-        // [`Tensor::write`] refuses buffers of this usage.
+        // SAFETY: the region outlives the buffer (`_owner`). ggml takes a mutable pointer but writes only to tensors that are the
+        // destination of an operation; `Tensor::write` and `Context::copy` refuse buffers of this usage.
         let raw = unsafe {
-            let device = sys::ggml_backend_get_device(cpu_probe());
             sys::ggml_backend_dev_buffer_from_host_ptr(
-                device,
+                cpu_device(),
                 memory.as_ptr().cast_mut().cast(),
                 memory.len(),
                 memory.len(),
             )
         };
         let raw = NonNull::new(raw)?;
-        // SAFETY: live buffer.
+        // SAFETY: live buffer that nobody else has yet.
         unsafe { sys::ggml_backend_buffer_set_usage(raw.as_ptr(), sys::GGML_BACKEND_BUFFER_USAGE_WEIGHTS) };
-        Some(Buffer { inner: Rc::new(Inner { raw, _owner: Some(owner), _charge: None }) })
+        Some(Buffer { inner: Arc::new(Inner { raw, _owner: Some(owner), _charge: None }) })
     }
 
     /// Bytes of the buffer.
     pub fn bytes(&self) -> usize {
-        // SAFETY: live buffer.
-        unsafe { sys::ggml_backend_buffer_get_size(self.inner.raw.as_ptr()) }
+        self.inner.bytes()
     }
 
     /// Places a tensor that has no memory yet at `offset` bytes.
     pub fn place(&self, tensor: &Tensor, offset: usize) -> Result<(), Error> {
+        let mut state = tensor.context.write();
         let found = offset.saturating_add(tensor.bytes());
         if found > self.bytes() {
-            let expected = self.bytes();
-            return Err(Error::DataSize { what: "place", tensor: tensor.name(), expected, found });
+            let tensor = tensor.locked_name();
+            return Err(Error::DataSize { what: "place", tensor, expected: self.bytes(), found });
         }
-        // SAFETY: live buffer; the address lies inside it (checked above).
+        if !tensor.is_unplaced_leaf() {
+            let (what, tensor) = ("place a tensor that has memory already", tensor.locked_name());
+            return Err(Error::DataSize { what, tensor, expected: 0, found });
+        }
+        // SAFETY: live buffer; the address lies inside it, and the tensor, which is locked, is no view and has no memory.
         unsafe {
             let base = sys::ggml_backend_buffer_get_base(self.inner.raw.as_ptr()).cast::<u8>();
             let address = base.add(offset);
             let alignment = sys::ggml_backend_buffer_get_alignment(self.inner.raw.as_ptr());
             if !(address as usize).is_multiple_of(alignment) {
-                return Err(Error::Misaligned { tensor: tensor.name(), alignment });
-            }
-            if tensor.is_allocated() {
-                return Err(Error::DataSize {
-                    what: "place a tensor that has memory already",
-                    tensor: tensor.name(),
-                    expected: 0,
-                    found,
-                });
+                return Err(Error::Misaligned { tensor: tensor.locked_name(), alignment });
             }
             let status =
                 sys::ggml_backend_tensor_alloc(self.inner.raw.as_ptr(), tensor.raw.as_ptr(), address.cast());
             if status != sys::GGML_STATUS_SUCCESS {
-                return Err(Error::NotAllocated(tensor.name()));
+                return Err(Error::NotAllocated(tensor.locked_name()));
             }
         }
-        Context { inner: tensor.context.clone() }.keep(self.inner.clone());
+        state.keep(self.inner.clone());
         Ok(())
     }
 
-    /// An empty buffer for tensors that will never have data, so that graphs over them can be
-    /// measured; see [`Buffer::pretend`].
-    pub fn empty() -> Option<Buffer> {
+    /// A buffer without memory, for [`Buffer::mark_unallocated`].
+    pub fn no_memory() -> Option<Buffer> {
         // SAFETY: static buffer type.
-        Buffer::own(unsafe { sys::ggml_backend_buft_alloc_buffer(BufferType::cpu().raw(), 0) }, None)
+        let raw = unsafe { sys::ggml_backend_buft_alloc_buffer(BufferType::cpu().raw(), 0) };
+        Some(Buffer { inner: Arc::new(Inner::new(raw, None)?) })
     }
 
-    /// Ties `tensor` to this buffer without giving it memory: graph allocators then leave it alone.
-    /// A graph over such a tensor can be measured but not computed.
-    pub fn pretend(&self, tensor: &Tensor) {
-        // SAFETY: live descriptor and buffer; the context keeps the buffer.
-        unsafe { (*tensor.raw.as_ptr()).buffer = self.inner.raw.as_ptr() };
-        tensor.context.pretended.set(true);
-        Context { inner: tensor.context.clone() }.keep(self.inner.clone());
+    /// Ties `tensor`, which has no memory, to this buffer without giving it any: graph allocators then leave it alone. A graph over
+    /// such a tensor can be measured but not computed.
+    pub fn mark_unallocated(&self, tensor: &Tensor) {
+        let mut state = tensor.context.write();
+        if tensor.is_unplaced_leaf() {
+            // SAFETY: live descriptor, which is locked, and live buffer, which the context keeps.
+            unsafe { (*tensor.raw.as_ptr()).buffer = self.inner.raw.as_ptr() };
+            state.unallocated = true;
+            state.keep(self.inner.clone());
+        }
     }
 }

@@ -1,46 +1,160 @@
-//! A context: the memory of tensor descriptors and of the operations recorded on them.
+//! A context: the memory of tensor descriptors and of the operations recorded on them, and the lock that guards it.
 
-use crate::custom::Launch;
-use crate::error::describe;
-use crate::{Buffer, Error, Shape, Tensor, Type, log, sys};
 use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use ggml_sys as sys;
+
+use crate::custom::Launch;
+use crate::error::describe;
+use crate::graph::{Memory, MemoryState};
+use crate::{BufferType, Error, Shape, Tensor, Type, buffer, log};
 
 /// Owner of tensor descriptors. Cloning shares it.
 #[derive(Clone)]
 pub struct Context {
-    pub(crate) inner: Rc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
+/// What the handles of a context share. The lock guards all of it that changes:
+///
+/// - The arena, and the changing fields of the descriptors in it: name, flags, address and buffer. Type, extents, strides, operands
+///   and the source of a view never change after a tensor was made and are read without the lock. A leaf that has a buffer never
+///   changes at all, and only such leaves can be operands in other contexts: those may read its descriptor without the lock.
+/// - The data of the tensors. Memory that can be written belongs to the tensors of one context.
+///
+/// Several contexts are locked in the order of their addresses, and before the memory of a graph allocator.
 pub(crate) struct Inner {
     pub(crate) raw: NonNull<sys::ggml_context>,
     pub(crate) capacity: usize,
-    tensors: Cell<usize>,
-    /// Operands that belong to other contexts; bounds the graph's number of leaves.
-    pub(crate) external: Cell<usize>,
-    /// Everything the tensors of this context point to: buffers, other contexts, closures.
-    keep: RefCell<Vec<Rc<dyn Any>>>,
-    error: RefCell<Option<Error>>,
-    /// How devices compute the custom operations.
-    pub(crate) launches: RefCell<HashMap<NonNull<sys::ggml_tensor>, Launch>>,
-    /// Contents of [`Context::constant`]s, until the graph gets memory.
-    pub(crate) constants: RefCell<Vec<(NonNull<sys::ggml_tensor>, Vec<i32>)>>,
-    /// Whether some tensor only pretends to have memory, so that nothing here may be computed.
-    pub(crate) pretended: Cell<bool>,
+    /// The allocator that the graph's intermediates have their memory from, and its generation then.
+    pub(crate) memory: OnceLock<(Arc<Memory>, u64)>,
+    state: RwLock<State>,
+}
+
+// SAFETY: ggml binds no context to a thread. What changes is changed only under the exclusive lock and read only under a lock, see above;
+// the pointers in `state` point into the arena.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+#[derive(Default)]
+pub(crate) struct State {
+    tensors: usize,
+    /// Number of operands that belong to other contexts; bounds the graph's number of leaves.
+    pub(crate) foreign_operands: usize,
+    /// The contexts of those operands, sorted by address.
+    pub(crate) foreign: Vec<ContextAccess>,
+    /// Buffers that tensors lie in and closures of operations: they live as long as this context.
+    keep: Vec<Arc<dyn Any + Send + Sync>>,
+    error: Option<Error>,
+    pub(crate) parts: GraphParts,
+    /// Whether some tensor is marked as unallocated, so that nothing here may be computed.
+    pub(crate) unallocated: bool,
     /// Whether the one graph that there is room for was made.
-    pub(crate) has_graph: Cell<bool>,
-    /// The allocator that the graph's intermediates have their memory from, and which of its graphs this is.
-    pub(crate) prepared: RefCell<Option<(Rc<crate::graph::Memory>, u64)>>,
+    pub(crate) has_graph: bool,
+}
+
+/// What the graph of a context takes over when it is made.
+#[derive(Default)]
+pub(crate) struct GraphParts {
+    /// Device implementations of the custom operations.
+    pub(crate) launches: HashMap<NonNull<sys::ggml_tensor>, Launch>,
+    /// Contents of [`Context::constant`]s.
+    pub(crate) constants: Vec<(NonNull<sys::ggml_tensor>, Vec<i32>)>,
+}
+
+/// How a computation uses the data of a context's tensors.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// A context and how a computation uses its data.
+#[derive(Clone)]
+pub(crate) struct ContextAccess {
+    context: Arc<Inner>,
+    access: Access,
+}
+
+/// How an operation uses an operand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Read,
+    Write,
+    /// By a closure of the caller, which may write to it unless it lies in read-only memory.
+    Custom,
+}
+
+/// A held lock of a context.
+pub(crate) enum Guard<'a> {
+    Read { _state: RwLockReadGuard<'a, State> },
+    Write { _state: RwLockWriteGuard<'a, State> },
+}
+
+/// Adds a context to a list sorted by address, or raises its access.
+pub(crate) fn add_access(list: &mut Vec<ContextAccess>, context: &Arc<Inner>, access: Access) {
+    match list.binary_search_by_key(&Arc::as_ptr(context), |entry| Arc::as_ptr(&entry.context)) {
+        Ok(found) => list[found].access = list[found].access.max(access),
+        Err(place) => list.insert(place, ContextAccess { context: context.clone(), access }),
+    }
+}
+
+/// Locks the contexts of a list sorted by address.
+pub(crate) fn lock_all(list: &[ContextAccess]) -> Vec<Guard<'_>> {
+    list.iter()
+        .map(|entry| match entry.access {
+            Access::Read => Guard::Read { _state: entry.context.read() },
+            Access::Write => Guard::Write { _state: entry.context.write() },
+        })
+        .collect()
+}
+
+impl Inner {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the memory of the graph's intermediates as it is, if there is any; an error if the allocator has served another graph.
+    pub(crate) fn lock_graph_memory(&self) -> Result<Option<RwLockReadGuard<'_, MemoryState>>, Error> {
+        self.memory.get().map(|(memory, generation)| memory.lock(*generation)).transpose()
+    }
+
+    /// This context and those of its operands, all with `access`, sorted by address.
+    pub(crate) fn with_operands(self: &Arc<Inner>, access: Access) -> Vec<ContextAccess> {
+        let mut list = self.read().foreign.clone();
+        list.iter_mut().for_each(|entry| entry.access = access);
+        add_access(&mut list, self, access);
+        list
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: created by ggml_init, freed once; no tensor outlives it, each holds this Rc.
+        // SAFETY: created by ggml_init, freed once; no tensor outlives it, each holds this Arc.
         unsafe { sys::ggml_free(self.raw.as_ptr()) };
+    }
+}
+
+impl State {
+    /// The first mistake made while recording, if any.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Keeps `object` alive as long as the context.
+    pub(crate) fn keep(&mut self, object: Arc<dyn Any + Send + Sync>) {
+        if !self.keep.iter().any(|kept| Arc::ptr_eq(kept, &object)) {
+            self.keep.push(object);
+        }
     }
 }
 
@@ -60,19 +174,7 @@ impl Context {
         let raw = unsafe { sys::ggml_init(params) };
         let raw = NonNull::new(raw).expect("ggml_init allocates or aborts");
         let context = Context {
-            inner: Rc::new(Inner {
-                raw,
-                capacity,
-                tensors: Cell::new(0),
-                external: Cell::new(0),
-                keep: RefCell::new(Vec::new()),
-                error: RefCell::new(None),
-                launches: RefCell::new(HashMap::new()),
-                constants: RefCell::new(Vec::new()),
-                pretended: Cell::new(false),
-                has_graph: Cell::new(false),
-                prepared: RefCell::new(None),
-            }),
+            inner: Arc::new(Inner { raw, capacity, memory: OnceLock::new(), state: RwLock::default() }),
         };
         context.tensor(Type::F32, [1]); // what failed operations return; always the first tensor
         context
@@ -88,104 +190,106 @@ impl Context {
         let fits = shape.0[0].is_multiple_of(ty.block_elements()) && shape.bytes(ty).is_some();
         self.record("tensor", &[(ty.name(), shape)], &[], fits, |raw| {
             let dims = shape.0.map(|n| n as i64);
-            // SAFETY: four dimensions are passed and the row is a whole number of blocks.
-            unsafe { sys::ggml_new_tensor(raw, ty.raw(), 4, dims.as_ptr()) }
+            // SAFETY: four dimensions are passed and the row is a whole number of blocks. The name keeps ggml from naming the tensor
+            // when it becomes a leaf of another context's graph, which would be a change without this context's lock.
+            unsafe {
+                let tensor = sys::ggml_new_tensor(raw, ty.raw(), 4, dims.as_ptr());
+                sys::ggml_set_name(tensor, c"tensor".as_ptr())
+            }
         })
     }
 
     /// A new tensor that the caller fills before each computation.
     pub fn input(&self, name: &str, ty: Type, shape: impl Into<Shape>) -> Tensor {
         let tensor = self.tensor(ty, shape).named(name);
-        // SAFETY: sets a flag on a live tensor.
-        unsafe { sys::ggml_set_input(tensor.raw.as_ptr()) };
-        tensor
+        // SAFETY: sets a flag of a live descriptor.
+        tensor.change(|raw| unsafe { sys::ggml_set_input(raw) })
     }
 
-    /// Numbers `[n]` that belong to the graph: they are written when the graph is given memory. At least one.
+    /// A tensor `[n]` of fixed numbers, n at least 1. They are written when the graph is given memory.
     pub fn constant(&self, numbers: &[i32]) -> Tensor {
-        // Marked as a result too, so that no later operation takes the memory: the graph may be computed again.
+        // An output too, so that no later operation reuses the memory: the graph may be computed again.
         let tensor = self.input("constant", Type::I32, [numbers.len()]).output();
-        self.inner.constants.borrow_mut().push((tensor.raw, numbers.to_vec()));
+        self.inner.write().parts.constants.push((tensor.raw, numbers.to_vec()));
         tensor
     }
 
-    /// Gives memory of type `ty` to every tensor of this context that has none; `None` if there is
-    /// nothing to allocate.
-    pub fn allocate(&self, ty: &crate::BufferType) -> Result<Option<Buffer>, Error> {
-        self.take_error()?;
-        // SAFETY: context and buffer type are live.
+    /// Gives memory of type `ty` to every tensor of this context that has none. Returns the bytes allocated, 0 if every tensor has
+    /// memory already.
+    pub fn allocate(&self, ty: &BufferType) -> Result<usize, Error> {
+        let mut state = self.inner.write();
+        state.check()?;
+        // SAFETY: context and buffer type are live, and this context is locked. Views read the address of their source, which is in this
+        // context or never changes.
         let bytes =
             unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft_size(self.inner.raw.as_ptr(), ty.raw()) };
         if bytes == 0 {
-            return Ok(None);
+            return Ok(0);
         }
         let charge = ty.charge("tensors", bytes)?;
         // SAFETY: as above; returns null on failure.
         let raw = unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft(self.inner.raw.as_ptr(), ty.raw()) };
-        let buffer = Buffer::own(raw, charge).ok_or_else(|| Error::OutOfMemory {
+        let buffer = buffer::Inner::new(raw, charge).ok_or_else(|| Error::OutOfMemory {
             what: "tensors".into(),
             bytes,
             device: ty.name(),
         })?;
-        self.keep(buffer.inner.clone());
-        Ok(Some(buffer))
+        let bytes = buffer.bytes();
+        state.keep(Arc::new(buffer));
+        Ok(bytes)
     }
 
     /// The first mistake made while recording, if any.
-    pub(crate) fn take_error(&self) -> Result<(), Error> {
-        match self.inner.error.borrow().as_ref() {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.inner.read().check()
     }
 
-    /// Keeps `object` alive as long as this context.
-    pub(crate) fn keep(&self, object: Rc<dyn Any>) {
-        let mut keep = self.inner.keep.borrow_mut();
-        if !keep.iter().any(|kept| Rc::ptr_eq(kept, &object)) {
-            keep.push(object);
-        }
-    }
-
-    /// Records an operation: checks, calls `make`, ties the operands' memory to this context.
+    /// Records an operation: checks it, calls `make`, and keeps alive what the operands refer to.
     pub(crate) fn record(
         &self,
         op: &'static str,
         operands: &[(&str, Shape)],
-        inputs: &[&Tensor],
+        inputs: &[(&Tensor, Use)],
         fits: bool,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Tensor {
-        let mut error = self.inner.error.borrow_mut();
-        if error.is_none() {
-            if !fits {
-                *error = Some(Error::Operands { op, inputs: describe(operands) });
-            } else if self.inner.tensors.get() >= self.inner.capacity {
-                *error = Some(Error::ContextFull { capacity: self.inner.capacity });
+        let mut error = (!fits).then(|| Error::Operands { op, inputs: describe(operands) });
+        // Contexts of operands are locked one after the other; what is found there stays true.
+        let (mut foreign, mut unallocated) = (Vec::new(), false);
+        for (input, used) in inputs.iter().filter(|(input, _)| !Arc::ptr_eq(&input.context, &self.inner)) {
+            let state = input.context.read();
+            if input.context.memory.get().is_some() || !input.is_placed_leaf() {
+                error.get_or_insert_with(|| Error::ForeignOperand { op, tensor: input.locked_name() });
             }
+            unallocated |= state.unallocated;
+            let reads = *used == Use::Read || input.is_read_only();
+            foreign.push((&input.context, if reads { Access::Read } else { Access::Write }));
         }
-        if error.is_some() {
+
+        let mut state = self.inner.write();
+        if state.tensors >= self.inner.capacity {
+            error.get_or_insert(Error::ContextFull { capacity: self.inner.capacity });
+        }
+        if state.error.is_none() {
+            state.error = error;
+        }
+        if state.error.is_some() {
             // SAFETY: the context is live and its first tensor was made by `new`.
             let poison = unsafe { sys::ggml_get_first_tensor(self.inner.raw.as_ptr()) };
             let raw = NonNull::new(poison).expect("made by Context::new");
             return Tensor { raw, context: self.inner.clone() };
         }
-        drop(error);
-        for input in inputs {
-            if input.context.pretended.get() {
-                self.inner.pretended.set(true);
-            }
-            if !Rc::ptr_eq(&input.context, &self.inner) {
-                self.inner.external.set(self.inner.external.get() + 1);
-                self.keep(input.context.clone());
-            }
+        state.unallocated |= unallocated;
+        state.foreign_operands += foreign.len();
+        for (context, access) in foreign {
+            add_access(&mut state.foreign, context, access);
         }
         let raw = NonNull::new(make(self.inner.raw.as_ptr())).expect("ggml returns a tensor or aborts");
-        self.inner.tensors.set(self.inner.tensors.get() + 1);
+        state.tensors += 1;
         Tensor { raw, context: self.inner.clone() }
     }
 
-    /// As [`Context::record`] with the operands described by the inputs themselves.
+    /// As [`Context::record`] for an operation that only reads its operands, which the inputs describe.
     pub(crate) fn op(
         &self,
         op: &'static str,
@@ -193,19 +297,50 @@ impl Context {
         fits: bool,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Tensor {
-        let operands: Vec<(&str, Shape)> = inputs.iter().map(|t| (t.ty().name(), t.shape())).collect();
+        let inputs: Vec<(&Tensor, Use)> = inputs.iter().map(|&input| (input, Use::Read)).collect();
+        self.op_using(op, &inputs, fits, make)
+    }
+
+    /// As [`Context::op`], with how each operand is used.
+    pub(crate) fn op_using(
+        &self,
+        op: &'static str,
+        inputs: &[(&Tensor, Use)],
+        fits: bool,
+        make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
+    ) -> Tensor {
+        let operands: Vec<(&str, Shape)> = inputs.iter().map(|(t, _)| (t.ty().name(), t.shape())).collect();
         self.record(op, &operands, inputs, fits, make)
     }
 }
 
 impl Tensor {
-    /// The same tensor with a name (for messages and for intermediates looked up by name).
+    /// The same tensor with a name, for messages and for [`ReadyGraph::find`](crate::ReadyGraph::find). An empty name is ignored, and
+    /// a leaf that has memory keeps its name.
     pub fn named(self, name: &str) -> Tensor {
         let name: String = name.chars().filter(|c| *c != '\0').collect();
-        if let Ok(name) = CString::new(name) {
-            // SAFETY: live tensor, NUL-terminated name; ggml truncates to its own limit.
-            unsafe { sys::ggml_set_name(self.raw.as_ptr(), name.as_ptr()) };
+        match CString::new(name) {
+            // SAFETY: live descriptor, NUL-terminated name; ggml truncates to its own limit.
+            Ok(name) if !name.is_empty() => self.change(|raw| unsafe {
+                sys::ggml_set_name(raw, name.as_ptr());
+            }),
+            _ => self,
         }
+    }
+
+    /// Marks the tensor as a result: its memory is not reused by later operations of the graph.
+    pub fn output(self) -> Tensor {
+        // SAFETY: sets a flag of a live descriptor.
+        self.change(|raw| unsafe { sys::ggml_set_output(raw) })
+    }
+
+    /// Changes the descriptor, unless other contexts may read it without a lock.
+    pub(crate) fn change(self, change: impl FnOnce(*mut sys::ggml_tensor)) -> Tensor {
+        let state = self.context.write();
+        if !self.is_placed_leaf() {
+            change(self.raw.as_ptr());
+        }
+        drop(state);
         self
     }
 }

@@ -1,81 +1,61 @@
-//! What ggml does not say of CUDA: the GPUs, whether cuBLAS is there, errors in words, and [`stream`]s. The foreign half is in
-//! `ggml/cuda`.
+//! CUDA beside ggml's API: the list of GPUs, whether cuBLAS can be opened, error texts, and [`stream`]s. The C side is
+//! `ggml/sys/cuda`.
 
 pub(crate) mod stream;
 
-use crate::devices::{Capability, Code, CudaVersion, Found, NoCuda, Probe};
-use crate::{Error, Type};
 use std::ffi::{CStr, c_char, c_int};
 
-/// As in cuda/devices.cpp.
-#[repr(C)]
-struct RawGpu {
-    name: [c_char; 256],
-    major: i32,
-    minor: i32,
-    total: u64,
-}
+use ggml_sys as sys;
 
-unsafe extern "C" {
-    fn longhand_cublas_open() -> *const c_char;
+use crate::devices::{Capability, Code, CudaVersion, Found, NoCuda, Probe};
+use crate::{Error, Type};
 
-    fn longhand_cuda_versions(runtime: *mut c_int, driver: *mut c_int) -> c_int;
-    fn longhand_cuda_count(count: *mut c_int) -> c_int;
-    fn longhand_cuda_gpu(index: c_int, gpu: *mut RawGpu) -> c_int;
-    fn longhand_cuda_free_memory(index: c_int, free: *mut u64) -> c_int;
-
-    fn longhand_cuda_error_text(error: c_int) -> *const c_char;
-}
-
-/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. Called before any such work:
-/// without libcublas ggml would end the process. The error is the loader's message.
+/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. The error is the loader's message. Call
+/// this before any such work: without libcublas ggml would abort the process.
 pub fn cublas() -> Result<(), String> {
     // SAFETY: no arguments; the result is null or a string that is never freed.
-    let said = unsafe { longhand_cublas_open() };
-    if said.is_null() {
-        return Ok(());
-    }
+    let message = unsafe { sys::longhand_cublas_open() };
     // SAFETY: as above.
-    Err(unsafe { text(said) })
+    if message.is_null() { Ok(()) } else { Err(unsafe { text(message) }) }
 }
 
-/// Refuses matrices that cannot be multiplied here: of a type that ggml has no kernels for on GPUs, or that it leaves to cuBLAS where
-/// the vectors are many and there is none.
+/// An error for matrix types that ggml has no kernels for on GPUs, and for types whose large products ggml leaves to cuBLAS where
+/// cuBLAS cannot be opened.
 pub(crate) fn check_products(ty: Type) -> Result<(), Error> {
-    const OWN: [&str; 22] = [
+    const WITH_KERNELS: [&str; 22] = [
         "q1_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "nvfp4", "q2_K", "q3_K", "q4_K",
         "q5_K", "q6_K", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq4_xs", "iq4_nl",
     ];
     match ty.name() {
-        name if OWN.contains(&name) => Ok(()),
+        name if WITH_KERNELS.contains(&name) => Ok(()),
         "f32" | "f16" | "bf16" | "iq1_m" => cublas().map_err(Error::NoCublas),
         name => Err(Error::NoProducts(name)),
     }
 }
 
-/// What an error number of CUDA, such as that of a device twin, means.
+/// CUDA's text for an error number, such as that of a device implementation.
 pub fn error_text(code: i32) -> String {
     // SAFETY: any number is fine, the result is a static string.
-    unsafe { text(longhand_cuda_error_text(code)) }
+    unsafe { text(sys::longhand_cuda_error_text(code)) }
 }
 
-/// Asks CUDA for its versions and GPUs; touches no GPU.
+/// Asks CUDA for its versions and GPUs. Creates no context on any GPU.
 pub(crate) fn probe() -> Probe {
     let (mut runtime, mut driver, mut count) = (0, 0, 0);
-    // SAFETY: places for one number each.
-    let known = unsafe { longhand_cuda_versions(&mut runtime, &mut driver) };
-    let gpus = answer(known)
+    // SAFETY: both point to a number.
+    let versions = unsafe { sys::longhand_cuda_versions(&mut runtime, &mut driver) };
+    let gpus = check_cuda(versions)
         // SAFETY: as above.
-        .and_then(|()| answer(unsafe { longhand_cuda_count(&mut count) }))
-        .and_then(|()| (0..count).map(found).collect());
-    let compiled = env!("GGML_CUDA_ARCHITECTURES").split(',').filter_map(Code::parse).collect();
+        .and_then(|()| check_cuda(unsafe { sys::longhand_cuda_count(&mut count) }))
+        .and_then(|()| (0..count).map(describe_gpu).collect());
+    let compiled = sys::CUDA_ARCHITECTURES.split(',').filter_map(Code::parse).collect();
     Probe { runtime: CudaVersion(runtime), driver: CudaVersion(driver), gpus, compiled }
 }
 
-fn found(index: c_int) -> Result<Found, NoCuda> {
-    let mut gpu = RawGpu { name: [0; 256], major: 0, minor: 0, total: 0 };
-    // SAFETY: a place for one description.
-    answer(unsafe { longhand_cuda_gpu(index, &mut gpu) })?;
+fn describe_gpu(index: c_int) -> Result<Found, NoCuda> {
+    let mut gpu = sys::longhand_gpu { name: [0; 256], major: 0, minor: 0, total: 0 };
+    // SAFETY: points to a description.
+    check_cuda(unsafe { sys::longhand_cuda_gpu(index, &mut gpu) })?;
     Ok(Found {
         // SAFETY: NUL-terminated by the callee.
         name: unsafe { text(gpu.name.as_ptr()) },
@@ -84,15 +64,15 @@ fn found(index: c_int) -> Result<Found, NoCuda> {
     })
 }
 
-/// Bytes free on GPU `index`; starts to use it.
+/// Bytes free on GPU `index`. Creates a CUDA context on it.
 pub(crate) fn free_memory(index: usize) -> Result<u64, NoCuda> {
     let mut free = 0;
-    // SAFETY: a place for one number.
-    answer(unsafe { longhand_cuda_free_memory(index as c_int, &mut free) })?;
+    // SAFETY: points to a number.
+    check_cuda(unsafe { sys::longhand_cuda_free_memory(index as c_int, &mut free) })?;
     Ok(free)
 }
 
-fn answer(code: c_int) -> Result<(), NoCuda> {
+fn check_cuda(code: c_int) -> Result<(), NoCuda> {
     if code == 0 { Ok(()) } else { Err(NoCuda::Failed { code, text: error_text(code) }) }
 }
 
@@ -101,8 +81,8 @@ fn check(code: c_int) -> Result<(), Error> {
 }
 
 /// # Safety
-/// `said` is a NUL-terminated string.
-unsafe fn text(said: *const c_char) -> String {
+/// `string` is a NUL-terminated string.
+unsafe fn text(string: *const c_char) -> String {
     // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
 }

@@ -1,9 +1,13 @@
-//! Operations of our own inside a graph: closures that the CPU's threads share, and beside them *device twins*, which
-//! [`Backend::compute`](crate::Backend::compute) calls where a device computes the graph.
+//! Operations of our own inside a graph. Each has a CPU implementation, a closure that all threads of the backend call, and may have a
+//! device implementation, which [`Backend::compute`](crate::Backend::compute) calls where a device computes the graph.
 
-use crate::{Context, Shape, Tensor, Type, sys};
 use std::ffi::c_void;
-use std::rc::Rc;
+use std::sync::Arc;
+
+use ggml_sys as sys;
+
+use crate::context::Use;
+use crate::{Context, Shape, Tensor, Type};
 
 /// A tensor as a custom operation sees it: address, shape, strides.
 #[derive(Clone, Copy, Debug)]
@@ -44,11 +48,10 @@ impl CustomTask {
     }
 }
 
-/// A custom operation as a device is asked to compute it. Its addresses are the device's own.
+/// A custom operation to be launched on a device. All addresses are the device's.
 pub struct DeviceTask {
     pub(crate) raw: *mut sys::ggml_tensor,
     pub(crate) stream: *mut c_void,
-    pub(crate) emulated: bool,
 }
 
 impl DeviceTask {
@@ -67,41 +70,9 @@ impl DeviceTask {
         self.stream
     }
 
-    /// Puts `work` behind what was launched, on the mock of a GPU: it computes there what the launched kernel would have.
-    #[cfg(feature = "mock-cuda")]
-    pub fn follow(&self, work: impl Fn() + 'static) {
-        unsafe extern "C" {
-            /// See mock/stretch.cpp.
-            fn longhand_mock_check(node: *const sys::ggml_tensor);
-            /// See mock/runtime.cpp.
-            fn longhand_mock_follow(
-                stream: *mut c_void,
-                work: unsafe extern "C" fn(*mut c_void),
-                data: *mut c_void,
-                drop: unsafe extern "C" fn(*mut c_void),
-            );
-        }
-        unsafe extern "C" fn call<F: Fn()>(work: *mut c_void) {
-            // SAFETY: the closure boxed below.
-            unsafe { (*work.cast::<F>())() }
-        }
-        unsafe extern "C" fn free<F: Fn()>(work: *mut c_void) {
-            // SAFETY: the closure boxed below, given up once.
-            drop(unsafe { Box::from_raw(work.cast::<F>()) });
-        }
-        fn both<F: Fn()>(_: &F) -> [unsafe extern "C" fn(*mut c_void); 2] {
-            [call::<F>, free::<F>]
-        }
-        // SAFETY: the live node.
-        unsafe { longhand_mock_check(self.raw) };
-        let [call, free] = both(&work);
-        // SAFETY: a live stream of the mock; the functions are those of the closure's type.
-        unsafe { longhand_mock_follow(self.stream, call, Box::into_raw(Box::new(work)).cast(), free) };
-    }
-
-    /// Whether the device is the host pretending: see [`Backend::emulated`](crate::Backend::emulated).
+    /// Whether the device is emulated by the host.
     pub fn emulated(&self) -> bool {
-        self.emulated
+        self.stream.is_null()
     }
 }
 
@@ -116,31 +87,31 @@ fn view(tensor: &sys::ggml_tensor) -> RawTensor {
 
 type Work = Box<dyn Fn(&CustomTask) + Send + Sync>;
 
-/// What launches a custom operation on a device. The error is CUDA's number for it.
-///
-/// It may not wait, allocate or copy from the host: the launches of a step are recorded once and repeated.
-pub(crate) type Launch = Rc<dyn Fn(&DeviceTask) -> Result<(), i32>>;
+/// Launches a custom operation on a device. The error is CUDA's number for it.
+pub(crate) type Launch = Box<dyn Fn(&DeviceTask) -> Result<(), i32> + Send + Sync>;
 
 impl Context {
-    /// An operation that the CPU computes by `work` (see [`Context::custom`]) and a device by `launch`, which is called once and
-    /// launches work on the task's stream. It may not wait, allocate, or copy from the host: the launches of a graph that is
-    /// computed again and again are recorded and repeated. Its error is CUDA's number.
+    /// An operation that the CPU computes by `work` (see [`Context::custom`]) and a device by `launch`, which launches work on the
+    /// task's stream. `launch` must not wait, allocate or copy from the host: where a graph is computed again, its launches are
+    /// recorded once and repeated. The error of `launch` is CUDA's number.
     pub fn custom_on(
         &self,
         ty: Type,
         shape: impl Into<Shape>,
         operands: &[&Tensor],
         work: impl Fn(&CustomTask) + Send + Sync + 'static,
-        launch: impl Fn(&DeviceTask) -> Result<(), i32> + 'static,
+        launch: impl Fn(&DeviceTask) -> Result<(), i32> + Send + Sync + 'static,
     ) -> Tensor {
         let node = self.custom(ty, shape, operands, work);
-        self.inner.launches.borrow_mut().insert(node.raw, Rc::new(launch));
+        self.inner.write().parts.launches.insert(node.raw, Box::new(launch));
         node
     }
 
-    /// An operation computed by `work`, called once per thread with the threads of the backend;
-    /// only the CPU backend can compute it. All calls return before the next operation starts.
-    /// At most 10 operands.
+    /// An operation that only the CPU can compute. `work` is called once on each of the backend's threads; all calls return before the
+    /// next operation starts. At most 10 operands.
+    ///
+    /// `work` may write to the operands unless they lie in read-only memory. It must not access tensors of the graph by other ways than
+    /// its task: they are locked while the graph is computed.
     pub fn custom(
         &self,
         ty: Type,
@@ -151,10 +122,11 @@ impl Context {
         let shape = shape.into();
         let fits =
             operands.len() <= sys::GGML_MAX_SRC as usize && shape.0[0].is_multiple_of(ty.block_elements());
-        let work: Rc<Work> = Rc::new(Box::new(work));
-        let data = Rc::as_ptr(&work).cast_mut().cast::<c_void>();
-        self.keep(work);
-        self.op("custom", operands, fits, |raw| {
+        let work: Arc<Work> = Arc::new(Box::new(work));
+        let data = Arc::as_ptr(&work).cast_mut().cast::<c_void>();
+        self.inner.write().keep(work);
+        let inputs: Vec<(&Tensor, Use)> = operands.iter().map(|&operand| (operand, Use::Custom)).collect();
+        self.op_using("custom", &inputs, fits, |raw| {
             let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
             // SAFETY: at most GGML_MAX_SRC live operands, for which a tensor has places; ggml itself, which would set them,
             // aborts where all are taken. The closure is kept by this context, which outlives every graph made from it.
@@ -172,8 +144,8 @@ impl Context {
                     sys::GGML_N_TASKS_MAX,
                     data,
                 );
-                for (place, operand) in (*node).src.iter_mut().zip(operands) {
-                    *place = operand.raw.as_ptr();
+                for (source, operand) in (*node).src.iter_mut().zip(operands) {
+                    *source = operand.raw.as_ptr();
                 }
                 node
             }
@@ -183,7 +155,7 @@ impl Context {
 
 unsafe extern "C" fn trampoline(raw: *mut sys::ggml_tensor, thread: i32, threads: i32, data: *mut c_void) {
     // SAFETY: `data` is the closure boxed in `custom`, alive as long as the graph; it is Sync, and
-    // a panic in it aborts at this extern "C" border instead of unwinding into C.
+    // a panic in it aborts at this extern "C" function instead of unwinding into C.
     let work = unsafe { &*data.cast::<Work>() };
     work(&CustomTask { raw, thread: thread as usize, threads: threads as usize });
 }

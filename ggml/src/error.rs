@@ -1,12 +1,11 @@
-//! What can go wrong below the engine.
+//! Errors of ggml and of the checks in front of it.
 
 use crate::Shape;
 
 /// A failure reported by ggml or by the checks in front of it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// An operation was given tensors whose shapes or types do not fit it (a programming error in
-    /// the caller, reported instead of ggml's abort).
+    /// The operands' shapes or types do not fit the operation. This is a mistake of the caller, on which ggml would abort.
     #[error("ggml operation `{op}` does not accept {inputs}")]
     Operands {
         /// Name of the operation.
@@ -20,28 +19,28 @@ pub enum Error {
         /// Number of tensors it was made for.
         capacity: usize,
     },
-    /// Memory could not be had.
+    /// An allocation failed.
     #[error("cannot allocate {bytes} bytes for {what} on {device}")]
     OutOfMemory {
         /// What the memory was for.
         what: String,
-        /// How much was asked for, in bytes.
+        /// Bytes requested.
         bytes: usize,
         /// Name of the device or buffer type.
         device: String,
     },
-    /// An allocation would exceed the bound that was set on the device's memory.
+    /// An allocation would exceed the limit that was set on the device's memory.
     #[error("{what} need {bytes} bytes on {device}, of which {used} of {limit} are taken")]
     OverBudget {
         /// What the memory was for.
         what: String,
-        /// How much was asked for, in bytes.
+        /// Bytes requested.
         bytes: usize,
         /// Name of the device or buffer type.
         device: String,
-        /// Bytes taken already.
+        /// Bytes taken before the request.
         used: usize,
-        /// The bound.
+        /// The limit in bytes.
         limit: usize,
     },
     /// Data of the wrong length, or a tensor without memory.
@@ -59,9 +58,17 @@ pub enum Error {
     /// A tensor that has no memory yet was read, written or computed with.
     #[error("tensor `{0}` has no memory")]
     NotAllocated(String),
-    /// A tensor over memory that may only be read was to be written.
-    #[error("tensor `{0}` lies in memory that is only read")]
+    /// A tensor in read-only memory was to be written.
+    #[error("tensor `{0}` lies in read-only memory")]
     ReadOnly(String),
+    /// An operand of another context is the result of an operation, has no memory, or has its memory from a graph allocator.
+    #[error("ggml operation `{op}` cannot use tensor `{tensor}` of another context")]
+    ForeignOperand {
+        /// Name of the operation.
+        op: &'static str,
+        /// The operand's name.
+        tensor: String,
+    },
     /// Mapped memory does not meet ggml's alignment.
     #[error("tensor `{tensor}` lies at an address that is not a multiple of {alignment}")]
     Misaligned {
@@ -85,15 +92,15 @@ pub enum Error {
     /// libcublas was not found. Holds the loader's message.
     #[error("libcublas, which products with F32, F16 and BF16 weights need on a GPU, was not found: {0}")]
     NoCublas(String),
-    /// A type of matrix that a device cannot multiply with.
+    /// A GPU cannot multiply matrices of this type.
     #[error("on a GPU there is no product with matrices of type {0}")]
     NoProducts(&'static str),
-    /// A GPU that is not there.
+    /// There are fewer GPUs.
     #[error("there is no GPU number {index}, only {gpus} from 0 on")]
     NoSuchGpu {
         /// The number asked for.
         index: usize,
-        /// GPUs that there are.
+        /// Number of GPUs.
         gpus: usize,
     },
     /// Work could not be launched on a device, or failed there.

@@ -1,9 +1,12 @@
-//! The end that cannot be an error: ggml aborts the process where it finds something it does not expect, and a GPU that was lost
-//! takes everything down that touches it, freed memory included. A program can say here what is to be done before its process ends.
+//! What a program does before it ends on a failure that cannot be returned: ggml aborts the process where one of its assertions
+//! fails, and after a GPU is lost every call that touches it fails, freeing memory included.
 
-use crate::{Error, sys};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, Once};
+
+use ggml_sys as sys;
+
+use crate::Error;
 
 /// Called with the error before the process ends; its result is the exit code. It must not call this crate.
 pub type Hook = fn(&Error) -> i32;
@@ -11,33 +14,33 @@ pub type Hook = fn(&Error) -> i32;
 static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
 unsafe extern "C" {
-    /// The C library's: ends the process at once, without the destructors that would wait for a GPU.
+    /// Of the C library: ends the process at once, without destructors, which would wait for a GPU.
     fn _exit(code: i32) -> !;
 }
 
-/// Has `hook` called when the process must end; it then ends at once, with what the hook returns as its exit code. Without one, a
-/// lost GPU is an error like any other, and what ggml does not expect an abort.
+/// Sets the hook. On a fatal failure it is called once, and the process exits with the code that it returns. Without a hook a lost GPU
+/// is an ordinary error, and a failed assertion in ggml aborts the process.
 pub fn on_fatal(hook: Hook) {
     if let Ok(mut slot) = HOOK.lock() {
         *slot = Some(hook);
     }
 }
 
-/// Ends the process if there is a hook.
+/// Calls the hook and ends the process. Returns if there is no hook.
 pub(crate) fn raise(error: &Error) {
     let hook = HOOK.lock().ok().and_then(|mut slot| slot.take());
     if let Some(hook) = hook {
         let code = hook(error);
-        // SAFETY: nothing of this process runs any more.
+        // SAFETY: takes no pointers and does not return.
         unsafe { _exit(code) }
     }
 }
 
-/// Has ggml tell here before it aborts.
+/// Makes ggml call the hook before it aborts.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the callback has the required signature and lives for ever.
+        // SAFETY: the callback has the required signature and is never unloaded.
         unsafe { sys::ggml_set_abort_callback(Some(aborting)) };
     });
 }

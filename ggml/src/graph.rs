@@ -1,35 +1,45 @@
 //! Compute graphs and the memory of their intermediate tensors.
 
-use crate::budget::Charge;
-use crate::{BufferType, Context, Error, Tensor, context, sys};
-use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use ggml_sys as sys;
+
+use crate::budget::Charge;
+use crate::context::{self, Access, ContextAccess, GraphParts, add_access};
+use crate::{BufferType, Context, Error, Tensor};
 
 /// Operations in execution order. The intermediates have no memory yet: see [`GraphAllocator`].
 pub struct Graph {
     raw: NonNull<sys::ggml_cgraph>,
-    context: Rc<context::Inner>,
+    context: Arc<context::Inner>,
+    /// The graph's context and those of its operands, sorted by address: what a computation locks.
+    contexts: Vec<ContextAccess>,
+    parts: GraphParts,
 }
 
+// SAFETY: the graph and the tensors that `parts` points to lie in the context's arena and are accessed under the context's lock.
+unsafe impl Send for Graph {}
+// SAFETY: as above.
+unsafe impl Sync for Graph {}
+
 impl Context {
-    /// The graph that computes `results` (and everything they depend on), or the first mistake made
-    /// while the operations were recorded. A context holds one graph.
+    /// The graph that computes `results` (and everything they depend on), or the first mistake made while the operations were
+    /// recorded. A context holds one graph.
     pub fn graph(&self, results: &[&Tensor]) -> Result<Graph, Error> {
-        self.take_error()?;
-        let nodes = Context::graph_nodes(self.inner.capacity);
-        if self.inner.external.get() + self.inner.capacity > nodes {
-            return Err(Error::ContextFull { capacity: self.inner.capacity });
+        let mut state = self.inner.write();
+        state.check()?;
+        let capacity = self.inner.capacity;
+        let nodes = Context::graph_nodes(capacity);
+        if state.foreign_operands + capacity > nodes || state.has_graph {
+            return Err(Error::ContextFull { capacity });
         }
-        if self.inner.has_graph.replace(true) {
-            return Err(Error::ContextFull { capacity: self.inner.capacity });
-        }
-        let foreign = results.iter().any(|tensor| !Rc::ptr_eq(&tensor.context, &self.inner));
-        if foreign {
+        if results.iter().any(|tensor| !Arc::ptr_eq(&tensor.context, &self.inner)) {
             return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
         }
-        // SAFETY: `Context::new` reserved room for one graph of this size; every node belongs to
-        // this context and every leaf to it or was counted in `external`.
+        state.has_graph = true;
+        // SAFETY: `Context::new` reserved room for one graph of this size; every node belongs to this context, which is locked, and
+        // every leaf to it or was counted as a foreign operand. ggml changes nodes and unnamed leaves; no leaf is unnamed.
         let raw = unsafe {
             let raw = sys::ggml_new_graph_custom(self.inner.raw.as_ptr(), nodes, false);
             for result in results {
@@ -38,35 +48,66 @@ impl Context {
             raw
         };
         let raw = NonNull::new(raw).expect("room was reserved");
-        Ok(Graph { raw, context: self.inner.clone() })
+        let mut contexts = state.foreign.clone();
+        add_access(&mut contexts, &self.inner, Access::Write);
+        Ok(Graph { raw, context: self.inner.clone(), contexts, parts: std::mem::take(&mut state.parts) })
     }
 }
 
 impl Graph {
-    /// The intermediate called `name`, if there is one.
+    /// The node called `name`, if there is one.
     pub fn find(&self, name: &str) -> Option<Tensor> {
-        let name = std::ffi::CString::new(name).ok()?;
-        // SAFETY: live graph, NUL-terminated name.
-        let raw = unsafe { sys::ggml_graph_get_tensor(self.raw.as_ptr(), name.as_ptr()) };
-        Some(Tensor { raw: NonNull::new(raw)?, context: self.context.clone() })
+        let _state = self.context.read();
+        self.nodes().find(|node| node.locked_name() == name)
+    }
+
+    /// All nodes, in order. The caller holds a lock on the context.
+    fn nodes(&self) -> impl Iterator<Item = Tensor> {
+        // SAFETY: live graph.
+        let count = unsafe { sys::ggml_graph_n_nodes(self.raw.as_ptr()) };
+        (0..count).filter_map(|number| {
+            // SAFETY: the number of a node.
+            let raw = unsafe { sys::ggml_graph_node(self.raw.as_ptr(), number) };
+            Some(Tensor { raw: NonNull::new(raw)?, context: self.context.clone() })
+        })
     }
 }
 
 /// Memory for the intermediates of one graph at a time.
 pub struct GraphAllocator {
-    inner: Rc<Memory>,
+    memory: Arc<Memory>,
     buffer_type: BufferType,
 }
 
+/// What an allocator shares with its graphs.
 pub(crate) struct Memory {
     raw: NonNull<sys::ggml_gallocr>,
-    pub(crate) generation: Cell<u64>,
-    charge: RefCell<Option<Charge>>,
+    state: RwLock<MemoryState>,
+}
+
+// SAFETY: ggml's allocator is changed only under the exclusive lock on `state`, and binds nothing to a thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+#[derive(Default)]
+pub(crate) struct MemoryState {
+    /// Number of the graph that has the memory.
+    generation: u64,
+    charge: Option<Charge>,
+}
+
+impl Memory {
+    /// Keeps the memory as it is, for the graph of this generation; an error if another graph has it.
+    pub(crate) fn lock(&self, generation: u64) -> Result<RwLockReadGuard<'_, MemoryState>, Error> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        if state.generation == generation { Ok(state) } else { Err(Error::StaleGraph) }
+    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: owned, freed once; ready graphs hold this Rc.
+        // SAFETY: owned, freed once; ready graphs hold this Arc.
         unsafe { sys::ggml_gallocr_free(self.raw.as_ptr()) };
     }
 }
@@ -75,11 +116,9 @@ impl Drop for Memory {
 /// serves another graph.
 pub struct ReadyGraph {
     graph: Graph,
-    allocator: Rc<Memory>,
-    generation: u64,
     /// What a GPU has recorded of it.
     #[cfg(feature = "cuda")]
-    pub(crate) repeated: RefCell<crate::backend::Repeated>,
+    pub(crate) recording: std::sync::Mutex<crate::backend::RecordingState>,
 }
 
 impl GraphAllocator {
@@ -88,14 +127,20 @@ impl GraphAllocator {
         // SAFETY: static buffer type.
         let raw = unsafe { sys::ggml_gallocr_new(buffer_type.raw()) };
         let raw = NonNull::new(raw).expect("ggml aborts when a few bytes cannot be had");
-        let memory = Memory { raw, generation: Cell::new(0), charge: RefCell::new(None) };
-        GraphAllocator { inner: Rc::new(memory), buffer_type: buffer_type.clone() }
+        let memory = Memory { raw, state: RwLock::default() };
+        GraphAllocator { memory: Arc::new(memory), buffer_type: buffer_type.clone() }
     }
 
     /// Bytes that `graph` needs for its intermediates; allocates nothing.
     pub fn measure(&self, graph: &Graph) -> usize {
+        let _state = graph.context.read();
+        self.measure_locked(graph)
+    }
+
+    /// As [`GraphAllocator::measure`], for callers that hold a lock on the graph's context.
+    fn measure_locked(&self, graph: &Graph) -> usize {
         let mut bytes = 0usize;
-        // SAFETY: a fresh allocator with one buffer type writes one size; the graph is live.
+        // SAFETY: a fresh allocator with one buffer type writes one size; the graph is live and is only read.
         unsafe {
             let raw = sys::ggml_gallocr_new(self.buffer_type.raw());
             sys::ggml_gallocr_reserve_n_size(
@@ -111,26 +156,47 @@ impl GraphAllocator {
     }
 
     /// Gives memory to the graph's intermediates. Earlier graphs of this allocator become stale.
-    pub fn prepare(&mut self, graph: Graph) -> Result<ReadyGraph, Error> {
-        if graph.context.pretended.get() {
+    pub fn prepare(&mut self, mut graph: Graph) -> Result<ReadyGraph, Error> {
+        let context = graph.context.write();
+        if context.unallocated {
             return Err(Error::NotAllocated("a graph made for measuring".into()));
         }
-        let generation = self.inner.generation.get() + 1;
-        self.inner.generation.set(generation);
-        self.charge(&graph)?;
-        // SAFETY: live allocator and graph. A failed reservation is reported as false.
-        let done = unsafe { sys::ggml_gallocr_alloc_graph(self.inner.raw.as_ptr(), graph.raw.as_ptr()) };
-        if !done {
-            // ggml has given the old memory up.
-            self.inner.charge.take();
+        let mut memory = self.memory.state.write().unwrap_or_else(PoisonError::into_inner);
+        memory.generation += 1;
+        if self.buffer_type.is_bounded() {
+            let needed = self.measure_locked(&graph);
+            if needed > self.held_bytes() {
+                let mut charge = memory.charge.take().or_else(|| self.buffer_type.empty_charge());
+                let resized = charge.as_mut().map_or(Ok(()), |charge| {
+                    charge.resize(needed, "compute buffers", || self.buffer_type.name())
+                });
+                memory.charge = charge;
+                resized?;
+            }
+        }
+        // SAFETY: live allocator and graph, both locked exclusively. Leaves of other contexts have memory and are only read. A failed
+        // reservation is reported as false.
+        let allocated =
+            unsafe { sys::ggml_gallocr_alloc_graph(self.memory.raw.as_ptr(), graph.raw.as_ptr()) };
+        if !allocated {
+            // ggml has freed the old memory.
+            memory.charge = None;
             return Err(Error::OutOfMemory {
                 what: "compute buffers".into(),
-                bytes: self.measure(&graph),
+                bytes: self.measure_locked(&graph),
                 device: self.buffer_type.name(),
             });
         }
-        *graph.context.prepared.borrow_mut() = Some((self.inner.clone(), generation));
-        for (raw, numbers) in graph.context.constants.take() {
+        for node in graph.nodes() {
+            // SAFETY: a field of the live descriptor.
+            if unsafe { (*node.raw.as_ptr()).op } == sys::GGML_OP_CPY && node.is_read_only() {
+                return Err(Error::ReadOnly(node.locked_name()));
+            }
+        }
+        let set = graph.context.memory.set((self.memory.clone(), memory.generation));
+        debug_assert!(set.is_ok(), "a context has one graph");
+        drop((memory, context));
+        for (raw, numbers) in graph.parts.constants.drain(..) {
             let constant = Tensor { raw, context: graph.context.clone() };
             if constant.is_allocated() {
                 constant.write(0, &numbers)?;
@@ -138,40 +204,26 @@ impl GraphAllocator {
         }
         Ok(ReadyGraph {
             graph,
-            allocator: self.inner.clone(),
-            generation,
             #[cfg(feature = "cuda")]
-            repeated: RefCell::default(),
+            recording: Default::default(),
         })
-    }
-
-    /// Takes what the graph needs from the budget, where there is one. The memory held so far is given up for it.
-    fn charge(&self, graph: &Graph) -> Result<(), Error> {
-        if !self.buffer_type.is_bounded() {
-            return Ok(());
-        }
-        let (needed, before) = (self.measure(graph), self.bytes());
-        if needed <= before {
-            return Ok(());
-        }
-        self.inner.charge.take();
-        let charge = self.buffer_type.charge("compute buffers", needed);
-        if charge.is_err() {
-            *self.inner.charge.borrow_mut() = self.buffer_type.charge("compute buffers", before)?;
-        }
-        *self.inner.charge.borrow_mut() = charge?;
-        Ok(())
     }
 
     /// Bytes held now.
     pub fn bytes(&self) -> usize {
+        let _state = self.memory.state.read().unwrap_or_else(PoisonError::into_inner);
+        self.held_bytes()
+    }
+
+    /// As [`GraphAllocator::bytes`], for callers that hold a lock on the memory.
+    fn held_bytes(&self) -> usize {
         // SAFETY: live allocator with one buffer.
-        unsafe { sys::ggml_gallocr_get_buffer_size(self.inner.raw.as_ptr(), 0) }
+        unsafe { sys::ggml_gallocr_get_buffer_size(self.memory.raw.as_ptr(), 0) }
     }
 }
 
 impl ReadyGraph {
-    /// The intermediate called `name`, if there is one.
+    /// The node called `name`, if there is one.
     pub fn find(&self, name: &str) -> Option<Tensor> {
         self.graph.find(name)
     }
@@ -179,18 +231,17 @@ impl ReadyGraph {
     /// Whether a GPU has recorded what it launches, and repeats that.
     #[cfg(feature = "cuda")]
     pub fn is_recorded(&self) -> bool {
-        matches!(&*self.repeated.borrow(), crate::backend::Repeated::Recorded(_))
+        let recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(&*recording, crate::backend::RecordingState::Recorded { .. })
     }
 
-    /// The context that its nodes were recorded in.
-    pub(crate) fn context(&self) -> &context::Inner {
-        &self.graph.context
-    }
-
-    pub(crate) fn raw(&self) -> Result<*mut sys::ggml_cgraph, Error> {
-        if self.allocator.generation.get() != self.generation {
-            return Err(Error::StaleGraph);
-        }
-        Ok(self.graph.raw.as_ptr())
+    /// Calls `compute` with the graph while everything that it reads and writes is locked; an error if it is stale.
+    pub(crate) fn with_locks<T>(
+        &self,
+        compute: impl FnOnce(NonNull<sys::ggml_cgraph>, &GraphParts) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let _contexts = context::lock_all(&self.graph.contexts);
+        let _memory = self.graph.context.lock_graph_memory()?;
+        compute(self.graph.raw, &self.graph.parts)
     }
 }

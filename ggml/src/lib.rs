@@ -1,18 +1,21 @@
-//! ggml for Rust: bindings made by bindgen (`sys`) and a small safe wrapper around the part of ggml
-//! that an inference engine needs.
+//! A small safe wrapper around the part of ggml that an inference engine needs. The bindings are the crate `ggml-sys`; no other crate
+//! calls ggml.
 //!
-//! The pieces: a [`Context`] owns tensor descriptors (no data) and records operations, a [`Buffer`]
-//! holds tensor data on a device or over memory that somebody else owns (a mapped file), a
-//! [`Graph`] is a list of operations in execution order, and a [`Backend`] executes it. Everything
-//! is reference counted, so a tensor can be used for as long as somebody holds it; nothing here is
-//! `Send`, an engine lives on one thread (ggml's own worker threads excepted).
+//! - A [`Context`] owns tensor descriptors and records operations. It allocates memory for tensors, or a [`Buffer`] places them in
+//!   read-only memory such as a mapped file.
+//! - A [`Graph`] is a list of operations in execution order. A [`GraphAllocator`] gives memory to its intermediates.
+//! - A [`Backend`] computes graphs.
 //!
-//! ggml aborts the process when it is given shapes that do not fit. Every operation here checks its
-//! shapes first; the first mistake is remembered by the context and returned as an error when the
-//! graph is built, so that model code reads as a formula and still cannot abort.
+//! Everything is reference counted: a tensor can be used as long as a handle of it exists.
 //!
-//! All foreign calls of the project are in this crate. Shapes are in ggml's order: the first
-//! dimension is the one whose elements are neighbours in memory.
+//! All types are `Send` and `Sync`. Each context has a lock, which guards its descriptors and the data of its tensors, and a computation
+//! holds the locks of all contexts that its graph uses: shared where it only reads, such as weights. So threads can share weights and
+//! compute over data of their own at the same time, on backends of their own; on one backend they compute one after the other.
+//!
+//! ggml aborts the process when it is given shapes that do not fit. Every operation here checks its shapes first. The context stores the
+//! first mistake and returns it when the graph is built, so that model code needs no error handling for each operation.
+//!
+//! Shapes are in ggml's order: the first dimension is the one whose elements are neighbours in memory.
 
 mod backend;
 mod budget;
@@ -27,12 +30,6 @@ mod fatal;
 mod graph;
 pub mod log;
 mod ops;
-/// The raw C API as bindgen sees it.
-#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case, dead_code)]
-#[allow(clippy::all)]
-mod sys {
-    include!("bindings.rs");
-}
 mod tensor;
 mod types;
 
@@ -51,5 +48,5 @@ pub use types::Type;
 /// Version of the ggml sources this crate is built from.
 pub fn version() -> String {
     // SAFETY: returns a pointer to a static NUL-terminated string.
-    unsafe { std::ffi::CStr::from_ptr(sys::ggml_version()) }.to_string_lossy().into_owned()
+    unsafe { std::ffi::CStr::from_ptr(ggml_sys::ggml_version()) }.to_string_lossy().into_owned()
 }

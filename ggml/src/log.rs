@@ -1,30 +1,29 @@
-//! ggml's messages, kept away from the user's terminal.
-//!
-//! ggml prints to standard error unless it is given a callback. Here the callback keeps the last
-//! few messages, which become part of an error when an operation fails, and drops the rest.
+//! ggml's log messages. Without a callback ggml would print them to standard error. The callback here stores the last few warnings and
+//! errors, of all threads, until an error takes them into its text.
 
-use crate::sys;
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, Once};
 
-const KEPT: usize = 8;
+use ggml_sys as sys;
+
+const MAX_MESSAGES: usize = 8;
 
 static MESSAGES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// Installs the callback; called by everything that starts ggml.
+/// Installs the callback; called by everything that uses ggml first.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         crate::fatal::install();
-        // SAFETY: the callback has the required signature, needs no user data and lives for ever.
+        // SAFETY: the callback has the required signature, needs no user data and is never unloaded.
         unsafe { sys::ggml_log_set(Some(receive), std::ptr::null_mut()) };
     });
 }
 
-/// Takes the warnings and errors that ggml has reported since the last call (at most a few).
+/// Takes the stored messages, oldest first.
 pub fn take() -> Vec<String> {
-    MESSAGES.lock().map(|mut kept| kept.drain(..).collect()).unwrap_or_default()
+    MESSAGES.lock().map(|mut messages| messages.drain(..).collect()).unwrap_or_default()
 }
 
 unsafe extern "C" fn receive(level: sys::ggml_log_level, text: *const c_char, _: *mut c_void) {
@@ -33,15 +32,15 @@ unsafe extern "C" fn receive(level: sys::ggml_log_level, text: *const c_char, _:
         return;
     }
     // SAFETY: ggml passes a NUL-terminated string that lives for the duration of the call.
-    keep(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
+    store(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
 }
 
-/// Keeps a message that becomes part of the next error.
-pub(crate) fn keep(text: &str) {
-    if let Ok(mut kept) = MESSAGES.lock() {
-        if kept.len() == KEPT {
-            kept.pop_front();
+/// Stores a message; the oldest is dropped when there are too many.
+pub(crate) fn store(text: &str) {
+    if let Ok(mut messages) = MESSAGES.lock() {
+        if messages.len() == MAX_MESSAGES {
+            messages.pop_front();
         }
-        kept.push_back(text.trim().to_owned());
+        messages.push_back(text.trim().to_owned());
     }
 }

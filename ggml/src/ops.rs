@@ -1,9 +1,12 @@
 //! The operations, as methods of the context that records them.
 //!
-//! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and that what it
-//! computes with is f32; weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
+//! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and that activations are f32.
+//! Weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
 
-use crate::{Context, Shape, Tensor, Type, sys};
+use ggml_sys as sys;
+
+use crate::context::Use;
+use crate::{Context, Shape, Tensor, Type};
 
 /// Which pairs of a head's elements RoPE rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +76,14 @@ impl Context {
         })
     }
 
-    /// As [`Context::mul_mat`], in f32 throughout also where a device would otherwise take sums in less.
+    /// As [`Context::mul_mat`], in f32 throughout also on devices that would add up in f16 otherwise.
     pub fn mul_mat_precise(&self, a: &Tensor, b: &Tensor) -> Tensor {
         let product = self.mul_mat(a, b);
-        if self.take_error().is_ok() {
-            // SAFETY: a product that was just recorded.
-            unsafe { sys::ggml_mul_mat_set_prec(product.raw.as_ptr(), sys::GGML_PREC_F32) };
+        if self.check().is_err() {
+            return product;
         }
-        product
+        // SAFETY: a product that was just recorded.
+        product.change(|raw| unsafe { sys::ggml_mul_mat_set_prec(raw, sys::GGML_PREC_F32) })
     }
 
     /// a + b, `b` repeated to the shape of `a`.
@@ -250,11 +253,11 @@ impl Context {
         })
     }
 
-    /// Copies `from` over `to` (as many elements), converting; returns `to`, to be used by what
-    /// must come after.
+    /// Copies the elements of `from` to `to`, which has as many, and converts them to its type. Returns `to`, as operand for what must
+    /// come after. `to` may not lie in read-only memory.
     pub fn copy(&self, from: &Tensor, to: &Tensor) -> Tensor {
         let fits = from.shape().elements() == to.shape().elements();
-        self.op("copy", &[from, to], fits, |raw| {
+        self.op_using("copy", &[(from, Use::Read), (to, Use::Write)], fits, |raw| {
             // SAFETY: live operands with as many elements.
             unsafe { sys::ggml_cpy(raw, from.raw.as_ptr(), to.raw.as_ptr()) }
         })

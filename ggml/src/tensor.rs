@@ -1,10 +1,14 @@
 //! Tensors: a descriptor (type, shape, strides) and, once allocated, the data behind it.
 
-use crate::{Error, Type, context, sys};
 use std::ffi::CStr;
 use std::fmt;
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::Arc;
+
+use ggml_sys as sys;
+
+use crate::context::{self, Access, lock_all};
+use crate::{Error, Type};
 
 /// Extents of up to four dimensions, fastest first; unused ones are 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,8 +55,13 @@ impl fmt::Debug for Shape {
 #[derive(Clone)]
 pub struct Tensor {
     pub(crate) raw: NonNull<sys::ggml_tensor>,
-    pub(crate) context: Rc<context::Inner>,
+    pub(crate) context: Arc<context::Inner>,
 }
+
+// SAFETY: a descriptor is accessed as `context::Inner` describes: what can change only under its lock.
+unsafe impl Send for Tensor {}
+// SAFETY: as above.
+unsafe impl Sync for Tensor {}
 
 /// Plain data that may be copied into and out of tensors.
 ///
@@ -71,30 +80,27 @@ unsafe impl Element for u16 {}
 unsafe impl Element for u8 {}
 
 impl Tensor {
-    fn get(&self) -> &sys::ggml_tensor {
-        // SAFETY: the handle keeps the context, and with it the descriptor, alive; descriptors
-        // change only in calls made through this single-threaded wrapper.
-        unsafe { self.raw.as_ref() }
-    }
-
     /// Element type.
     pub fn ty(&self) -> Type {
-        Type::from_raw(self.get().type_)
+        // SAFETY: a field of the live descriptor that never changes.
+        Type::from_raw(unsafe { (*self.raw.as_ptr()).type_ })
     }
 
     /// Extents.
     pub fn shape(&self) -> Shape {
-        Shape(self.get().ne.map(|n| n as usize))
+        // SAFETY: as in `ty`.
+        Shape(unsafe { (*self.raw.as_ptr()).ne }.map(|n| n as usize))
     }
 
     /// Extent of dimension `i`.
     pub fn dim(&self, i: usize) -> usize {
-        self.get().ne[i] as usize
+        self.shape().0[i]
     }
 
     /// Distance in bytes between neighbours along each dimension.
     pub fn strides(&self) -> [usize; 4] {
-        self.get().nb
+        // SAFETY: as in `ty`.
+        unsafe { (*self.raw.as_ptr()).nb }
     }
 
     /// Bytes from the first to the last element, strides included.
@@ -105,8 +111,15 @@ impl Tensor {
 
     /// Name given by [`Tensor::named`].
     pub fn name(&self) -> String {
+        let _state = self.context.read();
+        self.locked_name()
+    }
+
+    /// The name, for callers that hold a lock on the context.
+    pub(crate) fn locked_name(&self) -> String {
         // SAFETY: the name is a NUL-terminated array inside the live descriptor.
-        unsafe { CStr::from_ptr(self.get().name.as_ptr()) }.to_string_lossy().into_owned()
+        let name = unsafe { CStr::from_ptr((&raw const (*self.raw.as_ptr()).name).cast()) };
+        name.to_string_lossy().into_owned()
     }
 
     /// Whether elements lie without gaps in memory order.
@@ -117,33 +130,30 @@ impl Tensor {
 
     /// Whether the tensor has memory.
     pub fn is_allocated(&self) -> bool {
-        !self.get().data.is_null()
-    }
-
-    /// Marks the tensor as a result: its memory is not reused by later operations of the graph.
-    pub fn output(self) -> Tensor {
-        // SAFETY: sets a flag on a live descriptor.
-        unsafe { sys::ggml_set_output(self.raw.as_ptr()) };
-        self
+        let _state = self.context.read();
+        self.has_data()
     }
 
     /// Copies `data` to the tensor, `offset` bytes from its start.
     pub fn write<T: Element>(&self, offset: usize, data: &[T]) -> Result<(), Error> {
-        let bytes = size_of_val(data);
-        self.check_access("write", offset, bytes)?;
-        self.check_writable()?;
-        // SAFETY: the tensor has memory and [offset, offset + bytes) lies inside it.
-        unsafe { sys::ggml_backend_tensor_set(self.raw.as_ptr(), data.as_ptr().cast(), offset, bytes) };
-        Ok(())
+        let range = ByteRange { offset, bytes: size_of_val(data) };
+        self.access("write", Access::Write, range, || {
+            // SAFETY: the tensor has memory, which is locked, and the range lies inside it.
+            unsafe {
+                sys::ggml_backend_tensor_set(self.raw.as_ptr(), data.as_ptr().cast(), offset, range.bytes)
+            }
+        })
     }
 
     /// Copies from the tensor, `offset` bytes from its start, into `data`.
     pub fn read<T: Element>(&self, offset: usize, data: &mut [T]) -> Result<(), Error> {
-        let bytes = size_of_val(data);
-        self.check_access("read", offset, bytes)?;
-        // SAFETY: as in `write`; every bit pattern is a valid T.
-        unsafe { sys::ggml_backend_tensor_get(self.raw.as_ptr(), data.as_mut_ptr().cast(), offset, bytes) };
-        Ok(())
+        let range = ByteRange { offset, bytes: size_of_val(data) };
+        self.access("read", Access::Read, range, || {
+            // SAFETY: as in `write`; every bit pattern is a valid T.
+            unsafe {
+                sys::ggml_backend_tensor_get(self.raw.as_ptr(), data.as_mut_ptr().cast(), offset, range.bytes)
+            }
+        })
     }
 
     /// The whole contiguous tensor as a vector.
@@ -155,48 +165,103 @@ impl Tensor {
 
     /// Sets every byte to zero.
     pub fn clear(&self) -> Result<(), Error> {
-        let bytes = self.bytes();
-        self.check_access("clear", 0, bytes)?;
-        self.check_writable()?;
-        // SAFETY: the tensor has memory of at least `bytes`.
-        unsafe { sys::ggml_backend_tensor_memset(self.raw.as_ptr(), 0, 0, bytes) };
-        Ok(())
+        let range = ByteRange { offset: 0, bytes: self.bytes() };
+        self.access("clear", Access::Write, range, || {
+            // SAFETY: the tensor has memory of at least so many bytes, which is locked.
+            unsafe { sys::ggml_backend_tensor_memset(self.raw.as_ptr(), 0, 0, range.bytes) }
+        })
     }
 
-    /// The buffer that the tensor or what it is a view of lies in; null if none.
+    /// Calls `work` with the tensor's data locked, after checking that the range lies in memory that may be accessed so.
+    fn access(
+        &self,
+        what: &'static str,
+        access: Access,
+        range: ByteRange,
+        work: impl FnOnce(),
+    ) -> Result<(), Error> {
+        let check_and_work = || {
+            let _memory = self.context.lock_graph_memory()?;
+            if !self.has_data() || self.buffer().is_null() {
+                return Err(Error::NotAllocated(self.locked_name()));
+            }
+            let found = range.offset.saturating_add(range.bytes);
+            if found > self.bytes() {
+                let tensor = self.locked_name();
+                return Err(Error::DataSize { what, tensor, expected: self.bytes(), found });
+            }
+            if access == Access::Write && self.is_read_only() {
+                return Err(Error::ReadOnly(self.locked_name()));
+            }
+            work();
+            Ok(())
+        };
+        // SAFETY: a field of the live descriptor that never changes.
+        let is_view = unsafe { !(*self.raw.as_ptr()).view_src.is_null() };
+        if is_view {
+            // Its data may belong to another context.
+            let contexts = self.context.with_operands(access);
+            let _guards = lock_all(&contexts);
+            check_and_work()
+        } else if access == Access::Write {
+            let _state = self.context.write();
+            check_and_work()
+        } else {
+            let _state = self.context.read();
+            check_and_work()
+        }
+    }
+
+    /// The buffer that the tensor, or what it is a view of, lies in; null if none. The caller holds a lock on the context.
     fn buffer(&self) -> sys::ggml_backend_buffer_t {
-        let tensor = self.get();
-        let owner = if tensor.view_src.is_null() { self.raw.as_ptr() } else { tensor.view_src };
-        // SAFETY: a view's source is kept alive by the view's context.
-        unsafe { (*owner).buffer }
-    }
-
-    /// Refuses tensors over somebody else's memory, which are for reading.
-    fn check_writable(&self) -> Result<(), Error> {
-        // SAFETY: `check_access` found a live buffer.
-        let usage = unsafe { sys::ggml_backend_buffer_get_usage(self.buffer()) };
-        match usage {
-            sys::GGML_BACKEND_BUFFER_USAGE_WEIGHTS => Err(Error::ReadOnly(self.name())),
-            _ => Ok(()),
+        // SAFETY: live descriptors: a view's source is kept alive by the view's context.
+        unsafe {
+            let tensor = self.raw.as_ptr();
+            let source = (*tensor).view_src;
+            (*if source.is_null() { tensor } else { source }).buffer
         }
     }
 
-    fn check_access(&self, what: &'static str, offset: usize, bytes: usize) -> Result<(), Error> {
-        if let Some((memory, generation)) = &*self.context.prepared.borrow()
-            && memory.generation.get() != *generation
-        {
-            return Err(Error::StaleGraph);
-        }
-        let (tensor, buffer) = (self.get(), self.buffer());
-        if tensor.data.is_null() || buffer.is_null() {
-            return Err(Error::NotAllocated(self.name()));
-        }
-        let found = offset.saturating_add(bytes);
-        if found > self.bytes() {
-            return Err(Error::DataSize { what, tensor: self.name(), expected: self.bytes(), found });
-        }
-        Ok(())
+    /// Whether the tensor has an address. The caller holds a lock on the context.
+    pub(crate) fn has_data(&self) -> bool {
+        // SAFETY: a field of the live descriptor.
+        unsafe { !(*self.raw.as_ptr()).data.is_null() }
     }
+
+    /// Whether the tensor is no operation's result and tied to a buffer, so that its descriptor no longer changes. The caller holds a
+    /// lock on the context.
+    pub(crate) fn is_placed_leaf(&self) -> bool {
+        // SAFETY: fields of the live descriptor.
+        unsafe {
+            let tensor = self.raw.as_ptr();
+            (*tensor).op == sys::GGML_OP_NONE && !(*tensor).buffer.is_null()
+        }
+    }
+
+    /// Whether the tensor is no operation's result and has neither memory nor a buffer. The caller holds a lock on the context.
+    pub(crate) fn is_unplaced_leaf(&self) -> bool {
+        // SAFETY: fields of the live descriptor.
+        unsafe {
+            let tensor = self.raw.as_ptr();
+            (*tensor).op == sys::GGML_OP_NONE && (*tensor).buffer.is_null() && (*tensor).data.is_null()
+        }
+    }
+
+    /// Whether the tensor lies in read-only memory. The caller holds a lock on the context.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let buffer = self.buffer();
+        // SAFETY: a live buffer, kept alive by the tensor's context; its usage never changes.
+        !buffer.is_null()
+            && unsafe { sys::ggml_backend_buffer_get_usage(buffer) } == sys::GGML_BACKEND_BUFFER_USAGE_WEIGHTS
+    }
+}
+
+/// Bytes of a tensor's data.
+#[derive(Clone, Copy)]
+struct ByteRange {
+    /// From the tensor's start.
+    offset: usize,
+    bytes: usize,
 }
 
 impl fmt::Debug for Tensor {

@@ -1,8 +1,9 @@
 //! Element types of tensors.
 
-use crate::sys;
 use std::ffi::CStr;
 use std::fmt;
+
+use ggml_sys as sys;
 
 /// A tensor's element type; the number is ggml's (and GGUF's) own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,9 +64,9 @@ impl Type {
         elements / self.block_elements() * self.block_bytes()
     }
 
-    /// Widens whole blocks to floats; `false`, and nothing is written, where the lengths do not fit each other or this ggml
-    /// cannot.
-    pub fn widen(self, blocks: &[u8], floats: &mut [f32]) -> bool {
+    /// Converts whole blocks to floats. Returns `false` and writes nothing if the lengths do not fit each other or this ggml cannot
+    /// convert the type.
+    pub fn dequantize(self, blocks: &[u8], floats: &mut [f32]) -> bool {
         let count = blocks.len() / self.block_bytes();
         if !blocks.len().is_multiple_of(self.block_bytes()) || floats.len() != count * self.block_elements() {
             return false;
@@ -78,13 +79,13 @@ impl Type {
         }
         // SAFETY: the type is valid by construction; the result points into a static table.
         let Some(convert) = (unsafe { (*sys::ggml_get_type_traits(self.0)).to_float }) else { return false };
-        // Blocks are structures of up to 8-byte fields to C; bytes may lie anywhere.
-        let word = |bytes: &[u8]| {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            u64::from_ne_bytes(word)
+        // In C, blocks are structs with fields of up to 8 bytes; `blocks` may have any alignment.
+        let padded = |bytes: &[u8]| {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            u64::from_ne_bytes(padded)
         };
-        let aligned: Vec<u64> = blocks.chunks(8).map(word).collect();
+        let aligned: Vec<u64> = blocks.chunks(8).map(padded).collect();
         // SAFETY: the blocks and the floats that they make are there (checked above), the former aligned.
         unsafe { convert(aligned.as_ptr().cast(), floats.as_mut_ptr(), floats.len() as i64) };
         true

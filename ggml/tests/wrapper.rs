@@ -155,12 +155,12 @@ fn blocks_become_floats_wherever_they_lie() {
     // q8_0: scale 0.5 as f16, then 32 signed bytes -16 … 15; from an odd address.
     let block: Vec<u8> = [0, 0x00, 0x38].into_iter().chain((-16i8..16).map(|x| x as u8)).collect();
     let mut floats = [0f32; 32];
-    assert!(Type::Q8_0.widen(&block[1..], &mut floats));
+    assert!(Type::Q8_0.dequantize(&block[1..], &mut floats));
     assert_eq!((floats[0], floats[15], floats[31]), (-8.0, -0.5, 7.5));
-    assert!(Type::F32.widen(&1.5f32.to_le_bytes(), &mut floats[..1]));
-    assert!(Type::F16.widen(&[0x00, 0xb8], &mut floats[1..2]));
+    assert!(Type::F32.dequantize(&1.5f32.to_le_bytes(), &mut floats[..1]));
+    assert!(Type::F16.dequantize(&[0x00, 0xb8], &mut floats[1..2]));
     assert_eq!(floats[..2], [1.5, -0.5]);
-    assert!(!Type::Q8_0.widen(&block[2..], &mut floats), "no whole block");
-    assert!(!Type::Q8_0.widen(&block[1..], &mut floats[..31]), "fewer floats than elements");
-    assert!(!Type::I32.widen(&[0; 4], &mut floats[..1]), "no type of weights");
+    assert!(!Type::Q8_0.dequantize(&block[2..], &mut floats), "no whole block");
+    assert!(!Type::Q8_0.dequantize(&block[1..], &mut floats[..31]), "fewer floats than elements");
+    assert!(!Type::I32.dequantize(&[0; 4], &mut floats[..1]), "no type of weights");
 }

@@ -77,17 +77,32 @@ uint16_t float_to_half(float value);
 
 #define SHARED(Type, name) Type& name = *reinterpret_cast<Type*>(emulator::shared_memory())
 
+// Runs `run(launch)` later, when `stream` comes to it; `launch` is copied. `call` is the part of it that the kernel is given. Only the
+// mock of CUDA's runtime library (tests/mock-cuda) has streams and defines this.
+extern "C" __attribute__((weak)) int longhand_emulator_enqueue(
+    void* stream, int (*run)(const void*), const void* launch, size_t bytes, const void* call, size_t call_bytes);
+
+// Runs `kernel(call)`: now, or on a stream of the mock.
 template <typename Call>
-static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, void*, const Call& call) {
-    struct Argument {
+static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, void* stream, const Call& call) {
+    struct Launch {
         void (*kernel)(Call);
-        const Call* call;
-    } argument = {kernel, &call};
-    auto thread = [](const void* data) {
-        const Argument& argument = *static_cast<const Argument*>(data);
-        argument.kernel(*argument.call);
+        dim3 grid;
+        unsigned threads;
+        size_t shared;
+        Call call;
+    } launch = {kernel, grid, threads, shared, call};
+    int (*run)(const void*) = [](const void* data) {
+        const Launch& launch = *static_cast<const Launch*>(data);
+        auto thread = [](const void* data) {
+            const Launch& launch = *static_cast<const Launch*>(data);
+            launch.kernel(launch.call);
+        };
+        return emulator::run(
+            reinterpret_cast<const void*>(launch.kernel), launch.grid, launch.threads, launch.shared, thread, data);
     };
-    return emulator::run(reinterpret_cast<const void*>(kernel), grid, threads, shared, thread, &argument);
+    if (stream == nullptr) return run(&launch);
+    return longhand_emulator_enqueue(stream, run, &launch, sizeof launch, &launch.call, sizeof launch.call);
 }
 
 // Blocks follow each other. Fewer than there may be, as on a GPU: who relies on `most` is found out.

@@ -1,6 +1,6 @@
 //! The launchers of the device kernels in cuda/, and what they are told: the structs of cuda/calls.h, field by field. Nothing else
 //! calls them. Each exists twice, compiled by nvcc for devices (feature `cuda`) and by the host's compiler for the emulated device
-//! (feature `emulated-device`); the task says which is meant. Addresses are the device's.
+//! (feature `testing`); the task says which is meant. Addresses are the device's.
 
 use ggml::DeviceTask;
 use std::ffi::{c_int, c_void};
@@ -305,7 +305,7 @@ macro_rules! launchers {
             unsafe extern "C" {
                 fn $cuda(call: *const $call, stream: *mut c_void) -> c_int;
             }
-            #[cfg(feature = "emulated-device")]
+            #[cfg(feature = "testing")]
             unsafe extern "C" {
                 fn $emulated(call: *const $call, stream: *mut c_void) -> c_int;
             }
@@ -313,20 +313,14 @@ macro_rules! launchers {
             const CUDA: Option<Launcher<$call>> = Some($cuda);
             #[cfg(not(feature = "cuda"))]
             const CUDA: Option<Launcher<$call>> = None;
-            #[cfg(feature = "emulated-device")]
+            #[cfg(feature = "testing")]
             const EMULATED: Option<Launcher<$call>> = Some($emulated);
-            #[cfg(not(feature = "emulated-device"))]
+            #[cfg(not(feature = "testing"))]
             const EMULATED: Option<Launcher<$call>> = None;
 
             let launcher = if task.emulated() { EMULATED } else { CUDA };
             // SAFETY: the caller's promise; the struct is copied before the launcher returns.
             let error = launcher.map_or(NOT_SUPPORTED, |launch| unsafe { launch(call, task.stream()) });
-            #[cfg(feature = "mock-cuda")]
-            if let (0, false, Some(emulated)) = (error, task.emulated(), EMULATED) {
-                let call = *call;
-                // SAFETY: as above, where the mock is the device.
-                task.follow(move || assert_eq!(unsafe { emulated(&call, null_mut()) }, 0, stringify!($name)));
-            }
             if error == 0 { Ok(()) } else { Err(error) }
         }
     )*};

@@ -1,6 +1,6 @@
 //! What policies learn of rows on a device, on a GPU or run by the emulator, against what the CPU computes: attention gathered and of a window,
 //! queries kept, rows measured.
-#![cfg(any(feature = "emulated-device", feature = "cuda"))]
+#![cfg(any(feature = "testing", feature = "cuda"))]
 
 #[allow(dead_code)] // attention calls are for the other tests
 mod common;

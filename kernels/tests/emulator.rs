@@ -1,6 +1,6 @@
 //! The emulator itself: what the tensor cores' instructions compute, when copies arrive, and that mistakes which would hang or
 //! corrupt a device end the process with a message.
-#![cfg(feature = "emulated-device")]
+#![cfg(feature = "testing")]
 
 use kernels as _; // holds the emulator
 use std::process::Command;

@@ -290,7 +290,7 @@ fn scopes_follow_from_the_weights() {
         let info = engine.file().tensor(&name).expect("a tensor");
         let mut floats = vec![0.0; info.elements() as usize];
         let ty = Type::from_id(info.ty.id()).expect("a type");
-        assert!(ty.widen(engine.file().data(info), &mut floats));
+        assert!(ty.dequantize(engine.file().data(info), &mut floats));
         floats.into_iter().map(f64::from).collect()
     };
     for layer in [0, 17, 39] {

@@ -29,7 +29,7 @@ fn device(text: &str) -> Result<DeviceRequest, Failure> {
         // llama.cpp's word for no device.
         "cpu" | "none" => return Ok(DeviceRequest::Cpu),
         "cuda" => return Ok(DeviceRequest::Device(DeviceKind::Cuda(0))),
-        #[cfg(feature = "emulated-device")]
+        #[cfg(feature = "testing")]
         "emulated" => return Ok(DeviceRequest::Device(DeviceKind::Emulated)),
         _ => {}
     }

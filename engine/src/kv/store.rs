@@ -212,8 +212,7 @@ impl Store {
         let mut allocated = 0;
         for (place, context) in Place::ALL.into_iter().zip(&contexts) {
             if !devices.placement().layers(place).is_empty() {
-                let buffer = context.allocate(&devices.at(place).buffer_type())?;
-                allocated += buffer.map_or(0, |buffer| buffer.bytes());
+                allocated += context.allocate(&devices.at(place).buffer_type())?;
             }
         }
         let positions: usize = layout

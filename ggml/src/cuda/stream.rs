@@ -1,29 +1,20 @@
-//! The stream of a CUDA backend, and whole steps recorded on it as CUDA graphs.
+//! The stream of a CUDA backend, and launches recorded on it as CUDA graphs.
 
-use super::check;
-use crate::{Error, sys};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ptr::NonNull;
 
-// See cuda/stream.cu.
-unsafe extern "C" {
-    fn longhand_cuda_stream(backend: sys::ggml_backend_t) -> *mut c_void;
-    fn longhand_cuda_use(backend: sys::ggml_backend_t) -> c_int;
-    fn longhand_cuda_multiprocessors(backend: sys::ggml_backend_t) -> c_int;
-    fn longhand_cuda_capture_begin(stream: *mut c_void) -> c_int;
-    fn longhand_cuda_capture_end(stream: *mut c_void, executable: *mut *mut c_void) -> c_int;
-    fn longhand_cuda_capture_launch(executable: *mut c_void, stream: *mut c_void) -> c_int;
-    fn longhand_cuda_capture_free(executable: *mut c_void) -> c_int;
-    fn longhand_cuda_wait(stream: *mut c_void) -> c_int;
-}
+use ggml_sys as sys;
 
-/// Makes a backend's GPU this thread's, for launches on its stream.
+use super::check;
+use crate::Error;
+
+/// Makes a backend's GPU the current one of this thread, for launches on its stream.
 ///
 /// # Safety
 /// `backend` is a live CUDA backend of ggml.
 pub(crate) unsafe fn use_gpu(backend: sys::ggml_backend_t) -> Result<(), Error> {
     // SAFETY: the caller's promise.
-    check(unsafe { longhand_cuda_use(backend) })
+    check(unsafe { sys::longhand_cuda_use(backend) })
 }
 
 /// Multiprocessors of a backend's GPU.
@@ -32,7 +23,7 @@ pub(crate) unsafe fn use_gpu(backend: sys::ggml_backend_t) -> Result<(), Error> 
 /// `backend` is a live CUDA backend of ggml.
 pub(crate) unsafe fn multiprocessors(backend: sys::ggml_backend_t) -> usize {
     // SAFETY: the caller's promise.
-    unsafe { longhand_cuda_multiprocessors(backend) }.max(1) as usize
+    unsafe { sys::longhand_cuda_multiprocessors(backend) }.max(1) as usize
 }
 
 /// The stream on which a backend computes. Belongs to the backend and must not outlive it.
@@ -44,7 +35,7 @@ impl Stream {
     /// `backend` is a live CUDA backend of ggml, and lives for as long as the stream is used.
     pub(crate) unsafe fn of(backend: sys::ggml_backend_t) -> Option<Stream> {
         // SAFETY: the caller's promise.
-        NonNull::new(unsafe { longhand_cuda_stream(backend) }).map(Stream)
+        NonNull::new(unsafe { sys::longhand_cuda_stream(backend) }).map(Stream)
     }
 
     /// CUDA's handle.
@@ -55,25 +46,25 @@ impl Stream {
     /// Waits for everything that was started on the stream.
     pub(crate) fn wait(self) -> Result<(), Error> {
         // SAFETY: live stream, as promised when it was made.
-        check(unsafe { longhand_cuda_wait(self.raw()) })
+        check(unsafe { sys::longhand_cuda_wait(self.raw()) })
     }
 
-    /// Records what `work` starts on the stream, without doing it. `work` may not wait for the stream.
+    /// Records what `work` launches on the stream; nothing is computed. `work` must not wait for the stream.
     pub(crate) fn record(self, work: impl FnOnce() -> Result<(), Error>) -> Result<Recording, Error> {
         // SAFETY: as above.
-        check(unsafe { longhand_cuda_capture_begin(self.raw()) })?;
+        check(unsafe { sys::longhand_cuda_capture_begin(self.raw()) })?;
         // Ends the recording even if `work` panics: the stream would be lost to its backend.
         let mut open = Open { stream: self, ended: false };
         work()?;
         open.ended = true;
         let mut executable = std::ptr::null_mut();
-        // SAFETY: a recording was begun on this stream; a place for one pointer.
-        check(unsafe { longhand_cuda_capture_end(self.raw(), &mut executable) })?;
+        // SAFETY: a recording was begun on this stream; `executable` is written.
+        check(unsafe { sys::longhand_cuda_capture_end(self.raw(), &mut executable) })?;
         NonNull::new(executable).map(Recording).ok_or_else(|| Error::Device("an empty recording".into()))
     }
 }
 
-/// A recording that goes on; dropped before it is ended, it is thrown away.
+/// A recording that was begun. Dropping it before it has ended discards what was recorded.
 struct Open {
     stream: Stream,
     ended: bool,
@@ -82,14 +73,17 @@ struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.ended {
-            // SAFETY: a recording was begun on this stream; what was recorded is not wanted.
-            unsafe { longhand_cuda_capture_end(self.stream.raw(), std::ptr::null_mut()) };
+            // SAFETY: a recording was begun on this stream.
+            unsafe { sys::longhand_cuda_capture_end(self.stream.raw(), std::ptr::null_mut()) };
         }
     }
 }
 
-/// Work that was recorded on a stream: a CUDA graph, ready to be started again and again.
+/// Work that was recorded on a stream: a CUDA graph that can be started any number of times.
 pub(crate) struct Recording(NonNull<c_void>);
+
+// SAFETY: CUDA starts and frees a graph from any thread. A recording is not `Sync`, so one thread at a time does.
+unsafe impl Send for Recording {}
 
 impl Recording {
     /// Starts all of it.
@@ -98,13 +92,13 @@ impl Recording {
     /// All memory that the recorded work reads and writes is still there.
     pub(crate) unsafe fn start(&self, stream: Stream) -> Result<(), Error> {
         // SAFETY: a live recording and a live stream; the rest is the caller's promise.
-        check(unsafe { longhand_cuda_capture_launch(self.0.as_ptr(), stream.raw()) })
+        check(unsafe { sys::longhand_cuda_capture_launch(self.0.as_ptr(), stream.raw()) })
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
         // SAFETY: owned and freed once; CUDA keeps what still runs.
-        unsafe { longhand_cuda_capture_free(self.0.as_ptr()) };
+        unsafe { sys::longhand_cuda_capture_free(self.0.as_ptr()) };
     }
 }

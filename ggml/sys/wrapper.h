@@ -1,5 +1,5 @@
 // What bindgen reads. Regenerate src/bindings.rs with
-//   cargo check -p ggml --features generate-bindings
+//   cargo check -p ggml-sys --features generate-bindings
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"

@@ -1,5 +1,5 @@
-// CUDA's runtime library as far as ggml-cuda and our own code call it, for a GPU that is not there (machine.h). A function that is
-// missing is an error of the linker.
+// CUDA's runtime library as far as ggml-cuda and our own code call it, on the mock of machine.h. The linker reports a function that is
+// missing.
 
 #include "machine.h"
 
@@ -17,28 +17,27 @@ using mock::Kind;
 
 constexpr int MAJOR = LONGHAND_MOCK_ARCHITECTURE / 10;
 constexpr int MINOR = LONGHAND_MOCK_ARCHITECTURE % 10;
-// Bytes of shared memory that a block may have at most where it asks for it; a multiprocessor has one KiB more, and so much is lost
-// with each block.
+// The largest opt-in shared memory of a block in bytes. A multiprocessor has one KiB more, and each block takes one KiB besides.
 constexpr size_t SHARED = MAJOR == 9 || MAJOR == 10 ? 227 * 1024 : MINOR == 0 && MAJOR == 8 ? 163 * 1024 : 99 * 1024;
 constexpr int    MULTIPROCESSORS = MAJOR == 9 ? 132 : 128;
 
 thread_local cudaError_t last    = cudaSuccess;
 thread_local int         current = 0;
 
-cudaError_t give(cudaError_t error) {
+cudaError_t report(cudaError_t error) {
     if (error != cudaSuccess) {
         last = error;
     }
     return error;
 }
 
-cudaError_t give(int error) { return give(static_cast<cudaError_t>(error)); }
+cudaError_t report(int error) { return report(static_cast<cudaError_t>(error)); }
 
 // Calls that touch the GPU fail once it is known to be lost.
 #define UNLESS_LOST                               \
     do {                                          \
         if (mock::lost()) {                       \
-            return give(mock::LAUNCH_FAILURE);    \
+            return report(mock::LAUNCH_FAILURE);    \
         }                                         \
     } while (false)
 
@@ -50,7 +49,7 @@ mock::Stream* stream(cudaStream_t handle) { return mock::stream_of(handle); }
 
 struct Kernel {
     std::string name;
-    size_t      shared = 48 * 1024;  // that it may ask for
+    size_t      shared = 48 * 1024;  // the largest dynamic shared memory it may be launched with
 };
 
 struct Kernels {
@@ -63,13 +62,13 @@ Kernels& kernels() {
     return the;
 }
 
-// A kernel as it is now; `allow` more shared memory from here on, if that is not 0.
+// A registered kernel. If `allow` is not 0, it is the new limit of its shared memory.
 Kernel kernel(const void* function, size_t allow = 0) {
     Kernels&                          all = kernels();
     const std::lock_guard<std::mutex> lock(all.mutex);
     auto                              found = all.known.find(function);
     if (found == all.known.end()) {
-        mock::fail("%p is no kernel", function);
+        mock::fail("%p is not a kernel", function);
     }
     if (allow > 0) {
         found->second.shared = allow;
@@ -77,7 +76,7 @@ Kernel kernel(const void* function, size_t allow = 0) {
     return found->second;
 }
 
-// Nothing is computed; but it must be possible to launch it.
+// Checks a launch. Nothing is computed.
 cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t on) {
     UNLESS_LOST;
     const Kernel what = kernel(function);
@@ -87,18 +86,21 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
     if (!sane || arguments == nullptr) {
         std::fprintf(stderr, "mock CUDA: %s with grid %u %u %u, block %u %u %u\n", what.name.c_str(), grid.x, grid.y, grid.z,
                      block.x, block.y, block.z);
-        return give(cudaErrorInvalidConfiguration);
+        return report(cudaErrorInvalidConfiguration);
     }
     if (shared > what.shared) {
         std::fprintf(stderr, "mock CUDA: %s with %zu bytes of shared memory, allowed are %zu\n", what.name.c_str(), shared,
                      what.shared);
-        return give(cudaErrorInvalidValue);
+        return report(cudaErrorInvalidValue);
+    }
+    if (mock::emulated == nullptr) {
+        mock::fail("%s is launched by a function that the mock does not emulate", what.name.c_str());
     }
     mock::enqueue(stream(on), [] {}, true);
     return cudaSuccess;
 }
 
-// Whether the device has all of a range; without one that has it, it is the host's.
+// Whether a range is the device's memory; otherwise it is the host's.
 bool on_device(const void* at, size_t bytes, const char* what) { return mock::is(Kind::Device, at, bytes, what); }
 
 struct Rows {
@@ -124,20 +126,20 @@ cudaError_t copy(void* to, const void* from, Rows rows, cudaMemcpyKind kind, moc
     if (!to_device && !from_device) {
         mock::fail("%s inside the host", what);
     }
-    const bool as_said = kind == cudaMemcpyDefault || (kind == cudaMemcpyHostToDevice && to_device && !from_device) ||
+    const bool matches = kind == cudaMemcpyDefault || (kind == cudaMemcpyHostToDevice && to_device && !from_device) ||
                          (kind == cudaMemcpyDeviceToHost && !to_device && from_device) ||
                          (kind == cudaMemcpyDeviceToDevice && to_device && from_device);
-    if (!as_said) {
+    if (!matches) {
         mock::fail("%s of kind %d from %s to %s memory", what, kind, from_device ? "device" : "host",
                    to_device ? "device" : "host");
     }
     if (to_device && from_device) {
-        const bool skip = mock::followed != nullptr || mock::idle();
+        const bool skipped = mock::emulated != nullptr || mock::idle();
         mock::enqueue(on, [=] {
             on_device(to, to_bytes, what);
             on_device(from, from_bytes, what);
-            if (!skip) {
-                move(mock::door(to), mock::door(from), rows);
+            if (!skipped) {
+                move(mock::host_alias(to), mock::host_alias(from), rows);
             }
         });
         return cudaSuccess;
@@ -147,8 +149,8 @@ cudaError_t copy(void* to, const void* from, Rows rows, cudaMemcpyKind kind, moc
     if (!pinned && mock::is_recording(on)) {
         mock::fail("%s of memory of the host that is not pinned is recorded", what);
     }
-    if (mock::followed != nullptr) {
-        mock::fail("%s between host and device inside ggml's launches", what);
+    if (mock::emulated != nullptr) {
+        mock::fail("%s between host and device inside an emulated launch", what);
     }
     mock::count_copy(rows.bytes * rows.count, !to_device);
     if (to_device) {
@@ -158,14 +160,14 @@ cudaError_t copy(void* to, const void* from, Rows rows, cudaMemcpyKind kind, moc
         if (pinned) {
             mock::enqueue(on, [=] {
                 on_device(to, to_bytes, what);
-                move(mock::door(to), from, rows);
+                move(mock::host_alias(to), from, rows);
             });
         } else {
-            // The driver takes it before the call returns.
+            // The driver copies it before the call returns.
             auto taken = std::make_shared<std::string>(static_cast<const char*>(from), from_bytes);
             mock::enqueue(on, [=] {
                 on_device(to, to_bytes, what);
-                move(mock::door(to), taken->data(), rows);
+                move(mock::host_alias(to), taken->data(), rows);
             });
         }
         return cudaSuccess;
@@ -173,14 +175,14 @@ cudaError_t copy(void* to, const void* from, Rows rows, cudaMemcpyKind kind, moc
     mock::enqueue(on, [=] {
         on_device(from, from_bytes, what);
         if (!mock::idle()) {
-            return move(to, mock::door(from), rows);
+            return move(to, mock::host_alias(from), rows);
         }
         for (size_t i = 0; i < rows.count; i++) {
             std::memset(static_cast<char*>(to) + i * rows.to_stride, 0, rows.bytes);
         }
     });
     // The call returns when all of it has arrived.
-    return pinned ? cudaSuccess : give(mock::wait(on, what));
+    return pinned ? cudaSuccess : report(mock::wait(on, what));
 }
 
 cudaError_t fill(void* at, int value, size_t bytes, mock::Stream* on) {
@@ -188,23 +190,23 @@ cudaError_t fill(void* at, int value, size_t bytes, mock::Stream* on) {
     if (!on_device(at, bytes, "cudaMemset")) {
         mock::fail("cudaMemset of memory of the host");
     }
-    const bool skip = mock::followed != nullptr || mock::idle();
+    const bool skipped = mock::emulated != nullptr || mock::idle();
     mock::enqueue(on, [=] {
         on_device(at, bytes, "cudaMemset");
-        if (!skip) {
-            std::memset(mock::door(at), value, bytes);
+        if (!skipped) {
+            std::memset(mock::host_alias(at), value, bytes);
         }
     });
     return cudaSuccess;
 }
 
-cudaError_t obtain(Kind kind, void** at, size_t bytes) {
+cudaError_t allocate_memory(Kind kind, void** at, size_t bytes) {
     UNLESS_LOST;
     *at = bytes > 0 ? mock::allocate(kind, bytes) : nullptr;
-    return give(bytes > 0 && *at == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+    return report(bytes > 0 && *at == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
-cudaError_t give_back(Kind kind, void* at) {
+cudaError_t free_memory(Kind kind, void* at) {
     UNLESS_LOST;
     mock::release(kind, at);
     return cudaSuccess;
@@ -289,14 +291,14 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
     UNLESS_LOST;
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
         if (value < 0 || static_cast<size_t>(value) > SHARED) {
-            return give(cudaErrorInvalidValue);
+            return report(cudaErrorInvalidValue);
         }
         (void) kernel(function, static_cast<size_t>(value));
     }
     return cudaSuccess;
 }
 
-// As if registers were enough for four blocks.
+// As if registers sufficed for four blocks.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int, size_t shared,
                                                                    unsigned) {
     UNLESS_LOST;
@@ -323,7 +325,7 @@ const char* cudaGetErrorString(cudaError_t error) {
         case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
         case cudaErrorNoDevice: return "no CUDA-capable device is detected";
         case mock::LAUNCH_FAILURE: return "unspecified launch failure";
-        default: return "another error of the mock";
+        default: return "unknown error";
     }
 }
 
@@ -342,10 +344,10 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaGetDeviceCount(int* count) {
     *count = 0;
     if (driver() < CUDART_VERSION / 1000 * 1000) {
-        return give(cudaErrorInsufficientDriver);
+        return report(cudaErrorInsufficientDriver);
     }
     *count = gpus();
-    return give(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
+    return report(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int* device) {
@@ -357,7 +359,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
     UNLESS_LOST;
     if (device < 0 || device >= gpus()) {
-        return give(cudaErrorInvalidDevice);
+        return report(cudaErrorInvalidDevice);
     }
     current = device;
     return cudaSuccess;
@@ -367,7 +369,7 @@ cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     if (device < 0 || device >= gpus()) {
-        return give(cudaErrorInvalidDevice);
+        return report(cudaErrorInvalidDevice);
     }
     *properties = {};
     std::snprintf(properties->name, sizeof(properties->name), "mock of architecture %d.%d", MAJOR, MINOR);
@@ -397,7 +399,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
         case cudaDevAttrMaxGridDimZ: *value = 65535; return cudaSuccess;
         case cudaDevAttrComputeCapabilityMajor: *value = MAJOR; return cudaSuccess;
         case cudaDevAttrComputeCapabilityMinor: *value = MINOR; return cudaSuccess;
-        default: mock::fail("attribute %d of a GPU is not known here", attribute);
+        default: mock::fail("attribute %d of a GPU is not supported by the mock", attribute);
     }
 }
 
@@ -411,11 +413,11 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return give(cudaErrorInvalidDevice); }
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return report(cudaErrorInvalidDevice); }
 
 cudaError_t cudaDeviceSynchronize() {
     UNLESS_LOST;
-    return give(mock::wait_all("cudaDeviceSynchronize"));
+    return report(mock::wait_all("cudaDeviceSynchronize"));
 }
 
 // ---- Memory
@@ -427,16 +429,16 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
     return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void** at, size_t bytes) { return obtain(Kind::Device, at, bytes); }
-cudaError_t cudaFree(void* at) { return give_back(Kind::Device, at); }
-cudaError_t cudaMallocHost(void** at, size_t bytes) { return obtain(Kind::Pinned, at, bytes); }
-cudaError_t cudaHostAlloc(void** at, size_t bytes, unsigned) { return obtain(Kind::Pinned, at, bytes); }
-cudaError_t cudaFreeHost(void* at) { return give_back(Kind::Pinned, at); }
+cudaError_t cudaMalloc(void** at, size_t bytes) { return allocate_memory(Kind::Device, at, bytes); }
+cudaError_t cudaFree(void* at) { return free_memory(Kind::Device, at); }
+cudaError_t cudaMallocHost(void** at, size_t bytes) { return allocate_memory(Kind::Pinned, at, bytes); }
+cudaError_t cudaHostAlloc(void** at, size_t bytes, unsigned) { return allocate_memory(Kind::Pinned, at, bytes); }
+cudaError_t cudaFreeHost(void* at) { return free_memory(Kind::Pinned, at); }
 
-cudaError_t cudaMallocManaged(void**, size_t, unsigned) { return give(cudaErrorNotSupported); }
-cudaError_t cudaHostRegister(void*, size_t, unsigned) { return give(cudaErrorNotSupported); }
-cudaError_t cudaHostUnregister(void*) { return give(cudaErrorNotSupported); }
-cudaError_t cudaHostGetDevicePointer(void**, void*, unsigned) { return give(cudaErrorNotSupported); }
+cudaError_t cudaMallocManaged(void**, size_t, unsigned) { return report(cudaErrorNotSupported); }
+cudaError_t cudaHostRegister(void*, size_t, unsigned) { return report(cudaErrorNotSupported); }
+cudaError_t cudaHostUnregister(void*) { return report(cudaErrorNotSupported); }
+cudaError_t cudaHostGetDevicePointer(void**, void*, unsigned) { return report(cudaErrorNotSupported); }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t on) {
     return copy(to, from, { bytes, 1, bytes, bytes }, kind, stream(on), "cudaMemcpyAsync");
@@ -471,12 +473,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t on) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t on) {
     UNLESS_LOST;
-    return give(mock::wait(stream(on), "cudaStreamSynchronize"));
+    return report(mock::wait(stream(on), "cudaStreamSynchronize"));
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t what, unsigned) {
     UNLESS_LOST;
-    mock::follow_event(stream(on), event(what));
+    mock::wait_for_event(stream(on), event(what));
     return cudaSuccess;
 }
 
@@ -500,7 +502,7 @@ cudaError_t cudaEventRecord(cudaEvent_t what, cudaStream_t on) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t what) {
     UNLESS_LOST;
-    return give(mock::wait(event(what), "cudaEventSynchronize"));
+    return report(mock::wait(event(what), "cudaEventSynchronize"));
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t on, cudaStreamCaptureMode mode) {
@@ -520,7 +522,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t on, cudaGraph_t* graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
     UNLESS_LOST;
-    *made = reinterpret_cast<cudaGraphExec_t>(mock::make_ready(*reinterpret_cast<mock::Recording*>(graph)));
+    *made = reinterpret_cast<cudaGraphExec_t>(mock::make_executable(*reinterpret_cast<mock::Recording*>(graph)));
     return cudaSuccess;
 }
 
@@ -538,22 +540,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
     UNLESS_LOST;
-    mock::end_ready(reinterpret_cast<mock::Recording*>(graph));
+    mock::end_executable(reinterpret_cast<mock::Recording*>(graph));
     return cudaSuccess;
-}
-
-// ---- What follows a launch
-
-// Puts `work(data)` behind what was launched on a stream, now and whenever a recording of it is started; `drop(data)` frees it.
-void longhand_mock_follow(void* on, void (*work)(void*), void* data, void (*drop)(void*)) {
-    if (mock::idle()) {
-        return drop(data);
-    }
-    std::shared_ptr<void> kept(data, drop);
-    mock::enqueue(mock::stream_of(on), [=] {
-        mock::open();
-        work(kept.get());
-    });
 }
 
 }  // extern "C"

@@ -56,6 +56,8 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=wrapper.h");
 
     let ggml = sources()?;
+    println!("cargo:include={}", ggml.join("include").display());
+    println!("cargo:source={}", ggml.join("src").display());
     // Regenerating bindings is for `cargo check`: it compiles nothing.
     #[cfg(feature = "generate-bindings")]
     return generate_bindings(&ggml.join("include"));
@@ -119,10 +121,8 @@ fn compile(ggml: &Path) -> Result<()> {
     };
     let mut files: Vec<PathBuf> = BASE.iter().map(|file| src.join(file)).collect();
     files.extend(CPU.iter().map(|file| cpu.join(file)));
-    let own = if cfg!(feature = "mock-cuda") { "mock/stretch.cpp" } else { "device/stretch.cpp" };
-    let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join(own);
-    println!("cargo:rerun-if-changed={}", own.display());
-    files.push(own);
+    println!("cargo:rerun-if-changed=device");
+    files.push(PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("device/segment.cpp"));
     if let Some(arch) = arch {
         files.push(cpu.join("arch").join(arch).join("quants.c"));
         files.push(cpu.join("arch").join(arch).join("repack.cpp"));

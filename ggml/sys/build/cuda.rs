@@ -1,4 +1,4 @@
-//! Compiles ggml-cuda and our own CUDA glue (`ggml/cuda`) with nvcc, for the feature `cuda`.
+//! Compiles ggml-cuda and our own CUDA glue (`ggml/sys/cuda`) with nvcc, for the feature `cuda`.
 //!
 //! One architecture of ggml-cuda is about half an hour of one CPU core. So each object is kept under a name made of
 //! everything that decides what is in it (source, headers, flags, compilers) and is never compiled twice, whatever
@@ -48,7 +48,7 @@ const GGML_FLAGS: &[&str] = &[
     "-w",
 ];
 
-/// For the mock of a GPU, which runs no kernel: the device's code is not optimised and not assembled.
+/// Flags for device code that never runs: it is not optimised and, with `code=compute_..`, not assembled.
 const NOTHING_RUNS: &[&str] = &["-Xcicc=-O0", "-Xcompiler=-O0"];
 
 /// A CUDA toolkit: the compiler, what it says of itself, and the host compiler it is to use.
@@ -95,9 +95,9 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     let architectures = architectures()?;
     let cuda = ggml.join("src/ggml-cuda");
 
-    let mock = cfg!(feature = "mock-cuda");
-    // A check is one of the code that a GPU would run.
-    let runs = check || !mock;
+    // With `external-cudart` a mock takes the place of CUDA's runtime library, and no device code runs. A check is of the code that runs.
+    let external_cudart = cfg!(feature = "external-cudart");
+    let runs = check || !external_cudart;
     let mut generate: Vec<String> = architectures
         .iter()
         .map(|name| {
@@ -118,9 +118,7 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     println!("cargo:nvcc={}", toolkit.nvcc.display());
     println!("cargo:nvcc_flags=-ccbin={} {}", toolkit.host.display(), generate.join(" "));
     println!("cargo:cuda_include={}", toolkit.home.join("include").display());
-    if mock {
-        compile_mock(&toolkit, &architectures, check)?;
-    }
+    println!("cargo:cuda_architectures={}", architectures.join(","));
     if check {
         return Ok(Made::NothingToLink);
     }
@@ -128,7 +126,7 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     let mut archive = cc::Build::new();
     archive.cpp(true).objects(objects).try_compile("ggml_cuda").context("archiving ggml-cuda failed")?;
     let mut libraries = vec!["dl", "rt", "pthread"];
-    if !mock {
+    if !external_cudart {
         println!("cargo:rustc-link-search=native={}", toolkit.libraries()?.display());
         libraries.insert(0, "static=cudart_static");
     }
@@ -136,24 +134,6 @@ pub fn compile(ggml: &Path) -> Result<Made> {
         println!("cargo:rustc-link-lib={library}");
     }
     Ok(Made::Archive)
-}
-
-/// The runtime library of a GPU that is not there, in place of NVIDIA's.
-fn compile_mock(toolkit: &Toolkit, architectures: &[String], check: bool) -> Result<()> {
-    println!("cargo:rerun-if-changed=mock");
-    let architecture = architectures.first().context("no architecture")?;
-    let architecture = architecture.trim_end_matches(char::is_alphabetic);
-    cc::Build::new()
-        .cpp(true)
-        .std("c++17")
-        .extra_warnings(true)
-        .warnings_into_errors(check)
-        .files(["mock/machine.cpp", "mock/runtime.cpp"])
-        .define("LONGHAND_MOCK_ARCHITECTURE", architecture)
-        .flag("-isystem")
-        .flag(toolkit.home.join("include"))
-        .try_compile("ggml_mock_cuda")
-        .context("compiling the mock of CUDA's runtime library failed")
 }
 
 /// Architectures as nvcc names them, in ascending order.
@@ -236,7 +216,7 @@ fn version(compiler: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Our own files: everything in `ggml/cuda` that is not a header. Their warnings are shown, and errors in a check.
+/// Our own files: everything in `ggml/sys/cuda` that is not a header. Their warnings are shown, and errors in a check.
 fn own_units(headers: u128, generate: &[String], check: bool) -> Result<Vec<Unit>> {
     let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("cuda");
     let headers = digest_headers(&[&folder], headers)?;
@@ -304,7 +284,7 @@ impl Objects {
     fn open() -> Result<Objects> {
         let folder = match env::var_os("LONGHAND_CUDA_OBJECTS") {
             Some(folder) => PathBuf::from(folder),
-            // OUT_DIR is <target>/<profile>/build/ggml-<hash>/out; objects outlive all of it but the target folder.
+            // OUT_DIR is <target>/<profile>/build/ggml-sys-<hash>/out; objects outlive all of it but the target folder.
             None => Path::new(&env::var("OUT_DIR")?)
                 .ancestors()
                 .nth(4)

@@ -14,7 +14,7 @@
 
 namespace mock {
 
-thread_local Stream* followed = nullptr;
+thread_local Stream* emulated = nullptr;
 
 void fail(const char* format, ...) {
     std::fputs("mock CUDA: ", stderr);
@@ -39,27 +39,27 @@ bool idle() {
 struct Stream {
     bool             blocking;
     std::deque<Work> queue;
-    uint64_t         begun     = 0;  // works taken from the queue, ever
+    uint64_t         started     = 0;  // number of works taken from the queue so far
     Recording*       recording = nullptr;
 };
 
 struct Event {
     Stream*  stream = nullptr;
-    uint64_t after  = 0;  // works of the stream
+    uint64_t after  = 0;  // number of works of the stream that are waited for
 };
 
 namespace {
 
 constexpr size_t PAGE = 4096;
-// What a driver keeps for itself once a program uses the GPU.
+// Bytes that a driver takes once a program uses the GPU.
 constexpr size_t CONTEXT = size_t{300} << 20;
 
 struct Block {
     size_t         bytes;
     size_t         mapped;
     Kind           kind;
-    unsigned char* door;   // the same memory at an address that can always be read and written; the device's only
-    Stream*        ggmls;  // allocated while ggml launched on it
+    unsigned char* host_alias;  // the same memory at an address that is always accessible; null for pinned memory
+    Stream*        pool_of;     // the stream whose launch allocated it, otherwise null
     bool           live;
 };
 
@@ -67,16 +67,18 @@ struct Machine {
     std::recursive_mutex       mutex;
     std::map<uintptr_t, Block> blocks;
     std::set<Stream*>          streams;
-    std::set<Recording*>       recordings;  // that can be started
+    std::set<Recording*>       recordings;  // executable ones
     Stream                     legacy{ true, {}, 0, nullptr };
-    size_t                     used = 0, peak = 0, of_ggml = 0, peak_of_ggml = 0;
+    size_t                     used = 0, peak = 0, in_pool = 0, peak_in_pool = 0;
     unsigned long long         allocations = 0, launches = 0, waits = 0;
     unsigned long long         copies[2] = {}, copied[2] = {};
-    int                        carrying_out = 0;
-    bool                       open = false, doomed = false, lost = false;
+    int                        running = 0;
+    bool                       open = false;    // the device's memory is accessible
+    bool                       doomed = false;  // the GPU is lost and no call has reported it
+    bool                       lost = false;
 };
 
-// Never freed: work goes on while the process ends.
+// Never freed: work still runs while the process ends.
 Machine& machine() {
     static Machine& the = *new Machine;
     return the;
@@ -88,7 +90,7 @@ void report() {
     std::fprintf(stderr,
                  "mock CUDA: %.1f MiB at most, %.1f at most of it ggml's pool; %llu allocations, %llu launches, %llu waits, "
                  "%llu copies to the device (%.1f MiB), %llu to the host (%.1f MiB)\n",
-                 mib(m.peak), mib(m.peak_of_ggml), m.allocations, m.launches, m.waits, m.copies[0], mib(m.copied[0]),
+                 mib(m.peak), mib(m.peak_in_pool), m.allocations, m.launches, m.waits, m.copies[0], mib(m.copied[0]),
                  m.copies[1], mib(m.copied[1]));
 }
 
@@ -102,19 +104,19 @@ void protect(int how) {
     }
 }
 
-void carry_out(Stream* stream, uint64_t up_to) {
+void run_queue(Stream* stream, uint64_t up_to) {
     Machine& m = machine();
-    if (stream->queue.empty() || stream->begun >= up_to) {
+    if (stream->queue.empty() || stream->started >= up_to) {
         return;
     }
-    m.carrying_out++;
-    while (!stream->queue.empty() && stream->begun < up_to) {
+    m.running++;
+    while (!stream->queue.empty() && stream->started < up_to) {
         Work work = stream->queue.front();
         stream->queue.pop_front();
-        stream->begun++;
+        stream->started++;
         (*work)();
     }
-    if (--m.carrying_out == 0 && m.open) {
+    if (--m.running == 0 && m.open) {
         protect(PROT_NONE);
         m.open = false;
     }
@@ -136,7 +138,7 @@ void put(Stream* stream, Work work) {
     stream->queue.push_back(std::move(work));
     static const bool eager = setting("LONGHAND_MOCK_EAGER", 0) != 0;
     if (eager) {
-        carry_out(stream, UINT64_MAX);
+        run_queue(stream, UINT64_MAX);
     }
 }
 
@@ -155,8 +157,8 @@ void* allocate(Kind kind, size_t bytes) {
     Lock     lock(m.mutex);
     static const bool reports = setting("LONGHAND_MOCK_REPORT", 0) != 0 && std::atexit(report) == 0;
     (void) reports;
-    if (m.carrying_out > 0) {
-        fail("memory is asked for by work on a stream");
+    if (m.running > 0) {
+        fail("memory is allocated by work on a stream");
     }
     static const long long refused = setting("LONGHAND_MOCK_REFUSE", 0);
     if (kind == Kind::Device) {
@@ -166,9 +168,9 @@ void* allocate(Kind kind, size_t bytes) {
         }
     }
     size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
-    // A page behind that nothing may touch.
+    // An inaccessible page follows.
     void*          at   = mmap(nullptr, mapped + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    unsigned char* door = nullptr;
+    unsigned char* alias = nullptr;
     bool           there = at != MAP_FAILED;
     if (kind == Kind::Pinned) {
         there = there && mprotect(at, mapped, PROT_READ | PROT_WRITE) == 0;
@@ -182,20 +184,20 @@ void* allocate(Kind kind, size_t bytes) {
         there = other != MAP_FAILED;
         if (there) {
             close(file);
-            // It is not cleared: whoever relies on it reads NaN.
-            door = static_cast<unsigned char*>(other);
-            std::fill(door, door + mapped, 0xff);
+            // Filled with NaN: the memory of a GPU is not cleared.
+            alias = static_cast<unsigned char*>(other);
+            std::fill(alias, alias + mapped, 0xff);
         }
     }
     if (!there) {
-        fail("the host has no %zu bytes", mapped);
+        fail("the host cannot map %zu bytes", mapped);
     }
-    m.blocks[reinterpret_cast<uintptr_t>(at)] = { bytes, mapped, kind, door, followed, true };
+    m.blocks[reinterpret_cast<uintptr_t>(at)] = { bytes, mapped, kind, alias, emulated, true };
     if (kind == Kind::Device) {
         m.used += mapped;
         m.peak = std::max(m.peak, m.used);
-        m.of_ggml += followed != nullptr ? mapped : 0;
-        m.peak_of_ggml = std::max(m.peak_of_ggml, m.of_ggml);
+        m.in_pool += emulated != nullptr ? mapped : 0;
+        m.peak_in_pool = std::max(m.peak_in_pool, m.in_pool);
     }
     return at;
 }
@@ -208,25 +210,25 @@ void release(Kind kind, void* at) {
     Lock     lock(m.mutex);
     auto     found = m.blocks.find(reinterpret_cast<uintptr_t>(at));
     if (found == m.blocks.end() || !found->second.live || found->second.kind != kind) {
-        fail("%p is freed and was not allocated, or is freed again", at);
+        fail("%p is freed but was not allocated, or is freed twice", at);
     }
     Block& block = found->second;
-    // CUDA waits for all that runs.
+    // CUDA waits for all work.
     for (Stream* stream : m.streams) {
-        carry_out(stream, UINT64_MAX);
+        run_queue(stream, UINT64_MAX);
     }
     if (kind == Kind::Device) {
         for (Recording* recording : m.recordings) {
-            recording->stale |= block.ggmls != nullptr && block.ggmls == recording->stream;
+            recording->stale |= block.pool_of != nullptr && block.pool_of == recording->stream;
         }
         m.used -= block.mapped;
-        m.of_ggml -= block.ggmls != nullptr ? block.mapped : 0;
+        m.in_pool -= block.pool_of != nullptr ? block.mapped : 0;
     }
     block.live = false;
-    if (block.door != nullptr) {
-        munmap(block.door, block.mapped);
+    if (block.host_alias != nullptr) {
+        munmap(block.host_alias, block.mapped);
     }
-    // Its pages are given back, its addresses never.
+    // The pages are freed, the addresses are never used again.
     if (mmap(at, block.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
         fail("cannot free %zu bytes", block.bytes);
     }
@@ -253,10 +255,10 @@ bool is(Kind kind, const void* at, size_t bytes, const char* what) {
     return block.kind == kind;
 }
 
-void* door(const void* at) {
+void* host_alias(const void* at) {
     uintptr_t begin           = reinterpret_cast<uintptr_t>(at);
     const auto& [start, block] = *std::prev(machine().blocks.upper_bound(begin));
-    return block.door + (begin - start);
+    return block.host_alias + (begin - start);
 }
 
 void open() {
@@ -276,9 +278,9 @@ Stream* make_stream(bool blocking) {
 void end_stream(Stream* stream) {
     Lock lock(machine().mutex);
     if (machine().streams.count(stream) == 0 || stream->recording != nullptr) {
-        fail("a stream is ended that is none, or is recorded");
+        fail("a stream is destroyed that does not exist, or is being recorded");
     }
-    carry_out(stream, UINT64_MAX);
+    run_queue(stream, UINT64_MAX);
     machine().streams.erase(stream);
     delete stream;
 }
@@ -296,7 +298,7 @@ Stream* stream_of(const void* handle) {
     }
     Stream* stream = static_cast<Stream*>(const_cast<void*>(handle));
     if (m.streams.count(stream) == 0) {
-        fail("%p is no stream", handle);
+        fail("%p is not a stream", handle);
     }
     return stream;
 }
@@ -304,7 +306,7 @@ Stream* stream_of(const void* handle) {
 void enqueue(Stream* stream, std::function<void()> work, bool launch) {
     Machine& m = machine();
     Lock     lock(m.mutex);
-    if (m.carrying_out > 0) {
+    if (m.running > 0) {
         fail("CUDA is called by work on a stream");
     }
     Work kept = std::make_shared<const std::function<void()>>(std::move(work));
@@ -316,17 +318,17 @@ void enqueue(Stream* stream, std::function<void()> work, bool launch) {
         count_launch();
     }
     if (stream == &m.legacy) {
-        // Waits for the blocking streams, and they for it.
+        // The default stream waits for the blocking streams, and they for it.
         for (Stream* other : m.streams) {
             if (other->blocking && other->recording != nullptr) {
-                fail("work on the default stream while a stream is recorded that waits for it");
+                fail("work on the default stream while a stream that waits for it is being recorded");
             }
             if (other->blocking) {
-                carry_out(other, UINT64_MAX);
+                run_queue(other, UINT64_MAX);
             }
         }
         put(stream, std::move(kept));
-        carry_out(stream, UINT64_MAX);
+        run_queue(stream, UINT64_MAX);
         return;
     }
     put(stream, std::move(kept));
@@ -335,10 +337,10 @@ void enqueue(Stream* stream, std::function<void()> work, bool launch) {
 void enqueue(Stream* stream, const Recording& recording) {
     Lock lock(machine().mutex);
     if (stream->recording != nullptr) {
-        fail("a recording is started on a stream that is recorded");
+        fail("a recording is started on a stream that is being recorded");
     }
     if (recording.stale) {
-        fail("a recording is started that uses memory which ggml has given up");
+        fail("a recording is started that uses memory which ggml has freed");
     }
     count_launch();
     for (const Work& work : recording.works) {
@@ -349,24 +351,24 @@ void enqueue(Stream* stream, const Recording& recording) {
 int wait(Stream* stream, const char* what) {
     Lock lock(machine().mutex);
     if (stream->recording != nullptr) {
-        fail("%s on a stream that is recorded", what);
+        fail("%s on a stream that is being recorded", what);
     }
     machine().waits++;
-    carry_out(stream, UINT64_MAX);
+    run_queue(stream, UINT64_MAX);
     return end_of_wait();
 }
 
 int wait(Event* event, const char* what) {
     Lock lock(machine().mutex);
-    // What a stream held was done before it ended.
+    // The work of a stream was done before it ended.
     if (machine().streams.count(event->stream) == 0) {
         return end_of_wait();
     }
     if (event->stream->recording != nullptr) {
-        fail("%s of a stream that is recorded", what);
+        fail("%s of a stream that is being recorded", what);
     }
     machine().waits++;
-    carry_out(event->stream, event->after);
+    run_queue(event->stream, event->after);
     return end_of_wait();
 }
 
@@ -375,9 +377,9 @@ int wait_all(const char* what) {
     machine().waits++;
     for (Stream* stream : machine().streams) {
         if (stream->recording != nullptr) {
-            fail("%s while a stream is recorded", what);
+            fail("%s while a stream is being recorded", what);
         }
-        carry_out(stream, UINT64_MAX);
+        run_queue(stream, UINT64_MAX);
     }
     return end_of_wait();
 }
@@ -385,7 +387,7 @@ int wait_all(const char* what) {
 void begin_recording(Stream* stream) {
     Lock lock(machine().mutex);
     if (stream == &machine().legacy || stream->recording != nullptr) {
-        fail("a recording begins on the default stream, or on one that is recorded");
+        fail("a recording begins on the default stream, or on one that is being recorded");
     }
     stream->recording = new Recording{ {}, stream, false };
 }
@@ -393,7 +395,7 @@ void begin_recording(Stream* stream) {
 Recording end_recording(Stream* stream) {
     Lock lock(machine().mutex);
     if (stream->recording == nullptr) {
-        fail("a recording ends that was not begun");
+        fail("a recording ends that did not begin");
     }
     Recording recording = std::move(*stream->recording);
     delete stream->recording;
@@ -401,12 +403,12 @@ Recording end_recording(Stream* stream) {
     return recording;
 }
 
-Recording* make_ready(const Recording& recording) {
+Recording* make_executable(const Recording& recording) {
     Lock lock(machine().mutex);
     return *machine().recordings.insert(new Recording(recording)).first;
 }
 
-void end_ready(Recording* recording) {
+void end_executable(Recording* recording) {
     Lock lock(machine().mutex);
     machine().recordings.erase(recording);
     delete recording;
@@ -424,22 +426,22 @@ void end_event(Event* event) { delete event; }
 void record(Event* event, Stream* stream) {
     Lock lock(machine().mutex);
     if (stream->recording != nullptr) {
-        fail("events in recordings are not known here");
+        fail("events in recordings are not supported by the mock");
     }
     event->stream = stream;
-    event->after  = stream->begun + stream->queue.size();
+    event->after  = stream->started + stream->queue.size();
 }
 
-void follow_event(Stream* stream, Event* event) {
+void wait_for_event(Stream* stream, Event* event) {
     if (is_recording(stream)) {
-        fail("events in recordings are not known here");
+        fail("events in recordings are not supported by the mock");
     }
     Stream*  other = event->stream;
     uint64_t after = event->after;
     if (other != nullptr && other != stream) {
         enqueue(stream, [other, after] {
             if (machine().streams.count(other) > 0) {
-                carry_out(other, after);
+                run_queue(other, after);
             }
         });
     }

@@ -1,0 +1,61 @@
+//! ggml's C API as bindgen sees it, and our own C functions beside it (`longhand_*`). The crate `ggml` is the safe wrapper; nothing
+//! else calls these functions.
+
+#![allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case, clippy::all)]
+
+use std::ffi::c_int;
+
+include!("bindings.rs");
+
+unsafe extern "C" {
+    /// Starts the computation of the graph's nodes `first..end`. Returns ggml's status. Defined in device/segment.cpp.
+    pub fn longhand_compute_segment(
+        backend: ggml_backend_t,
+        graph: *mut ggml_cgraph,
+        first: c_int,
+        end: c_int,
+    ) -> ggml_status;
+}
+
+/// Our CUDA functions, defined in cuda/. Each `c_int` result is a `cudaError_t`; 0 is success.
+#[cfg(feature = "cuda")]
+mod cuda {
+    use super::ggml_backend_t;
+    use std::ffi::{c_char, c_int, c_void};
+
+    /// Architectures that CUDA code was compiled for, as nvcc names them, separated by commas.
+    pub const CUDA_ARCHITECTURES: &str = env!("GGML_CUDA_ARCHITECTURES");
+
+    /// A GPU. cuda/devices.cpp has the same struct.
+    #[repr(C)]
+    pub struct longhand_gpu {
+        /// NUL-terminated.
+        pub name: [c_char; 256],
+        pub major: i32,
+        pub minor: i32,
+        /// Bytes of memory.
+        pub total: u64,
+    }
+
+    unsafe extern "C" {
+        /// Opens libcublas. Returns null, or the loader's error as a string that is never freed.
+        pub fn longhand_cublas_open() -> *const c_char;
+
+        pub fn longhand_cuda_versions(runtime: *mut c_int, driver: *mut c_int) -> c_int;
+        pub fn longhand_cuda_count(count: *mut c_int) -> c_int;
+        pub fn longhand_cuda_gpu(index: c_int, gpu: *mut longhand_gpu) -> c_int;
+        pub fn longhand_cuda_free_memory(index: c_int, free: *mut u64) -> c_int;
+
+        pub fn longhand_cuda_stream(backend: ggml_backend_t) -> *mut c_void;
+        pub fn longhand_cuda_use(backend: ggml_backend_t) -> c_int;
+        pub fn longhand_cuda_multiprocessors(backend: ggml_backend_t) -> c_int;
+        pub fn longhand_cuda_capture_begin(stream: *mut c_void) -> c_int;
+        pub fn longhand_cuda_capture_end(stream: *mut c_void, executable: *mut *mut c_void) -> c_int;
+        pub fn longhand_cuda_capture_launch(executable: *mut c_void, stream: *mut c_void) -> c_int;
+        pub fn longhand_cuda_capture_free(executable: *mut c_void) -> c_int;
+        pub fn longhand_cuda_wait(stream: *mut c_void) -> c_int;
+        pub fn longhand_cuda_error_text(error: c_int) -> *const c_char;
+    }
+}
+#[cfg(feature = "cuda")]
+pub use cuda::*;

@@ -1,0 +1,134 @@
+// Replaces the functions that launch work on a GPU (`--wrap` of the linker): each launches the work on the mock, whose kernels compute
+// nothing, and behind it puts work that computes the same on the host: ggml's CPU backend for ggml's nodes, the emulator for our
+// kernels. The device's memory is the host's, and ggml lays out tensors the same there.
+
+#include "machine.h"
+
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "ggml-cuda.h"
+#include "ggml-impl.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <memory>
+
+extern "C" void* longhand_cuda_stream(ggml_backend_t backend);
+extern "C" int __real_longhand_compute_segment(ggml_backend_t backend, ggml_cgraph* graph, int first, int end);
+
+namespace {
+
+// Work on `stream` launched while this exists is emulated.
+struct Emulated {
+    explicit Emulated(void* stream) { mock::emulated = mock::stream_of(stream); }
+    ~Emulated() { mock::emulated = nullptr; }
+};
+
+// Enqueues work that may access the device's memory.
+void enqueue(void* stream, std::function<void()> work) {
+    if (!mock::idle()) {
+        mock::enqueue(mock::stream_of(stream), [work = std::move(work)] {
+            mock::open();
+            work();
+        });
+    }
+}
+
+// A node's result and operands must lie in the device's memory.
+void check(const ggml_tensor* node) {
+    const auto check = [node](const ggml_tensor* tensor) {
+        if (tensor == nullptr || tensor->data == nullptr || ggml_nbytes(tensor) == 0) {
+            return;
+        }
+        if (!mock::is(mock::Kind::Device, tensor->data, ggml_nbytes(tensor), node->name)) {
+            mock::fail("%s (%s) uses %s, which is not in the GPU's memory", node->name, ggml_op_name(node->op), tensor->name);
+        }
+    };
+    check(node);
+    for (const ggml_tensor* source : node->src) {
+        check(source);
+    }
+}
+
+// No part of a kernel's parameters may be an address of the host: a number that is mapped memory, and not the device's.
+void check_parameters(const void* call, size_t bytes) {
+    for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+        uintptr_t number;
+        std::memcpy(&number, static_cast<const char*>(call) + at, sizeof number);
+        void* const   page = reinterpret_cast<void*>(number & ~uintptr_t{ 4095 });
+        unsigned char present;
+        if (number >= 4096 && mincore(page, 1, &present) == 0 &&
+            !mock::is(mock::Kind::Device, reinterpret_cast<void*>(number), 1, "a kernel")) {
+            mock::fail("a kernel is given the host's address %p (byte %zu of its parameters)",
+                       reinterpret_cast<void*>(number), at);
+        }
+    }
+}
+
+void compute_on_cpu(ggml_cgraph* graph) {
+    static const ggml_backend_t cpu = [] {
+        const ggml_backend_t made = ggml_backend_cpu_init();
+        ggml_backend_cpu_set_n_threads(made, 1);
+        return made;
+    }();
+    const ggml_status status = ggml_backend_graph_compute(cpu, graph);
+    if (status != GGML_STATUS_SUCCESS) {
+        mock::fail("the CPU cannot compute what was launched (status %d)", status);
+    }
+}
+
+}  // namespace
+
+extern "C" int __wrap_longhand_compute_segment(ggml_backend_t backend, ggml_cgraph* graph, int first, int end) {
+    if (!ggml_backend_is_cuda(backend)) {
+        return __real_longhand_compute_segment(backend, graph, first, end);
+    }
+    const auto segment = std::make_shared<ggml_cgraph>(ggml_graph_view(graph, first, end));
+    for (int i = 0; i < segment->n_nodes; i++) {
+        check(segment->nodes[i]);
+    }
+    void* const stream = longhand_cuda_stream(backend);
+    int         status;
+    {
+        const Emulated emulated(stream);
+        status = __real_longhand_compute_segment(backend, graph, first, end);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        enqueue(stream, [segment] { compute_on_cpu(segment.get()); });
+    }
+    return status;
+}
+
+// Called by the emulator (kernels/cuda/emulator.h) where a launch has a stream.
+extern "C" int longhand_emulator_enqueue(void* stream, int (*run)(const void*), const void* launch, size_t bytes, const void* call,
+                                         size_t call_bytes) {
+    check_parameters(call, call_bytes);
+    const std::shared_ptr<void> copy(::operator new(bytes), [](void* at) { ::operator delete(at); });
+    std::memcpy(copy.get(), launch, bytes);
+    enqueue(stream, [run, copy] {
+        if (run(copy.get()) != 0) {
+            mock::fail("the emulator refuses a kernel that was launched");
+        }
+    });
+    return 0;
+}
+
+// Launches on the mock, then on the emulator.
+using Launcher = int(const void* call, void* stream);
+
+static int launch(Launcher* cuda, Launcher* emulator, const void* call, void* stream) {
+    int error;
+    {
+        const Emulated emulated(stream);
+        error = cuda(call, stream);
+    }
+    return error != 0 ? error : emulator(call, stream);
+}
+
+#define LAUNCHER(name)                                                                          \
+    extern "C" Launcher __real_longhand_cuda_##name, longhand_emulated_##name;                  \
+    extern "C" int      __wrap_longhand_cuda_##name(const void* call, void* stream) {           \
+        return launch(__real_longhand_cuda_##name, longhand_emulated_##name, call, stream);     \
+    }
+#include "launchers.h"
