@@ -6,8 +6,8 @@
 //! kernel could do if memory were free.
 
 use kernels::bandwidth::read_all;
-use kernels::decode::{combine, combine_share, partial_on, thread_len};
-use kernels::{Attention, Isa, Lane, Queries, RowType, Rows};
+use kernels::decode::{combine, combine_range, partial_on, partials_len};
+use kernels::{Attention, Isa, LaneView, Queries, RowType, Rows};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -115,15 +115,15 @@ fn measure(
     let data = bytes(memory);
     let numbers: Vec<u32> = (0..kv_heads as u32).collect();
     let q: Vec<f32> = (0..d * kv_heads * group * n_q).map(|i| (i as f32 * 0.319).cos()).collect();
-    let lane = |layer: usize| Lane {
+    let lane = |layer: usize| LaneView {
         k: Rows::contiguous(&data[2 * layer * tensor..][..tensor], ty, d, rows),
         v: Rows::contiguous(&data[(2 * layer + 1) * tensor..][..tensor], ty, d, rows),
         rows,
         kv_heads: &numbers,
         log_weight: None,
     };
-    let thread_len = thread_len(d, kv_heads, group, n_q);
-    let mut partials = vec![0f32; thread_len * threads];
+    let partials_len = partials_len(d, kv_heads, group, n_q);
+    let mut partials = vec![0f32; partials_len * threads];
     let partials_at = partials.as_mut_ptr() as usize;
     let barrier = Barrier { arrived: AtomicUsize::new(0), threads };
 
@@ -154,12 +154,13 @@ fn measure(
                 };
                 let all = partials_at as *mut f32;
                 // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after it.
-                let own = unsafe { std::slice::from_raw_parts_mut(all.add(ith * thread_len), thread_len) };
+                let own =
+                    unsafe { std::slice::from_raw_parts_mut(all.add(ith * partials_len), partials_len) };
                 partial_on(isa, &call, ith, threads, own).expect("shapes fit");
                 barrier.wait();
                 // SAFETY: no one writes between these two barriers.
-                let all = unsafe { std::slice::from_raw_parts(all, thread_len * threads) };
-                let share = combine_share(&call, ith, threads);
+                let all = unsafe { std::slice::from_raw_parts(all, partials_len * threads) };
+                let share = combine_range(&call, ith, threads);
                 combine(&call, threads, all, share, &mut out, None).expect("shapes fit");
                 barrier.wait();
             }

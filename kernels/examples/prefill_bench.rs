@@ -5,7 +5,7 @@
 
 use kernels::bandwidth::multiply_add_peak;
 use kernels::prefill::{prefill_on, scratch_len};
-use kernels::{Attention, Isa, Lane, Queries, RowType, Rows};
+use kernels::{Attention, Isa, LaneView, Queries, RowType, Rows};
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ fn measure(
     }
     let q: Vec<f32> = (0..d * kv_heads * group * n_q).map(|i| (i as f32 * 0.319).cos()).collect();
     let heads: Vec<u32> = (0..kv_heads as u32).collect();
-    let lanes = [Lane {
+    let lanes = [LaneView {
         k: Rows::contiguous(&kv, ty, d, rows),
         v: Rows::contiguous(&kv, ty, d, rows),
         rows,

@@ -30,7 +30,7 @@ pub struct Rows<'a> {
 
 /// KV heads that keep the same number of rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Lane<'a> {
+pub struct LaneView<'a> {
     /// Keys `[head_dim, capacity, heads]`, after RoPE.
     pub k: Rows<'a>,
     /// Values `[head_dim, capacity, heads]`.
@@ -88,7 +88,7 @@ pub struct Attention<'a> {
     /// `[head_dim, n_heads, n_q]`.
     pub q: Queries<'a>,
     /// Every KV head appears in exactly one lane.
-    pub lanes: &'a [Lane<'a>],
+    pub lanes: &'a [LaneView<'a>],
     /// Biases by distance, for models that have them.
     pub alibi: Option<Alibi<'a>>,
 }
@@ -176,7 +176,7 @@ impl<'a> Attention<'a> {
     }
 }
 
-impl Lane<'_> {
+impl LaneView<'_> {
     fn check(&self, number: usize, head_dim: usize) -> Result<(), ShapeError> {
         if self.log_weight.is_some_and(|weights| weights.len() != self.kv_heads.len()) {
             return Err(ShapeError::LogWeights {

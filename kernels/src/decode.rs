@@ -31,7 +31,7 @@
 //!   without multiplications, aligned queries, blocks of 64 and 128 rows. Without its shuffles and conversions the logits
 //!   kernel would still take 19.4 of 23 cycles (GQA x4 d64; multiply-adds alone: 16).
 
-use crate::attention::{Attention, Lane, ShapeError};
+use crate::attention::{Attention, LaneView, ShapeError};
 use crate::exp::exp2;
 use crate::quant::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
@@ -72,17 +72,17 @@ pub(crate) fn padded(head_dim: usize) -> usize {
 
 /// Floats of one thread's part of the partials buffer, for calls of this shape (`n_q` query tokens, `n_kv_heads * group`
 /// query heads). [`partial`] works in a buffer of this length, [`combine`] reads `nth` of them in a row.
-pub fn thread_len(head_dim: usize, n_kv_heads: usize, group: usize, n_q: usize) -> usize {
+pub fn partials_len(head_dim: usize, n_kv_heads: usize, group: usize, n_q: usize) -> usize {
     let queries = group * n_q; // of one KV head
     n_kv_heads * queries * slot_len(head_dim) + queries * (padded(head_dim) + BLOCK)
 }
 
 fn own_thread_len(call: &Attention) -> usize {
-    thread_len(call.head_dim, call.n_kv_heads, call.group, call.n_q)
+    partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q)
 }
 
 /// Phase 1: thread `ith` of `nth` works off its share of the rows and leaves its partials in `own`, a buffer of at least
-/// [`thread_len`] floats that no one else writes (its content before does not matter).
+/// [`partials_len`] floats that no one else writes (its content before does not matter).
 pub fn partial(call: &Attention, ith: usize, nth: usize, own: &mut [f32]) -> Result<(), ShapeError> {
     partial_on(Isa::best(), call, ith, nth, own)
 }
@@ -111,7 +111,7 @@ pub fn partial_on(
         slot[padded(call.head_dim) + BASE] = f32::NEG_INFINITY;
     }
 
-    let cuts = |lane: &Lane| lane.rows.div_ceil(CUT);
+    let cuts = |lane: &LaneView| lane.rows.div_ceil(CUT);
     let total: usize = call.lanes.iter().map(|lane| cuts(lane) * lane.kv_heads.len()).sum();
     let share = total * ith / nth..total * (ith + 1) / nth;
     let mut start = 0; // of this head, in cuts from the first row of the first head
@@ -134,7 +134,7 @@ pub fn partial_on(
 fn head_rows(
     isa: Isa,
     call: &Attention,
-    lane: &Lane,
+    lane: &LaneView,
     at: usize,
     rows: Range<usize>,
     slots: &mut [f32],
@@ -558,14 +558,14 @@ impl<L: Load, const QT: usize> Accumulate<L, QT> {
 }
 
 /// Which of the `n_heads * n_q` outputs (in the order of `out`, see [`combine`]) thread `ith` of `nth` merges.
-pub fn combine_share(call: &Attention, ith: usize, nth: usize) -> Range<usize> {
+pub fn combine_range(call: &Attention, ith: usize, nth: usize) -> Range<usize> {
     let total = call.n_heads() * call.n_q;
     total * ith / nth..total * (ith + 1) / nth
 }
 
-/// Phase 2: merges the partials of all `nth` threads of phase 1 for the outputs `share` (see [`combine_share`]).
+/// Phase 2: merges the partials of all `nth` threads of phase 1 for the outputs `share` (see [`combine_range`]).
 ///
-/// - `partials`: `[thread_len, nth]`, what [`partial`] left.
+/// - `partials`: `[partials_len, nth]`, what [`partial`] left.
 /// - `out`: the share's part of `[head_dim, n_heads, n_q]`, that is `head_dim * share.len()` floats; zeros where a query
 ///   sees no row.
 /// - `lse`: if wanted, the share's part of `[n_heads, n_q]`: the natural log of the softmax's denominator, `-inf` where a
@@ -580,11 +580,11 @@ pub fn combine(
 ) -> Result<(), ShapeError> {
     call.check()?;
     let d = call.head_dim;
-    let (thread_len, slot_len) = (own_thread_len(call), slot_len(d));
+    let (partials_len, slot_len) = (own_thread_len(call), slot_len(d));
     let total = call.n_heads() * call.n_q;
     let lse_len = lse.as_ref().map_or(share.len(), |lse| lse.len());
     for (what, have, need) in [
-        ("partials", partials.len(), thread_len * nth),
+        ("partials", partials.len(), partials_len * nth),
         ("output", out.len(), d * share.len()),
         ("log-sum-exp", lse_len, share.len()),
         ("share", total, share.end),
@@ -596,7 +596,7 @@ pub fn combine(
     for (nr, (query, out)) in share.zip(out.chunks_exact_mut(d)).enumerate() {
         let (head, t) = (query % call.n_heads(), query / call.n_heads());
         let at = (head * call.n_q + t) * slot_len;
-        let slots = || partials.chunks_exact(thread_len).take(nth).map(|own| &own[at..][..slot_len]);
+        let slots = || partials.chunks_exact(partials_len).take(nth).map(|own| &own[at..][..slot_len]);
         let base = |slot: &[f32]| slot[padded(d) + BASE];
         let largest = slots().map(base).fold(f32::NEG_INFINITY, f32::max);
         out.fill(0.0);

@@ -6,14 +6,17 @@
 
 mod launch;
 mod lists;
-mod watch;
+mod scores;
 
-pub use watch::{Gain, Gather, HeadRows, Window, gather, measure_rows, remember, window};
+pub use scores::{
+    AccumulatingLane, Accumulation, Gain, RowLists, WindowQueries, accumulate_attention, measure_rows,
+    store_queries, window_attention,
+};
 
 use crate::attention::alibi_slopes;
 use crate::device::{self, INVALID_VALUE};
 use crate::rows::{Moves, add_rows, move_rows, write_mean};
-use crate::{Alibi, Attention, Lane, Queries, RowType, Rows, decode, prefill};
+use crate::{Alibi, Attention, LaneView, Queries, RowType, Rows, decode, prefill};
 use ggml::{Context, CustomTask, DeviceTask, RawTensor, Tensor, Type};
 use launch::{device_column, device_heads, device_lanes, device_type};
 use lists::Lists;
@@ -41,8 +44,8 @@ pub struct GraphLane {
     pub kv_heads: Arc<[u32]>,
     /// Whether row 0 is the compensation entry.
     pub compensated: bool,
-    /// What each row has received, `[capacity, heads]` f32, where a policy asks for it (see [`gather`]).
-    pub received: Option<Tensor>,
+    /// Accumulated attention of each row, `[capacity, heads]` f32, where a policy needs it (see [`accumulate_attention`]).
+    pub accumulated: Option<Tensor>,
     /// The positions of the rows, for models with ALiBi: attention then takes distances into account. All lanes of a layer have
     /// them or none has, and lanes that have them are not compensated.
     pub positions: Option<RowPositions>,
@@ -59,7 +62,7 @@ pub struct RowPositions {
 
 /// Shapes that all calls of a model share.
 #[derive(Clone, Copy, Debug)]
-pub struct HeadShape {
+pub struct AttentionShape {
     /// Elements of a head.
     pub head_dim: usize,
     /// KV heads.
@@ -72,7 +75,7 @@ pub struct HeadShape {
 
 /// The lane state of a call: inputs that are filled before each computation.
 #[derive(Clone)]
-pub struct LaneState {
+pub struct LaneInputs {
     /// Live rows before this step's are written, `[MAX_LANES, layers]` i32.
     pub rows: Tensor,
     /// Log-weights of the compensation entries, `[MAX_LANES, layers]` f32, `-inf` where there is none yet.
@@ -98,31 +101,40 @@ pub enum Split {
     Blocks(usize),
 }
 
-/// Attends with `q` `[head_dim, heads, n_q]` (f32) to the live rows of the lanes and to `new` rows that were written behind them
-/// before `stored` was computed; the queries belong to the last `n_q` tokens of all. Gives `[head_dim * heads, n_q]`.
+/// The rows that [`append`] has written in this graph.
+#[derive(Clone, Copy)]
+pub struct Appended<'a> {
+    /// The node that [`append`] returned. Nodes that read the new rows take it as an operand, so that they run after it.
+    pub node: &'a Tensor,
+    /// Rows written to every KV head: one per token.
+    pub rows: usize,
+}
+
+/// Attends with the queries `q` `[head_dim, heads, n_q]` (f32) to the live rows of all lanes and to the appended rows. The queries
+/// belong to the last `n_q` tokens. Returns `[head_dim * heads, n_q]`.
 pub fn attend(
     ctx: &Context,
-    shape: HeadShape,
+    shape: AttentionShape,
     q: &Tensor,
-    (stored, new): (&Tensor, usize),
+    appended: Appended,
     lanes: &[GraphLane],
-    state: &LaneState,
+    state: &LaneInputs,
     split: Split,
 ) -> Tensor {
     let n_q = q.dim(2);
     // Under ALiBi nothing is compensated: the positions take the place of the log-weights.
     let positions = positions_of(lanes);
-    let mut operands = vec![q, stored, &state.rows, positions.unwrap_or(&state.log_weights)];
+    let mut operands = vec![q, appended.node, &state.rows, positions.unwrap_or(&state.log_weights)];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
     let slopes =
         positions.map(|_| alibi_slopes(shape.n_kv_heads * shape.group).iter().map(|x| *x as f32).collect());
-    let call = Call { shape, new, n_q, layer: state.layer, lanes: heads_of(lanes), slopes };
+    let call = Call { shape, new: appended.rows, n_q, layer: state.layer, lanes: heads_of(lanes), slopes };
     let queries = shape.group * n_q;
     // How many threads, shares of a device, and partial results; 0 where there are none.
     let (threads, shares, partials) = match split {
         Split::Threads(_) if queries >= PREFILL_QUERIES => return attend_many(ctx, call, &operands),
         Split::Threads(threads) => {
-            let len = decode::thread_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
+            let len = decode::partials_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
             (threads, 0, [len, threads, 1])
         }
         Split::Blocks(blocks) => {
@@ -172,7 +184,7 @@ pub fn attend(
         &operands,
         move |task| {
             call.with(task, |attention| {
-                let share = decode::combine_share(attention, task.thread, task.threads);
+                let share = decode::combine_range(attention, task.thread, task.threads);
                 assert!(task.threads <= threads, "made for {threads} threads, run with {}", task.threads);
                 let (partials, out) = (task.operand(1), task.result());
                 // SAFETY: the partials are [len, threads] f32, complete since the node before; the shares of the
@@ -207,7 +219,7 @@ const PREFILL_QUERIES: usize = 16;
 /// How many shares the rows of all heads are split into on a device, at most, for `n_q` tokens: one a block for few queries. With more,
 /// a block takes a tile of queries and a share, of which a multiprocessor holds half as many as of the others (of heads beyond 128
 /// elements one only, so that these come in two waves); 0 where the tiles of all heads are enough to fill the device.
-fn device_shares(shape: HeadShape, n_q: usize, blocks: usize) -> usize {
+fn device_shares(shape: AttentionShape, n_q: usize, blocks: usize) -> usize {
     let queries = shape.group * n_q;
     if queries <= device::FEW_QUERIES {
         return blocks;
@@ -218,7 +230,7 @@ fn device_shares(shape: HeadShape, n_q: usize, blocks: usize) -> usize {
 
 /// Of graphs of at most `chunk` tokens on a device the one whose attention leaves most to be merged: how many tokens it has, `None`
 /// where rows are never split. Such a graph may take more memory than one of more tokens.
-pub fn most_partials(shape: HeadShape, split: Split, chunk: usize) -> Option<usize> {
+pub fn max_partials_tokens(shape: AttentionShape, split: Split, chunk: usize) -> Option<usize> {
     let Split::Blocks(blocks) = split else { return None };
     let of = |n: &usize| match device_shares(shape, *n, blocks) {
         0 => 0,
@@ -261,7 +273,7 @@ fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
 
 /// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. The result carries no data:
 /// it stands for "the rows are written".
-pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], state: &LaneState) -> Tensor {
+pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], state: &LaneInputs) -> Tensor {
     assert!(lanes.len() <= MAX_LANES, "a layer has at most {MAX_LANES} lanes");
     let mut operands = vec![k, v, &state.rows];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
@@ -326,7 +338,7 @@ fn append_positions(
     stored: &Tensor,
     all: &Tensor,
     lanes: &[GraphLane],
-    state: &LaneState,
+    state: &LaneInputs,
 ) -> Tensor {
     let (heads, layer) = (heads_of(lanes), state.layer);
     let launched = heads.clone();
@@ -361,22 +373,22 @@ fn append_positions(
 
 /// How the rows of a lane change when some leave; the same number for every head.
 #[derive(Clone, Debug)]
-pub struct Departure {
-    /// Per head: the rows that leave, ascending.
-    pub dropped: Vec<Vec<u32>>,
+pub struct Eviction {
+    /// Per head: the rows to evict, ascending.
+    pub evicted: Vec<Vec<u32>>,
     /// Per head: how the holes are filled.
     pub moves: Vec<Moves>,
     /// How many rows the compensation entry stands for afterwards.
-    pub count: usize,
-    /// Whether the rows that leave are wanted.
-    pub aside: bool,
+    pub total_evicted: usize,
+    /// Whether the node returns the bytes of the evicted rows.
+    pub return_rows: bool,
 }
 
 /// Takes rows out of a lane, the same number for every head. `sums` `[head_dim, heads, 2]` f32 are the running sums of what left, K
 /// then V, where the lane is compensated. The result is the rows that leave, byte for byte, where they are wanted: first K, then V,
 /// each head after head; otherwise it carries no data.
-pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure: Departure) -> Tensor {
-    let Departure { dropped, moves, count, aside } = departure;
+pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, eviction: Eviction) -> Tensor {
+    let Eviction { evicted: dropped, moves, total_evicted: count, return_rows: aside } = eviction;
     let gone = dropped.first().map_or(0, Vec::len);
     assert!(dropped.iter().all(|rows| rows.len() == gone), "heads of a lane keep equally many");
     let k_aside = dropped.len() * gone * lane.k.strides()[1];
@@ -387,8 +399,8 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
     let lists = lists::pack(ctx, dropped.iter().chain(&moves).map(Vec::as_slice));
     let mut operands = vec![&lane.k, &lane.v, &lists];
     operands.extend(sums);
-    let received = lane.received.is_some().then_some(operands.len());
-    operands.extend(&lane.received);
+    let received = lane.accumulated.is_some().then_some(operands.len());
+    operands.extend(&lane.accumulated);
     let heads = dropped.len();
     let launched = heads_of(std::slice::from_ref(lane));
     let compensated = lane.compensated;
@@ -423,7 +435,7 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
             let moves: Moves = to_rows.zip(from_rows).collect();
             move_rows(rows, to.strides[1], &moves);
             if let (Some(operand), 0) = (received, which) {
-                watch::move_received(task, operand, head, &moves);
+                scores::move_accumulated(task, operand, head, &moves);
             }
         }
     };
@@ -450,22 +462,22 @@ pub fn depart(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, departure:
 
 /// What a lane takes over from a layer's complete rows.
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub struct RowSelection {
     /// Per head of the lane: the rows kept, in the order in which they will lie.
     pub kept: Vec<Vec<u32>>,
-    /// Per head: the rows that leave.
-    pub dropped: Vec<Vec<u32>>,
+    /// Per head: the other rows, which the compensation entry stands for.
+    pub evicted: Vec<Vec<u32>>,
 }
 
 /// Fills an empty lane from complete K and V `[head_dim, rows, n_kv_heads]` of the same types. The result carries no data.
-pub fn select(
+pub fn select_rows(
     ctx: &Context,
     (k, v): (&Tensor, &Tensor),
     lane: &GraphLane,
     sums: Option<&Tensor>,
-    selection: Selection,
+    selection: RowSelection,
 ) -> Tensor {
-    let lists = lists::pack(ctx, selection.kept.iter().chain(&selection.dropped).map(Vec::as_slice));
+    let lists = lists::pack(ctx, selection.kept.iter().chain(&selection.evicted).map(Vec::as_slice));
     let most = selection.kept.iter().map(Vec::len).max().unwrap_or(0);
     let mut operands = vec![k, v, &lane.k, &lane.v, &lists];
     operands.extend(sums);
@@ -555,7 +567,7 @@ fn positions_of(lanes: &[GraphLane]) -> Option<&Tensor> {
 /// What an attention node knows when it is built.
 #[derive(Clone)]
 struct Call {
-    shape: HeadShape,
+    shape: AttentionShape,
     new: usize,
     n_q: usize,
     layer: usize,
@@ -579,11 +591,11 @@ impl Call {
             .enumerate()
             .map(|(number, lane)| vec![f32::from_bits(log_weights[number] as u32); lane.kv_heads.len()])
             .collect();
-        let lanes: Vec<Lane> = self
+        let lanes: Vec<LaneView> = self
             .lanes
             .iter()
             .enumerate()
-            .map(|(number, lane)| Lane {
+            .map(|(number, lane)| LaneView {
                 k: rows(task.operand(4 + 2 * number)),
                 v: rows(task.operand(5 + 2 * number)),
                 rows: live[number] as usize + self.new,
@@ -720,7 +732,8 @@ mod tests {
     /// No graph of fewer tokens leaves more to be merged than the one that is planned with.
     #[test]
     fn the_most_partials_are_found() {
-        let partials = |shape: HeadShape, n: usize, blocks: usize| match device_shares(shape, n, blocks) {
+        let partials = |shape: AttentionShape, n: usize, blocks: usize| match device_shares(shape, n, blocks)
+        {
             0 => 0,
             shares => (shares + shape.n_kv_heads) * shape.group * n,
         };
@@ -732,15 +745,15 @@ mod tests {
             (2, 6, 528, 512),
             (1, 1, 6, 512),
         ] {
-            let shape = HeadShape { head_dim: 128, n_kv_heads, group, scale: 1.0 };
-            let most = most_partials(shape, Split::Blocks(blocks), chunk).expect("some are split");
+            let shape = AttentionShape { head_dim: 128, n_kv_heads, group, scale: 1.0 };
+            let most = max_partials_tokens(shape, Split::Blocks(blocks), chunk).expect("some are split");
             assert!(most <= chunk);
             for n in 1..=chunk {
                 assert!(partials(shape, n, blocks) <= partials(shape, most, blocks), "{n} of {chunk}");
             }
         }
-        let one = HeadShape { head_dim: 64, n_kv_heads: 64, group: 32, scale: 1.0 };
-        assert_eq!(most_partials(one, Split::Threads(4), 512), None);
-        assert_eq!(most_partials(one, Split::Blocks(6), 512), None, "all heads together fill it");
+        let one = AttentionShape { head_dim: 64, n_kv_heads: 64, group: 32, scale: 1.0 };
+        assert_eq!(max_partials_tokens(one, Split::Threads(4), 512), None);
+        assert_eq!(max_partials_tokens(one, Split::Blocks(6), 512), None, "all heads together fill it");
     }
 }

@@ -14,7 +14,7 @@ pub enum Measure {
     /// Its square.
     SquaredNorm,
     /// The largest absolute value of an element.
-    Largest,
+    MaxAbs,
     /// LagKV eq. 5-7: rows are taken in partitions of `lag`; the elements of each are normalised by the smallest and largest of
     /// the same element in a reference partition (the next one, or with `own` the same), and the number is their standard
     /// deviation (unbiased). An element that does not vary counts as 0. The last partition is only a reference and measures 0.
@@ -35,7 +35,7 @@ pub fn measure(tensor: &Rows, head_dim: usize, head: usize, rows: &[u32], what: 
     let read = |row: u32, values: &mut [f32]| read_row(tensor, head_dim, head, row, values);
     let mut values = vec![0f32; head_dim];
     match what {
-        Measure::Norm | Measure::SquaredNorm | Measure::Largest => {
+        Measure::Norm | Measure::SquaredNorm | Measure::MaxAbs => {
             for (row, out) in rows.iter().zip(out) {
                 read(*row, &mut values);
                 *out = match what {
@@ -171,7 +171,7 @@ mod tests {
         };
         assert_eq!(of(Measure::Norm), [82f32.sqrt(), 5.0]);
         assert_eq!(of(Measure::SquaredNorm), [82.0, 25.0]);
-        assert_eq!(of(Measure::Largest), [9.0, 4.0]);
+        assert_eq!(of(Measure::MaxAbs), [9.0, 4.0]);
     }
 
     #[test]

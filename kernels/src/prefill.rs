@@ -18,7 +18,7 @@
 //! The first version already: 6 rows by 4 vectors leave the multipliers idle only for the exponentials (some 10 % at
 //! heads of 64) and for loading and storing the sums once a stretch. Nothing else was tried.
 
-use crate::attention::{Attention, Lane, ShapeError};
+use crate::attention::{Attention, LaneView, ShapeError};
 use crate::exp::exp2;
 use crate::quant::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
@@ -115,7 +115,7 @@ struct Output {
 struct Tile<'a> {
     isa: Isa,
     call: &'a Attention<'a>,
-    lane: &'a Lane<'a>,
+    lane: &'a LaneView<'a>,
     head: usize,
     first: usize,
 }

@@ -63,7 +63,7 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alibi, Lane, Queries, RowType, Rows};
+    use crate::{Alibi, LaneView, Queries, RowType, Rows};
 
     /// Three keys 0, 1, 2 (times e_0), values their numbers: by hand, softmax(log 4, ln 2, ln 2) with q·k = ln 2 * (0, 1, 1).
     #[test]
@@ -78,7 +78,7 @@ mod tests {
         let (k, v) = (rows([0.0, 1.0, 1.0]), rows([1.0, 2.0, 4.0]));
         let mut q = [0.0; 8];
         q[0] = 2.0 * 2f32.ln();
-        let lanes = [Lane {
+        let lanes = [LaneView {
             k: Rows::contiguous(&k, RowType::F32, d, 3),
             v: Rows::contiguous(&v, RowType::F32, d, 3),
             rows: 3,
@@ -110,7 +110,7 @@ mod tests {
         let x: Vec<f32> = [1.0, 2.0, 4.0].iter().flat_map(|&f| [f, 0., 0., 0., 0., 0., 0., 0.]).collect();
         let mut v = vec![0; 3 * 32];
         RowType::F32.encode(&x, &mut v);
-        let lanes = [Lane {
+        let lanes = [LaneView {
             k: Rows::contiguous(&k, RowType::F32, d, 3),
             v: Rows::contiguous(&v, RowType::F32, d, 3),
             rows: 3,

@@ -4,19 +4,19 @@
 mod common;
 
 use common::{Case, Data, LaneCase, Random, compare};
-use kernels::decode::{combine, combine_share, partial, partial_on, thread_len};
+use kernels::decode::{combine, combine_range, partial, partial_on, partials_len};
 use kernels::{Attention, Isa, RowType, ShapeError, reference};
 
 /// Both phases, thread after thread. Buffers start as NaN: whatever is read must have been written.
 fn decode(isa: Isa, call: &Attention, nth: usize) -> (Vec<f32>, Vec<f32>) {
-    let len = thread_len(call.head_dim, call.n_kv_heads, call.group, call.n_q);
+    let len = partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q);
     let mut partials = vec![f32::NAN; len * nth];
     for (ith, own) in partials.chunks_exact_mut(len).enumerate() {
         partial_on(isa, call, ith, nth, own).unwrap();
     }
     let (mut out, mut lse) = (Vec::new(), Vec::new());
     for ith in 0..nth {
-        let share = combine_share(call, ith, nth);
+        let share = combine_range(call, ith, nth);
         let mut part = vec![f32::NAN; share.len() * call.head_dim];
         let mut part_lse = vec![f32::NAN; share.len()];
         combine(call, nth, &partials, share, &mut part, Some(&mut part_lse)).unwrap();
@@ -143,7 +143,7 @@ fn a_log_weight_equals_so_many_copies() {
             copy
         };
         let (k, v) = (copied(lane.k), copied(lane.v));
-        let lanes = [kernels::Lane {
+        let lanes = [kernels::LaneView {
             k: kernels::Rows::contiguous(&k, RowType::F16, 64, 34),
             v: kernels::Rows::contiguous(&v, RowType::F16, 64, 34),
             rows: 34,
@@ -173,7 +173,7 @@ fn a_broken_row_shows_in_the_output() {
         let lane = call.lanes[0];
         let mut k = lane.k.data.to_vec();
         k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         for isa in Isa::available() {
             let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
             assert!(out[..2 * 64].iter().chain(&lse[..2]).all(|x| x.is_nan()), "{isa:?}");
@@ -181,7 +181,7 @@ fn a_broken_row_shows_in_the_output() {
         }
         // All of it broken: still not zeros.
         let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         for isa in Isa::available() {
             let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
             assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
@@ -253,7 +253,7 @@ fn strided_queries_and_rows() {
         };
         let (k, v) = (spread(call.lanes[0].k), spread(call.lanes[0].v));
         let rows = |data| kernels::Rows { data, ty: RowType::F16, row_stride: 160, head_stride: 60 * 160 };
-        let lanes = [kernels::Lane { k: rows(&k), v: rows(&v), ..call.lanes[0] }];
+        let lanes = [kernels::LaneView { k: rows(&k), v: rows(&v), ..call.lanes[0] }];
         let strided = Attention {
             q: kernels::Queries { data: &q, head_stride: d * n_q, token_stride: d },
             lanes: &lanes,
@@ -267,7 +267,7 @@ fn strided_queries_and_rows() {
 fn shapes_that_do_not_fit_are_refused() {
     let data = Data::new(Case::plain(64, 2, 50), 1);
     data.with(|call| {
-        let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
+        let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
         let mut refused = |call: Attention| partial(&call, 0, 1, &mut own).unwrap_err();
         let lane = call.lanes[0];
         assert!(matches!(
@@ -288,42 +288,42 @@ fn shapes_that_do_not_fit_are_refused() {
             }),
             ShapeError::Count { .. }
         ));
-        let refused_lane = |lane: kernels::Lane| {
-            let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
+        let refused_lane = |lane: kernels::LaneView| {
+            let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
             let lanes = [lane];
             partial(&Attention { lanes: &lanes, ..*call }, 0, 1, &mut own).unwrap_err()
         };
         assert!(matches!(
-            refused_lane(kernels::Lane { rows: 5000, ..lane }),
+            refused_lane(kernels::LaneView { rows: 5000, ..lane }),
             ShapeError::Memory { what: "keys", .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { rows: usize::MAX, ..lane }),
+            refused_lane(kernels::LaneView { rows: usize::MAX, ..lane }),
             ShapeError::Memory { .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { v: kernels::Rows { row_stride: 0, ..lane.v }, ..lane }),
+            refused_lane(kernels::LaneView { v: kernels::Rows { row_stride: 0, ..lane.v }, ..lane }),
             ShapeError::Stride { what: "values", need: 128, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { kv_heads: &[0, 0], ..lane }),
+            refused_lane(kernels::LaneView { kv_heads: &[0, 0], ..lane }),
             ShapeError::LaneHead { head: 0, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { kv_heads: &[0, 2], ..lane }),
+            refused_lane(kernels::LaneView { kv_heads: &[0, 2], ..lane }),
             ShapeError::LaneHead { head: 2, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { kv_heads: &[1], ..lane }),
+            refused_lane(kernels::LaneView { kv_heads: &[1], ..lane }),
             ShapeError::MissingHeads { heads: 1, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { log_weight: Some(&[0.0]), ..lane }),
+            refused_lane(kernels::LaneView { log_weight: Some(&[0.0]), ..lane }),
             ShapeError::LogWeights { .. }
         ));
         assert!(matches!(partial(call, 1, 1, &mut own), Err(ShapeError::Thread { ith: 1, nth: 1 })));
         let distances = |slopes: usize, rows: usize| {
-            let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
+            let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
             let (slopes, positions) = (vec![0.5; slopes], vec![0; rows]);
             let positions = [positions.as_slice(); 2];
             let alibi = Some(kernels::Alibi { slopes: &slopes, positions: &positions });

@@ -7,7 +7,7 @@ mod common;
 
 use common::{Case, Data, LaneCase, Random, device, tensor_type};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
-use kernels::graph::{self, GraphLane, HeadShape, LaneState, MAX_LANES, RowPositions, Split};
+use kernels::graph::{self, Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, RowPositions, Split};
 use kernels::{Attention, RowType, reference};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,8 +17,8 @@ fn cpu() -> Backend {
 }
 
 /// The inputs of a layer's nodes.
-fn lane_state(ctx: &Context, positions: usize) -> LaneState {
-    LaneState {
+fn lane_state(ctx: &Context, positions: usize) -> LaneInputs {
+    LaneInputs {
         rows: ctx.input("rows", Type::I32, [MAX_LANES, 2]),
         log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 2]),
         positions: ctx.input("positions", Type::I32, [positions]),
@@ -65,7 +65,7 @@ fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
             v,
             kv_heads: lane.kv_heads.into(),
             compensated: lane.log_weight.is_some() && call.alibi.is_none(),
-            received: None,
+            accumulated: None,
             positions: call.alibi.map(|_| RowPositions { all: positions.clone(), first }),
         })
         .collect();
@@ -73,13 +73,14 @@ fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
     let ctx = Context::new(16);
     let state = lane_state(&ctx, 1);
     let stored = ctx.input("stored", Type::F32, [1]);
-    let shape = HeadShape {
+    let shape = AttentionShape {
         head_dim: call.head_dim,
         n_kv_heads: call.n_kv_heads,
         group: call.group,
         scale: call.scale,
     };
-    let out = graph::attend(&ctx, shape, &q, (&stored, 0), &lanes, &state, Split::Blocks(blocks)).output();
+    let appended = Appended { node: &stored, rows: 0 };
+    let out = graph::attend(&ctx, shape, &q, appended, &lanes, &state, Split::Blocks(blocks)).output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("room");
     let run = || -> Vec<f32> {
@@ -291,7 +292,7 @@ fn many_queries_count_small_weights() {
         // A factor of e^19 = 2^27.4 between the first row and the others.
         let (k, v) = (encode(19.0 * 8.0, 0.0, 0), encode(0.0, 30_000.0, 1));
         let q: Vec<f32> = (0..d * n_q).map(|i| if i % d == 0 { 1.0 } else { 0.0 }).collect();
-        let lanes = [kernels::Lane {
+        let lanes = [kernels::LaneView {
             k: kernels::Rows { data: &k, ..lane.k },
             v: kernels::Rows { data: &v, ..lane.v },
             ..lane
@@ -321,7 +322,7 @@ fn a_broken_row_shows_in_the_output() {
         let lane = call.lanes[0];
         let mut k = lane.k.data.to_vec();
         k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         let out = attend(&Attention { lanes: &lanes, ..*call }, 4);
         assert!(out[..2 * 64].iter().all(|x| x.is_nan()));
         assert!(out[2 * 64..].iter().all(|x| x.is_finite()));
@@ -398,7 +399,7 @@ fn appended(
             v: v.clone(),
             kv_heads: heads.as_slice().into(),
             compensated: false,
-            received: None,
+            accumulated: None,
             positions: alibi
                 .then(|| RowPositions { all: positions.clone(), first: number * 2 * capacities[0] }),
         })
@@ -468,7 +469,7 @@ fn blocks_are_rounded_as_by_the_cpu() {
             v: held.clone(),
             kv_heads: Arc::new([0]),
             compensated: false,
-            received: None,
+            accumulated: None,
             positions: None,
         };
         let ctx = Context::new(8);

@@ -7,7 +7,7 @@ mod common;
 use common::{Random, backends, tensor_type};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::RowType;
-use kernels::graph::{self, Departure, GraphLane, Selection};
+use kernels::graph::{self, Eviction, GraphLane, RowSelection};
 use kernels::rows::fill_holes;
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ fn departed(
         v: v.clone(),
         kv_heads: Arc::new([4, 0, 2]),
         compensated,
-        received: (!compensated).then(|| received.clone()),
+        accumulated: (!compensated).then(|| received.clone()),
         positions: None,
     };
     let mut aside = Vec::new();
@@ -81,9 +81,9 @@ fn departed(
         let dropped: Vec<Vec<u32>> =
             (0..HEADS).map(|_| some_of(&mut random, usize::from(compensated), live, count)).collect();
         let moves = dropped.iter().map(|rows| fill_holes(rows, live)).collect();
-        let departure = Departure { dropped, moves, count: 25 + count, aside: true };
+        let eviction = Eviction { evicted: dropped, moves, total_evicted: 25 + count, return_rows: true };
         let ctx = Context::new(8);
-        let node = graph::depart(&ctx, &lane, compensated.then_some(&sums), departure);
+        let node = graph::evict_rows(&ctx, &lane, compensated.then_some(&sums), eviction);
         let mut allocator = GraphAllocator::new(&backend.buffer_type());
         let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
         backend.compute(&ready).expect("it runs");
@@ -138,7 +138,7 @@ fn selected(
         v: to_v.clone(),
         kv_heads: Arc::new([4, 0, 2]),
         compensated,
-        received: None,
+        accumulated: None,
         positions: None,
     };
     let kept: Vec<Vec<u32>> = (0..HEADS).map(|_| some_of(&mut random, 0, ROWS - 1, kept)).collect();
@@ -146,7 +146,7 @@ fn selected(
     let dropped = kept.iter().map(leaves).collect();
     let ctx = Context::new(8);
     let sums_taken = compensated.then_some(&sums);
-    let node = graph::select(&ctx, (&k, &v), &lane, sums_taken, Selection { kept, dropped });
+    let node = graph::select_rows(&ctx, (&k, &v), &lane, sums_taken, RowSelection { kept, evicted: dropped });
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
     backend.compute(&ready).expect("it runs");

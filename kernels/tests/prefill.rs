@@ -129,7 +129,7 @@ fn a_broken_row_shows_in_the_output() {
         let lane = call.lanes[0];
         let mut k = lane.k.data.to_vec();
         k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         for isa in Isa::available() {
             let (out, lse) = run(isa, &Attention { lanes: &lanes, ..*call }, 2);
             for (token, lse) in out.chunks_exact(4 * 64).zip(lse.chunks_exact(4)) {
@@ -139,7 +139,7 @@ fn a_broken_row_shows_in_the_output() {
         }
         // All of it broken: still not zeros.
         let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         for isa in Isa::available() {
             let (out, lse) = run(isa, &Attention { lanes: &lanes, ..*call }, 2);
             assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");

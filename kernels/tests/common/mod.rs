@@ -2,7 +2,7 @@
 
 use ggml::{Backend, Type};
 use kernels::attention::alibi_slopes;
-use kernels::{Alibi, Attention, Lane, Queries, RowType, Rows, reference::Attended};
+use kernels::{Alibi, Attention, LaneView, Queries, RowType, Rows, reference::Attended};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -157,11 +157,11 @@ impl Data {
     pub fn with<R>(&self, f: impl FnOnce(&Attention) -> R) -> R {
         let case = &self.case;
         let d = case.head_dim;
-        let lanes: Vec<Lane> = case
+        let lanes: Vec<LaneView> = case
             .lanes
             .iter()
             .enumerate()
-            .map(|(i, lane)| Lane {
+            .map(|(i, lane)| LaneView {
                 k: Rows::contiguous(&self.k[i], case.k_type, d, self.capacity[i]),
                 v: Rows::contiguous(&self.v[i], case.v_type, d, self.capacity[i]),
                 rows: lane.rows,

@@ -3,7 +3,8 @@
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{
-    self, Gain, Gather, GraphLane, HeadRows, HeadShape, LaneState, MAX_LANES, RowPositions,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES,
+    RowLists, RowPositions,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 mod common;
 use common::Random;
 
-const SHAPE: HeadShape = HeadShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25 };
+const SHAPE: AttentionShape = AttentionShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25 };
 const HEADS: usize = SHAPE.n_kv_heads * SHAPE.group;
 /// Rows that lie there, in no order; behind them those of the tokens that are computed.
 const LIVE: usize = 20;
@@ -103,27 +104,26 @@ fn gathered_attention_falls_with_the_distance() {
             k,
             kv_heads: Arc::new([0, 1]),
             compensated: false,
-            received: Some(received.clone()),
+            accumulated: Some(received.clone()),
             positions: Some(RowPositions { all: positions, first: 0 }),
         };
 
         let ctx = Context::new(8);
-        let state = LaneState {
+        let state = LaneInputs {
             rows: ctx.input("rows", Type::I32, [MAX_LANES, 1]),
             log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 1]),
             positions: ctx.input("positions", Type::I32, [NEW]),
             layer: 0,
         };
         let stored = ctx.input("stored", Type::F32, [1]);
-        let how = Gather { queries, replace: true, gain };
+        let how = Accumulation { queries, replace: true, gain };
         let watched: Arc<[u32]> = Arc::new([0, 1]);
-        let node = graph::gather(
+        let node = graph::accumulate_attention(
             &ctx,
             SHAPE,
-            (&q, &state.positions),
-            (&stored, NEW),
-            (&lane, 0),
-            watched,
+            &q,
+            Appended { node: &stored, rows: NEW },
+            AccumulatingLane { lane: &lane, number: 0, heads: watched },
             &state,
             how,
         );
@@ -165,7 +165,7 @@ fn attention_of_a_window_falls_with_the_distance() {
         }
         let ctx = Context::new(3);
         let rows = data.positions.iter().cloned().map(Arc::new).collect();
-        let window = graph::Window {
+        let window = graph::WindowQueries {
             positions: SEEN..SEEN + NEW,
             gain,
             kv_heads: vec![0, 1],
@@ -173,7 +173,8 @@ fn attention_of_a_window_falls_with_the_distance() {
             log_weight: 0.0,
             alibi: true,
         };
-        let node = graph::window(&ctx, SHAPE, (&k, &ring), HeadRows { heads: vec![0, 1], rows }, window);
+        let node =
+            graph::window_attention(&ctx, SHAPE, &k, &ring, RowLists { heads: vec![0, 1], rows }, window);
         let mut allocator = GraphAllocator::new(&backend.buffer_type());
         let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
         backend.compute(&ready).expect("it runs");

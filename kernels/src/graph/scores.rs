@@ -3,11 +3,11 @@
 
 use super::launch::{device_column, device_type};
 use super::lists::{self, Lists};
-use super::{GraphLane, HeadShape, LaneState, numbers, rows, state_column};
+use super::{Appended, AttentionShape, GraphLane, LaneInputs, numbers, rows, state_column};
+use crate::accumulate::{Keys, Watcher, add_received};
 use crate::attention::alibi_slopes;
 use crate::device;
 use crate::measure::{Measure, measure};
-use crate::received::{Keys, Watcher, add_received};
 use ggml::{Context, CustomTask, DeviceTask, RawTensor, Tensor, Type};
 use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
@@ -55,7 +55,7 @@ impl Gain {
 
 /// Which queries of a computation count for [`gather`], and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gather {
+pub struct Accumulation {
     /// The last so many of the computation's tokens.
     pub queries: usize,
     /// Whether what was gathered before is forgotten.
@@ -64,23 +64,33 @@ pub struct Gather {
     pub gain: Gain,
 }
 
+/// The lane whose rows accumulate attention.
+pub struct AccumulatingLane<'a> {
+    /// The lane, with a tensor [`GraphLane::accumulated`]; without one nothing is computed.
+    pub lane: &'a GraphLane,
+    /// The lane's number in its layer: its row of the [`LaneInputs`].
+    pub number: usize,
+    /// The heads of the lane that accumulate, by their numbers in the lane.
+    pub heads: Arc<[u32]>,
+}
+
 /// Gathers in `lane.received` what rows receive from the queries `q` `[head_dim, heads, n_q]` (f32) of the last tokens of `new`
 /// whose rows were written before `stored` was computed: the mean over the query heads of each KV head. Only the lane's heads
 /// number `watched` are looked at; `number` is the lane's place in its layer, `positions` `[new]` i32 those of the tokens.
 /// Rows that the tokens wrote begin at 0. The result carries no data.
-#[allow(clippy::too_many_arguments)]
-pub fn gather(
+pub fn accumulate_attention(
     ctx: &Context,
-    shape: HeadShape,
-    (q, positions): (&Tensor, &Tensor),
-    (stored, new): (&Tensor, usize),
-    (lane, number): (&GraphLane, usize),
-    watched: Arc<[u32]>,
-    state: &LaneState,
-    how: Gather,
+    shape: AttentionShape,
+    q: &Tensor,
+    appended: Appended,
+    to: AccumulatingLane,
+    state: &LaneInputs,
+    how: Accumulation,
 ) -> Option<Tensor> {
-    let received = lane.received.as_ref()?;
-    let mut operands = vec![q, stored, &state.rows, &state.log_weights, positions, &lane.k, received];
+    let AccumulatingLane { lane, number, heads: watched } = to;
+    let (received, new) = (lane.accumulated.as_ref()?, appended.rows);
+    let mut operands =
+        vec![q, appended.node, &state.rows, &state.log_weights, &state.positions, &lane.k, received];
     operands.extend(lane.positions.as_ref().map(|positions| &positions.all));
     let (kv_heads, compensated, layer) = (lane.kv_heads.clone(), lane.compensated, state.layer);
     let alibi = lane.positions.as_ref().map(|positions| (positions.first, slopes(shape)));
@@ -185,7 +195,7 @@ fn splits(watchers: usize, heads: usize, capacity: usize) -> usize {
 
 /// What both kinds of attention received have in common; the addresses of q and k are set.
 fn received_call(
-    shape: HeadShape,
+    shape: AttentionShape,
     (q, k): (RawTensor, RawTensor),
     gain: Gain,
     splits: usize,
@@ -230,7 +240,7 @@ fn received_call(
 
 /// Keeps the queries `q` `[head_dim, heads, n_q]` (f32) of a computation's last tokens in `ring` `[head_dim, heads, window]`
 /// f32, the token at position p in slot p modulo `window`. The result carries no data.
-pub fn remember(ctx: &Context, (q, positions): (&Tensor, &Tensor), ring: &Tensor) -> Tensor {
+pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tensor) -> Tensor {
     let keep = |task: &CustomTask| {
         let (queries, ring) = (Queries::new(task.operand(0)), task.operand(2));
         let last = last_of(task.operand(1));
@@ -269,7 +279,7 @@ pub fn remember(ctx: &Context, (q, positions): (&Tensor, &Tensor), ring: &Tensor
 
 /// The heads of a K or V tensor that are looked at.
 #[derive(Clone, Debug)]
-pub struct HeadRows {
+pub struct RowLists {
     /// Per head its number in the tensor.
     pub heads: Vec<u32>,
     /// Per head the rows that are meant, or the positions of its live rows; as many for each.
@@ -277,8 +287,8 @@ pub struct HeadRows {
 }
 
 /// Measures rows of a K or V tensor `[head_dim, capacity, heads]`: `[rows, heads]`.
-pub fn measure_rows(ctx: &Context, tensor: &Tensor, which: HeadRows, what: Measure) -> Tensor {
-    let HeadRows { heads, rows: listed } = which;
+pub fn measure_rows(ctx: &Context, tensor: &Tensor, which: RowLists, what: Measure) -> Tensor {
+    let RowLists { heads, rows: listed } = which;
     let shape = [listed.first().map_or(0, |rows| rows.len()), heads.len()];
     let lists = lists::pack(ctx, listed.iter().map(|rows| rows.as_slice()));
     let looked_at = heads.clone();
@@ -298,7 +308,7 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, which: HeadRows, what: Measu
         let (what, lag) = match what {
             Measure::Norm => (0, 1),
             Measure::SquaredNorm => (1, 1),
-            Measure::Largest => (2, 1),
+            Measure::MaxAbs => (2, 1),
             Measure::Spread { lag, own } => (if own { 4 } else { 3 }, lag.max(1)),
         };
         let call = device::MeasureCall {
@@ -322,7 +332,7 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, which: HeadRows, what: Measu
 
 /// Whose attention [`window`] takes: tokens whose queries [`remember`] kept.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct WindowQueries {
     /// Positions of the tokens.
     pub positions: Range<usize>,
     /// Sharpness of their rows.
@@ -340,14 +350,15 @@ pub struct Window {
 /// What every live row of the looked-at heads of `k` receives from each query head of its group, added up over the tokens of
 /// `window` whose queries lie in `ring`: `[first + rows, group, heads]`. A token sees the rows whose positions are not behind its
 /// own, and the compensation entry.
-pub fn window(
+pub fn window_attention(
     ctx: &Context,
-    shape: HeadShape,
-    (k, ring): (&Tensor, &Tensor),
-    which: HeadRows,
-    window: Window,
+    shape: AttentionShape,
+    k: &Tensor,
+    ring: &Tensor,
+    which: RowLists,
+    window: WindowQueries,
 ) -> Tensor {
-    let HeadRows { heads, rows: listed } = which;
+    let RowLists { heads, rows: listed } = which;
     let with_position = listed.first().map_or(0, |rows| rows.len());
     let live = window.first + with_position;
     let slopes = window.alibi.then(|| slopes(shape));
@@ -427,7 +438,7 @@ pub fn window(
 }
 
 /// The slopes of all query heads.
-fn slopes(shape: HeadShape) -> Vec<f32> {
+fn slopes(shape: AttentionShape) -> Vec<f32> {
     alibi_slopes(shape.n_kv_heads * shape.group).iter().map(|slope| *slope as f32).collect()
 }
 
@@ -485,7 +496,7 @@ unsafe fn column<'a>(tensor: RawTensor, head: usize) -> &'a mut [f32] {
 }
 
 /// Moves a head's gathered numbers as its rows are moved.
-pub(super) fn move_received(task: &CustomTask, operand: usize, head: usize, moves: &[(u32, u32)]) {
+pub(super) fn move_accumulated(task: &CustomTask, operand: usize, head: usize, moves: &[(u32, u32)]) {
     // SAFETY: each head's column is touched by one thread.
     let column = unsafe { column(task.operand(operand), head) };
     for (to, from) in moves {

@@ -9,7 +9,8 @@ use common::{Random, backends, tensor_type};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::RowType;
 use kernels::graph::{
-    self, Gain, Gather, GraphLane, HeadRows, HeadShape, LaneState, MAX_LANES, RowPositions, Window,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES,
+    RowLists, RowPositions, WindowQueries,
 };
 use kernels::measure::Measure;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ fn run(backend: &Backend, ctx: &Context, node: &Tensor, fill: impl Fn()) {
 
 #[derive(Clone, Copy, Debug)]
 struct Gathering {
-    shape: HeadShape,
+    shape: AttentionShape,
     ty: RowType,
     live: usize,
     new: usize,
@@ -88,21 +89,22 @@ fn gathered(backend: &Backend, case: Gathering) -> Vec<f32> {
         k,
         kv_heads: (1..shape.n_kv_heads as u32).collect(),
         compensated: case.log_weight.is_some(),
-        received: Some(received.clone()),
+        accumulated: Some(received.clone()),
         positions: case.alibi.then(|| RowPositions { all: positions, first: 7 }),
     };
     let ctx = Context::new(8);
-    let state = LaneState {
+    let state = LaneInputs {
         rows: ctx.input("rows", Type::I32, [MAX_LANES, 2]),
         log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 2]),
         positions: ctx.input("positions", Type::I32, [new]),
         layer: 1,
     };
     let stored = ctx.input("stored", Type::F32, [1]);
-    let how = Gather { queries: case.queries, replace: case.replace, gain: case.gain };
+    let how = Accumulation { queries: case.queries, replace: case.replace, gain: case.gain };
     let watched: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
+    let to = AccumulatingLane { lane: &lane, number: 1, heads: watched };
     let node =
-        graph::gather(&ctx, shape, (&q, &state.positions), (&stored, new), (&lane, 1), watched, &state, how)
+        graph::accumulate_attention(&ctx, shape, &q, Appended { node: &stored, rows: new }, to, &state, how)
             .expect("it gathers");
     run(backend, &ctx, &node, || {
         state.rows.write(0, &[-1, -1, -1, -1, live as i32, -1]).expect("rows");
@@ -118,7 +120,7 @@ fn gathered(backend: &Backend, case: Gathering) -> Vec<f32> {
 #[test]
 fn attention_is_gathered_as_by_the_cpu() {
     let [cpu, device] = backends();
-    let shape = |head_dim, group| HeadShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
+    let shape = |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
     let plain = Gathering {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -155,7 +157,7 @@ fn attention_is_gathered_as_by_the_cpu() {
 
 #[derive(Clone, Copy, Debug)]
 struct Looking {
-    shape: HeadShape,
+    shape: AttentionShape,
     ty: RowType,
     rows: usize,
     tokens: usize,
@@ -180,8 +182,8 @@ fn looked(backend: &Backend, case: Looking) -> Vec<f32> {
     let listed = |head: usize| -> Arc<Vec<u32>> {
         Arc::new((0..rows).map(|row| ((row * 11 + head * 5) % (end - 40) + 40) as u32).collect())
     };
-    let which = HeadRows { heads: vec![1, 0], rows: vec![listed(1), listed(0)] };
-    let window = Window {
+    let which = RowLists { heads: vec![1, 0], rows: vec![listed(1), listed(0)] };
+    let window = WindowQueries {
         positions: end - tokens..end,
         gain: case.gain,
         kv_heads: vec![2, 0],
@@ -190,7 +192,7 @@ fn looked(backend: &Backend, case: Looking) -> Vec<f32> {
         alibi: case.alibi,
     };
     let ctx = Context::new(4);
-    let node = graph::window(&ctx, shape, (&k, &ring), which, window);
+    let node = graph::window_attention(&ctx, shape, &k, &ring, which, window);
     run(backend, &ctx, &node, || ());
     node.to_vec().expect("numbers")
 }
@@ -198,7 +200,7 @@ fn looked(backend: &Backend, case: Looking) -> Vec<f32> {
 #[test]
 fn attention_of_a_window_is_the_cpus() {
     let [cpu, device] = backends();
-    let shape = |head_dim, group| HeadShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
+    let shape = |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
     let plain = Looking {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -239,7 +241,7 @@ fn queries_are_kept_as_by_the_cpu() {
         let ctx = Context::new(4);
         // The positions of more tokens than there are queries of.
         let positions = ctx.input("positions", Type::I32, [tokens + 2]);
-        let node = graph::remember(&ctx, (&q, &positions), &ring);
+        let node = graph::store_queries(&ctx, &q, &positions, &ring);
         run(backend, &ctx, &node, || {
             let all: Vec<i32> = (0..tokens as i32 + 2).map(|t| 43 + t).collect();
             positions.write(0, &all).expect("positions");
@@ -261,7 +263,7 @@ fn rows_are_measured_as_by_the_cpu() {
         memory.allocate(&backend.buffer_type()).expect("memory");
         write_rows(&mut random, &tensor, ty, 0, 55);
         let listed = |head: u32| Arc::new((0..50u32).map(|row| (row * 3 + head) % 55).collect::<Vec<u32>>());
-        let which = HeadRows { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
+        let which = RowLists { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
         let ctx = Context::new(3);
         let node = graph::measure_rows(&ctx, &tensor, which, what);
         run(backend, &ctx, &node, || ());
@@ -274,7 +276,7 @@ fn rows_are_measured_as_by_the_cpu() {
             if head_dim % ty.granule() != 0 {
                 continue;
             }
-            for what in [Measure::Norm, Measure::SquaredNorm, Measure::Largest].into_iter().chain(spreads) {
+            for what in [Measure::Norm, Measure::SquaredNorm, Measure::MaxAbs].into_iter().chain(spreads) {
                 let (have, want) =
                     (measured(&device, ty, head_dim, what), measured(&cpu, ty, head_dim, what));
                 assert!(want.iter().all(|x| x.is_finite()), "{ty:?} {head_dim} {what:?}");
