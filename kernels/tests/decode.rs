@@ -1,5 +1,5 @@
-//! The decode kernel against the plain reference: every instruction set this processor has, every pair of row types, odd
-//! lengths, head sizes, groups, tokens, thread counts, lanes, log-weights.
+//! The decode kernel against the plain reference: every instruction set this processor has, every pair of row types,
+//! odd lengths, head sizes, groups, tokens, thread counts, lanes, log-weights.
 
 mod common;
 
@@ -229,7 +229,8 @@ fn random_calls() {
 
 #[test]
 fn strided_queries_and_rows() {
-    // Queries as a permuted tensor [head_dim, n_q, n_heads], rows with a gap after each: the same numbers, other strides.
+    // Queries as a permuted tensor [head_dim, n_q, n_heads], rows with a gap after each: the same numbers, other
+    // strides.
     let data = Data::new(Case { n_q: 3, group: 2, ..Case::plain(64, 2, 50) }, 5);
     data.with(|call| {
         let (want, _) = decode(Isa::best(), call, 2);

@@ -1,5 +1,6 @@
-//! The device's kernels for appending and attending, on a GPU or run by the emulator, against the plain reference and the CPU's bytes. Each
-//! call runs twice, the second time with the order of threads reversed: the same input must give the same bits.
+//! The device's kernels for appending and attending, on a GPU or run by the emulator, against the plain reference and
+//! the CPU's bytes. Each call runs twice, the second time with the order of threads reversed: the same input must give
+//! the same bits.
 #![cfg(any(feature = "emulated-device", feature = "cuda"))]
 
 #[allow(dead_code)] // comparisons with a denominator are for the other tests

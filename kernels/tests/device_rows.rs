@@ -1,4 +1,5 @@
-//! The device's kernels for rows that leave and rows that are taken over, on a GPU or run by the emulator: byte for byte what the CPU makes.
+//! The device's kernels for rows that leave and rows that are taken over, on a GPU or run by the emulator: byte for
+//! byte what the CPU makes.
 #![cfg(any(feature = "emulated-device", feature = "cuda"))]
 
 #[allow(dead_code)] // attention calls are for the other tests

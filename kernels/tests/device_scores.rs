@@ -1,5 +1,5 @@
-//! What policies learn of rows on a device, on a GPU or run by the emulator, against what the CPU computes: attention gathered and of a window,
-//! queries kept, rows measured.
+//! What policies learn of rows on a device, on a GPU or run by the emulator, against what the CPU computes: attention
+//! gathered and of a window, queries kept, rows measured.
 #![cfg(any(feature = "emulated-device", feature = "cuda"))]
 
 #[allow(dead_code)] // attention calls are for the other tests
@@ -19,7 +19,8 @@ fn normal(random: &mut Random, n: usize) -> Vec<f32> {
     (0..n).map(|_| random.normal()).collect()
 }
 
-/// Random rows `begin .. live` of a tensor `[head_dim, capacity, heads]`; the others hold bytes that decode to NaN or huge numbers.
+/// Random rows `begin .. live` of a tensor `[head_dim, capacity, heads]`; the others hold bytes that decode to NaN or
+/// huge numbers.
 fn write_rows(random: &mut Random, tensor: &Tensor, ty: RowType, begin: usize, live: usize) {
     let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
     let bytes = ty.row_bytes(d);

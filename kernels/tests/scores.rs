@@ -1,4 +1,5 @@
-//! What policies learn of the attention of models with ALiBi, against the formula written out: logits fall with the distance.
+//! What policies learn of the attention of models with ALiBi, against the formula written out: logits fall with the
+//! distance.
 
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
