@@ -10,8 +10,9 @@
 //! Rows are in any order, except that with several query tokens the last `n_q` rows are those of the query tokens, in
 //! order. Query token `t` does not see the rows after its own.
 
-use crate::quant::RowType;
 use std::fmt;
+
+use crate::quant::RowType;
 
 /// Maximum number of KV heads of a call.
 pub const MAX_KV_HEADS: usize = 1024;
@@ -364,10 +365,16 @@ impl fmt::Display for ShapeError {
                  (hint: are there more rows than the lane's capacity?)"
             ),
             ShapeError::Stride { what, lane, stride, need } => {
-                write!(f, "rows of the {what} of lane {lane} are {need} bytes long, but only {stride} bytes apart")
+                write!(
+                    f,
+                    "rows of the {what} of lane {lane} are {need} bytes long, but only {stride} bytes apart"
+                )
             }
             ShapeError::LaneHead { lane, head, n_kv_heads } => {
-                write!(f, "lane {lane} has KV head {head}, which is not below {n_kv_heads} or is already in a lane")
+                write!(
+                    f,
+                    "lane {lane} has KV head {head}, which is not below {n_kv_heads} or is already in a lane"
+                )
             }
             ShapeError::MissingHeads { heads, n_kv_heads } => {
                 write!(f, "the lanes have {heads} KV heads in total, the call has {n_kv_heads}")

@@ -1,7 +1,8 @@
 //! Measures the machine: bytes per second read from memory, and multiply-adds per second.
 
-use crate::simd::{Isa, Kernel, Loop, Simd};
 use std::time::Instant;
+
+use crate::simd::{Isa, Kernel, Loop, Simd};
 
 /// Floats of a page. The sum alternates between two streams page by page.
 const PAGE: usize = 1024;

@@ -2,9 +2,10 @@
 //! launcher exists twice: compiled by nvcc for GPUs (feature `cuda`) and by the host's compiler for the emulator
 //! (feature `emulated-device`). The task says which one is called. Addresses are the device's.
 
-use ggml::DeviceTask;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+
+use ggml::DeviceTask;
 
 /// CUDA's error number for an invalid argument.
 pub(crate) const INVALID_VALUE: i32 = 1;

@@ -1,10 +1,11 @@
 //! One number per row, by which policies without attention score keys and values. Rows are read in their own type and
 //! measured in f32.
 
+use std::marker::PhantomData;
+
 use crate::attention::Rows;
 use crate::quant::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
-use std::marker::PhantomData;
 
 /// What is computed of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

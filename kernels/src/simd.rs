@@ -1,6 +1,9 @@
-//! One trait for all instruction sets, so that every kernel is written once. A kernel is a struct that implements [`Kernel`]. [`Isa::enter`] runs it inside a function that is compiled for the instruction set and inlines everything generic.
+//! One trait for all instruction sets, so that every kernel is written once. A kernel is a struct that implements
+//! [`Kernel`]. [`Isa::enter`] runs it inside a function that is compiled for the instruction set and inlines everything
+//! generic.
 //!
-//! Rule for kernels: `#[inline(always)]` on everything they call, and no iterator adaptors with closures in hot loops. A function that is not inlined is compiled without the instruction set: correct, but slow.
+//! Rule for kernels: `#[inline(always)]` on everything they call, and no iterator adaptors with closures in hot loops.
+//! A function that is not inlined is compiled without the instruction set: correct, but slow.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -2,8 +2,9 @@
 //! mistakes that must end the process with a message.
 #![cfg(feature = "emulated-device")]
 
-use kernels as _; // links the emulator
 use std::process::Command;
+
+use kernels as _; // links the emulator
 
 #[repr(C)]
 struct Check {

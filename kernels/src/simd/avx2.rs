@@ -1,7 +1,8 @@
 //! AVX2 with FMA and F16C: 8 lanes, 16 registers.
 
-use super::{Kernel, Simd};
 use std::arch::x86_64::*;
+
+use super::{Kernel, Simd};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;

@@ -1,7 +1,8 @@
 //! AVX-512 (F, BW, DQ, VL): 16 lanes, 32 registers.
 
-use super::{Kernel, Simd};
 use std::arch::x86_64::*;
+
+use super::{Kernel, Simd};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;

@@ -1,4 +1,5 @@
-//! Portable Rust in groups of 8, in a form that the compiler can vectorise (SSE2, NEON). Used where the processor has none of the other instruction sets.
+//! Portable Rust in groups of 8, in a form that the compiler can vectorise (SSE2, NEON). Used where the processor has
+//! none of the other instruction sets.
 
 use super::{Kernel, Simd};
 
@@ -17,7 +18,8 @@ pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
 #[repr(align(32))]
 pub(crate) struct V8([f32; 8]);
 
-/// A half as a float, without tables: shifts the 15 low bits into place and multiplies by 2^112 to correct the exponent (exact, also for subnormals). Infinities and NaN get the maximum exponent.
+/// A half as a float, without tables: shifts the 15 low bits into place and multiplies by 2^112 to correct the exponent
+/// (exact, also for subnormals). Infinities and NaN get the maximum exponent.
 #[inline(always)]
 fn widen(bits: u16) -> f32 {
     let bits = u32::from(bits);
