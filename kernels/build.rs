@@ -83,7 +83,7 @@ fn cuda(headers: &std::path::Path) {
 mod headers {
     /// `ROW_TYPES(X)`: X(name, elements of a block, bytes of a block) for every row type, and their numbers.
     macro_rules! row_types {
-        ($($(#[doc = $doc:literal])* $ty:ident: $name:literal, $elements:literal, $bytes:literal;)*) => {
+        ($($(#[$doc:meta])* $ty:ident: $name:literal, $elements:literal, $bytes:literal;)*) => {
             pub fn row_types() -> String {
                 let types = [$((stringify!($ty), $elements, $bytes)),*];
                 let entry = |(ty, elements, bytes): &(&str, usize, usize)| format!(" X({ty}, {elements}, {bytes})");
@@ -101,9 +101,9 @@ mod headers {
 
     macro_rules! device_calls {
         (
-            constants { $($(#[doc = $constant_doc:literal])* $constant:ident = $value:literal;)* }
-            $($(#[doc = $doc:literal])* struct $call:ident {
-                $($(#[doc = $field_doc:literal])* $field:ident: $ty:ty,)*
+            constants { $($(#[$constant_doc:meta])* $constant:ident = $value:literal;)* }
+            $($(#[$doc:meta])* struct $call:ident {
+                $($(#[$field_doc:meta])* $field:ident: $ty:ty,)*
             })*
         ) => {
             pub fn calls() -> String {

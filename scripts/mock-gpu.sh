@@ -31,4 +31,4 @@ for eager in 0 1; do
     LONGHAND_MOCK_EAGER=$eager "$target/release/golden" tests/golden/policies/cases
 done
 cargo test --release -p tests -p cli -p kernels --features mock-cuda --test logits --test session --test device --test mock_gpu \
-    --test device_attend --test device_rows --test device_watch
+    --test device_attend --test device_rows --test device_scores

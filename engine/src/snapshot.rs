@@ -9,7 +9,8 @@
 
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Prefill, Session, SessionOptions};
-use ggml::Type;
+use kernels::RowType;
+use kernels::graph::tensor_type;
 use models::gguf::GgufFile;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -313,9 +314,8 @@ fn describe(file: &mut dyn Read) -> Result<(Description, u64), Damage> {
 
 fn options(description: &Description) -> Result<SessionOptions, EngineError> {
     let ty = |name: &str| {
-        [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]
-            .into_iter()
-            .find(|ty| ty.name() == name)
+        RowType::from_name(name)
+            .map(tensor_type)
             .ok_or_else(|| Damage::new("its rows are of no type known here"))
     };
     let Description { tokens, context, chunk, .. } = *description;

@@ -262,7 +262,7 @@ int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*t
 }
 
 float half_to_float(uint16_t bits) {
-    // Shifts the 15 low bits into state and multiplies by 2^112 to correct the exponent: exact, also for subnormals.
+    // Shifts the 15 low bits into place and multiplies by 2^112 to correct the exponent: exact, also for subnormals.
     uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fff) << 13;
     float value;
     std::memcpy(&value, &magnitude, 4);

@@ -88,8 +88,8 @@ pub fn add_weights(
             stride: n_padded,
         };
         with_loader!(rows.ty, L => with_width!(tile.len(), QT => {
-            // SAFETY: the best instruction set is present; the rows lie in their tensor (asserted); the scratch holds
-            // the tile's queries and logits.
+            // SAFETY: the best instruction set is present; the rows are inside their tensor (asserted); the scratch
+            // holds the tile's queries and logits.
             unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
         }));
         for (i, (logits, query)) in logits.chunks_exact_mut(n_padded).zip(tile).enumerate() {

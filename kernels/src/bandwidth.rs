@@ -15,7 +15,7 @@ impl Kernel for Sum<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> f32 {
-        // SAFETY: every address lies in one of the slices.
+        // SAFETY: every address is inside one of the slices.
         unsafe {
             let mut sums = [S::splat(0.0); 4];
             let step = 4 * S::LANES;

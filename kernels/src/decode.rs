@@ -294,8 +294,8 @@ macro_rules! with_width {
 pub(crate) use with_width;
 
 /// Logits of `n` rows for QT queries.
-/// Safety: `n` rows of `head_dim` elements at `k`; queries `[d_padded, QT]`; room
-/// for logits `[stride, QT]`, where `stride` is at least `n` rounded up to a multiple of [`ROW_GROUP`].
+/// Safety: `n` rows of `head_dim` elements at `k`; queries `[d_padded, QT]`; logits `[stride, QT]` may be written,
+/// where `stride` is at least `n` rounded up to a multiple of [`ROW_GROUP`].
 pub(crate) struct Dot<L, const QT: usize>(pub DotArgs, pub PhantomData<L>);
 
 pub(crate) struct DotArgs {
@@ -460,7 +460,7 @@ impl Kernel for Softmax {
 
 /// Rescales QT weighted sums and adds `n` rows of values to them.
 /// Safety: weights `[BLOCK, QT]`; `n` rows of `head_dim`
-/// elements at `v`; slots `[slot_len, QT]` with the factor in place.
+/// elements at `v`; slots `[slot_len, QT]` with their factors set.
 struct Accumulate<L, const QT: usize>(AccumulateArgs, PhantomData<L>);
 
 struct AccumulateArgs {

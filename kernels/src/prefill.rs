@@ -275,8 +275,7 @@ impl Tile<'_> {
             to: to.as_mut_ptr(),
         };
         debug_assert!(to.len() >= n * padded(self.call.head_dim));
-        // SAFETY: isa is present; check() has proved that the lane's rows are inside its tensors; `to` has room for a
-        // block.
+        // SAFETY: isa is present; check() has proved that the lane's rows are inside its tensors; `to` holds a block.
         with_loader!(rows.ty, L => unsafe { self.isa.enter(Convert::<L>(args, PhantomData)) });
     }
 }

@@ -2,6 +2,8 @@
 
 use engine::kv::Budget;
 use ggml::Type;
+use kernels::RowType;
+use kernels::graph::tensor_type;
 
 /// A count of tokens: `8192`, `100k` (100,000, as documents are counted), `1m`.
 pub fn tokens(text: &str) -> Result<usize, String> {
@@ -74,13 +76,8 @@ pub fn budget(text: &str) -> Result<Budget, String> {
 
 /// A type of keys or values.
 pub fn cache_type(text: &str) -> Result<Type, String> {
-    match text {
-        "f32" => Ok(Type::F32),
-        "f16" => Ok(Type::F16),
-        "q8_0" => Ok(Type::Q8_0),
-        "q4_0" => Ok(Type::Q4_0),
-        _ => Err("no such type\nhint: f32, f16, q8_0 or q4_0".into()),
-    }
+    let ty = RowType::from_name(text).map(tensor_type);
+    ty.ok_or_else(|| format!("no such type\nhint: {}", RowType::names()))
 }
 
 /// A number of threads.

@@ -6,6 +6,7 @@ use super::policy::{Basis, Event, Moment, Needs, Policy, PolicyChoice};
 use crate::heads::HeadProfile;
 use crate::{EngineError, alibi};
 use ggml::{Context, Type};
+use kernels::RowType;
 use kernels::graph::{AttentionShape, MAX_LANES, RowPositions};
 use models::spec::{ModelSpec, Positions};
 use std::ops::Range;
@@ -140,7 +141,7 @@ impl Layout {
                 return Err(EngineError::Setting {
                     what: format!("{flag} {ty}"),
                     reason: "the KV store cannot hold rows of this type".into(),
-                    hint: "types are f32, f16, q8_0 and q4_0".into(),
+                    hint: format!("use {}", RowType::names()),
                 });
             };
             let (granule, head_dim) = (row.granule(), heads.head_dim);

@@ -155,7 +155,7 @@ pub fn accumulate_attention(
             });
         }
     };
-    // On devices the result has the statistics that the first pass leaves to the second.
+    // On devices the result has the statistics that the first pass writes and the second reads.
     let stats = [2, splits, tokens * shape.group, lane_heads.len()];
     Some(ctx.custom_on(Type::F32, stats, &operands, accumulate, move |task| {
         let [q, k, accumulated] = [0, 5, 6].map(|operand| task.operand(operand));
@@ -338,7 +338,7 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measu
     ctx.custom_on(Type::F32, shape, &[tensor, &lists], work, launch).output()
 }
 
-/// The tokens whose attention [`window_attention`] takes, and the heads it is taken of.
+/// The tokens whose attention [`window_attention`] adds up, and the heads of the keys.
 #[derive(Clone, Debug)]
 pub struct WindowQueries {
     /// Positions of the tokens. [`store_queries`] has stored their queries.
@@ -373,7 +373,8 @@ pub fn window_attention(
     let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
     let queries = window.positions.len() * shape.group;
     let splits = splits(queries, heads.len(), live);
-    // On devices this node has the statistics that the first pass leaves to the second. It computes nothing.
+    // On devices this node has the statistics that the first pass writes and the second reads. The node itself computes
+    // nothing.
     let stats =
         ctx.custom_on(Type::F32, [2, splits, queries, heads.len()], &[ring], |_| (), |_: &DeviceTask| Ok(()));
     let out = [live, shape.group, heads.len()];
