@@ -107,7 +107,7 @@ mod headers {
             })*
         ) => {
             pub fn calls() -> String {
-                let mut text = String::from("// Generated from src/device/calls.rs.\n#pragma once\n#include <cstdint>\n");
+                let mut text = "// Generated from src/device/calls.rs.\n#pragma once\n#include <cstdint>\n".to_owned();
                 $(text += &format!("constexpr int {} = {};\n", stringify!($constant), $value);)*
                 $(
                     text += &format!("\nstruct {} {{\n", stringify!($call));

@@ -54,7 +54,7 @@ const CHUNK_BYTES: usize = 4096;
 /// Rows whose logits are stored together.
 pub(crate) const ROW_GROUP: usize = 16;
 /// Maximum number of queries of a tile: one pass over a block.
-const MAX_TILE: usize = 8;
+pub(crate) const MAX_TILE: usize = 8;
 /// How far (in powers of two) a weight may exceed 1 before the base moves.
 const SLACK: f32 = 8.0;
 
@@ -255,37 +255,16 @@ fn ranges(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
 /// Evaluates an expression with the constant `$qt` set to the value of `$width`, 1 to [`MAX_TILE`].
 macro_rules! with_width {
     ($width:expr, $qt:ident => $body:expr) => {
+        $crate::decode::with_width!($width, $qt => $body; 1 2 3 4 5 6 7)
+    };
+    ($width:expr, $qt:ident => $body:expr; $($smaller:literal)*) => {
         match $width {
-            1 => {
-                const $qt: usize = 1;
+            $($smaller => {
+                const $qt: usize = $smaller;
                 $body
-            }
-            2 => {
-                const $qt: usize = 2;
-                $body
-            }
-            3 => {
-                const $qt: usize = 3;
-                $body
-            }
-            4 => {
-                const $qt: usize = 4;
-                $body
-            }
-            5 => {
-                const $qt: usize = 5;
-                $body
-            }
-            6 => {
-                const $qt: usize = 6;
-                $body
-            }
-            7 => {
-                const $qt: usize = 7;
-                $body
-            }
+            })*
             _ => {
-                const $qt: usize = 8;
+                const $qt: usize = $crate::decode::MAX_TILE;
                 $body
             }
         }

@@ -117,8 +117,8 @@ pub fn row_type(ty: Type) -> Option<RowType> {
 
 /// The tensor type of a row type.
 pub fn tensor_type(ty: RowType) -> Type {
-    let types = (0..u32::from(u8::MAX)).filter_map(Type::from_id);
-    types.into_iter().find(|candidate| candidate.name() == ty.name()).expect("ggml has all row types")
+    let mut types = (0..u32::from(u8::MAX)).filter_map(Type::from_id);
+    types.find(|candidate| candidate.name() == ty.name()).expect("ggml has all row types")
 }
 
 /// What the implementations know of a lane beside its tensors.

@@ -265,23 +265,14 @@ impl Load for Q4_0 {
 /// Evaluates an expression with the type `$load` bound to the [`Load`] of a [`RowType`].
 macro_rules! with_loader {
     ($ty:expr, $load:ident => $body:expr) => {
+        $crate::quant::with_loader!($ty, $load => $body; F32 F16 Q8_0 Q4_0)
+    };
+    ($ty:expr, $load:ident => $body:expr; $($name:ident)*) => {
         match $ty {
-            $crate::quant::RowType::F32 => {
-                type $load = $crate::quant::F32;
+            $($crate::quant::RowType::$name => {
+                type $load = $crate::quant::$name;
                 $body
-            }
-            $crate::quant::RowType::F16 => {
-                type $load = $crate::quant::F16;
-                $body
-            }
-            $crate::quant::RowType::Q8_0 => {
-                type $load = $crate::quant::Q8_0;
-                $body
-            }
-            $crate::quant::RowType::Q4_0 => {
-                type $load = $crate::quant::Q4_0;
-                $body
-            }
+            })*
         }
     };
 }
