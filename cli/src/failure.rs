@@ -301,7 +301,7 @@ mod tests {
             (Hint::LongerPeriod, "--period"),
             (Hint::OtherTensorType { cpu_can: true }, "--device cpu"),
             (Hint::OtherTensorType { cpu_can: false }, "quantised to another type"),
-            (Hint::CacheTypes(&[ggml::Type::F16, ggml::Type::F32]), "f16, f32"),
+            (Hint::CacheTypes(vec![ggml::Type::F16, ggml::Type::F32]), "f16, f32"),
             (Hint::OtherModel, "another model"),
             (Hint::CheckPath, "check the path"),
             (Hint::FreeDiskSpace, "free some space"),

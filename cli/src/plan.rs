@@ -13,6 +13,8 @@ use engine::setup::{
 };
 use engine::{HeadSource, Model, SessionOptions, SetupOptions};
 use ggml::Type;
+use kernels::RowType;
+use kernels::graph::tensor_type;
 use models::shapes::ModelShape;
 use models::spec::PositionEncoding;
 use serde_json::{Value, json};
@@ -41,7 +43,7 @@ pub struct PlanArgs {
     policy: Vec<String>,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Type of keys (-ctk); f16, q8_0 and q4_0 are shown unless given
+    /// Type of keys (-ctk); all types but f32 are shown unless given
     #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
     cache_type_k: Option<Type>,
     /// Type of values (-ctv); that of the keys unless given
@@ -103,7 +105,10 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         texts.iter().map(|text| session::policy(text)).collect::<Result<_, _>>()?;
     let types: Vec<(Type, Type)> = match args.cache_type_k {
         Some(k) => vec![(k, args.cache_type_v.unwrap_or(k))],
-        None => vec![(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0), (Type::Q4_0, Type::Q4_0)],
+        None => {
+            let shown = RowType::ALL.into_iter().filter(|ty| *ty != RowType::F32);
+            shown.map(tensor_type).map(|ty| (ty, ty)).collect()
+        }
     };
     let subject = subject(app, args)?;
     let spec = &subject.outline.spec;

@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
 use crate::{Engine, EngineError, Hint, Progress, Task};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
-use kernels::graph::{HeadShape, MAX_LANES};
+use kernels::graph::{AttentionShape, MAX_LANES};
 use models::spec::PositionEncoding;
 use std::time::Instant;
 
@@ -181,7 +181,7 @@ fn score_layers(
 
 /// Scores heads from their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE) of a whole text.
 pub fn score_heads(
-    shape: HeadShape,
+    shape: AttentionShape,
     pattern: Pattern,
     queries: &[f32],
     keys: &[f32],
@@ -200,14 +200,14 @@ pub fn score_heads(
 
 /// Sums attention mass over the rows of a text.
 struct Scorer {
-    shape: HeadShape,
+    shape: AttentionShape,
     pattern: Pattern,
     induction: Vec<f64>,
     echo: Vec<f64>,
 }
 
 impl Scorer {
-    fn new(shape: HeadShape, pattern: Pattern) -> Scorer {
+    fn new(shape: AttentionShape, pattern: Pattern) -> Scorer {
         let heads = shape.n_kv_heads * shape.group;
         Scorer { shape, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
     }
@@ -222,7 +222,7 @@ impl Scorer {
         backend: &Backend,
         allocator: &mut GraphAllocator,
     ) -> Result<(), EngineError> {
-        let HeadShape { head_dim, n_kv_heads, group, .. } = self.shape;
+        let AttentionShape { head_dim, n_kv_heads, group, .. } = self.shape;
         let heads = n_kv_heads * group;
         let token = head_dim * heads;
         let n = queries.len() / token;
@@ -245,7 +245,7 @@ impl Scorer {
         backend: &Backend,
         allocator: &mut GraphAllocator,
     ) -> Result<(), EngineError> {
-        let HeadShape { head_dim, n_kv_heads, group, scale } = self.shape;
+        let AttentionShape { head_dim, n_kv_heads, group, scale } = self.shape;
         let heads = n_kv_heads * group;
         let Pattern { prefix, period, occurrences } = self.pattern;
         let repeats = (first + n).saturating_sub(prefix + 1) / period;

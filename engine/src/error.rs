@@ -231,7 +231,7 @@ pub enum Hint {
     /// Calibrate with a longer period of random tokens.
     LongerPeriod,
     /// Store keys and values as one of these types.
-    CacheTypes(&'static [Type]),
+    CacheTypes(Vec<Type>),
     /// Use a model file whose weights have another type.
     OtherTensorType {
         /// Whether the CPU can compute with the weights as they are.
@@ -363,7 +363,7 @@ mod tests {
             Hint::OmitHeadShares,
             Hint::WindowsFromWeights,
             Hint::LongerPeriod,
-            Hint::CacheTypes(&[Type::F16, Type::F32]),
+            Hint::CacheTypes(vec![Type::F16, Type::F32]),
             Hint::OtherTensorType { cpu_can: true },
             Hint::OtherTensorType { cpu_can: false },
             Hint::OtherModel,

@@ -6,7 +6,9 @@ use crate::kv::policy::Counted;
 use crate::kv::{LayerRows, Observer};
 use crate::weights::Weights;
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
-use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES, Split};
+use kernels::graph::{
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, MAX_LANES, Split,
+};
 use models::arch::RopeStyle;
 use models::spec::{LayerTensors, ModelSpec, Rope};
 
@@ -30,7 +32,7 @@ pub struct Inputs {
     /// `[n]` i32
     pub positions: Tensor,
     /// Live rows and log-weights.
-    pub state: LaneState,
+    pub state: LaneInputs,
 }
 
 impl Inputs {
@@ -41,7 +43,7 @@ impl Inputs {
             tokens: ctx.input("tokens", Type::I32, [n]),
             stream: ctx.input("stream", Type::F32, [n_embd, n]),
             positions: positions.clone(),
-            state: LaneState {
+            state: LaneInputs {
                 rows: ctx.input("rows", Type::I32, [MAX_LANES, layers]),
                 log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, layers]),
                 positions,
@@ -96,7 +98,7 @@ impl Formula {
 /// A loaded model as formulas.
 pub struct Forward {
     weights: Weights,
-    heads: HeadShape,
+    heads: AttentionShape,
     /// `None` under ALiBi, where the lanes' positions do its work.
     rope: Option<RopeParameters>,
     epsilon: f32,
@@ -140,7 +142,7 @@ impl Forward {
     ) -> Forward {
         Forward {
             weights,
-            heads: HeadShape {
+            heads: AttentionShape {
                 head_dim: spec.head_dim,
                 n_kv_heads: spec.n_kv_heads,
                 group: spec.queries_per_kv_head(),
@@ -154,10 +156,10 @@ impl Forward {
         }
     }
 
-    /// See [`graph::most_partials`]: for the device.
+    /// See [`graph::max_partials_tokens`]: for the device.
     pub fn most_partials(&self, chunk: usize) -> Option<usize> {
         let [_, device] = self.splits;
-        graph::most_partials(self.heads, device, chunk)
+        graph::max_partials_tokens(self.heads, device, chunk)
     }
 
     /// Keeps intermediates from now on, at the cost of their memory.
@@ -171,7 +173,7 @@ impl Forward {
     }
 
     /// Shapes of the attention.
-    pub fn heads(&self) -> HeadShape {
+    pub fn heads(&self) -> AttentionShape {
         self.heads
     }
 
@@ -273,7 +275,7 @@ impl Forward {
         let n = x.dim(1);
         let w = self.matrices(layer, n);
         let positions = &inputs.positions;
-        let state = LaneState { layer, ..inputs.state.clone() };
+        let state = LaneInputs { layer, ..inputs.state.clone() };
         let normed = self.norm(ctx, x, &w.attn_norm).named(&format!("attn_norm-{layer}")).kept(self.trace);
         let k = self.keys(ctx, layer, &normed, positions);
         let v = self
@@ -316,7 +318,7 @@ impl Forward {
             ctx,
             self.heads,
             &q,
-            (&stored, n),
+            Appended { node: &stored, rows: n },
             &rows.lanes,
             &state,
             self.splits[self.placement.of(layer) as usize],
@@ -446,15 +448,15 @@ fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
 /// written before `stored` was computed: nodes that stand for it are added to `effects`.
 pub fn observe(
     ctx: &Context,
-    shape: HeadShape,
+    shape: AttentionShape,
     (q, positions): (&Tensor, &Tensor),
     stored: &Tensor,
     observer: &Observer,
-    state: &LaneState,
+    state: &LaneInputs,
     effects: &mut Vec<Tensor>,
 ) {
     if let Some(ring) = &observer.queries {
-        effects.push(graph::remember(ctx, (q, positions), ring));
+        effects.push(graph::store_queries(ctx, q, positions, ring));
     }
     let Some(watched) = &observer.watched else { return };
     let (n, gathered) = (positions.dim(0), watched.gathered);
@@ -464,14 +466,13 @@ pub fn observe(
         Some(Counted::Last) => (1, true),
         None => return,
     };
-    effects.extend(graph::gather(
+    effects.extend(graph::accumulate_attention(
         ctx,
         shape,
-        (q, positions),
-        (stored, n),
-        (&watched.rows, watched.number),
-        watched.heads.clone(),
+        q,
+        Appended { node: stored, rows: n },
+        AccumulatingLane { lane: &watched.rows, number: watched.number, heads: watched.heads.clone() },
         state,
-        Gather { queries, replace, gain: gathered.gain },
+        Accumulation { queries, replace, gain: gathered.gain },
     ));
 }

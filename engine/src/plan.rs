@@ -224,7 +224,7 @@ impl Lanes {
                         v: rows(layout.v_type),
                         kv_heads: lane.kv_heads.as_slice().into(),
                         compensated: lane.compensated,
-                        received: gathers.then(|| pretend(ctx.tensor(Type::F32, [lane.capacity, n]))),
+                        accumulated: gathers.then(|| pretend(ctx.tensor(Type::F32, [lane.capacity, n]))),
                         positions,
                     }
                 })

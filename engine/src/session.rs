@@ -443,7 +443,7 @@ impl Session {
         for lane in Place::ALL.into_iter().flat_map(|place| scratch.at(place)) {
             random_rows(&lane.k, &mut random)?;
             random_rows(&lane.v, &mut random)?;
-            if let Some(received) = &lane.received {
+            if let Some(received) = &lane.accumulated {
                 let gathered: Vec<f32> =
                     (0..received.shape().elements()).map(|_| random.unit() as f32).collect();
                 received.write(0, &gathered)?;

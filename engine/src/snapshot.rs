@@ -9,7 +9,8 @@
 
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
-use ggml::Type;
+use kernels::RowType;
+use kernels::graph::tensor_type;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -321,9 +322,8 @@ fn describe(file: &mut dyn Read) -> Result<(Description, u64), SnapshotError> {
 
 fn options(description: &Description) -> Result<SessionOptions, EngineError> {
     let ty = |name: &str| {
-        [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]
-            .into_iter()
-            .find(|ty| ty.name() == name)
+        RowType::from_name(name)
+            .map(tensor_type)
             .ok_or_else(|| SnapshotError::new("its cache type is unknown"))
     };
     let Description { tokens, context, chunk, .. } = *description;

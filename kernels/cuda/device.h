@@ -1,9 +1,10 @@
-// The language the kernels are written in: CUDA C++ under nvcc, and under the host's own compiler the same words given a meaning by
-// emulator.h. What both need beyond CUDA's own vocabulary is here: how a kernel is launched, how its shared memory is laid out, loads
-// of a given width, asynchronous copies, and the tensor cores' instructions.
+// The base of all kernels. nvcc compiles them as CUDA C++; for the host's compiler emulator.h defines the same
+// functions. This file adds what both need: launches, shared memory, loads of a given width, asynchronous copies and
+// tensor core instructions.
 //
-// Rules for everything that is compiled both ways: blocks are one-dimensional and whole warps; every collective is called by all 32
-// threads of a warp; shared memory is one struct a kernel (SHARED); what is wider than an element goes through load<T>() and store<T>().
+// Rules for all kernels: blocks are one-dimensional and consist of whole warps. All 32 threads of a warp call every
+// collective. A kernel has one struct of shared memory (SHARED). Accesses wider than an element use load<T>() and
+// store<T>().
 #pragma once
 
 #include <cstddef>
@@ -14,30 +15,31 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-// Names of the two builds differ, so that a program can hold both.
+// The names of the two builds differ, so that one program can link both.
 #define LAUNCHER(name) extern "C" int longhand_cuda_##name
 
-// The block's shared memory as a `Type`. Its content is undefined at first.
+// The block's shared memory as a `Type`. It is not initialised.
 #define SHARED(Type, name)                                            \
     extern __shared__ __align__(16) unsigned char longhand_shared[]; \
     Type& name = *reinterpret_cast<Type*>(longhand_shared)
 
-// The functions below are of this file alone: the emulator's are others. What fails leaves no pending error, which ggml would take
-// for its own.
-static cudaError_t settle(cudaError_t error) {
+// The emulator has its own versions of the functions below.
+
+// Clears CUDA's pending error, which ggml would otherwise report as its own.
+static cudaError_t clear_error(cudaError_t error) {
     if (error != cudaSuccess) (void) cudaGetLastError();
     return error;
 }
 
-// Lets blocks of `kernel` have `shared` bytes of shared memory.
+// Allows blocks of `kernel` to have `shared` bytes of shared memory.
 template <typename Call>
 static cudaError_t allow(void (*kernel)(Call), size_t shared) {
     if (shared <= 48 * 1024) return cudaSuccess;
-    return settle(cudaFuncSetAttribute(
+    return clear_error(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
 }
 
-// Runs `kernel(call)` on a grid of blocks with `shared` bytes of shared memory each. Gives CUDA's error.
+// Launches `kernel(call)` on a grid of blocks with `shared` bytes of shared memory each. Returns CUDA's error number.
 template <typename Call>
 static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shared, void* stream, const Call& call) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
@@ -47,22 +49,23 @@ static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shar
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = static_cast<cudaStream_t>(stream);
-    return settle(cudaLaunchKernelEx(&config, kernel, call));
+    return clear_error(cudaLaunchKernelEx(&config, kernel, call));
 }
 
-// How many blocks of `kernel` the GPU holds at once, `most` at most. Legal while a stream is captured.
+// The number of blocks of `kernel` that are resident on the GPU at the same time, at most `max_blocks`. Legal during
+// stream capture.
 template <typename Call>
-static int blocks_at_once(void (*kernel)(Call), unsigned threads, size_t shared, int most) {
-    int device = 0, multiprocessors = 0, of_each = 0;
+static int resident_blocks(void (*kernel)(Call), unsigned threads, size_t shared, int max_blocks) {
+    int device = 0, multiprocessors = 0, blocks_each = 0;
     cudaError_t error = allow(kernel, shared);
     if (error == cudaSuccess) error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    if (error == cudaSuccess) error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_each, kernel, threads, shared);
-    int blocks = settle(error) == cudaSuccess ? multiprocessors * of_each : 0;
-    return blocks > 0 && blocks < most ? blocks : most;  // what fails here fails at the launch, which says so
+    if (error == cudaSuccess) error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_each, kernel, threads, shared);
+    int blocks = clear_error(error) == cudaSuccess ? multiprocessors * blocks_each : 0;
+    return blocks > 0 && blocks < max_blocks ? blocks : max_blocks;  // the launch reports the errors
 }
 
-// A `T` at an address that is a multiple of its size.
+// Loads a `T` from an address that is a multiple of its size.
 template <typename T>
 __device__ __forceinline__ T load(const void* at) {
     return *static_cast<const T*>(at);
@@ -73,7 +76,8 @@ __device__ __forceinline__ void store(void* at, T value) {
     *static_cast<T*>(at) = value;
 }
 
-// Copies BYTES (4 or 16) from device to shared memory some time before copy_wait() says so. Both addresses are multiples of BYTES.
+// Copies BYTES (4 or 16) asynchronously from global to shared memory; see copy_wait(). Both addresses are multiples of
+// BYTES.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from) {
     unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -84,10 +88,10 @@ __device__ __forceinline__ void copy_async(void* to, const void* from) {
     }
 }
 
-// Copies 16 bytes in the same way, or sets them to zero: `from` is not read then.
-__device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, bool there) {
+// Copies 16 bytes in the same way. Writes zeros and does not read `from` where `valid` is false.
+__device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, bool valid) {
     unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
 
 // Ends a group of this thread's copies.
@@ -99,8 +103,8 @@ __device__ __forceinline__ void copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
 }
 
-// Four 8 x 8 matrices of halves from shared memory: thread i gives the address of row i % 8 of matrix i / 8 and receives elements
-// (i / 4, i % 4 * 2 .. + 2) of each.
+// Loads four 8 x 8 matrices of halves from shared memory. Thread i passes the address of row i % 8 of matrix i / 8 and
+// gets elements (i / 4, i % 4 * 2 .. + 2) of each matrix.
 __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row) {
     unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -109,7 +113,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row
                  : "memory");
 }
 
-// The same with each matrix transposed.
+// Loads the same matrices, each transposed.
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], const void* row) {
     unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -118,8 +122,10 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], cons
                  : "memory");
 }
 
-// c [16, 8] += a [16, 16] b [16, 8] in f32, from halves. Of thread i, with g = i / 4 and t = i % 4 (PTX ISA, mma.m16n8k16):
-//   a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..)   b: (2t.., g), (2t + 8.., g)   c: (g, 2t..), (g + 8, 2t..)
+// c [16, 8] += a [16, 16] b [16, 8]: halves in, f32 out. Thread i holds, with g = i / 4 and t = i % 4 (PTX ISA,
+// mma.m16n8k16):
+//   a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..)   b: (2t.., g), (2t + 8.., g)   c: (g, 2t..), (g + 8,
+//   2t..)
 __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -137,7 +143,7 @@ __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[
 
 constexpr unsigned ALL_LANES = 0xffffffff;
 
-// log2 e: logits are kept in units of log 2.
+// Logits are in units of log 2: queries are multiplied by log2 e.
 constexpr float LOG2_E = 1.44269504088896340736f;
 
 __host__ __device__ constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }

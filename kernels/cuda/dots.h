@@ -1,35 +1,37 @@
-// Dot products of a few rows with a few queries by one warp: what attention of few queries and attention received are made of.
+// Dot products of a few rows with a few queries by one warp, for attention of few queries and for accumulated
+// attention.
 //
-// Thread i of the warp holds elements 2 i, 2 i + 1, 2 i + 64, 2 i + 65 ... of rows and queries alike: J pairs, J = head_dim / 64
-// rounded up. A thread that has no j-th pair has zeros there in its queries and reads the row's last pair: without a condition around
-// them all loads of the rows are under way together. Sums across the threads are taken for all rows and queries at once, by halving.
+// Thread i of the warp holds elements 2 i, 2 i + 1, 2 i + 64, 2 i + 65 ... of rows and queries: J pairs, J = head_dim /
+// 64 rounded up. A thread without a j-th pair has zeros there in its queries and reads the row's last pair. No load is
+// conditional, so that all loads of the rows are in flight together. One reduction by halving adds up all rows and
+// queries across the warp.
 #pragma once
 
 #include "partials.h"
 #include "rows.h"
 
-// Rows that a warp takes at a time.
+// Rows that a warp processes at a time.
 constexpr int ROWS = 4;
 
-// The j-th pair that a thread reads of a row.
+// The number of the j-th pair that a thread reads of a row.
 __device__ __forceinline__ int pair_of(int j, int head_dim) {
     return min(static_cast<int>(threadIdx.x % 32) + 32 * j, head_dim / 2 - 1);
 }
 
-// A query of `head_dim` elements times `factor`; zeros where there is none.
+// Loads a query of `head_dim` elements, times `factor`; zeros where `from` is null.
 template <int J>
 __device__ __forceinline__ void load_query(float2 (&to)[J], const float* from, int head_dim, float factor) {
 #pragma unroll
     for (int j = 0; j < J; j++) {
         int p = threadIdx.x % 32 + 32 * j;
-        bool there = from != nullptr && 2 * p < head_dim;
-        to[j] = there ? load<float2>(from + 2 * p) : make_float2(0.0f, 0.0f);
+        bool valid = from != nullptr && 2 * p < head_dim;
+        to[j] = valid ? load<float2>(from + 2 * p) : make_float2(0.0f, 0.0f);
         to[j].x *= factor;
         to[j].y *= factor;
     }
 }
 
-// Adds up v[i] across the warp: thread t is left with the sum number t / (32 / N). Each step halves the numbers of a thread.
+// Adds up v[i] across the warp. Thread t gets sum number t / (32 / N). Each step halves the number of sums of a thread.
 template <int N, int LEFT = N / 2, int OFFSET = 16>
 __device__ __forceinline__ float add_across(float (&v)[N]) {
     if constexpr (LEFT > 0) {
@@ -37,8 +39,8 @@ __device__ __forceinline__ float add_across(float (&v)[N]) {
 #pragma unroll
         for (int i = 0; i < LEFT; i++) {
             float keep = upper ? v[i + LEFT] : v[i];
-            float give = upper ? v[i] : v[i + LEFT];
-            v[i] = keep + __shfl_xor_sync(ALL_LANES, give, OFFSET);
+            float send = upper ? v[i] : v[i + LEFT];
+            v[i] = keep + __shfl_xor_sync(ALL_LANES, send, OFFSET);
         }
         return add_across<N, LEFT / 2, OFFSET / 2>(v);
     } else {
@@ -48,8 +50,8 @@ __device__ __forceinline__ float add_across(float (&v)[N]) {
     }
 }
 
-// q·k of up to ROWS rows of `bytes` bytes, `n` of which are there (at least one), with QT queries: thread t is left with row t / 8
-// and query t % 8 / (8 / QT). Meaningless for rows that are not there.
+// q·k of ROWS rows of `bytes` bytes with QT queries. Thread t gets row t / 8 and query t % 8 / (8 / QT). Only the first
+// `n` rows exist (n > 0); the results of the others are meaningless.
 template <int QT, int J>
 __device__ __forceinline__ float dot_rows(
     int type, const unsigned char* rows, int bytes, int n, int head_dim, const float2 (&q)[QT][J]) {

@@ -1,4 +1,4 @@
-// The emulator's machinery: fibers, what they wait for, and the few instructions that are more than arithmetic.
+// The emulator's fibers, collectives, half-precision conversions and tensor core instructions (see emulator.h).
 #include "emulator.h"
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #if defined(__x86_64__)
-#define SWITCH_BY_HAND
+#define OWN_SWITCH
 #else
 #include <ucontext.h>
 #endif
@@ -16,16 +16,16 @@
 namespace emulator {
 namespace {
 
-constexpr size_t STACK = 64 * 1024;
-constexpr unsigned MOST_THREADS = 1024;
-constexpr unsigned char FENCE = 0xa5;
-constexpr size_t FENCE_BYTES = 64;
+constexpr size_t STACK_BYTES = 64 * 1024;
+constexpr unsigned MAX_THREADS = 1024;
+constexpr unsigned char GUARD = 0xa5;
+constexpr size_t GUARD_BYTES = 64;
 
-#ifdef SWITCH_BY_HAND
-// Where a fiber stands: its stack pointer, below which lie the registers that a function must preserve.
-using Place = void*;
+#ifdef OWN_SWITCH
+// The state of a fiber: its stack pointer. The registers that a function must preserve are on the stack.
+using State = void*;
 
-extern "C" void longhand_switch(Place* from, Place* to);
+extern "C" void longhand_switch(State* from, State* to);
 asm(R"(
 .text
 .p2align 4
@@ -48,26 +48,26 @@ _longhand_switch:
     ret
 )");
 
-void switch_to(Place& from, Place& to) { longhand_switch(&from, &to); }
+void switch_to(State& from, State& to) { longhand_switch(&from, &to); }
 
-void prepare(Place& place, unsigned char* stack, void (*entry)()) {
-    void** top = reinterpret_cast<void**>(stack + STACK);
-    *--top = nullptr;                            // where the entry's caller would be; keeps the stack aligned as after a call
-    *--top = reinterpret_cast<void*>(entry);     // where the first switch returns to
-    for (int i = 0; i < 6; i++) *--top = nullptr;  // the registers
-    place = top;
+void prepare(State& state, unsigned char* stack, void (*entry)()) {
+    void** top = reinterpret_cast<void**>(stack + STACK_BYTES);
+    *--top = nullptr;                            // the return address of the entry; aligns the stack as after a call
+    *--top = reinterpret_cast<void*>(entry);     // the return address of the first switch
+    for (int i = 0; i < 6; i++) *--top = nullptr;  // the saved registers
+    state = top;
 }
 #else
-using Place = ucontext_t;
+using State = ucontext_t;
 
-void switch_to(Place& from, Place& to) { swapcontext(&from, &to); }
+void switch_to(State& from, State& to) { swapcontext(&from, &to); }
 
-void prepare(Place& place, unsigned char* stack, void (*entry)()) {
-    getcontext(&place);
-    place.uc_stack.ss_sp = stack;
-    place.uc_stack.ss_size = STACK;
-    place.uc_link = nullptr;
-    makecontext(&place, entry, 0);
+void prepare(State& state, unsigned char* stack, void (*entry)()) {
+    getcontext(&state);
+    state.uc_stack.ss_sp = stack;
+    state.uc_stack.ss_size = STACK_BYTES;
+    state.uc_link = nullptr;
+    makecontext(&state, entry, 0);
 }
 #endif
 
@@ -79,30 +79,30 @@ struct Copy {
 };
 
 struct Fiber {
-    Place place;
+    State state;
     std::unique_ptr<unsigned char[]> stack;
-    // Which collective it waits in, null where it can run.
+    // The collective it waits in; null where it can run.
     const char* waits;
     bool done;
     int group;
     std::vector<Copy> copies;
 };
 
-// Threads that meet in collectives: a warp, or the block.
-struct Meeting {
+// The collectives of a warp or of the block.
+struct Collective {
     const char* name;
     unsigned arrived;
-    unsigned turn;
-    // Two sets: while one is read the other may be written.
+    unsigned round;
+    // Two sets: one is read while the other is written.
     Slot slots[2][32];
 };
 
-// All that the host's thread needs to emulate; kept from launch to launch.
+// The state of the emulator of a host thread, kept from launch to launch.
 struct Machine {
-    Place host;
+    State host;
     std::vector<Fiber> fibers;
-    std::vector<Meeting> warps;
-    Meeting block;
+    std::vector<Collective> warps;
+    Collective block;
     std::vector<uint4> shared;
     unsigned threads = 0;
     unsigned current = 0;
@@ -125,71 +125,72 @@ void report() {
 void resume(unsigned i) {
     machine.current = i;
     threadIdx = dim3(i, 0, 0);
-    switch_to(machine.host, machine.fibers[i].place);
+    switch_to(machine.host, machine.fibers[i].state);
 }
 
 void entry() {
     machine.thread(machine.argument);
     machine.fibers[machine.current].done = true;
-    switch_to(machine.fibers[machine.current].place, machine.host);
+    switch_to(machine.fibers[machine.current].state, machine.host);
     std::abort();  // a fiber that is done is never resumed
 }
 
-// Waits in `name` until all `count` threads from `first` on do.
-void meet(Meeting& meeting, const char* name, unsigned first, unsigned count) {
-    if (meeting.arrived == 0) {
-        meeting.name = name;
-    } else if (std::strcmp(meeting.name, name) != 0) {
-        fail("is reached while others wait in another collective", name);
+// Waits in the collective `name` until all `count` threads from `first` on do.
+void wait_for_all(Collective& collective, const char* name, unsigned first, unsigned count) {
+    if (collective.arrived == 0) {
+        collective.name = name;
+    } else if (std::strcmp(collective.name, name) != 0) {
+        fail("is reached while other threads wait in another collective", name);
     }
     Fiber& own = machine.fibers[machine.current];
-    if (++meeting.arrived == count) {
-        meeting.arrived = 0;
-        meeting.turn++;
+    if (++collective.arrived == count) {
+        collective.arrived = 0;
+        collective.round++;
         for (unsigned i = first; i < first + count; i++) machine.fibers[i].waits = nullptr;
         return;
     }
     own.waits = name;
-    switch_to(own.place, machine.host);
+    switch_to(own.state, machine.host);
 }
 
-// Lets each thread of a warp that can run do so, until it waits or is done; whether there was one.
-bool run_warp(unsigned warp, unsigned& left) {
+// Runs each thread of a warp that can run, until it waits or is done. Returns whether there was one.
+bool run_warp(unsigned warp, unsigned& unfinished) {
     bool progress = false;
     for (unsigned at = 0; at < 32; at++) {
         unsigned i = warp * 32 + (machine.reversed ? 31 - at : at);
         if (machine.fibers[i].done || machine.fibers[i].waits) continue;
         resume(i);
         progress = true;
-        left -= machine.fibers[i].done;
+        unfinished -= machine.fibers[i].done;
     }
     return progress;
 }
 
 void run_block() {
     std::memset(machine.shared.data(), 0xff, machine.shared.size() * sizeof(uint4));
-    unsigned char* fence =
-        reinterpret_cast<unsigned char*>(machine.shared.data() + machine.shared.size()) - FENCE_BYTES;
-    std::memset(fence, FENCE, FENCE_BYTES);
+    unsigned char* guard =
+        reinterpret_cast<unsigned char*>(machine.shared.data() + machine.shared.size()) - GUARD_BYTES;
+    std::memset(guard, GUARD, GUARD_BYTES);
     for (unsigned i = 0; i < machine.threads; i++) {
         Fiber& fiber = machine.fibers[i];
         fiber.waits = nullptr;
         fiber.done = false;
         fiber.group = 0;
         fiber.copies.clear();
-        prepare(fiber.place, fiber.stack.get(), entry);
+        prepare(fiber.state, fiber.stack.get(), entry);
     }
-    // Each warp goes as far as it can before the next: warps that a barrier should hold together are never further apart.
-    for (unsigned left = machine.threads; left > 0;) {
+    // Each warp runs as far as it can before the next, so that warps without a barrier between them are as far apart as
+    // possible.
+    for (unsigned unfinished = machine.threads; unfinished > 0;) {
         bool progress = false;
         for (unsigned at = 0; at < machine.threads / 32; at++) {
             unsigned warp = machine.reversed ? machine.threads / 32 - 1 - at : at;
-            while (run_warp(warp, left)) progress = true;
+            while (run_warp(warp, unfinished)) progress = true;
         }
-        if (!progress) fail("is waited in for threads that have left or wait elsewhere", "a collective");
+        if (!progress) fail("waits for threads that have left or wait in another collective", "a collective");
     }
-    for (size_t i = 0; i < FENCE_BYTES; i++) {
-        if (fence[i] != FENCE) fail("was written behind its end", "shared memory");
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        if (guard[i] != GUARD) fail("was written behind its end", "shared memory");
     }
 }
 
@@ -201,23 +202,23 @@ void fail(const char* what, const char* where) {
     std::abort();
 }
 
-const Slot* share(const char* name, const void* data, size_t bytes) {
+const Slot* exchange(const char* name, const void* data, size_t bytes) {
     unsigned warp = machine.current / 32;
-    Meeting& meeting = machine.warps[warp];
-    Slot* slots = meeting.slots[meeting.turn % 2];
+    Collective& collective = machine.warps[warp];
+    Slot* slots = collective.slots[collective.round % 2];
     if (bytes > 0) std::memcpy(slots[machine.current % 32].bytes, data, bytes);
-    meet(meeting, name, warp * 32, 32);
+    wait_for_all(collective, name, warp * 32, 32);
     return slots;
 }
 
-void barrier(const char* name) { meet(machine.block, name, 0, machine.threads); }
+void barrier(const char* name) { wait_for_all(machine.block, name, 0, machine.threads); }
 
 unsigned char* shared_memory() { return reinterpret_cast<unsigned char*>(machine.shared.data()); }
 
 void queue_copy(void* to, const void* from, int bytes) {
     Fiber& fiber = machine.fibers[machine.current];
     for (const Copy& copy : fiber.copies) {
-        if (copy.to == to) fail("goes where another is still under way", "copy_async");
+        if (copy.to == to) fail("has the same destination as an unfinished copy", "copy_async");
     }
     fiber.copies.push_back({to, from, bytes, fiber.group});
 }
@@ -235,8 +236,8 @@ void finish_copies(int groups) {
 }
 
 int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*thread)(const void*), const void* argument) {
-    if (threads == 0 || threads % 32 != 0 || threads > MOST_THREADS) {
-        fail("has a number of threads that is not whole warps", "a block");
+    if (threads == 0 || threads % 32 != 0 || threads > MAX_THREADS) {
+        fail("has an invalid number of threads", "a block");
     }
     if (grid.y > 65535 || grid.z > 65535) fail("is larger than CUDA allows", "a grid");
     machine.threads = threads;
@@ -245,9 +246,9 @@ int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*t
     machine.warps.resize(threads / 32);
     while (machine.fibers.size() < threads) {
         machine.fibers.emplace_back();
-        machine.fibers.back().stack.reset(new unsigned char[STACK]);
+        machine.fibers.back().stack.reset(new unsigned char[STACK_BYTES]);
     }
-    machine.shared.resize((shared + 15) / 16 + FENCE_BYTES / 16);
+    machine.shared.resize((shared + 15) / 16 + GUARD_BYTES / 16);
     machine.reversed = machine.launches[kernel]++ % 2 == 1;
     gridDim = grid;
     blockDim = dim3(threads);
@@ -261,7 +262,7 @@ int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*t
 }
 
 float half_to_float(uint16_t bits) {
-    // The 15 low bits in place, then times 2^112 to correct the exponent: exact, also for subnormals.
+    // Shifts the 15 low bits into place and multiplies by 2^112 to correct the exponent: exact, also for subnormals.
     uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fff) << 13;
     float value;
     std::memcpy(&value, &magnitude, 4);
@@ -279,10 +280,10 @@ uint16_t float_to_half(float value) {
     std::memcpy(&bits, &value, 4);
     uint32_t sign = bits >> 16 & 0x8000;
     bits &= 0x7fffffff;
-    if (bits > 0x7f800000) return static_cast<uint16_t>(sign | 0x7fff);  // NaN, as the device writes it
+    if (bits > 0x7f800000) return static_cast<uint16_t>(sign | 0x7fff);  // NaN, with the device's bits
     if (bits >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);   // 65520 and more round to infinity
     if (bits < 0x38800000) {
-        // Below 2^-14: the sum with 1/2 has the half's last place as its own, so that adding rounds.
+        // Below 2^-14: the last bit of the sum with 1/2 is the half's last bit, so that the addition rounds.
         float magnitude;
         std::memcpy(&magnitude, &bits, 4);
         magnitude += 0.5f;
@@ -295,12 +296,12 @@ uint16_t float_to_half(float value) {
 
 namespace {
 
-float half_of(uint32_t pair, int which) { return half_to_float(static_cast<uint16_t>(pair >> 16 * which)); }
+float half_at(uint32_t pair, int which) { return half_to_float(static_cast<uint16_t>(pair >> 16 * which)); }
 
 void load_rows(uint32_t (&to)[4], const void* row, bool transposed) {
     check_aligned(row, 16, "ldmatrix");
-    const Slot* slots = share("ldmatrix", &row, sizeof row);
-    int i = lane();
+    const Slot* slots = exchange("ldmatrix", &row, sizeof row);
+    int i = lane_id();
     for (int matrix = 0; matrix < 4; matrix++) {
         uint16_t pair[2];
         for (int which = 0; which < 2; which++) {
@@ -321,24 +322,24 @@ void load_matrices(uint32_t (&to)[4], const void* row) { emulator::load_rows(to,
 void load_matrices_transposed(uint32_t (&to)[4], const void* row) { emulator::load_rows(to, row, true); }
 
 void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    struct Parts {
+    struct Fragments {
         uint32_t a[4], b[2];
     } own = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-    const emulator::Slot* slots = emulator::share("mma", &own, sizeof own);
-    auto part = [&](int lane) {
-        Parts parts;
-        std::memcpy(&parts, slots[lane].bytes, sizeof parts);
-        return parts;
+    const emulator::Slot* slots = emulator::exchange("mma", &own, sizeof own);
+    auto fragment = [&](int lane) {
+        Fragments fragments;
+        std::memcpy(&fragments, slots[lane].bytes, sizeof fragments);
+        return fragments;
     };
-    int g = emulator::lane() / 4, t = emulator::lane() % 4;
+    int g = emulator::lane_id() / 4, t = emulator::lane_id() % 4;
     for (int i = 0; i < 4; i++) {
         int column = 2 * t + i % 2;
         for (int k = 0; k < 4; k++) {
-            Parts left = part(4 * g + k), right = part(4 * column + k);
+            Fragments left = fragment(4 * g + k), right = fragment(4 * column + k);
             for (int half = 0; half < 2; half++) {
-                // a's parts: low rows at k and k + 8 are 0 and 2, high rows 1 and 3.
-                c[i] += emulator::half_of(left.a[i / 2], half) * emulator::half_of(right.b[0], half);
-                c[i] += emulator::half_of(left.a[i / 2 + 2], half) * emulator::half_of(right.b[1], half);
+                // Fragments of a: 0 and 2 are the low rows at k and k + 8, 1 and 3 the high rows.
+                c[i] += emulator::half_at(left.a[i / 2], half) * emulator::half_at(right.b[0], half);
+                c[i] += emulator::half_at(left.a[i / 2 + 2], half) * emulator::half_at(right.b[1], half);
             }
         }
     }

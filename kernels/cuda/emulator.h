@@ -1,12 +1,22 @@
-// CUDA's words for a host compiler: the kernels run block by block, each thread of a block as a fiber that runs until it must wait
-// for others. For tests: slow, exact about what threads may rely on, and unforgiving.
+// CUDA for a host compiler, for tests without a GPU. Kernels run block by block. Each thread of a block is a fiber that
+// runs until it waits for other threads.
 //
-// - Shared memory is filled with NaN (all bits set) before each block and fenced behind.
-// - Threads of a warp that wait in different places, or for one that has left, abort with a message instead of hanging.
-// - Asynchronous copies are carried out when they are waited for, not before; two of a thread at once to the same place abort.
-// - Loads and stores must be aligned as on the device.
-// - A warp goes as far as it can before the next one does, and from each launch of a kernel to the next the order of threads, warps
-//   and blocks is reversed: where a barrier is missing, one of two launches reads what is not there yet or not there any more.
+// What the emulator proves: the index arithmetic, the data flow and the results of the kernels are right, for all types
+// and shapes that the tests run. These mistakes end the process with a message:
+// - Threads of a warp wait in different collectives, or for a thread that has left the kernel (a GPU would hang).
+// - A write behind the end of shared memory, a misaligned load or store, a grid or block size that CUDA does not allow.
+// - Two unfinished asynchronous copies of a thread have the same destination.
+//
+// Reads of uninitialised shared memory, and of copies that were not waited for, give NaN: shared memory is filled with
+// ones before each block, and copies are executed when they are waited for. A missing barrier changes results: a warp
+// runs as far as it can before the next one, and every other launch of a kernel runs threads, warps and blocks in
+// reverse order, so that one of two launches reads data too early or too late. Tests launch each kernel twice and
+// compare the bits.
+//
+// What it cannot prove: speed, occupancy, limits of registers and shared memory; the GPU's memory model and races
+// between blocks, which run one after the other here; accesses outside global memory that hit other memory of the host;
+// the rounding of hardware instructions (exp2f, sums of tensor cores, fused multiply-adds that nvcc makes); the inline
+// PTX of device.h; streams and CUDA graphs, which the mock of CUDA's runtime library checks (ggml/mock).
 #pragma once
 
 #include <cmath>
@@ -37,15 +47,15 @@ inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulator {
 
-// What a thread can put before the others of its warp.
-constexpr int SLOT = 32;
+// The bytes that a thread passes to the others of its warp.
+constexpr int SLOT_BYTES = 32;
 struct alignas(16) Slot {
-    unsigned char bytes[SLOT];
+    unsigned char bytes[SLOT_BYTES];
 };
 
-// Shows `bytes` of each thread of the warp to all of them, in the collective called `name`: their 32 slots, which stay readable
-// until the collective after the next.
-const Slot* share(const char* name, const void* data, size_t bytes);
+// Passes `bytes` of each thread of the warp to all of them, in the collective `name`. Returns their 32 slots, which
+// stay valid until the collective after the next.
+const Slot* exchange(const char* name, const void* data, size_t bytes);
 void barrier(const char* name);
 unsigned char* shared_memory();
 void queue_copy(void* to, const void* from, int bytes);
@@ -53,10 +63,10 @@ void commit_copies();
 void finish_copies(int groups);
 [[noreturn]] void fail(const char* what, const char* where);
 
-// Runs `thread(argument)` as every thread of the grid; `kernel` is what is counted as launched once more.
+// Runs `thread(argument)` as every thread of the grid. Launches are counted per `kernel`.
 int run(const void* kernel, dim3 grid, unsigned threads, size_t shared, void (*thread)(const void*), const void* argument);
 
-inline int lane() { return threadIdx.x % 32; }
+inline int lane_id() { return threadIdx.x % 32; }
 
 inline void check_aligned(const void* at, size_t bytes, const char* what) {
     if (reinterpret_cast<uintptr_t>(at) % bytes != 0) fail("is not aligned", what);
@@ -64,9 +74,9 @@ inline void check_aligned(const void* at, size_t bytes, const char* what) {
 
 template <typename T>
 T from_lane(const char* name, T value, int lane) {
-    static_assert(sizeof(T) <= SLOT);
+    static_assert(sizeof(T) <= SLOT_BYTES);
     T out;
-    std::memcpy(&out, share(name, &value, sizeof(T))[lane & 31].bytes, sizeof(T));
+    std::memcpy(&out, exchange(name, &value, sizeof(T))[lane & 31].bytes, sizeof(T));
     return out;
 }
 
@@ -105,30 +115,30 @@ static int launch(void (*kernel)(Call), dim3 grid, unsigned threads, size_t shar
     return longhand_emulator_enqueue(stream, run, &launch, sizeof launch, &launch.call, sizeof launch.call);
 }
 
-// Blocks follow each other. Fewer than there may be, as on a GPU: who relies on `most` is found out.
+// Fewer than the maximum, as on a GPU, so that code that relies on the maximum fails.
 template <typename Call>
-static int blocks_at_once(void (*)(Call), unsigned, size_t, int most) {
-    return most - most / 4;
+static int resident_blocks(void (*)(Call), unsigned, size_t, int max_blocks) {
+    return max_blocks - max_blocks / 4;
 }
 
 inline void __syncthreads() { emulator::barrier("__syncthreads"); }
-inline void __syncwarp() { emulator::share("__syncwarp", nullptr, 0); }
+inline void __syncwarp() { emulator::exchange("__syncwarp", nullptr, 0); }
 
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int offset) {
-    return emulator::from_lane("__shfl_xor_sync", value, emulator::lane() ^ offset);
+    return emulator::from_lane("__shfl_xor_sync", value, emulator::lane_id() ^ offset);
 }
 template <typename T>
 T __shfl_sync(unsigned, T value, int lane) {
     return emulator::from_lane("__shfl_sync", value, lane);
 }
 inline int __any_sync(unsigned, int predicate) {
-    const emulator::Slot* slots = emulator::share("__any_sync", &predicate, sizeof predicate);
+    const emulator::Slot* slots = emulator::exchange("__any_sync", &predicate, sizeof predicate);
     int any = 0;
     for (int i = 0; i < 32; i++) {
-        int of_lane;
-        std::memcpy(&of_lane, slots[i].bytes, sizeof of_lane);
-        any |= of_lane != 0;
+        int value;
+        std::memcpy(&value, slots[i].bytes, sizeof value);
+        any |= value != 0;
     }
     return any;
 }
@@ -144,19 +154,20 @@ inline __half __float2half_rn(float x) { return {emulator::float_to_half(x)}; }
 inline float2 __half22float2(__half2 x) { return {__half2float(x.x), __half2float(x.y)}; }
 inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
 
-// Sums and products of halves rounded to floats first: those have more than twice the places, so the second rounding is the only one
-// that shows.
+// Sums and products of halves are computed in f32 and then rounded. f32 has more than twice the bits of precision, so
+// the first rounding does not change the result.
 inline __half2 __hsub2(__half2 a, __half2 b) {
     return __floats2half2_rn(__half2float(a.x) - __half2float(b.x), __half2float(a.y) - __half2float(b.y));
 }
 inline __half2 __hmul2(__half2 a, __half2 b) {
     return __floats2half2_rn(__half2float(a.x) * __half2float(b.x), __half2float(a.y) * __half2float(b.y));
 }
-// Byte i of the result is that of the eight bytes of b:a which bits 4 i .. 4 i + 2 of `which` name; bit 4 i + 3 is not used.
-inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which) {
+// Byte i of the result is the byte of b:a (eight bytes) whose number is in bits 4 i .. 4 i + 2 of `selector`. Bit 4 i +
+// 3 is not used.
+inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t both = static_cast<uint64_t>(b) << 32 | a;
     uint32_t out = 0;
-    for (int i = 0; i < 4; i++) out |= static_cast<uint32_t>(both >> 8 * (which >> 4 * i & 7) & 0xff) << 8 * i;
+    for (int i = 0; i < 4; i++) out |= static_cast<uint32_t>(both >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
     return out;
 }
 
@@ -192,9 +203,9 @@ void copy_async(void* to, const void* from) {
     emulator::check_aligned(from, BYTES, "copy_async");
     emulator::queue_copy(to, from, BYTES);
 }
-inline void copy_async_or_zeros(void* to, const void* from, bool there) {
+inline void copy_async_or_zeros(void* to, const void* from, bool valid) {
     static const uint4 zeros = {};
-    copy_async<16>(to, there ? from : &zeros);
+    copy_async<16>(to, valid ? from : &zeros);
 }
 inline void copy_commit() { emulator::commit_copies(); }
 template <int GROUPS>

@@ -1,4 +1,4 @@
-// Kernels that tests/emulator.rs checks the emulator by; no device ever runs them.
+// Kernels for tests/emulator.rs, which tests the emulator itself. They never run on a GPU.
 #include "device.h"
 
 namespace {
@@ -37,7 +37,7 @@ __global__ void product(const CheckCall call) {
     for (int i = 0; i < 4; i++) call.out[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = c[i];
 }
 
-// What must not pass.
+// Mistakes that must end the process.
 __global__ void mistake(const CheckCall call) {
     SHARED(float, first);
     float* shared = &first;
@@ -47,25 +47,25 @@ __global__ void mistake(const CheckCall call) {
             if (lane == 5) return;
             call.out[threadIdx.x] = __shfl_xor_sync(ALL_LANES, 1.0f, 1);
             break;
-        case 1:  // two collectives at once
+        case 1:  // half of a warp is in another collective
             call.out[threadIdx.x] = lane < 16 ? __shfl_xor_sync(ALL_LANES, 1.0f, 1) : __shfl_sync(ALL_LANES, 1.0f, 0);
             break;
         case 2:  // a warp misses the block's barrier
             if (threadIdx.x < 32) __syncthreads();
             break;
-        case 3:  // behind the end of shared memory
+        case 3:  // a write behind the end of shared memory
             shared[threadIdx.x % 8] = 1.0f;
             break;
-        case 5:  // a second copy to a place to which one is under way
+        case 5:  // a second copy with the destination of an unfinished one
             copy_async<4>(shared, call.out);
             copy_async<4>(shared, call.out + 1);
             break;
-        default:  // a load across its alignment
+        default:  // a misaligned load
             call.out[threadIdx.x] = load<float2>(call.out + (reinterpret_cast<uintptr_t>(call.out) / 4 + 1) % 2).x;
     }
 }
 
-// What a copy brings before and after it is waited for, and what shared memory held at first.
+// The destination of a copy before it, after it started and after it was waited for.
 __global__ void copy(const CheckCall call) {
     SHARED(float, shared);
     if (threadIdx.x == 0) {

@@ -1,23 +1,24 @@
-// What kernels ask about the lanes of a layer.
+// The lanes of a layer, as kernels look at them. calls.h is generated from src/device/calls.rs.
 #pragma once
 
 #include "calls.h"
 #include "rows.h"
 
-// Rows of a lane that are there. Never beyond the capacity, whatever the numbers say.
+// Rows of a lane after `added` rows are written. Never more than the capacity.
 __device__ inline int rows_of(const Lane& lane, int live, int added) {
     return max(0, min(live + added, lane.capacity));
 }
 
-// A head of a lane by its place among all heads of the layer, lane after lane.
-struct HeadPlace {
+// Where a head of the layer is found.
+struct HeadIndex {
     int lane;
-    int head;
-    int kv_head;
+    int head;     // in the lane
+    int kv_head;  // in the model
 };
 
-__device__ inline HeadPlace head_at(const Lanes& lanes, int place) {
-    HeadPlace at = {0, place, lanes.kv_heads[place]};
+// Head number `index` of all heads of the layer, counted lane after lane.
+__device__ inline HeadIndex head_at(const Lanes& lanes, int index) {
+    HeadIndex at = {0, index, lanes.kv_heads[index]};
     while (at.lane < lanes.count - 1 && at.head >= lanes.lanes[at.lane].heads) {
         at.head -= lanes.lanes[at.lane].heads;
         at.lane++;
@@ -25,7 +26,7 @@ __device__ inline HeadPlace head_at(const Lanes& lanes, int place) {
     return at;
 }
 
-// The slope of ALiBi for a query head, as src/attention.rs has it.
+// The ALiBi slope of a query head, as in src/attention.rs.
 __device__ inline float alibi_slope(int head, int heads) {
     int p = 1;
     while (2 * p <= heads) p *= 2;
@@ -33,11 +34,12 @@ __device__ inline float alibi_slope(int head, int heads) {
     return static_cast<float>(exp2(exponent));
 }
 
-// Lists of numbers in one array: where each of `lists` begins behind the offsets, and where the last ends; then all entries.
+// Packed lists (src/graph/lists.rs): the offset of each list, the end of the last one, then all entries.
 struct List {
     const int32_t* at;
     int count;
 };
+// List `number` of `lists` packed lists.
 __device__ inline List list_at(const int32_t* packed, int lists, int number) {
     int first = packed[number];
     return {packed + lists + 1 + first, packed[number + 1] - first};

@@ -1,11 +1,10 @@
-// Numbers by which policies choose rows without attention: norms, largest elements, spreads (src/measure.rs), and the ring of queries
-// that they look at later.
+// Row statistics that policies score by: norms, maxima and spreads (src/measure.rs); and the ring of the last queries.
 //
-// Elements are f32 exactly as the CPU reads them; sums are taken in f64, in another order than the CPU's, so that what is left after
-// rounding to f32 is the same but for one number in some ten million.
+// Elements are the same f32 numbers as on the CPU. Sums are f64 in another order than the CPU's. After rounding to f32
+// about one result in ten million differs.
 //
 // History
-//   Nothing here was timed on a GPU yet.
+//   Not timed on a GPU yet.
 #include "lanes.h"
 
 namespace {
@@ -13,8 +12,8 @@ namespace {
 constexpr int WARPS = 8;
 constexpr int THREADS = 32 * WARPS;
 
-// The numbers that src/device.rs gives src/measure.rs's Measure.
-enum Measure : int32_t { NORM = 0, SQUARED_NORM = 1, LARGEST = 2, SPREAD = 3, OWN_SPREAD = 4 };
+// The numbers of src/measure.rs's Measure (src/graph/scores.rs).
+enum Measure : int32_t { NORM = 0, SQUARED_NORM = 1, MAX_ABS = 2, SPREAD = 3, OWN_SPREAD = 4 };
 
 __device__ double add_warp(double x) {
     for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
@@ -27,40 +26,41 @@ __device__ float2 read_pair_of(int type, const unsigned char* row, int p) {
     return pair;
 }
 
-// Block (WARPS rows, looked-at head).
+// Block (WARPS rows, measured head).
 __global__ void measure_rows(const __grid_constant__ MeasureCall call) {
-    int number = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    int number = blockIdx.x * WARPS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
     if (number >= call.count) return;
     List rows = list_at(call.lists, call.heads, blockIdx.y);
-    const unsigned char* row = call.rows + call.which[blockIdx.y] * call.head_stride +
-                               static_cast<size_t>(rows.at[number]) * row_bytes(call.type, call.head_dim);
+    const unsigned char* row = call.rows + call.tensor_heads[blockIdx.y] * call.head_stride +
+                               static_cast<size_t>(rows.at[number]) * row_bytes(call.row_type, call.head_dim);
     double squares = 0.0;
-    float largest = 0.0f;
-    for (int p = lane; 2 * p < call.head_dim; p += 32) {
-        float2 x = read_pair_of(call.type, row, p);
+    float max_abs = 0.0f;
+    for (int p = lane_id; 2 * p < call.head_dim; p += 32) {
+        float2 x = read_pair_of(call.row_type, row, p);
         squares += static_cast<double>(x.x) * x.x;
         squares += static_cast<double>(x.y) * x.y;
-        largest = fmaxf(largest, fmaxf(fabsf(x.x), fabsf(x.y)));
+        max_abs = fmaxf(max_abs, fmaxf(fabsf(x.x), fabsf(x.y)));
     }
     squares = add_warp(squares);
     for (int offset = 16; offset > 0; offset /= 2) {
-        largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, offset));
+        max_abs = fmaxf(max_abs, __shfl_xor_sync(ALL_LANES, max_abs, offset));
     }
-    if (lane == 0) {
-        float out = call.what == LARGEST ? largest : static_cast<float>(call.what == NORM ? sqrt(squares) : squares);
+    if (lane_id == 0) {
+        float out = call.measure == MAX_ABS ? max_abs : static_cast<float>(call.measure == NORM ? sqrt(squares) : squares);
         call.out[static_cast<size_t>(blockIdx.y) * call.count + number] = out;
     }
 }
 
-// What the elements of a reference partition span.
-struct Span {
-    float low[256];
-    float factor[256];
+// The range of each element in the reference partition: its minimum and the reciprocal of its width.
+struct Range {
+    float low[MAX_HEAD_DIM];
+    float factor[MAX_HEAD_DIM];
 };
 
-// Block (partition of `lag` rows, looked-at head). The last partition is only a reference, and what is left over is nothing.
+// Block (partition of `lag` rows, measured head). The last complete partition is only a reference; it and the rows
+// behind it get 0.
 __global__ void measure_spread(const __grid_constant__ MeasureCall call) {
-    SHARED(Span, span);
+    SHARED(Range, range);
     int partition = blockIdx.x, partitions = call.count / call.lag, d = call.head_dim;
     float* out = call.out + static_cast<size_t>(blockIdx.y) * call.count;
     int first = partition * call.lag, last = min(first + call.lag, call.count);
@@ -69,13 +69,13 @@ __global__ void measure_spread(const __grid_constant__ MeasureCall call) {
         return;
     }
     List rows = list_at(call.lists, call.heads, blockIdx.y);
-    const unsigned char* head = call.rows + call.which[blockIdx.y] * call.head_stride;
-    int bytes = row_bytes(call.type, d);
-    int reference = call.what == OWN_SPREAD ? first : first + call.lag;
+    const unsigned char* head = call.rows + call.tensor_heads[blockIdx.y] * call.head_stride;
+    int bytes = row_bytes(call.row_type, d);
+    int reference = call.measure == OWN_SPREAD ? first : first + call.lag;
     int element = threadIdx.x;
     if (element < d) {
         float low = INFINITY, high = -INFINITY;
-        with_type(call.type, [&](auto t) {
+        with_type(call.row_type, [&](auto t) {
 #pragma unroll 8
             for (int i = reference; i < reference + call.lag; i++) {
                 float2 pair = read_pair<decltype(t)::value>(head + static_cast<size_t>(rows.at[i]) * bytes, element / 2);
@@ -84,17 +84,17 @@ __global__ void measure_spread(const __grid_constant__ MeasureCall call) {
                 high = fmaxf(high, x);
             }
         });
-        float range = high - low;
-        span.low[element] = low;
-        span.factor[element] = range > 0.0f ? 1.0f / range : 0.0f;
+        float width = high - low;
+        range.low[element] = low;
+        range.factor[element] = width > 0.0f ? 1.0f / width : 0.0f;
     }
     __syncthreads();
     for (int i = first + threadIdx.x / 32; i < last; i += WARPS) {
         const unsigned char* row = head + static_cast<size_t>(rows.at[i]) * bytes;
         auto normalised = [&](int p) {
-            float2 x = read_pair_of(call.type, row, p);
-            x.x = (x.x - span.low[2 * p]) * span.factor[2 * p];
-            x.y = (x.y - span.low[2 * p + 1]) * span.factor[2 * p + 1];
+            float2 x = read_pair_of(call.row_type, row, p);
+            x.x = (x.x - range.low[2 * p]) * range.factor[2 * p];
+            x.y = (x.y - range.low[2 * p + 1]) * range.factor[2 * p + 1];
             return x;
         };
         double sum = 0.0, squares = 0.0;
@@ -114,9 +114,9 @@ __global__ void measure_spread(const __grid_constant__ MeasureCall call) {
     }
 }
 
-// Block (one of the last tokens, query head): the token at position p goes to slot p modulo the window.
-__global__ void remember(const __grid_constant__ RememberCall call) {
-    int before = gridDim.x - 1 - blockIdx.x;  // tokens until the last
+// Block (one of the last tokens, query head): stores the token at position p in slot p modulo the window.
+__global__ void store_queries(const __grid_constant__ StoreQueriesCall call) {
+    int before = gridDim.x - 1 - blockIdx.x;  // tokens before the last
     int slot = (*call.last - before) % call.window;
     const float* from = call.q + blockIdx.y * call.q_head_stride + (call.tokens - 1 - before) * call.q_token_stride;
     float* to = call.ring + (static_cast<size_t>(slot) * call.heads + blockIdx.y) * call.head_dim;
@@ -126,13 +126,13 @@ __global__ void remember(const __grid_constant__ RememberCall call) {
 }  // namespace
 
 LAUNCHER(measure)(const MeasureCall* call, void* stream) {
-    bool spread = call->what == SPREAD || call->what == OWN_SPREAD;
+    bool spread = call->measure == SPREAD || call->measure == OWN_SPREAD;
     dim3 grid(divide_up(call->count, spread ? call->lag : WARPS), call->heads);
-    if (spread) return launch(measure_spread, grid, THREADS, sizeof(Span), stream, *call);
+    if (spread) return launch(measure_spread, grid, THREADS, sizeof(Range), stream, *call);
     return launch(measure_rows, grid, THREADS, 0, stream, *call);
 }
 
-LAUNCHER(remember)(const RememberCall* call, void* stream) {
+LAUNCHER(store_queries)(const StoreQueriesCall* call, void* stream) {
     dim3 grid(call->tokens < call->window ? call->tokens : call->window, call->heads);
-    return launch(remember, grid, 32 * divide_up(call->head_dim, 32), 0, stream, *call);
+    return launch(store_queries, grid, 32 * divide_up(call->head_dim, 32), 0, stream, *call);
 }

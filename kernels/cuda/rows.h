@@ -1,28 +1,34 @@
-// The four element types a row of keys or values can have, in ggml's byte layout: the same as src/quant.rs, byte for byte when
-// written and bit for bit when read.
+// Reading and writing rows of keys and values in ggml's byte layouts. Written bytes and read numbers are exactly those
+// of src/quant.rs. row_types.h is generated from src/quant/types.rs, which describes the layouts.
 #pragma once
 
 #include "device.h"
+#include "row_types.h"
 
-// The numbers that src/device.rs gives the types.
-enum RowType : int32_t { F32 = 0, F16 = 1, Q8_0 = 2, Q4_0 = 3 };
-
-// Elements of a block of the quantised types, and its bytes: an f16 scale, then 32 signed bytes or 16 bytes of which byte j holds
-// element j (low nibble) and j + 16 (high), each + 8.
-constexpr int BLOCK = 32;
-constexpr int Q8_0_BYTES = 34;
-constexpr int Q4_0_BYTES = 18;
+// Elements of a block, 1 for types without blocks, and its bytes.
+template <int TYPE>
+constexpr int BLOCK_ELEMENTS = 0;
+template <int TYPE>
+constexpr int BLOCK_BYTES = 0;
+#define BLOCK(TYPE, ELEMENTS, BYTES)                \
+    template <>                                     \
+    constexpr int BLOCK_ELEMENTS<TYPE> = ELEMENTS; \
+    template <>                                     \
+    constexpr int BLOCK_BYTES<TYPE> = BYTES;
+ROW_TYPES(BLOCK)
+#undef BLOCK
 
 __host__ __device__ inline int row_bytes(int type, int head_dim) {
     switch (type) {
-        case F32: return head_dim * 4;
-        case F16: return head_dim * 2;
-        case Q8_0: return head_dim / BLOCK * Q8_0_BYTES;
-        default: return head_dim / BLOCK * Q4_0_BYTES;
+#define CASE(TYPE, ELEMENTS, BYTES) \
+    case TYPE: return head_dim / ELEMENTS * BYTES;
+        ROW_TYPES(CASE)
+#undef CASE
     }
+    __builtin_unreachable();
 }
 
-// Elements 2 p and 2 p + 1 of a row.
+// Reads elements 2 p and 2 p + 1 of a row.
 template <int TYPE>
 __device__ __forceinline__ float2 read_pair(const unsigned char* row, int p) {
     if constexpr (TYPE == F32) {
@@ -30,14 +36,15 @@ __device__ __forceinline__ float2 read_pair(const unsigned char* row, int p) {
     } else if constexpr (TYPE == F16) {
         return __half22float2(load<__half2>(row + 4 * p));
     } else if constexpr (TYPE == Q8_0) {
-        const unsigned char* block = row + p / 16 * Q8_0_BYTES;
+        const unsigned char* block = row + p / 16 * BLOCK_BYTES<TYPE>;
         float scale = __half2float(load<__half>(block));
         uint32_t two = load<uint16_t>(block + 2 + p % 16 * 2);
         float x = static_cast<float>(static_cast<int8_t>(two & 0xff));
         float y = static_cast<float>(static_cast<int8_t>(two >> 8));
         return make_float2(scale * x, scale * y);
     } else {
-        const unsigned char* block = row + p / 16 * Q4_0_BYTES;
+        static_assert(TYPE == Q4_0);
+        const unsigned char* block = row + p / 16 * BLOCK_BYTES<TYPE>;
         float scale = __half2float(load<__half>(block));
         int two = load<uint16_t>(block + 2 + p % 8 * 2) >> (p % 16 < 8 ? 0 : 4);
         float x = static_cast<float>((two & 15) - 8);
@@ -46,14 +53,14 @@ __device__ __forceinline__ float2 read_pair(const unsigned char* row, int p) {
     }
 }
 
-// Two unsigned bytes, less `zero`, as halves. Exact: 0x6400 + byte is the half 1024 + byte.
+// Two unsigned bytes, minus `zero`, as halves. Exact: the bits 0x6400 + byte are the half 1024 + byte.
 __device__ __forceinline__ __half2 bytes_to_halves(uint32_t two, float zero) {
     uint32_t both = __byte_perm(two, 0x64646464, 0x4140);
     return __hsub2(load<__half2>(&both), __floats2half2_rn(1024.0f + zero, 1024.0f + zero));
 }
 
-// The first elements of a row, or the block of it that `from` begins with, as halves: those nearest to what read_pair gives, since a
-// product with the block's scale is rounded once either way. All loads come before what waits for them.
+// Reads the first elements of a row, or the block at `from`, as halves: the nearest to what read_pair returns, since
+// the product with the block's scale is rounded once either way. All loads come before the arithmetic.
 template <int TYPE, int PAIRS>
 __device__ __forceinline__ void read_halves(__half2 (&to)[PAIRS], const unsigned char* from) {
     if constexpr (TYPE == F32) {
@@ -63,26 +70,26 @@ __device__ __forceinline__ void read_halves(__half2 (&to)[PAIRS], const unsigned
             to[i] = __floats2half2_rn(x.x, x.y);
         }
     } else {
-        constexpr int UNITS = TYPE == Q8_0 ? 16 : 8;
-        static_assert(PAIRS == BLOCK / 2);
+        static_assert((TYPE == Q8_0 || TYPE == Q4_0) && PAIRS == BLOCK_ELEMENTS<TYPE> / 2);
+        constexpr int WORDS = (BLOCK_BYTES<TYPE> - 2) / 2;  // of two bytes, behind the scale
         __half one = load<__half>(from);
         __half2 scale = {one, one};
-        uint32_t two[UNITS];
+        uint32_t two[WORDS];
 #pragma unroll
-        for (int i = 0; i < UNITS; i++) two[i] = load<uint16_t>(from + 2 + 2 * i);
+        for (int i = 0; i < WORDS; i++) two[i] = load<uint16_t>(from + 2 + 2 * i);
 #pragma unroll
-        for (int i = 0; i < UNITS; i++) {
+        for (int i = 0; i < WORDS; i++) {
             if constexpr (TYPE == Q8_0) {
                 to[i] = __hmul2(bytes_to_halves(two[i] ^ 0x8080, 128.0f), scale);
             } else {
                 to[i] = __hmul2(bytes_to_halves(two[i] & 0x0f0f, 8.0f), scale);
-                to[i + UNITS] = __hmul2(bytes_to_halves(two[i] >> 4 & 0x0f0f, 8.0f), scale);
+                to[i + WORDS] = __hmul2(bytes_to_halves(two[i] >> 4 & 0x0f0f, 8.0f), scale);
             }
         }
     }
 }
 
-// Runs `work(Type<T>())` with the type as a constant. No branch remains where the type is one already.
+// Calls `work(Type<T>())` with the type as a constant. Where `type` is a constant, no branch remains.
 template <int T>
 struct Type {
     static constexpr int value = T;
@@ -90,18 +97,20 @@ struct Type {
 template <typename Work>
 __device__ __forceinline__ void with_type(int type, Work work) {
     switch (type) {
-        case F32: work(Type<F32>()); break;
-        case F16: work(Type<F16>()); break;
-        case Q8_0: work(Type<Q8_0>()); break;
-        default: work(Type<Q4_0>()); break;
+#define CASE(TYPE, ELEMENTS, BYTES) \
+    case TYPE: return work(Type<TYPE>());
+        ROW_TYPES(CASE)
+#undef CASE
     }
+    __builtin_unreachable();
 }
 
-// Writes 32 elements, one a thread of the warp, as elements `first ..` of a row, rounding as src/quant.rs does. `first` is a multiple
-// of 32; threads with `valid` false have no element, which rows without blocks may have.
+// Writes elements `first .. first + 32` of a row, one per thread of the warp, with the rounding of src/quant.rs.
+// `first` is a multiple of 32. Threads with `valid` false have no element; this happens at the end of rows without
+// blocks.
 __device__ inline void write_block(int type, unsigned char* row, int first, float x, bool valid) {
-    int lane = threadIdx.x % 32;
-    int element = first + lane;
+    int lane_id = threadIdx.x % 32;
+    int element = first + lane_id;
     if (type == F32) {
         if (valid) store(row + 4 * element, x);
         return;
@@ -110,9 +119,9 @@ __device__ inline void write_block(int type, unsigned char* row, int first, floa
         if (valid) store(row + 2 * element, __float2half_rn(x));
         return;
     }
-    // The element of largest size, with its sign; the first of equals. NaN never is.
+    // The element with the largest absolute value, with its sign; of equal ones the first. NaN is ignored.
     float extreme = fabsf(x) > 0.0f ? x : 0.0f;
-    int at = lane;
+    int at = lane_id;
     for (int offset = 16; offset > 0; offset /= 2) {
         float other = __shfl_xor_sync(ALL_LANES, extreme, offset);
         int other_at = __shfl_xor_sync(ALL_LANES, at, offset);
@@ -125,18 +134,18 @@ __device__ inline void write_block(int type, unsigned char* row, int first, floa
         float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
         float scaled = roundf(__fmul_rn(x, inverse));
         scaled = scaled != scaled ? 0.0f : fminf(fmaxf(scaled, -128.0f), 127.0f);
-        unsigned char* block = row + first / BLOCK * Q8_0_BYTES;
-        block[2 + lane] = static_cast<unsigned char>(static_cast<int8_t>(scaled));
-        if (lane == 0) store(block, __float2half_rn(scale));
-    } else {
+        unsigned char* block = row + first / BLOCK_ELEMENTS<Q8_0> * BLOCK_BYTES<Q8_0>;
+        block[2 + lane_id] = static_cast<unsigned char>(static_cast<int8_t>(scaled));
+        if (lane_id == 0) store(block, __float2half_rn(scale));
+    } else {  // Q4_0
         float scale = extreme / -8.0f;
         float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
-        // Not one fused operation: the plain code rounds twice.
+        // Not fused: the CPU rounds twice.
         float scaled = __fadd_rn(__fmul_rn(x, inverse), 8.5f);
         int nibble = static_cast<int>(fminf(fmaxf(scaled, 0.0f), 15.0f));
         int high = __shfl_xor_sync(ALL_LANES, nibble, 16);
-        unsigned char* block = row + first / BLOCK * Q4_0_BYTES;
-        if (lane < 16) block[2 + lane] = static_cast<unsigned char>(nibble | high << 4);
-        if (lane == 0) store(block, __float2half_rn(scale));
+        unsigned char* block = row + first / BLOCK_ELEMENTS<Q4_0> * BLOCK_BYTES<Q4_0>;
+        if (lane_id < 16) block[2 + lane_id] = static_cast<unsigned char>(nibble | high << 4);
+        if (lane_id == 0) store(block, __float2half_rn(scale));
     }
 }

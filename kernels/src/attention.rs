@@ -1,18 +1,20 @@
-//! What one attention call looks like, shared by decode, prefill and the reference.
+//! The description of an attention call, for decode, prefill and the reference.
 //!
-//! out[h] = softmax_j(scale * q[h]·k[j] + bias[j]) · v[j], where query head `h` reads KV head `h / group` and `j` runs over
-//! the rows its KV head keeps. KV heads live in *lanes*: a lane's heads share tensors, a capacity and a number of rows;
-//! different lanes have different lengths. Row 0 of a lane may be a compensation row: a log-weight is added to its logit
-//! (RazorAttention eq. 5: a mean key standing for N dropped ones weighs N, that is log N on the logit). Under ALiBi the
-//! bias of row j is slope[h] * (position of j - position of the query), for which each row's position is given.
+//! out[h] = softmax_j(scale * q[h]·k[j] + bias[j]) · v[j], where query head `h` reads KV head `h / group` and `j` runs
+//! over the rows of its KV head. KV heads are grouped in *lanes*: the heads of a lane share tensors, a capacity and a
+//! number of rows; lanes differ in length. Row 0 of a lane may be a compensation entry, with a log-weight that is added
+//! to its logit (RazorAttention eq. 5: a mean key that stands for N evicted keys weighs N, that is log N on the logit).
+//! Under ALiBi the bias of row j is slope[h] * (position of j - position of the query), so the call has the position of
+//! each row.
 //!
-//! Rows are in any order but for one thing: with several query tokens the last `n_q` rows are those tokens' own, in order,
-//! and query token `t` does not see the rows after its own.
+//! Rows are in any order, except that with several query tokens the last `n_q` rows are those of the query tokens, in
+//! order. Query token `t` does not see the rows after its own.
 
-use crate::quant::RowType;
 use std::fmt;
 
-/// The most KV heads a call may have.
+use crate::quant::RowType;
+
+/// Maximum number of KV heads of a call.
 pub const MAX_KV_HEADS: usize = 1024;
 
 /// A K or V tensor `[head_dim, capacity, heads]`: bytes, element type and strides.
@@ -28,43 +30,44 @@ pub struct Rows<'a> {
     pub head_stride: usize,
 }
 
-/// KV heads that keep the same number of rows.
+/// KV heads that keep the same number of rows, with views of their K and V tensors.
 #[derive(Clone, Copy, Debug)]
-pub struct Lane<'a> {
+pub struct LaneView<'a> {
     /// Keys `[head_dim, capacity, heads]`, after RoPE.
     pub k: Rows<'a>,
     /// Values `[head_dim, capacity, heads]`.
     pub v: Rows<'a>,
     /// Live rows, the same for all heads of the lane; at most the capacity.
     pub rows: usize,
-    /// `[heads]`: which KV head of the model each head of the lane is.
+    /// `[heads]`: the KV head of the model of each head.
     pub kv_heads: &'a [u32],
-    /// `[heads]`: natural-log weight added to the logit of row 0, `-inf` where row 0 is not used (it is
-    /// not even read then); `None` is all zeros.
+    /// `[heads]`: log-weight (natural logarithm) added to the logit of row 0; `-inf` where row 0 is not used, which is
+    /// then not read. `None` is all zeros.
     pub log_weight: Option<&'a [f32]>,
 }
 
-/// Attention with linear biases (Press et al. 2022, arXiv 2108.12409). The query's own position is that of the last row it sees.
+/// Attention with linear biases (Press et al. 2022, arXiv 2108.12409). The position of a query is that of the last row
+/// that it sees.
 #[derive(Clone, Copy, Debug)]
 pub struct Alibi<'a> {
-    /// `[n_heads]`: how much a query head's logits fall a token.
+    /// `[n_heads]`: by how much a query head's logits decrease per token of distance.
     pub slopes: &'a [f32],
-    /// `[n_kv_heads][rows of its lane]`: the position of each row.
+    /// `[n_kv_heads][rows of its lane]`: positions of the rows.
     pub positions: &'a [&'a [i32]],
 }
 
-/// The slopes of ALiBi for `n_heads` query heads with a largest bias of 8: 2^(-8(i+1)/p) for the first p heads, p the largest power
-/// of two that is not above `n_heads`, then every second slope of the series for 2p heads.
+/// The ALiBi slopes of `n_heads` query heads, with a maximum bias of 8. The first p heads have 2^(-8(i+1)/p), where p
+/// is the largest power of two up to `n_heads`. The others have every second slope of the series for 2p heads.
 pub fn alibi_slopes(n_heads: usize) -> Vec<f64> {
     let p = 1 << n_heads.max(1).ilog2();
     let slope = |i: usize, p: usize| (-8.0 * (i + 1) as f64 / p as f64).exp2();
     (0..n_heads).map(|i| if i < p { slope(i, p) } else { slope(2 * (i - p), 2 * p) }).collect()
 }
 
-/// Queries `[head_dim, n_heads, n_q]` in f32, with strides so that permuted tensors need no copy.
+/// Queries `[head_dim, n_heads, n_q]` in f32. The strides allow permuted tensors without a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
-    /// The floats, those of head 0 and token 0 first.
+    /// The floats; head 0 of token 0 is at index 0.
     pub data: &'a [f32],
     /// Floats from one query head to the next.
     pub head_stride: usize,
@@ -88,8 +91,8 @@ pub struct Attention<'a> {
     /// `[head_dim, n_heads, n_q]`.
     pub q: Queries<'a>,
     /// Every KV head appears in exactly one lane.
-    pub lanes: &'a [Lane<'a>],
-    /// Biases by distance, for models that have them.
+    pub lanes: &'a [LaneView<'a>],
+    /// Biases by distance, for models with ALiBi.
     pub alibi: Option<Alibi<'a>>,
 }
 
@@ -104,12 +107,12 @@ impl<'a> Attention<'a> {
         self.head_dim * self.n_heads() * self.n_q
     }
 
-    /// How many of a lane's `rows` query token `t` sees.
+    /// The number of a lane's `rows` that query token `t` sees.
     pub fn visible(&self, rows: usize, t: usize) -> usize {
         rows.saturating_sub(self.n_q.saturating_sub(t + 1))
     }
 
-    /// The position of query token `t` of KV head `kv_head`, whose lane has `rows` rows; 0 where it sees none.
+    /// The position of query token `t` for KV head `kv_head`, whose lane has `rows` rows; 0 where the query sees none.
     pub(crate) fn position(&self, alibi: &Alibi<'a>, rows: usize, kv_head: usize, t: usize) -> i32 {
         self.visible(rows, t).checked_sub(1).map_or(0, |last| alibi.positions[kv_head][last])
     }
@@ -119,14 +122,14 @@ impl<'a> Attention<'a> {
         &self.q.data[head * self.q.head_stride + t * self.q.token_stride..][..self.head_dim]
     }
 
-    /// Checks every shape against the memory behind it; after this, all row and query addresses are in bounds.
-    /// (A few hundred nanoseconds: called by every entry point, so that those are safe.)
+    /// Checks every shape against its memory. Afterwards all addresses of rows and queries are in bounds. Every entry
+    /// point calls this, so that it is safe; it takes a few hundred nanoseconds.
     pub fn check(&self) -> Result<(), ShapeError> {
         let Attention { head_dim, n_kv_heads, group, n_q, .. } = *self;
         if head_dim == 0 || !head_dim.is_multiple_of(8) {
             return Err(ShapeError::HeadDim { head_dim, granule: 8, ty: "any" });
         }
-        // Counts whose product overflows would fool the lengths of buffers computed from them.
+        // Buffer lengths are products of these counts, so the products must not overflow.
         let floats = [group, n_q, head_dim, 16].into_iter().try_fold(n_kv_heads, usize::checked_mul);
         if floats.is_none_or(|floats| floats == 0) || n_kv_heads > MAX_KV_HEADS {
             return Err(ShapeError::Count { n_kv_heads, group, n_q });
@@ -176,7 +179,7 @@ impl<'a> Attention<'a> {
     }
 }
 
-impl Lane<'_> {
+impl LaneView<'_> {
     fn check(&self, number: usize, head_dim: usize) -> Result<(), ShapeError> {
         if self.log_weight.is_some_and(|weights| weights.len() != self.kv_heads.len()) {
             return Err(ShapeError::LogWeights {
@@ -215,7 +218,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Log-weight of row 0 for the lane's head number `head`.
+    /// Log-weight of row 0 of the lane's head number `head`.
     pub(crate) fn log_weight(&self, head: usize) -> f32 {
         self.log_weight.map_or(0.0, |weights| weights[head])
     }
@@ -242,12 +245,12 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// Offset of the last element of a strided array, `None` if it overflows.
+/// Offset of the last element of a strided array, `None` if it overflows. `dims` has (count, stride) pairs.
 fn last(dims: &[(usize, usize)]) -> Option<usize> {
     dims.iter().try_fold(0usize, |at, &(count, stride)| at.checked_add((count - 1).checked_mul(stride)?))
 }
 
-/// An attention call whose shapes do not fit together or not their memory.
+/// Shapes of an attention call that do not fit each other or their memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShapeError {
@@ -255,9 +258,9 @@ pub enum ShapeError {
     HeadDim {
         /// Elements of a head.
         head_dim: usize,
-        /// What it must be a multiple of.
+        /// The number that it must be a multiple of.
         granule: usize,
-        /// The row type that asks for it.
+        /// The row type that needs it.
         ty: &'static str,
     },
     /// A count is zero or too large.
@@ -275,9 +278,9 @@ pub enum ShapeError {
         what: &'static str,
         /// Number of the lane it belongs to.
         lane: usize,
-        /// Elements or bytes there are.
+        /// Elements or bytes of the memory.
         have: usize,
-        /// Elements or bytes its shape spans.
+        /// Elements or bytes that the shape needs.
         need: usize,
     },
     /// Rows overlap.
@@ -291,54 +294,54 @@ pub enum ShapeError {
         /// Bytes of a row.
         need: usize,
     },
-    /// A lane names a KV head that does not exist or that another lane has already.
+    /// A lane has a KV head that does not exist or is in another lane.
     LaneHead {
         /// Number of the lane.
         lane: usize,
-        /// The KV head it names.
+        /// The KV head.
         head: usize,
-        /// KV heads there are.
+        /// KV heads of the call.
         n_kv_heads: usize,
     },
     /// Some KV heads are in no lane.
     MissingHeads {
         /// Heads in the lanes.
         heads: usize,
-        /// KV heads there are.
+        /// KV heads of the call.
         n_kv_heads: usize,
     },
-    /// A lane has log-weights, but not one per head.
+    /// The number of log-weights of a lane is not that of its heads.
     LogWeights {
         /// Number of the lane.
         lane: usize,
-        /// Log-weights given.
+        /// Log-weights.
         weights: usize,
         /// Heads of the lane.
         heads: usize,
     },
-    /// What ALiBi needs does not fit the heads or rows.
+    /// The numbers for ALiBi do not fit the heads or rows.
     Alibi {
-        /// Which numbers.
+        /// What the numbers are.
         what: &'static str,
-        /// How many there are.
+        /// The number given.
         have: usize,
-        /// How many are needed.
+        /// The number needed.
         need: usize,
     },
-    /// A buffer the caller provides is too short.
+    /// A buffer of the caller is too short.
     Buffer {
         /// Which buffer.
         what: &'static str,
-        /// Floats it has.
+        /// Floats of the buffer.
         have: usize,
-        /// Floats it must have.
+        /// Floats needed.
         need: usize,
     },
-    /// A thread number that is not below the number of threads.
+    /// A thread number is not below the number of threads.
     Thread {
         /// The thread's number.
         ith: usize,
-        /// Threads there are.
+        /// Number of threads.
         nth: usize,
     },
 }
@@ -357,16 +360,22 @@ impl fmt::Display for ShapeError {
             ),
             ShapeError::Memory { what, lane, have, need } => write!(
                 f,
-                "the {what} of lane {lane} span {need} elements of memory, but only {have} are there"
+                "the {what} of lane {lane} need {need} elements of memory, but there are only {have}"
             ),
             ShapeError::Stride { what, lane, stride, need } => {
-                write!(f, "the {what} of lane {lane} are {stride} bytes apart, but {need} bytes long")
+                write!(
+                    f,
+                    "rows of the {what} of lane {lane} are {need} bytes long, but only {stride} bytes apart"
+                )
             }
             ShapeError::LaneHead { lane, head, n_kv_heads } => {
-                write!(f, "lane {lane} names KV head {head}: not below {n_kv_heads}, or in a lane already")
+                write!(
+                    f,
+                    "lane {lane} has KV head {head}, which is not below {n_kv_heads} or is already in a lane"
+                )
             }
             ShapeError::MissingHeads { heads, n_kv_heads } => {
-                write!(f, "the lanes have {heads} KV heads together, the call has {n_kv_heads}")
+                write!(f, "the lanes have {heads} KV heads in total, the call has {n_kv_heads}")
             }
             ShapeError::LogWeights { lane, weights, heads } => {
                 write!(f, "lane {lane} has {weights} log-weights for {heads} heads")
@@ -387,9 +396,9 @@ mod tests {
     use super::alibi_slopes;
 
     #[test]
-    fn slopes_of_the_paper() {
+    fn alibi_slopes_are_those_of_the_paper() {
         assert_eq!(alibi_slopes(8), [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625]);
-        assert_eq!(alibi_slopes(3), [0.0625, 0.00390625, 0.25]); // two of the series for 2, the first of that for 4
+        assert_eq!(alibi_slopes(3), [0.0625, 0.00390625, 0.25]); // both slopes for 2 heads, then the first for 4
         assert_eq!((alibi_slopes(1), alibi_slopes(0)), (vec![0.00390625], vec![]));
     }
 }

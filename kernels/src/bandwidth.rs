@@ -1,12 +1,13 @@
-//! What the machine can do, measured: bytes a second read from memory, and multiply-adds a second.
+//! Measures the machine: bytes per second read from memory, and multiply-adds per second.
 
-use crate::simd::{Isa, Kernel, Loop, Simd};
 use std::time::Instant;
 
-/// Floats read from one place before turning to the other: a page.
-const TURN: usize = 1024;
+use crate::simd::{Isa, Kernel, Loop, Simd};
 
-/// Adds up two slices of equal length, a multiple of [`TURN`], in turns.
+/// Floats of a page. The sum alternates between two streams page by page.
+const PAGE: usize = 1024;
+
+/// Adds up two slices of equal length, a multiple of [`PAGE`], page by page in alternation.
 struct Sum<'a>(&'a [f32], &'a [f32]);
 
 impl Kernel for Sum<'_> {
@@ -14,14 +15,14 @@ impl Kernel for Sum<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> f32 {
-        // SAFETY: every address lies in one of the slices.
+        // SAFETY: every address is inside one of the slices.
         unsafe {
             let mut sums = [S::splat(0.0); 4];
             let step = 4 * S::LANES;
-            for turn in Loop(0, self.0.len() / TURN) {
+            for page in Loop(0, self.0.len() / PAGE) {
                 for half in [self.0, self.1] {
-                    let p = half.as_ptr().add(turn * TURN);
-                    for i in Loop(0, TURN / step) {
+                    let p = half.as_ptr().add(page * PAGE);
+                    for i in Loop(0, PAGE / step) {
                         for j in Loop(0, 4) {
                             sums[j] = S::add(sums[j], S::load(p.add(i * step + j * S::LANES)));
                         }
@@ -33,30 +34,31 @@ impl Kernel for Sum<'_> {
     }
 }
 
-/// Reads the whole slice once, as fast as one thread can, and returns the sum (so that nothing is optimised away).
-/// It reads two places in turns, page by page: prefetchers of current processors then work on both at once, which is up to a
-/// third faster than one straight run; a single run would make the memory look slower than it is.
+/// Reads the whole slice once, as fast as one thread can. Returns the sum, so that nothing is optimised away. It
+/// alternates between two halves of the slice, page by page: the prefetchers of current processors then work on both,
+/// which is up to a third faster than one ascending stream.
 pub fn read_all(data: &[f32]) -> f32 {
-    let half = data.len() / 2 / TURN * TURN;
+    let half = data.len() / 2 / PAGE * PAGE;
     let (a, rest) = data.split_at(half);
     let (b, rest) = rest.split_at(half);
     // SAFETY: the best instruction set is present.
     unsafe { Isa::best().enter(Sum(a, b)) + rest.iter().sum::<f32>() }
 }
 
-/// Memory that read measurements run over.
+/// Memory for measurements of read bandwidth.
 pub struct Bandwidth {
     data: Vec<f32>,
 }
 
 impl Bandwidth {
-    /// Prepares `bytes` of memory. It should be several times the last-level cache: 256 MiB is enough for most machines.
+    /// Allocates `bytes` of memory. It should be several times the last-level cache: 256 MiB is enough for most
+    /// machines.
     pub fn new(bytes: usize) -> Bandwidth {
-        // Written, so that every page is really there (untouched ones would all be the same page of zeros).
+        // Written, because untouched pages would all map to the same page of zeros.
         Bandwidth { data: (0..bytes / 4).map(|i| (i % 7) as f32).collect() }
     }
 
-    /// Bytes a second of one pass of `threads` threads over the memory, each over its own part.
+    /// Bytes per second of one pass of `threads` threads over the memory, each over its own part.
     pub fn measure(&self, threads: usize) -> f64 {
         let threads = threads.max(1);
         let part = self.data.len().div_ceil(threads).max(1);
@@ -71,13 +73,13 @@ impl Bandwidth {
         (self.data.len() * 4) as f64 / start.elapsed().as_secs_f64()
     }
 
-    /// The best of `passes` measurements: noise of other programs only ever slows one down.
+    /// The best of `passes` measurements: other programs can only slow a measurement down.
     pub fn best(&self, threads: usize, passes: usize) -> f64 {
         (0..passes.max(1)).map(|_| self.measure(threads)).fold(0.0, f64::max)
     }
 }
 
-/// Chains of independent multiply-adds, `rounds` times over.
+/// Independent chains of multiply-adds; the field is their length.
 struct MultiplyAdd(usize);
 
 impl Kernel for MultiplyAdd {
@@ -87,7 +89,7 @@ impl Kernel for MultiplyAdd {
     unsafe fn run<S: Simd>(self) -> (f32, usize) {
         // SAFETY: registers only.
         unsafe {
-            // 12 chains hide the latency of 4 to 5 cycles at two a cycle.
+            // 12 chains hide the latency of 4 to 5 cycles at two multiply-adds per cycle.
             let mut sums = [S::splat(0.0); 12];
             let (a, b) = (S::splat(std::hint::black_box(0.999)), S::splat(std::hint::black_box(0.001)));
             for _ in Loop(0, self.0) {
@@ -104,8 +106,8 @@ impl Kernel for MultiplyAdd {
     }
 }
 
-/// Floating-point operations a second (a multiply-add is two) of one thread, from registers: the peak of this processor as
-/// it runs now, over about `seconds`.
+/// The peak of floating-point operations per second of one thread, all operands in registers; a multiply-add is two
+/// operations. Measures for about `seconds`.
 pub fn multiply_add_peak(seconds: f64) -> f64 {
     let mut best: f64 = 0.0;
     let start = Instant::now();
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_what_it_reads() {
+    fn the_sum_is_that_of_all_numbers() {
         for len in [0, 1, 100, 2047, 2048, 2049, 5 * 2048 + 77] {
             let data: Vec<f32> = (0..len).map(|i| (i % 5) as f32).collect();
             assert_eq!(read_all(&data), data.iter().sum::<f32>(), "{len}");
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_positive_speeds() {
+    fn speeds_are_positive() {
         let memory = Bandwidth::new(1 << 16);
         for threads in [0, 1, 3] {
             assert!(memory.best(threads, 2) > 0.0);

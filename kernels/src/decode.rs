@@ -1,93 +1,97 @@
-//! Decode attention: a few query tokens against long caches, in two phases with a barrier between them that the caller
-//! provides (in a graph: two nodes).
+//! Decode attention: a few query tokens against long caches. It has two phases with a barrier between them, which the
+//! caller provides (in a graph: two nodes).
 //!
-//! 1. [`partial`]: all rows of all KV heads are laid end to end, cut into equal shares, one a thread. Each thread runs online
-//!    softmax over its rows and leaves, for each query it touched, a *partial*: the largest logit m, the denominator l
-//!    relative to it, and the weighted sum of values. Equal shares of *rows* keep the threads level whatever the lengths of
-//!    the heads (one retrieval head of 100,000 rows beside seven of 4,000), also where there are fewer heads than threads.
+//! 1. [`partial`]: the rows of all KV heads are laid end to end and cut into equal splits, one per thread. Each thread
+//!    runs an online softmax over its rows. For each query it writes a *partial*: the largest logit m, the denominator
+//!    l relative to m, and the weighted sum of values. Equal numbers of rows give all threads equal work whatever the
+//!    lengths of the heads (one retrieval head of 100,000 rows beside seven of 4,000), also where there are fewer heads
+//!    than threads.
 //! 2. [`combine`]: merges the partials, query by query.
 //!
-//! Each K and V row is read from memory once for all query heads of its group and all query tokens. Rows are taken in
-//! blocks: logits of the block for all queries, then one maximum, one rescaling and the exponentials, then the values.
-//! Everything is f32; logits are kept in units of log 2 (see [`exp`](crate::exp)).
+//! Each K and V row is read from memory once, for all query heads of its group and all query tokens. Rows are processed
+//! in blocks: the logits of the block for all queries, then one maximum, one rescaling and the exponentials, then the
+//! values. Everything is f32. Logits are in units of log 2 (see [`exp`](crate::exp)).
 //!
 //! # History
-//! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s a core), f16, cycles per row of K and V ("cached": rows in the
-//! second-level cache; else GB/s of one core from memory, beside a plain sum over the same memory in brackets).
+//! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s per core) with f16. Numbers are cycles per row of K and V
+//! where the rows are in the second-level cache, then GB/s of one core from memory, then in brackets the GB/s of a
+//! plain sum over the same memory.
 //!
-//! - First version, four rows at a time, blocks of 64 rows. MHA d64 22 cached, 29 (30) GB/s; GQA x4 d64 50, 16 (30);
-//!   GQA x4 d128 84, **9** (30): time in memory and time in arithmetic added up instead of overlapping.
-//! - Software prefetch of what comes next, 1 to 16 KB ahead, into either cache level: GQA x4 d128 13 at best, MHA slower by a
-//!   tenth. Each prefetch holds a miss buffer for as long as the memory takes (some 24 of them: 15 GB/s). Dropped.
-//! - What was wrong was the *order* of first touches. Four rows of 256 bytes side by side, or half of each value row now and half
-//!   later, break the processor's own prefetchers; plain ascending reads overlap fully, and two ascending streams in turns of
-//!   4 KB are even faster than one. So: rows in pairs, bites of 4 KB, and where a tile takes only part of a value row it asks for
-//!   the rest at once. GQA x4 d128 17 to 18 (25), GQA x4 d64 18 (25), MHA d64 32 (26): ahead of the plain sum.
-//! - Tiles of up to 8 queries instead of 4: groups of 5 to 8 read K and V once. A running sum kept in lanes and a base that
-//!   moves only when it must (SLACK): softmax from 5.4 to 3.8 cycles. The scalar kernels had been inlined into the driver and
-//!   bloated it to 360 KB: 54 to 47 cycles (GQA x4 d64) for one `inline(never)`.
-//! - One scale load for two pieces of a quantised block: q8_0 MHA d64 37 to 31 cycles.
-//! - Tried without gain: other shuffles in the sums across lanes (the compiler rewrites blends into shuffles), row addresses
-//!   without multiplications, aligned queries, blocks of 64 and 128 rows. Without its shuffles and conversions the logits
-//!   kernel would still take 19.4 of 23 cycles (GQA x4 d64; multiply-adds alone: 16).
+//! - First version: four rows at a time, blocks of 64 rows. MHA d64: 22, 29 (30). GQA x4 d64: 50, 16 (30). GQA x4 d128:
+//!   84, **9** (30). The times of memory and arithmetic added up instead of overlapping.
+//! - Software prefetch 1 to 16 KB ahead, into either cache level: GQA x4 d128 at best 13 GB/s, MHA slower by a tenth.
+//!   Each prefetch holds a miss buffer until the memory answers (about 24 buffers: 15 GB/s). Dropped.
+//! - The cause was the *order* of first touches. Four rows of 256 bytes side by side, or half of each value row now and
+//!   half later, defeat the processor's own prefetchers. Ascending reads overlap fully, and two ascending streams that
+//!   alternate every 4 KB are even faster than one. So rows are processed in pairs and chunks of 4 KB, and where a tile
+//!   uses only part of a value row it prefetches the rest at once. GQA x4 d128: 17 to 18 GB/s (25), GQA x4 d64: 18
+//!   (25), MHA d64: 32 (26), faster than the sum.
+//! - Tiles of up to 8 queries instead of 4: groups of 5 to 8 read K and V once. A running sum kept in vector lanes and
+//!   a base that moves only when it must (SLACK): softmax from 5.4 to 3.8 cycles. The scalar kernels had been inlined
+//!   into the driver, which grew to 360 KB; one `inline(never)` took GQA x4 d64 from 54 to 47 cycles.
+//! - One load of the scale for two vectors of a quantised block: q8_0 MHA d64 from 37 to 31 cycles.
+//! - Without gain: other shuffles in the sums across lanes (the compiler rewrites blends into shuffles), row addresses
+//!   without multiplications, aligned queries, blocks of 64 and 128 rows. Without its shuffles and conversions the
+//!   logits kernel would still take 19.4 of 23 cycles (GQA x4 d64; multiply-adds alone: 16).
 
-use crate::attention::{Attention, Lane, ShapeError};
-use crate::exp::exp2;
-use crate::quant::{Load, with_loader};
-use crate::simd::{Isa, Kernel, Loop, Simd};
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Shares of rows are cut at multiples of this many rows of a head.
-const CUT: usize = 32;
-/// Rows whose logits are computed before their values are touched. A multiple of [`GROUP`].
+use crate::attention::{Attention, LaneView, ShapeError};
+use crate::exp::exp2;
+use crate::quant::{Load, with_loader};
+use crate::simd::{Isa, Kernel, Loop, Simd};
+
+/// Rows of a unit. Splits begin and end at units; the last unit of a head may have fewer rows.
+const UNIT: usize = 32;
+/// Rows of a block: their logits are computed before their values are read. A multiple of [`ROW_GROUP`].
 const BLOCK: usize = 32;
-/// Bytes of keys (then of values) that all queries are served from before the next are touched. Small enough to stay in the
-/// first-level cache, and to keep the processor's prefetchers going (see the history).
-const BITE: usize = 4096;
-/// Rows whose logits leave the registers together.
-pub(crate) const GROUP: usize = 16;
-/// The most queries one pass over a block serves.
-const MAX_TILE: usize = 8;
+/// Bytes of keys, then of values, that are processed for all queries before the next. They stay in the first-level
+/// cache, and the length suits the processor's prefetchers (see the history).
+const CHUNK_BYTES: usize = 4096;
+/// Rows whose logits are stored together.
+pub(crate) const ROW_GROUP: usize = 16;
+/// Maximum number of queries of a tile: one pass over a block.
+pub(crate) const MAX_TILE: usize = 8;
 /// How far (in powers of two) a weight may exceed 1 before the base moves.
 const SLACK: f32 = 8.0;
 
-/// Floats of one partial: the weighted sum of the values, padded to whole vectors, then its tail: the denominator, spread
-/// over 16 lanes, the base, the last rescaling factor, padding.
+/// Floats of a slot, which has one partial: the weighted sum of the values, padded to whole vectors, then the tail. The
+/// tail is the denominator, spread over 16 lanes, the base, the last rescaling factor, and padding.
 fn slot_len(head_dim: usize) -> usize {
     padded(head_dim) + 32
 }
 
-/// Where the base of the weights lies in the tail of a partial; `-inf` marks one that is empty.
+/// Index of the base in the tail of a slot; a base of `-inf` marks an empty partial.
 const BASE: usize = 16;
-/// Where the factor lies by which the weighted sum must still be multiplied.
+/// Index in the tail of the factor by which the weighted sum must still be multiplied.
 const FACTOR: usize = 17;
 
-/// Elements of a head in whole vectors of any instruction set.
+/// Elements of a head, rounded up to whole vectors of any instruction set.
 pub(crate) fn padded(head_dim: usize) -> usize {
     head_dim.next_multiple_of(16)
 }
 
-/// Floats of one thread's part of the partials buffer, for calls of this shape (`n_q` query tokens, `n_kv_heads * group`
-/// query heads). [`partial`] works in a buffer of this length, [`combine`] reads `nth` of them in a row.
-pub fn thread_len(head_dim: usize, n_kv_heads: usize, group: usize, n_q: usize) -> usize {
+/// Floats of one thread's part of the partials buffer, for `n_q` query tokens and `n_kv_heads * group` query heads.
+/// [`partial`] writes a buffer of this length, [`combine`] reads `nth` consecutive ones.
+pub fn partials_len(head_dim: usize, n_kv_heads: usize, group: usize, n_q: usize) -> usize {
     let queries = group * n_q; // of one KV head
     n_kv_heads * queries * slot_len(head_dim) + queries * (padded(head_dim) + BLOCK)
 }
 
-fn own_thread_len(call: &Attention) -> usize {
-    thread_len(call.head_dim, call.n_kv_heads, call.group, call.n_q)
+fn call_partials_len(call: &Attention) -> usize {
+    partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q)
 }
 
-/// Phase 1: thread `ith` of `nth` works off its share of the rows and leaves its partials in `own`, a buffer of at least
-/// [`thread_len`] floats that no one else writes (its content before does not matter).
+/// Phase 1: thread `ith` of `nth` processes its split of the rows and writes its partials to `own`, a buffer of at
+/// least [`partials_len`] floats of its own. The earlier content does not matter.
 pub fn partial(call: &Attention, ith: usize, nth: usize, own: &mut [f32]) -> Result<(), ShapeError> {
     partial_on(Isa::best(), call, ith, nth, own)
 }
 
-/// [`partial`] on an instruction set of the caller's choice; one that is not present falls back to the best there is.
+/// [`partial`] on the given instruction set, or on the best one where the processor does not have it.
 pub fn partial_on(
     isa: Isa,
     call: &Attention,
@@ -99,7 +103,7 @@ pub fn partial_on(
     if ith >= nth {
         return Err(ShapeError::Thread { ith, nth });
     }
-    let need = own_thread_len(call);
+    let need = call_partials_len(call);
     if own.len() < need {
         return Err(ShapeError::Buffer { what: "partials", have: own.len(), need });
     }
@@ -111,30 +115,30 @@ pub fn partial_on(
         slot[padded(call.head_dim) + BASE] = f32::NEG_INFINITY;
     }
 
-    let cuts = |lane: &Lane| lane.rows.div_ceil(CUT);
-    let total: usize = call.lanes.iter().map(|lane| cuts(lane) * lane.kv_heads.len()).sum();
-    let share = total * ith / nth..total * (ith + 1) / nth;
-    let mut start = 0; // of this head, in cuts from the first row of the first head
+    let units = |lane: &LaneView| lane.rows.div_ceil(UNIT);
+    let total: usize = call.lanes.iter().map(|lane| units(lane) * lane.kv_heads.len()).sum();
+    let split = total * ith / nth..total * (ith + 1) / nth;
+    let mut start = 0; // of this head, in units from the first row of the first head
     for lane in call.lanes {
         for (at, &kv_head) in lane.kv_heads.iter().enumerate() {
-            let (from, to) = (share.start.max(start), share.end.min(start + cuts(lane)));
+            let (from, to) = (split.start.max(start), split.end.min(start + units(lane)));
             if from < to {
-                let rows = (from - start) * CUT..((to - start) * CUT).min(lane.rows);
+                let rows = (from - start) * UNIT..((to - start) * UNIT).min(lane.rows);
                 let slots = &mut slots[kv_head as usize * queries * slot_len..][..queries * slot_len];
                 head_rows(isa, call, lane, at, rows, slots, scratch);
             }
-            start += cuts(lane);
+            start += units(lane);
         }
     }
     Ok(())
 }
 
-/// Some rows of one KV head against all queries that read it.
-/// `slots` `[slot_len, n_q, group]`; `scratch` holds the scaled queries `[padded, n_q, group]` and a block's logits.
+/// Some rows of one KV head against all its queries. `slots` is `[slot_len, n_q, group]`. `scratch` has the scaled
+/// queries `[padded, n_q, group]` and a block's logits.
 fn head_rows(
     isa: Isa,
     call: &Attention,
-    lane: &Lane,
+    lane: &LaneView,
     at: usize,
     rows: Range<usize>,
     slots: &mut [f32],
@@ -153,31 +157,31 @@ fn head_rows(
         slot.fill(0.0);
         slot[d_padded + BASE] = f32::NEG_INFINITY;
     }
-    // A row that is not used may hold anything: it is not even read.
+    // A row 0 that is not used may hold any bytes: it is not read.
     let unused = rows.start == 0 && lane.log_weight(at) == f32::NEG_INFINITY;
     let rows = rows.start + usize::from(unused)..rows.end;
-    let first_hidden = call.visible(lane.rows, 0); // from here on some query token must not look
+    let first_hidden = call.visible(lane.rows, 0); // some query token does not see the rows from here on
 
     let width = tile_width(isa, queries);
-    let (k_bite, v_bite) = (bite_rows(lane.k.row_stride), bite_rows(lane.v.row_stride));
+    let (k_chunk, v_chunk) = (chunk_rows(lane.k.row_stride), chunk_rows(lane.v.row_stride));
     for block in (rows.start..rows.end).step_by(BLOCK) {
         let n = BLOCK.min(rows.end - block);
-        for bite in pieces(n, k_bite) {
-            let start = at * lane.k.head_stride + (block + bite.start) * lane.k.row_stride;
-            for tile in pieces(queries, width) {
+        for chunk in ranges(n, k_chunk) {
+            let start = at * lane.k.head_stride + (block + chunk.start) * lane.k.row_stride;
+            for tile in ranges(queries, width) {
                 let args = DotArgs {
                     q: q[tile.start * d_padded..].as_ptr(),
                     d_padded,
                     head_dim: d,
                     k: lane.k.data[start..].as_ptr(),
                     row_stride: lane.k.row_stride,
-                    n: bite.len(),
-                    logits: logits[tile.start * BLOCK + bite.start..].as_mut_ptr(),
+                    n: chunk.len(),
+                    logits: logits[tile.start * BLOCK + chunk.start..].as_mut_ptr(),
                     stride: BLOCK,
                 };
                 with_loader!(lane.k.ty, L => with_width!(tile.len(), QT => {
-                    // SAFETY: isa is present; check() has proved that the lane's rows lie in its tensors; the tile's
-                    // queries and logits lie in the scratch (bites start at multiples of GROUP).
+                    // SAFETY: isa is present; check() has proved that the lane's rows are inside its tensors; the
+                    // tile's queries and logits are inside the scratch (chunks start at multiples of ROW_GROUP).
                     unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
                 }));
             }
@@ -191,7 +195,7 @@ fn head_rows(
                     *logit += slope * position.wrapping_sub(own) as f32;
                 }
             }
-            logits[n..n.next_multiple_of(GROUP)].fill(f32::NEG_INFINITY);
+            logits[n..n.next_multiple_of(ROW_GROUP)].fill(f32::NEG_INFINITY);
             if block == 0 {
                 logits[0] += lane.log_weight(at) * LOG2_E;
             }
@@ -200,25 +204,25 @@ fn head_rows(
                 logits[visible.saturating_sub(block).min(n)..n].fill(f32::NEG_INFINITY);
             }
         }
-        // SAFETY: isa is present; the slices hold `queries` queries in the strides given.
+        // SAFETY: isa is present; the slices have `queries` queries with these strides.
         unsafe {
             isa.enter(Softmax {
                 logits: logits.as_mut_ptr(),
-                n: n.next_multiple_of(GROUP),
+                n: n.next_multiple_of(ROW_GROUP),
                 state: slots[d_padded..].as_mut_ptr(),
                 slot_len,
                 queries,
             });
         }
-        for bite in pieces(n, v_bite) {
-            let start = at * lane.v.head_stride + (block + bite.start) * lane.v.row_stride;
-            for tile in pieces(queries, width) {
+        for chunk in ranges(n, v_chunk) {
+            let start = at * lane.v.head_stride + (block + chunk.start) * lane.v.row_stride;
+            for tile in ranges(queries, width) {
                 let args = AccumulateArgs {
-                    p: logits[tile.start * BLOCK + bite.start..].as_ptr(),
+                    p: logits[tile.start * BLOCK + chunk.start..].as_ptr(),
                     v: lane.v.data[start..].as_ptr(),
                     row_stride: lane.v.row_stride,
-                    n: bite.len(),
-                    rescale: bite.start == 0,
+                    n: chunk.len(),
+                    rescale: chunk.start == 0,
                     head_dim: d,
                     slots: slots[tile.start * slot_len..].as_mut_ptr(),
                     slot_len,
@@ -232,56 +236,35 @@ fn head_rows(
     }
 }
 
-/// Queries of a tile, such that the tiles of a KV head are as few as the registers allow and about equal.
+/// Queries of a tile. The tiles of a KV head are as few as the registers allow and about equal.
 pub(crate) fn tile_width(isa: Isa, queries: usize) -> usize {
     let tiles = queries.div_ceil((isa.accumulators() / 2).min(MAX_TILE));
     queries.div_ceil(tiles)
 }
 
-/// Rows of a bite: about [`BITE`] bytes, a multiple of [`GROUP`].
-fn bite_rows(row_stride: usize) -> usize {
-    (BITE / row_stride.max(1)).clamp(GROUP, BLOCK) / GROUP * GROUP
+/// Rows of a chunk: about [`CHUNK_BYTES`], a multiple of [`ROW_GROUP`].
+fn chunk_rows(row_stride: usize) -> usize {
+    (CHUNK_BYTES / row_stride.max(1)).clamp(ROW_GROUP, BLOCK) / ROW_GROUP * ROW_GROUP
 }
 
-/// `0 .. n` in pieces of `size`.
-fn pieces(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+/// `0 .. n` in ranges of `size`.
+fn ranges(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(size).map(move |start| start..n.min(start + size))
 }
 
-/// Runs an expression with the constant `$qt` set to the value of `$width`, 1 to [`MAX_TILE`].
+/// Evaluates an expression with the constant `$qt` set to the value of `$width`, 1 to [`MAX_TILE`].
 macro_rules! with_width {
     ($width:expr, $qt:ident => $body:expr) => {
+        $crate::decode::with_width!($width, $qt => $body; 1 2 3 4 5 6 7)
+    };
+    ($width:expr, $qt:ident => $body:expr; $($smaller:literal)*) => {
         match $width {
-            1 => {
-                const $qt: usize = 1;
+            $($smaller => {
+                const $qt: usize = $smaller;
                 $body
-            }
-            2 => {
-                const $qt: usize = 2;
-                $body
-            }
-            3 => {
-                const $qt: usize = 3;
-                $body
-            }
-            4 => {
-                const $qt: usize = 4;
-                $body
-            }
-            5 => {
-                const $qt: usize = 5;
-                $body
-            }
-            6 => {
-                const $qt: usize = 6;
-                $body
-            }
-            7 => {
-                const $qt: usize = 7;
-                $body
-            }
+            })*
             _ => {
-                const $qt: usize = 8;
+                const $qt: usize = $crate::decode::MAX_TILE;
                 $body
             }
         }
@@ -290,8 +273,8 @@ macro_rules! with_width {
 pub(crate) use with_width;
 
 /// Logits of `n` rows for QT queries.
-/// Safety: `n` rows of `head_dim` elements at `k`; queries `[d_padded, QT]`; room for logits `[stride, QT]`, where `stride` is at
-/// least `n` rounded up to a multiple of [`GROUP`].
+/// Safety: `n` rows of `head_dim` elements at `k`; queries `[d_padded, QT]`; logits `[stride, QT]` may be written,
+/// where `stride` is at least `n` rounded up to a multiple of [`ROW_GROUP`].
 pub(crate) struct Dot<L, const QT: usize>(pub DotArgs, pub PhantomData<L>);
 
 pub(crate) struct DotArgs {
@@ -311,23 +294,23 @@ impl<L: Load, const QT: usize> Kernel for Dot<L, QT> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let a = self.0;
-        // Where the rows of a group lie: in the last, unfinished group the last row stands in for those that are missing
-        // (the caller overwrites their logits).
-        let mut offsets = [0; GROUP];
-        for j in Loop(0, GROUP) {
+        // Offsets of the rows of a group. In the last, incomplete group the last row takes the place of the missing
+        // ones (the caller overwrites their logits).
+        let mut offsets = [0; ROW_GROUP];
+        for j in Loop(0, ROW_GROUP) {
             offsets[j] = j * a.row_stride;
         }
         let mut group = 0;
         while group < a.n {
-            if group + GROUP > a.n {
-                for j in Loop(a.n - group, GROUP) {
+            if group + ROW_GROUP > a.n {
+                for j in Loop(a.n - group, ROW_GROUP) {
                     offsets[j] = (a.n - 1 - group) * a.row_stride;
                 }
             }
-            // SAFETY: the offsets lead to rows below n; everything else is the struct's contract.
+            // SAFETY: the offsets are of rows below n; the rest is the struct's contract.
             unsafe {
                 let first = a.k.add(group * a.row_stride);
-                // Not initialised: clearing it costs a store a row.
+                // Not initialised: initialising costs one store per row.
                 let mut quads = MaybeUninit::<[[S::V; 4]; QT]>::uninit();
                 let quads = quads.as_mut_ptr();
                 for quad in Loop(0, 4) {
@@ -344,13 +327,13 @@ impl<L: Load, const QT: usize> Kernel for Dot<L, QT> {
                     S::store_sums(a.logits.add(i * a.stride + group), (*quads)[i]);
                 }
             }
-            group += GROUP;
+            group += ROW_GROUP;
         }
     }
 }
 
 impl<L: Load, const QT: usize> Dot<L, QT> {
-    /// Two rows times all queries, added up half way.
+    /// Two rows times all queries, as partial sums in vector lanes.
     #[inline(always)]
     unsafe fn pair<S: Simd>(a: &DotArgs, rows: (*const u8, *const u8)) -> [S::V; QT] {
         let whole = a.head_dim / S::LANES;
@@ -398,10 +381,11 @@ impl<L: Load, const QT: usize> Dot<L, QT> {
 
 /// Turns a block's logits into weights relative to each query's base and adds them to its denominator.
 ///
-/// The base is a logit near the largest so far, and moves only when a logit exceeds it by more than [`SLACK`]: weights stay below
-/// 2^SLACK, and most blocks need neither a horizontal maximum nor a rescaling.
-/// Safety: logits `[BLOCK, queries]` of which `n` (a multiple of GROUP) are filled; `state` points at the tail of the first
-/// slot, `slot_len` floats from one query to the next.
+/// The base is a logit near the largest so far, and moves only when a logit exceeds it by more than [`SLACK`]: weights
+/// stay below 2^SLACK, and most blocks need neither a horizontal maximum nor a rescaling.
+/// Safety: logits `[BLOCK,
+/// queries]` of which `n` (a multiple of [`ROW_GROUP`]) are set; `state` points at the tail of the first slot; the
+/// slots of the queries are `slot_len` floats apart.
 struct Softmax {
     logits: *mut f32,
     n: usize,
@@ -444,7 +428,7 @@ impl Kernel for Softmax {
                     sum = S::add(sum, p);
                 }
                 S::store(state, sum);
-                // NaN alone must not look like a query that sees nothing.
+                // A query with NaN only must differ from a query that sees no row.
                 if *state.add(BASE) == f32::NEG_INFINITY && S::sum(sum).is_nan() {
                     *state.add(BASE) = 0.0;
                 }
@@ -454,7 +438,8 @@ impl Kernel for Softmax {
 }
 
 /// Rescales QT weighted sums and adds `n` rows of values to them.
-/// Safety: weights `[BLOCK, QT]`; `n` rows of `head_dim` elements at `v`; slots `[slot_len, QT]` with the factor in place.
+/// Safety: weights `[BLOCK, QT]`; `n` rows of `head_dim`
+/// elements at `v`; slots `[slot_len, QT]` with their factors set.
 struct Accumulate<L, const QT: usize>(AccumulateArgs, PhantomData<L>);
 
 struct AccumulateArgs {
@@ -462,7 +447,7 @@ struct AccumulateArgs {
     v: *const u8,
     row_stride: usize,
     n: usize,
-    /// Whether these are the block's first rows, so that the sums must be brought to its base.
+    /// Whether these are the block's first rows: the sums are then rescaled to the block's base.
     rescale: bool,
     head_dim: usize,
     slots: *mut f32,
@@ -476,7 +461,7 @@ impl<L: Load, const QT: usize> Kernel for Accumulate<L, QT> {
     unsafe fn run<S: Simd>(self) {
         let whole = self.0.head_dim / S::LANES;
         let mut c = 0;
-        // SAFETY: the struct's contract; c counts whole pieces.
+        // SAFETY: the struct's contract; c counts whole vectors.
         unsafe {
             if QT * 8 <= S::ACCUMULATORS {
                 while c + 8 <= whole {
@@ -505,7 +490,7 @@ impl<L: Load, const QT: usize> Kernel for Accumulate<L, QT> {
 }
 
 impl<L: Load, const QT: usize> Accumulate<L, QT> {
-    /// Pieces `c .. c + DT` of the head, in registers over all rows of the block.
+    /// Vectors `c .. c + DT` of the head, in registers for all rows of the block.
     #[inline(always)]
     unsafe fn tile<S: Simd, const DT: usize, const HALF: bool>(&self, c: usize) {
         let a = &self.0;
@@ -522,7 +507,7 @@ impl<L: Load, const QT: usize> Accumulate<L, QT> {
             for r in Loop(0, a.n) {
                 let row = a.v.add(r * a.row_stride);
                 if c == 0 && DT * S::LANES < a.head_dim {
-                    // The rest of the row's turn comes with the next tile: ask for it in the order of the memory.
+                    // The next tile uses the rest of the row: prefetch it now, in the order of the memory.
                     let mut at = a.row_stride * DT * S::LANES / a.head_dim;
                     while at < a.row_stride {
                         S::prefetch(row.wrapping_add(at));
@@ -557,46 +542,46 @@ impl<L: Load, const QT: usize> Accumulate<L, QT> {
     }
 }
 
-/// Which of the `n_heads * n_q` outputs (in the order of `out`, see [`combine`]) thread `ith` of `nth` merges.
-pub fn combine_share(call: &Attention, ith: usize, nth: usize) -> Range<usize> {
+/// The outputs that thread `ith` of `nth` merges, of all `n_heads * n_q` in the order of `out` (see [`combine`]).
+pub fn combine_range(call: &Attention, ith: usize, nth: usize) -> Range<usize> {
     let total = call.n_heads() * call.n_q;
     total * ith / nth..total * (ith + 1) / nth
 }
 
-/// Phase 2: merges the partials of all `nth` threads of phase 1 for the outputs `share` (see [`combine_share`]).
+/// Phase 2: merges the partials of all `nth` threads of phase 1 for the outputs `range` (see [`combine_range`]).
 ///
-/// - `partials`: `[thread_len, nth]`, what [`partial`] left.
-/// - `out`: the share's part of `[head_dim, n_heads, n_q]`, that is `head_dim * share.len()` floats; zeros where a query
-///   sees no row.
-/// - `lse`: if wanted, the share's part of `[n_heads, n_q]`: the natural log of the softmax's denominator, `-inf` where a
+/// - `partials`: `[partials_len, nth]`, written by [`partial`].
+/// - `out`: the range's part of `[head_dim, n_heads, n_q]`, that is `head_dim * range.len()` floats; zeros where a
 ///   query sees no row.
+/// - `lse`: optional, the range's part of `[n_heads, n_q]`: the natural log of the softmax's denominator, `-inf` where
+///   a query sees no row.
 pub fn combine(
     call: &Attention,
     nth: usize,
     partials: &[f32],
-    share: Range<usize>,
+    range: Range<usize>,
     out: &mut [f32],
     mut lse: Option<&mut [f32]>,
 ) -> Result<(), ShapeError> {
     call.check()?;
     let d = call.head_dim;
-    let (thread_len, slot_len) = (own_thread_len(call), slot_len(d));
+    let (partials_len, slot_len) = (call_partials_len(call), slot_len(d));
     let total = call.n_heads() * call.n_q;
-    let lse_len = lse.as_ref().map_or(share.len(), |lse| lse.len());
+    let lse_len = lse.as_ref().map_or(range.len(), |lse| lse.len());
     for (what, have, need) in [
-        ("partials", partials.len(), thread_len * nth),
-        ("output", out.len(), d * share.len()),
-        ("log-sum-exp", lse_len, share.len()),
-        ("share", total, share.end),
+        ("partials", partials.len(), partials_len * nth),
+        ("output", out.len(), d * range.len()),
+        ("log-sum-exp", lse_len, range.len()),
+        ("range", total, range.end),
     ] {
         if have < need {
             return Err(ShapeError::Buffer { what, have, need });
         }
     }
-    for (nr, (query, out)) in share.zip(out.chunks_exact_mut(d)).enumerate() {
+    for (nr, (query, out)) in range.zip(out.chunks_exact_mut(d)).enumerate() {
         let (head, t) = (query % call.n_heads(), query / call.n_heads());
         let at = (head * call.n_q + t) * slot_len;
-        let slots = || partials.chunks_exact(thread_len).take(nth).map(|own| &own[at..][..slot_len]);
+        let slots = || partials.chunks_exact(partials_len).take(nth).map(|own| &own[at..][..slot_len]);
         let base = |slot: &[f32]| slot[padded(d) + BASE];
         let largest = slots().map(base).fold(f32::NEG_INFINITY, f32::max);
         out.fill(0.0);

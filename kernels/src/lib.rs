@@ -1,15 +1,19 @@
-//! Compute that ggml has no fast operation for, each beside a plain reference. Knows nothing of models or of ggml's types:
-//! everything here works on slices and strides, and the instruction set is chosen at run time.
+//! Compute kernels for which ggml has no fast operation, each with a plain reference. They know nothing of models.
+//! Except for [`graph`], they work on slices and strides, not on ggml's tensors, and choose the instruction set at run
+//! time.
 //!
-//! - [`attention`]: what one attention call looks like: queries, lanes of K/V rows, log-weights.
-//! - [`decode`]: few query tokens against a long cache; split over rows as well as heads; bound by memory.
-//! - [`prefill`]: many query tokens; tiled like a matrix product; bound by arithmetic.
-//! - [`received`]: how much attention each row gets, for policies that choose by it.
-//! - [`measure`]: norms, extremes and spreads of rows, for policies that choose by those.
+//! - [`attention`]: the description of an attention call: queries, lanes of K and V rows, log-weights.
+//! - [`decode`]: few query tokens against a long cache; split over rows and heads; memory bound.
+//! - [`prefill`]: many query tokens; tiled like a matrix product; compute bound.
+//! - [`accumulate`]: the sums of attention weights that each row gets, for policies that score by them.
+//! - [`measure`]: norms, maxima and spreads of rows, for policies that score by them.
+//! - [`rows`]: eviction of rows, and their sums for the compensation entry.
+//! - [`quant`]: the element types of rows.
 //! - `device`: all of these as kernels for NVIDIA GPUs (cuda/), launched by [`graph`].
-//! - [`reference`]: the same result in the plainest form, in f64; what the tests compare with.
-//! - [`bandwidth`]: what the machine's memory and its multipliers can do, so that speeds can be told as shares of it.
+//! - [`reference`]: attention in f64, the expected result of the tests.
+//! - [`bandwidth`]: measures the speed of memory and multipliers, so that speeds can be reported as fractions of it.
 
+pub mod accumulate;
 pub mod attention;
 pub mod bandwidth;
 pub mod decode;
@@ -19,11 +23,10 @@ pub mod graph;
 pub mod measure;
 pub mod prefill;
 pub mod quant;
-pub mod received;
 pub mod reference;
 pub mod rows;
 mod simd;
 
-pub use attention::{Alibi, Attention, Lane, Queries, Rows, ShapeError};
+pub use attention::{Alibi, Attention, LaneView, Queries, Rows, ShapeError};
 pub use quant::RowType;
 pub use simd::Isa;

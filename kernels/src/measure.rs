@@ -1,47 +1,49 @@
-//! One number a row: what policies without attention score keys and values by. Rows are read where they lie, in their own type,
-//! and measured in f32.
+//! One number per row, by which policies without attention score keys and values. Rows are read in their own type and
+//! measured in f32.
+
+use std::marker::PhantomData;
 
 use crate::attention::Rows;
 use crate::quant::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
-use std::marker::PhantomData;
 
-/// What is measured of a row.
+/// What is computed of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The Euclidean norm.
     Norm,
     /// Its square.
     SquaredNorm,
-    /// The largest absolute value of an element.
-    Largest,
-    /// LagKV eq. 5-7: rows are taken in partitions of `lag`; the elements of each are normalised by the smallest and largest of
-    /// the same element in a reference partition (the next one, or with `own` the same), and the number is their standard
-    /// deviation (unbiased). An element that does not vary counts as 0. The last partition is only a reference and measures 0.
+    /// The maximum absolute value of its elements.
+    MaxAbs,
+    /// LagKV eq. 5-7. Rows form partitions of `lag`. Each element is normalised by the minimum and maximum of the same
+    /// element in a reference partition: the next one, or with `own` the partition itself. The result is the unbiased
+    /// standard deviation of the row's normalised elements. An element that is constant in the reference counts as 0.
+    /// The last partition is only a reference; its rows get 0.
     Spread {
         /// Rows of a partition.
         lag: usize,
-        /// Whether a partition is its own reference.
+        /// Whether each partition is its own reference.
         own: bool,
     },
 }
 
-/// Measures `rows` of head `head` of a tensor `[head_dim, capacity, heads]`; `out` `[rows]`.
+/// Measures `rows` of head `head` of a tensor `[head_dim, capacity, heads]` and writes `out` `[rows]`.
 ///
 /// # Panics
-/// Where a row lies outside the tensor, or `out` is shorter than `rows`.
+/// Where a row is outside the tensor, or `out` is shorter than `rows`.
 pub fn measure(tensor: &Rows, head_dim: usize, head: usize, rows: &[u32], what: Measure, out: &mut [f32]) {
     let out = &mut out[..rows.len()];
     let read = |row: u32, values: &mut [f32]| read_row(tensor, head_dim, head, row, values);
     let mut values = vec![0f32; head_dim];
     match what {
-        Measure::Norm | Measure::SquaredNorm | Measure::Largest => {
+        Measure::Norm | Measure::SquaredNorm | Measure::MaxAbs => {
             for (row, out) in rows.iter().zip(out) {
                 read(*row, &mut values);
                 *out = match what {
                     Measure::Norm => squared_norm(&values).sqrt() as f32,
                     Measure::SquaredNorm => squared_norm(&values) as f32,
-                    _ => values.iter().fold(0f32, |largest, x| largest.max(x.abs())),
+                    _ => values.iter().fold(0f32, |max, x| max.max(x.abs())),
                 };
             }
         }
@@ -52,7 +54,7 @@ pub fn measure(tensor: &Rows, head_dim: usize, head: usize, rows: &[u32], what: 
             for (number, pair) in partitions.windows(2).enumerate() {
                 let reference = if own { pair[0] } else { pair[1] };
                 low.fill(f32::INFINITY);
-                factor.fill(f32::NEG_INFINITY); // the largest, first
+                factor.fill(f32::NEG_INFINITY); // the maximum at first
                 for row in reference {
                     read(*row, &mut values);
                     for ((low, high), x) in low.iter_mut().zip(&mut factor).zip(&values) {
@@ -98,7 +100,7 @@ fn read_row(tensor: &Rows, head_dim: usize, head: usize, row: u32, values: &mut 
     });
 }
 
-/// Reads a row of as many elements as there are values, a multiple of 8.
+/// Reads a row with as many elements as there are values, a multiple of 8.
 struct Read<'a, L>(&'a [u8], &'a mut [f32], PhantomData<L>);
 
 impl<L: Load> Kernel for Read<'_, L> {
@@ -109,7 +111,7 @@ impl<L: Load> Kernel for Read<'_, L> {
         let Read(row, values, _) = self;
         let whole = values.len() / S::LANES;
         let (row, out) = (row.as_ptr(), values.as_mut_ptr());
-        // SAFETY: c counts whole pieces of the row; what is left is half a piece, 8 elements.
+        // SAFETY: c counts whole vectors of the row; the rest is half a vector of 8 elements.
         unsafe {
             for c in Loop(0, whole / 2) {
                 let pair = L::load2::<S>(row, 2 * c);
@@ -135,9 +137,9 @@ mod tests {
     use super::*;
     use crate::RowType;
 
-    /// Rows of 8 and of 24 and 40 elements are read as they were written, in every type that takes them.
+    /// Also row lengths that are not a whole number of vectors, in every type that allows them.
     #[test]
-    fn rows_are_read_as_decoded() {
+    fn read_rows_equal_decoded_rows() {
         for (ty, d) in RowType::ALL.into_iter().flat_map(|ty| [8, 24, 32, 40, 96].map(|d| (ty, d))) {
             if !usize::is_multiple_of(d, ty.granule()) {
                 continue;
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_and_largest() {
+    fn norms_and_maximum_of_known_rows() {
         let data =
             tensor(&[[3.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], [-9.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]);
         let rows = Rows::contiguous(&data, RowType::F32, 8, 2);
@@ -171,12 +173,12 @@ mod tests {
         };
         assert_eq!(of(Measure::Norm), [82f32.sqrt(), 5.0]);
         assert_eq!(of(Measure::SquaredNorm), [82.0, 25.0]);
-        assert_eq!(of(Measure::Largest), [9.0, 4.0]);
+        assert_eq!(of(Measure::MaxAbs), [9.0, 4.0]);
     }
 
     #[test]
-    fn spread_against_the_next_partition() {
-        // Element 0 of the reference goes from 0 to 2, element 1 from 0 to 4; the others do not vary.
+    fn spread_equals_a_calculation_by_hand() {
+        // Element 0 of the reference is from 0 to 2, element 1 from 0 to 4; the others are constant.
         let row = |a: f32, b: f32| [a, b, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0];
         let data = tensor(&[row(1.0, 4.0), row(2.0, 0.0), row(0.0, 4.0), row(2.0, 0.0)]);
         let rows = Rows::contiguous(&data, RowType::F32, 8, 4);

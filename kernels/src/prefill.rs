@@ -1,61 +1,59 @@
-//! Prefill attention: many query tokens at once, bound by arithmetic, so it is built like a matrix product.
+//! Prefill attention: many query tokens at once. Compute bound, so it is built like a matrix product.
 //!
-//! The unit of work is a *tile* of up to [`TILE`] queries of one KV head (all query heads of the group and some tokens, token
-//! after token). Queries stand in the vector lanes throughout: the logits of a stretch of keys are `K · Qᵀ`, the softmax runs down
-//! the columns without a single horizontal step, and the output is gathered as `Vᵀ · P`, transposed once at the end. So K and
-//! V are only widened to f32, never rearranged, and every product is the same kernel: broadcast one number of A, multiply a row
-//! of B. The widened stretch serves all queries of the tile.
+//! The unit of work is a *tile* of up to [`TILE`] queries of one KV head: all query heads of the group, token after
+//! token. Queries are in the vector lanes throughout. The logits of a block of rows are `K · Qᵀ`, the softmax runs down
+//! the columns without horizontal operations, and the output is accumulated as `Vᵀ · P` and transposed once at the end.
+//! So K and V are only converted to f32, never rearranged, and one kernel computes both products: it broadcasts a
+//! number of A and multiplies a row of B. The converted block serves all queries of the tile.
 //!
-//! Stretches that no query of the tile may see are never touched; only the last ones, on the causal diagonal, are masked.
-//! Threads take tiles from a shared counter, longest first, since causal tiles are unequal.
+//! Rows that no query of the tile sees are not read; only the last blocks, on the causal diagonal, are masked. Threads
+//! take tiles from a shared counter, the longest first, since causal tiles are unequal.
 //!
-//! Against [`decode`](crate::decode): there the memory is the limit and every row must be read once; here a row is read once
-//! per tile, which pays from about 16 queries per KV head on.
+//! [`decode`](crate::decode) is memory bound and reads every row once. Here a row is read once per tile, which is
+//! faster from about 16 queries per KV head on.
 //!
 //! # History
-//! On Zen 4 (AVX-512, multiply-add peak 118 GFLOP/s a core), 512 queries against 8192 rows, f16: 82 to 85 % of the peak with heads
-//! of 64, 86 to 87 % with 128, the same with two threads (196 of 236 GFLOP/s) and with f32 and q8_0 rows; AVX2 at least 70 %.
-//! The first version already: 6 rows by 4 vectors leave the multipliers idle only for the exponentials (some 10 % at
-//! heads of 64) and for loading and storing the sums once a stretch. Nothing else was tried.
+//! On Zen 4 (AVX-512, multiply-add peak 118 GFLOP/s per core), 512 queries against 8192 rows, f16: 82 to 85 % of the
+//! peak with head_dim 64, 86 to 87 % with 128; the same with two threads (196 of 236 GFLOP/s) and with f32 and q8_0
+//! rows; AVX2 at least 70 %. This is the first version: with 6 rows by 4 vectors the multipliers idle only for the
+//! exponentials (about 10 % with head_dim 64) and for loads and stores of the sums once per block. Nothing else was
+//! tried.
 
-use crate::attention::{Attention, Lane, ShapeError};
-use crate::exp::exp2;
-use crate::quant::{Load, with_loader};
-use crate::simd::{Isa, Kernel, Loop, Simd};
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::attention::{Attention, LaneView, ShapeError};
+use crate::decode::padded;
+use crate::exp::exp2;
+use crate::quant::{Load, with_loader};
+use crate::simd::{Isa, Kernel, Loop, Simd};
+
 /// Queries side by side in one matrix: four vectors of 16, eight of 8.
 const PANEL: usize = 64;
-/// Queries of a tile: so many share each widening of K and V.
+/// Queries of a tile. They share each conversion of K and V.
 const TILE: usize = 2 * PANEL;
-/// Rows of K and V taken at a time. 16 times the kernel's 6 rows; the widened stretch stays in the second-level cache.
-const STRETCH: usize = 96;
-/// Rows of A a product works on at a time.
+/// Rows of K and V of a block: 16 strips. The converted block stays in the second-level cache.
+const BLOCK: usize = 96;
+/// Rows of A that a product processes at a time.
 const STRIP: usize = 6;
 
-/// Elements of a head in whole vectors of any instruction set.
-fn padded(head_dim: usize) -> usize {
-    head_dim.next_multiple_of(16)
-}
-
-/// Floats of scratch memory each thread needs.
+/// Floats of scratch memory of each thread.
 pub fn scratch_len(head_dim: usize) -> usize {
     let d = padded(head_dim);
     // Queries and sums; keys and values; logits; maxima, denominators, factors; slopes and positions.
-    2 * TILE * d + 2 * STRETCH * d + STRETCH * PANEL + 3 * TILE + 2 * TILE + 16
+    2 * TILE * d + 2 * BLOCK * d + BLOCK * PANEL + 3 * TILE + 2 * TILE + 16
 }
 
-/// Computes the whole call together with the other threads that call this with the same arguments but their own `scratch`
-/// ([`scratch_len`] floats). `next` starts at 0 and is shared; when every thread has returned, the result is complete:
+/// Computes the call together with the other threads, which pass the same arguments except `scratch`: each has its own,
+/// of [`scratch_len`] floats. `next` starts at 0 and is shared. When every thread has returned, the result is complete:
 ///
 /// - `out` `[head_dim, n_heads, n_q]`; zeros where a query sees no row.
 /// - `lse` `[n_heads, n_q]` or null: the natural log of the softmax's denominator, `-inf` where a query sees no row.
 ///
 /// # Safety
-/// `out` and `lse` (unless null) are valid for writes of these shapes and used by nothing else meanwhile; all threads that write
-/// there share `next`.
+/// `out` and `lse` (unless null) are valid for writes of these shapes and not used by anything else meanwhile. All
+/// threads that write there share `next`.
 pub unsafe fn prefill(
     call: &Attention,
     next: &AtomicUsize,
@@ -63,11 +61,11 @@ pub unsafe fn prefill(
     out: *mut f32,
     lse: *mut f32,
 ) -> Result<(), ShapeError> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise.
     unsafe { prefill_on(Isa::best(), call, next, scratch, out, lse) }
 }
 
-/// [`prefill`] on an instruction set of the caller's choice; one that is not present falls back to the best there is.
+/// [`prefill`] on the given instruction set, or on the best one where the processor does not have it.
 ///
 /// # Safety
 /// As for [`prefill`].
@@ -91,7 +89,7 @@ pub unsafe fn prefill_on(
         if item >= tiles * call.n_kv_heads {
             return Ok(());
         }
-        // All heads' last tiles come first: they see the most rows.
+        // The last tiles of all heads come first: they see most rows.
         let (mut head, tile) = (item % call.n_kv_heads, tiles - 1 - item / call.n_kv_heads);
         for lane in call.lanes {
             if head < lane.kv_heads.len() {
@@ -105,17 +103,17 @@ pub unsafe fn prefill_on(
     }
 }
 
-/// Where results go, see [`prefill`].
+/// The output buffers, see [`prefill`].
 struct Output {
     out: *mut f32,
     lse: *mut f32,
 }
 
-/// Queries `first ..` of one head of a lane, counted token by token, each with all query heads of the group.
+/// Queries `first ..` of one head of a lane, numbered token after token, each token with all query heads of the group.
 struct Tile<'a> {
     isa: Isa,
     call: &'a Attention<'a>,
-    lane: &'a Lane<'a>,
+    lane: &'a LaneView<'a>,
     head: usize,
     first: usize,
 }
@@ -128,7 +126,7 @@ impl Tile<'_> {
         (kv_head * self.call.group + at % self.call.group, at / self.call.group)
     }
 
-    /// The position of the tile's query `i`, where positions matter.
+    /// The position of the tile's query `i`; 0 without ALiBi.
     fn position(&self, i: usize) -> i32 {
         let kv_head = self.lane.kv_heads[self.head] as usize;
         let t = self.query(i).1;
@@ -136,20 +134,20 @@ impl Tile<'_> {
     }
 
     /// # Safety
-    /// The tile's places in the output may be written.
+    /// The tile's part of the output may be written, and no other thread writes it.
     unsafe fn run(&self, scratch: &mut [f32], output: Output) {
         let Tile { isa, call, lane, .. } = *self;
         let d = padded(call.head_dim);
         let queries = TILE.min(call.group * call.n_q - self.first);
         let panels = queries.div_ceil(PANEL);
 
-        // From the first address that vectors like: a row of a panel is a whole number of cache lines.
+        // Aligned to cache lines: a row of a panel is a whole number of them.
         let offset = scratch.as_ptr().align_offset(64).min(16);
         let (q, rest) = scratch[offset..].split_at_mut(TILE * d); // [PANEL, d, 2]
         let (sums, rest) = rest.split_at_mut(TILE * d); // [PANEL, d, 2]
-        let (k, rest) = rest.split_at_mut(STRETCH * d); // [d, STRETCH]
-        let (v, rest) = rest.split_at_mut(STRETCH * d); // [d, STRETCH]
-        let (logits, rest) = rest.split_at_mut(STRETCH * PANEL); // [PANEL, STRETCH]
+        let (k, rest) = rest.split_at_mut(BLOCK * d); // [d, BLOCK]
+        let (v, rest) = rest.split_at_mut(BLOCK * d); // [d, BLOCK]
+        let (logits, rest) = rest.split_at_mut(BLOCK * PANEL); // [PANEL, BLOCK]
         let (state, rest) = rest.split_at_mut(3 * TILE); // [PANEL, 3 (max, denominator, factor), 2]
         let distances = &mut rest[..2 * TILE]; // [PANEL, 2 (slope, position), 2], under ALiBi
 
@@ -167,7 +165,7 @@ impl Tile<'_> {
             }
         }
 
-        // Positions count from the tile's first query, so that they are exact in f32.
+        // Positions are relative to the tile's first query, so that they are exact in f32.
         let origin = self.position(0);
         if let Some(alibi) = &call.alibi {
             distances.fill(0.0);
@@ -179,13 +177,13 @@ impl Tile<'_> {
         }
 
         let sees = |i: usize| call.visible(lane.rows, self.query(i).1);
-        let (least, most) = (sees(0), sees(queries - 1));
-        // A row that is not used may hold anything: it is not even read.
-        let used = usize::from(lane.log_weight(self.head) == f32::NEG_INFINITY);
-        for start in (used..most).step_by(STRETCH) {
-            let n = STRETCH.min(most - start);
-            self.widen(&lane.k, start, n, k);
-            self.widen(&lane.v, start, n, v);
+        let (all_see, any_sees) = (sees(0), sees(queries - 1));
+        // A row 0 that is not used may hold any bytes: it is not read.
+        let first = usize::from(lane.log_weight(self.head) == f32::NEG_INFINITY);
+        for start in (first..any_sees).step_by(BLOCK) {
+            let n = BLOCK.min(any_sees - start);
+            self.convert(&lane.k, start, n, k);
+            self.convert(&lane.v, start, n, v);
             for panel in 0..panels {
                 let columns = PANEL.min(queries - panel * PANEL);
                 let q = &q[panel * PANEL * d..][..PANEL * d];
@@ -216,7 +214,7 @@ impl Tile<'_> {
                     let weight = lane.log_weight(self.head) * LOG2_E;
                     logits[..PANEL].iter_mut().for_each(|x| *x += weight);
                 }
-                if start + n > least {
+                if start + n > all_see {
                     for column in 0..columns {
                         let visible = sees(panel * PANEL + column).saturating_sub(start).min(n);
                         for row in visible..n {
@@ -252,7 +250,7 @@ impl Tile<'_> {
             // SAFETY: the caller's promise; head and t are below their counts.
             let out =
                 unsafe { std::slice::from_raw_parts_mut(output.out.add(at * call.head_dim), call.head_dim) };
-            let none = total == 0.0; // otherwise at least 1, or NaN where something was
+            let none = total == 0.0; // where a row was seen, at least 1 or NaN
             let sums = &sums[panel * PANEL * d + column..];
             for (out, sum) in out.iter_mut().zip(sums.iter().step_by(PANEL)) {
                 *out = if none { 0.0 } else { sum / total };
@@ -268,8 +266,8 @@ impl Tile<'_> {
     }
 
     /// Rows `start .. start + n` of the tile's head as f32, `[padded, n]`.
-    fn widen(&self, rows: &crate::Rows, start: usize, n: usize, to: &mut [f32]) {
-        let args = WidenArgs {
+    fn convert(&self, rows: &crate::Rows, start: usize, n: usize, to: &mut [f32]) {
+        let args = ConvertArgs {
             rows: rows.data[self.head * rows.head_stride + start * rows.row_stride..].as_ptr(),
             row_stride: rows.row_stride,
             n,
@@ -277,16 +275,16 @@ impl Tile<'_> {
             to: to.as_mut_ptr(),
         };
         debug_assert!(to.len() >= n * padded(self.call.head_dim));
-        // SAFETY: isa is present; check() has proved that the lane's rows lie in its tensors; `to` holds a stretch.
-        with_loader!(rows.ty, L => unsafe { self.isa.enter(Widen::<L>(args, PhantomData)) });
+        // SAFETY: isa is present; check() has proved that the lane's rows are inside its tensors; `to` holds a block.
+        with_loader!(rows.ty, L => unsafe { self.isa.enter(Convert::<L>(args, PhantomData)) });
     }
 }
 
-/// Rows of any type to f32.
-/// Safety: `n` rows of `head_dim` elements at `rows`; room for `[padded, n]` at `to`.
-struct Widen<L>(WidenArgs, PhantomData<L>);
+/// Converts rows of any type to f32.
+/// Safety: `n` rows of `head_dim` elements at `rows`; `[padded, n]` floats may be written at `to`.
+struct Convert<L>(ConvertArgs, PhantomData<L>);
 
-struct WidenArgs {
+struct ConvertArgs {
     rows: *const u8,
     row_stride: usize,
     n: usize,
@@ -294,7 +292,7 @@ struct WidenArgs {
     to: *mut f32,
 }
 
-impl<L: Load> Kernel for Widen<L> {
+impl<L: Load> Kernel for Convert<L> {
     type Out = ();
 
     #[inline(always)]
@@ -316,9 +314,10 @@ impl<L: Load> Kernel for Widen<L> {
     }
 }
 
-/// C = A · B, or C = factor * C + A · B, where rows of B and C are [`PANEL`] floats of which `columns` (rounded up to vectors) count:
-/// `c[i][x] = Σ_s a[i * a_row + s * a_step] * b[s][x]`, `i < rows`, `s < steps`; `factor[x]` is one number a column.
-/// Safety: the pointers cover these shapes; `factor` may be null.
+/// C = A · B, or with `factor` C = factor * C + A · B. Rows of B and C have [`PANEL`] floats, of which the first
+/// `columns` (rounded up to vectors) are computed: `c[i][x] = Σ_s a[i * a_row + s * a_step] * b[s][x]`, `i < rows`, `s
+/// < steps`. `factor[x]` is one number per column, or null.
+/// Safety: the pointers cover these shapes.
 struct Product {
     a: *const f32,
     a_row: usize,
@@ -379,7 +378,7 @@ impl Product {
         }
     }
 
-    /// M rows of N vectors, in registers over all steps.
+    /// M rows of N vectors, in registers for all steps.
     #[inline(always)]
     unsafe fn strip<S: Simd, const M: usize, const N: usize>(&self, i: usize, x: usize) {
         // SAFETY: the struct's contract.
@@ -420,7 +419,8 @@ impl Product {
 }
 
 /// Adds slope * (position of the row - position of the query) to logits `[PANEL, positions.len()]`.
-/// Safety: the logits are there; `distances` `[PANEL, 2]` holds slopes and positions, the latter counted from `origin`.
+/// Safety: the logits
+/// may be written; `distances` `[PANEL, 2]` has slopes and positions, the latter relative to `origin`.
 struct Bias<'a> {
     logits: *mut f32,
     positions: &'a [i32],
@@ -449,8 +449,9 @@ impl Kernel for Bias<'_> {
     }
 }
 
-/// Turns logits `[PANEL, n]` into weights relative to each column's new maximum and brings the state up to date.
-/// Safety: state `[PANEL, 3]`; `columns` (rounded up to vectors) count.
+/// Turns logits `[PANEL, n]` into weights relative to each column's new maximum, and updates the state: maxima,
+/// denominators and rescaling factors `[PANEL, 3]`. Only the first `columns` (rounded up to vectors) are computed.
+/// Safety: the pointers cover these shapes.
 struct Softmax {
     logits: *mut f32,
     state: *mut f32,
@@ -473,7 +474,7 @@ impl Kernel for Softmax {
                 for r in Loop(0, self.n) {
                     new = S::max(new, S::load(logits.add(r * PANEL)));
                 }
-                // A finite base where a column has seen nothing yet: -inf - base must not be NaN.
+                // A finite base where a column has seen no row yet: -inf - base must not be NaN.
                 let base = S::max(new, S::splat(f32::MIN));
                 let mut sum = S::splat(0.0);
                 for r in Loop(0, self.n) {

@@ -1,64 +1,75 @@
-//! The four element types a row of keys or values can have, in ggml's byte layout, and how a row is written, read and
-//! loaded piece by piece into vectors. The vector side is generic over the instruction set ([`Simd`]).
+//! The element types of rows of keys and values, in ggml's byte layouts: encoding, decoding, and loads into vectors.
+//! The vector loads are generic over the instruction set ([`Simd`]).
+//!
+//! To add a type: a line in quant/types.rs, its encoding, decoding and [`Load`] here, and its reads and writes in
+//! cuda/rows.h. Missing parts are compile errors. Everything else follows from [`RowType::ALL`].
 
-use crate::simd::Simd;
 use half::f16;
 
-/// Elements in one block of the quantised types.
-const BLOCK: usize = 32;
-/// Bytes of a q8_0 block: an f16 scale, then 32 signed bytes.
-const Q8_0_BYTES: usize = 2 + BLOCK;
-/// Bytes of a q4_0 block: an f16 scale, then 16 bytes; byte j holds element j (low nibble) and j + 16 (high), each + 8.
-const Q4_0_BYTES: usize = 2 + BLOCK / 2;
+use crate::simd::Simd;
 
-/// Element type of a K or V row. Device kernels know the types by their numbers (cuda/rows.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(i32)]
-pub enum RowType {
-    /// 32-bit floats.
-    F32 = 0,
-    /// IEEE half floats, the default of the KV store.
-    F16 = 1,
-    /// ggml's `Q8_0`: blocks of 32 signed bytes with one f16 scale.
-    Q8_0 = 2,
-    /// ggml's `Q4_0`: blocks of 32 four-bit numbers with one f16 scale.
-    Q4_0 = 3,
+/// Makes [`RowType`] of the list in quant/types.rs.
+macro_rules! row_types {
+    ($($(#[$doc:meta])* $ty:ident: $name:literal, $elements:literal, $bytes:literal;)*) => {
+        /// Element type of a K or V row. Device kernels use the numbers of the variants.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(i32)]
+        pub enum RowType { $($(#[$doc])* $ty,)* }
+
+        impl RowType {
+            /// All types.
+            pub const ALL: [RowType; [$($bytes),*].len()] = [$(RowType::$ty),*];
+
+            /// The name in ggml and on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $(RowType::$ty => $name),* }
+            }
+
+            /// Elements of a block; 1 for types without blocks.
+            pub const fn block_elements(self) -> usize {
+                match self { $(RowType::$ty => $elements),* }
+            }
+
+            /// Bytes of a block.
+            pub const fn block_bytes(self) -> usize {
+                match self { $(RowType::$ty => $bytes),* }
+            }
+        }
+    };
 }
+include!("quant/types.rs");
+
+/// Elements of a block of the quantised types.
+const BLOCK: usize = 32;
+const Q8_0_BYTES: usize = RowType::Q8_0.block_bytes();
+const Q4_0_BYTES: usize = RowType::Q4_0.block_bytes();
 
 impl RowType {
-    /// Every type, for tests and benchmarks.
-    pub const ALL: [RowType; 4] = [RowType::F32, RowType::F16, RowType::Q8_0, RowType::Q4_0];
-
-    /// The name ggml and the command line use.
-    pub fn name(self) -> &'static str {
-        match self {
-            RowType::F32 => "f32",
-            RowType::F16 => "f16",
-            RowType::Q8_0 => "q8_0",
-            RowType::Q4_0 => "q4_0",
-        }
+    /// The type with this name.
+    pub fn from_name(name: &str) -> Option<RowType> {
+        RowType::ALL.into_iter().find(|ty| ty.name() == name)
     }
 
-    /// Row lengths must be a multiple of this many elements.
-    pub fn granule(self) -> usize {
-        match self {
-            RowType::F32 | RowType::F16 => 8,
-            RowType::Q8_0 | RowType::Q4_0 => BLOCK,
-        }
+    /// The names of all types for messages: `f32, f16, q8_0 or q4_0`.
+    pub fn names() -> String {
+        let names: Vec<&str> = RowType::ALL.iter().map(|ty| ty.name()).collect();
+        let (last, others) = names.split_last().expect("there are types");
+        format!("{} or {last}", others.join(", "))
+    }
+
+    /// Row lengths must be a multiple of this number of elements: a block, or the 8 elements of the smallest vector
+    /// load.
+    pub const fn granule(self) -> usize {
+        if self.block_elements() == 1 { 8 } else { self.block_elements() }
     }
 
     /// Bytes of a row of `elements` (a multiple of [`granule`](Self::granule)).
-    pub fn row_bytes(self, elements: usize) -> usize {
-        match self {
-            RowType::F32 => elements * 4,
-            RowType::F16 => elements * 2,
-            RowType::Q8_0 => elements / BLOCK * Q8_0_BYTES,
-            RowType::Q4_0 => elements / BLOCK * Q4_0_BYTES,
-        }
+    pub const fn row_bytes(self, elements: usize) -> usize {
+        elements / self.block_elements() * self.block_bytes()
     }
 
-    /// Writes `values` as one row, rounding as ggml's reference quantisers do. Both slices must fit each other:
-    /// what lies beyond the shorter one is left alone.
+    /// Writes `values` as one row, with the rounding of ggml's reference quantisers. Where the slices do not fit each
+    /// other, only the shorter length is written.
     pub fn encode(self, values: &[f32], row: &mut [u8]) {
         match self {
             RowType::F32 => {
@@ -84,7 +95,7 @@ impl RowType {
             }
             RowType::Q4_0 => {
                 for (x, out) in values.chunks_exact(BLOCK).zip(row.chunks_exact_mut(Q4_0_BYTES)) {
-                    // The element of largest size, with its sign, becomes -8 exactly.
+                    // The element with the largest absolute value becomes exactly -8.
                     let extreme = x.iter().fold(0f32, |m, &v| if v.abs() > m.abs() { v } else { m });
                     let scale = extreme / -8.0;
                     let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
@@ -98,7 +109,7 @@ impl RowType {
         }
     }
 
-    /// Reads one row into `values`; the plain counterpart of the vector loads below.
+    /// Reads one row into `values`. The vector loads below give the same numbers.
     pub fn decode(self, row: &[u8], values: &mut [f32]) {
         let half_at = |b: &[u8]| f16::from_le_bytes([b[0], b[1]]).to_f32();
         match self {
@@ -133,22 +144,22 @@ impl RowType {
     }
 }
 
-/// Reads a row as vectors of f32, piece `c` being elements `c * LANES .. (c + 1) * LANES`.
+/// Loads a row as vectors of f32. Vector `c` has elements `c * LANES .. (c + 1) * LANES`.
 pub(crate) trait Load: 'static {
     /// # Safety
-    /// `S`'s instruction set is present; `row` points at a row that holds the whole piece.
+    /// `S`'s instruction set is present; `row` points at a row with the whole vector.
     unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V;
 
-    /// Pieces `c` and `c + 1`, `c` even: they share a scale in the quantised types.
+    /// Vectors `c` and `c + 1`, `c` even: they share a scale in the quantised types.
     /// # Safety
-    /// As for [`load`](Self::load), for both pieces.
+    /// As for [`load`](Self::load), for both vectors.
     #[inline(always)]
     unsafe fn load2<S: Simd>(row: *const u8, c: usize) -> [S::V; 2] {
         // SAFETY: the caller's promise.
         unsafe { [Self::load::<S>(row, c), Self::load::<S>(row, c + 1)] }
     }
 
-    /// The last piece where it is only half there (8 elements where `LANES` is 16): the rest reads as zero.
+    /// The last vector of a row where it has only 8 elements although `LANES` is 16. The other lanes are zero.
     /// # Safety
     /// As for [`load`](Self::load), with 8 elements instead of `LANES`.
     unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V;
@@ -162,12 +173,12 @@ pub(crate) struct Q4_0;
 impl Load for F32 {
     #[inline(always)]
     unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
-        // SAFETY: the caller's promise: LANES floats lie at piece c.
+        // SAFETY: the caller's promise: LANES floats are at vector c.
         unsafe { S::load(row.add(c * S::LANES * 4).cast()) }
     }
     #[inline(always)]
     unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V {
-        // SAFETY: the caller's promise: 8 floats lie at piece c.
+        // SAFETY: the caller's promise: 8 floats are at vector c.
         unsafe { S::load_half(row.add(c * S::LANES * 4).cast()) }
     }
 }
@@ -175,12 +186,12 @@ impl Load for F32 {
 impl Load for F16 {
     #[inline(always)]
     unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
-        // SAFETY: the caller's promise: LANES halves lie at piece c.
+        // SAFETY: the caller's promise: LANES halves are at vector c.
         unsafe { S::load_f16(row.add(c * S::LANES * 2)) }
     }
     #[inline(always)]
     unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V {
-        // SAFETY: the caller's promise: 8 halves lie at piece c.
+        // SAFETY: the caller's promise: 8 halves are at vector c.
         unsafe { S::load_f16_half(row.add(c * S::LANES * 2)) }
     }
 }
@@ -189,7 +200,7 @@ impl Load for Q8_0 {
     #[inline(always)]
     unsafe fn load2<S: Simd>(row: *const u8, c: usize) -> [S::V; 2] {
         let at = c * S::LANES;
-        // SAFETY: 2 * LANES divides BLOCK and c is even, so both pieces lie within the one block whose scale is read.
+        // SAFETY: 2 * LANES divides BLOCK and c is even, so both vectors are inside the block whose scale is read.
         unsafe {
             let block = row.add(at / BLOCK * Q8_0_BYTES);
             let (bytes, scale) = (block.add(2 + at % BLOCK), S::splat_f16(block));
@@ -199,7 +210,7 @@ impl Load for Q8_0 {
     #[inline(always)]
     unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
         let at = c * S::LANES;
-        // SAFETY: LANES divides BLOCK, so the piece lies within the one block whose scale is read.
+        // SAFETY: LANES divides BLOCK, so the vector is inside the block whose scale is read.
         unsafe {
             let block = row.add(at / BLOCK * Q8_0_BYTES);
             S::mul(S::load_i8(block.add(2 + at % BLOCK)), S::splat_f16(block))
@@ -207,7 +218,7 @@ impl Load for Q8_0 {
     }
     #[inline(always)]
     unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V {
-        // SAFETY: rows of blocks have no half piece (LANES divides BLOCK); passed on so that nothing is undefined.
+        // SAFETY: never called, because LANES divides BLOCK; a plain load keeps the behaviour defined.
         unsafe { Self::load::<S>(row, c) }
     }
 }
@@ -216,8 +227,8 @@ impl Load for Q4_0 {
     #[inline(always)]
     unsafe fn load2<S: Simd>(row: *const u8, c: usize) -> [S::V; 2] {
         let at = c * S::LANES;
-        // SAFETY: 2 * LANES divides BLOCK and c is even, so both pieces lie within one block: with 16 lanes the low and the high
-        // nibbles of all its bytes, with 8 the low or the high nibbles of both halves.
+        // SAFETY: 2 * LANES divides BLOCK and c is even, so both vectors are inside one block: with 16 lanes the low
+        // and the high nibbles of all its bytes, with 8 lanes the low or the high nibbles of both halves.
         unsafe {
             let block = row.add(at / BLOCK * Q4_0_BYTES);
             let (bytes, scale) = (block.add(2), S::splat_f16(block));
@@ -236,7 +247,7 @@ impl Load for Q4_0 {
     unsafe fn load<S: Simd>(row: *const u8, c: usize) -> S::V {
         let at = c * S::LANES;
         let within = at % BLOCK;
-        // SAFETY: LANES divides BLOCK / 2, so the piece is LANES low or LANES high nibbles of one block.
+        // SAFETY: LANES divides BLOCK / 2, so the vector is LANES low or LANES high nibbles of one block.
         unsafe {
             let block = row.add(at / BLOCK * Q4_0_BYTES);
             let bytes = block.add(2 + within % (BLOCK / 2));
@@ -251,26 +262,17 @@ impl Load for Q4_0 {
     }
 }
 
-/// Runs an expression with the type `$load` bound to the loader of a [`RowType`] value.
+/// Evaluates an expression with the type `$load` bound to the [`Load`] of a [`RowType`].
 macro_rules! with_loader {
     ($ty:expr, $load:ident => $body:expr) => {
+        $crate::quant::with_loader!($ty, $load => $body; F32 F16 Q8_0 Q4_0)
+    };
+    ($ty:expr, $load:ident => $body:expr; $($name:ident)*) => {
         match $ty {
-            $crate::quant::RowType::F32 => {
-                type $load = $crate::quant::F32;
+            $($crate::quant::RowType::$name => {
+                type $load = $crate::quant::$name;
                 $body
-            }
-            $crate::quant::RowType::F16 => {
-                type $load = $crate::quant::F16;
-                $body
-            }
-            $crate::quant::RowType::Q8_0 => {
-                type $load = $crate::quant::Q8_0;
-                $body
-            }
-            $crate::quant::RowType::Q4_0 => {
-                type $load = $crate::quant::Q4_0;
-                $body
-            }
+            })*
         }
     };
 }
@@ -281,7 +283,7 @@ mod tests {
     use super::*;
     use crate::simd::{Kernel, Loop};
 
-    /// Reads a whole row through the vector loads.
+    /// Reads a whole row with the vector loads.
     struct ReadRow<'a> {
         ty: RowType,
         row: &'a [u8],
@@ -294,10 +296,10 @@ mod tests {
         unsafe fn run<S: Simd>(self) {
             let whole = self.out.len() / S::LANES;
             let mut buffer = [0f32; 16];
-            // Once in pairs, once singly: both must agree with the plain decoding.
+            // Pairs and single vectors must both equal the decoded row.
             let mut in_pairs = vec![0f32; whole / 2 * 2 * S::LANES];
             with_loader!(self.ty, L => for c in Loop(0, whole / 2) {
-                // SAFETY: c counts whole pairs of pieces of the row.
+                // SAFETY: c counts whole pairs of vectors of the row.
                 unsafe {
                     let pair = L::load2::<S>(self.row.as_ptr(), 2 * c);
                     S::store(in_pairs.as_mut_ptr().add(2 * c * S::LANES), pair[0]);
@@ -305,7 +307,7 @@ mod tests {
                 }
             });
             with_loader!(self.ty, L => for c in Loop(0, whole) {
-                // SAFETY: c counts whole pieces of the row; the buffer holds any vector.
+                // SAFETY: c counts whole vectors of the row; the buffer holds any vector.
                 unsafe { S::store(buffer.as_mut_ptr(), L::load::<S>(self.row.as_ptr(), c)) };
                 self.out[c * S::LANES..][..S::LANES].copy_from_slice(&buffer[..S::LANES]);
             });
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn vector_loads_equal_plain_decoding() {
+    fn vector_loads_equal_decoded_rows() {
         for ty in RowType::ALL {
             for n in [32, 64, 96, 40, 72] {
                 if n % ty.granule() != 0 {
@@ -364,28 +366,29 @@ mod tests {
     }
 
     #[test]
-    fn encoding_rounds_within_half_a_step() {
+    fn encoding_error_is_at_most_half_a_step() {
         let x: Vec<f32> = (0..64).map(|i| (i as f32 * 0.37).sin() * 3.0).collect();
-        for (ty, step) in [
-            (RowType::F32, 0.0),
-            (RowType::F16, 4.0 / 2048.0),
-            (RowType::Q8_0, 3.0 / 127.0),
-            (RowType::Q4_0, 3.0 / 8.0),
-        ] {
+        for ty in RowType::ALL {
+            let step = match ty {
+                RowType::F32 => 0.0,
+                RowType::F16 => 4.0 / 2048.0,
+                RowType::Q8_0 => 3.0 / 127.0,
+                RowType::Q4_0 => 3.0 / 8.0,
+            };
             let mut row = vec![0; ty.row_bytes(64)];
             ty.encode(&x, &mut row);
             let mut back = vec![0.0; 64];
             ty.decode(&row, &mut back);
             for (a, b) in x.iter().zip(&back) {
-                // q4_0 has no +8: the far end may be off by a whole step. A tenth more for the rounding of the scale.
-                let room = if ty == RowType::Q4_0 { step } else { step / 2.0 };
-                assert!((a - b).abs() <= room * 1.1, "{} {a} {b}", ty.name());
+                // q4_0 has no +8, so that its error is up to a whole step. The rounding of the scale adds a tenth.
+                let tolerance = if ty == RowType::Q4_0 { step } else { step / 2.0 };
+                assert!((a - b).abs() <= tolerance * 1.1, "{} {a} {b}", ty.name());
             }
         }
     }
 
     #[test]
-    fn a_block_by_hand() {
+    fn encoded_blocks_have_the_expected_bytes() {
         let mut x = [0f32; 32];
         x[0] = -8.0;
         x[1] = 7.0;

@@ -1,4 +1,4 @@
-//! Attention in its plainest form: f64, two passes, one query at a time. Slow; the yardstick of every kernel's tests.
+//! The reference for all attention kernels: f64, two passes, one query at a time. Slow.
 
 use crate::attention::{Attention, ShapeError};
 
@@ -7,11 +7,11 @@ use crate::attention::{Attention, ShapeError};
 pub struct Attended {
     /// `[head_dim, n_heads, n_q]`; zeros where a query sees no row.
     pub out: Vec<f64>,
-    /// `[n_heads, n_q]`: log of the softmax's denominator; `-inf` where a query sees no row.
+    /// `[n_heads, n_q]`: natural log of the softmax's denominator; `-inf` where a query sees no row.
     pub lse: Vec<f64>,
 }
 
-/// Computes the call described by `call`.
+/// Computes an attention call.
 pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
     call.check()?;
     let d = call.head_dim;
@@ -63,11 +63,11 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alibi, Lane, Queries, RowType, Rows};
+    use crate::{Alibi, LaneView, Queries, RowType, Rows};
 
-    /// Three keys 0, 1, 2 (times e_0), values their numbers: by hand, softmax(log 4, ln 2, ln 2) with q·k = ln 2 * (0, 1, 1).
+    /// Logits are ln 4 (the log-weight of row 0), ln 2 and ln 2, so that the weights are 4 : 2 : 2.
     #[test]
-    fn by_hand() {
+    fn weighted_rows_equal_a_calculation_by_hand() {
         let d = 8;
         let rows = |firsts: [f32; 3]| {
             let x: Vec<f32> = firsts.iter().flat_map(|&f| [f, 0., 0., 0., 0., 0., 0., 0.]).collect();
@@ -78,7 +78,7 @@ mod tests {
         let (k, v) = (rows([0.0, 1.0, 1.0]), rows([1.0, 2.0, 4.0]));
         let mut q = [0.0; 8];
         q[0] = 2.0 * 2f32.ln();
-        let lanes = [Lane {
+        let lanes = [LaneView {
             k: Rows::contiguous(&k, RowType::F32, d, 3),
             v: Rows::contiguous(&v, RowType::F32, d, 3),
             rows: 3,
@@ -96,21 +96,20 @@ mod tests {
             alibi: None,
         };
         let got = attend(&call).unwrap();
-        // weights 4 : 2 : 2
         assert!((got.out[0] - (0.5 * 1.0 + 0.25 * 2.0 + 0.25 * 4.0)).abs() < 1e-6);
         assert!((got.lse[0] - 8f64.ln()).abs() < 1e-6);
         assert!(got.out[1..].iter().all(|&x| x == 0.0));
     }
 
-    /// Two equal keys at positions 5 and 2, in this order but for the query's own row at 7, slope ln 2: weights 1/4 : 1/32 : 1.
+    /// Equal keys at positions 5, 2 and 7 (the query's own), slope ln 2: the weights are 1/4 : 1/32 : 1.
     #[test]
-    fn by_hand_with_distances() {
+    fn alibi_equals_a_calculation_by_hand() {
         let d = 8;
         let k = vec![0; 3 * 32];
         let x: Vec<f32> = [1.0, 2.0, 4.0].iter().flat_map(|&f| [f, 0., 0., 0., 0., 0., 0., 0.]).collect();
         let mut v = vec![0; 3 * 32];
         RowType::F32.encode(&x, &mut v);
-        let lanes = [Lane {
+        let lanes = [LaneView {
             k: Rows::contiguous(&k, RowType::F32, d, 3),
             v: Rows::contiguous(&v, RowType::F32, d, 3),
             rows: 3,

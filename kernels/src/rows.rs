@@ -1,22 +1,22 @@
-//! What happens to the rows of one KV head when some leave: their sums are taken for the compensation entry
-//! (RazorAttention eq. 4) and the holes are filled from the end, so that live rows stay contiguous. Row order is free,
-//! because keys are stored after RoPE.
+//! Eviction of rows of one KV head. The evicted rows are added up for the compensation entry (RazorAttention eq. 4),
+//! and the last rows fill the holes, so that live rows stay contiguous. The order of rows is free, because keys are
+//! stored after RoPE.
 
 use crate::RowType;
 
-/// Rows that change place when rows leave: `(to, from)`, at most as many as leave.
+/// Rows that are moved into holes: `(to, from)`. There are at most as many as evicted rows.
 pub type Moves = Vec<(u32, u32)>;
 
-/// How `live` rows become `live - dropped.len()` contiguous rows: the last rows that stay fill the holes.
-/// `dropped` is ascending, without repetition, all below `live`.
-pub fn fill_holes(dropped: &[u32], live: usize) -> Moves {
-    debug_assert!(dropped.windows(2).all(|pair| pair[0] < pair[1]));
-    let kept = live - dropped.len();
-    let holes = dropped.iter().copied().take_while(|row| (*row as usize) < kept);
-    let mut gone = dropped.iter().rev().copied().peekable();
+/// The moves after which the rows that stay are contiguous: the last of them fill the holes. `evicted` is ascending,
+/// without repetition, all below `live`.
+pub fn fill_holes(evicted: &[u32], live: usize) -> Moves {
+    debug_assert!(evicted.windows(2).all(|pair| pair[0] < pair[1]));
+    let kept = live - evicted.len();
+    let holes = evicted.iter().copied().take_while(|row| (*row as usize) < kept);
+    let mut skipped = evicted.iter().rev().copied().peekable();
     let mut tail = (kept as u32..live as u32).rev().filter(move |row| {
-        if gone.peek() == Some(row) {
-            gone.next();
+        if skipped.peek() == Some(row) {
+            skipped.next();
             return false;
         }
         true
@@ -24,8 +24,8 @@ pub fn fill_holes(dropped: &[u32], live: usize) -> Moves {
     holes.map_while(|to| tail.next().map(|from| (to, from))).collect()
 }
 
-/// Adds the given rows of a head, `[head_dim, rows]` in `head`, to `sum` `[head_dim]`. Adds in f64, so that a hundred
-/// thousand rows lose nothing; the running sum between calls is f32.
+/// Adds the given rows of a head to `sum` `[head_dim]`; `head` is `[head_dim, rows]`. Additions are f64, so that a
+/// hundred thousand rows lose no precision; the sum between calls is f32.
 pub fn add_rows(head: &[u8], ty: RowType, rows: impl Iterator<Item = u32>, sum: &mut [f32]) {
     let bytes = ty.row_bytes(sum.len());
     let mut row = vec![0f32; sum.len()];
@@ -41,7 +41,7 @@ pub fn add_rows(head: &[u8], ty: RowType, rows: impl Iterator<Item = u32>, sum: 
     }
 }
 
-/// Carries out `moves` in `head`, rows of `row_bytes`, byte for byte.
+/// Applies `moves` to the rows of `head`, which have `row_bytes` bytes.
 pub fn move_rows(head: &mut [u8], row_bytes: usize, moves: &[(u32, u32)]) {
     for &(to, from) in moves {
         let from = from as usize * row_bytes;
@@ -59,29 +59,29 @@ pub fn write_mean(head: &mut [u8], ty: RowType, sum: &[f32], count: usize) {
 mod tests {
     use super::*;
 
-    fn check(dropped: &[u32], live: usize) {
+    fn check(evicted: &[u32], live: usize) {
         let mut rows: Vec<u32> = (0..live as u32).collect();
-        for (to, from) in fill_holes(dropped, live) {
+        for (to, from) in fill_holes(evicted, live) {
             rows[to as usize] = rows[from as usize];
         }
-        rows.truncate(live - dropped.len());
+        rows.truncate(live - evicted.len());
         rows.sort_unstable();
-        let want: Vec<u32> = (0..live as u32).filter(|row| !dropped.contains(row)).collect();
-        assert_eq!(rows, want, "dropped {dropped:?} of {live}");
+        let want: Vec<u32> = (0..live as u32).filter(|row| !evicted.contains(row)).collect();
+        assert_eq!(rows, want, "evicted {evicted:?} of {live}");
     }
 
     #[test]
-    fn what_stays_is_contiguous() {
+    fn rows_that_stay_are_contiguous() {
         for live in 0..9usize {
             for mask in 0u32..1 << live {
-                let dropped: Vec<u32> = (0..live as u32).filter(|row| mask >> row & 1 == 1).collect();
-                check(&dropped, live);
+                let evicted: Vec<u32> = (0..live as u32).filter(|row| mask >> row & 1 == 1).collect();
+                check(&evicted, live);
             }
         }
     }
 
     #[test]
-    fn a_mean_of_two_rows() {
+    fn the_mean_of_two_rows_becomes_row_0() {
         let ty = RowType::F32;
         let mut head = vec![0u8; 3 * ty.row_bytes(8)];
         ty.encode(&[2.0; 8], &mut head[32..64]);

@@ -1,25 +1,26 @@
-//! The decode kernel against the plain reference: every instruction set this processor has, every pair of row types, odd
-//! lengths, head sizes, groups, tokens, thread counts, lanes, log-weights.
+//! The decode kernel against the reference, on every instruction set of this processor: row types, odd lengths, head
+//! sizes, groups, tokens, thread counts, lanes and log-weights.
 
 mod common;
 
-use common::{Case, Data, LaneCase, Random, compare};
-use kernels::decode::{combine, combine_share, partial, partial_on, thread_len};
+use kernels::decode::{combine, combine_range, partial, partial_on, partials_len};
 use kernels::{Attention, Isa, RowType, ShapeError, reference};
 
-/// Both phases, thread after thread. Buffers start as NaN: whatever is read must have been written.
+use common::{Case, Data, LaneCase, Random, compare};
+
+/// Runs both phases, thread after thread. Buffers are NaN at first, so that reads of unwritten numbers fail the tests.
 fn decode(isa: Isa, call: &Attention, nth: usize) -> (Vec<f32>, Vec<f32>) {
-    let len = thread_len(call.head_dim, call.n_kv_heads, call.group, call.n_q);
+    let len = partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q);
     let mut partials = vec![f32::NAN; len * nth];
     for (ith, own) in partials.chunks_exact_mut(len).enumerate() {
         partial_on(isa, call, ith, nth, own).unwrap();
     }
     let (mut out, mut lse) = (Vec::new(), Vec::new());
     for ith in 0..nth {
-        let share = combine_share(call, ith, nth);
-        let mut part = vec![f32::NAN; share.len() * call.head_dim];
-        let mut part_lse = vec![f32::NAN; share.len()];
-        combine(call, nth, &partials, share, &mut part, Some(&mut part_lse)).unwrap();
+        let range = combine_range(call, ith, nth);
+        let mut part = vec![f32::NAN; range.len() * call.head_dim];
+        let mut part_lse = vec![f32::NAN; range.len()];
+        combine(call, nth, &partials, range, &mut part, Some(&mut part_lse)).unwrap();
         out.extend(part);
         lse.extend(part_lse);
     }
@@ -71,14 +72,14 @@ fn every_group() {
 }
 
 #[test]
-fn every_length_around_the_borders() {
+fn row_counts_around_block_borders() {
     for rows in (0..=35).chain([47, 48, 49, 63, 64, 65, 95, 96, 97, 127, 128, 129, 200]) {
         check(Case { group: 2, ..Case::plain(32, 1, rows) });
     }
 }
 
 #[test]
-fn several_tokens_do_not_see_the_future() {
+fn several_tokens_are_causal() {
     for n_q in 1..=8 {
         for rows in [0, 1, 3, 8, 33, 64, 66, 130] {
             check(Case { n_q, group: 1 + n_q % 3, ..Case::plain(64, 2, rows) });
@@ -87,7 +88,7 @@ fn several_tokens_do_not_see_the_future() {
 }
 
 #[test]
-fn thread_counts() {
+fn more_and_fewer_threads_than_rows() {
     for rows in [1, 31, 100, 513] {
         check_threads(Case::plain(64, 3, rows), &[1, 2, 3, 4, 5, 17, 64]);
     }
@@ -115,7 +116,7 @@ fn unequal_lanes_with_log_weights() {
 }
 
 #[test]
-fn distances_count_under_alibi() {
+fn alibi_adds_biases_by_distance() {
     for n_q in [1, 4] {
         for group in [1, 3] {
             for rows in [1, 2, 5, 32, 33, 200] {
@@ -129,8 +130,8 @@ fn distances_count_under_alibi() {
 }
 
 #[test]
-fn a_log_weight_equals_so_many_copies() {
-    // log 5 on row 0 is five copies of row 0: moved by hand, not by the reference.
+fn a_log_weight_equals_copies_of_the_row() {
+    // A log-weight of log 5 on row 0 must equal five copies of row 0.
     let data =
         Data::new(Case { lanes: vec![lane(&[0], 30, Some(&[5f32.ln()]))], ..Case::plain(64, 1, 1) }, 3);
     data.with(|call| {
@@ -143,7 +144,7 @@ fn a_log_weight_equals_so_many_copies() {
             copy
         };
         let (k, v) = (copied(lane.k), copied(lane.v));
-        let lanes = [kernels::Lane {
+        let lanes = [kernels::LaneView {
             k: kernels::Rows::contiguous(&k, RowType::F16, 64, 34),
             v: kernels::Rows::contiguous(&v, RowType::F16, 64, 34),
             rows: 34,
@@ -167,21 +168,21 @@ fn huge_logits_do_not_overflow() {
 }
 
 #[test]
-fn a_broken_row_shows_in_the_output() {
+fn nan_in_a_row_reaches_the_output() {
     let data = Data::new(Case { group: 2, ..Case::plain(64, 2, 100) }, 8);
     data.with(|call| {
         let lane = call.lanes[0];
         let mut k = lane.k.data.to_vec();
         k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         for isa in Isa::available() {
             let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
             assert!(out[..2 * 64].iter().chain(&lse[..2]).all(|x| x.is_nan()), "{isa:?}");
             assert!(out[2 * 64..].iter().chain(&lse[2..]).all(|x| x.is_finite()), "{isa:?}");
         }
-        // All of it broken: still not zeros.
+        // All rows are NaN: the output is NaN too, not zero.
         let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         for isa in Isa::available() {
             let (out, lse) = decode(isa, &Attention { lanes: &lanes, ..*call }, 2);
             assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
@@ -209,8 +210,8 @@ fn random_calls() {
             head_dim: 32 * (1 + random.below(4)),
             group: 1 + random.below(8),
             n_q: 1 + random.below(4),
-            k_type: types[random.below(4)],
-            v_type: types[random.below(4)],
+            k_type: types[random.below(types.len())],
+            v_type: types[random.below(types.len())],
             key_size: 1.0,
             alibi: random.below(3) == 0,
             lanes,
@@ -229,7 +230,7 @@ fn random_calls() {
 
 #[test]
 fn strided_queries_and_rows() {
-    // Queries as a permuted tensor [head_dim, n_q, n_heads], rows with a gap after each: the same numbers, other strides.
+    // Queries are a permuted tensor [head_dim, n_q, n_heads], and there is a gap after each row.
     let data = Data::new(Case { n_q: 3, group: 2, ..Case::plain(64, 2, 50) }, 5);
     data.with(|call| {
         let (want, _) = decode(Isa::best(), call, 2);
@@ -241,7 +242,7 @@ fn strided_queries_and_rows() {
                 q[(h * n_q + t) * d..][..d].copy_from_slice(from);
             }
         }
-        let spread = |rows: kernels::Rows| {
+        let with_gaps = |rows: kernels::Rows| {
             let mut bytes = vec![0xff; 2 * 60 * 160];
             for h in 0..2 {
                 for r in 0..50 {
@@ -251,9 +252,9 @@ fn strided_queries_and_rows() {
             }
             bytes
         };
-        let (k, v) = (spread(call.lanes[0].k), spread(call.lanes[0].v));
+        let (k, v) = (with_gaps(call.lanes[0].k), with_gaps(call.lanes[0].v));
         let rows = |data| kernels::Rows { data, ty: RowType::F16, row_stride: 160, head_stride: 60 * 160 };
-        let lanes = [kernels::Lane { k: rows(&k), v: rows(&v), ..call.lanes[0] }];
+        let lanes = [kernels::LaneView { k: rows(&k), v: rows(&v), ..call.lanes[0] }];
         let strided = Attention {
             q: kernels::Queries { data: &q, head_stride: d * n_q, token_stride: d },
             lanes: &lanes,
@@ -264,66 +265,66 @@ fn strided_queries_and_rows() {
 }
 
 #[test]
-fn shapes_that_do_not_fit_are_refused() {
+fn shapes_that_do_not_fit_are_rejected() {
     let data = Data::new(Case::plain(64, 2, 50), 1);
     data.with(|call| {
-        let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
-        let mut refused = |call: Attention| partial(&call, 0, 1, &mut own).unwrap_err();
+        let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
+        let mut rejected = |call: Attention| partial(&call, 0, 1, &mut own).unwrap_err();
         let lane = call.lanes[0];
         assert!(matches!(
-            refused(Attention { head_dim: 60, ..*call }),
+            rejected(Attention { head_dim: 60, ..*call }),
             ShapeError::HeadDim { granule: 8, .. }
         ));
-        assert!(matches!(refused(Attention { group: 0, ..*call }), ShapeError::Count { .. }));
+        assert!(matches!(rejected(Attention { group: 0, ..*call }), ShapeError::Count { .. }));
         assert!(matches!(
-            refused(Attention { group: 2, ..*call }),
+            rejected(Attention { group: 2, ..*call }),
             ShapeError::Memory { what: "queries", .. }
         ));
-        assert!(matches!(refused(Attention { n_kv_heads: usize::MAX, ..*call }), ShapeError::Count { .. }));
+        assert!(matches!(rejected(Attention { n_kv_heads: usize::MAX, ..*call }), ShapeError::Count { .. }));
         assert!(matches!(
-            refused(Attention {
+            rejected(Attention {
                 n_q: usize::MAX / 64,
                 q: kernels::Queries { token_stride: 0, ..call.q },
                 ..*call
             }),
             ShapeError::Count { .. }
         ));
-        let refused_lane = |lane: kernels::Lane| {
-            let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
+        let rejected_lane = |lane: kernels::LaneView| {
+            let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
             let lanes = [lane];
             partial(&Attention { lanes: &lanes, ..*call }, 0, 1, &mut own).unwrap_err()
         };
         assert!(matches!(
-            refused_lane(kernels::Lane { rows: 5000, ..lane }),
+            rejected_lane(kernels::LaneView { rows: 5000, ..lane }),
             ShapeError::Memory { what: "keys", .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { rows: usize::MAX, ..lane }),
+            rejected_lane(kernels::LaneView { rows: usize::MAX, ..lane }),
             ShapeError::Memory { .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { v: kernels::Rows { row_stride: 0, ..lane.v }, ..lane }),
+            rejected_lane(kernels::LaneView { v: kernels::Rows { row_stride: 0, ..lane.v }, ..lane }),
             ShapeError::Stride { what: "values", need: 128, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { kv_heads: &[0, 0], ..lane }),
+            rejected_lane(kernels::LaneView { kv_heads: &[0, 0], ..lane }),
             ShapeError::LaneHead { head: 0, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { kv_heads: &[0, 2], ..lane }),
+            rejected_lane(kernels::LaneView { kv_heads: &[0, 2], ..lane }),
             ShapeError::LaneHead { head: 2, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { kv_heads: &[1], ..lane }),
+            rejected_lane(kernels::LaneView { kv_heads: &[1], ..lane }),
             ShapeError::MissingHeads { heads: 1, .. }
         ));
         assert!(matches!(
-            refused_lane(kernels::Lane { log_weight: Some(&[0.0]), ..lane }),
+            rejected_lane(kernels::LaneView { log_weight: Some(&[0.0]), ..lane }),
             ShapeError::LogWeights { .. }
         ));
         assert!(matches!(partial(call, 1, 1, &mut own), Err(ShapeError::Thread { ith: 1, nth: 1 })));
         let distances = |slopes: usize, rows: usize| {
-            let mut own = vec![0.0; thread_len(64, 2, 1, 1)];
+            let mut own = vec![0.0; partials_len(64, 2, 1, 1)];
             let (slopes, positions) = (vec![0.5; slopes], vec![0; rows]);
             let positions = [positions.as_slice(); 2];
             let alibi = Some(kernels::Alibi { slopes: &slopes, positions: &positions });

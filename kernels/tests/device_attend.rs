@@ -1,24 +1,29 @@
-//! The device's kernels for appending and attending, on a GPU or run by the emulator, against the plain reference and the CPU's bytes. Each
-//! call runs twice, the second time with the order of threads reversed: the same input must give the same bits.
+//! Device kernels that append rows and attend, on a GPU or the emulator, against the reference and the CPU's bytes.
+//! Each call runs twice. The emulator reverses the order of threads the second time; the results must be equal bit for
+//! bit.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-#[allow(dead_code)] // comparisons with a denominator are for the other tests
+#[allow(dead_code)] // not all of it is used here
 mod common;
 
-use common::{Case, Data, LaneCase, Random, device, tensor_type};
-use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
-use kernels::graph::{self, GraphLane, HeadShape, LaneState, MAX_LANES, RowPositions, Split};
-use kernels::{Attention, RowType, reference};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use kernels::graph::{
+    self, Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, RowPositions, Split, tensor_type,
+};
+use kernels::{Attention, RowType, reference};
+
+use common::{Case, Data, LaneCase, Random, device};
+
 fn cpu() -> Backend {
-    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU")
+    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend is always there")
 }
 
-/// The inputs of a layer's nodes.
-fn lane_state(ctx: &Context, positions: usize) -> LaneState {
-    LaneState {
+/// The lane inputs of a layer.
+fn lane_inputs(ctx: &Context, positions: usize) -> LaneInputs {
+    LaneInputs {
         rows: ctx.input("rows", Type::I32, [MAX_LANES, 2]),
         log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 2]),
         positions: ctx.input("positions", Type::I32, [positions]),
@@ -26,7 +31,7 @@ fn lane_state(ctx: &Context, positions: usize) -> LaneState {
     }
 }
 
-/// What the device makes of a call, split over `blocks`. Log-weights are those of the lanes' first heads.
+/// The device's result of a call, split over `blocks`. A lane has the log-weight of its first head.
 fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
     let backend = device();
     let memory = Context::new(16);
@@ -65,38 +70,39 @@ fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
             v,
             kv_heads: lane.kv_heads.into(),
             compensated: lane.log_weight.is_some() && call.alibi.is_none(),
-            received: None,
+            accumulated: None,
             positions: call.alibi.map(|_| RowPositions { all: positions.clone(), first }),
         })
         .collect();
 
     let ctx = Context::new(16);
-    let state = lane_state(&ctx, 1);
+    let inputs = lane_inputs(&ctx, 1);
     let stored = ctx.input("stored", Type::F32, [1]);
-    let shape = HeadShape {
+    let shape = AttentionShape {
         head_dim: call.head_dim,
         n_kv_heads: call.n_kv_heads,
         group: call.group,
         scale: call.scale,
     };
-    let out = graph::attend(&ctx, shape, &q, (&stored, 0), &lanes, &state, Split::Blocks(blocks)).output();
+    let appended = Appended { node: &stored, rows: 0 };
+    let out = graph::attend(&ctx, shape, &q, appended, &lanes, &inputs, Split::Blocks(blocks)).output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("room");
+    let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("memory");
     let run = || -> Vec<f32> {
-        state.rows.write(0, &rows).expect("rows");
+        inputs.rows.write(0, &rows).expect("rows");
         if call.alibi.is_none() {
-            state.log_weights.write(0, &weights).expect("weights");
+            inputs.log_weights.write(0, &weights).expect("weights");
         }
-        backend.compute(&ready).expect("it runs");
+        backend.compute(&ready).expect("computed");
         out.to_vec().expect("a result")
     };
     let (once, again) = (run(), run());
     let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-    assert_eq!(bits(&once), bits(&again), "the order of threads shows in the result");
+    assert_eq!(bits(&once), bits(&again), "the result depends on the order of threads");
     once
 }
 
-/// How far from the reference the result may be.
+/// Compares the device's results with the reference.
 #[track_caller]
 fn check_blocks(case: Case, blocks: &[usize]) {
     let data = Data::new(case, 7);
@@ -106,16 +112,15 @@ fn check_blocks(case: Case, blocks: &[usize]) {
             let out = attend(call, blocks);
             assert_eq!(out.len(), want.len());
             for (i, (a, b)) in out.iter().zip(&want).enumerate() {
-                let room = room(&data.case);
-                let near = (f64::from(*a) - b).abs() < room;
-                assert!(near, "{:?}, {blocks} blocks: out[{i}] = {a}, not {b}", data.case);
+                let close = (f64::from(*a) - b).abs() < tolerance(&data.case);
+                assert!(close, "{:?}, {blocks} blocks: out[{i}] = {a}, not {b}", data.case);
             }
         }
     });
 }
 
-/// f32 rounding for few queries; f16 rounding of queries, rows and weights for many.
-fn room(case: &Case) -> f64 {
+/// The tolerance: f32 rounding for few queries, f16 rounding of queries, rows and weights for many.
+fn tolerance(case: &Case) -> f64 {
     if case.group * case.n_q > 16 { 4e-3 } else { 2e-5 + 1e-6 * f64::from(case.key_size) }
 }
 
@@ -125,10 +130,11 @@ fn check(case: Case) {
     check_blocks(case, &[3, split]);
 }
 
-/// So many blocks that the rows of many queries are split too, into some more shares than `shares` a head.
-fn splitting(case: &Case, shares: usize) -> usize {
+/// A number of blocks with which the rows of many queries are split too, into slightly more than `splits` splits per
+/// head.
+fn splitting(case: &Case, splits: usize) -> usize {
     let tiles = (case.group * case.n_q).div_ceil(64);
-    2 * tiles * (shares * case.kv_heads() + 1)
+    2 * tiles * (splits * case.kv_heads() + 1)
 }
 
 fn lane(heads: &[u32], rows: usize, log_weight: Option<f32>) -> LaneCase {
@@ -163,14 +169,14 @@ fn every_group() {
 }
 
 #[test]
-fn every_length_around_the_borders() {
+fn row_counts_around_unit_borders() {
     for rows in (0..=10).chain([31, 32, 33, 63, 64, 65, 95, 96, 97, 128, 129, 200]) {
         check(Case { group: 2, ..Case::plain(32, 1, rows) });
     }
 }
 
 #[test]
-fn several_tokens_do_not_see_the_future() {
+fn several_tokens_are_causal() {
     for n_q in 1..=5 {
         for rows in [0, 1, 3, 33, 66, 130] {
             check(Case { n_q, group: 1 + n_q % 3, ..Case::plain(64, 2, rows) });
@@ -179,7 +185,7 @@ fn several_tokens_do_not_see_the_future() {
 }
 
 #[test]
-fn block_counts() {
+fn more_and_fewer_blocks_than_units() {
     for rows in [1, 31, 100, 513] {
         check_blocks(Case::plain(32, 3, rows), &[1, 2, 5, 17, 64]);
     }
@@ -205,7 +211,7 @@ fn unequal_lanes_with_log_weights() {
 }
 
 #[test]
-fn distances_count_under_alibi() {
+fn alibi_adds_biases_by_distance() {
     for (n_q, group) in [(1, 1), (4, 3)] {
         for rows in [1, 2, 5, 33, 200] {
             check(Case { alibi: true, n_q, group, ..Case::plain(64, 5, rows) });
@@ -220,7 +226,8 @@ fn many_queries_of_every_head_size_in_every_type() {
     for head_dim in [8, 40, 64, 80, 96, 112, 128, 160, 256] {
         for ty in RowType::ALL {
             if head_dim % ty.granule() == 0 {
-                let v_type = RowType::ALL[(ty as usize + usize::from(head_dim % 64 == 0)) % 4];
+                let v_type =
+                    RowType::ALL[(ty as usize + usize::from(head_dim % 64 == 0)) % RowType::ALL.len()];
                 check(Case { group: 2, n_q: 20, k_type: ty, v_type, ..Case::plain(head_dim, 2, 85) });
             }
         }
@@ -228,7 +235,7 @@ fn many_queries_of_every_head_size_in_every_type() {
 }
 
 #[test]
-fn many_queries_at_every_border() {
+fn many_queries_around_tile_borders() {
     for (n_q, group) in [(17, 1), (64, 1), (65, 1), (13, 5), (1, 20)] {
         for rows in [0, 1, 16, 63, 64, 65, 128, 150] {
             check(Case { n_q, group, ..Case::plain(64, 1, rows) });
@@ -261,20 +268,20 @@ fn many_queries_split_rows() {
     };
     let weights = [[None; 3], [Some(f32::NEG_INFINITY), None, Some(9.25)], [Some(2.5), Some(-1.0), None]];
     for (number, rows) in [[700, 41, 1], [33, 0, 260], [160, 150, 32]].into_iter().enumerate() {
-        // The last rows are hidden from the first tiles of 150 tokens: there are shares of which a tile sees nothing.
+        // The first tiles of 150 tokens do not see the last rows, so there are splits of which a tile sees no row.
         for (n_q, group) in [(1, 17), (9, 4), (150, 1)] {
             let alibi = number == 0;
             let case =
                 Case { alibi, n_q, group, lanes: lanes(rows, weights[number]), ..Case::plain(64, 1, 1) };
-            let blocks = [2, 3, 11, 40].map(|shares| splitting(&case, shares));
+            let blocks = [2, 3, 11, 40].map(|splits| splitting(&case, splits));
             check_blocks(case, &blocks);
         }
     }
 }
 
-/// Rows that weigh less than a half's smallest number each, and whose values are large.
+/// The weight of each row is below the smallest half, but their sum matters.
 #[test]
-fn many_queries_count_small_weights() {
+fn many_queries_add_up_small_weights() {
     let (d, rows, n_q) = (64, 200, 20);
     let data = Data::new(Case { n_q, ..Case::plain(d, 1, rows) }, 9);
     data.with(|call| {
@@ -288,10 +295,10 @@ fn many_queries_count_small_weights() {
             }
             bytes
         };
-        // A factor of e^19 = 2^27.4 between the first row and the others.
+        // The first row weighs e^19 = 2^27.4 times as much as each other row.
         let (k, v) = (encode(19.0 * 8.0, 0.0, 0), encode(0.0, 30_000.0, 1));
         let q: Vec<f32> = (0..d * n_q).map(|i| if i % d == 0 { 1.0 } else { 0.0 }).collect();
-        let lanes = [kernels::Lane {
+        let lanes = [kernels::LaneView {
             k: kernels::Rows { data: &k, ..lane.k },
             v: kernels::Rows { data: &v, ..lane.v },
             ..lane
@@ -315,13 +322,13 @@ fn huge_logits_do_not_overflow() {
 }
 
 #[test]
-fn a_broken_row_shows_in_the_output() {
+fn nan_in_a_row_reaches_the_output() {
     let data = Data::new(Case { group: 2, ..Case::plain(64, 2, 100) }, 8);
     data.with(|call| {
         let lane = call.lanes[0];
         let mut k = lane.k.data.to_vec();
         k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         let out = attend(&Attention { lanes: &lanes, ..*call }, 4);
         assert!(out[..2 * 64].iter().all(|x| x.is_nan()));
         assert!(out[2 * 64..].iter().all(|x| x.is_finite()));
@@ -348,8 +355,8 @@ fn random_calls() {
             head_dim: 32 * (1 + random.below(4)),
             group: 1 + random.below(4),
             n_q: 1 + random.below(4),
-            k_type: types[random.below(4)],
-            v_type: types[random.below(4)],
+            k_type: types[random.below(types.len())],
+            v_type: types[random.below(types.len())],
             key_size: 1.0,
             alibi: random.below(3) == 0,
             lanes,
@@ -361,7 +368,7 @@ fn random_calls() {
     }
 }
 
-/// All bytes of two lanes (and the positions) after some tokens were appended, by one backend.
+/// All bytes of two lanes and of their positions after a backend has appended some tokens.
 fn appended(
     backend: &Backend,
     types: (RowType, RowType),
@@ -398,22 +405,22 @@ fn appended(
             v: v.clone(),
             kv_heads: heads.as_slice().into(),
             compensated: false,
-            received: None,
+            accumulated: None,
             positions: alibi
                 .then(|| RowPositions { all: positions.clone(), first: number * 2 * capacities[0] }),
         })
         .collect();
     let ctx = Context::new(16);
-    let state = lane_state(&ctx, tokens);
-    let node = graph::append(&ctx, (&k, &v), &lanes, &state);
+    let inputs = lane_inputs(&ctx, tokens);
+    let node = graph::append(&ctx, (&k, &v), &lanes, &inputs);
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
-    state.rows.write(0, &[-1, -1, -1, live[0] as i32, live[1] as i32, 0]).expect("rows");
+    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
+    inputs.rows.write(0, &[-1, -1, -1, live[0] as i32, live[1] as i32, 0]).expect("rows");
     if alibi {
         let new: Vec<i32> = (0..tokens as i32).map(|t| 900 + t).collect();
-        state.positions.write(0, &new).expect("positions");
+        inputs.positions.write(0, &new).expect("positions");
     }
-    backend.compute(&ready).expect("it runs");
+    backend.compute(&ready).expect("computed");
     let all = held.iter().flat_map(|(k, v)| [k, v]).chain([&positions]);
     all.map(|tensor| {
         let mut bytes = vec![0u8; tensor.bytes()];
@@ -424,7 +431,7 @@ fn appended(
 }
 
 #[test]
-fn rows_are_appended_byte_for_byte_as_by_the_cpu() {
+fn appended_bytes_equal_the_cpus() {
     for ty in RowType::ALL {
         for head_dim in [8, 32, 80, 96, 128, 256] {
             if head_dim % ty.granule() == 0 {
@@ -444,15 +451,15 @@ fn rows_are_appended_byte_for_byte_as_by_the_cpu() {
     }
 }
 
-/// Every scale a block can have, and numbers between two steps.
+/// Blocks with all kinds of scales, and numbers between two steps.
 #[test]
-fn blocks_are_rounded_as_by_the_cpu() {
+fn rounded_blocks_equal_the_cpus() {
     let mut random = Random::new(17);
     let (n, d) = (600, 32);
     let x: Vec<f32> = (0..n * d)
         .map(|i| match i / d % 4 {
             0 => random.normal() * (2f32).powi((i / d) as i32 % 60 - 40),
-            1 => (random.below(255) as f32 - 127.0) / 2.0, // halves: ties
+            1 => (random.below(255) as f32 - 127.0) / 2.0, // multiples of 1/2: ties
             2 => (random.below(17) as f32 - 8.0) * 0.5,
             _ => random.normal() * 1e-41, // below the smallest normal number
         })
@@ -468,16 +475,16 @@ fn blocks_are_rounded_as_by_the_cpu() {
             v: held.clone(),
             kv_heads: Arc::new([0]),
             compensated: false,
-            received: None,
+            accumulated: None,
             positions: None,
         };
         let ctx = Context::new(8);
-        let state = lane_state(&ctx, 1);
-        let node = graph::append(&ctx, (&k, &k), &[lane], &state);
+        let inputs = lane_inputs(&ctx, 1);
+        let node = graph::append(&ctx, (&k, &k), &[lane], &inputs);
         let mut allocator = GraphAllocator::new(&backend.buffer_type());
-        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
-        state.rows.write(0, &[0; 2 * MAX_LANES]).expect("rows");
-        backend.compute(&ready).expect("it runs");
+        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
+        inputs.rows.write(0, &[0; 2 * MAX_LANES]).expect("rows");
+        backend.compute(&ready).expect("computed");
         let mut bytes = vec![0u8; held.bytes()];
         held.read(0, &mut bytes).expect("bytes");
         bytes

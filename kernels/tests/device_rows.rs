@@ -1,19 +1,22 @@
-//! The device's kernels for rows that leave and rows that are taken over, on a GPU or run by the emulator: byte for byte what the CPU makes.
+//! Device kernels that evict and select rows, on a GPU or the emulator. Their bytes must equal the CPU's.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-#[allow(dead_code)] // attention calls are for the other tests
+#[allow(dead_code)] // not all of it is used here
 mod common;
 
-use common::{Random, backends, tensor_type};
+use std::sync::Arc;
+
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::RowType;
-use kernels::graph::{self, Departure, GraphLane, Selection};
+use kernels::graph::{self, Eviction, GraphLane, RowSelection, tensor_type};
 use kernels::rows::fill_holes;
-use std::sync::Arc;
+
+use common::{Random, backends};
 
 const HEADS: usize = 3;
 
-/// Random rows of a tensor `[head_dim, capacity, HEADS]`; from `live` on bytes that decode to NaN or huge numbers.
+/// Writes random rows to a tensor `[head_dim, capacity, HEADS]`. The rows from `live` on have bytes that decode to NaN
+/// or huge numbers.
 fn random_rows(random: &mut Random, tensor: &Tensor, ty: RowType, live: usize) {
     let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
     let bytes = ty.row_bytes(d);
@@ -27,7 +30,7 @@ fn random_rows(random: &mut Random, tensor: &Tensor, ty: RowType, live: usize) {
     tensor.write(0, &all).expect("rows");
 }
 
-/// Ascending numbers below `n`, without the first `skip`.
+/// `count` random numbers from `skip` to below `n`, ascending.
 fn some_of(random: &mut Random, skip: usize, n: usize, count: usize) -> Vec<u32> {
     let mut all: Vec<u32> = (skip as u32..n as u32).collect();
     while all.len() > count {
@@ -47,25 +50,20 @@ fn bytes_of(tensors: &[&Tensor]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A lane after rows left twice, and its sums and gathered numbers.
-fn departed(
-    backend: &Backend,
-    types: (RowType, RowType),
-    head_dim: usize,
-    compensated: bool,
-) -> Vec<Vec<u8>> {
+/// The evicted rows of two evictions, and afterwards the lane, its sums and its accumulated attention.
+fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, compensated: bool) -> Vec<Vec<u8>> {
     const CAPACITY: usize = 61;
     let mut random = Random::new(head_dim as u64 + 1);
     let memory = Context::new(8);
     let tensor = |ty: RowType| memory.tensor(tensor_type(ty), [head_dim, CAPACITY, HEADS]);
     let (k, v) = (tensor(types.0), tensor(types.1));
-    let received = memory.tensor(Type::F32, [CAPACITY, HEADS]);
+    let accumulated = memory.tensor(Type::F32, [CAPACITY, HEADS]);
     let sums = memory.tensor(Type::F32, [head_dim, HEADS, 2]);
     memory.allocate(&backend.buffer_type()).expect("memory");
     random_rows(&mut random, &k, types.0, 60);
     random_rows(&mut random, &v, types.1, 60);
-    let gathered: Vec<f32> = (0..CAPACITY * HEADS).map(|_| random.normal()).collect();
-    received.write(0, &gathered).expect("numbers");
+    let attention: Vec<f32> = (0..CAPACITY * HEADS).map(|_| random.normal()).collect();
+    accumulated.write(0, &attention).expect("numbers");
     let before: Vec<f32> = (0..head_dim * HEADS * 2).map(|_| random.normal()).collect();
     sums.write(0, &before).expect("sums");
     let lane = GraphLane {
@@ -73,28 +71,28 @@ fn departed(
         v: v.clone(),
         kv_heads: Arc::new([4, 0, 2]),
         compensated,
-        received: (!compensated).then(|| received.clone()),
+        accumulated: (!compensated).then(|| accumulated.clone()),
         positions: None,
     };
-    let mut aside = Vec::new();
+    let mut bytes = Vec::new();
     for (live, count) in [(60, 25), (35, 1)] {
-        let dropped: Vec<Vec<u32>> =
+        let evicted: Vec<Vec<u32>> =
             (0..HEADS).map(|_| some_of(&mut random, usize::from(compensated), live, count)).collect();
-        let moves = dropped.iter().map(|rows| fill_holes(rows, live)).collect();
-        let departure = Departure { dropped, moves, count: 25 + count, aside: true };
+        let moves = evicted.iter().map(|rows| fill_holes(rows, live)).collect();
+        let eviction = Eviction { evicted, moves, total_evicted: 25 + count, return_rows: true };
         let ctx = Context::new(8);
-        let node = graph::depart(&ctx, &lane, compensated.then_some(&sums), departure);
+        let node = graph::evict_rows(&ctx, &lane, compensated.then_some(&sums), eviction);
         let mut allocator = GraphAllocator::new(&backend.buffer_type());
-        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
-        backend.compute(&ready).expect("it runs");
-        aside.push(node.to_vec::<u8>().expect("the rows that left"));
+        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
+        backend.compute(&ready).expect("computed");
+        bytes.push(node.to_vec::<u8>().expect("evicted rows"));
     }
-    aside.extend(bytes_of(&[&k, &v, &received, &sums]));
-    aside
+    bytes.extend(bytes_of(&[&k, &v, &accumulated, &sums]));
+    bytes
 }
 
 #[test]
-fn rows_leave_byte_for_byte_as_on_the_cpu() {
+fn evicted_lanes_equal_the_cpus_byte_for_byte() {
     let [cpu, device] = backends();
     for ty in RowType::ALL {
         for head_dim in [8, 64, 80, 96, 128, 256] {
@@ -103,10 +101,10 @@ fn rows_leave_byte_for_byte_as_on_the_cpu() {
             }
             let types = (ty, RowType::F16);
             for compensated in [false, true] {
-                let want = departed(&cpu, types, head_dim, compensated);
-                let have = departed(&device, types, head_dim, compensated);
+                let want = evicted(&cpu, types, head_dim, compensated);
+                let have = evicted(&device, types, head_dim, compensated);
                 assert!(have == want, "{ty:?} {head_dim} {compensated}");
-                assert!(departed(&device, types, head_dim, compensated) == want, "again");
+                assert!(evicted(&device, types, head_dim, compensated) == want, "second run");
             }
         }
     }
@@ -138,23 +136,23 @@ fn selected(
         v: to_v.clone(),
         kv_heads: Arc::new([4, 0, 2]),
         compensated,
-        received: None,
+        accumulated: None,
         positions: None,
     };
     let kept: Vec<Vec<u32>> = (0..HEADS).map(|_| some_of(&mut random, 0, ROWS - 1, kept)).collect();
-    let leaves = |kept: &Vec<u32>| (0..ROWS as u32 - 1).filter(|row| !kept.contains(row)).collect();
-    let dropped = kept.iter().map(leaves).collect();
+    let others = |kept: &Vec<u32>| (0..ROWS as u32 - 1).filter(|row| !kept.contains(row)).collect();
+    let evicted = kept.iter().map(others).collect();
     let ctx = Context::new(8);
     let sums_taken = compensated.then_some(&sums);
-    let node = graph::select(&ctx, (&k, &v), &lane, sums_taken, Selection { kept, dropped });
+    let node = graph::select_rows(&ctx, (&k, &v), &lane, sums_taken, RowSelection { kept, evicted });
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
-    backend.compute(&ready).expect("it runs");
+    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
+    backend.compute(&ready).expect("computed");
     bytes_of(&[&to_k, &to_v, &sums])
 }
 
 #[test]
-fn rows_are_taken_over_byte_for_byte_as_on_the_cpu() {
+fn selected_rows_equal_the_cpus_byte_for_byte() {
     let [cpu, device] = backends();
     for ty in RowType::ALL {
         for (head_dim, kept) in [(8, 70), (64, 65), (80, 1), (96, 130), (128, 64), (256, 10)] {
@@ -166,7 +164,7 @@ fn rows_are_taken_over_byte_for_byte_as_on_the_cpu() {
                 let want = selected(&cpu, types, head_dim, kept, compensated);
                 let have = selected(&device, types, head_dim, kept, compensated);
                 assert!(have == want, "{ty:?} {head_dim} {compensated}");
-                assert!(selected(&device, types, head_dim, kept, compensated) == want, "again");
+                assert!(selected(&device, types, head_dim, kept, compensated) == want, "second run");
             }
         }
     }

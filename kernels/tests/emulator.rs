@@ -1,9 +1,10 @@
-//! The emulator itself: what the tensor cores' instructions compute, when copies arrive, and that mistakes which would hang or
-//! corrupt a device end the process with a message.
+//! Tests of the emulator itself: the results of tensor core instructions, the time at which copies arrive, and the
+//! mistakes that must end the process with a message.
 #![cfg(feature = "testing")]
 
-use kernels as _; // holds the emulator
 use std::process::Command;
+
+use kernels as _; // links the emulator
 
 #[repr(C)]
 struct Check {
@@ -18,7 +19,7 @@ unsafe extern "C" {
 }
 
 #[test]
-fn products_are_those_of_the_matrices() {
+fn tensor_core_products_equal_matrix_products() {
     let a = |i: usize, k: usize| ((i * 16 + k) * 7 % 31) as f32 - 15.0;
     let b = |k: usize, n: usize| (((k * 8 + n) * 5 % 23) as f32 - 11.0) / 4.0;
     for what in [0, 1] {
@@ -41,7 +42,7 @@ fn copies_arrive_when_they_are_waited_for() {
     assert_eq!(out[4], 7.0);
 }
 
-/// Each mistake is made in a process of its own, which is this test once more.
+/// Each mistake is made in its own process, which runs this test with an environment variable.
 #[test]
 fn mistakes_end_the_process_with_a_message() {
     const MISTAKE: &str = "LONGHAND_EMULATED_MISTAKE";
@@ -53,11 +54,11 @@ fn mistakes_end_the_process_with_a_message() {
     }
     let messages = [
         "thread 5: has left the kernel",
-        "is reached while others wait in another collective",
+        "is reached while other threads wait in another collective",
         "thread 0: __syncthreads",
         "shared memory was written behind its end",
         "load is not aligned",
-        "goes where another is still under way",
+        "has the same destination as an unfinished copy",
         "a grid is larger than CUDA allows",
     ];
     for (what, message) in messages.into_iter().enumerate() {
@@ -66,7 +67,7 @@ fn mistakes_end_the_process_with_a_message() {
             .env(MISTAKE, what.to_string())
             .output()
             .expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(message), "{message}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(message), "{message}: {stderr}");
     }
 }

@@ -1,13 +1,15 @@
-//! The prefill kernel against the plain reference, and against the decode kernel.
+//! The prefill kernel against the reference, on every instruction set of this processor.
 
 mod common;
 
-use common::{Case, Data, LaneCase, Random, compare};
-use kernels::prefill::{prefill_on, scratch_len};
-use kernels::{Attention, Isa, RowType, ShapeError, reference};
 use std::sync::atomic::AtomicUsize;
 
-/// Runs the call on `threads` threads. Buffers start as NaN: whatever is read must have been written.
+use kernels::prefill::{prefill_on, scratch_len};
+use kernels::{Attention, Isa, RowType, ShapeError, reference};
+
+use common::{Case, Data, LaneCase, Random, compare};
+
+/// Runs the call on `threads` threads. Buffers are NaN at first, so that reads of unwritten numbers fail the tests.
 fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
     let mut out = vec![f32::NAN; call.out_len()];
     let mut lse = vec![f32::NAN; call.n_heads() * call.n_q];
@@ -57,7 +59,7 @@ fn every_head_size() {
 }
 
 #[test]
-fn every_number_of_queries_around_the_borders() {
+fn query_counts_around_tile_borders() {
     for n_q in (1..=20).chain([31, 32, 33, 47, 63, 64, 65, 80, 127, 128, 129, 200]) {
         check(Case { n_q, ..Case::plain(32, 1, 210) });
     }
@@ -71,7 +73,7 @@ fn every_group() {
 }
 
 #[test]
-fn lengths_around_the_borders_of_a_stretch() {
+fn row_counts_around_block_borders() {
     for rows in [0, 1, 5, 6, 7, 90, 95, 96, 97, 98, 191, 192, 193, 300] {
         for n_q in [1, 7, 40] {
             check(Case { n_q, group: 2, ..Case::plain(64, 1, rows) });
@@ -80,7 +82,7 @@ fn lengths_around_the_borders_of_a_stretch() {
 }
 
 #[test]
-fn more_queries_than_rows_leave_the_first_empty() {
+fn first_queries_see_nothing_where_queries_exceed_rows() {
     check(Case { n_q: 150, ..Case::plain(64, 2, 20) });
 }
 
@@ -105,7 +107,7 @@ fn unequal_lanes_with_log_weights() {
 }
 
 #[test]
-fn distances_count_under_alibi() {
+fn alibi_adds_biases_by_distance() {
     for n_q in [1, 19, 70, 150] {
         for group in [1, 3] {
             for rows in [1, 20, 97, 300] {
@@ -123,13 +125,13 @@ fn huge_logits_do_not_overflow() {
 }
 
 #[test]
-fn a_broken_row_shows_in_the_output() {
+fn nan_in_a_row_reaches_the_output() {
     let data = Data::new(Case { group: 2, n_q: 20, ..Case::plain(64, 2, 100) }, 8);
     data.with(|call| {
         let lane = call.lanes[0];
         let mut k = lane.k.data.to_vec();
         k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         for isa in Isa::available() {
             let (out, lse) = run(isa, &Attention { lanes: &lanes, ..*call }, 2);
             for (token, lse) in out.chunks_exact(4 * 64).zip(lse.chunks_exact(4)) {
@@ -137,9 +139,9 @@ fn a_broken_row_shows_in_the_output() {
                 assert!(token[2 * 64..].iter().chain(&lse[2..]).all(|x| x.is_finite()), "{isa:?}");
             }
         }
-        // All of it broken: still not zeros.
+        // All rows are NaN: the output is NaN too, not zero.
         let k: Vec<u8> = [0, 0x7e].repeat(k.len() / 2);
-        let lanes = [kernels::Lane { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
+        let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
         for isa in Isa::available() {
             let (out, lse) = run(isa, &Attention { lanes: &lanes, ..*call }, 2);
             assert!(out.iter().chain(&lse).all(|x| x.is_nan()), "{isa:?}");
@@ -155,8 +157,8 @@ fn random_calls() {
         let case = Case {
             group: 1 + random.below(8),
             n_q: 1 + random.below(160),
-            k_type: RowType::ALL[random.below(4)],
-            v_type: RowType::ALL[random.below(4)],
+            k_type: RowType::ALL[random.below(RowType::ALL.len())],
+            v_type: RowType::ALL[random.below(RowType::ALL.len())],
             alibi: random.below(3) == 0,
             ..Case::plain(32 * (1 + random.below(4)), heads, random.below(300))
         };
@@ -172,7 +174,7 @@ fn random_calls() {
 }
 
 #[test]
-fn too_little_scratch_is_refused() {
+fn too_little_scratch_is_rejected() {
     let data = Data::new(Case::plain(64, 1, 10), 1);
     data.with(|call| {
         let mut out = vec![0.0; call.out_len()];

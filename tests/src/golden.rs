@@ -16,7 +16,7 @@ use engine::kv::policy::recent::Recent;
 use engine::kv::policy::{Event, l2, lagkv};
 use engine::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
 use ggml::{Backend, Context, Tensor, Type};
-use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES, Split};
+use kernels::graph::{self, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES, Split};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -109,10 +109,10 @@ impl Rows {
         self.k.shape[1]
     }
 
-    fn shape(&self) -> HeadShape {
+    fn shape(&self) -> AttentionShape {
         let [n_kv_heads, _, head_dim] = self.k.shape[..] else { unreachable!("checked when read") };
         let group = self.q.shape[0] / n_kv_heads;
-        HeadShape { head_dim, n_kv_heads, group, scale: 1.0 / (head_dim as f32).sqrt() }
+        AttentionShape { head_dim, n_kv_heads, group, scale: 1.0 / (head_dim as f32).sqrt() }
     }
 
     /// How many of the tokens `from..to` have queries; they are the last of them.
@@ -261,7 +261,7 @@ impl Runner<'_> {
             v,
             kv_heads: (0..shape.n_kv_heads as u32).collect(),
             compensated: false,
-            received: Some(ctx.tensor(Type::F32, [n, shape.n_kv_heads])),
+            accumulated: Some(ctx.tensor(Type::F32, [n, shape.n_kv_heads])),
             positions: None,
         };
         ctx.allocate(&self.backend().buffer_type())?;
@@ -326,7 +326,15 @@ impl Runner<'_> {
         let nothing = ctx.input("nothing", Type::F32, [1]);
         let state = lane_state(&ctx, layer, 1);
         let lanes = store.rows(layer).lanes;
-        let out = graph::attend(&ctx, shape, &q, (&nothing, 0), &lanes, &state, self.split());
+        let out = graph::attend(
+            &ctx,
+            shape,
+            &q,
+            Appended { node: &nothing, rows: 0 },
+            &lanes,
+            &state,
+            self.split(),
+        );
         let out: Tensor = out.output();
         let ready = workspace.prepare(self.place(), ctx.graph(&[&out])?)?;
         q.write(0, &rows.q.data)?;
@@ -338,7 +346,7 @@ impl Runner<'_> {
     /// How well key norms order keys by attention.
     fn attention_loss(&self, case: &Value) -> Result<()> {
         let rows = self.rows(case)?;
-        let HeadShape { head_dim, group, scale, .. } = rows.shape();
+        let AttentionShape { head_dim, group, scale, .. } = rows.shape();
         let key = |head: usize, t: usize| &rows.k.data[(head * rows.n() + t) * head_dim..][..head_dim];
         let have: Vec<f64> = (rows.q.data.chunks_exact(head_dim).enumerate())
             .map(|(head, q)| {
@@ -386,7 +394,7 @@ impl Runner<'_> {
         let ([heads, n, head_dim], [n_kv_heads, _, _]) = (&q.shape[..], &k.shape[..]) else {
             bail!("shapes of Q and K");
         };
-        let shape = HeadShape {
+        let shape = AttentionShape {
             head_dim: *head_dim,
             n_kv_heads: *n_kv_heads,
             group: heads / n_kv_heads,
@@ -490,8 +498,8 @@ fn count_of(value: &Value, key: &str) -> Result<usize> {
     value[key].as_u64().map(|n| n as usize).with_context(|| key.to_owned())
 }
 
-fn lane_state(ctx: &Context, layer: usize, n: usize) -> LaneState {
-    LaneState {
+fn lane_state(ctx: &Context, layer: usize, n: usize) -> LaneInputs {
+    LaneInputs {
         rows: ctx.input("rows", Type::I32, [MAX_LANES, layer + 1]),
         log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, layer + 1]),
         positions: ctx.input("positions", Type::I32, [n]),
@@ -499,7 +507,7 @@ fn lane_state(ctx: &Context, layer: usize, n: usize) -> LaneState {
     }
 }
 
-fn fill_state(state: &LaneState, (rows, weights): &(Vec<i32>, Vec<f32>)) -> Result<()> {
+fn fill_state(state: &LaneInputs, (rows, weights): &(Vec<i32>, Vec<f32>)) -> Result<()> {
     state.rows.write(0, rows)?;
     if state.log_weights.is_allocated() {
         state.log_weights.write(0, weights)?;

@@ -78,15 +78,17 @@ impl BudgetArgs {
     }
 }
 
+fn cache_type_help(of: &str) -> String {
+    format!("Type of {of}: {} [default: f16]", kernels::RowType::names())
+}
+
 /// Types of keys and values.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct TypeArgs {
-    /// Type of keys (-ctk): f32, f16, q8_0, q4_0 [default: f16]
-    #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, help = cache_type_help("keys (-ctk)"))]
     cache_type_k: Option<Type>,
-    /// Type of values (-ctv): f32, f16, q8_0, q4_0 [default: f16]
-    #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, help = cache_type_help("values (-ctv)"))]
     cache_type_v: Option<Type>,
 }
 

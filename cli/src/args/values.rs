@@ -2,6 +2,8 @@
 
 use engine::kv::Budget;
 use ggml::Type;
+use kernels::RowType;
+use kernels::graph::tensor_type;
 
 use crate::failure::Failure;
 
@@ -83,13 +85,8 @@ pub fn budget(text: &str) -> Result<Budget, Failure> {
 
 /// A type of keys or values.
 pub fn cache_type(text: &str) -> Result<Type, Failure> {
-    match text {
-        "f32" => Ok(Type::F32),
-        "f16" => Ok(Type::F16),
-        "q8_0" => Ok(Type::Q8_0),
-        "q4_0" => Ok(Type::Q4_0),
-        _ => Err(Failure::usage("no such type", "use f32, f16, q8_0 or q4_0")),
-    }
+    let ty = RowType::from_name(text).map(tensor_type);
+    ty.ok_or_else(|| Failure::usage("no such type", format!("use {}", RowType::names())))
 }
 
 /// A number of threads.

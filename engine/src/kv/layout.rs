@@ -6,7 +6,8 @@ use super::policy::{Basis, Event, Moment, Needs, Policy, PolicyChoice};
 use crate::heads::HeadProfile;
 use crate::{EngineError, Hint, alibi};
 use ggml::{Context, Type};
-use kernels::graph::{HeadShape, MAX_LANES, RowPositions};
+use kernels::RowType;
+use kernels::graph::{AttentionShape, MAX_LANES, RowPositions, tensor_type};
 use models::spec::{ModelSpec, PositionEncoding};
 use std::ops::Range;
 use std::rc::Rc;
@@ -65,7 +66,7 @@ pub struct Room {
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Heads of the model.
-    pub heads: HeadShape,
+    pub heads: AttentionShape,
     /// Tokens a session may see.
     pub context: usize,
     /// Element type of keys.
@@ -97,7 +98,7 @@ impl Layout {
         } else {
             None
         };
-        let heads = HeadShape {
+        let heads = AttentionShape {
             head_dim: spec.head_dim,
             n_kv_heads: spec.n_kv_heads,
             group: spec.queries_per_kv_head(),
@@ -129,7 +130,7 @@ impl Layout {
 
     /// The layout of so many layers of `heads` where `is_full` names the (layer, KV head) that keep everything.
     pub fn from_flags(
-        (layers, heads): (usize, HeadShape),
+        (layers, heads): (usize, AttentionShape),
         choice: &PolicyChoice,
         is_full: impl Fn(usize, usize) -> bool,
         room: Room,
@@ -140,7 +141,7 @@ impl Layout {
                 return Err(EngineError::Setting {
                     what: format!("{rows} of type {ty}"),
                     reason: "the KV store does not support this type".into(),
-                    hint: Hint::CacheTypes(&[Type::F32, Type::F16, Type::Q8_0, Type::Q4_0]),
+                    hint: Hint::CacheTypes(RowType::ALL.map(tensor_type).to_vec()),
                 });
             };
             let (granule, head_dim) = (row.granule(), heads.head_dim);
@@ -150,7 +151,7 @@ impl Layout {
                     reason: format!(
                         "the type stores blocks of {granule} elements, but the model's heads have {head_dim}"
                     ),
-                    hint: Hint::CacheTypes(&[Type::F16, Type::F32]),
+                    hint: Hint::CacheTypes(vec![Type::F16, Type::F32]),
                 });
             }
         }
@@ -312,7 +313,7 @@ mod tests {
 
     /// Two layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and V.
     fn layout(policy: &str) -> Layout {
-        let heads = HeadShape { head_dim: 32, n_kv_heads: 2, group: 2, scale: 1.0 };
+        let heads = AttentionShape { head_dim: 32, n_kv_heads: 2, group: 2, scale: 1.0 };
         let room = Room { context: 100, types: (Type::F16, Type::F16), reserve: None };
         let choice = policy.parse().expect(policy);
         Layout::from_flags((2, heads), &choice, |layer, head| layer == 0 && head == 1, room)

@@ -178,7 +178,7 @@ impl Store {
                     v: tensor(context, layout.v_type, lane),
                     kv_heads: lane.kv_heads.as_slice().into(),
                     compensated: lane.compensated,
-                    received: gathers.then(|| context.tensor(Type::F32, [lane.capacity, n])),
+                    accumulated: gathers.then(|| context.tensor(Type::F32, [lane.capacity, n])),
                     positions,
                 },
                 sums: lane.compensated.then(|| context.tensor(Type::F32, [heads.head_dim, n, 2])),
@@ -242,7 +242,7 @@ impl Store {
         }
         for lane in self.lanes_mut() {
             lane.clear();
-            if let Some(received) = &lane.graph.received {
+            if let Some(received) = &lane.graph.accumulated {
                 received.clear()?;
             }
             let Some(sums) = &lane.sums else { continue };
@@ -401,7 +401,7 @@ impl Store {
     pub fn gathered(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {
-            let Some(received) = &lane.graph.received else { continue };
+            let Some(received) = &lane.graph.accumulated else { continue };
             for (number, head) in lane.layout.kv_heads.iter().enumerate() {
                 let column = lane.received(received, number)?;
                 let mut order: Vec<usize> = (0..lane.tokens()).collect();

@@ -1,11 +1,12 @@
-//! What a node knows of its lanes, in the form in which the launchers of device kernels take it. A shape that the kernels do not take
-//! is CUDA's "invalid value".
+//! Lanes and operands in the form of the launchers of device kernels. Shapes that the kernels do not support are CUDA's
+//! "invalid value".
+
+use ggml::{DeviceTask, RawTensor};
 
 use super::{LaneHeads, MAX_LANES, row_type};
 use crate::device::{self, INVALID_VALUE};
-use ggml::{DeviceTask, RawTensor};
 
-/// The heads of lanes as device kernels take them, without their rows.
+/// The heads of lanes, without their rows.
 pub(super) fn device_heads(lanes: &[LaneHeads]) -> Result<device::Lanes, i32> {
     let mut heads = device::Lanes::NONE;
     for (to, lane) in heads.lanes.iter_mut().zip(lanes) {
@@ -14,13 +15,13 @@ pub(super) fn device_heads(lanes: &[LaneHeads]) -> Result<device::Lanes, i32> {
         to.first_position = lane.first_position as i32;
         to.compensated = lane.compensated.into();
     }
-    let all: Vec<u32> = lanes.iter().flat_map(|lane| lane.kv_heads.iter().copied()).collect();
-    heads.kv_heads = device::heads(&all)?;
+    let kv_heads: Vec<u32> = lanes.iter().flat_map(|lane| lane.kv_heads.iter().copied()).collect();
+    heads.kv_heads = device::head_numbers(&kv_heads)?;
     heads.count = lanes.len() as i32;
     Ok(heads)
 }
 
-/// The lanes as device kernels take them; their K and V are the task's operands from `first` on.
+/// The lanes. Their K and V are the task's operands from `first` on.
 pub(super) fn device_lanes(
     task: &DeviceTask,
     lanes: &[LaneHeads],
@@ -41,7 +42,7 @@ pub(super) fn device_lanes(
     Ok(all)
 }
 
-/// The number that device kernels have for the type of a K or V tensor, if they take it.
+/// The number of the row type of a K or V tensor, if the device kernels support the tensor.
 pub(super) fn device_type(tensor: RawTensor) -> Result<i32, i32> {
     let ty = row_type(tensor.ty).ok_or(INVALID_VALUE)?;
     let head_dim = tensor.shape[0];
@@ -51,9 +52,9 @@ pub(super) fn device_type(tensor: RawTensor) -> Result<i32, i32> {
     if fits { Ok(ty as i32) } else { Err(INVALID_VALUE) }
 }
 
-/// Where column `layer` of a `[MAX_LANES, layers]` tensor of 4-byte numbers lies on the device.
-pub(super) fn device_column(state: RawTensor, layer: usize) -> Result<*mut u8, i32> {
-    let fits = state.shape[0] == MAX_LANES && layer < state.shape[1];
+/// The device address of column `layer` of a `[MAX_LANES, layers]` tensor of 4-byte numbers.
+pub(super) fn device_column(input: RawTensor, layer: usize) -> Result<*mut u8, i32> {
+    let fits = input.shape[0] == MAX_LANES && layer < input.shape[1];
     // Inside the tensor (checked).
-    if fits { Ok(state.data.wrapping_add(layer * state.strides[1])) } else { Err(INVALID_VALUE) }
+    if fits { Ok(input.data.wrapping_add(layer * input.strides[1])) } else { Err(INVALID_VALUE) }
 }

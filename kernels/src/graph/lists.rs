@@ -1,8 +1,9 @@
-//! Lists of rows as one operand of a node, read by the CPU and by devices alike: where each list begins behind the offsets, where
-//! the last ends, then all entries. They belong to the graph and are written when it is given memory.
+//! Lists of rows as one operand of a node, for the CPU and for devices: the offset of each list, the end of the last
+//! one, then all entries. A list tensor belongs to its graph and is written when the graph gets its memory.
+
+use ggml::{Context, RawTensor, Tensor};
 
 use super::numbers;
-use ggml::{Context, RawTensor, Tensor};
 
 /// Packs lists.
 pub(super) fn pack<'a>(ctx: &Context, lists: impl Iterator<Item = &'a [u32]>) -> Tensor {
@@ -15,7 +16,7 @@ pub(super) fn pack<'a>(ctx: &Context, lists: impl Iterator<Item = &'a [u32]>) ->
     ctx.constant(&offsets)
 }
 
-/// Packed lists as a node reads them.
+/// Packed lists, read by a node.
 pub(super) struct Lists<'a> {
     numbers: &'a [i32],
     count: usize,
@@ -25,7 +26,7 @@ impl Lists<'_> {
     /// The `count` lists of an operand.
     ///
     /// # Safety
-    /// [`pack`] made it, of so many lists.
+    /// [`pack`] made the operand, of `count` lists.
     pub(super) unsafe fn of<'a>(packed: RawTensor, count: usize) -> Lists<'a> {
         // SAFETY: contiguous i32, written before the graph runs.
         Lists { numbers: unsafe { numbers(packed) }, count }

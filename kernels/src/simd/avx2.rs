@@ -1,13 +1,14 @@
 //! AVX2 with FMA and F16C: 8 lanes, 16 registers.
 
-use super::{Kernel, Simd};
 use std::arch::x86_64::*;
+
+use super::{Kernel, Simd};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
 
 /// # Safety
-/// The processor has the features named; the kernel's own demands hold.
+/// The processor has these features, and the kernel's own requirements are met.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.

@@ -1,13 +1,14 @@
 //! AVX-512 (F, BW, DQ, VL): 16 lanes, 32 registers.
 
-use super::{Kernel, Simd};
 use std::arch::x86_64::*;
+
+use super::{Kernel, Simd};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
 
 /// # Safety
-/// The processor has the features named; the kernel's own demands hold.
+/// The processor has these features, and the kernel's own requirements are met.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.

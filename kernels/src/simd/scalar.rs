@@ -1,5 +1,5 @@
-//! Plain Rust in groups of 8: what runs where there is no better, in a form the compiler can turn into the machine's own
-//! small vectors (SSE2, NEON).
+//! Portable Rust in groups of 8, in a form that the compiler can vectorise (SSE2, NEON). Used where the processor has
+//! none of the other instruction sets.
 
 use super::{Kernel, Simd};
 
@@ -7,8 +7,8 @@ use super::{Kernel, Simd};
 pub(crate) struct Scalar;
 
 /// # Safety
-/// The kernel's own demands hold.
-#[inline(never)] // as the other two cannot be: so that the driver stays small
+/// The kernel's own requirements are met.
+#[inline(never)] // so that the callers stay small; the other two cannot be inlined either
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Scalar>() }
@@ -18,8 +18,8 @@ pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
 #[repr(align(32))]
 pub(crate) struct V8([f32; 8]);
 
-/// A half as a float, without tables or branches on the hot side: shift the 15 low bits into place, then multiply by 2^112
-/// to correct the exponent (exact, also for subnormals); infinities and NaN get the full exponent.
+/// A half as a float, without tables: shifts the 15 low bits into place and multiplies by 2^112 to correct the exponent
+/// (exact, also for subnormals). Infinities and NaN get the maximum exponent.
 #[inline(always)]
 fn widen(bits: u16) -> f32 {
     let bits = u32::from(bits);
@@ -28,7 +28,7 @@ fn widen(bits: u16) -> f32 {
     f32::from_bits(magnitude.to_bits() | special | (bits & 0x8000) << 16)
 }
 
-/// Trait functions that compute each of the 8 lanes from its number.
+/// Trait functions that compute each of the 8 lanes from its index.
 macro_rules! lanes {
     ($($name:ident($($arg:ident: $ty:ty),*) = |$i:ident| $body:expr;)*) => {$(
         #[inline(always)]
@@ -60,9 +60,9 @@ impl Simd for Scalar {
         mul(a: V8, b: V8) = |i| a.0[i] * b.0[i];
         min(a: V8, b: V8) = |i| if a.0[i] < b.0[i] { a.0[i] } else { b.0[i] };
         max(a: V8, b: V8) = |i| if a.0[i] > b.0[i] { a.0[i] } else { b.0[i] };
-        // Two roundings: a fused one without the instruction is a slow library call.
+        // Two roundings: without the instruction, a fused multiply-add is a slow library call.
         fma(a: V8, b: V8, c: V8) = |i| a.0[i] * b.0[i] + c.0[i];
-        // Adding 1.5 * 2^23 leaves no bits for a fraction. (Meant for |a| below 2^22; larger ones are cut off by exp2.)
+        // Adding 1.5 * 2^23 leaves no bits for a fraction. Correct for |a| below 2^22; exp2 limits larger numbers.
         round(a: V8) = |i| (a.0[i] + 12_582_912.0) - 12_582_912.0;
         scale_by_exp2(p: V8, n: V8, x: V8) = |i| if x.0[i] < -126.0 {
             0.0

@@ -1,35 +1,29 @@
-//! Attention calls made of random numbers, shared by the tests of the decode and prefill kernels.
+//! Devices, tensor types and attention calls with random numbers, for all tests.
 
-use ggml::{Backend, Type};
-use kernels::attention::alibi_slopes;
-use kernels::{Alibi, Attention, Lane, Queries, RowType, Rows, reference::Attended};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` says `cuda`, else the emulated one.
-#[allow(dead_code)] // not every test needs one
+use ggml::Backend;
+use kernels::attention::alibi_slopes;
+use kernels::{Alibi, Attention, LaneView, Queries, RowType, Rows, reference::Attended};
+
+/// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` is `cuda`, otherwise the emulator.
+#[allow(dead_code)] // not used by every test
 pub fn device() -> Backend {
     let flag = Arc::new(AtomicBool::new(false));
     match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
-        Ok("cuda") => Backend::cuda(0, flag, None).expect("a GPU"),
-        _ => Backend::emulated(flag, None).expect("a device"),
+        Ok("cuda") => Backend::cuda(0, flag, None).expect("there is a GPU"),
+        _ => Backend::emulated(flag, None).expect("the emulator is compiled"),
     }
 }
 
 /// The CPU and the device under test.
 #[allow(dead_code)] // as above
 pub fn backends() -> [Backend; 2] {
-    [Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("a CPU"), device()]
+    [Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend is always there"), device()]
 }
 
-/// ggml's type for rows of a type.
-#[allow(dead_code)] // as above
-pub fn tensor_type(ty: RowType) -> Type {
-    let types = [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0];
-    types.into_iter().find(|t| t.name() == ty.name()).expect("a type")
-}
-
-/// A small generator (xorshift64*): the same numbers everywhere.
+/// A random number generator (xorshift64*) with the same numbers on every machine.
 pub struct Random(u64);
 
 impl Random {
@@ -42,11 +36,11 @@ impl Random {
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
-    /// Below `n`.
+    /// A number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() >> 33) as usize % n
     }
-    /// Roughly normal, of unit scale.
+    /// A roughly normal number with unit deviation.
     pub fn normal(&mut self) -> f32 {
         (0..4).map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32 - 0.5).sum::<f32>() * 1.7
     }
@@ -60,7 +54,7 @@ pub struct LaneCase {
     pub log_weight: Option<Vec<f32>>,
 }
 
-/// What a call looks like; the numbers in it come from a seed.
+/// The shapes of a call. Its numbers are random.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub head_dim: usize,
@@ -68,15 +62,15 @@ pub struct Case {
     pub n_q: usize,
     pub k_type: RowType,
     pub v_type: RowType,
-    /// Factor of the random keys: 1 for unit scale.
+    /// Factor of the random keys.
     pub key_size: f32,
-    /// Whether distances count; rows then have positions in no order.
+    /// Whether there are ALiBi biases; rows then have positions in no order.
     pub alibi: bool,
     pub lanes: Vec<LaneCase>,
 }
 
 impl Case {
-    /// One lane of `heads` KV heads with `rows` rows, f16, MHA, one token.
+    /// One lane of `heads` KV heads with `rows` rows, f16, one query head per KV head, one token.
     pub fn plain(head_dim: usize, heads: u32, rows: usize) -> Case {
         Case {
             head_dim,
@@ -95,8 +89,8 @@ impl Case {
     }
 }
 
-/// The memory of a case. Rows beyond the live ones, and rows 0 that are not used, hold bytes that decode to NaN or huge numbers:
-/// reading them shows.
+/// The memory of a case. Rows behind the live ones, and rows 0 that are not used, have bytes that decode to NaN or huge
+/// numbers, so that reads of them change the result.
 pub struct Data {
     pub case: Case,
     q: Vec<f32>,
@@ -142,7 +136,7 @@ impl Data {
         let mut positions = vec![Vec::new(); case.kv_heads()];
         for lane in &case.lanes {
             for &head in &lane.heads {
-                // The queries' own rows come last, in order; the others lie before them somewhere.
+                // The query tokens' rows are last, in order. The others have earlier positions in no order.
                 const FIRST_QUERY: i32 = 100_000;
                 let older = lane.rows.saturating_sub(case.n_q);
                 let far = (0..older).map(|_| FIRST_QUERY - 1 - random.below(3 * older) as i32);
@@ -157,11 +151,11 @@ impl Data {
     pub fn with<R>(&self, f: impl FnOnce(&Attention) -> R) -> R {
         let case = &self.case;
         let d = case.head_dim;
-        let lanes: Vec<Lane> = case
+        let lanes: Vec<LaneView> = case
             .lanes
             .iter()
             .enumerate()
-            .map(|(i, lane)| Lane {
+            .map(|(i, lane)| LaneView {
                 k: Rows::contiguous(&self.k[i], case.k_type, d, self.capacity[i]),
                 v: Rows::contiguous(&self.v[i], case.v_type, d, self.capacity[i]),
                 rows: lane.rows,
@@ -183,19 +177,19 @@ impl Data {
     }
 }
 
-/// Compares with the reference. The room for f32 rounding grows with the size of the logits (their relative error becomes an
-/// absolute one in the exponent).
+/// Compares with the reference. The tolerance for f32 rounding grows with the size of the logits, whose relative error
+/// becomes an absolute error of the exponent.
 #[track_caller]
 pub fn compare(what: &str, case: &Case, out: &[f32], lse: &[f32], want: &Attended) {
-    let room = f64::from(2e-5 + 1e-6 * case.key_size);
+    let tolerance = f64::from(2e-5 + 1e-6 * case.key_size);
     let mut worst = 0f64;
     for (i, (a, b)) in out.iter().zip(&want.out).enumerate() {
         assert!(a.is_finite() && b.is_finite(), "{what} {case:?}: out[{i}] = {a}, not {b}");
         worst = worst.max((f64::from(*a) - b).abs());
     }
-    assert!(worst < room, "{what} {case:?}: out differs by {worst:e}");
+    assert!(worst < tolerance, "{what} {case:?}: out differs by {worst:e}");
     for (i, (a, b)) in lse.iter().zip(&want.lse).enumerate() {
-        let same = f64::from(*a) == *b || (f64::from(*a) - b).abs() < room * (1.0 + b.abs() / 10.0);
+        let same = f64::from(*a) == *b || (f64::from(*a) - b).abs() < tolerance * (1.0 + b.abs() / 10.0);
         assert!(same, "{what} {case:?}: lse[{i}] = {a}, not {b}");
     }
     assert_eq!((out.len(), lse.len()), (want.out.len(), want.lse.len()));

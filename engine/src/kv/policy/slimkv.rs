@@ -30,7 +30,7 @@ impl Policy for SlimKv {
     }
 
     fn cut(&self, moment: &Moment) -> Option<Cut> {
-        self.frame.cut(moment, Some(Basis::Value(Measure::Largest)))
+        self.frame.cut(moment, Some(Basis::Value(Measure::MaxAbs)))
     }
 
     fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {

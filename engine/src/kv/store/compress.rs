@@ -7,7 +7,7 @@ use crate::devices::{Devices, Place, Workspace};
 use crate::kv::policy::{Basis, Cut, Event, HeadRows, Moment, Scored, ScoredRows};
 use crate::{EngineError, Hint};
 use ggml::{Context, Tensor};
-use kernels::graph::{self, Departure, GraphLane, HeadShape, Selection, Window};
+use kernels::graph::{self, AttentionShape, Eviction, GraphLane, RowSelection, WindowQueries};
 use kernels::rows::fill_holes;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -119,9 +119,10 @@ impl Store {
                     Departed { place: (l, number), live, dropped, moves, rows: Vec::new(), positions: gone };
                 left.push(departed);
             }
-            let departure = Departure { dropped, moves, count: lane.state.departed, aside };
+            let eviction =
+                Eviction { evicted: dropped, moves, total_evicted: lane.state.departed, return_rows: aside };
             let place = devices.placement().of(l) as usize;
-            let node = graph::depart(&contexts[place], &lane.graph, lane.sums.as_ref(), departure);
+            let node = graph::evict_rows(&contexts[place], &lane.graph, lane.sums.as_ref(), eviction);
             if aside {
                 wanted.push(node.clone());
             }
@@ -177,11 +178,11 @@ impl Store {
             let kept: Vec<Vec<u32>> = decision.dropped.iter().map(|dropped| others(dropped, n)).collect();
             lane.settle(&kept, n, end);
             lane.write_positions()?;
-            if lane.graph.received.is_some() {
+            if lane.graph.accumulated.is_some() {
                 let gathered = match decision.gathered {
                     Some(gathered) => gathered,
                     None => (lane.layout.kv_heads.iter())
-                        .map(|head| read_column(complete.received.as_ref(), *head as usize, n))
+                        .map(|head| read_column(complete.accumulated.as_ref(), *head as usize, n))
                         .collect::<Result<_, _>>()?,
                 };
                 let of_kept = |(column, kept): (&Vec<f32>, &Vec<u32>)| {
@@ -189,9 +190,9 @@ impl Store {
                 };
                 lane.write_received(&gathered.iter().zip(&kept).map(of_kept).collect::<Vec<_>>())?;
             }
-            let selection = Selection { kept, dropped: decision.dropped };
+            let selection = RowSelection { kept, evicted: decision.dropped };
             let sums = lane.sums.as_ref();
-            nodes.push(graph::select(&ctx, (&complete.k, &complete.v), &lane.graph, sums, selection));
+            nodes.push(graph::select_rows(&ctx, (&complete.k, &complete.v), &lane.graph, sums, selection));
         }
         workspace.run(devices, place, &ctx, &nodes)
     }
@@ -218,7 +219,7 @@ impl Lane {
 
     /// Sets what the rows of every head have gathered.
     fn write_received(&self, columns: &[Vec<f32>]) -> Result<(), EngineError> {
-        let Some(tensor) = &self.graph.received else { return Ok(()) };
+        let Some(tensor) = &self.graph.accumulated else { return Ok(()) };
         for (number, column) in columns.iter().enumerate() {
             tensor.write(number * tensor.strides()[1] + 4 * self.first(), column)?;
         }
@@ -247,7 +248,7 @@ fn others(dropped: &[u32], n: usize) -> Vec<u32> {
 
 /// Takes the numbers that a cut asks for, and picks what leaves.
 fn decide(
-    (shape, source, cut): (HeadShape, &Source, &Cut),
+    (shape, source, cut): (AttentionShape, &Source, &Cut),
     (devices, place): (&Devices, Place),
     workspace: &mut Workspace,
 ) -> Result<Decision, EngineError> {
@@ -275,7 +276,7 @@ struct Measured {
 impl Measured {
     fn new(
         ctx: &Context,
-        shape: HeadShape,
+        shape: AttentionShape,
         source: &Source,
         scored: &Scored,
     ) -> Result<Measured, EngineError> {
@@ -292,7 +293,7 @@ impl Measured {
         });
         alike(rows.as_deref().unwrap_or_default())?;
         let first = source.first as u32;
-        let measured = || graph::HeadRows {
+        let measured = || graph::RowLists {
             heads: source.heads.clone(),
             rows: match &rows {
                 Some(rows) => {
@@ -315,7 +316,7 @@ impl Measured {
                 Basis::Gathered => None,
                 Basis::Window { queries, gain } => {
                     let ring = source.queries?;
-                    let window = Window {
+                    let window = WindowQueries {
                         positions: seen - (*queries).min(seen)..seen,
                         gain: *gain,
                         kv_heads: source.lane.layout.kv_heads.clone(),
@@ -324,8 +325,8 @@ impl Measured {
                         alibi: source.lane.graph.positions.is_some(),
                     };
                     let which =
-                        graph::HeadRows { heads: source.heads.clone(), rows: source.positions.clone() };
-                    Some(graph::window(ctx, shape, (&source.rows.k, ring), which, window))
+                        graph::RowLists { heads: source.heads.clone(), rows: source.positions.clone() };
+                    Some(graph::window_attention(ctx, shape, &source.rows.k, ring, which, window))
                 }
             })
             .collect();
@@ -334,7 +335,7 @@ impl Measured {
 
     fn decide(
         self,
-        shape: HeadShape,
+        shape: AttentionShape,
         source: &Source,
         (cut, scored): (&Cut, &Scored),
     ) -> Result<Decision, EngineError> {
@@ -361,7 +362,7 @@ impl Measured {
             .collect();
         for (basis, node) in scored.by.iter().zip(&self.nodes) {
             // At once: from a device every read is a journey.
-            let numbers = node.as_ref().or(source.rows.received.as_ref());
+            let numbers = node.as_ref().or(source.rows.accumulated.as_ref());
             let all: Vec<f32> = numbers.map_or(Ok(Vec::new()), Tensor::to_vec)?;
             let capacity = source.rows.k.dim(1);
             for (number, head) in heads.iter_mut().enumerate() {

@@ -62,7 +62,7 @@ impl Lane {
                 to.bytes(&rows)?;
             }
         }
-        for tensor in self.sums.iter().chain(&self.graph.received) {
+        for tensor in self.sums.iter().chain(&self.graph.accumulated) {
             to.bytes(&whole(tensor)?)?;
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Lane {
                 tensor.write(number * head, &rows)?;
             }
         }
-        for tensor in self.sums.iter().chain(&self.graph.received) {
+        for tensor in self.sums.iter().chain(&self.graph.accumulated) {
             fill(tensor, from)?;
         }
         self.state = LaneState { live, departed, done, of_text, settled };

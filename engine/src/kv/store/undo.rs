@@ -106,7 +106,7 @@ impl Store {
             Ok(Saved {
                 state: lane.state,
                 sums: lane.sums.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec)?,
-                received: lane.graph.received.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec)?,
+                received: lane.graph.accumulated.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec)?,
                 entries,
             })
         };
@@ -239,7 +239,7 @@ impl Lane {
         if let Some(sums) = &self.sums {
             sums.write(0, &saved.sums)?;
         }
-        if let Some(received) = &self.graph.received {
+        if let Some(received) = &self.graph.accumulated {
             received.write(0, &saved.received)?;
         }
         self.write_positions()?;

@@ -1,8 +1,9 @@
-//! The instruction sets behind one trait, so that every kernel is written once. A kernel is a struct that implements
-//! [`Kernel`]; [`Isa::enter`] runs it inside a function compiled for the instruction set, where everything generic is inlined.
+//! One trait for all instruction sets, so that every kernel is written once. A kernel is a struct that implements
+//! [`Kernel`]. [`Isa::enter`] runs it inside a function that is compiled for the instruction set and inlines everything
+//! generic.
 //!
-//! Rule for what runs inside: `#[inline(always)]` all the way down and no iterator adaptors with closures in hot loops (a
-//! closure or function that is not inlined would be compiled without the instruction set and become slow, not wrong).
+//! Rule for kernels: `#[inline(always)]` on everything they call, and no iterator adaptors with closures in hot loops.
+//! A function that is not inlined is compiled without the instruction set: correct, but slow.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -10,7 +11,7 @@ mod avx2;
 mod avx512;
 mod scalar;
 
-/// An instruction set the kernels are written for.
+/// An instruction set that the kernels support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isa {
     /// AVX-512 F, BW, DQ and VL.
@@ -19,12 +20,12 @@ pub enum Isa {
     /// AVX2 with FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// No special instructions: plain Rust in groups of 8.
+    /// No special instructions: portable Rust in groups of 8.
     Scalar,
 }
 
 impl Isa {
-    /// The best one this processor has.
+    /// The best instruction set of this processor.
     pub fn best() -> Isa {
         #[cfg(target_arch = "x86_64")]
         {
@@ -38,7 +39,7 @@ impl Isa {
         Isa::Scalar
     }
 
-    /// All that this processor has, best first.
+    /// All instruction sets of this processor, best first.
     pub fn available() -> Vec<Isa> {
         let all = [
             #[cfg(target_arch = "x86_64")]
@@ -71,7 +72,7 @@ impl Isa {
         }
     }
 
-    /// Accumulators that fit its register file beside a handful of operands.
+    /// Accumulators that fit its register file beside a few operands.
     pub(crate) fn accumulators(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -85,10 +86,10 @@ impl Isa {
     /// Runs a kernel compiled for this instruction set.
     ///
     /// # Safety
-    /// [`present`](Self::present) holds, and so does whatever the kernel asks of its arguments.
+    /// [`present`](Self::present) holds, and the kernel's own requirements are met.
     #[inline]
     pub(crate) unsafe fn enter<K: Kernel>(self, kernel: K) -> K::Out {
-        // SAFETY: the caller's promise covers the target features and the kernel's own demands.
+        // SAFETY: the caller's promise covers the target features and the kernel's requirements.
         unsafe {
             match self {
                 #[cfg(target_arch = "x86_64")]
@@ -101,16 +102,15 @@ impl Isa {
     }
 }
 
-/// A piece of work written once for all instruction sets.
+/// Work that is written once for all instruction sets.
 pub(crate) trait Kernel {
     type Out;
     /// # Safety
-    /// `S`'s instruction set is present; the implementing struct says what its fields must satisfy.
+    /// `S`'s instruction set is present; the implementing struct documents the requirements on its fields.
     unsafe fn run<S: Simd>(self) -> Self::Out;
 }
 
-/// Counts from the first number to below the second: `Range` without its adaptors, sure to be inlined in debug builds' hot
-/// loops too.
+/// The numbers from the first up to, not including, the second: a `Range` that is inlined in debug builds too.
 pub(crate) struct Loop(pub usize, pub usize);
 
 impl Iterator for Loop {
@@ -126,18 +126,18 @@ impl Iterator for Loop {
     }
 }
 
-/// Vectors of `LANES` floats (8 or 16). All functions are unsafe for the same reason: the instruction set must be present.
-/// Pointers need no alignment.
+/// Vectors of `LANES` floats (8 or 16). All functions are unsafe for the same reason: the instruction set must be
+/// present. Pointers need no alignment.
 pub(crate) trait Simd: Copy + 'static {
     type V: Copy;
     const LANES: usize;
-    /// Accumulators that fit the register file beside a handful of operands.
+    /// Accumulators that fit the register file beside a few operands.
     const ACCUMULATORS: usize;
 
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
     unsafe fn store(p: *mut f32, v: Self::V);
-    /// 8 floats, then zeros.
+    /// 8 floats, the other lanes zero.
     unsafe fn load_half(p: *const f32) -> Self::V;
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
@@ -155,9 +155,9 @@ pub(crate) trait Simd: Copy + 'static {
 
     /// LANES halves as floats.
     unsafe fn load_f16(p: *const u8) -> Self::V;
-    /// 8 halves as floats, then zeros.
+    /// 8 halves as floats, the other lanes zero.
     unsafe fn load_f16_half(p: *const u8) -> Self::V;
-    /// One half, everywhere.
+    /// One half in all lanes.
     unsafe fn splat_f16(p: *const u8) -> Self::V;
     /// LANES signed bytes as floats.
     unsafe fn load_i8(p: *const u8) -> Self::V;
@@ -166,19 +166,19 @@ pub(crate) trait Simd: Copy + 'static {
     /// The high nibbles of LANES bytes as floats 0..=15.
     unsafe fn load_u4_high(p: *const u8) -> Self::V;
 
-    /// Adding up vectors, first step: each group of 4 lanes of a and b becomes [a0 + a2, a1 + a3, b0 + b2, b1 + b3].
+    /// First step of sums across lanes: each group of 4 lanes of a and b becomes [a0 + a2, a1 + a3, b0 + b2, b1 + b3].
     unsafe fn halve(a: Self::V, b: Self::V) -> Self::V;
     /// Second step: each group of 4 lanes becomes [a0 + a1, a2 + a3, b0 + b1, b2 + b3].
     unsafe fn halve_again(a: Self::V, b: Self::V) -> Self::V;
     /// Last step: writes 16 floats, number 4 i + j being the sum over the groups of lane j of `quads[i]`.
     unsafe fn store_sums(p: *mut f32, quads: [Self::V; 4]);
     unsafe fn sum(v: Self::V) -> f32;
-    /// Whether any lane of a exceeds its counterpart in b.
+    /// Whether any lane of a is greater than the same lane of b.
     unsafe fn any_greater(a: Self::V, b: Self::V) -> bool;
     /// Lane 0.
     unsafe fn first(v: Self::V) -> f32;
     unsafe fn largest(v: Self::V) -> f32;
 
-    /// Asks for the cache line at `p` (any address: nothing is read).
+    /// Prefetches the cache line at `p`, which may be any address.
     unsafe fn prefetch(p: *const u8);
 }

@@ -1,20 +1,22 @@
-//! How near the prefill kernel comes to the processor's multiply-add peak: operations a second (two products of 2 * head_dim per
-//! visible query-key pair) as a share of the peak, the two measured in turns by each thread's own clock.
+//! Speed of the prefill kernel as a fraction of the processor's multiply-add peak: 4 * head_dim operations per visible
+//! pair of query and key. The kernel and the peak are measured alternately.
 //!
-//! `cargo run --release -p kernels --example prefill_bench [--avx2] [WORD…]` prints the rows whose label has all the words.
+//! `cargo bench -p kernels --bench prefill -- [--avx2] [WORD…]` prints the rows whose label contains all words.
 
-use kernels::bandwidth::multiply_add_peak;
-use kernels::prefill::{prefill_on, scratch_len};
-use kernels::{Attention, Isa, Lane, Queries, RowType, Rows};
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
+use kernels::bandwidth::multiply_add_peak;
+use kernels::prefill::{prefill_on, scratch_len};
+use kernels::{Attention, Isa, LaneView, Queries, RowType, Rows};
+
 fn main() {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    // Cargo passes `--bench`.
+    let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let avx2 = words.iter().position(|w| w == "--avx2").map(|i| words.remove(i)).is_some();
     let isa = *Isa::available().get(usize::from(avx2)).unwrap_or(&Isa::Scalar);
-    println!("{isa:?}; median of the passes' shares, one thread unless said otherwise");
-    println!("| shape | queries | rows | type | threads | GFLOP/s | peak (a thread) | share |");
+    println!("{isa:?}; fraction = median of the passes' kernel / (threads * peak)");
+    println!("| shape | queries | rows | type | threads | GFLOP/s | peak per thread | fraction |");
     println!("|---|---|---|---|---|---|---|---|");
     for (name, kv_heads, group, d) in [
         ("MHA 12 d64", 12, 1, 64),
@@ -37,7 +39,7 @@ fn main() {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one measurement, named in one place")]
+#[allow(clippy::too_many_arguments, reason = "called in one place")]
 fn measure(
     isa: Isa,
     label: &str,
@@ -57,7 +59,7 @@ fn measure(
     }
     let q: Vec<f32> = (0..d * kv_heads * group * n_q).map(|i| (i as f32 * 0.319).cos()).collect();
     let heads: Vec<u32> = (0..kv_heads as u32).collect();
-    let lanes = [Lane {
+    let lanes = [LaneView {
         k: Rows::contiguous(&kv, ty, d, rows),
         v: Rows::contiguous(&kv, ty, d, rows),
         rows,
@@ -78,14 +80,14 @@ fn measure(
     let operations = (pairs * call.n_heads() * 4 * d) as f64;
     let mut out = vec![0f32; call.out_len()];
     let at = out.as_mut_ptr() as usize;
-    let (mut shares, mut best) = (Vec::new(), 0f64);
+    let (mut fractions, mut best) = (Vec::new(), 0f64);
     let mut peak = 0f64;
     for _ in 0..7 {
         let now = multiply_add_peak(0.05);
         let next = AtomicUsize::new(0);
         let work = || {
             let mut scratch = vec![0f32; scratch_len(d)];
-            // SAFETY: the output has the shape asked for; all threads share the counter.
+            // SAFETY: the output has the shape asked for; all threads use the same counter.
             unsafe { prefill_on(isa, &call, &next, &mut scratch, at as *mut f32, std::ptr::null_mut()) }
                 .expect("shapes fit");
         };
@@ -97,10 +99,10 @@ fn measure(
             work();
         });
         let speed = operations / start.elapsed().as_secs_f64();
-        shares.push(speed / now / threads as f64);
+        fractions.push(speed / now / threads as f64);
         best = best.max(speed);
         peak = peak.max(now);
     }
-    shares.sort_by(f64::total_cmp);
-    println!("{label} {:.0} | {:.0} | {:.2} |", best / 1e9, peak / 1e9, shares[shares.len() / 2]);
+    fractions.sort_by(f64::total_cmp);
+    println!("{label} {:.0} | {:.0} | {:.2} |", best / 1e9, peak / 1e9, fractions[fractions.len() / 2]);
 }

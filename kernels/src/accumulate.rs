@@ -1,75 +1,80 @@
-//! How much attention rows receive: the softmax that flash attention never writes down, computed again from queries and keys
-//! and added up row by row. A query's logits are held at once, a few queries at a time; the n x n matrix never exists.
+//! Accumulated attention: adds up, row by row, the attention weights that rows get from some queries. Flash attention
+//! never stores these weights, so they are computed again from queries and keys. The logits of up to eight queries are
+//! in memory at a time; the whole matrix of queries and rows never is.
+
+use std::f32::consts::LOG2_E;
+use std::marker::PhantomData;
 
 use crate::attention::Rows;
-use crate::decode::{Dot, DotArgs, GROUP, padded, tile_width, with_width};
+use crate::decode::{Dot, DotArgs, ROW_GROUP, padded, tile_width, with_width};
 use crate::exp::exp2;
 use crate::quant::with_loader;
 use crate::simd::{Isa, Kernel, Loop, Simd};
-use std::f32::consts::LOG2_E;
-use std::marker::PhantomData;
 
 /// The keys of one KV head.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
-    /// The tensor `[head_dim, capacity, heads]` they lie in.
+    /// The tensor `[head_dim, capacity, heads]`.
     pub rows: Rows<'a>,
-    /// Which head of the tensor.
+    /// The head's index in the tensor.
     pub head: usize,
     /// Live rows.
     pub live: usize,
-    /// Natural-log weight added to the logit of row 0; `-inf` where row 0 is not used.
+    /// Log-weight (natural logarithm) added to the logit of row 0; `-inf` where row 0 is not used.
     pub log_weight: f32,
     /// Elements of a row.
     pub head_dim: usize,
 }
 
-/// A query and where what its rows receive is added.
+/// A query whose attention weights are added up.
 #[derive(Clone, Copy, Debug)]
-pub struct Watcher<'a> {
+pub struct ScoringQuery<'a> {
     /// `[head_dim]`
-    pub query: &'a [f32],
-    /// Factor of q·k: the attention's scale, times whatever sharpens this row.
+    pub data: &'a [f32],
+    /// Factor of q·k: the attention's scale times the query's gain.
     pub scale: f32,
-    /// Which row of the result it adds to.
+    /// The row of the output that the weights are added to.
     pub target: usize,
 }
 
-/// Adds what each row receives from every watcher, `weight · softmax(scale · q·k)`, to row `target` of `out`
-/// `[stride, targets]`, of which the first `live` columns are meant. `hide` sets the logits `[live]` of rows that a watcher
-/// (by number) must not see to `-inf`. `scratch` grows to what eight queries' logits take and is kept between calls.
+/// Adds the attention weights of every query, `factor · softmax(scale · q·k)`, to row `target` of `out` `[live,
+/// targets]`.
+///
+/// `adjust(i, logits)` may change the logits `[live]` of query number `i`, which are in units of log 2: it sets those
+/// of hidden rows to `-inf` and adds biases. `scratch` grows to the size of eight queries' logits and can be reused by
+/// later calls.
 ///
 /// # Panics
-/// Where keys, queries or targets lie outside their memory.
-pub fn add_received(
+/// Where keys, queries or targets are outside their memory.
+pub fn add_weights(
     keys: &Keys,
-    watchers: &[Watcher],
-    weight: f32,
-    hide: impl Fn(usize, &mut [f32]),
-    (out, stride): (&mut [f32], usize),
+    queries: &[ScoringQuery],
+    factor: f32,
+    adjust: impl Fn(usize, &mut [f32]),
+    out: &mut [f32],
     scratch: &mut Vec<f32>,
 ) {
     let Keys { rows, head, live, head_dim, .. } = *keys;
-    if live == 0 || watchers.is_empty() {
+    if live == 0 || queries.is_empty() {
         return;
     }
     let isa = Isa::best();
-    let width = tile_width(isa, watchers.len());
-    let (d_padded, n_padded) = (padded(head_dim), live.next_multiple_of(GROUP));
+    let width = tile_width(isa, queries.len());
+    let (d_padded, n_padded) = (padded(head_dim), live.next_multiple_of(ROW_GROUP));
     scratch.resize(width * (d_padded + n_padded), 0.0);
     let (q, logits) = scratch.split_at_mut(width * d_padded);
     let start = head * rows.head_stride;
     let end = start + (live - 1) * rows.row_stride + rows.ty.row_bytes(head_dim);
     assert!(
         end <= rows.data.len() && head_dim.is_multiple_of(rows.ty.granule()),
-        "rows outside their tensor"
+        "rows are outside their tensor"
     );
     let k = rows.data[start..end].as_ptr();
-    for (number, tile) in watchers.chunks(width).enumerate() {
-        for (q, watcher) in q.chunks_exact_mut(d_padded).zip(tile) {
+    for (number, tile) in queries.chunks(width).enumerate() {
+        for (q, query) in q.chunks_exact_mut(d_padded).zip(tile) {
             q.fill(0.0);
-            for (q, x) in q.iter_mut().zip(&watcher.query[..head_dim]) {
-                *q = x * (watcher.scale * LOG2_E);
+            for (q, x) in q.iter_mut().zip(&query.data[..head_dim]) {
+                *q = x * (query.scale * LOG2_E);
             }
         }
         let args = DotArgs {
@@ -83,30 +88,31 @@ pub fn add_received(
             stride: n_padded,
         };
         with_loader!(rows.ty, L => with_width!(tile.len(), QT => {
-            // SAFETY: the best instruction set is present; the rows lie in their tensor (asserted); the scratch holds the
-            // tile's queries and logits.
+            // SAFETY: the best instruction set is present; the rows are inside their tensor (asserted); the scratch
+            // holds the tile's queries and logits.
             unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
         }));
-        for (i, (logits, watcher)) in logits.chunks_exact_mut(n_padded).zip(tile).enumerate() {
+        for (i, (logits, query)) in logits.chunks_exact_mut(n_padded).zip(tile).enumerate() {
             logits[0] = match keys.log_weight {
-                // The row may hold anything.
+                // The row may hold any bytes.
                 f32::NEG_INFINITY => f32::NEG_INFINITY,
                 log_weight => logits[0] + log_weight * LOG2_E,
             };
-            hide(number * width + i, &mut logits[..live]);
+            adjust(number * width + i, &mut logits[..live]);
             logits[live..].fill(f32::NEG_INFINITY);
-            let sums = &mut out[watcher.target * stride..][..live];
-            // SAFETY: the best instruction set is present; both slices are as long as the kernel is told.
-            unsafe { isa.enter(AddSoftmax { logits, sums, weight }) };
+            let sums = &mut out[query.target * live..][..live];
+            // SAFETY: the best instruction set is present; the logits are padded to whole groups.
+            unsafe { isa.enter(AddSoftmax { logits, sums, factor }) };
         }
     }
 }
 
-/// Adds `weight · softmax(logits)` (logits in units of log 2, a multiple of [`GROUP`] of them) to `sums`.
+/// Adds `factor · softmax(logits)` to `sums`. Logits are in units of log 2; their number is a multiple of
+/// [`ROW_GROUP`].
 struct AddSoftmax<'a> {
     logits: &'a mut [f32],
     sums: &'a mut [f32],
-    weight: f32,
+    factor: f32,
 }
 
 impl Kernel for AddSoftmax<'_> {
@@ -125,7 +131,7 @@ impl Kernel for AddSoftmax<'_> {
             }
             let largest = S::largest(largest);
             if largest == f32::NEG_INFINITY {
-                return; // sees nothing
+                return; // the query sees no row
             }
             let base = S::splat(largest);
             let mut total = S::splat(0.0);
@@ -134,7 +140,7 @@ impl Kernel for AddSoftmax<'_> {
                 S::store(logits.add(c * S::LANES), p);
                 total = S::add(total, p);
             }
-            let factor = self.weight / S::sum(total);
+            let factor = self.factor / S::sum(total);
             let sums = self.sums.as_mut_ptr();
             for c in Loop(0, whole) {
                 let p = S::load(logits.add(c * S::LANES));
@@ -153,9 +159,9 @@ mod tests {
     use super::*;
     use crate::RowType;
 
-    /// Random keys and queries; the plain formula in f64 beside the kernel, with a hidden row and a weighted row 0.
+    /// Random keys and queries, with hidden rows and a log-weight on row 0.
     #[test]
-    fn equals_the_plain_formula() {
+    fn weights_equal_the_formula_in_f64() {
         let (d, live, scale) = (24usize, 37usize, 0.3f32);
         let mut state = 1u64;
         let mut random = || {
@@ -173,30 +179,30 @@ mod tests {
             }
             let rows = Rows::contiguous(&data, ty, d, live);
             let keys = Keys { rows, head: 1, live, log_weight: 0.7, head_dim: d };
-            let watchers: Vec<Watcher> = queries
+            let queries: Vec<ScoringQuery> = queries
                 .chunks_exact(d)
                 .enumerate()
-                .map(|(i, query)| Watcher { query, scale: scale * (1.0 + i as f32), target: i % 2 })
+                .map(|(i, data)| ScoringQuery { data, scale: scale * (1.0 + i as f32), target: i % 2 })
                 .collect();
             let mut out = vec![1f32; 2 * live];
-            let hide = |i: usize, logits: &mut [f32]| logits[live - 1 - i..].fill(f32::NEG_INFINITY);
-            add_received(&keys, &watchers, 0.5, hide, (&mut out, live), &mut Vec::new());
+            let adjust = |i: usize, logits: &mut [f32]| logits[live - 1 - i..].fill(f32::NEG_INFINITY);
+            add_weights(&keys, &queries, 0.5, adjust, &mut out, &mut Vec::new());
 
             let mut want = vec![1f64; 2 * live];
-            for (i, watcher) in watchers.iter().enumerate() {
+            for (i, query) in queries.iter().enumerate() {
                 let seen = live - 1 - i;
                 let logits: Vec<f64> = (0..seen)
                     .map(|row| {
                         let key = &stored[(live + row) * d..][..d];
                         let dot: f64 =
-                            key.iter().zip(watcher.query).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-                        dot * f64::from(watcher.scale) + if row == 0 { 0.7 } else { 0.0 }
+                            key.iter().zip(query.data).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                        dot * f64::from(query.scale) + if row == 0 { 0.7 } else { 0.0 }
                     })
                     .collect();
                 let largest = logits.iter().copied().fold(f64::MIN, f64::max);
                 let total: f64 = logits.iter().map(|x| (x - largest).exp()).sum();
                 for (row, logit) in logits.iter().enumerate() {
-                    want[watcher.target * live + row] += 0.5 * (logit - largest).exp() / total;
+                    want[query.target * live + row] += 0.5 * (logit - largest).exp() / total;
                 }
             }
             for (have, want) in out.iter().zip(want) {
@@ -206,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_nothing_adds_nothing() {
+    fn a_query_that_sees_no_row_adds_nothing() {
         let keys = [0u8; 32];
         let rows = Rows::contiguous(&keys, RowType::F32, 8, 1);
         let keys = Keys { rows, head: 0, live: 1, log_weight: f32::NEG_INFINITY, head_dim: 8 };
         let mut out = [3f32];
-        let watcher = Watcher { query: &[1.0; 8], scale: 1.0, target: 0 };
-        add_received(&keys, &[watcher], 1.0, |_, _| (), (&mut out, 1), &mut Vec::new());
+        let query = ScoringQuery { data: &[1.0; 8], scale: 1.0, target: 0 };
+        add_weights(&keys, &[query], 1.0, |_, _| (), &mut out, &mut Vec::new());
         assert_eq!(out, [3.0]);
     }
 }

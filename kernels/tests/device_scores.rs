@@ -1,24 +1,28 @@
-//! What policies learn of rows on a device, on a GPU or run by the emulator, against what the CPU computes: attention gathered and of a window,
-//! queries kept, rows measured.
+//! Device kernels for the numbers that policies score by, on a GPU or the emulator, against the CPU: accumulated
+//! attention, window attention, stored queries and measured rows.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-#[allow(dead_code)] // attention calls are for the other tests
+#[allow(dead_code)] // not all of it is used here
 mod common;
 
-use common::{Random, backends, tensor_type};
+use std::sync::Arc;
+
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::RowType;
 use kernels::graph::{
-    self, Gain, Gather, GraphLane, HeadRows, HeadShape, LaneState, MAX_LANES, RowPositions, Window,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES,
+    RowLists, RowPositions, WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
-use std::sync::Arc;
+
+use common::{Random, backends};
 
 fn normal(random: &mut Random, n: usize) -> Vec<f32> {
     (0..n).map(|_| random.normal()).collect()
 }
 
-/// Random rows `begin .. live` of a tensor `[head_dim, capacity, heads]`; the others hold bytes that decode to NaN or huge numbers.
+/// Writes random rows `begin .. live` to a tensor `[head_dim, capacity, heads]`. The others have bytes that decode to
+/// NaN or huge numbers.
 fn write_rows(random: &mut Random, tensor: &Tensor, ty: RowType, begin: usize, live: usize) {
     let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
     let bytes = ty.row_bytes(d);
@@ -33,24 +37,24 @@ fn write_rows(random: &mut Random, tensor: &Tensor, ty: RowType, begin: usize, l
 }
 
 #[track_caller]
-fn assert_close(have: &[f32], want: &[f32], room: f32) {
+fn assert_close(have: &[f32], want: &[f32], tolerance: f32) {
     assert_eq!(have.len(), want.len());
     for (i, (have, want)) in have.iter().zip(want).enumerate() {
         let same = have.to_bits() == want.to_bits();
-        assert!(same || (have - want).abs() <= room * want.abs().max(1e-3), "[{i}]: {have}, not {want}");
+        assert!(same || (have - want).abs() <= tolerance * want.abs().max(1e-3), "[{i}]: {have}, not {want}");
     }
 }
 
 fn run(backend: &Backend, ctx: &Context, node: &Tensor, fill: impl Fn()) {
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let ready = allocator.prepare(ctx.graph(&[node]).expect("a graph")).expect("room");
+    let ready = allocator.prepare(ctx.graph(&[node]).expect("a graph")).expect("memory");
     fill();
-    backend.compute(&ready).expect("it runs");
+    backend.compute(&ready).expect("computed");
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Gathering {
-    shape: HeadShape,
+struct AccumulationCase {
+    shape: AttentionShape,
     ty: RowType,
     live: usize,
     new: usize,
@@ -62,14 +66,14 @@ struct Gathering {
     alibi: bool,
 }
 
-/// The gathered numbers of a lane of all KV heads but the first, of which the last is not watched.
-fn gathered(backend: &Backend, case: Gathering) -> Vec<f32> {
-    let Gathering { shape, ty, live, new, .. } = case;
+/// The accumulated attention of a lane with all KV heads except the first. The last head does not accumulate.
+fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
+    let AccumulationCase { shape, ty, live, new, .. } = case;
     let (d, heads, capacity, seen) = (shape.head_dim, shape.n_kv_heads - 1, live + new + 9, 300);
     let mut random = Random::new(31);
     let memory = Context::new(8);
     let k = memory.tensor(tensor_type(ty), [d, capacity, heads]);
-    let received = memory.tensor(Type::F32, [capacity, heads]);
+    let accumulated = memory.tensor(Type::F32, [capacity, heads]);
     let positions = memory.tensor(Type::I32, [7 + capacity * heads]);
     let q = memory.tensor(Type::F32, [d, shape.n_kv_heads * shape.group, new]);
     memory.allocate(&backend.buffer_type()).expect("memory");
@@ -77,7 +81,7 @@ fn gathered(backend: &Backend, case: Gathering) -> Vec<f32> {
     write_rows(&mut random, &k, ty, usize::from(unused), live + new);
     q.write(0, &normal(&mut random, q.bytes() / 4)).expect("queries");
     let before: Vec<f32> = (0..capacity * heads).map(|i| (i % 13) as f32 / 8.0).collect();
-    received.write(0, &before).expect("numbers");
+    accumulated.write(0, &before).expect("numbers");
     for head in 0..heads {
         let held: Vec<i32> = (0..live).map(|row| (row * 7 + head) as i32 % seen).collect();
         let held: Vec<i32> = held.into_iter().chain((0..new).map(|t| seen + t as i32)).collect();
@@ -88,38 +92,39 @@ fn gathered(backend: &Backend, case: Gathering) -> Vec<f32> {
         k,
         kv_heads: (1..shape.n_kv_heads as u32).collect(),
         compensated: case.log_weight.is_some(),
-        received: Some(received.clone()),
+        accumulated: Some(accumulated.clone()),
         positions: case.alibi.then(|| RowPositions { all: positions, first: 7 }),
     };
     let ctx = Context::new(8);
-    let state = LaneState {
+    let inputs = LaneInputs {
         rows: ctx.input("rows", Type::I32, [MAX_LANES, 2]),
         log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 2]),
         positions: ctx.input("positions", Type::I32, [new]),
         layer: 1,
     };
     let stored = ctx.input("stored", Type::F32, [1]);
-    let how = Gather { queries: case.queries, replace: case.replace, gain: case.gain };
-    let watched: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
+    let how = Accumulation { queries: case.queries, replace: case.replace, gain: case.gain };
+    let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
+    let to = AccumulatingLane { lane: &lane, number: 1, heads: accumulating };
     let node =
-        graph::gather(&ctx, shape, (&q, &state.positions), (&stored, new), (&lane, 1), watched, &state, how)
-            .expect("it gathers");
+        graph::accumulate_attention(&ctx, shape, &q, Appended { node: &stored, rows: new }, to, &inputs, how)
+            .expect("the lane accumulates");
     run(backend, &ctx, &node, || {
-        state.rows.write(0, &[-1, -1, -1, -1, live as i32, -1]).expect("rows");
+        inputs.rows.write(0, &[-1, -1, -1, -1, live as i32, -1]).expect("rows");
         let mut weights = [f32::NAN; 2 * MAX_LANES];
         weights[MAX_LANES + 1] = case.log_weight.unwrap_or(f32::NAN);
-        state.log_weights.write(0, &weights).expect("weights");
+        inputs.log_weights.write(0, &weights).expect("weights");
         let tokens: Vec<i32> = (0..new as i32).map(|t| seen + t).collect();
-        state.positions.write(0, &tokens).expect("positions");
+        inputs.positions.write(0, &tokens).expect("positions");
     });
-    received.to_vec().expect("numbers")
+    accumulated.to_vec().expect("numbers")
 }
 
 #[test]
-fn attention_is_gathered_as_by_the_cpu() {
+fn accumulated_attention_equals_the_cpus() {
     let [cpu, device] = backends();
-    let shape = |head_dim, group| HeadShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
-    let plain = Gathering {
+    let shape = |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
+    let plain = AccumulationCase {
         shape: shape(64, 2),
         ty: RowType::F16,
         live: 100,
@@ -132,30 +137,41 @@ fn attention_is_gathered_as_by_the_cpu() {
     };
     let cases = [
         plain,
-        Gathering { replace: true, ..plain },
-        Gathering { shape: shape(128, 1), ty: RowType::Q8_0, live: 300, ..plain },
-        Gathering { shape: shape(80, 3), ty: RowType::F32, new: 9, queries: 7, ..plain },
-        Gathering { shape: shape(96, 8), ty: RowType::Q4_0, new: 3, queries: 3, replace: true, ..plain },
-        Gathering { shape: shape(256, 2), live: 0, new: 5, queries: 5, ..plain },
-        Gathering { log_weight: Some(2.5), ..plain },
-        Gathering { log_weight: Some(f32::NEG_INFINITY), ..plain },
-        Gathering { log_weight: Some(f32::NEG_INFINITY), live: 1, queries: 4, new: 4, ..plain },
-        Gathering { alibi: true, new: 4, queries: 3, ..plain },
-        Gathering { gain: Gain::Entropy { budget: 40 }, new: 4, queries: 4, ..plain },
-        Gathering { gain: Gain::Literal { budget: 302 }, new: 4, queries: 4, alibi: true, ..plain },
+        AccumulationCase { replace: true, ..plain },
+        AccumulationCase { shape: shape(128, 1), ty: RowType::Q8_0, live: 300, ..plain },
+        AccumulationCase { shape: shape(80, 3), ty: RowType::F32, new: 9, queries: 7, ..plain },
+        AccumulationCase {
+            shape: shape(96, 8),
+            ty: RowType::Q4_0,
+            new: 3,
+            queries: 3,
+            replace: true,
+            ..plain
+        },
+        AccumulationCase { shape: shape(256, 2), live: 0, new: 5, queries: 5, ..plain },
+        AccumulationCase { log_weight: Some(2.5), ..plain },
+        AccumulationCase { log_weight: Some(f32::NEG_INFINITY), ..plain },
+        AccumulationCase { log_weight: Some(f32::NEG_INFINITY), live: 1, queries: 4, new: 4, ..plain },
+        AccumulationCase { alibi: true, new: 4, queries: 3, ..plain },
+        AccumulationCase { gain: Gain::Entropy { budget: 40 }, new: 4, queries: 4, ..plain },
+        AccumulationCase { gain: Gain::Literal { budget: 302 }, new: 4, queries: 4, alibi: true, ..plain },
     ];
     for case in cases {
-        let (want, have) = (gathered(&cpu, case), gathered(&device, case));
+        let (want, have) = (accumulated(&cpu, case), accumulated(&device, case));
         assert!(want.iter().all(|x| x.is_finite()), "{case:?}");
         assert_close(&have, &want, 2e-5);
         let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-        assert_eq!(bits(&gathered(&device, case)), bits(&have), "the order of threads shows");
+        assert_eq!(
+            bits(&accumulated(&device, case)),
+            bits(&have),
+            "the result depends on the order of threads"
+        );
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Looking {
-    shape: HeadShape,
+struct WindowCase {
+    shape: AttentionShape,
     ty: RowType,
     rows: usize,
     tokens: usize,
@@ -165,9 +181,9 @@ struct Looking {
     gain: Gain,
 }
 
-fn looked(backend: &Backend, case: Looking) -> Vec<f32> {
+fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
     const RING: usize = 12;
-    let Looking { shape, ty, rows, tokens, first, .. } = case;
+    let WindowCase { shape, ty, rows, tokens, first, .. } = case;
     let mut random = Random::new(77);
     let memory = Context::new(4);
     let k = memory.tensor(tensor_type(ty), [shape.head_dim, first + rows + 3, 2]);
@@ -180,8 +196,8 @@ fn looked(backend: &Backend, case: Looking) -> Vec<f32> {
     let listed = |head: usize| -> Arc<Vec<u32>> {
         Arc::new((0..rows).map(|row| ((row * 11 + head * 5) % (end - 40) + 40) as u32).collect())
     };
-    let which = HeadRows { heads: vec![1, 0], rows: vec![listed(1), listed(0)] };
-    let window = Window {
+    let which = RowLists { heads: vec![1, 0], rows: vec![listed(1), listed(0)] };
+    let window = WindowQueries {
         positions: end - tokens..end,
         gain: case.gain,
         kv_heads: vec![2, 0],
@@ -190,16 +206,16 @@ fn looked(backend: &Backend, case: Looking) -> Vec<f32> {
         alibi: case.alibi,
     };
     let ctx = Context::new(4);
-    let node = graph::window(&ctx, shape, (&k, &ring), which, window);
+    let node = graph::window_attention(&ctx, shape, &k, &ring, which, window);
     run(backend, &ctx, &node, || ());
     node.to_vec().expect("numbers")
 }
 
 #[test]
-fn attention_of_a_window_is_the_cpus() {
+fn window_attention_equals_the_cpus() {
     let [cpu, device] = backends();
-    let shape = |head_dim, group| HeadShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
-    let plain = Looking {
+    let shape = |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
+    let plain = WindowCase {
         shape: shape(64, 2),
         ty: RowType::F16,
         rows: 150,
@@ -211,24 +227,24 @@ fn attention_of_a_window_is_the_cpus() {
     };
     let cases = [
         plain,
-        Looking { shape: shape(128, 4), ty: RowType::Q8_0, tokens: 1, ..plain },
-        Looking { shape: shape(96, 1), ty: RowType::Q4_0, tokens: 9, rows: 65, ..plain },
-        Looking { shape: shape(80, 3), ty: RowType::F32, first: 1, log_weight: 1.5, ..plain },
-        Looking { first: 1, log_weight: f32::NEG_INFINITY, ..plain },
-        Looking { alibi: true, gain: Gain::Entropy { budget: 60 }, ..plain },
+        WindowCase { shape: shape(128, 4), ty: RowType::Q8_0, tokens: 1, ..plain },
+        WindowCase { shape: shape(96, 1), ty: RowType::Q4_0, tokens: 9, rows: 65, ..plain },
+        WindowCase { shape: shape(80, 3), ty: RowType::F32, first: 1, log_weight: 1.5, ..plain },
+        WindowCase { first: 1, log_weight: f32::NEG_INFINITY, ..plain },
+        WindowCase { alibi: true, gain: Gain::Entropy { budget: 60 }, ..plain },
     ];
     for case in cases {
-        let (want, have) = (looked(&cpu, case), looked(&device, case));
+        let (want, have) = (window_attention(&cpu, case), window_attention(&device, case));
         assert!(want.iter().all(|x| x.is_finite()) && want.iter().any(|x| *x > 0.0), "{case:?}");
         assert_close(&have, &want, 2e-5);
-        assert_eq!(looked(&device, case), have, "the order of threads shows");
+        assert_eq!(window_attention(&device, case), have, "the result depends on the order of threads");
     }
 }
 
 #[test]
-fn queries_are_kept_as_by_the_cpu() {
+fn stored_queries_equal_the_cpus() {
     let [cpu, device] = backends();
-    let kept = |backend: &Backend, tokens: usize| -> Vec<f32> {
+    let stored = |backend: &Backend, tokens: usize| -> Vec<f32> {
         let mut random = Random::new(4);
         let memory = Context::new(4);
         let q = memory.tensor(Type::F32, [40, 6, tokens]);
@@ -237,9 +253,9 @@ fn queries_are_kept_as_by_the_cpu() {
         q.write(0, &normal(&mut random, 240 * tokens)).expect("queries");
         ring.write(0, &vec![-7f32; 40 * 6 * 5]).expect("ring");
         let ctx = Context::new(4);
-        // The positions of more tokens than there are queries of.
+        // There are positions of two more tokens than queries.
         let positions = ctx.input("positions", Type::I32, [tokens + 2]);
-        let node = graph::remember(&ctx, (&q, &positions), &ring);
+        let node = graph::store_queries(&ctx, &q, &positions, &ring);
         run(backend, &ctx, &node, || {
             let all: Vec<i32> = (0..tokens as i32 + 2).map(|t| 43 + t).collect();
             positions.write(0, &all).expect("positions");
@@ -247,12 +263,12 @@ fn queries_are_kept_as_by_the_cpu() {
         ring.to_vec().expect("ring")
     };
     for tokens in [1, 3, 5, 8] {
-        assert_eq!(kept(&device, tokens), kept(&cpu, tokens), "{tokens} tokens");
+        assert_eq!(stored(&device, tokens), stored(&cpu, tokens), "{tokens} tokens");
     }
 }
 
 #[test]
-fn rows_are_measured_as_by_the_cpu() {
+fn measured_rows_equal_the_cpus() {
     let [cpu, device] = backends();
     let measured = |backend: &Backend, ty: RowType, head_dim: usize, what: Measure| -> Vec<f32> {
         let mut random = Random::new(12);
@@ -261,7 +277,7 @@ fn rows_are_measured_as_by_the_cpu() {
         memory.allocate(&backend.buffer_type()).expect("memory");
         write_rows(&mut random, &tensor, ty, 0, 55);
         let listed = |head: u32| Arc::new((0..50u32).map(|row| (row * 3 + head) % 55).collect::<Vec<u32>>());
-        let which = HeadRows { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
+        let which = RowLists { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
         let ctx = Context::new(3);
         let node = graph::measure_rows(&ctx, &tensor, which, what);
         run(backend, &ctx, &node, || ());
@@ -274,11 +290,11 @@ fn rows_are_measured_as_by_the_cpu() {
             if head_dim % ty.granule() != 0 {
                 continue;
             }
-            for what in [Measure::Norm, Measure::SquaredNorm, Measure::Largest].into_iter().chain(spreads) {
+            for what in [Measure::Norm, Measure::SquaredNorm, Measure::MaxAbs].into_iter().chain(spreads) {
                 let (have, want) =
                     (measured(&device, ty, head_dim, what), measured(&cpu, ty, head_dim, what));
                 assert!(want.iter().all(|x| x.is_finite()), "{ty:?} {head_dim} {what:?}");
-                // One rounding to f32 of sums in f64 taken in another order.
+                // The sums are f64 in another order, rounded to f32.
                 assert_close(&have, &want, 1.2e-7);
             }
         }

@@ -1,17 +1,18 @@
-//! How near the decode kernel comes to the memory's speed: bytes of K and V read a second, against a plain sum over the same
-//! memory by the same number of threads, the two interleaved (the machine may be shared: ratios hold, absolutes may not).
+//! Bandwidth of the decode kernel: bytes of K and V per second, compared with a plain sum over the same memory by the
+//! same number of threads. The two alternate, so that their ratio is valid on a shared machine too.
 //!
-//! `cargo run --release -p kernels --example decode_bench [--quick] [--avx2] [--cached] [WORD…]` prints the rows whose label
-//! contains all the words, like `d128 q8_0`. `--cached` reads one short layer again and again from the cache: what the
-//! kernel could do if memory were free.
+//! `cargo bench -p kernels --bench decode -- [--quick] [--avx2] [--cached] [WORD…]` prints the rows whose label
+//! contains all words, such as `d128 q8_0`. `--cached` reads one short layer again and again from the cache: the speed
+//! without memory limits.
 
-use kernels::bandwidth::read_all;
-use kernels::decode::{combine, combine_share, partial_on, thread_len};
-use kernels::{Attention, Isa, Lane, Queries, RowType, Rows};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Bytes of memory the layers of a measurement take together, so that nothing stays in the caches from one pass to the next.
+use kernels::bandwidth::read_all;
+use kernels::decode::{combine, combine_range, partial_on, partials_len};
+use kernels::{Attention, Isa, LaneView, Queries, RowType, Rows};
+
+/// Bytes of all layers of a measurement: so many that nothing stays in the caches from one pass to the next.
 const MEMORY: usize = 512 << 20;
 
 struct Shape {
@@ -28,7 +29,13 @@ const SHAPES: [Shape; 4] = [
     Shape { name: "GQA 28/4 d128", kv_heads: 4, group: 7, head_dim: 128 },
 ];
 
-/// Spins until all threads have come (a decode step is too short for a system call).
+/// Bytes per second of a pass.
+struct Speeds {
+    sum: f64,
+    kernel: f64,
+}
+
+/// A spinning barrier: a decode step is too short for a system call.
 struct Barrier {
     arrived: AtomicUsize,
     threads: usize,
@@ -49,7 +56,7 @@ impl Barrier {
     }
 }
 
-/// Floats seen as bytes.
+/// The bytes of floats.
 fn bytes(data: &[f32]) -> &[u8] {
     // SAFETY: every float is four valid bytes.
     unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), data.len() * 4) }
@@ -69,7 +76,8 @@ fn fill(memory: &mut [f32], ty: RowType, d: usize) {
 }
 
 fn main() {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    // Cargo passes `--bench`.
+    let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let mut take = |flag: &str| words.iter().position(|w| w == flag).map(|i| words.remove(i)).is_some();
     let quick = take("--quick");
     let avx2 = take("--avx2");
@@ -77,8 +85,8 @@ fn main() {
     let passes = if quick { 5 } else { 15 };
     let cached = take("--cached");
     let mut memory = vec![0f32; if cached { 32 << 20 } else { MEMORY } / 4];
-    println!("{isa:?}; best of {passes} interleaved passes; share = median of the passes' kernel / stream");
-    println!("| shape | rows | type | tokens | threads | kernel GB/s | stream GB/s | share | best/best |");
+    println!("{isa:?}; best of {passes} passes; ratio = median of the passes' kernel / sum");
+    println!("| shape | rows | type | tokens | threads | kernel GB/s | sum GB/s | ratio | best/best |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for shape in &SHAPES {
         for ty in [RowType::F16, RowType::Q8_0, RowType::Q4_0] {
@@ -96,7 +104,7 @@ fn main() {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one measurement, named in one place")]
+#[allow(clippy::too_many_arguments, reason = "called in one place")]
 fn measure(
     isa: Isa,
     label: &str,
@@ -115,20 +123,20 @@ fn measure(
     let data = bytes(memory);
     let numbers: Vec<u32> = (0..kv_heads as u32).collect();
     let q: Vec<f32> = (0..d * kv_heads * group * n_q).map(|i| (i as f32 * 0.319).cos()).collect();
-    let lane = |layer: usize| Lane {
+    let lane = |layer: usize| LaneView {
         k: Rows::contiguous(&data[2 * layer * tensor..][..tensor], ty, d, rows),
         v: Rows::contiguous(&data[(2 * layer + 1) * tensor..][..tensor], ty, d, rows),
         rows,
         kv_heads: &numbers,
         log_weight: None,
     };
-    let thread_len = thread_len(d, kv_heads, group, n_q);
-    let mut partials = vec![0f32; thread_len * threads];
+    let partials_len = partials_len(d, kv_heads, group, n_q);
+    let mut partials = vec![0f32; partials_len * threads];
     let partials_at = partials.as_mut_ptr() as usize;
     let barrier = Barrier { arrived: AtomicUsize::new(0), threads };
 
-    // What one thread does: `passes` times a stream pass and a kernel pass, in step with the others.
-    let work = |ith: usize| -> Vec<(f64, f64)> {
+    // The work of a thread: `passes` times a pass of the sum and a pass of the kernel, in step with the other threads.
+    let work = |ith: usize| -> Vec<Speeds> {
         let mut times = Vec::new();
         let mut out = vec![0f32; d * kv_heads * group * n_q];
         let part = memory.len().div_ceil(threads);
@@ -138,7 +146,7 @@ fn measure(
             let start = Instant::now();
             std::hint::black_box(read_all(own_memory));
             barrier.wait();
-            let stream = (memory.len() * 4) as f64 / start.elapsed().as_secs_f64();
+            let sum = (memory.len() * 4) as f64 / start.elapsed().as_secs_f64();
             let start = Instant::now();
             for layer in 0..layers {
                 let lanes = [lane(if cached { 0 } else { layer })];
@@ -154,17 +162,18 @@ fn measure(
                 };
                 let all = partials_at as *mut f32;
                 // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after it.
-                let own = unsafe { std::slice::from_raw_parts_mut(all.add(ith * thread_len), thread_len) };
+                let own =
+                    unsafe { std::slice::from_raw_parts_mut(all.add(ith * partials_len), partials_len) };
                 partial_on(isa, &call, ith, threads, own).expect("shapes fit");
                 barrier.wait();
-                // SAFETY: no one writes between these two barriers.
-                let all = unsafe { std::slice::from_raw_parts(all, thread_len * threads) };
-                let share = combine_share(&call, ith, threads);
-                combine(&call, threads, all, share, &mut out, None).expect("shapes fit");
+                // SAFETY: no thread writes between these two barriers.
+                let all = unsafe { std::slice::from_raw_parts(all, partials_len * threads) };
+                let range = combine_range(&call, ith, threads);
+                combine(&call, threads, all, range, &mut out, None).expect("shapes fit");
                 barrier.wait();
             }
             let kernel = (layers * 2 * tensor) as f64 / start.elapsed().as_secs_f64();
-            times.push((stream, kernel));
+            times.push(Speeds { sum, kernel });
             std::hint::black_box(&mut out);
         }
         times
@@ -176,15 +185,15 @@ fn measure(
         }
         work(0)
     });
-    let best = |f: fn(&(f64, f64)) -> f64| times.iter().map(f).fold(0.0, f64::max);
-    let (stream, kernel) = (best(|t| t.0), best(|t| t.1));
-    let mut shares: Vec<f64> = times.iter().map(|t| t.1 / t.0).collect();
-    shares.sort_by(f64::total_cmp);
+    let best = |speed: fn(&Speeds) -> f64| times.iter().map(speed).fold(0.0, f64::max);
+    let (sum, kernel) = (best(|speeds| speeds.sum), best(|speeds| speeds.kernel));
+    let mut ratios: Vec<f64> = times.iter().map(|speeds| speeds.kernel / speeds.sum).collect();
+    ratios.sort_by(f64::total_cmp);
     println!(
         "{label} {:.1} | {:.1} | {:.2} | {:.2} |",
         kernel / 1e9,
-        stream / 1e9,
-        shares[shares.len() / 2],
-        kernel / stream
+        sum / 1e9,
+        ratios[ratios.len() / 2],
+        kernel / sum
     );
 }

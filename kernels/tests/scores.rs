@@ -1,20 +1,22 @@
-//! What policies learn of the attention of models with ALiBi, against the formula written out: logits fall with the distance.
+//! Accumulated attention and window attention under ALiBi, against the formula in f64.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{
-    self, Gain, Gather, GraphLane, HeadRows, HeadShape, LaneState, MAX_LANES, RowPositions,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES,
+    RowLists, RowPositions,
 };
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-#[allow(dead_code)] // attention calls are for the other tests
+#[allow(dead_code)] // not all of it is used here
 mod common;
 use common::Random;
 
-const SHAPE: HeadShape = HeadShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25 };
+const SHAPE: AttentionShape = AttentionShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25 };
 const HEADS: usize = SHAPE.n_kv_heads * SHAPE.group;
-/// Rows that lie there, in no order; behind them those of the tokens that are computed.
+/// Live rows, in no order. Behind them are the rows of the new tokens.
 const LIVE: usize = 20;
 const NEW: usize = 3;
 const ALL: usize = LIVE + NEW;
@@ -53,8 +55,8 @@ impl Data {
         (ctx.tensor(Type::F32, [SHAPE.head_dim, CAPACITY, SHAPE.n_kv_heads]), all)
     }
 
-    /// What the rows of a query head's KV head receive from new token `token`.
-    fn received(&self, token: usize, head: usize, gain: Gain) -> Vec<f64> {
+    /// The attention weights of the rows of a query head's KV head, for new token `token`.
+    fn weights(&self, token: usize, head: usize, gain: Gain) -> Vec<f64> {
         let kv_head = head / SHAPE.group;
         let (own, slope) = (SEEN + token, alibi_slopes(HEADS)[head]);
         let logit = |row: usize| {
@@ -83,12 +85,12 @@ fn assert_close(have: &[f32], want: &[f64]) {
 }
 
 #[test]
-fn gathered_attention_falls_with_the_distance() {
+fn accumulated_attention_has_alibi_biases() {
     let (data, backend) = (Data::new(), backend());
     for (gain, queries) in [(Gain::One, NEW), (Gain::One, 1), (Gain::Entropy { budget: 10 }, 2)] {
         let memory = Context::new(4);
         let (k, keys) = data.keys(&memory);
-        let received = memory.tensor(Type::F32, [CAPACITY, SHAPE.n_kv_heads]);
+        let accumulated = memory.tensor(Type::F32, [CAPACITY, SHAPE.n_kv_heads]);
         let positions = memory.tensor(Type::I32, [CAPACITY * SHAPE.n_kv_heads]);
         let q = memory.tensor(Type::F32, [SHAPE.head_dim, HEADS, NEW]);
         memory.allocate(&backend.buffer_type()).expect("memory");
@@ -103,46 +105,46 @@ fn gathered_attention_falls_with_the_distance() {
             k,
             kv_heads: Arc::new([0, 1]),
             compensated: false,
-            received: Some(received.clone()),
+            accumulated: Some(accumulated.clone()),
             positions: Some(RowPositions { all: positions, first: 0 }),
         };
 
         let ctx = Context::new(8);
-        let state = LaneState {
+        let inputs = LaneInputs {
             rows: ctx.input("rows", Type::I32, [MAX_LANES, 1]),
             log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 1]),
             positions: ctx.input("positions", Type::I32, [NEW]),
             layer: 0,
         };
         let stored = ctx.input("stored", Type::F32, [1]);
-        let how = Gather { queries, replace: true, gain };
-        let watched: Arc<[u32]> = Arc::new([0, 1]);
-        let node = graph::gather(
+        let how = Accumulation { queries, replace: true, gain };
+        let heads: Arc<[u32]> = Arc::new([0, 1]);
+        let node = graph::accumulate_attention(
             &ctx,
             SHAPE,
-            (&q, &state.positions),
-            (&stored, NEW),
-            (&lane, 0),
-            watched,
-            &state,
+            &q,
+            Appended { node: &stored, rows: NEW },
+            AccumulatingLane { lane: &lane, number: 0, heads },
+            &inputs,
             how,
         );
         let mut allocator = GraphAllocator::new(&backend.buffer_type());
-        let ready =
-            allocator.prepare(ctx.graph(&[&node.expect("it gathers")]).expect("a graph")).expect("room");
-        state.rows.write(0, &[LIVE as i32, 0, 0]).expect("rows");
-        state.log_weights.write(0, &[f32::NEG_INFINITY; MAX_LANES]).expect("weights");
-        state.positions.write(0, &[SEEN as i32, SEEN as i32 + 1, SEEN as i32 + 2]).expect("positions");
-        backend.compute(&ready).expect("it runs");
+        let ready = allocator
+            .prepare(ctx.graph(&[&node.expect("the lane accumulates")]).expect("a graph"))
+            .expect("memory");
+        inputs.rows.write(0, &[LIVE as i32, 0, 0]).expect("rows");
+        inputs.log_weights.write(0, &[f32::NEG_INFINITY; MAX_LANES]).expect("weights");
+        inputs.positions.write(0, &[SEEN as i32, SEEN as i32 + 1, SEEN as i32 + 2]).expect("positions");
+        backend.compute(&ready).expect("computed");
 
-        let have: Vec<f32> = received.to_vec().expect("numbers");
+        let have: Vec<f32> = accumulated.to_vec().expect("numbers");
         for kv_head in 0..SHAPE.n_kv_heads {
             let mut want = vec![0.0; ALL];
             for (token, member) in
                 (NEW - queries..NEW).flat_map(|token| (0..SHAPE.group).map(move |member| (token, member)))
             {
-                let of_head = data.received(token, kv_head * SHAPE.group + member, gain);
-                want.iter_mut().zip(of_head).for_each(|(sum, x)| *sum += x / SHAPE.group as f64);
+                let weights = data.weights(token, kv_head * SHAPE.group + member, gain);
+                want.iter_mut().zip(weights).for_each(|(sum, x)| *sum += x / SHAPE.group as f64);
             }
             assert_close(&have[kv_head * CAPACITY..][..ALL], &want);
         }
@@ -150,7 +152,7 @@ fn gathered_attention_falls_with_the_distance() {
 }
 
 #[test]
-fn attention_of_a_window_falls_with_the_distance() {
+fn window_attention_has_alibi_biases() {
     const RING: usize = 4;
     let (data, backend) = (Data::new(), backend());
     for gain in [Gain::One, Gain::Entropy { budget: 10 }] {
@@ -165,7 +167,7 @@ fn attention_of_a_window_falls_with_the_distance() {
         }
         let ctx = Context::new(3);
         let rows = data.positions.iter().cloned().map(Arc::new).collect();
-        let window = graph::Window {
+        let window = graph::WindowQueries {
             positions: SEEN..SEEN + NEW,
             gain,
             kv_heads: vec![0, 1],
@@ -173,15 +175,16 @@ fn attention_of_a_window_falls_with_the_distance() {
             log_weight: 0.0,
             alibi: true,
         };
-        let node = graph::window(&ctx, SHAPE, (&k, &ring), HeadRows { heads: vec![0, 1], rows }, window);
+        let node =
+            graph::window_attention(&ctx, SHAPE, &k, &ring, RowLists { heads: vec![0, 1], rows }, window);
         let mut allocator = GraphAllocator::new(&backend.buffer_type());
-        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("room");
-        backend.compute(&ready).expect("it runs");
+        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
+        backend.compute(&ready).expect("computed");
         let have: Vec<f32> = node.to_vec().expect("numbers");
         for head in 0..HEADS {
             let mut want = vec![0.0; ALL];
             for token in 0..NEW {
-                want.iter_mut().zip(data.received(token, head, gain)).for_each(|(sum, x)| *sum += x);
+                want.iter_mut().zip(data.weights(token, head, gain)).for_each(|(sum, x)| *sum += x);
             }
             assert_close(&have[head * ALL..][..ALL], &want);
         }

@@ -1,0 +1,116 @@
+//! Nodes that write the rows of new tokens, and their positions for models with ALiBi.
+
+use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
+
+use super::launch::{device_column, device_heads, device_lanes};
+use super::{GraphLane, LaneHeads, LaneInputs, MAX_LANES, input_column, numbers, row_positions, row_type};
+use crate::device;
+
+/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. The result has no
+/// data; nodes that read the rows take it as an operand ([`Appended`](super::Appended)).
+pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Tensor {
+    assert!(lanes.len() <= MAX_LANES, "a layer has at most {MAX_LANES} lanes");
+    let mut operands = vec![k, v, &inputs.rows];
+    operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
+    let (heads, layer) = (LaneHeads::of(lanes), inputs.layer);
+    let lane_heads = heads.clone();
+    let write = move |task: &CustomTask| {
+        let live = input_column(task.operand(2), layer);
+        let mut item = 0;
+        for (number, lane) in heads.iter().enumerate() {
+            for (which, from) in [task.operand(0), task.operand(1)].into_iter().enumerate() {
+                let to = task.operand(3 + 2 * number + which);
+                let ty = row_type(to.ty).expect("lanes have row types");
+                for (head, kv_head) in lane.kv_heads.iter().enumerate() {
+                    for token in 0..from.shape[2] {
+                        item += 1;
+                        if item % task.threads != task.thread {
+                            continue;
+                        }
+                        let row = live[number] as usize + token;
+                        assert!(row < to.shape[1], "row {row} does not fit a lane of {} rows", to.shape[1]);
+                        // SAFETY: the source is [head_dim, kv_heads, n] f32 with contiguous rows; the row is below the
+                        // lane's capacity; every (head, row) is written by one thread.
+                        unsafe {
+                            let from =
+                                from.data.add(*kv_head as usize * from.strides[1] + token * from.strides[2]);
+                            let values = std::slice::from_raw_parts(from.cast::<f32>(), to.shape[0]);
+                            let to = to.data.add(head * to.strides[2] + row * to.strides[1]);
+                            let bytes = ty.row_bytes(values.len());
+                            ty.encode(values, std::slice::from_raw_parts_mut(to, bytes));
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let rows = ctx.custom_on(Type::F32, [1], &operands, write, move |task| {
+        let [k, v] = [task.operand(0), task.operand(1)];
+        let call = device::AppendCall {
+            lanes: device_lanes(task, &lane_heads, 3)?,
+            k: k.data.cast(),
+            v: v.data.cast(),
+            k_head_stride: (k.strides[1] / 4) as u64,
+            k_token_stride: (k.strides[2] / 4) as u64,
+            v_head_stride: (v.strides[1] / 4) as u64,
+            v_token_stride: (v.strides[2] / 4) as u64,
+            live: device_column(task.operand(2), layer)?.cast(),
+            tokens: k.shape[2] as i32,
+            unused: 0,
+        };
+        // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
+        unsafe { device::append(task, &call) }
+    });
+    match row_positions(lanes) {
+        Some(all) => append_positions(ctx, &rows, all, lanes, inputs),
+        None => rows,
+    }
+}
+
+/// Writes the positions of the new tokens behind those of the live rows, after the node `rows`. The result has no data.
+fn append_positions(
+    ctx: &Context,
+    rows: &Tensor,
+    all: &Tensor,
+    lanes: &[GraphLane],
+    inputs: &LaneInputs,
+) -> Tensor {
+    let (heads, layer) = (LaneHeads::of(lanes), inputs.layer);
+    let lane_heads = heads.clone();
+    let write = move |task: &CustomTask| {
+        if task.thread != 0 {
+            return;
+        }
+        let live = input_column(task.operand(2), layer);
+        // SAFETY: both are contiguous i32 tensors, and only this thread uses them.
+        let (all, new) = unsafe { (numbers_mut(task.operand(1)), numbers(task.operand(3))) };
+        for (lane, live) in heads.iter().zip(live) {
+            for head in 0..lane.kv_heads.len() {
+                let row = lane.first_position + head * lane.capacity + live as usize;
+                all[row..row + new.len()].copy_from_slice(new);
+            }
+        }
+    };
+    ctx.custom_on(Type::F32, [1], &[rows, all, &inputs.rows, &inputs.positions], write, move |task| {
+        let positions = task.operand(3);
+        let call = device::PositionsCall {
+            lanes: device_heads(&lane_heads)?,
+            row_positions: task.operand(1).data.cast(),
+            token_positions: positions.data.cast(),
+            live: device_column(task.operand(2), layer)?.cast(),
+            count: positions.shape[0] as i32,
+            unused: 0,
+        };
+        // SAFETY: as for the rows.
+        unsafe { device::append_positions(task, &call) }
+    })
+}
+
+/// A tensor `[n]` of integers, to write to.
+///
+/// # Safety
+/// It is a contiguous i32 tensor, and no other reference to it is in use.
+unsafe fn numbers_mut<'a>(tensor: RawTensor) -> &'a mut [i32] {
+    // SAFETY: inside the tensor; exclusive by the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(tensor.data.cast::<i32>(), tensor.shape[0]) }
+}

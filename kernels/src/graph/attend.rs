@@ -1,0 +1,314 @@
+//! Nodes of attention. Few queries take two nodes, with ggml's barrier between them: partial results, then their merge
+//! ([`decode`]). Many queries take one node ([`prefill`]), on devices two where rows are split.
+
+use std::cell::RefCell;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
+
+use super::launch::{device_column, device_lanes};
+use super::{
+    Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, input_column, numbers,
+    row_positions, rows,
+};
+use crate::device::{self, INVALID_VALUE, MAX_DECODE_QUERIES, TILE_QUERIES};
+use crate::{Alibi, Attention, LaneView, Queries, decode, prefill};
+
+/// From this number of queries per KV head on the CPU uses the tiled kernel, which is faster then.
+const MIN_PREFILL_QUERIES: usize = 16;
+
+/// What the rows are split over. The partial results are merged afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Threads of the CPU: the maximum that the graph is computed with.
+    Threads(usize),
+    /// Blocks of a device: the maximum. As many of them are used as are resident at the same time.
+    Blocks(usize),
+}
+
+/// Attends with the queries `q` `[head_dim, heads, n_q]` (f32) to the live rows of all lanes and to the appended rows.
+/// The queries belong to the last `n_q` tokens. Returns `[head_dim * heads, n_q]`.
+pub fn attend(
+    ctx: &Context,
+    shape: AttentionShape,
+    q: &Tensor,
+    appended: Appended,
+    lanes: &[GraphLane],
+    inputs: &LaneInputs,
+    split: Split,
+) -> Tensor {
+    let n_q = q.dim(2);
+    // Lanes with positions are not compensated, so the positions take the operand of the log-weights.
+    let positions = row_positions(lanes);
+    let mut operands = vec![q, appended.node, &inputs.rows, positions.unwrap_or(&inputs.log_weights)];
+    operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
+    let slopes = positions.map(|_| shape.alibi_slopes());
+    let lanes = LaneHeads::of(lanes);
+    let call = Call { shape, appended: appended.rows, n_q, layer: inputs.layer, lanes, slopes };
+    let queries = shape.group * n_q;
+    // The maximum of threads, that of splits on a device, and the shape of the partials; 0 for the other kind of
+    // backend.
+    let (threads, max_splits, partials) = match split {
+        Split::Threads(_) if queries >= MIN_PREFILL_QUERIES => return attend_many(ctx, call, &operands),
+        Split::Threads(threads) => {
+            let len = decode::partials_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
+            (threads, 0, [len, threads, 1])
+        }
+        Split::Blocks(blocks) => {
+            let splits = max_splits(shape, n_q, blocks);
+            if splits == 0 && queries > MAX_DECODE_QUERIES {
+                return attend_many(ctx, call, &operands);
+            }
+            (0, splits, [shape.head_dim + 2, queries, splits + shape.n_kv_heads])
+        }
+    };
+    let launch = if queries > MAX_DECODE_QUERIES { device::attend_prefill } else { device::attend_decode };
+    let len = partials[0];
+    let (cpu_call, device_call) = (call.clone(), call.clone());
+    let partials = ctx.custom_on(
+        Type::F32,
+        partials,
+        &operands,
+        move |task| {
+            cpu_call.on_cpu(task, |attention| {
+                let out = task.result();
+                assert!(task.threads <= threads, "built for {threads} threads, run with {}", task.threads);
+                // SAFETY: the result is [len, threads] f32; each thread has its own column.
+                let own = unsafe {
+                    let at = out.data.cast::<f32>().add(len * task.thread);
+                    std::slice::from_raw_parts_mut(at, len)
+                };
+                decode::partial(attention, task.thread, task.threads, own).expect("shapes were checked");
+            });
+        },
+        move |task| {
+            if max_splits == 0 {
+                return Err(INVALID_VALUE);
+            }
+            let call = device::AttendCall {
+                partials: task.result().data.cast(),
+                ..device_call.on_device(task, max_splits)?
+            };
+            // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+            unsafe { launch(task, &call) }
+        },
+    );
+    operands[1] = &partials;
+    let device_call = call.clone();
+    ctx.custom_on(
+        Type::F32,
+        [shape.head_dim * shape.n_heads(), n_q],
+        &operands,
+        move |task| {
+            call.on_cpu(task, |attention| {
+                let range = decode::combine_range(attention, task.thread, task.threads);
+                assert!(task.threads <= threads, "built for {threads} threads, run with {}", task.threads);
+                let (partials, out) = (task.operand(1), task.result());
+                // SAFETY: the partials are [len, threads] f32, complete since the node before. The ranges of the
+                // threads do not overlap in the result.
+                let (partials, out) = unsafe {
+                    (
+                        std::slice::from_raw_parts(partials.data.cast::<f32>(), len * task.threads),
+                        std::slice::from_raw_parts_mut(
+                            out.data.cast::<f32>().add(range.start * shape.head_dim),
+                            range.len() * shape.head_dim,
+                        ),
+                    )
+                };
+                decode::combine(attention, task.threads, partials, range, out, None)
+                    .expect("shapes were checked");
+            });
+        },
+        move |task| {
+            let call = device::AttendCall {
+                partials: task.operand(1).data.cast(),
+                ..device_call.on_device(task, max_splits)?
+            };
+            // SAFETY: as above, with the partials of the node before.
+            unsafe { device::combine(task, &call) }
+        },
+    )
+}
+
+/// [`attend`] for many queries: one node, whose threads share the work through a counter.
+fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    }
+    let (shape, n_q) = (call.shape, call.n_q);
+    // Counts the tiles that were taken and the threads that are done. The last thread resets both for the next
+    // computation.
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let device_call = call.clone();
+    let attend = move |task: &CustomTask| {
+        call.on_cpu(task, |attention| {
+            SCRATCH.with_borrow_mut(|scratch| {
+                scratch.resize(prefill::scratch_len(shape.head_dim), 0.0);
+                let out = task.result().data.cast::<f32>();
+                // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only, which share
+                // `next`.
+                unsafe { prefill::prefill(attention, &next, scratch, out, null_mut()) }
+                    .expect("shapes were checked");
+            });
+        });
+        if done.fetch_add(1, Ordering::AcqRel) + 1 == task.threads {
+            done.store(0, Ordering::Relaxed);
+            next.store(0, Ordering::Release);
+        }
+    };
+    ctx.custom_on(Type::F32, [shape.head_dim * shape.n_heads(), n_q], operands, attend, move |task| {
+        let call = device_call.on_device(task, 0)?;
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        unsafe { device::attend_prefill(task, &call) }
+    })
+}
+
+/// Maximum number of splits of all rows on a device, for `n_q` tokens. Few queries have one split per block. Many
+/// queries have one split per block and tile of queries; a multiprocessor holds half as many of these blocks (above 128
+/// elements of a head only one, so that the blocks run in two waves). Returns 0 where the tiles of all heads fill the
+/// device without splits.
+fn max_splits(shape: AttentionShape, n_q: usize, blocks: usize) -> usize {
+    let queries = shape.group * n_q;
+    if queries <= MAX_DECODE_QUERIES {
+        return blocks;
+    }
+    let splits = blocks / 2 / queries.div_ceil(TILE_QUERIES);
+    if splits < 2 * shape.n_kv_heads { 0 } else { splits }
+}
+
+/// The number of tokens, from 1 to `chunk`, whose attention on a device has the largest partials; `None` where rows are
+/// never split. The graph of this many tokens may need more memory than a graph of more tokens.
+pub fn max_partials_tokens(shape: AttentionShape, split: Split, chunk: usize) -> Option<usize> {
+    let Split::Blocks(blocks) = split else { return None };
+    let partials = |n: &usize| match max_splits(shape, *n, blocks) {
+        0 => 0,
+        splits => (splits + shape.n_kv_heads) * shape.group * n,
+    };
+    (1..=chunk).max_by_key(partials).filter(|n| partials(n) > 0)
+}
+
+/// What an attention node knows when it is built.
+#[derive(Clone)]
+struct Call {
+    shape: AttentionShape,
+    /// Rows appended to every KV head.
+    appended: usize,
+    n_q: usize,
+    layer: usize,
+    lanes: Vec<LaneHeads>,
+    /// `[n_heads]`: the ALiBi slopes, for lanes with positions.
+    slopes: Option<Arc<[f32]>>,
+}
+
+impl Call {
+    /// Calls `work` with the attention call that the node's operands describe: q, any tensor, rows, log-weights (under
+    /// ALiBi: positions), then K and V of each lane.
+    fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention)) {
+        let live = input_column(task.operand(2), self.layer);
+        let log_weights = match self.slopes {
+            Some(_) => [0; MAX_LANES],
+            None => input_column(task.operand(3), self.layer),
+        };
+        let weights: Vec<Vec<f32>> = (self.lanes.iter().zip(log_weights))
+            .map(|(lane, log_weight)| vec![f32::from_bits(log_weight as u32); lane.kv_heads.len()])
+            .collect();
+        let lanes: Vec<LaneView> = (self.lanes.iter().enumerate())
+            .map(|(number, lane)| LaneView {
+                k: rows(task.operand(4 + 2 * number)),
+                v: rows(task.operand(5 + 2 * number)),
+                rows: live[number] as usize + self.appended,
+                kv_heads: &lane.kv_heads,
+                log_weight: lane.compensated.then_some(&weights[number][..]),
+            })
+            .collect();
+        let positions = self.slopes.as_ref().map_or_else(Vec::new, |_| self.positions(task));
+        let alibi = self.slopes.as_ref().map(|slopes| Alibi { slopes, positions: &positions });
+        let q = task.operand(0);
+        let floats = q.strides[2] / 4 * (q.shape[2] - 1) + q.strides[1] / 4 * (q.shape[1] - 1) + q.shape[0];
+        work(&Attention {
+            head_dim: self.shape.head_dim,
+            n_kv_heads: self.shape.n_kv_heads,
+            group: self.shape.group,
+            n_q: self.n_q,
+            scale: self.shape.scale,
+            q: Queries {
+                // SAFETY: f32 with the given strides; the last element is `floats - 1`.
+                data: unsafe { std::slice::from_raw_parts(q.data.cast::<f32>(), floats) },
+                head_stride: q.strides[1] / 4,
+                token_stride: q.strides[2] / 4,
+            },
+            lanes: &lanes,
+            alibi,
+        });
+    }
+
+    /// The same call for a device. The caller sets the address of the partials.
+    fn on_device(&self, task: &DeviceTask, max_splits: usize) -> Result<device::AttendCall, i32> {
+        let q = task.operand(0);
+        let column = |operand| device_column(task.operand(operand), self.layer);
+        Ok(device::AttendCall {
+            lanes: device_lanes(task, &self.lanes, 4)?,
+            q: q.data.cast(),
+            q_head_stride: (q.strides[1] / 4) as u64,
+            q_token_stride: (q.strides[2] / 4) as u64,
+            live: column(2)?.cast(),
+            log_weights: if self.slopes.is_some() { null() } else { column(3)?.cast() },
+            positions: if self.slopes.is_some() { task.operand(3).data.cast() } else { null() },
+            partials: null_mut(),
+            out: task.result().data.cast(),
+            added: self.appended as i32,
+            n_kv_heads: self.shape.n_kv_heads as i32,
+            group: self.shape.group as i32,
+            n_q: self.n_q as i32,
+            max_splits: max_splits as i32,
+            scale: self.shape.scale,
+        })
+    }
+
+    /// The positions of each KV head's rows.
+    fn positions<'a>(&self, task: &CustomTask) -> Vec<&'a [i32]> {
+        // SAFETY: a contiguous i32 tensor, which nothing writes to while attention reads.
+        let all: &[i32] = unsafe { numbers(task.operand(3)) };
+        let mut positions: Vec<&[i32]> = vec![&[]; self.shape.n_kv_heads];
+        for lane in &self.lanes {
+            for (at, head) in lane.kv_heads.iter().enumerate() {
+                positions[*head as usize] = &all[lane.first_position + at * lane.capacity..][..lane.capacity];
+            }
+        }
+        positions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No graph with at most as many tokens has larger partials than the one that the plan uses.
+    #[test]
+    fn max_partials_tokens_has_the_largest_partials() {
+        let partials = |shape: AttentionShape, n: usize, blocks: usize| match max_splits(shape, n, blocks) {
+            0 => 0,
+            splits => (splits + shape.n_kv_heads) * shape.group * n,
+        };
+        for (n_kv_heads, group, blocks, chunk) in [
+            (8, 4, 512, 20),
+            (8, 4, 512, 100),
+            (32, 1, 512, 200),
+            (4, 2, 512, 100),
+            (2, 6, 528, 512),
+            (1, 1, 6, 512),
+        ] {
+            let shape = AttentionShape { head_dim: 128, n_kv_heads, group, scale: 1.0 };
+            let tokens = max_partials_tokens(shape, Split::Blocks(blocks), chunk).expect("rows are split");
+            assert!(tokens <= chunk);
+            for n in 1..=chunk {
+                assert!(partials(shape, n, blocks) <= partials(shape, tokens, blocks), "{n} of {chunk}");
+            }
+        }
+        let shape = AttentionShape { head_dim: 64, n_kv_heads: 64, group: 32, scale: 1.0 };
+        assert_eq!(max_partials_tokens(shape, Split::Threads(4), 512), None);
+        assert_eq!(max_partials_tokens(shape, Split::Blocks(6), 512), None, "the heads fill the device");
+    }
+}

@@ -1,0 +1,203 @@
+//! Nodes that take rows out of a lane, and that fill an empty lane from complete rows.
+
+use std::ptr::null_mut;
+
+use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
+
+use super::launch::{device_lanes, device_type};
+use super::lists::{self, Lists};
+use super::{GraphLane, LaneHeads, column, row_type};
+use crate::device::{self, INVALID_VALUE};
+use crate::rows::{Moves, add_rows, move_rows, write_mean};
+
+/// Rows to evict from a lane: the same number from every head.
+#[derive(Clone, Debug)]
+pub struct Eviction {
+    /// Per head: the evicted rows, ascending.
+    pub evicted: Vec<Vec<u32>>,
+    /// Per head: how the holes are filled (see [`fill_holes`](crate::rows::fill_holes)).
+    pub moves: Vec<Moves>,
+    /// How many rows the compensation entry stands for afterwards.
+    pub total_evicted: usize,
+    /// Whether the node returns the bytes of the evicted rows.
+    pub return_rows: bool,
+}
+
+/// Evicts rows from a lane. In a compensated lane the evicted rows are added to `sums` `[head_dim, heads, 2]` f32 (K,
+/// then V), and their mean becomes row 0. With `return_rows` the result is the bytes of the evicted rows: first K, then
+/// V, head after head. Otherwise the result has no data.
+pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, eviction: Eviction) -> Tensor {
+    let Eviction { evicted, moves, total_evicted, return_rows } = eviction;
+    let (heads, count) = (evicted.len(), evicted.first().map_or(0, Vec::len));
+    assert!(evicted.iter().all(|rows| rows.len() == count), "every head loses the same number of rows");
+    let k_bytes = heads * count * lane.k.strides()[1];
+    let bytes = k_bytes + heads * count * lane.v.strides()[1];
+    let moves: Vec<Vec<u32>> =
+        moves.iter().map(|moves| moves.iter().flat_map(|(to, from)| [*to, *from]).collect()).collect();
+    let lists = lists::pack(ctx, evicted.iter().chain(&moves).map(Vec::as_slice));
+    let mut operands = vec![&lane.k, &lane.v, &lists];
+    operands.extend(sums);
+    let accumulated = lane.accumulated.is_some().then_some(operands.len());
+    operands.extend(&lane.accumulated);
+    let lane_heads = LaneHeads::of(std::slice::from_ref(lane));
+    let compensated = lane.compensated;
+    let evict = move |task: &CustomTask| {
+        // SAFETY: packed above.
+        let lists = unsafe { Lists::of(task.operand(2), 2 * heads) };
+        for item in (task.thread..2 * heads).step_by(task.threads) {
+            let (which, head) = (item / heads, item % heads);
+            let tensor = task.operand(which);
+            let (ty, row_bytes) = (row_type(tensor.ty).expect("lanes have row types"), tensor.strides[1]);
+            // SAFETY: each (tensor, head) is used by one thread; heads are contiguous.
+            let rows = unsafe { head_rows(tensor, head) };
+            if return_rows {
+                // SAFETY: the result has `bytes` bytes; this head's part of this tensor is written by this thread only.
+                let out = unsafe {
+                    let at = task.result().data.add(which * k_bytes + head * count * row_bytes);
+                    std::slice::from_raw_parts_mut(at, count * row_bytes)
+                };
+                for (row, out) in lists.get(head).zip(out.chunks_exact_mut(row_bytes)) {
+                    out.copy_from_slice(&rows[row as usize * row_bytes..][..row_bytes]);
+                }
+            }
+            if compensated {
+                // SAFETY: as above, [head_dim, heads, 2] f32.
+                let sum = unsafe { head_sum(task.operand(3), head, which) };
+                add_rows(rows, ty, lists.get(head), sum);
+                write_mean(rows, ty, sum, total_evicted);
+            }
+            let pairs = lists.get(heads + head);
+            let moves: Moves = pairs.clone().step_by(2).zip(pairs.skip(1).step_by(2)).collect();
+            move_rows(rows, row_bytes, &moves);
+            if let (Some(operand), 0) = (accumulated, which) {
+                // SAFETY: each head's column is used by one thread.
+                let column = unsafe { column(task.operand(operand), head) };
+                for (to, from) in moves {
+                    column[to as usize] = column[from as usize];
+                }
+            }
+        }
+    };
+    let (ty, shape) = if return_rows { (Type::I8, [bytes]) } else { (Type::F32, [1]) };
+    let node = ctx.custom_on(ty, shape, &operands, evict, move |task| {
+        let lanes = device_lanes(task, &lane_heads, 0)?;
+        let address = |operand: usize| task.operand(operand).data;
+        let call = device::EvictCall {
+            lane: lanes.lanes[0],
+            lists: address(2).cast(),
+            sums: if compensated { address(3).cast() } else { null_mut() },
+            accumulated: accumulated.map_or(null_mut(), |operand| address(operand).cast()),
+            evicted: if return_rows { task.result().data } else { null_mut() },
+            head_dim: lanes.head_dim,
+            k_type: lanes.k_type,
+            v_type: lanes.v_type,
+            total_evicted: total_evicted as i32,
+        };
+        // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
+        unsafe { device::evict(task, &call) }
+    });
+    if return_rows { node.output() } else { node }
+}
+
+/// The rows that a lane takes from a layer's complete rows.
+#[derive(Clone, Debug)]
+pub struct RowSelection {
+    /// Per head of the lane: the rows to keep, in the order in which they are stored.
+    pub kept: Vec<Vec<u32>>,
+    /// Per head: the other rows, which the compensation entry stands for.
+    pub evicted: Vec<Vec<u32>>,
+}
+
+/// Fills an empty lane from complete K and V `[head_dim, rows, n_kv_heads]` of the same types. The result has no data.
+pub fn select_rows(
+    ctx: &Context,
+    (k, v): (&Tensor, &Tensor),
+    lane: &GraphLane,
+    sums: Option<&Tensor>,
+    selection: RowSelection,
+) -> Tensor {
+    let lists = lists::pack(ctx, selection.kept.iter().chain(&selection.evicted).map(Vec::as_slice));
+    let max_kept = selection.kept.iter().map(Vec::len).max().unwrap_or(0);
+    let mut operands = vec![k, v, &lane.k, &lane.v, &lists];
+    operands.extend(sums);
+    let lane_heads = LaneHeads::of(std::slice::from_ref(lane));
+    let (compensated, kv_heads) = (lane.compensated, lane.kv_heads.clone());
+    let fill = move |task: &CustomTask| {
+        let heads = kv_heads.len();
+        // SAFETY: packed above.
+        let lists = unsafe { Lists::of(task.operand(4), 2 * heads) };
+        for item in (task.thread..2 * heads).step_by(task.threads) {
+            let (which, head) = (item / heads, item % heads);
+            let (from, to) = (task.operand(which), task.operand(2 + which));
+            assert_eq!(from.ty, to.ty, "rows are copied byte for byte");
+            let ty = row_type(to.ty).expect("lanes have row types");
+            let bytes = to.strides[1];
+            // SAFETY: each (tensor, head) of the lane is used by one thread; the source is only read.
+            let (from, to) = unsafe { (&*head_rows(from, kv_heads[head] as usize), head_rows(to, head)) };
+            let first = usize::from(compensated);
+            for (row, at) in lists.get(head).zip(first..) {
+                to[at * bytes..][..bytes].copy_from_slice(&from[row as usize * bytes..][..bytes]);
+            }
+            if compensated {
+                // SAFETY: as above, [head_dim, heads, 2] f32.
+                let sum = unsafe { head_sum(task.operand(5), head, which) };
+                sum.fill(0.0);
+                let evicted = lists.get(heads + head);
+                let count = evicted.len();
+                add_rows(from, ty, evicted, sum);
+                write_mean(to, ty, sum, count);
+            }
+        }
+    };
+    ctx.custom_on(Type::F32, [1], &operands, fill, move |task| {
+        let lanes = device_lanes(task, &lane_heads, 2)?;
+        let [k, v] = [task.operand(0), task.operand(1)];
+        if (device_type(k)?, device_type(v)?) != (lanes.k_type, lanes.v_type) {
+            return Err(INVALID_VALUE);
+        }
+        let call = device::SelectCall {
+            lane: lanes.lanes[0],
+            k: k.data,
+            v: v.data,
+            k_head_stride: k.strides[2] as u64,
+            v_head_stride: v.strides[2] as u64,
+            lists: task.operand(4).data.cast(),
+            sums: if compensated { task.operand(5).data.cast() } else { null_mut() },
+            head_dim: lanes.head_dim,
+            k_type: lanes.k_type,
+            v_type: lanes.v_type,
+            max_kept: max_kept as i32,
+            kv_heads: lanes.kv_heads,
+        };
+        // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
+        unsafe { device::select(task, &call) }
+    })
+}
+
+/// All rows of one head.
+///
+/// # Safety
+/// No other reference to the head's rows is in use.
+unsafe fn head_rows<'a>(tensor: RawTensor, head: usize) -> &'a mut [u8] {
+    assert!(head < tensor.shape[2]);
+    // SAFETY: inside the tensor; exclusive by the caller's promise.
+    unsafe {
+        std::slice::from_raw_parts_mut(
+            tensor.data.add(head * tensor.strides[2]),
+            tensor.strides[1] * tensor.shape[1],
+        )
+    }
+}
+
+/// The sum of one head in `[head_dim, heads, 2]`; `which` is 0 for K, 1 for V.
+///
+/// # Safety
+/// No other reference to the sum is in use.
+unsafe fn head_sum<'a>(sums: RawTensor, head: usize, which: usize) -> &'a mut [f32] {
+    assert!(head < sums.shape[1] && which < sums.shape[2]);
+    // SAFETY: inside the tensor; exclusive by the caller's promise.
+    unsafe {
+        let at = sums.data.add(head * sums.strides[1] + which * sums.strides[2]);
+        std::slice::from_raw_parts_mut(at.cast::<f32>(), sums.shape[0])
+    }
+}

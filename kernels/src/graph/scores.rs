@@ -1,0 +1,497 @@
+//! Nodes for the numbers that policies score rows by: accumulated attention, the attention of the last queries (a ring
+//! stores them), and measures of keys and values.
+
+use std::cell::RefCell;
+use std::f32::consts::LOG2_E;
+use std::ops::Range;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use ggml::{Context, CustomTask, DeviceTask, RawTensor, Tensor, Type};
+
+use super::launch::{device_column, device_type};
+use super::lists::{self, Lists};
+use super::{Appended, AttentionShape, GraphLane, LaneInputs, column, input_column, numbers, rows};
+use crate::accumulate::{Keys, ScoringQuery, add_weights};
+use crate::device;
+use crate::measure::{Measure, measure};
+
+/// The factor on a query's logits before their softmax is added up (AhaKV eq. 12).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gain {
+    /// 1.
+    One,
+    /// sqrt(2 ln(i / budget)) for the i-th token, which keeps the entropy of the weights near ln(budget); 1 up to the
+    /// budget.
+    Entropy {
+        /// Rows that the policy keeps.
+        budget: usize,
+    },
+    /// The same divided by sqrt(head_dim): the algorithm as it is printed, which makes the weights more uniform.
+    Literal {
+        /// Rows that the policy keeps.
+        budget: usize,
+    },
+}
+
+impl Gain {
+    /// The factor for the `seen`-th token, counted from 1.
+    pub fn at(self, seen: usize, head_dim: usize) -> f64 {
+        let entropy = |budget: usize| (2.0 * (seen as f64 / budget.max(1) as f64).ln()).sqrt();
+        match self {
+            Gain::Entropy { budget } if seen > budget => entropy(budget),
+            Gain::Literal { budget } if seen > budget => entropy(budget) / (head_dim as f64).sqrt(),
+            _ => 1.0,
+        }
+    }
+
+    /// The number that device kernels have for it, and the budget.
+    fn on_device(self) -> (i32, i32) {
+        match self {
+            Gain::One => (0, 0),
+            Gain::Entropy { budget } => (1, budget as i32),
+            Gain::Literal { budget } => (2, budget as i32),
+        }
+    }
+}
+
+/// Which queries of a computation [`accumulate_attention`] adds up, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Accumulation {
+    /// Tokens whose queries count: the last of the computation.
+    pub queries: usize,
+    /// Whether the earlier sums are overwritten.
+    pub replace: bool,
+    /// Factor on the logits.
+    pub gain: Gain,
+}
+
+/// The lane whose rows accumulate attention.
+pub struct AccumulatingLane<'a> {
+    /// The lane. Nothing is computed where it has no tensor [`GraphLane::accumulated`].
+    pub lane: &'a GraphLane,
+    /// The lane's number in its layer: its row of the [`LaneInputs`].
+    pub number: usize,
+    /// The heads that accumulate, by their numbers in the lane.
+    pub heads: Arc<[u32]>,
+}
+
+/// Adds the attention weights of the queries `q` `[head_dim, heads, n_q]` (f32) to the accumulated attention of a lane:
+/// for each row the mean over the query heads of its KV head. The queries belong to the last tokens of
+/// `inputs.positions`. The sums of the appended rows begin at 0. The result has no data.
+pub fn accumulate_attention(
+    ctx: &Context,
+    shape: AttentionShape,
+    q: &Tensor,
+    appended: Appended,
+    to: AccumulatingLane,
+    inputs: &LaneInputs,
+    how: Accumulation,
+) -> Option<Tensor> {
+    let AccumulatingLane { lane, number, heads } = to;
+    let (accumulated, new) = (lane.accumulated.as_ref()?, appended.rows);
+    let mut operands =
+        vec![q, appended.node, &inputs.rows, &inputs.log_weights, &inputs.positions, &lane.k, accumulated];
+    operands.extend(lane.positions.as_ref().map(|positions| &positions.all));
+    let (compensated, layer) = (lane.compensated, inputs.layer);
+    let first_position = lane.positions.as_ref().map(|positions| positions.first);
+    let slopes = first_position.map(|_| shape.alibi_slopes());
+    let kv_heads: Vec<u32> = heads.iter().map(|head| lane.kv_heads[*head as usize]).collect();
+    let tokens = how.queries.min(q.dim(2));
+    let splits = splits(tokens * shape.group, heads.len(), lane.k.dim(1));
+    let (lane_heads, model_heads) = (heads.clone(), kv_heads.clone());
+    let accumulate = move |task: &CustomTask| {
+        let live = input_column(task.operand(2), layer)[number] as usize;
+        let log_weight = f32::from_bits(input_column(task.operand(3), layer)[number] as u32);
+        let (keys, accumulated) = (task.operand(5), task.operand(6));
+        let queries = QueryTensor::new(task.operand(0));
+        let last = last_position(task.operand(4));
+        let all = live + new;
+        assert!(
+            all <= keys.shape[1] && keys.shape[1] == accumulated.shape[0],
+            "rows exceed the lane, or the sums do not have one number per row"
+        );
+        let first = queries.tokens - tokens;
+        for at in (task.thread..heads.len()).step_by(task.threads) {
+            let (head, first_query_head) = (heads[at] as usize, kv_heads[at] as usize * shape.group);
+            // SAFETY: each head's column is used by one thread; [capacity, heads] f32.
+            let column = unsafe { column(accumulated, head) };
+            let unset = if how.replace { 0 } else { live };
+            column[unset..all].fill(0.0);
+            let scoring: Vec<ScoringQuery> = (first..queries.tokens)
+                .flat_map(|t| (0..shape.group).map(move |member| (t, member)))
+                .map(|(t, member)| {
+                    let seen = last + 2 + t - queries.tokens;
+                    ScoringQuery {
+                        data: queries.get(first_query_head + member, t),
+                        scale: shape.scale * how.gain.at(seen, shape.head_dim) as f32,
+                        target: 0,
+                    }
+                })
+                .collect();
+            let adjust = |query: usize, logits: &mut [f32]| {
+                let later = queries.tokens - 1 - (first + query / shape.group);
+                logits[all - later..].fill(f32::NEG_INFINITY);
+                if let (Some(slopes), Some(first_position)) = (&slopes, first_position) {
+                    let first = first_position + head * keys.shape[1];
+                    // SAFETY: contiguous i32, written before this node.
+                    let positions = unsafe { &numbers(task.operand(7))[first..first + all] };
+                    let gain = how.gain.at(last + 1 - later, shape.head_dim) as f32;
+                    let slope = slopes[first_query_head + query % shape.group] * gain;
+                    let positions = positions.iter().map(|position| *position as f32);
+                    add_alibi_bias(logits, positions, last - later, slope);
+                }
+            };
+            let keys = Keys {
+                rows: rows(keys),
+                head,
+                live: all,
+                log_weight: if compensated { log_weight } else { 0.0 },
+                head_dim: shape.head_dim,
+            };
+            let out = &mut column[..all];
+            with_scratch(|scratch| {
+                add_weights(&keys, &scoring, 1.0 / shape.group as f32, adjust, out, scratch);
+            });
+        }
+    };
+    // On devices the result has the statistics that the first pass writes and the second reads.
+    let stats = [2, splits, tokens * shape.group, lane_heads.len()];
+    Some(ctx.custom_on(Type::F32, stats, &operands, accumulate, move |task| {
+        let [q, k, accumulated] = [0, 5, 6].map(|operand| task.operand(operand));
+        let columns = [device_column(task.operand(2), layer)?, device_column(task.operand(3), layer)?];
+        let [live, log_weight] = columns.map(|column| column.wrapping_add(4 * number));
+        let heads = ScoredHeads { tensor_heads: &lane_heads, kv_heads: &model_heads };
+        let call = device::AccumulateCall {
+            live: live.cast(),
+            log_weight: if compensated { log_weight.cast() } else { null() },
+            last: last_address(task.operand(4)),
+            positions: match first_position {
+                Some(first) => task.operand(7).data.cast::<i32>().wrapping_add(first),
+                None => null(),
+            },
+            stats: task.result().data.cast(),
+            out: accumulated.data.cast(),
+            capacity: k.shape[1] as i32,
+            added: new as i32,
+            tokens: tokens as i32,
+            replace: how.replace.into(),
+            alibi: first_position.is_some().into(),
+            ..accumulate_call(shape, q, k, how.gain, splits, heads)?
+        };
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        unsafe { device::accumulate(task, &call) }
+    }))
+}
+
+/// Splits of the rows in a device's first pass. With few queries, the tiles of queries alone would not fill the device.
+fn splits(queries: usize, heads: usize, capacity: usize) -> usize {
+    const BLOCKS: usize = 512;
+    let tiles = queries.div_ceil(8) * heads;
+    (BLOCKS / tiles.max(1)).min(capacity / 64).clamp(1, 32)
+}
+
+/// The heads that are scored.
+struct ScoredHeads<'a> {
+    /// Their numbers in the tensor of the keys.
+    tensor_heads: &'a [u32],
+    /// Their KV heads in the model.
+    kv_heads: &'a [u32],
+}
+
+/// The fields that accumulated attention and window attention have in common.
+fn accumulate_call(
+    shape: AttentionShape,
+    q: RawTensor,
+    k: RawTensor,
+    gain: Gain,
+    splits: usize,
+    heads: ScoredHeads,
+) -> Result<device::AccumulateCall, i32> {
+    let (gain, budget) = gain.on_device();
+    Ok(device::AccumulateCall {
+        k: k.data,
+        k_head_stride: k.strides[2] as u64,
+        q: q.data.cast(),
+        q_head_stride: (q.strides[1] / 4) as u64,
+        q_token_stride: (q.strides[2] / 4) as u64,
+        live: null(),
+        log_weight: null(),
+        last: null(),
+        positions: null(),
+        lists: null(),
+        stats: null_mut(),
+        out: null_mut(),
+        k_type: device_type(k)?,
+        head_dim: shape.head_dim as i32,
+        heads: heads.tensor_heads.len() as i32,
+        n_query_heads: shape.n_heads() as i32,
+        group: shape.group as i32,
+        capacity: 0,
+        added: 0,
+        first: 0,
+        q_tokens: q.shape[2] as i32,
+        tokens: 0,
+        window_start: 0,
+        replace: 0,
+        alibi: 0,
+        gain,
+        budget,
+        splits: splits as i32,
+        scale: shape.scale,
+        window_log_weight: 0.0,
+        tensor_heads: device::head_numbers(heads.tensor_heads)?,
+        kv_heads: device::head_numbers(heads.kv_heads)?,
+    })
+}
+
+/// Stores the queries `q` `[head_dim, heads, n_q]` (f32) of the last tokens of `positions` in `ring` `[head_dim, heads,
+/// window]` f32. The token at position p goes to slot p modulo `window`. The result has no data.
+pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tensor) -> Tensor {
+    let store = |task: &CustomTask| {
+        let (queries, ring) = (QueryTensor::new(task.operand(0)), task.operand(2));
+        let last = last_position(task.operand(1));
+        let window = ring.shape[2];
+        let first = queries.tokens.saturating_sub(window);
+        for t in (first..queries.tokens).skip(task.thread).step_by(task.threads) {
+            let position = last + 1 + t - queries.tokens;
+            // SAFETY: slots are [head_dim, heads] f32, contiguous; each is written by one thread.
+            let slot = unsafe {
+                let at = ring.data.add(position % window * ring.strides[2]).cast::<f32>();
+                std::slice::from_raw_parts_mut(at, ring.shape[0] * ring.shape[1])
+            };
+            for (head, slot) in slot.chunks_exact_mut(ring.shape[0]).enumerate() {
+                slot.copy_from_slice(queries.get(head, t));
+            }
+        }
+    };
+    ctx.custom_on(Type::F32, [1], &[q, positions, ring], store, |task| {
+        let (q, ring) = (task.operand(0), task.operand(2));
+        let call = device::StoreQueriesCall {
+            q: q.data.cast(),
+            q_head_stride: (q.strides[1] / 4) as u64,
+            q_token_stride: (q.strides[2] / 4) as u64,
+            last: last_address(task.operand(1)),
+            ring: ring.data.cast(),
+            head_dim: ring.shape[0] as i32,
+            heads: ring.shape[1] as i32,
+            tokens: q.shape[2] as i32,
+            window: ring.shape[2] as i32,
+        };
+        // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
+        unsafe { device::store_queries(task, &call) }
+    })
+}
+
+/// Some heads of a K or V tensor, with a list of numbers for each.
+#[derive(Clone, Debug)]
+pub struct RowLists {
+    /// Numbers of the heads in the tensor.
+    pub heads: Vec<u32>,
+    /// Per head: the rows to measure ([`measure_rows`]), or the positions of its rows ([`window_attention`]). All lists
+    /// have the same length.
+    pub rows: Vec<Arc<Vec<u32>>>,
+}
+
+/// Measures rows of a K or V tensor `[head_dim, capacity, heads]`. Returns `[rows, heads]` f32.
+pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measure) -> Tensor {
+    let RowLists { heads, rows: lists } = lists;
+    let shape = [lists.first().map_or(0, |rows| rows.len()), heads.len()];
+    let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
+    let tensor_heads = heads.clone();
+    let work = move |task: &CustomTask| {
+        let tensor = task.operand(0);
+        // SAFETY: packed above.
+        let lists = unsafe { Lists::of(task.operand(1), heads.len()) };
+        for at in (task.thread..heads.len()).step_by(task.threads) {
+            // SAFETY: each head's column is written by one thread.
+            let out = unsafe { column(task.result(), at) };
+            let list: Vec<u32> = lists.get(at).collect();
+            measure(&rows(tensor), tensor.shape[0], heads[at] as usize, &list, what, out);
+        }
+    };
+    let launch = move |task: &DeviceTask| {
+        let tensor = task.operand(0);
+        let (number, lag) = match what {
+            Measure::Norm => (0, 1),
+            Measure::SquaredNorm => (1, 1),
+            Measure::MaxAbs => (2, 1),
+            Measure::Spread { lag, own: false } => (3, lag.max(1)),
+            Measure::Spread { lag, own: true } => (4, lag.max(1)),
+        };
+        let call = device::MeasureCall {
+            rows: tensor.data,
+            head_stride: tensor.strides[2] as u64,
+            lists: task.operand(1).data.cast(),
+            out: task.result().data.cast(),
+            row_type: device_type(tensor)?,
+            head_dim: tensor.shape[0] as i32,
+            heads: tensor_heads.len() as i32,
+            count: shape[0] as i32,
+            measure: number,
+            lag: lag as i32,
+            tensor_heads: device::head_numbers(&tensor_heads)?,
+        };
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        unsafe { device::measure(task, &call) }
+    };
+    ctx.custom_on(Type::F32, shape, &[tensor, &lists], work, launch).output()
+}
+
+/// The tokens whose attention [`window_attention`] adds up, and the heads of the keys.
+#[derive(Clone, Debug)]
+pub struct WindowQueries {
+    /// Positions of the tokens. [`store_queries`] has stored their queries.
+    pub positions: Range<usize>,
+    /// Factor on the logits.
+    pub gain: Gain,
+    /// KV heads of the model that the heads of the tensor are.
+    pub kv_heads: Vec<u32>,
+    /// Rows before the first that has a position: 1 where row 0 is a compensation entry, otherwise 0.
+    pub first: usize,
+    /// Log-weight (natural logarithm) of the compensation entry.
+    pub log_weight: f32,
+    /// Whether logits have an ALiBi bias.
+    pub alibi: bool,
+}
+
+/// The attention weights that the rows of some heads of `k` get from each query head of their group, added up over the
+/// tokens of `window`, whose queries are in `ring`. Returns `[first + rows, group, heads]` f32. A token sees the rows
+/// with positions up to its own, and the compensation entry.
+pub fn window_attention(
+    ctx: &Context,
+    shape: AttentionShape,
+    k: &Tensor,
+    ring: &Tensor,
+    positions: RowLists,
+    window: WindowQueries,
+) -> Tensor {
+    let RowLists { heads, rows: lists } = positions;
+    let with_position = lists.first().map_or(0, |rows| rows.len());
+    let live = window.first + with_position;
+    let slopes = window.alibi.then(|| shape.alibi_slopes());
+    let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
+    let queries = window.positions.len() * shape.group;
+    let splits = splits(queries, heads.len(), live);
+    // On devices this node has the statistics that the first pass writes and the second reads. The node itself computes
+    // nothing.
+    let stats =
+        ctx.custom_on(Type::F32, [2, splits, queries, heads.len()], &[ring], |_| (), |_: &DeviceTask| Ok(()));
+    let out = [live, shape.group, heads.len()];
+    let (tensor_heads, device_window) = (heads.clone(), window.clone());
+    let add_up = move |task: &CustomTask| {
+        let (keys, ring, result) = (task.operand(0), task.operand(1), task.result());
+        // SAFETY: packed above.
+        let lists = unsafe { Lists::of(task.operand(2), heads.len()) };
+        let queries = QueryTensor::new(ring);
+        let tokens: Vec<usize> = window.positions.clone().collect();
+        for at in (task.thread..heads.len()).step_by(task.threads) {
+            // SAFETY: each head's part of the result is written by one thread; [live, group, heads] f32, contiguous.
+            let out = unsafe {
+                let at = result.data.add(at * result.strides[2]).cast::<f32>();
+                std::slice::from_raw_parts_mut(at, live * shape.group)
+            };
+            out.fill(0.0);
+            let first_query_head = window.kv_heads[at] as usize * shape.group;
+            let scoring: Vec<ScoringQuery> = tokens
+                .iter()
+                .flat_map(|position| (0..shape.group).map(move |member| (*position, member)))
+                .map(|(position, member)| ScoringQuery {
+                    data: queries.get(first_query_head + member, position % queries.tokens),
+                    scale: shape.scale * window.gain.at(position + 1, shape.head_dim) as f32,
+                    target: member,
+                })
+                .collect();
+            let adjust = |query: usize, logits: &mut [f32]| {
+                let own = tokens[query / shape.group];
+                for (logit, position) in logits[window.first..].iter_mut().zip(lists.get(at)) {
+                    if position as usize > own {
+                        *logit = f32::NEG_INFINITY;
+                    }
+                }
+                if let Some(slopes) = &slopes {
+                    let gain = window.gain.at(own + 1, shape.head_dim) as f32;
+                    let slope = slopes[first_query_head + query % shape.group] * gain;
+                    add_alibi_bias(logits, lists.get(at).map(|position| position as f32), own, slope);
+                }
+            };
+            let keys = Keys {
+                rows: rows(keys),
+                head: heads[at] as usize,
+                live,
+                log_weight: if window.first > 0 { window.log_weight } else { 0.0 },
+                head_dim: shape.head_dim,
+            };
+            with_scratch(|scratch| add_weights(&keys, &scoring, 1.0, adjust, out, scratch));
+        }
+    };
+    let launch = move |task: &DeviceTask| {
+        let [k, ring, lists, stats] = [0, 1, 2, 3].map(|operand| task.operand(operand));
+        let heads = ScoredHeads { tensor_heads: &tensor_heads, kv_heads: &device_window.kv_heads };
+        let call = device::AccumulateCall {
+            lists: lists.data.cast(),
+            stats: stats.data.cast(),
+            out: task.result().data.cast(),
+            capacity: k.shape[1] as i32,
+            added: with_position as i32,
+            first: device_window.first as i32,
+            tokens: device_window.positions.len() as i32,
+            window_start: device_window.positions.start as i32,
+            alibi: device_window.alibi.into(),
+            window_log_weight: device_window.log_weight,
+            ..accumulate_call(shape, ring, k, device_window.gain, splits, heads)?
+        };
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        unsafe { device::accumulate(task, &call) }
+    };
+    ctx.custom_on(Type::F32, out, &[k, ring, &lists, &stats], add_up, launch).output()
+}
+
+/// Adds the ALiBi bias to logits, which are in units of log 2: slope * (position of the row - position `own` of the
+/// token).
+fn add_alibi_bias(logits: &mut [f32], positions: impl Iterator<Item = f32>, own: usize, slope: f32) {
+    for (logit, position) in logits.iter_mut().zip(positions) {
+        *logit += slope * LOG2_E * (position - own as f32);
+    }
+}
+
+/// An operand with queries `[head_dim, heads, tokens]`.
+struct QueryTensor {
+    raw: RawTensor,
+    tokens: usize,
+}
+
+impl QueryTensor {
+    fn new(raw: RawTensor) -> QueryTensor {
+        assert!(raw.ty == Type::F32 && raw.strides[0] == 4, "queries are f32, heads contiguous");
+        QueryTensor { raw, tokens: raw.shape[2] }
+    }
+
+    fn get<'a>(&self, head: usize, token: usize) -> &'a [f32] {
+        assert!(head < self.raw.shape[1] && token < self.tokens);
+        // SAFETY: inside the tensor; nothing writes to it while the node runs.
+        unsafe {
+            let at = self.raw.data.add(head * self.raw.strides[1] + token * self.raw.strides[2]);
+            std::slice::from_raw_parts(at.cast::<f32>(), self.raw.shape[0])
+        }
+    }
+}
+
+/// The last number of an i32 vector: the position of the last token.
+fn last_position(positions: RawTensor) -> usize {
+    // SAFETY: inside the tensor, which has at least one element.
+    unsafe { last_address(positions).read() as usize }
+}
+
+/// The address of the last number of an i32 vector.
+fn last_address(positions: RawTensor) -> *const i32 {
+    positions.data.cast::<i32>().wrapping_add(positions.shape[0] - 1)
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+fn with_scratch(work: impl FnOnce(&mut Vec<f32>)) {
+    SCRATCH.with_borrow_mut(work);
+}
