@@ -23,7 +23,7 @@ use crate::{
     ask, bench, chat, crash_save, demo, devices, failure, heads, inspect, logits, plan, recall, tokenize,
 };
 
-/// Ask long documents, with a KV cache that keeps only what each attention head needs.
+/// Talk about long documents with a local model, with a KV cache that keeps only what each attention head needs.
 #[derive(Debug, Parser)]
 #[command(name = "longhand", version, max_term_width = 100, propagate_version = false)]
 pub struct Cli {
@@ -33,27 +33,27 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows what it is about: facts in a long document, asked under several cache policies
+    /// Find facts in a long document under several cache policies
     Demo(demo::DemoArgs),
-    /// Talks with a model, about documents if some are given
+    /// Chat with a model, about documents if any are given
     Chat(chat::ChatArgs),
-    /// Asks questions about documents, one after the other in one session
+    /// Ask questions about documents
     Ask(ask::AskArgs),
-    /// Says what memory a model needs under each policy, before anything runs
+    /// Show the memory that a session needs under each policy, without running it
     Plan(plan::PlanArgs),
-    /// Finds, shows and imports the heads that keep everything
+    /// Find, show and import retrieval heads
     Heads(heads::HeadsArgs),
-    /// Measures speed and bytes, in llama.cpp's vocabulary
+    /// Measure speed and KV cache size, with llama-bench's test names
     Bench(bench::BenchArgs),
-    /// Measures how many facts each policy still answers, at equal memory
+    /// Measure how many facts of a document each policy still answers, at equal memory
     Recall(recall::RecallArgs),
-    /// Lists what can compute: the CPU, and GPUs
+    /// List the CPU and the GPUs that can be used
     Devices(devices::DevicesArgs),
-    /// Shows metadata, tensors and sizes of a model file
+    /// Show metadata, tensors and sizes of a model file
     Inspect(inspect::InspectArgs),
-    /// Prints the token ids of a text
+    /// Print the token ids of a text
     Tokenize(tokenize::TokenizeArgs),
-    /// Writes the logits after every token of a text
+    /// Write the logits after every token of a text to a NumPy file
     Logits(logits::LogitsArgs),
 }
 

@@ -21,26 +21,26 @@ use crate::{chat, documents, format};
 /// Most tokens of an answer where -n does not say otherwise.
 const ANSWER: usize = 256;
 
-/// Asks questions about documents, one after the other in one session.
+/// Ask questions about documents, one after the other in one session.
 ///
-/// The documents and the first question are the first turn, every further question another one. Answers go to stdout, each ended
-/// by a line break; --json for programs. Without a model the small one inside the program answers.
+/// The documents and the first question form the first turn; each further question is another turn. Answers go to stdout, one per
+/// line; use --json in programs. Without a model file, the small built-in model answers.
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [MODEL] -f FILE [-f FILE]... QUESTION...")]
 pub struct AskArgs {
-    /// Questions. The first argument is the model if it ends in .gguf or is an existing file (and -m is not given)
+    /// Questions. Without -m, the first argument is the model if it ends in .gguf or is an existing file
     #[arg(value_name = "MODEL] [QUESTION")]
     arguments: Vec<String>,
-    /// Document in UTF-8; give it again for more documents; - is stdin
+    /// UTF-8 text file to ask about; - is stdin; repeat for several files
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// A question, asked before those given as arguments
+    /// A question, asked before those given as arguments; repeat for several questions
     #[arg(short = 'p', long = "prompt", value_name = "QUESTION")]
     prompts: Vec<String>,
     /// System message (-sys)
     #[arg(long, value_name = "TEXT")]
     system_prompt: Option<String>,
-    /// Print one JSON object: answers with timings, KV bytes
+    /// Print one JSON object with answers, timings and KV cache sizes
     #[arg(long)]
     json: bool,
     #[command(flatten)]

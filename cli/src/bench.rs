@@ -27,42 +27,42 @@ use report::Report;
 /// Memory that the bandwidth is measured over: several times the caches of most machines.
 const BANDWIDTH_BYTES: usize = 256 << 20;
 
-/// Measures speed, KV bytes, and bytes moved against the memory bandwidth of the machine.
+/// Measure speed, KV cache size, and bytes moved against the machine's memory bandwidth.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// A known shape with synthetic weights instead of a file, such as llama-3.2-1b:q4_k_m
+    /// A well-known model with synthetic weights instead of a file, for example llama-3.2-1b:q4_k_m
     #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
     shape: Option<String>,
-    /// Tokens of a prompt; a list with commas for several tests; 0 for none [default: 512]
+    /// Prompt length in tokens; comma-separated for several tests; 0 for none [default: 512]
     #[arg(short = 'p', long = "n-prompt", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]
     n_prompt: Vec<usize>,
-    /// Tokens to generate; a list with commas; 0 for none [default: 128]
+    /// Tokens to generate; comma-separated for several tests; 0 for none [default: 128]
     #[arg(short = 'n', long = "n-gen", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]
     n_gen: Vec<usize>,
-    /// Tokens in the cache before each test; a list with commas [default: 0]
+    /// Tokens in the cache before each test; comma-separated for several tests [default: 0]
     #[arg(short = 'd', long = "n-depth", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]
     n_depth: Vec<usize>,
-    /// Measured runs of every test
+    /// Measured runs of each test
     #[arg(short = 'r', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
-    /// A policy; give it again, or several with ; between; `all` for every one
+    /// A policy; repeat or separate with ; for several; `all` for all of them
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full", long_help = session::policy_help())]
     policy: Vec<String>,
-    /// How the cache gets its depth
+    /// How the cache is filled before a test
     #[arg(long, value_enum, default_value_t = Fill::Prefill)]
     fill: Fill,
-    /// How texts are read
+    /// How texts are read into the cache
     #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
     prefill: PrefillArg,
-    /// Head profile for policies that use one; else that of the cache, or a new one
+    /// Head profile for policies that use one [default: the cached profile of the model, else a new calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Instead of a profile: this share of the query heads keeps everything, evenly spread [default with --shape: 0.15]
+    /// Instead of a profile: assume that this share of the query heads are retrieval heads, spread evenly [default with --shape: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
-    /// Form of the result
+    /// Output format
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Md)]
     output: Output,
     #[command(flatten)]

@@ -36,16 +36,16 @@ const HELP: &str = "\
 Ctrl-C ends an answer, or the reading of a text.
 ";
 
-/// Talks with a model, about documents if some are given.
+/// Chat with a model, about documents if any are given.
 #[derive(Debug, Args)]
 pub struct ChatArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Document in UTF-8, read with the first question; give it again for more documents
+    /// UTF-8 text file to talk about, read with the first question; repeat for several files
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Keeps the conversation in this file when it ends, and goes on with it where the file is there already; its cache is kept too,
-    /// so that nothing is read again, and flags for another cache are refused
+    /// Save the conversation and its cache to this file at the end; if the file exists, continue the conversation in it
+    /// without reading anything again. Flags that ask for another cache than the saved one are refused
     #[arg(long = "session", value_name = "FILE")]
     session_file: Option<PathBuf>,
     /// System message

@@ -34,19 +34,21 @@ const ANSWER: usize = 32;
 const TIMED_STEPS: usize = 256;
 const TIMED_BLOCKS: usize = 16;
 
-/// Shows what it is about: facts in a long document, asked under several cache policies.
+/// Find facts in a long document under several cache policies.
+///
+/// Writes a document with facts at known depths, reads it once under each policy, and asks about every fact.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Length of the document
+    /// Length of the document in tokens
     #[arg(long, default_value = "8192", value_parser = values::positive)]
     tokens: usize,
-    /// Facts in it, each asked about
+    /// Number of facts in the document; each is asked about
     #[arg(long, default_value_t = DocumentOptions::default().facts, value_name = "N")]
     facts: usize,
     /// Kinds of facts: number, passkey, secret, code, phone, city, hidden, color, food, animal, born
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kinds: Vec<String>,
-    /// Another document
+    /// Random seed of the document
     #[arg(short = 's', long, default_value_t = DocumentOptions::default().seed)]
     seed: u64,
     /// Print a JSON array of the table's rows

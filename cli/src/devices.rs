@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::format;
 use crate::table::Table;
 
-/// Lists what can compute.
+/// List the CPU and the GPUs that can be used.
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
     /// Print one JSON object

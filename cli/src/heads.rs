@@ -18,7 +18,7 @@ use crate::args::values;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// Finds, shows and imports the heads that keep everything.
+/// Find, show and import retrieval heads: the heads that keep everything.
 #[derive(Debug, Args)]
 pub struct HeadsArgs {
     #[command(subcommand)]
@@ -27,11 +27,11 @@ pub struct HeadsArgs {
 
 #[derive(Debug, Subcommand)]
 enum HeadsCommand {
-    /// Finds a model's retrieval heads: it reads random tokens four times over, and heads that look back at the earlier times count
+    /// Find a model's retrieval heads: the model reads the same random tokens four times, and heads that attend to the earlier copies score
     Calibrate(CalibrateArgs),
-    /// Draws the heads and their scores
+    /// Draw the heads and their scores
     Show(ShowArgs),
-    /// Makes a profile of a published map: DuoAttention's TSV (or its folder), or Retrieval_Head's JSON
+    /// Make a profile from a published head map: DuoAttention (TSV file or folder) or Retrieval_Head (JSON)
     Import(ImportArgs),
 }
 
@@ -39,19 +39,19 @@ enum HeadsCommand {
 struct CalibrateArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Also write the profile here
+    /// Also write the profile to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Random tokens that are read four times (2500 in the paper; fewer where they do not fit the model's context)
+    /// Number of random tokens, which are read four times (2500 in the paper; fewer if they do not fit the model's context)
     #[arg(long, value_name = "TOKENS", default_value = "2500", value_parser = values::positive)]
     period: usize,
-    /// Share of the query heads chosen by induction score
+    /// Share of the query heads selected by induction score
     #[arg(long, default_value = "0.14", value_parser = values::share)]
     induction: f64,
-    /// Share of the query heads chosen by echo score
+    /// Share of the query heads selected by echo score
     #[arg(long, default_value = "0.01", value_parser = values::share)]
     echo: f64,
-    /// Seed of the random tokens
+    /// Random seed
     #[arg(short = 's', long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -62,7 +62,7 @@ struct CalibrateArgs {
 struct ShowArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Show this profile; no model is needed then
+    /// Show this profile; needs no model
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
     #[command(flatten)]
@@ -71,18 +71,18 @@ struct ShowArgs {
 
 #[derive(Debug, Args)]
 struct ImportArgs {
-    /// The map
+    /// The head map
     map: PathBuf,
-    /// A known shape instead of a model file, such as llama-3.1-8b
+    /// A well-known model instead of a model file, for example llama-3.1-8b
     #[arg(long, value_name = "NAME", conflicts_with = "model")]
     shape: Option<String>,
-    /// Write the profile here; without it the profile is kept for the model
+    /// Write the profile to this file [default: cache it for the model]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Heads with at least this value keep everything (the map's own threshold unless given)
+    /// Heads with at least this score keep everything [default: the threshold of the map's authors]
     #[arg(long, value_parser = values::share)]
     threshold: Option<f64>,
-    /// This share of the heads, those with the highest values, keeps everything
+    /// This share of the heads, those with the highest scores, keeps everything
     #[arg(long, value_parser = values::share, conflicts_with = "threshold")]
     share: Option<f64>,
     #[command(flatten)]

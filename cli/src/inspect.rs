@@ -18,18 +18,18 @@ use crate::table::Table;
 /// Elements of an array that are shown.
 const SHOWN: usize = 8;
 
-/// Shows metadata, tensors and sizes of a model file; any GGUF will do.
+/// Show metadata, tensors and sizes of a model file. Works with every GGUF file.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// GGUF file; without it the model inside the program
+    /// GGUF file [default: the built-in model]
     #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
-    /// Print one JSON object; arrays are cut to their first elements
+    /// Print one JSON object; long arrays are shortened
     #[arg(long)]
     json: bool,
-    /// With --json: whole arrays
+    /// With --json: print arrays in full
     #[arg(long, requires = "json")]
     all: bool,
 }

@@ -13,15 +13,15 @@ use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{ChunkArgs, TypeArgs};
 use crate::failure::Failure;
 
-/// Writes the logits after every token of a text: float32 [n, vocab], a .npy file.
+/// Write the logits after every token of a text to a NumPy file: float32 [tokens, vocabulary].
 #[derive(Debug, Args)]
 pub struct LogitsArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Token ids with commas between, such as `longhand tokenize` prints
+    /// Comma-separated token ids, as `longhand tokenize` prints them
     #[arg(long, value_name = "IDS")]
     tokens: String,
-    /// File to write
+    /// Output file
     #[arg(short = 'o', long, value_name = "FILE.npy")]
     out: PathBuf,
     #[command(flatten)]

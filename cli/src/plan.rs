@@ -27,32 +27,32 @@ use crate::failure::Failure;
 use crate::format;
 use crate::table::Table;
 
-/// Says what memory a session takes, per policy and type of cache, and what fits.
+/// Show the memory that a session needs for each policy and cache type, and what fits.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// A known shape instead of a file, with a file type, such as llama-3.1-8b:q4_k_m
+    /// Plan for a well-known model and file type without a file, for example llama-3.1-8b:q4_k_m
     #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
     shape: Option<String>,
-    /// Tokens of the session, all of them read at once, for example 100k; what the model was trained for unless given
+    /// Context in tokens, all of it read at once, for example 100k [default: the model's training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
-    /// A policy; give it again for more; all of them with their defaults unless given
+    /// A policy; repeat for several [default: all, with their default parameters]
     #[arg(long, value_name = "POLICY", long_help = session::policy_help())]
     policy: Vec<String>,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Type of keys (-ctk); all types but f32 are shown unless given
+    /// Type of keys (-ctk) [default: f16, q8_0 and q4_0 are all shown]
     #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
     cache_type_k: Option<Type>,
-    /// Type of values (-ctv); that of the keys unless given
+    /// Type of values (-ctv) [default: the type of keys]
     #[arg(long, value_name = "TYPE", value_parser = values::cache_type, requires = "cache_type_k")]
     cache_type_v: Option<Type>,
-    /// Head profile; else that kept for the model, else --heads-share
+    /// Head profile [default: the cached profile of the model, else --heads-share]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Without a profile: share of the query heads that keeps everything, evenly spread, which takes most [default: 0.15]
+    /// Without a profile: assume that this share of the query heads are retrieval heads, spread evenly [default: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// How the text is read

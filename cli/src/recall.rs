@@ -33,33 +33,33 @@ use crate::progress::ProgressBar;
 /// Most tokens of an answer; the facts have about ten.
 const ANSWER: usize = 32;
 
-/// Measures how many facts of a long document each policy still answers, at equal memory.
+/// Measure how many facts of a long document each policy still answers, at equal memory.
 ///
-/// Documents are made for it, with facts at evenly spread depths. Each is read without a question; then every fact is asked about,
-/// each time from the cache as the reading left it. `full`, which keeps everything, is the reference.
+/// Each document is generated with facts at evenly spaced depths and read without a question. Then every fact is asked about, each
+/// time from the state of the cache after reading. The policy `full`, which keeps everything, is the reference.
 #[derive(Debug, Args)]
 pub struct RecallArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Lengths of the documents; a list with commas
+    /// Lengths of the documents in tokens, comma-separated
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4k,8k,16k", value_parser = values::positive)]
     lengths: Vec<usize>,
-    /// Memory of the KV store, for example 30% of a cache that keeps everything, or 2GiB; a list with commas
+    /// Memory of the KV store, comma-separated: a share of a cache that keeps everything (30%) or a size (2GiB)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "15%,25%,33%,50%", value_parser = values::budget)]
     kv_budget: Vec<Budget>,
-    /// A policy; give it again, or several with ; between; `all` for every one
+    /// A policy; repeat or separate with ; for several; `all` for all of them
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", long_help = session::policy_help())]
     policy: Vec<String>,
-    /// Questions asked under every policy and budget, ten about each document
+    /// Questions for each policy and budget, ten about each document
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     questions: u32,
-    /// Other documents
+    /// Random seed of the documents
     #[arg(short = 's', long, default_value_t = 1)]
     seed: u64,
-    /// Head profile for policies that use one; else that of the cache, or a new one
+    /// Head profile for policies that use one [default: the cached profile of the model, else a new calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Print a JSON array with an object for every policy and budget
+    /// Print a JSON array with one object for each policy and budget
     #[arg(long)]
     json: bool,
     #[command(flatten)]

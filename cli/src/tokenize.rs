@@ -11,24 +11,24 @@ use crate::args::model::ModelArg;
 use crate::documents;
 use crate::failure::Failure;
 
-/// Prints the token ids of a text as a JSON array.
+/// Print the token ids of a text as a JSON array.
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// GGUF file; without it the model inside the program
+    /// GGUF file [default: the built-in model]
     #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
-    /// Text in UTF-8, taken byte for byte; - is stdin
+    /// UTF-8 text file, used byte for byte; - is stdin
     #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "prompt")]
     file: Option<PathBuf>,
     /// The text itself
     #[arg(short = 'p', long, value_name = "TEXT", conflicts_with = "file")]
     prompt: Option<String>,
-    /// Add the beginning- and end-of-text tokens that the model wants
+    /// Add the beginning- and end-of-text tokens that the model uses
     #[arg(long)]
     add_special: bool,
-    /// Recognise control tokens written out in the text
+    /// Recognise control tokens that are written out in the text
     #[arg(long)]
     parse_special: bool,
 }

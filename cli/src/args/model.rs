@@ -15,13 +15,13 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file (any part of a split one); without it the small model inside the program
+    /// GGUF file (any part of a split one) [default: the small built-in model]
     #[arg(short = 'm', long = "model", value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// Threads that compute; all processors unless given
+    /// Number of CPU threads [default: one for each processor]
     #[arg(short = 't', long, value_parser = values::threads)]
     threads: Option<usize>,
-    /// Leave matrices as they lie in the file instead of copying them into a faster layout: less memory, slower
+    /// Do not copy matrices into a faster memory layout: slower, but needs less memory
     #[arg(long)]
     no_repack: bool,
     #[command(flatten)]

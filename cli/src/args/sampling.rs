@@ -11,7 +11,7 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Generation")]
 pub struct SamplingArgs {
-    /// Most tokens of an answer, -1 for no limit but the context [default: 256 in ask, 1024 in chat]
+    /// Maximum tokens of an answer; -1 for no limit but the context [default: 256 in ask, 1024 in chat]
     #[arg(
         short = 'n',
         long = "n-predict",
@@ -20,25 +20,25 @@ pub struct SamplingArgs {
         allow_negative_numbers = true
     )]
     pub n_predict: Option<i64>,
-    /// Temperature; 0 takes the best token always [default: 0 in ask and with the small model, else 0.8]
+    /// Temperature; 0 is greedy [default: 0 in ask and with the built-in model, else 0.8]
     #[arg(long, visible_alias = "temperature")]
     pub temp: Option<f32>,
-    /// Draw from the best so many tokens; 0 for all
+    /// Sample from the k most likely tokens; 0 for all
     #[arg(long, default_value_t = 40)]
     pub top_k: usize,
-    /// Draw from the best tokens that together reach this probability
+    /// Sample from the most likely tokens whose probabilities add up to this
     #[arg(long, default_value_t = 0.95)]
     pub top_p: f32,
-    /// Draw from tokens at least this share as probable as the best
+    /// Sample from tokens with at least this share of the most likely token's probability
     #[arg(long, default_value_t = 0.05)]
     pub min_p: f32,
-    /// Makes recent tokens less probable; 1 for off
+    /// Penalty on recent tokens; 1 is off
     #[arg(long, default_value_t = 1.0)]
     pub repeat_penalty: f32,
-    /// Recent tokens that the penalty looks at
+    /// Number of recent tokens that are penalised
     #[arg(long, default_value_t = 64)]
     pub repeat_last_n: usize,
-    /// Start of the random numbers; -1 for another one every time
+    /// Random seed; -1 for a different one each time
     #[arg(short = 's', long, default_value_t = -1, allow_negative_numbers = true)]
     pub seed: i64,
 }

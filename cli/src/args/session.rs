@@ -14,20 +14,20 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct SessionArgs {
-    /// Tokens there is room for, for example 32768 or 100k (k is 1000); 0 for what the model was trained for
+    /// Context in tokens, for example 32768 or 100k (k is 1000); 0 is the model's training context [default: as needed]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
-    /// What each head keeps, for example razor:buffer=4000,ratio=5,sinks=4 [default: full]
+    /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5,sinks=4 [default: full]
     #[arg(long, value_name = "POLICY", long_help = policy_help() + "\n\n[default: full]")]
     pub policy: Option<String>,
-    /// Head profile for policies that use one; else that of the cache, or a new one
+    /// Head profile for policies that use one [default: the cached profile of the model, else a new calibration]
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,
     #[command(flatten)]
     pub budget: BudgetArgs,
     #[command(flatten)]
     pub types: TypeArgs,
-    /// How the first text is read [default: exact]
+    /// How the first text is read into the cache [default: exact]
     #[arg(long, value_enum)]
     pub prefill: Option<PrefillArg>,
     #[command(flatten)]
@@ -38,10 +38,10 @@ pub struct SessionArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct ChunkArgs {
-    /// Tokens computed at once while a text is read (-ub) [default: 512]
+    /// Batch size in tokens while a text is read (-ub) [default: 512]
     #[arg(long, value_name = "N", value_parser = values::positive)]
     ubatch_size: Option<usize>,
-    /// A limit to -ub, as in llama.cpp, and of no other meaning here
+    /// Upper limit for -ub, for command lines from llama.cpp
     #[arg(short = 'b', long, value_name = "N", value_parser = values::positive)]
     batch_size: Option<usize>,
 }
@@ -63,10 +63,10 @@ impl ChunkArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct BudgetArgs {
-    /// Memory of the KV store, for example 2GiB, or 30% of a cache that keeps everything: sets the policy's parameters
+    /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the policy's parameters
     #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
     pub kv_budget: Option<Budget>,
-    /// Rows that a bounded head keeps: sets the policy's parameters
+    /// Rows that each bounded head keeps. Sets the policy's parameters
     #[arg(long, value_name = "ROWS", value_parser = values::positive)]
     pub keep: Option<usize>,
 }
@@ -103,9 +103,9 @@ impl TypeArgs {
 /// How the first text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PrefillArg {
-    /// Layer by layer, with full attention; rows leave when a layer is done
+    /// Layer by layer with full attention; rows are evicted after each layer
     Exact,
-    /// Chunk by chunk through all layers; heads see only what they keep, from the beginning
+    /// Batch by batch through all layers; bounded heads attend only to the rows they keep
     Streaming,
 }
 
@@ -172,7 +172,9 @@ pub fn policy_names(texts: &[String]) -> impl Iterator<Item = &str> {
 
 /// All policies with their parameters, from the engine's registry.
 pub fn policy_help() -> String {
-    let mut help = String::from("What each head keeps. Policies and their parameters with defaults:\n");
+    let mut help = String::from(
+        "Cache policy: what each head keeps. The policies, with their parameters and defaults:\n",
+    );
     for entry in REGISTRY {
         help += &format!("\n{}: {}\n", entry.name, entry.summary);
         for parameter in entry.parameters {
@@ -180,7 +182,7 @@ pub fn policy_help() -> String {
             help += &format!("  {}={default}  {}\n", parameter.name, parameter.meaning);
         }
     }
-    help += "\nParameters of all but full (defaults differ):\n";
+    help += "\nParameters of every policy but full (defaults differ):\n";
     for parameter in COMMON {
         help += &format!("  {}=on|off  {}\n", parameter.name, parameter.meaning);
     }

@@ -62,7 +62,8 @@ impl Target {
             DeviceRequest::Device(DeviceKind::Cuda(index)) => {
                 Some(find_gpu(Some(index)).unwrap_or((DeviceKind::Cuda(index), None)))
             }
-            DeviceRequest::Device(kind) => Some((kind, None)),
+            #[cfg(feature = "testing")]
+            DeviceRequest::Device(kind @ DeviceKind::Emulated) => Some((kind, None)),
         };
         match found {
             Some(gpu) => Target::gpu(gpu, options),
@@ -138,7 +139,8 @@ fn choose(
     match options.device {
         DeviceRequest::Cpu => Ok(None),
         DeviceRequest::Device(DeviceKind::Cuda(index)) => Ok(Some(find_gpu(Some(index))?)),
-        DeviceRequest::Device(kind) => Ok(Some((kind, None))),
+        #[cfg(feature = "testing")]
+        DeviceRequest::Device(kind @ DeviceKind::Emulated) => Ok(Some((kind, None))),
         DeviceRequest::Auto => match find_gpu(None) {
             Ok(found) => Ok(Some(found)),
             Err(Error::NoCuda(reason)) => {
