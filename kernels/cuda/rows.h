@@ -105,6 +105,10 @@ __device__ __forceinline__ void with_type(int type, Work work) {
     __builtin_unreachable();
 }
 
+#define COUNT(TYPE, ELEMENTS, BYTES) +1
+static_assert(ROW_TYPES(COUNT) == 4, "write_block needs a branch for the new type");
+#undef COUNT
+
 // Writes elements `first .. first + 32` of a row, one per thread of the warp, with the rounding of src/quant.rs.
 // `first` is a multiple of 32. Threads with `valid` false have no element; this happens at the end of rows without
 // blocks.

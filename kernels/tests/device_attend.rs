@@ -3,33 +3,17 @@
 //! bit.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-#[allow(dead_code)] // not all of it is used here
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{
-    self, Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, RowPositions, Split, tensor_type,
+    self, Appended, AttentionShape, GraphLane, MAX_LANES, RowPositions, Split, tensor_type,
 };
 use kernels::{Attention, RowType, reference};
 
-use common::{Case, Data, LaneCase, Random, device};
-
-fn cpu() -> Backend {
-    Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend is always there")
-}
-
-/// The lane inputs of a layer.
-fn lane_inputs(ctx: &Context, positions: usize) -> LaneInputs {
-    LaneInputs {
-        rows: ctx.input("rows", Type::I32, [MAX_LANES, 2]),
-        log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 2]),
-        positions: ctx.input("positions", Type::I32, [positions]),
-        layer: 1,
-    }
-}
+use common::{Case, Data, LaneCase, Random, backends, bytes_of, compute, device, lane_inputs};
 
 /// The device's result of a call, split over `blocks`. A lane has the log-weight of its first head.
 fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
@@ -413,38 +397,28 @@ fn appended(
     let ctx = Context::new(16);
     let inputs = lane_inputs(&ctx, tokens);
     let node = graph::append(&ctx, (&k, &v), &lanes, &inputs);
-    let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
-    inputs.rows.write(0, &[-1, -1, -1, live[0] as i32, live[1] as i32, 0]).expect("rows");
-    if alibi {
-        let new: Vec<i32> = (0..tokens as i32).map(|t| 900 + t).collect();
-        inputs.positions.write(0, &new).expect("positions");
-    }
-    backend.compute(&ready).expect("computed");
-    let all = held.iter().flat_map(|(k, v)| [k, v]).chain([&positions]);
-    all.map(|tensor| {
-        let mut bytes = vec![0u8; tensor.bytes()];
-        tensor.read(0, &mut bytes).expect("bytes");
-        bytes
-    })
-    .collect()
+    compute(backend, &ctx, &node, || {
+        inputs.rows.write(0, &[-1, -1, -1, live[0] as i32, live[1] as i32, 0]).expect("rows");
+        if alibi {
+            let new: Vec<i32> = (0..tokens as i32).map(|t| 900 + t).collect();
+            inputs.positions.write(0, &new).expect("positions");
+        }
+    });
+    bytes_of(&held.iter().flat_map(|(k, v)| [k, v]).chain([&positions]).collect::<Vec<_>>())
 }
 
 #[test]
 fn appended_bytes_equal_the_cpus() {
+    let [cpu, device] = backends();
     for ty in RowType::ALL {
         for head_dim in [8, 32, 80, 96, 128, 256] {
             if head_dim % ty.granule() == 0 {
                 for tokens in [1, 3] {
                     let types = (ty, RowType::ALL[(ty as usize + 1 + usize::from(head_dim % 32 != 0)) % 2]);
                     let alibi = tokens == 3;
-                    let want = appended(&cpu(), types, head_dim, tokens, alibi);
+                    let want = appended(&cpu, types, head_dim, tokens, alibi);
                     assert!(want.iter().flatten().any(|byte| *byte != 0x11));
-                    assert_eq!(
-                        appended(&device(), types, head_dim, tokens, alibi),
-                        want,
-                        "{ty:?} {head_dim}"
-                    );
+                    assert_eq!(appended(&device, types, head_dim, tokens, alibi), want, "{ty:?} {head_dim}");
                 }
             }
         }
@@ -481,15 +455,13 @@ fn rounded_blocks_equal_the_cpus() {
         let ctx = Context::new(8);
         let inputs = lane_inputs(&ctx, 1);
         let node = graph::append(&ctx, (&k, &k), &[lane], &inputs);
-        let mut allocator = GraphAllocator::new(&backend.buffer_type());
-        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
-        inputs.rows.write(0, &[0; 2 * MAX_LANES]).expect("rows");
-        backend.compute(&ready).expect("computed");
-        let mut bytes = vec![0u8; held.bytes()];
-        held.read(0, &mut bytes).expect("bytes");
-        bytes
+        compute(backend, &ctx, &node, || {
+            inputs.rows.write(0, &[0; 2 * MAX_LANES]).expect("rows");
+        });
+        bytes_of(&[&held]).concat()
     };
+    let [cpu, device] = backends();
     for ty in RowType::ALL {
-        assert_eq!(bytes(&device(), ty), bytes(&cpu(), ty), "{ty:?}");
+        assert_eq!(bytes(&device, ty), bytes(&cpu, ty), "{ty:?}");
     }
 }

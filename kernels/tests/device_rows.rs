@@ -1,34 +1,18 @@
 //! Device kernels that evict and select rows, on a GPU or the emulator. Their bytes must equal the CPU's.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-#[allow(dead_code)] // not all of it is used here
 mod common;
 
 use std::sync::Arc;
 
-use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use ggml::{Backend, Context, Type};
 use kernels::RowType;
 use kernels::graph::{self, Eviction, GraphLane, RowSelection, tensor_type};
 use kernels::rows::fill_holes;
 
-use common::{Random, backends};
+use common::{Random, backends, bytes_of, compute, write_rows};
 
 const HEADS: usize = 3;
-
-/// Writes random rows to a tensor `[head_dim, capacity, HEADS]`. The rows from `live` on have bytes that decode to NaN
-/// or huge numbers.
-fn random_rows(random: &mut Random, tensor: &Tensor, ty: RowType, live: usize) {
-    let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
-    let bytes = ty.row_bytes(d);
-    let mut all = vec![0xffu8; bytes * capacity * heads];
-    for head in 0..heads {
-        for row in 0..live {
-            let x: Vec<f32> = (0..d).map(|_| random.normal()).collect();
-            ty.encode(&x, &mut all[(head * capacity + row) * bytes..][..bytes]);
-        }
-    }
-    tensor.write(0, &all).expect("rows");
-}
 
 /// `count` random numbers from `skip` to below `n`, ascending.
 fn some_of(random: &mut Random, skip: usize, n: usize, count: usize) -> Vec<u32> {
@@ -37,17 +21,6 @@ fn some_of(random: &mut Random, skip: usize, n: usize, count: usize) -> Vec<u32>
         all.remove(random.below(all.len()));
     }
     all
-}
-
-fn bytes_of(tensors: &[&Tensor]) -> Vec<Vec<u8>> {
-    tensors
-        .iter()
-        .map(|tensor| {
-            let mut bytes = vec![0u8; tensor.bytes()];
-            tensor.read(0, &mut bytes).expect("bytes");
-            bytes
-        })
-        .collect()
 }
 
 /// The evicted rows of two evictions, and afterwards the lane, its sums and its accumulated attention.
@@ -60,8 +33,8 @@ fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, compen
     let accumulated = memory.tensor(Type::F32, [CAPACITY, HEADS]);
     let sums = memory.tensor(Type::F32, [head_dim, HEADS, 2]);
     memory.allocate(&backend.buffer_type()).expect("memory");
-    random_rows(&mut random, &k, types.0, 60);
-    random_rows(&mut random, &v, types.1, 60);
+    write_rows(&mut random, &k, types.0, 0, 60);
+    write_rows(&mut random, &v, types.1, 0, 60);
     let attention: Vec<f32> = (0..CAPACITY * HEADS).map(|_| random.normal()).collect();
     accumulated.write(0, &attention).expect("numbers");
     let before: Vec<f32> = (0..head_dim * HEADS * 2).map(|_| random.normal()).collect();
@@ -82,9 +55,7 @@ fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, compen
         let eviction = Eviction { evicted, moves, total_evicted: 25 + count, return_rows: true };
         let ctx = Context::new(8);
         let node = graph::evict_rows(&ctx, &lane, compensated.then_some(&sums), eviction);
-        let mut allocator = GraphAllocator::new(&backend.buffer_type());
-        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
-        backend.compute(&ready).expect("computed");
+        compute(backend, &ctx, &node, || ());
         bytes.push(node.to_vec::<u8>().expect("evicted rows"));
     }
     bytes.extend(bytes_of(&[&k, &v, &accumulated, &sums]));
@@ -126,8 +97,8 @@ fn selected(
     let (k, v, to_k, to_v) = (complete(types.0), complete(types.1), own(types.0), own(types.1));
     let sums = memory.tensor(Type::F32, [head_dim, HEADS, 2]);
     memory.allocate(&backend.buffer_type()).expect("memory");
-    random_rows(&mut random, &k, types.0, ROWS - 1);
-    random_rows(&mut random, &v, types.1, ROWS - 1);
+    write_rows(&mut random, &k, types.0, 0, ROWS - 1);
+    write_rows(&mut random, &v, types.1, 0, ROWS - 1);
     for tensor in [&to_k, &to_v, &sums] {
         tensor.write(0, &vec![0xffu8; tensor.bytes()]).expect("bytes");
     }
@@ -145,9 +116,7 @@ fn selected(
     let ctx = Context::new(8);
     let sums_taken = compensated.then_some(&sums);
     let node = graph::select_rows(&ctx, (&k, &v), &lane, sums_taken, RowSelection { kept, evicted });
-    let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
-    backend.compute(&ready).expect("computed");
+    compute(backend, &ctx, &node, || ());
     bytes_of(&[&to_k, &to_v, &sums])
 }
 

@@ -2,38 +2,22 @@
 //! attention, window attention, stored queries and measured rows.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
-#[allow(dead_code)] // not all of it is used here
 mod common;
 
 use std::sync::Arc;
 
-use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use ggml::{Backend, Context, Type};
 use kernels::RowType;
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES,
-    RowLists, RowPositions, WindowQueries, tensor_type,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, MAX_LANES, RowLists,
+    RowPositions, WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
 
-use common::{Random, backends};
+use common::{Random, backends, compute, lane_inputs, write_rows};
 
 fn normal(random: &mut Random, n: usize) -> Vec<f32> {
     (0..n).map(|_| random.normal()).collect()
-}
-
-/// Writes random rows `begin .. live` to a tensor `[head_dim, capacity, heads]`. The others have bytes that decode to
-/// NaN or huge numbers.
-fn write_rows(random: &mut Random, tensor: &Tensor, ty: RowType, begin: usize, live: usize) {
-    let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
-    let bytes = ty.row_bytes(d);
-    let mut all = vec![0xffu8; bytes * capacity * heads];
-    for head in 0..heads {
-        for row in begin..live {
-            let x = normal(random, d);
-            ty.encode(&x, &mut all[(head * capacity + row) * bytes..][..bytes]);
-        }
-    }
-    tensor.write(0, &all).expect("rows");
 }
 
 #[track_caller]
@@ -43,13 +27,6 @@ fn assert_close(have: &[f32], want: &[f32], tolerance: f32) {
         let same = have.to_bits() == want.to_bits();
         assert!(same || (have - want).abs() <= tolerance * want.abs().max(1e-3), "[{i}]: {have}, not {want}");
     }
-}
-
-fn run(backend: &Backend, ctx: &Context, node: &Tensor, fill: impl Fn()) {
-    let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let ready = allocator.prepare(ctx.graph(&[node]).expect("a graph")).expect("memory");
-    fill();
-    backend.compute(&ready).expect("computed");
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,12 +73,7 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
         positions: case.alibi.then(|| RowPositions { all: positions, first: 7 }),
     };
     let ctx = Context::new(8);
-    let inputs = LaneInputs {
-        rows: ctx.input("rows", Type::I32, [MAX_LANES, 2]),
-        log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 2]),
-        positions: ctx.input("positions", Type::I32, [new]),
-        layer: 1,
-    };
+    let inputs = lane_inputs(&ctx, new);
     let stored = ctx.input("stored", Type::F32, [1]);
     let how = Accumulation { queries: case.queries, replace: case.replace, gain: case.gain };
     let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
@@ -109,7 +81,7 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let node =
         graph::accumulate_attention(&ctx, shape, &q, Appended { node: &stored, rows: new }, to, &inputs, how)
             .expect("the lane accumulates");
-    run(backend, &ctx, &node, || {
+    compute(backend, &ctx, &node, || {
         inputs.rows.write(0, &[-1, -1, -1, -1, live as i32, -1]).expect("rows");
         let mut weights = [f32::NAN; 2 * MAX_LANES];
         weights[MAX_LANES + 1] = case.log_weight.unwrap_or(f32::NAN);
@@ -207,7 +179,7 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
     };
     let ctx = Context::new(4);
     let node = graph::window_attention(&ctx, shape, &k, &ring, which, window);
-    run(backend, &ctx, &node, || ());
+    compute(backend, &ctx, &node, || ());
     node.to_vec().expect("numbers")
 }
 
@@ -256,7 +228,7 @@ fn stored_queries_equal_the_cpus() {
         // There are positions of two more tokens than queries.
         let positions = ctx.input("positions", Type::I32, [tokens + 2]);
         let node = graph::store_queries(&ctx, &q, &positions, &ring);
-        run(backend, &ctx, &node, || {
+        compute(backend, &ctx, &node, || {
             let all: Vec<i32> = (0..tokens as i32 + 2).map(|t| 43 + t).collect();
             positions.write(0, &all).expect("positions");
         });
@@ -280,7 +252,7 @@ fn measured_rows_equal_the_cpus() {
         let which = RowLists { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
         let ctx = Context::new(3);
         let node = graph::measure_rows(&ctx, &tensor, which, what);
-        run(backend, &ctx, &node, || ());
+        compute(backend, &ctx, &node, || ());
         node.to_vec().expect("numbers")
     };
     let spreads = [(8, false), (8, true), (25, false), (60, false)];

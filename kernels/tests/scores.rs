@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use ggml::{Backend, Context, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES,
-    RowLists, RowPositions,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, MAX_LANES, RowLists,
+    RowPositions,
 };
 
-#[allow(dead_code)] // not all of it is used here
 mod common;
-use common::Random;
+use common::{Random, compute, lane_inputs};
 
 const SHAPE: AttentionShape = AttentionShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25 };
 const HEADS: usize = SHAPE.n_kv_heads * SHAPE.group;
@@ -110,12 +109,7 @@ fn accumulated_attention_has_alibi_biases() {
         };
 
         let ctx = Context::new(8);
-        let inputs = LaneInputs {
-            rows: ctx.input("rows", Type::I32, [MAX_LANES, 1]),
-            log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 1]),
-            positions: ctx.input("positions", Type::I32, [NEW]),
-            layer: 0,
-        };
+        let inputs = lane_inputs(&ctx, NEW);
         let stored = ctx.input("stored", Type::F32, [1]);
         let how = Accumulation { queries, replace: true, gain };
         let heads: Arc<[u32]> = Arc::new([0, 1]);
@@ -128,14 +122,11 @@ fn accumulated_attention_has_alibi_biases() {
             &inputs,
             how,
         );
-        let mut allocator = GraphAllocator::new(&backend.buffer_type());
-        let ready = allocator
-            .prepare(ctx.graph(&[&node.expect("the lane accumulates")]).expect("a graph"))
-            .expect("memory");
-        inputs.rows.write(0, &[LIVE as i32, 0, 0]).expect("rows");
-        inputs.log_weights.write(0, &[f32::NEG_INFINITY; MAX_LANES]).expect("weights");
-        inputs.positions.write(0, &[SEEN as i32, SEEN as i32 + 1, SEEN as i32 + 2]).expect("positions");
-        backend.compute(&ready).expect("computed");
+        compute(&backend, &ctx, &node.expect("the lane accumulates"), || {
+            inputs.rows.write(0, &[-1, -1, -1, LIVE as i32, 0, 0]).expect("rows");
+            inputs.log_weights.write(0, &[f32::NEG_INFINITY; 2 * MAX_LANES]).expect("weights");
+            inputs.positions.write(0, &[SEEN as i32, SEEN as i32 + 1, SEEN as i32 + 2]).expect("positions");
+        });
 
         let have: Vec<f32> = accumulated.to_vec().expect("numbers");
         for kv_head in 0..SHAPE.n_kv_heads {
@@ -177,9 +168,7 @@ fn window_attention_has_alibi_biases() {
         };
         let node =
             graph::window_attention(&ctx, SHAPE, &k, &ring, RowLists { heads: vec![0, 1], rows }, window);
-        let mut allocator = GraphAllocator::new(&backend.buffer_type());
-        let ready = allocator.prepare(ctx.graph(&[&node]).expect("a graph")).expect("memory");
-        backend.compute(&ready).expect("computed");
+        compute(&backend, &ctx, &node, || ());
         let have: Vec<f32> = node.to_vec().expect("numbers");
         for head in 0..HEADS {
             let mut want = vec![0.0; ALL];

@@ -1,14 +1,15 @@
 //! Devices, tensor types and attention calls with random numbers, for all tests.
+#![allow(dead_code)] // no test uses everything
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ggml::Backend;
+use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
+use kernels::graph::{LaneInputs, MAX_LANES};
 use kernels::{Alibi, Attention, LaneView, Queries, RowType, Rows, reference::Attended};
 
 /// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` is `cuda`, otherwise the emulator.
-#[allow(dead_code)] // not used by every test
 pub fn device() -> Backend {
     let flag = Arc::new(AtomicBool::new(false));
     match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
@@ -18,9 +19,53 @@ pub fn device() -> Backend {
 }
 
 /// The CPU and the device under test.
-#[allow(dead_code)] // as above
 pub fn backends() -> [Backend; 2] {
     [Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend is always there"), device()]
+}
+
+/// The bytes of tensors.
+pub fn bytes_of(tensors: &[&Tensor]) -> Vec<Vec<u8>> {
+    tensors
+        .iter()
+        .map(|tensor| {
+            let mut bytes = vec![0u8; tensor.bytes()];
+            tensor.read(0, &mut bytes).expect("bytes");
+            bytes
+        })
+        .collect()
+}
+
+/// Writes random rows `begin .. live` to a tensor `[head_dim, capacity, heads]`. The others have bytes that decode to
+/// NaN or huge numbers.
+pub fn write_rows(random: &mut Random, tensor: &Tensor, ty: RowType, begin: usize, live: usize) {
+    let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
+    let bytes = ty.row_bytes(d);
+    let mut all = vec![0xffu8; bytes * capacity * heads];
+    for head in 0..heads {
+        for row in begin..live {
+            let x: Vec<f32> = (0..d).map(|_| random.normal()).collect();
+            ty.encode(&x, &mut all[(head * capacity + row) * bytes..][..bytes]);
+        }
+    }
+    tensor.write(0, &all).expect("rows");
+}
+
+/// The lane inputs of layer 1 of 2, for `tokens` new tokens.
+pub fn lane_inputs(ctx: &Context, tokens: usize) -> LaneInputs {
+    LaneInputs {
+        rows: ctx.input("rows", Type::I32, [MAX_LANES, 2]),
+        log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, 2]),
+        positions: ctx.input("positions", Type::I32, [tokens]),
+        layer: 1,
+    }
+}
+
+/// Computes `node` on a backend. `fill` writes the inputs once they have memory.
+pub fn compute(backend: &Backend, ctx: &Context, node: &Tensor, fill: impl Fn()) {
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&[node]).expect("a graph")).expect("memory");
+    fill();
+    backend.compute(&graph).expect("computed");
 }
 
 /// A random number generator (xorshift64*) with the same numbers on every machine.
