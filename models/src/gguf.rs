@@ -300,44 +300,14 @@ impl GgufFile {
         }
     }
 
-    /// Like [`GgufFile::u64`], but a missing key is an error.
-    pub fn required_u64(&self, key: &str) -> Result<u64, LoadError> {
-        required(key, self.u64(key)?)
-    }
-
-    /// Like [`GgufFile::u32`], but a missing key is an error.
-    pub fn required_u32(&self, key: &str) -> Result<u32, LoadError> {
-        required(key, self.u32(key)?)
-    }
-
     /// Like [`GgufFile::f32`], but a missing key is an error.
     pub fn required_f32(&self, key: &str) -> Result<f32, LoadError> {
         required(key, self.f32(key)?)
     }
 
-    /// Like [`GgufFile::bool`], but a missing key is an error.
-    pub fn required_bool(&self, key: &str) -> Result<bool, LoadError> {
-        required(key, self.bool(key)?)
-    }
-
     /// Like [`GgufFile::str`], but a missing key is an error.
     pub fn required_str(&self, key: &str) -> Result<&str, LoadError> {
         required(key, self.str(key)?)
-    }
-
-    /// Like [`GgufFile::strings`], but a missing key is an error.
-    pub fn required_strings(&self, key: &str) -> Result<&StringArray, LoadError> {
-        required(key, self.strings(key)?)
-    }
-
-    /// Like [`GgufFile::ints`], but a missing key is an error.
-    pub fn required_ints(&self, key: &str) -> Result<&NumberArray, LoadError> {
-        required(key, self.ints(key)?)
-    }
-
-    /// Like [`GgufFile::floats`], but a missing key is an error.
-    pub fn required_floats(&self, key: &str) -> Result<&NumberArray, LoadError> {
-        required(key, self.floats(key)?)
     }
 }
 

@@ -121,11 +121,6 @@ impl TensorType {
         use TensorType::*;
         !matches!(self, I8 | I16 | I32 | I64 | F64 | Q8_1 | Q8_K)
     }
-
-    /// Whether elements are stored in blocks with shared scales.
-    pub fn is_quantized(self) -> bool {
-        self.block_elems() > 1
-    }
 }
 
 impl fmt::Display for TensorType {

@@ -36,7 +36,7 @@ fn vocabularies_are_read() {
             file.version(),
             file.required_str("general.architecture").unwrap(),
             file.required_str("tokenizer.ggml.model").unwrap(),
-            file.required_strings("tokenizer.ggml.tokens").unwrap().len(),
+            file.strings("tokenizer.ggml.tokens").unwrap().unwrap().len(),
             file.strings("tokenizer.ggml.merges").unwrap().map_or(0, |m| m.len()),
         );
         assert_eq!(found, (version, arch, model, tokens, merges), "{name}");
@@ -53,18 +53,18 @@ fn tokens_are_not_copied() {
         return;
     };
     let file = GgufFile::open(&path).unwrap();
-    let tokens = file.required_strings("tokenizer.ggml.tokens").unwrap();
+    let tokens = file.strings("tokenizer.ggml.tokens").unwrap().unwrap();
     assert_eq!(tokens.text(0), Some("<unk>"));
     assert_eq!(tokens.text(1), Some("<s>"));
     assert_eq!(tokens.text(3), Some("<0x00>"));
     assert_eq!(tokens.text(29871), Some("▁"));
     assert_eq!(tokens.get(32000), None);
-    let types = file.required_ints("tokenizer.ggml.token_type").unwrap();
+    let types = file.ints("tokenizer.ggml.token_type").unwrap().unwrap();
     assert_eq!(
         (types.int(0), types.int(1), types.int(3), types.int(29871)),
         (Some(2), Some(3), Some(6), Some(1))
     );
-    let scores = file.required_floats("tokenizer.ggml.scores").unwrap();
+    let scores = file.floats("tokenizer.ggml.scores").unwrap().unwrap();
     assert_eq!(scores.len(), 32000);
 }
 

@@ -70,15 +70,15 @@ fn values_of_every_type_are_read_back() {
     let Some(Value::String(raw)) = file.get("bytes") else { panic!() };
     assert_eq!(raw.as_bytes(), [0xff, 0, 0xfe]);
 
-    let texts = file.required_strings("texts").unwrap();
+    let texts = file.strings("texts").unwrap().unwrap();
     assert_eq!(texts.iter().collect::<Vec<_>>(), [b"".as_slice(), b"one", b"two\n"]);
     assert_eq!((texts.text(1), texts.get(3)), (Some("one"), None));
-    assert!(file.required_strings("no_texts").unwrap().is_empty());
-    let ints = file.required_ints("ints").unwrap();
+    assert!(file.strings("no_texts").unwrap().unwrap().is_empty());
+    let ints = file.ints("ints").unwrap().unwrap();
     assert_eq!(ints.iter_ints().collect::<Vec<_>>(), [Some(-1), Some(0), Some(1)]);
     assert_eq!((ints.int(3), ints.int(usize::MAX), ints.float(0)), (None, None, None));
     assert_eq!(
-        file.required_floats("floats").unwrap().iter_floats().collect::<Vec<_>>(),
+        file.floats("floats").unwrap().unwrap().iter_floats().collect::<Vec<_>>(),
         [Some(1.5), Some(f64::INFINITY)]
     );
     assert!(file.ints("floats").is_err() && file.floats("ints").is_err() && file.ints("bools").is_err());
