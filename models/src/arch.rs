@@ -1,43 +1,49 @@
 //! The supported architectures, declared as data. They differ in a few flags, which `spec` reads and the engine's one
-//! forward loop follows. A new architecture that only combines these flags is a new file of a few lines.
+//! forward loop follows. A new architecture that only combines these flags is a new file in arch/ and a line in the list below.
 //!
 //! Common to all: token embedding; per layer RMS norm, grouped-query attention with RoPE or ALiBi, residual, RMS norm,
 //! SwiGLU, residual; final RMS norm; output matrix, or the token embedding in its place.
 
-mod baichuan;
-mod llama;
-mod qwen2;
-mod qwen3;
-
 use crate::gguf::Value;
 
-/// A supported architecture, as `general.architecture` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Arch {
+/// Makes the enum [`Arch`] from one line for each architecture: its file and its name here.
+macro_rules! architectures {
+    ($($(#[$doc:meta])* $file:ident: $name:ident,)*) => {
+        $(mod $file;)*
+
+        /// A supported architecture, as `general.architecture` names it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Arch {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Arch {
+            /// Every supported architecture.
+            pub const ALL: &'static [Arch] = &[$(Arch::$name),*];
+
+            /// Its declaration.
+            pub fn decl(self) -> &'static ArchDecl {
+                match self {
+                    $(Arch::$name => &$file::DECL,)*
+                }
+            }
+        }
+    };
+}
+
+// rustfmt does not look into macros: `.ci/run formatting` names the files of arch/ itself.
+architectures! {
     /// Llama 1 to 3.x, Mistral, Yi, TinyLlama and others of the same structure.
-    Llama,
+    llama: Llama,
     /// Qwen1.5, Qwen2, Qwen2.5.
-    Qwen2,
+    qwen2: Qwen2,
     /// Qwen3, dense.
-    Qwen3,
+    qwen3: Qwen3,
     /// Baichuan and Baichuan 2.
-    Baichuan,
+    baichuan: Baichuan,
 }
 
 impl Arch {
-    /// Every supported architecture.
-    pub const ALL: &'static [Arch] = &[Arch::Llama, Arch::Qwen2, Arch::Qwen3, Arch::Baichuan];
-
-    /// Its declaration.
-    pub fn decl(self) -> &'static ArchDecl {
-        match self {
-            Arch::Llama => &llama::DECL,
-            Arch::Qwen2 => &qwen2::DECL,
-            Arch::Qwen3 => &qwen3::DECL,
-            Arch::Baichuan => &baichuan::DECL,
-        }
-    }
-
     /// Its name in files.
     pub fn name(self) -> &'static str {
         self.decl().name
