@@ -2,8 +2,8 @@
 //! where the memory is not there, before anything is allocated.
 
 use anyhow::Result;
-use engine::devices::Place;
 use engine::kv::{Budget, Layout, Room};
+use engine::placement::Place;
 use engine::plan::{Plan, PlanOptions, outline};
 use engine::{Engine, Prefill, SessionOptions};
 
@@ -65,7 +65,7 @@ pub fn note_beyond_training(app: &App, engine: &Engine, context: usize) {
 /// Refuses a session that does not fit the memory that is free, here or on the device.
 pub fn check_memory(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<()> {
     let plan = plan(engine, options, prompt)?;
-    let device = engine.devices().at(Place::Device);
+    let device = engine.backends().at(Place::Device);
     let (here, there) =
         (plan.total() - plan.weights.on_host(), plan.device_allocated() - plan.weights.device);
     for (needed, free, place) in
@@ -105,8 +105,8 @@ fn plan(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<Plan
         chunk: options.chunk,
         exact: options.prefill == Prefill::Exact,
         threads: engine.threads(),
-        on_device: engine.devices().placement().on_device(),
-        blocks: engine.devices().at(Place::Device).blocks(),
+        on_device: engine.backends().placement().on_device(),
+        blocks: engine.backends().at(Place::Device).blocks(),
     };
     Ok(Plan::new(spec, &outline(engine.file()), &layout, &how)?)
 }

@@ -1,9 +1,10 @@
 //! A loaded model: file, specification, weights, and what computes.
 
-use crate::devices::{Devices, Place};
-use crate::forward::Forward;
+use crate::backends::Backends;
+use crate::forward::{Forward, Workers};
 use crate::heads::HeadShape;
-use crate::weights::{Loading, WeightBytes, Weights};
+use crate::placement::Place;
+use crate::weights::{LoadProgress, WeightBytes, Weights};
 use crate::{EngineError, heads};
 use ggml::Backend;
 use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
@@ -74,7 +75,7 @@ pub enum DeviceKind {
 /// A loaded model.
 pub struct Engine {
     pub(crate) forward: Forward,
-    pub(crate) devices: Devices,
+    pub(crate) backends: Backends,
     file: GgufFile,
     spec: ModelSpec,
     interrupt: Arc<AtomicBool>,
@@ -91,7 +92,7 @@ impl Engine {
     pub fn open_with(
         source: &ModelSource,
         options: &EngineOptions,
-        loading: Loading,
+        loading: LoadProgress,
     ) -> Result<Engine, EngineError> {
         let file = open_file(source)?;
         let spec = ModelSpec::from_gguf(&file)?;
@@ -100,27 +101,30 @@ impl Engine {
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
         let on_device = options.device.map_or(0, |device| device.layers);
-        let devices = Devices::new(host, device, spec.n_layers, on_device);
+        let backends = Backends::new(host, device, spec.n_layers, on_device);
         for tensor in file.tensors().iter().filter(|tensor| tensor.dims.len() > 1) {
             if let (Place::Device, Some(ty)) =
-                (devices.placement().of_tensor(&tensor.name), ggml::Type::from_id(tensor.ty.id()))
+                (backends.placement().of_tensor(&tensor.name), ggml::Type::from_id(tensor.ty.id()))
             {
-                devices.at(Place::Device).check_products(ty)?;
+                backends.at(Place::Device).check_products(ty)?;
             }
         }
         if let (true, Some(embedding)) =
             (spec.tied_output, file.tensors().iter().find(|tensor| tensor.name == "token_embd.weight"))
             && let Some(ty) = ggml::Type::from_id(embedding.ty.id())
         {
-            devices.at(devices.placement().of_output()).check_products(ty)?;
+            backends.at(backends.placement().of_output()).check_products(ty)?;
         }
-        let weights = Weights::load(&file, &spec, options.repack, &devices, loading)?;
-        let workers = (devices.at(Place::Host).threads(), devices.at(Place::Device).blocks());
-        let mut forward = Forward::new(&spec, weights, devices.placement(), workers);
+        let weights = Weights::load(&file, &spec, options.repack, &backends, loading)?;
+        let workers = Workers {
+            threads: backends.at(Place::Host).threads(),
+            blocks: backends.at(Place::Device).blocks(),
+        };
+        let mut forward = Forward::new(&spec, weights, backends.placement(), workers);
         if options.trace {
             forward.trace();
         }
-        Ok(Engine { forward, devices, file, spec, interrupt })
+        Ok(Engine { forward, backends, file, spec, interrupt })
     }
 
     /// The model file.
@@ -139,8 +143,8 @@ impl Engine {
     }
 
     /// What computes, and which layers are where.
-    pub fn devices(&self) -> &Devices {
-        &self.devices
+    pub fn backends(&self) -> &Backends {
+        &self.backends
     }
 
     /// Gives the pages of a layer's weights that were only needed for reading a text back to the system.
@@ -155,7 +159,7 @@ impl Engine {
 
     /// Number of threads that compute.
     pub fn threads(&self) -> usize {
-        self.devices.at(Place::Host).threads()
+        self.backends.at(Place::Host).threads()
     }
 
     /// Set to true, this flag stops the computation that is running (at the next operation) with an error for which

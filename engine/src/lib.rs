@@ -4,8 +4,8 @@
 //! progress through a callback and stops when the engine's interrupt flag is set.
 
 pub mod alibi;
+pub mod backends;
 pub mod calibrate;
-pub mod devices;
 mod engine;
 mod error;
 pub mod forward;
@@ -13,6 +13,7 @@ pub mod generate;
 pub mod heads;
 pub mod kv;
 mod pass;
+pub mod placement;
 pub mod plan;
 mod random;
 pub mod sampler;
@@ -21,8 +22,9 @@ mod session;
 pub mod snapshot;
 pub mod text;
 mod weights;
+pub mod workspace;
 
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource, open_file};
 pub use error::EngineError;
 pub use session::{Prefill, Progress, Session, SessionOptions, sync_all};
-pub use weights::{Loading, WeightBytes, Weights};
+pub use weights::{LoadProgress, WeightBytes, Weights};

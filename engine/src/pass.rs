@@ -1,9 +1,11 @@
 //! A pass of tokens through all layers, place after place.
 
 use crate::EngineError;
-use crate::devices::{Devices, Place, Workspace};
-use crate::forward::{Formula, Forward, INTERMEDIATES, Needed};
-use crate::kv::LayerRows;
+use crate::backends::Backends;
+use crate::forward::{BuiltGraph, Forward, INTERMEDIATES, OutputTokens};
+use crate::kv::{LaneValues, LayerRows};
+use crate::placement::Place;
+use crate::workspace::Workspace;
 use ggml::{ReadyGraph, Tensor};
 
 /// The graphs of a pass, ready to be computed; they go stale when their workspace serves others.
@@ -14,7 +16,7 @@ pub(crate) struct Pass {
 
 struct Part {
     place: Place,
-    formula: Formula,
+    built: BuiltGraph,
     graph: ReadyGraph,
 }
 
@@ -22,14 +24,15 @@ impl Pass {
     /// A pass of `n` tokens.
     pub(crate) fn new(
         forward: &Forward,
-        (n, needed): (usize, Needed),
+        n: usize,
+        outputs: OutputTokens,
         rows: impl Fn(usize) -> LayerRows,
         workspace: &mut Workspace,
     ) -> Result<Pass, EngineError> {
-        let parts = (forward.model(n, needed, rows).into_iter())
-            .map(|(place, formula)| {
-                let graph = workspace.prepare(place, formula.graph()?)?;
-                Ok(Part { place, formula, graph })
+        let parts = (forward.model_graphs(n, outputs, rows).into_iter())
+            .map(|(place, built)| {
+                let graph = workspace.prepare(place, built.graph()?)?;
+                Ok(Part { place, built, graph })
             })
             .collect::<Result<_, EngineError>>()?;
         Ok(Pass { parts })
@@ -38,20 +41,20 @@ impl Pass {
     /// Computes it for `tokens` at positions from `first` on, with the lanes in `state`.
     pub(crate) fn compute(
         &self,
-        devices: &Devices,
+        backends: &Backends,
         tokens: &[u32],
         first: usize,
-        state: &(Vec<i32>, Vec<f32>),
+        state: &LaneValues,
     ) -> Result<(), EngineError> {
         let mut stream: Option<Vec<f32>> = None;
         for (number, part) in self.parts.iter().enumerate() {
-            part.formula.inputs.fill(tokens, first, state)?;
+            part.built.inputs.fill(tokens, first, state)?;
             if let Some(stream) = stream.take() {
-                part.formula.inputs.stream.write(0, &stream)?;
+                part.built.inputs.residual.write(0, &stream)?;
             }
-            devices.at(part.place).compute(&part.graph)?;
+            backends.at(part.place).compute(&part.graph)?;
             if number + 1 < self.parts.len() {
-                stream = Some(part.formula.result.to_vec()?);
+                stream = Some(part.built.result.to_vec()?);
             }
         }
         Ok(())
@@ -71,6 +74,6 @@ impl Pass {
 
     /// What the last part computes.
     pub(crate) fn result(&self) -> Option<&Tensor> {
-        self.parts.last().map(|part| &part.formula.result)
+        self.parts.last().map(|part| &part.built.result)
     }
 }

@@ -2,9 +2,11 @@
 //! layer. Both are where the layers are; a model split between two places has them in both.
 
 use crate::EngineError;
-use crate::devices::{Devices, Place, Workspace};
+use crate::backends::Backends;
 use crate::forward::Forward;
-use crate::kv::Layout;
+use crate::kv::{LaneValues, Layout};
+use crate::placement::Place;
+use crate::workspace::Workspace;
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, RowPositions};
 use models::spec::ModelSpec;
@@ -20,13 +22,13 @@ impl Scratch {
         spec: &ModelSpec,
         layouts: &[&Layout],
         n: usize,
-        devices: &Devices,
+        backends: &Backends,
         used: impl Fn(usize) -> bool,
     ) -> Result<Scratch, EngineError> {
         let mut places = [Vec::new(), Vec::new()];
         for place in Place::ALL {
             let Some(first) = layouts.first() else { continue };
-            if !devices.placement().layers(place).any(&used) {
+            if !backends.placement().layers(place).any(&used) {
                 continue;
             }
             let ctx = Context::new(3 + layouts.len());
@@ -43,7 +45,7 @@ impl Scratch {
                 positions: positions.clone(),
             };
             places[place as usize] = layouts.iter().map(lane).collect();
-            ctx.allocate(&devices.at(place).buffer_type())?;
+            ctx.allocate(&backends.at(place).buffer_type())?;
         }
         Ok(Scratch { places })
     }
@@ -63,25 +65,26 @@ impl Residual {
     /// That of `tokens` before the first layer, looked up `chunk` at a time.
     pub(crate) fn embed(
         forward: &Forward,
-        (tokens, chunk): (&[u32], usize),
-        devices: &Devices,
+        tokens: &[u32],
+        chunk: usize,
+        backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<Residual, EngineError> {
-        let n_embd = forward.weights().narrow.token_embd.dim(0);
+        let n_embd = forward.weights().decode_layout.token_embd.dim(0);
         let mut places = [None, None];
-        for place in Place::ALL.into_iter().filter(|place| !devices.placement().layers(*place).is_empty()) {
+        for place in Place::ALL.into_iter().filter(|place| !backends.placement().layers(*place).is_empty()) {
             let ctx = Context::new(1);
             places[place as usize] = Some(ctx.tensor(Type::F32, [n_embd, tokens.len()]));
-            ctx.allocate(&devices.at(place).buffer_type())?;
+            ctx.allocate(&backends.at(place).buffer_type())?;
         }
         let residual = Residual { places };
-        let first = residual.at(devices.placement().of(0))?;
+        let first = residual.at(backends.placement().of(0))?;
         for (number, chunk_of) in tokens.chunks(chunk.max(1)).enumerate() {
-            let formula = forward.embedding(chunk_of.len());
-            let graph = workspace.prepare(Place::Host, formula.graph()?)?;
-            formula.inputs.fill(chunk_of, 0, &(Vec::new(), Vec::new()))?;
-            devices.at(Place::Host).compute(&graph)?;
-            first.write(4 * n_embd * chunk.max(1) * number, &formula.result.to_vec::<f32>()?)?;
+            let built = forward.embedding_graph(chunk_of.len());
+            let graph = workspace.prepare(Place::Host, built.graph()?)?;
+            built.inputs.fill(chunk_of, 0, &LaneValues::default())?;
+            backends.at(Place::Host).compute(&graph)?;
+            first.write(4 * n_embd * chunk.max(1) * number, &built.result.to_vec::<f32>()?)?;
         }
         Ok(residual)
     }
@@ -93,10 +96,10 @@ impl Residual {
     }
 
     /// Brings the stream to where `layer` is, if the layer before is elsewhere.
-    pub(crate) fn enter(&self, layer: usize, devices: &Devices) -> Result<(), EngineError> {
+    pub(crate) fn move_to(&self, layer: usize, backends: &Backends) -> Result<(), EngineError> {
         /// Bytes on their way at a time.
         const PIECE: usize = 16 << 20;
-        let placement = devices.placement();
+        let placement = backends.placement();
         if layer == 0 || placement.of(layer - 1) == placement.of(layer) {
             return Ok(());
         }

@@ -7,14 +7,16 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use engine::DeviceOptions;
 use engine::alibi::{self, ScopeOptions};
+use engine::backends::Backends;
 use engine::calibrate::{Occurrences, Pattern, score_heads};
-use engine::devices::{Devices, Place, Workspace};
 use engine::forward::observe;
 use engine::heads::{self, SelectionRule};
 use engine::kv::policy::pool::Pool;
 use engine::kv::policy::recent::Recent;
 use engine::kv::policy::{Event, l2, lagkv};
-use engine::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
+use engine::kv::{LaneValues, LayerRows, Layout, PolicyChoice, Room, Store};
+use engine::placement::Place;
+use engine::workspace::Workspace;
 use ggml::{Backend, Context, Tensor, Type};
 use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES, Split};
 use serde_json::Value;
@@ -49,8 +51,8 @@ pub struct Counts {
 pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
     let flag = Arc::new(AtomicBool::new(false));
     let device = device.map(|device| device.start(flag.clone())).transpose()?;
-    let devices = Devices::new(Backend::cpu(1, flag)?, device, MOST_LAYERS, MOST_LAYERS);
-    let runner = Runner { dir, devices };
+    let backends = Backends::new(Backend::cpu(1, flag)?, device, MOST_LAYERS, MOST_LAYERS);
+    let runner = Runner { dir, backends };
     let index = read_json(&dir.join("index.json"))?;
     let policies = index["policies"].as_object().context("index.json names no policies")?;
     let mut counts = Counts::default();
@@ -92,7 +94,7 @@ fn read_json(path: &Path) -> Result<Value> {
 struct Runner<'a> {
     dir: &'a Path,
     /// All layers are in one place.
-    devices: Devices,
+    backends: Backends,
 }
 
 /// A case's arrays: keys and values `[n_kv, n, d]`, the queries of the last rows `[n_head, rows, d]` where policies look at them,
@@ -188,8 +190,8 @@ impl Runner<'_> {
             |_, head| retrieval.as_ref().is_some_and(|flags| flags[head]),
             room,
         )?;
-        let mut store = Store::new(layout, &self.devices)?;
-        let mut workspace = Workspace::new(&self.devices);
+        let mut store = Store::new(layout, &self.backends)?;
+        let mut workspace = Workspace::new(&self.backends);
         if *text > 0 {
             self.read(&mut store, &rows, layer, *text, &mut workspace)?;
         }
@@ -199,7 +201,7 @@ impl Runner<'_> {
             self.write(&layer_rows, &rows, layer, (from, from + piece), &store.state(), &mut workspace)?;
             store.advance(piece);
             let event = if piece == 1 { Event::Step } else { Event::Chunk };
-            store.compress(event, false, &self.devices, &mut workspace)?;
+            store.compress(event, false, &self.backends, &mut workspace)?;
             from += piece;
             if let Some(lengths) = expected["len_per_step"].as_array() {
                 let have: Vec<usize> = store.positions(layer).iter().map(Vec::len).collect();
@@ -230,11 +232,11 @@ impl Runner<'_> {
 
     /// Where the layers are.
     fn place(&self) -> Place {
-        self.devices.placement().of(0)
+        self.backends.placement().of(0)
     }
 
     fn backend(&self) -> &Backend {
-        self.devices.at(self.place())
+        self.backends.at(self.place())
     }
 
     fn split(&self) -> Split {
@@ -267,9 +269,12 @@ impl Runner<'_> {
         ctx.allocate(&self.backend().buffer_type())?;
         let observers = vec![store.observer_of(layer, &complete)];
         let layer_rows = LayerRows { lanes: vec![complete.clone()], observers };
-        let nothing = (vec![0; MAX_LANES * (layer + 1)], vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)]);
+        let nothing = LaneValues {
+            rows: vec![0; MAX_LANES * (layer + 1)],
+            log_weights: vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)],
+        };
         self.write(&layer_rows, rows, layer, (0, n), &nothing, workspace)?;
-        store.take_layer(layer, &complete, n, &self.devices, workspace)?;
+        store.take_layer(layer, &complete, n, &self.backends, workspace)?;
         store.finish_exact(n);
         Ok(())
     }
@@ -281,7 +286,7 @@ impl Runner<'_> {
         rows: &Rows,
         layer: usize,
         (from, end): (usize, usize),
-        live: &(Vec<i32>, Vec<f32>),
+        live: &LaneValues,
         workspace: &mut Workspace,
     ) -> Result<()> {
         let shape = rows.shape();
@@ -309,7 +314,7 @@ impl Runner<'_> {
         if positions.is_allocated() {
             positions.write(0, &(from as i32..end as i32).collect::<Vec<_>>())?;
         }
-        fill_state(&state, live)?;
+        live.write(&state)?;
         Ok(self.backend().compute(&ready)?)
     }
 
@@ -330,7 +335,7 @@ impl Runner<'_> {
         let out: Tensor = out.output();
         let ready = workspace.prepare(self.place(), ctx.graph(&[&out])?)?;
         q.write(0, &rows.q.data)?;
-        fill_state(&state, &store.state())?;
+        store.state().write(&state)?;
         self.backend().compute(&ready)?;
         Ok(out.to_vec()?)
     }
@@ -497,14 +502,6 @@ fn lane_state(ctx: &Context, layer: usize, n: usize) -> LaneState {
         positions: ctx.input("positions", Type::I32, [n]),
         layer,
     }
-}
-
-fn fill_state(state: &LaneState, (rows, weights): &(Vec<i32>, Vec<f32>)) -> Result<()> {
-    state.rows.write(0, rows)?;
-    if state.log_weights.is_allocated() {
-        state.log_weights.write(0, weights)?;
-    }
-    Ok(())
 }
 
 /// What every head keeps; a flat list stands for all heads alike.

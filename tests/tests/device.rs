@@ -2,8 +2,8 @@
 //! allocation; a device that is lost; sessions that are kept on one and opened on the other. The device is the one that
 //! `LONGHAND_TEST_DEVICE` names, else the emulated one.
 
-use engine::devices::Place;
 use engine::generate::generate;
+use engine::placement::Place;
 use engine::plan::{self, Plan, PlanOptions};
 use engine::sampler::{Sampler, SamplerOptions};
 use engine::snapshot::{self, Snapshot};
@@ -92,7 +92,7 @@ fn answers_are_the_same_wherever_the_layers_are() {
     let mut answers = Vec::new();
     for layers in [0, 1, 3, 4] {
         let engine = open(None, layers, None).expect("the embedded model opens");
-        let placement = engine.devices().placement();
+        let placement = engine.backends().placement();
         assert_eq!((placement.on_device(), placement.layers(Place::Host).len()), (layers, 4 - layers));
         for policy in ["full", "razor:buffer=64,ratio=5,sinks=4", "snapkv:window=16,capacity=64,slack=4"] {
             let options = SessionOptions {
@@ -140,7 +140,7 @@ fn the_plan_of_a_device_is_what_is_allocated() {
             let mut session = Session::new(&engine, options)?;
             session.sync(&text(&engine, 300, 9), &mut |_| {})?;
             session.push(1)?;
-            let (_, peak) = engine.devices().at(Place::Device).memory_used().unwrap_or_default();
+            let (_, peak) = engine.backends().at(Place::Device).memory_used().unwrap_or_default();
             let how = PlanOptions {
                 repack: true,
                 prompt: 300,
@@ -148,7 +148,7 @@ fn the_plan_of_a_device_is_what_is_allocated() {
                 exact: true,
                 threads: 1,
                 on_device: layers,
-                blocks: engine.devices().at(Place::Device).blocks(),
+                blocks: engine.backends().at(Place::Device).blocks(),
             };
             let outline = plan::outline(engine.file());
             Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &how)?))
@@ -185,7 +185,7 @@ fn memory_runs_out_at_every_allocation() {
         }
         read?;
         session.push(1)?;
-        Ok(engine.devices().at(Place::Device).memory_used().map_or(0, |(_, peak)| peak))
+        Ok(engine.backends().at(Place::Device).memory_used().map_or(0, |(_, peak)| peak))
     };
     let peak = attempt(1 << 30).expect("a gibibyte is enough");
     let (mut limit, mut refusals) = (0, 0);
@@ -218,7 +218,7 @@ fn a_lost_device_is_an_error() {
             ..SessionOptions::default()
         };
         let mut session = Session::new(&engine, options).expect("a session");
-        engine.devices().at(Place::Device).lose_after(operations);
+        engine.backends().at(Place::Device).lose_after(operations);
         let tokens = text(&engine, 120, 9);
         let mut done = session.sync(&tokens, &mut |_| {}).map(|_| ());
         for _ in 0..20 {
@@ -265,7 +265,7 @@ fn sessions_move_between_host_and_device() {
             let size = session.logits().iter().fold(0f32, |size, x| size.max(x.abs()));
             let difference = largest_difference(session.logits(), other.logits());
             // Random tokens leave the small model undecided, and rows are rounded to 8 bits.
-            let same = from.devices().placement() == to.devices().placement();
+            let same = from.backends().placement() == to.backends().placement();
             assert!(difference <= if same { 0.0 } else { 0.05 * size }, "{policy}: {difference} of {size}");
             std::fs::remove_dir_all(&folder).expect("removed");
         }

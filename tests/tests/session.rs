@@ -1,7 +1,8 @@
 //! A session over many turns and interruptions, on tiny random models and on the embedded one. What every policy must keep to is in
 //! `policies.rs`.
 
-use engine::devices::{Devices, Place};
+use engine::backends::Backends;
+use engine::placement::Place;
 use engine::plan::{self, Plan, PlanOptions};
 use engine::{Engine, EngineError, ModelSource, Prefill, Session, SessionOptions, Weights};
 use ggml::{Backend, Type};
@@ -174,23 +175,23 @@ fn the_plan_knows_what_is_used_in_two_layouts() {
         let flag = Arc::new(AtomicBool::new(false));
         let device = Backend::emulated(flag.clone(), None).expect("starts");
         let host = Backend::cpu(1, flag).expect("starts");
-        let devices = Devices::new(host, Some(device), spec.n_layers, on_device);
+        let backends = Backends::new(host, Some(device), spec.n_layers, on_device);
         let (mut copied, mut all) = (0, 0);
-        let loaded = Weights::load(&file, &spec, repack, &devices, &mut |done, of| {
+        let loaded = Weights::load(&file, &spec, repack, &backends, &mut |done, of| {
             (copied, all) = (done, of);
             Ok(())
         });
         let loaded = loaded.expect("weights");
-        let planned = Weights::pretend(&spec, &plan::outline(&file), repack, devices.placement())
+        let planned = Weights::unallocated(&spec, &plan::outline(&file), repack, backends.placement())
             .expect("weights without memory");
         assert_eq!(loaded.bytes, planned.bytes);
-        assert_eq!(loaded.twice_bytes, planned.twice_bytes);
+        assert_eq!(loaded.dual_layout_bytes, planned.dual_layout_bytes);
         assert_eq!(copied, all, "loading is told to the end");
         assert!(
             all >= loaded.bytes.repacked + loaded.bytes.copied
                 && (on_device > 0) == (loaded.bytes.device > 0)
         );
-        let repacked: usize = loaded.twice_bytes.iter().sum();
+        let repacked: usize = loaded.dual_layout_bytes.iter().sum();
         assert!(repacked <= loaded.bytes.repacked, "{repacked} of {}", loaded.bytes.repacked);
     }
 }
@@ -219,7 +220,7 @@ fn the_plan_is_what_is_allocated() {
         let mut session = Session::new(&engine, options).expect("a session");
         session.sync(&tokens, &mut |_| {}).expect("prefill");
         session.push(1).expect("a step");
-        let on_device = engine.devices().placement().on_device();
+        let on_device = engine.backends().placement().on_device();
         let how = PlanOptions {
             repack: true,
             prompt: 700,
@@ -227,7 +228,7 @@ fn the_plan_is_what_is_allocated() {
             exact: true,
             threads: 1,
             on_device,
-            blocks: engine.devices().at(Place::Device).blocks(),
+            blocks: engine.backends().at(Place::Device).blocks(),
         };
         let outline = plan::outline(engine.file());
         let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &how).expect("a plan");
