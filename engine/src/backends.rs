@@ -1,4 +1,4 @@
-//! The backends that compute a model: the host's, and a device's for the last layers.
+//! The backends that compute a model: the host, and a device for the last layers.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use crate::EngineError;
 use crate::placement::{Place, Placement};
 
-/// What computes.
+/// The host's backend, and the device's if there is one.
 pub struct Backends {
     host: Backend,
     device: Option<Backend>,
@@ -15,7 +15,8 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// The host, and a device for the last `on_device` of `layers` layers.
+    /// Backends for a model of `layers` layers, the last `on_device` of which are on `device`. Without a
+    /// device all are on the host.
     pub fn new(host: Backend, device: Option<Backend>, layers: usize, on_device: usize) -> Backends {
         let on_device = if device.is_some() { on_device } else { 0 };
         Backends { host, device, placement: Placement::new(layers, on_device) }
@@ -26,7 +27,7 @@ impl Backends {
         self.placement
     }
 
-    /// What computes in a place; the host where there is no device.
+    /// The backend of a place; for [`Place::Device`] the host's where there is no device.
     pub fn at(&self, place: Place) -> &Backend {
         match (place, &self.device) {
             (Place::Device, Some(device)) => device,
@@ -35,10 +36,10 @@ impl Backends {
     }
 }
 
-/// Bytes a second, read and written together, of copying `bytes` from one place of a backend's memory to another: the best of
-/// `passes`. On a device, where no other way to measure its memory is as good.
+/// Memory bandwidth of a backend in bytes a second, reads and writes together: the best of `passes`, each of
+/// which copies `bytes` several times within the backend's memory.
 pub fn copy_bandwidth(backend: &Backend, bytes: usize, passes: usize) -> Result<f64, EngineError> {
-    /// Copies of a pass, so that starting them weighs little.
+    /// Copies in a pass: enough that the time to start them does not count.
     const COPIES: usize = 8;
     let (memory, ctx) = (Context::new(2), Context::new(4 * COPIES));
     let [from, to] = [(); 2].map(|()| memory.tensor(Type::F32, [bytes / size_of::<f32>()]));
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_take_time() {
+    fn copy_bandwidth_is_finite_and_positive() {
         let backend = Backend::cpu(1, Default::default()).expect("starts");
         let speed = copy_bandwidth(&backend, 1 << 20, 2).expect("copies");
         assert!(speed > 1e6 && speed.is_finite(), "{speed}");

@@ -150,7 +150,7 @@ fn score_layers(
         let place = backends.placement().of(layer);
         residual.move_to(layer, backends)?;
         let (backend, stream) = (backends.at(place), residual.at(place)?);
-        let layer_rows = LayerRows { lanes: scratch.at(place).to_vec(), observers: Vec::new() };
+        let layer_rows = LayerRows { lanes: scratch.lanes(place).to_vec(), observers: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);

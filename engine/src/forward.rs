@@ -1,5 +1,6 @@
-//! The forward pass: one loop for all architectures. Architectures differ in which tensors exist (biases, norms of Q and K) and
-//! in how positions enter (RoPE, or ALiBi in attention). The caller chooses the lanes that hold keys and values.
+//! The forward pass: one loop for all architectures. Architectures differ in which tensors exist (biases,
+//! norms of Q and K) and in how positions enter (RoPE, or ALiBi in attention). The caller chooses the lanes
+//! that hold keys and values.
 
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES, Split};
@@ -70,8 +71,8 @@ impl Inputs {
         }
     }
 
-    /// Fills the inputs for `tokens`, whose positions are consecutive and begin at `first`. Inputs that the graph does not use
-    /// have no memory and are skipped. The residual stream is left to the caller.
+    /// Fills the inputs for `tokens`, whose positions are consecutive and begin at `first`. Inputs that the
+    /// graph does not use have no memory and are skipped. The residual stream is left to the caller.
     pub fn fill(&self, tokens: &[u32], first: usize, lanes: &LaneValues) -> Result<(), ggml::Error> {
         if self.tokens.is_allocated() {
             self.tokens.write(0, &tokens.iter().map(|token| *token as i32).collect::<Vec<_>>())?;
@@ -89,9 +90,10 @@ pub struct BuiltGraph {
     pub ctx: Context,
     /// What must be filled before each computation.
     pub inputs: Inputs,
-    /// The output; with [`OutputTokens::None`] a tensor without data that depends on the writing of keys and values.
+    /// The output; with [`OutputTokens::None`] a tensor without data that depends on the writing of keys and
+    /// values.
     pub result: Tensor,
-    /// Tensors without data; computing them updates what the policies ask for.
+    /// Tensors without data. Computing them stores queries and accumulates attention for the policies.
     pub effects: Vec<Tensor>,
 }
 
@@ -103,7 +105,7 @@ impl BuiltGraph {
     }
 }
 
-/// How many workers share the rows of an attention operation.
+/// How many workers an attention operation is split over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers {
     /// Threads on the host.
@@ -126,7 +128,8 @@ pub struct Forward {
     trace: bool,
 }
 
-/// Names of a layer's intermediates in the order of computation. A tensor's name is one of these, `-` and the layer's number.
+/// Names of a layer's intermediates in the order of computation. A tensor's name is one of these, `-` and the
+/// layer's number.
 pub const INTERMEDIATES: [&str; 9] =
     ["attn_norm", "Kcur", "Vcur", "Qcur", "kqv_out", "ffn_inp", "ffn_norm", "ffn_out", "l_out"];
 
@@ -167,8 +170,8 @@ impl Forward {
         }
     }
 
-    /// The number of tokens, at most `chunk`, for which attention on the device has the most partial results; `None` where
-    /// rows are never split. See [`graph::most_partials`].
+    /// The number of tokens, at most `chunk`, for which attention on the device has the most partial results;
+    /// `None` where rows are never split. See [`graph::most_partials`].
     pub fn max_partials_tokens(&self, chunk: usize) -> Option<usize> {
         let [_, device] = self.splits;
         graph::most_partials(self.heads, device, chunk)
@@ -214,7 +217,8 @@ impl Forward {
         Inputs::new(ctx, weights.token_embd.dim(0), n, weights.layers.len())
     }
 
-    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for normalised input `x` `[n_embd, n]` at `positions` `[n]`.
+    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for normalised input `x` `[n_embd, n]` at
+    /// `positions` `[n]`.
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let q = self.project(ctx, &w.wq, w.bq.as_ref(), self.heads.n_kv_heads * self.heads.group, x);
@@ -271,9 +275,10 @@ impl Forward {
         }
     }
 
-    /// One layer for input `x` `[n_embd, n]`. Keys and values are appended to the live rows of `rows`. Returns the layer's output
-    /// `[n_embd, n or 1]` for the tokens `outputs`; with [`OutputTokens::None`] a tensor without data that depends on the appended
-    /// rows. Adds what the policies ask for to `effects`.
+    /// One layer for input `x` `[n_embd, n]`. Keys and values are appended to the live rows of `rows`.
+    /// Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with [`OutputTokens::None`] a
+    /// tensor without data that depends on the appended rows. Adds the nodes that [`record_attention`] gives
+    /// to `effects`.
     #[allow(clippy::too_many_arguments)]
     fn layer(
         &self,
@@ -315,7 +320,7 @@ impl Forward {
             self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), &last)
         };
         for observer in &rows.observers {
-            observe(ctx, self.heads, (&q, positions), &stored, observer, &state, effects);
+            record_attention(ctx, self.heads, &q, &stored, observer, &state, effects);
         }
         if attending == 0 {
             return stored;
@@ -356,9 +361,9 @@ impl Forward {
         ctx.add(&out, &x).named(&format!("l_out-{layer}")).keep_if_tracing(self.trace)
     }
 
-    /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens `outputs`. There is one graph
-    /// for the host and, if layers are on the device, one for the device. The result of one graph is the next one's
-    /// [`Inputs::residual`].
+    /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens
+    /// `outputs`. There is one graph for the host and, if layers are on the device, one for the device. The
+    /// result of one graph is the next one's [`Inputs::residual`].
     pub fn model_graphs(
         &self,
         n: usize,
@@ -391,8 +396,9 @@ impl Forward {
         places.map(build).collect()
     }
 
-    /// One layer for a chunk of a text. With [`OutputTokens::All`] the graph updates the chunk's part of the residual stream; with
-    /// [`OutputTokens::Last`] the result is the logits of the last token, and the layer must be the last one.
+    /// One layer for a chunk of a text. With [`OutputTokens::All`] the graph updates the chunk's part of the
+    /// residual stream; with [`OutputTokens::Last`] the result is the logits of the last token, and the layer
+    /// must be the last one.
     pub fn layer_graph(
         &self,
         layer: usize,
@@ -437,7 +443,7 @@ impl Forward {
     }
 }
 
-/// RoPE as ggml takes it.
+/// The parameters of ggml's RoPE operation.
 fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
     let numbers = rope.scaling.numbers(n_ctx_train);
     RopeParameters {
@@ -456,22 +462,23 @@ fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
     }
 }
 
-/// What policies ask for of the queries `q` [head_dim, heads, n_q] of the last tokens of `positions` [n], whose rows were
-/// written before `stored` was computed: nodes that stand for it are added to `effects`.
-pub fn observe(
+/// Adds to `effects` the nodes that store queries and accumulate attention for a policy. `q` `[head_dim,
+/// heads, n_q]` are the queries of the last `n_q` of the tokens in `state.positions`. The rows of these
+/// tokens are written when `stored` is computed.
+pub fn record_attention(
     ctx: &Context,
     shape: HeadShape,
-    (q, positions): (&Tensor, &Tensor),
+    q: &Tensor,
     stored: &Tensor,
     observer: &Observer,
     state: &LaneState,
     effects: &mut Vec<Tensor>,
 ) {
     if let Some(ring) = &observer.queries {
-        effects.push(graph::remember(ctx, (q, positions), ring));
+        effects.push(graph::remember(ctx, (q, &state.positions), ring));
     }
     let Some(watched) = &observer.watched else { return };
-    let (n, gathered) = (positions.dim(0), watched.gathered);
+    let (n, gathered) = (state.positions.dim(0), watched.gathered);
     let (queries, replace) = match gathered.chunk {
         _ if n == 1 => (1, !gathered.steps_add),
         Some(Counted::All) => (n, false),
@@ -481,7 +488,7 @@ pub fn observe(
     effects.extend(graph::gather(
         ctx,
         shape,
-        (q, positions),
+        (q, &state.positions),
         (stored, n),
         (&watched.rows, watched.number),
         watched.heads.clone(),

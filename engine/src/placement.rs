@@ -1,23 +1,24 @@
-//! Where a model is computed: the host, or a device for its last layers. A layer's weights, rows and computation are in one place;
-//! between the places goes only the residual stream. The embedding is always looked up on the host.
+//! Placement: which layers are on the host and which on a device. A layer's weights, its keys and values and
+//! its computation are in one place. Only the residual stream goes from one place to the other. Embeddings
+//! are always looked up on the host.
 
 use std::ops::Range;
 
-/// One of the two places.
+/// Where something is stored and computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The host's memory and processor.
+    /// The host: main memory and CPU.
     Host,
-    /// The device.
+    /// The device: a GPU.
     Device,
 }
 
 impl Place {
-    /// Both, in the order in which a token passes them.
+    /// Both places, in the order of the layers.
     pub const ALL: [Place; 2] = [Place::Host, Place::Device];
 }
 
-/// Which layers are where: the first ones on the host, the others on the device.
+/// Which layers are where: the first layers are on the host, the last ones on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     layers: usize,
@@ -25,23 +26,23 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// `layers` layers of which the last `on_device` are on the device.
+    /// The placement of `layers` layers, the last `on_device` of which are on the device.
     pub fn new(layers: usize, on_device: usize) -> Placement {
         Placement { layers, on_host: layers.saturating_sub(on_device) }
     }
 
-    /// Where a layer is.
+    /// The place of a layer.
     pub fn of(&self, layer: usize) -> Place {
         if layer < self.on_host { Place::Host } else { Place::Device }
     }
 
-    /// Where the output matrix is: with the last layer.
+    /// The place of the output matrix: that of the last layer.
     pub fn of_output(&self) -> Place {
         if self.on_host < self.layers { Place::Device } else { Place::Host }
     }
 
-    /// Where a tensor of the model is, by its name in the file. RoPE's factors are needed wherever there are layers; this is the
-    /// place of the first.
+    /// The place of a tensor, by its name in the file. RoPE's factors are needed in every place with layers;
+    /// this gives the place of the first layer.
     pub fn of_tensor(&self, name: &str) -> Place {
         let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
         match (name, layer) {
@@ -60,7 +61,7 @@ impl Placement {
         }
     }
 
-    /// Layers on the device.
+    /// Number of layers on the device.
     pub fn on_device(&self) -> usize {
         self.layers - self.on_host
     }

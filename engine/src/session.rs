@@ -410,7 +410,7 @@ impl<'e> Session<'e> {
         self.clear()?;
         let (engine, spec, mut random) = (self.engine, self.engine.spec(), Random(seed));
         let scratch = Scratch::new(spec, &[self.store.layout()], n, &engine.backends, |_| true)?;
-        for lane in Place::ALL.into_iter().flat_map(|place| scratch.at(place)) {
+        for lane in Place::ALL.into_iter().flat_map(|place| scratch.lanes(place)) {
             random_rows(&lane.k, &mut random)?;
             random_rows(&lane.v, &mut random)?;
             if let Some(received) = &lane.received {
@@ -421,7 +421,7 @@ impl<'e> Session<'e> {
         }
         self.compressing = Duration::ZERO;
         for layer in 0..spec.n_layers {
-            let [lane] = scratch.at(engine.backends.placement().of(layer)) else { continue };
+            let [lane] = scratch.lanes(engine.backends.placement().of(layer)) else { continue };
             if let Some(queries) = self.store.observer_of(layer, lane).queries {
                 let values: Vec<f32> = (0..queries.shape().elements()).map(|_| random.normal()).collect();
                 queries.write(0, &values)?;
@@ -530,10 +530,10 @@ fn layer_by_layer(
         residual.move_to(layer, backends)?;
         let is_last = layer + 1 == spec.n_layers;
         let at_home = at_home(sessions, layer);
-        let layer_rows = match scratch.at(place).first() {
+        let layer_rows = match scratch.lanes(place).first() {
             Some(lane) if !at_home => LayerRows {
                 lanes: vec![lane.clone()],
-                observers: (sessions.iter().zip(scratch.at(place)))
+                observers: (sessions.iter().zip(scratch.lanes(place)))
                     .map(|(session, lane)| session.store.observer_of(layer, lane))
                     .collect(),
             },
@@ -562,7 +562,7 @@ fn layer_by_layer(
         if at_home {
             sessions[0].store.grow_layer(layer, n);
         } else {
-            for (session, lane) in sessions.iter_mut().zip(scratch.at(place)) {
+            for (session, lane) in sessions.iter_mut().zip(scratch.lanes(place)) {
                 let started = Instant::now();
                 session.store.take_layer(layer, lane, n, backends, &mut session.workspace)?;
                 session.compressing += started.elapsed();

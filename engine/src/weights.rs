@@ -1,21 +1,23 @@
-//! A model's weights as tensors. Tensors lie in the mapped file where they can be used as they are; they are copied and rearranged
-//! (*repacked*) where the CPU has a faster layout for their type.
+//! A model's weights as tensors. Tensors lie in the mapped file where they can be used as they are; they are
+//! copied and rearranged (*repacked*) where the CPU has a faster layout for their type.
 //!
-//! For K-quants no layout is best for everything: ggml multiplies single tokens faster with repacked matrices, and many tokens
-//! faster with those of the file (measured on Zen 4, llama-3.2-1b q4_k_m, 2 threads: tg32 41.7 and 35.7 t/s, pp512 139 and
-//! 219 t/s). Such matrices have a *dual layout*: decoding uses the repacked matrix, prefill the file's. After prefill the file's
-//! pages are released to the system.
+//! For K-quants no layout is best for everything: ggml multiplies single tokens faster with repacked
+//! matrices, and many tokens faster with those of the file (measured on Zen 4, llama-3.2-1b q4_k_m, 2
+//! threads: tg32 41.7 and 35.7 t/s, pp512 139 and 219 t/s). Such matrices have a *dual layout*: decoding uses
+//! the repacked matrix, prefill the file's. After prefill the file's pages are released to the system.
 //!
-//! Weights of layers on a device are copied there from the mapped file. The file's pages are released during the copy.
+//! Weights of layers on a device are copied there from the mapped file. The file's pages are released during
+//! the copy.
+
+use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
+use models::gguf::{Blob, GgufFile, TensorInfo};
+use models::spec::{ModelSpec, ModelTensors, TensorNeed};
+use models::types::TensorType;
 
 use crate::EngineError;
 use crate::backends::Backends;
 use crate::placement::{Place, Placement};
 use crate::plan::TensorOutline;
-use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
-use models::gguf::{Blob, GgufFile, TensorInfo};
-use models::spec::{ModelSpec, ModelTensors, TensorNeed};
-use models::types::TensorType;
 
 /// Bytes of the weights, by location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +51,8 @@ pub type LoadProgress<'a> = &'a mut dyn FnMut(usize, usize) -> Result<(), Engine
 pub struct Weights {
     /// The weights in the layout that is faster for few tokens.
     pub decode_layout: ModelTensors<Tensor>,
-    /// The same weights in the layout that is faster for many tokens. Equal to `decode_layout` but for matrices with a dual layout.
+    /// The same weights in the layout that is faster for many tokens. Equal to `decode_layout` but for
+    /// matrices with a dual layout.
     pub prefill_layout: ModelTensors<Tensor>,
     /// For each layer the matrices with a dual layout, by index in the file.
     dual_layout: Vec<Vec<usize>>,
@@ -64,11 +67,12 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Loads the tensors of `file` into the places that the backends' placement gives. With `repack`, matrices that the CPU
-    /// multiplies faster in another layout are copied.
+    /// Loads the tensors of `file` into the places that the backends' placement gives. With `repack`,
+    /// matrices that the CPU multiplies faster in another layout are copied.
     ///
     /// # Errors
-    /// Where a tensor is missing or has a type that ggml cannot compute with, where memory runs out, and those of `progress`.
+    /// Where a tensor is missing or has a type that ggml cannot compute with, where memory runs out, and
+    /// those of `progress`.
     pub fn load(
         file: &GgufFile,
         spec: &ModelSpec,
@@ -138,13 +142,14 @@ impl Weights {
         })
     }
 
-    /// Releases the file's pages of a layer's matrices with a dual layout. The system reads them again when they are used.
+    /// Releases the file's pages of a layer's matrices with a dual layout. The system reads them again when
+    /// they are used.
     pub fn release(&self, file: &GgufFile, layer: usize) {
         self.dual_layout[layer].iter().for_each(|index| file.forget(&file.tensors()[*index]));
     }
 
-    /// Tensors of the model's types and shapes without memory, for measuring graphs. `tensors` gives the types; tensors that it
-    /// does not name are f32. Bytes are what [`Weights::load`] would take.
+    /// Tensors of the model's types and shapes without memory, for measuring graphs. `tensors` gives the
+    /// types; tensors that it does not name are f32. Bytes are what [`Weights::load`] would take.
     pub fn unallocated(
         spec: &ModelSpec,
         tensors: &[TensorOutline],
@@ -209,6 +214,7 @@ impl Weights {
     }
 }
 
+/// The type of a tensor in ggml; an error where this version of ggml does not have it.
 fn element_type(name: &str, ty: TensorType) -> Result<Type, EngineError> {
     Type::from_id(ty.id()).ok_or_else(|| EngineError::Setting {
         what: format!("tensor `{name}`"),
@@ -217,8 +223,8 @@ fn element_type(name: &str, ty: TensorType) -> Result<Type, EngineError> {
     })
 }
 
-/// Bytes that a tensor takes on a device. The last row of a block type is padded to a multiple of 512 elements, because the
-/// kernels read that far. Tensors begin at multiples of 128 bytes.
+/// Bytes that a tensor takes on a device. The last row of a block type is padded to a multiple of 512
+/// elements, because the kernels read that far. Tensors begin at multiples of 128 bytes.
 fn device_bytes(tensor: &Tensor) -> usize {
     const ROW_ELEMENTS: usize = 512;
     const ALIGNMENT: usize = 128;

@@ -1,4 +1,4 @@
-//! Memory for graphs, one allocator in each place.
+//! Memory for the intermediates of graphs: one allocator for each place.
 
 use ggml::{Context, Graph, GraphAllocator, ReadyGraph, Tensor};
 
@@ -6,16 +6,16 @@ use crate::EngineError;
 use crate::backends::Backends;
 use crate::placement::Place;
 
-/// Memory for the graphs of one after the other, in each place.
+/// Memory for one graph at a time in each place.
 pub struct Workspace {
     allocators: [GraphAllocator; 2],
 }
 
 impl Workspace {
-    /// Empty ones.
-    pub fn new(devices: &Backends) -> Workspace {
+    /// A workspace without memory yet.
+    pub fn new(backends: &Backends) -> Workspace {
         Workspace {
-            allocators: Place::ALL.map(|place| GraphAllocator::new(&devices.at(place).buffer_type())),
+            allocators: Place::ALL.map(|place| GraphAllocator::new(&backends.at(place).buffer_type())),
         }
     }
 
@@ -24,15 +24,15 @@ impl Workspace {
         &mut self.allocators[place as usize]
     }
 
-    /// Gives a graph memory in a place; the last one that had memory there becomes stale.
+    /// Allocates a graph in a place. The graph that was prepared there before becomes invalid.
     pub fn prepare(&mut self, place: Place, graph: Graph) -> Result<ReadyGraph, ggml::Error> {
         self.at(place).prepare(graph)
     }
 
-    /// Computes nodes in a place, to the end whatever the interrupt flag says.
+    /// Computes `nodes` in a place. The interrupt flag does not stop the computation.
     pub fn run(
         &mut self,
-        devices: &Backends,
+        backends: &Backends,
         place: Place,
         ctx: &Context,
         nodes: &[Tensor],
@@ -42,10 +42,10 @@ impl Workspace {
         }
         let results: Vec<&Tensor> = nodes.iter().collect();
         let graph = self.prepare(place, ctx.graph(&results)?)?;
-        Ok(devices.at(place).compute_to_end(&graph)?)
+        Ok(backends.at(place).compute_to_end(&graph)?)
     }
 
-    /// Bytes held now, in a place.
+    /// Bytes allocated in a place.
     pub fn bytes(&self, place: Place) -> usize {
         self.allocators[place as usize].bytes()
     }

@@ -9,7 +9,7 @@ use engine::DeviceOptions;
 use engine::alibi::{self, ScopeOptions};
 use engine::backends::Backends;
 use engine::calibrate::{Occurrences, Pattern, score_heads};
-use engine::forward::observe;
+use engine::forward::record_attention;
 use engine::heads::{self, SelectionRule};
 use engine::kv::policy::pool::Pool;
 use engine::kv::policy::recent::Recent;
@@ -302,7 +302,7 @@ impl Runner<'_> {
         let mut effects = vec![stored.clone()];
         if known > 0 {
             for observer in &to.observers {
-                observe(&ctx, shape, (&q, positions), &stored, observer, &state, &mut effects);
+                record_attention(&ctx, shape, &q, &stored, observer, &state, &mut effects);
             }
         }
         let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
