@@ -133,18 +133,6 @@ pub struct Forward {
 pub const INTERMEDIATES: [&str; 9] =
     ["attn_norm", "Kcur", "Vcur", "Qcur", "kqv_out", "ffn_inp", "ffn_norm", "ffn_out", "l_out"];
 
-/// Marks a tensor as an intermediate.
-trait Traced {
-    fn keep_if_tracing(self, trace: bool) -> Self;
-}
-
-impl Traced for Tensor {
-    /// With `trace`, later operations do not reuse the tensor's memory.
-    fn keep_if_tracing(self, trace: bool) -> Tensor {
-        if trace { self.output() } else { self }
-    }
-}
-
 /// From this number of tokens on, the file's layout of K-quants is faster than the repacked one.
 const PREFILL_MIN_TOKENS: usize = 32;
 
@@ -194,7 +182,7 @@ impl Forward {
 
     /// Embeddings of `tokens` `[n]` i32: `[n_embd, n]`.
     fn embed(&self, ctx: &Context, tokens: &Tensor) -> Tensor {
-        ctx.get_rows(&self.weights.decode_layout.token_embd, tokens).named("embd").keep_if_tracing(self.trace)
+        self.keep_if_tracing(ctx.get_rows(&self.weights.decode_layout.token_embd, tokens).named("embd"))
     }
 
     /// A layer's weights in the layout that is faster for `n` tokens.
@@ -222,18 +210,14 @@ impl Forward {
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let q = self.project(ctx, &w.wq, w.bq.as_ref(), self.heads.n_kv_heads * self.heads.group, x);
-        self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), positions)
-            .named(&format!("Qcur-{layer}"))
-            .keep_if_tracing(self.trace)
+        self.intermediate("Qcur", layer, self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), positions))
     }
 
     /// Keys of a layer after RoPE, `[head_dim, kv_heads, n]`: as [`Forward::queries`].
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let k = self.project(ctx, &w.wk, w.bk.as_ref(), self.heads.n_kv_heads, x);
-        self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions)
-            .named(&format!("Kcur-{layer}"))
-            .keep_if_tracing(self.trace)
+        self.intermediate("Kcur", layer, self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions))
     }
 
     /// matrix · x + bias, split into heads: `[head_dim, heads, n]`.
@@ -250,7 +234,7 @@ impl Forward {
             y = ctx.add(&y, bias);
         }
         // A reshaped tensor shares the memory of its source, so the source is kept.
-        ctx.reshape(&y.keep_if_tracing(self.trace), [self.heads.head_dim, heads, x.dim(1)])
+        ctx.reshape(&self.keep_if_tracing(y), [self.heads.head_dim, heads, x.dim(1)])
     }
 
     /// Normalises each head if the model has such a norm, then applies RoPE if the model uses it.
@@ -294,13 +278,10 @@ impl Forward {
         let w = self.matrices(layer, n);
         let positions = &inputs.positions;
         let state = LaneState { layer, ..inputs.state.clone() };
-        let normed =
-            self.norm(ctx, x, &w.attn_norm).named(&format!("attn_norm-{layer}")).keep_if_tracing(self.trace);
+        let normed = self.intermediate("attn_norm", layer, self.norm(ctx, x, &w.attn_norm));
         let k = self.keys(ctx, layer, &normed, positions);
-        let v = self
-            .project(ctx, &w.wv, w.bv.as_ref(), self.heads.n_kv_heads, &normed)
-            .named(&format!("Vcur-{layer}"))
-            .keep_if_tracing(self.trace);
+        let v = self.project(ctx, &w.wv, w.bv.as_ref(), self.heads.n_kv_heads, &normed);
+        let v = self.intermediate("Vcur", layer, v);
         let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
@@ -340,25 +321,22 @@ impl Forward {
             &rows.lanes,
             &state,
             self.splits[self.placement.of(layer) as usize],
-        )
-        .named(&format!("kqv_out-{layer}"))
-        .keep_if_tracing(self.trace); // [heads * head_dim, n or 1]
+        );
+        let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
         let mut out = ctx.mul_mat(&w.wo, &attended);
         if let Some(bias) = &w.bo {
             out = ctx.add(&out, bias);
         }
         let x = if outputs == OutputTokens::Last { &ctx.rows(x, n - 1, 1) } else { x };
-        let x = ctx.add(&out, x).named(&format!("ffn_inp-{layer}")).keep_if_tracing(self.trace);
+        let x = self.intermediate("ffn_inp", layer, ctx.add(&out, x));
 
-        let normed =
-            self.norm(ctx, &x, &w.ffn_norm).named(&format!("ffn_norm-{layer}")).keep_if_tracing(self.trace);
+        let normed = self.intermediate("ffn_norm", layer, self.norm(ctx, &x, &w.ffn_norm));
         let gate = ctx.mul_mat(&w.ffn_gate, &normed); // [n_ff, n]
         let up = ctx.mul_mat(&w.ffn_up, &normed); // [n_ff, n]
         let hidden = ctx.swiglu(&gate, &up);
-        let out =
-            ctx.mul_mat(&w.ffn_down, &hidden).named(&format!("ffn_out-{layer}")).keep_if_tracing(self.trace);
-        ctx.add(&out, &x).named(&format!("l_out-{layer}")).keep_if_tracing(self.trace)
+        let out = self.intermediate("ffn_out", layer, ctx.mul_mat(&w.ffn_down, &hidden));
+        self.intermediate("l_out", layer, ctx.add(&out, &x))
     }
 
     /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens
@@ -430,11 +408,19 @@ impl Forward {
 
     /// Logits `[n_vocab, n]` for the last layer's output `x` `[n_embd, n]`.
     fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
-        let x = self
-            .norm(ctx, x, &self.weights.decode_layout.output_norm)
-            .named("result_norm")
-            .keep_if_tracing(self.trace);
+        let x = self.norm(ctx, x, &self.weights.decode_layout.output_norm).named("result_norm");
+        let x = self.keep_if_tracing(x);
         ctx.mul_mat(&self.weights.output, &x).named("result_output").output()
+    }
+
+    /// Names a tensor as one of a layer's [`INTERMEDIATES`].
+    fn intermediate(&self, name: &str, layer: usize, tensor: Tensor) -> Tensor {
+        self.keep_if_tracing(tensor.named(&format!("{name}-{layer}")))
+    }
+
+    /// While tracing, prevents later operations from reusing the tensor's memory.
+    fn keep_if_tracing(&self, tensor: Tensor) -> Tensor {
+        if self.trace { tensor.output() } else { tensor }
     }
 
     /// RMS norm of `x`, times `weight`.
