@@ -154,7 +154,7 @@ impl<'m> Conversation<'m> {
 
     fn go_back(&mut self, tokens: usize) {
         self.timeline.truncate(tokens);
-        self.sampling.sampler.forget();
+        self.sampling.sampler.clear_recent();
         self.timeline.iter().for_each(|token| self.sampling.sampler.accept(*token));
     }
 
