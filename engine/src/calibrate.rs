@@ -4,12 +4,12 @@
 //! The text is read layer by layer. Of the attention matrix only the few columns that count are picked out of blocks of
 //! rows; the matrix as a whole never exists.
 
-use crate::devices::Workspace;
-use crate::forward::Needed;
+use crate::forward::{OutputTokens, TextChunk};
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
-use crate::kv::{LayerRows, Layout, PolicyChoice, Room};
+use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, Room};
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
+use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{AttentionShape, MAX_LANES};
@@ -136,38 +136,40 @@ fn score_layers(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<HeadScores>, EngineError> {
     let started = Instant::now();
-    let (spec, devices, n) = (engine.spec(), engine.devices(), tokens.len());
-    let mut workspace = Workspace::new(devices);
-    let residual = Residual::embed(&engine.forward, (tokens, chunk), devices, &mut workspace)?;
+    let (spec, backends, n) = (engine.spec(), engine.backends(), tokens.len());
+    let mut workspace = Workspace::new(backends);
+    let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut workspace)?;
     let room = Room { context: n, types: (Type::F16, Type::F16), reserve: None };
     let everything = Layout::new(spec, &PolicyChoice::default(), None, room)?;
-    let scratch = Scratch::new(spec, &[&everything], n, devices, |_| true)?;
+    let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;
     let mut layers = Vec::new();
     let chunks = n.div_ceil(chunk);
     for layer in 0..spec.n_layers {
-        let place = devices.placement().of(layer);
-        residual.enter(layer, devices)?;
-        let (backend, stream) = (devices.at(place), residual.at(place)?);
-        let layer_rows = LayerRows { lanes: scratch.at(place).to_vec(), observers: Vec::new() };
+        let place = backends.placement().of(layer);
+        residual.move_to(layer, backends)?;
+        let (backend, stream) = (backends.at(place), residual.at(place)?);
+        let layer_rows = LayerRows { lanes: scratch.lanes(place).to_vec(), observers: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);
             let mut rows = vec![0i32; MAX_LANES * spec.n_layers];
             rows[layer * MAX_LANES] = at as i32;
-            let state = (rows, vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers]);
+            let log_weights = vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers];
+            let state = LaneValues { rows, log_weights };
+            let text_chunk = TextChunk { residual: stream, first: at, len };
             // The layer's input is overwritten by its output, so its queries are taken first.
             let queries = {
-                let formula = engine.forward.queries_of_text(layer, (stream, at, len));
-                let graph = workspace.prepare(place, formula.graph()?)?;
-                formula.inputs.fill(&tokens[at..at + len], at, &state)?;
+                let built = engine.forward.query_graph(layer, text_chunk);
+                let graph = workspace.prepare(place, built.graph()?)?;
+                built.inputs.fill(&tokens[at..at + len], at, &state)?;
                 backend.compute(&graph)?;
-                formula.result.to_vec::<f32>()?
+                built.result.to_vec::<f32>()?
             };
             let is_last = layer + 1 == spec.n_layers;
-            let needed = if is_last { Needed::None } else { Needed::All };
-            let formula = engine.forward.layer_of_text(layer, (stream, at, len), &layer_rows, needed);
-            let graph = workspace.prepare(place, formula.graph()?)?;
-            formula.inputs.fill(&tokens[at..at + len], at, &state)?;
+            let needed = if is_last { OutputTokens::None } else { OutputTokens::All };
+            let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
+            let graph = workspace.prepare(place, built.graph()?)?;
+            built.inputs.fill(&tokens[at..at + len], at, &state)?;
             backend.compute(&graph)?;
             scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
             let done = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;

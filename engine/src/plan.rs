@@ -3,9 +3,9 @@
 //! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs are built over
 //! tensors without memory and ggml's allocator says what their intermediates need. A device need not be there to be planned for.
 
-use crate::devices::{Place, Placement};
-use crate::forward::{Formula, Forward, Needed};
+use crate::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
 use crate::kv::{LayerRows, Layout, Observer, Watched};
+use crate::placement::{Place, Placement};
 use crate::{EngineError, WeightBytes, Weights};
 use ggml::{Buffer, BufferType, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::GraphLane;
@@ -113,25 +113,27 @@ impl Plan {
         options: &PlanOptions,
     ) -> Result<Plan, EngineError> {
         let placement = Placement::new(spec.n_layers, options.on_device);
-        let weights = Weights::pretend(spec, tensors, options.repack, placement)?;
+        let weights = Weights::unallocated(spec, tensors, options.repack, placement)?;
         let bytes = weights.bytes;
-        let twice = weights.twice_bytes.iter();
-        let file_pages = if options.exact { twice.max().copied().unwrap_or(0) } else { twice.sum() };
-        let forward = Forward::new(spec, weights, placement, (options.threads, options.blocks));
+        let dual_layout = weights.dual_layout_bytes.iter();
+        let file_pages =
+            if options.exact { dual_layout.max().copied().unwrap_or(0) } else { dual_layout.sum() };
+        let workers = Workers { threads: options.threads, blocks: options.blocks };
+        let forward = Forward::new(spec, weights, placement, workers);
         let lanes = Lanes::new(layout)?;
         let allocator = GraphAllocator::new(&BufferType::cpu());
         let measure =
-            |formula: &Formula| -> Result<usize, EngineError> { Ok(allocator.measure(&formula.graph()?)) };
+            |built: &BuiltGraph| -> Result<usize, EngineError> { Ok(allocator.measure(&built.graph()?)) };
 
         let chunk = options.chunk.clamp(1, layout.context);
         let prompt = options.prompt.min(layout.context).max(1);
         let mut most = [[0; 2]; 2];
         // Fewer tokens may take more memory: for their partial results of attention.
-        let lengths = |chunk| [Some(chunk), forward.most_partials(chunk).filter(|n| *n < chunk)];
+        let lengths = |chunk| [Some(chunk), forward.max_partials_tokens(chunk).filter(|n| *n < chunk)];
         for (what, n) in [(0, 1)].into_iter().chain(lengths(chunk).into_iter().flatten().map(|n| (1, n))) {
-            for (place, formula) in forward.model(n, Needed::Last, |layer| lanes.of(layer)) {
+            for (place, built) in forward.model_graphs(n, OutputTokens::Last, |layer| lanes.of(layer)) {
                 let most: &mut usize = &mut most[what][place as usize];
-                *most = measure(&formula)?.max(*most);
+                *most = measure(&built)?.max(*most);
             }
         }
         let [decode, mut reading] = most;
@@ -149,11 +151,13 @@ impl Plan {
                 let ctx = Context::new(2);
                 let stream = ctx.tensor(Type::F32, [spec.n_embd, prompt]);
                 lanes.nowhere.mark_unallocated(&stream);
-                for (layer, needed) in [(layers.start, Needed::All), (layers.end - 1, Needed::Last)] {
+                for (layer, needed) in
+                    [(layers.start, OutputTokens::All), (layers.end - 1, OutputTokens::Last)]
+                {
                     for len in lengths(chunk.min(prompt)).into_iter().flatten() {
-                        let formula =
-                            forward.layer_of_text(layer, (&stream, 0, len), &lanes.of(layer), needed);
-                        reading[place as usize] = reading[place as usize].max(measure(&formula)?);
+                        let chunk = TextChunk { residual: &stream, first: 0, len };
+                        let built = forward.layer_graph(layer, chunk, &lanes.of(layer), needed);
+                        reading[place as usize] = reading[place as usize].max(measure(&built)?);
                     }
                 }
                 bytes.scratch = part.scratch_bytes(prompt);

@@ -23,9 +23,9 @@ use std::sync::atomic::AtomicBool;
 
 use ggml::Type;
 
-use crate::devices::Place;
 use crate::heads::HeadProfile;
 use crate::kv::{Budget, PolicyChoice};
+use crate::placement::Place;
 use crate::plan::{BLOCKS, Plan, device_overhead};
 use crate::progress::{Notice, Observer};
 use crate::{DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions};
@@ -363,7 +363,7 @@ pub fn fit(
     let (session, plan) = plan_on(engine, session, budget, prompt)?;
     check_host(&plan, session.context, available_memory())?;
     let on_device = plan.device_allocated() - plan.weights.device;
-    match engine.devices().at(Place::Device).memory_left() {
+    match engine.backends().at(Place::Device).memory_left() {
         Some(free) if on_device > free => {
             Err(EngineError::Memory { context: session.context, needed: on_device, free, on_device: true })
         }
@@ -378,15 +378,15 @@ pub fn plan_on(
     budget: Option<Budget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
-    let devices = engine.devices();
+    let backends = engine.backends();
     let planner = Planner {
         outline: &ModelOutline::of_model(engine.model()),
         repack: false,
         threads: engine.threads(),
         budget,
-        blocks: devices.at(Place::Device).blocks(),
+        blocks: backends.at(Place::Device).blocks(),
     };
-    let planned = planner.plan(&session, prompt, devices.placement().on_device())?;
+    let planned = planner.plan(&session, prompt, backends.placement().on_device())?;
     Ok((planned.session, planned.bytes))
 }
 

@@ -9,10 +9,12 @@ mod compress;
 mod snapshot;
 mod undo;
 
+use super::LaneValues;
 use super::layout::{LaneLayout, Layout};
 use super::policy::{Counted, Event, Gathered, Moment};
 use crate::EngineError;
-use crate::devices::{Devices, Place};
+use crate::backends::Backends;
+use crate::placement::Place;
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, MAX_LANES, RowPositions};
 use std::sync::Arc;
@@ -162,7 +164,7 @@ impl Lane {
 
 impl Store {
     /// Allocates each layer's lanes where the layer is computed.
-    pub fn new(layout: Layout, devices: &Devices) -> Result<Store, EngineError> {
+    pub fn new(layout: Layout, backends: &Backends) -> Result<Store, EngineError> {
         let count = layout.layers.iter().map(|lanes| 5 * lanes.len() + 1).sum::<usize>();
         let contexts = Place::ALL.map(|_| Context::new(count + 1));
         let heads = layout.heads;
@@ -193,7 +195,7 @@ impl Store {
             lane
         };
         let new_layer = |layer: usize| {
-            let context = &contexts[devices.placement().of(layer) as usize];
+            let context = &contexts[backends.placement().of(layer) as usize];
             Layer {
                 lanes: (layout.layers[layer].iter())
                     .zip(layout.row_positions(context, &layout.layers[layer]))
@@ -211,8 +213,8 @@ impl Store {
         let layers: Vec<Layer> = (0..layout.layers.len()).map(new_layer).collect();
         let mut allocated = 0;
         for (place, context) in Place::ALL.into_iter().zip(&contexts) {
-            if !devices.placement().layers(place).is_empty() {
-                allocated += context.allocate(&devices.at(place).buffer_type())?;
+            if !backends.placement().layers(place).is_empty() {
+                allocated += context.allocate(&backends.at(place).buffer_type())?;
             }
         }
         let positions: usize = layout
@@ -327,8 +329,8 @@ impl Store {
         self.all_lanes().map(|lane| lane.layout.capacity - lane.state.live).min().unwrap_or(0)
     }
 
-    /// The two columns of lane state of every layer, `[MAX_LANES, layers]`.
-    pub fn state(&self) -> (Vec<i32>, Vec<f32>) {
+    /// The values of the graphs' lane inputs.
+    pub fn state(&self) -> LaneValues {
         let column = |layer: &Layer| {
             let mut rows = [0; MAX_LANES];
             let mut weights = [f32::NEG_INFINITY; MAX_LANES];
@@ -338,8 +340,8 @@ impl Store {
             }
             (rows, weights)
         };
-        let (rows, weights): (Vec<_>, Vec<_>) = self.layers.iter().map(column).unzip();
-        (rows.concat(), weights.concat())
+        let (rows, log_weights): (Vec<_>, Vec<_>) = self.layers.iter().map(column).unzip();
+        LaneValues { rows: rows.concat(), log_weights: log_weights.concat() }
     }
 
     /// Records that `n` tokens were written behind the live rows of every lane.

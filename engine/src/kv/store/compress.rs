@@ -3,8 +3,10 @@
 
 use super::undo::Departed;
 use super::{Lane, Store};
-use crate::devices::{Devices, Place, Workspace};
+use crate::backends::Backends;
 use crate::kv::policy::{Basis, Cut, Event, HeadRows, Moment, Scored, ScoredRows};
+use crate::placement::Place;
+use crate::workspace::Workspace;
 use crate::{EngineError, Hint};
 use ggml::{Context, Tensor};
 use kernels::graph::{self, AttentionShape, Eviction, GraphLane, RowSelection, WindowQueries};
@@ -42,10 +44,10 @@ impl Store {
         &mut self,
         event: Event,
         forced: bool,
-        devices: &Devices,
+        backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
-        let done = self.compress_lanes(event, forced, devices, workspace);
+        let done = self.compress_lanes(event, forced, backends, workspace);
         if done.is_err() {
             self.clear()?;
         }
@@ -56,13 +58,13 @@ impl Store {
         &mut self,
         event: Event,
         forced: bool,
-        devices: &Devices,
+        backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
         let (seen, context) = (self.seen, self.layout.context);
         let mut decisions = Vec::new();
         for (l, layer) in self.layers.iter().enumerate() {
-            let place = devices.placement().of(l);
+            let place = backends.placement().of(l);
             for (number, lane) in layer.lanes.iter().enumerate() {
                 let Some(policy) = &lane.layout.policy else { continue };
                 let moment = lane.moment(event, forced, seen, context);
@@ -76,7 +78,7 @@ impl Store {
                     first: lane.first(),
                     moment,
                 };
-                let decision = decide((self.layout.heads, &source, &cut), (devices, place), workspace)?;
+                let decision = decide((self.layout.heads, &source, &cut), (backends, place), workspace)?;
                 decisions.push(((l, number), decision, end(&cut)));
             }
         }
@@ -121,7 +123,7 @@ impl Store {
             }
             let eviction =
                 Eviction { evicted: dropped, moves, total_evicted: lane.state.departed, return_rows: aside };
-            let place = devices.placement().of(l) as usize;
+            let place = backends.placement().of(l) as usize;
             let node = graph::evict_rows(&contexts[place], &lane.graph, lane.sums.as_ref(), eviction);
             if aside {
                 wanted.push(node.clone());
@@ -129,7 +131,7 @@ impl Store {
             nodes[place].push(node);
         }
         for place in Place::ALL {
-            workspace.run(devices, place, &contexts[place as usize], &nodes[place as usize])?;
+            workspace.run(backends, place, &contexts[place as usize], &nodes[place as usize])?;
         }
         for (departed, rows) in left.into_iter().zip(wanted) {
             self.undo.keep(Departed { rows: rows.to_vec()?, ..departed });
@@ -144,10 +146,10 @@ impl Store {
         layer: usize,
         complete: &GraphLane,
         n: usize,
-        devices: &Devices,
+        backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
-        let (context, place) = (self.layout.context, devices.placement().of(layer));
+        let (context, place) = (self.layout.context, backends.placement().of(layer));
         let identity = Arc::new((0..n as u32).collect::<Vec<_>>());
         let mut decisions: Vec<(Decision, usize)> = Vec::new();
         let queries = self.layers[layer].queries.clone();
@@ -168,7 +170,7 @@ impl Store {
                 first: 0,
                 moment,
             };
-            let decision = decide((self.layout.heads, &source, &cut), (devices, place), workspace)?;
+            let decision = decide((self.layout.heads, &source, &cut), (backends, place), workspace)?;
             decisions.push((decision, end(&cut)));
         }
 
@@ -194,7 +196,7 @@ impl Store {
             let sums = lane.sums.as_ref();
             nodes.push(graph::select_rows(&ctx, (&complete.k, &complete.v), &lane.graph, sums, selection));
         }
-        workspace.run(devices, place, &ctx, &nodes)
+        workspace.run(backends, place, &ctx, &nodes)
     }
 }
 
@@ -249,7 +251,7 @@ fn others(dropped: &[u32], n: usize) -> Vec<u32> {
 /// Takes the numbers that a cut asks for, and picks what leaves.
 fn decide(
     (shape, source, cut): (AttentionShape, &Source, &Cut),
-    (devices, place): (&Devices, Place),
+    (backends, place): (&Backends, Place),
     workspace: &mut Workspace,
 ) -> Result<Decision, EngineError> {
     let Some(scored) = &cut.scored else {
@@ -261,7 +263,7 @@ fn decide(
     let ctx = Context::new(3 * scored.by.len() + 1);
     let measured = Measured::new(&ctx, shape, source, scored)?;
     let nodes: Vec<Tensor> = measured.nodes.iter().flatten().cloned().collect();
-    workspace.run(devices, place, &ctx, &nodes)?;
+    workspace.run(backends, place, &ctx, &nodes)?;
     measured.decide(shape, source, (cut, scored))
 }
 
