@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use engine::kv::{Layout, PolicyChoice, Room};
+use engine::kv::{Layout, PolicyChoice, StoreOptions};
 use engine::sampler::SamplerOptions;
 use engine::{ModelSource, Session, SessionOptions, sampler::Sampler};
 use serde_json::json;
@@ -230,7 +230,7 @@ impl<'a> Demo<'a> {
             self.model.engine.spec(),
             &"full".parse()?,
             None,
-            Room { context: self.context, types: options.types, reserve: None },
+            StoreOptions { context: self.context, types: options.types, reserve: None },
         )?;
         Ok(layout.full_bytes(1).max(1))
     }

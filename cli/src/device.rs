@@ -3,8 +3,9 @@
 
 use anyhow::Result;
 use engine::heads::{HeadProfile, HeadShape};
-use engine::kv::{Layout, PolicyChoice, Room};
-use engine::plan::{BLOCKS, DRIVER, Plan, PlanOptions, TensorOutline, device_overhead, outline};
+use engine::kv::{Layout, PolicyChoice, StoreOptions};
+use engine::outline::{TensorOutline, tensor_outlines};
+use engine::plan::{ASSUMED_DEVICE_BLOCKS, DRIVER_BYTES, Plan, PlanOptions, device_overhead};
 use engine::{DeviceKind, DeviceOptions, EngineOptions, ModelSource, Prefill, SessionOptions};
 use ggml::NoCuda;
 use models::spec::ModelSpec;
@@ -35,7 +36,7 @@ pub fn engine_options(
             HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?,
             &file.fingerprint(),
         )?,
-        tensors: outline(&file),
+        tensors: tensor_outlines(&file),
         options: &options,
         session: session.cloned().unwrap_or_else(|| SessionOptions {
             context: TOKENS.min(spec.n_ctx_train.max(1)),
@@ -120,7 +121,7 @@ pub fn found(index: Option<usize>) -> Result<(DeviceKind, Option<usize>), ggml::
 
 /// What a plan for a GPU may come to: the driver's part is in what a user allows, and no longer in what is free once the GPU is in use.
 fn limit(memory: Option<usize>, free: Option<usize>) -> Option<usize> {
-    [memory.map(|most| most.saturating_sub(DRIVER)), free].into_iter().flatten().min()
+    [memory.map(|most| most.saturating_sub(DRIVER_BYTES)), free].into_iter().flatten().min()
 }
 
 /// The most of `all` layers for which `fits` holds; what holds for some holds for fewer.
@@ -154,9 +155,9 @@ struct Fit<'a> {
 impl Fit<'_> {
     fn plan(&self, on_device: usize) -> Result<Plan> {
         let SessionOptions { context, types, .. } = self.session;
-        let room = Room { context, types, reserve: None };
+        let room = StoreOptions { context, types, reserve: None };
         // Windows that follow from weights are not known yet; a store that keeps everything is larger.
-        let policy = match self.session.policy.scopes(&self.spec) {
+        let policy = match self.session.policy.scope_options(&self.spec) {
             Some(_) => PolicyChoice::default(),
             None => self.session.policy.clone(),
         };
@@ -168,7 +169,7 @@ impl Fit<'_> {
             exact: self.session.prefill == Prefill::Exact,
             threads: self.options.threads(),
             on_device,
-            blocks: BLOCKS,
+            blocks: ASSUMED_DEVICE_BLOCKS,
         };
         Ok(Plan::new(&self.spec, &self.tensors, &layout, &options)?)
     }
@@ -181,11 +182,11 @@ mod tests {
     #[test]
     fn the_drivers_part_is_counted_once() {
         const GIB: usize = 1 << 30;
-        assert_eq!(limit(Some(24 * GIB), None), Some(24 * GIB - DRIVER));
+        assert_eq!(limit(Some(24 * GIB), None), Some(24 * GIB - DRIVER_BYTES));
         assert_eq!(limit(None, Some(23 * GIB)), Some(23 * GIB));
         // The bound counts from nothing, what is free only as far as it goes.
         assert_eq!(limit(Some(24 * GIB), Some(10 * GIB)), Some(10 * GIB));
-        assert_eq!(limit(Some(8 * GIB), Some(10 * GIB)), Some(8 * GIB - DRIVER));
+        assert_eq!(limit(Some(8 * GIB), Some(10 * GIB)), Some(8 * GIB - DRIVER_BYTES));
         assert_eq!(limit(Some(1), None), Some(0));
         assert_eq!(limit(None, None), None);
     }

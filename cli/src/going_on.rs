@@ -4,7 +4,7 @@
 use anyhow::Result;
 use engine::SessionOptions;
 use engine::heads::{HeadProfile, HeadShape};
-use engine::kv::Room;
+use engine::kv::StoreOptions;
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
 
@@ -32,7 +32,7 @@ pub fn differences(kept: &SessionOptions, asked: &SessionSettings, model: &GgufF
     let same = choice.name() == kept.policy.name() && choice.uses_profile() == kept.policy.uses_profile();
     let policy = match asked.budget.filter(|_| same) {
         Some(budget) => {
-            let room = Room { context: kept.context, types: kept.types, reserve: None };
+            let room = StoreOptions { context: kept.context, types: kept.types, reserve: None };
             budget.apply(choice, &spec, kept.profile.as_ref(), room)?
         }
         None => choice.clone(),

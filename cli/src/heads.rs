@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use engine::calibrate::CalibrationOptions;
-use engine::heads::{Cut, HeadProfile, HeadShape, ImportOptions, Palette, ScoreMap, SelectionRule, import};
+use engine::heads::{
+    HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, ScoreMap, SelectionRule, import,
+};
 use engine::text::sanitize_for_terminal;
 use models::shapes::Shape;
 
@@ -146,8 +148,9 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
             (HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?, Some(file.fingerprint()))
         }
     };
-    let cut = args.threshold.map(Cut::Threshold).or(args.share.map(Cut::Share));
-    let profile = import::import(&args.map, &ImportOptions { shape, fingerprint: fingerprint.clone(), cut })?;
+    let threshold = args.threshold.map(HeadThreshold::MinScore).or(args.share.map(HeadThreshold::TopShare));
+    let profile =
+        import::import(&args.map, &ImportOptions { shape, fingerprint: fingerprint.clone(), threshold })?;
     match (&args.out, fingerprint) {
         (Some(out), _) => {
             profile.save(out)?;

@@ -3,8 +3,9 @@
 
 use anyhow::Result;
 use engine::devices::Place;
-use engine::kv::{Budget, Layout, Room};
-use engine::plan::{Plan, PlanOptions, outline};
+use engine::kv::{KvBudget, Layout, StoreOptions};
+use engine::outline::tensor_outlines;
+use engine::plan::{Plan, PlanOptions};
 use engine::{Engine, Prefill, SessionOptions};
 
 use crate::args::App;
@@ -33,7 +34,7 @@ pub fn options(
 pub fn refuse_early(
     engine: &Engine,
     options: &SessionOptions,
-    budget: Option<Budget>,
+    budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<()> {
     let least = profiles::least(engine.head_shape()?)?;
@@ -42,9 +43,9 @@ pub fn refuse_early(
 }
 
 /// The options with the policy's parameters set to what the budget allows.
-pub fn within(engine: &Engine, options: SessionOptions, budget: Option<Budget>) -> Result<SessionOptions> {
+pub fn within(engine: &Engine, options: SessionOptions, budget: Option<KvBudget>) -> Result<SessionOptions> {
     let Some(budget) = budget else { return Ok(options) };
-    let room = Room { context: options.context, types: options.types, reserve: None };
+    let room = StoreOptions { context: options.context, types: options.types, reserve: None };
     let policy = budget.apply(&options.policy, engine.spec(), options.profile.as_ref(), room)?;
     Ok(SessionOptions { policy, ..options })
 }
@@ -97,7 +98,7 @@ pub fn needed(engine: &Engine, options: &SessionOptions, prompt: usize) -> Resul
 
 fn plan(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<Plan> {
     let spec = engine.spec();
-    let room = Room { context: options.context, types: options.types, reserve: None };
+    let room = StoreOptions { context: options.context, types: options.types, reserve: None };
     let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
     let how = PlanOptions {
         repack: false,
@@ -108,5 +109,5 @@ fn plan(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<Plan
         on_device: engine.devices().placement().on_device(),
         blocks: engine.devices().at(Place::Device).blocks(),
     };
-    Ok(Plan::new(spec, &outline(engine.file()), &layout, &how)?)
+    Ok(Plan::new(spec, &tensor_outlines(engine.file()), &layout, &how)?)
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use engine::heads::{HeadProfile, HeadShape};
-use engine::kv::{LaneLayout, Layout, PolicyChoice, Room, policy::REGISTRY};
-use engine::plan::{BLOCKS, CODE, DRIVER, Plan, PlanOptions, TensorOutline, outline};
+use engine::kv::{LaneLayout, Layout, PolicyChoice, StoreOptions, policy::policies};
+use engine::outline::{TensorOutline, tensor_outlines};
+use engine::plan::{ASSUMED_DEVICE_BLOCKS, DRIVER_BYTES, KERNEL_CODE_BYTES, Plan, PlanOptions};
 use engine::{DeviceKind, EngineOptions, Prefill};
 use ggml::Type;
 use models::shapes::Shape;
@@ -129,7 +130,7 @@ impl Target {
         // What is free on a GPU is so beside the driver's part, which is taken already.
         let (limit, driver) = match (args.memory, free) {
             (None, Some(free)) => (Some(free), 0),
-            (memory, _) => (memory, DRIVER),
+            (memory, _) => (memory, DRIVER_BYTES),
         };
         Target { on_device: true, layers, limit, driver }
     }
@@ -199,7 +200,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let texts: Vec<String> = match args.policy.is_empty() {
         true => {
             // A budget means nothing to a policy that keeps everything.
-            let all = REGISTRY.iter().filter(|entry| entry.make.is_some() || args.budget.budget().is_none());
+            let all = policies().filter(|entry| entry.factory.is_some() || args.budget.budget().is_none());
             all.map(|entry| entry.name.to_owned()).collect()
         }
         false => args.policy.clone(),
@@ -258,7 +259,7 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
             })?;
             let spec = ModelSpec::from_gguf(&file)?;
             models::spec::ModelTensors::from_gguf(&file, &spec)?;
-            (model::name(&source, &spec.name), spec, outline(&file), Some(file.fingerprint()))
+            (model::name(&source, &spec.name), spec, tensor_outlines(&file), Some(file.fingerprint()))
         }
     };
     let shape = HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?;
@@ -291,7 +292,7 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
 /// shares where it can.
 fn profile_of(app: &App, args: &PlanArgs, subject: &Subject, policy: &PolicyChoice) -> Result<HeadProfile> {
     // With a budget such a policy is refused, whatever the windows.
-    if policy.scopes(&subject.spec).is_some() && args.budget.budget().is_none() {
+    if policy.scope_options(&subject.spec).is_some() && args.budget.budget().is_none() {
         let source = args.model.source(args.place.place.as_deref())?;
         let engine =
             model::open_engine(app, &source, &EngineOptions { repack: false, ..args.model.options(app) })?;
@@ -314,7 +315,7 @@ fn plan(
     types: (Type, Type),
     (on_device, context): (usize, usize),
 ) -> Result<Planned> {
-    let room = Room { context, types, reserve: None };
+    let room = StoreOptions { context, types, reserve: None };
     let policy = match args.budget.budget() {
         Some(budget) => budget.apply(policy, &subject.spec, Some(profile), room)?,
         None => policy.clone(),
@@ -327,7 +328,7 @@ fn plan(
         exact: args.prefill.prefill() == Prefill::Exact,
         threads: subject.options.threads(),
         on_device,
-        blocks: BLOCKS,
+        blocks: ASSUMED_DEVICE_BLOCKS,
     };
     let bytes = Plan::new(&subject.spec, &subject.tensors, &layout, &options)?;
     Ok(Planned { bytes, policy, layout, on_device })
@@ -445,7 +446,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         };
         out += &format!(
             "the total includes {} for {whose}the code of the kernels (an estimate){other}\n",
-            format::bytes(target.driver + CODE)
+            format::bytes(target.driver + KERNEL_CODE_BYTES)
         );
     }
     out + "\n" + &table.plain() + &impossible + &advice(context, (target, spec.n_layers), rows)
@@ -514,7 +515,7 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
                 object["scratch"] = plan.host.scratch.into();
                 object["residual"] = plan.host.residual.into();
                 object["compute"] = plan.host.compute.into();
-                object["aside"] = plan.aside.into();
+                object["aside"] = plan.undo.into();
                 object["total"] = plan.total().into();
                 if target.on_device {
                     object["device"] = json!({
@@ -568,7 +569,7 @@ mod tests {
         };
         assert_eq!(target(Some(Some(20 * GIB)), &[]), (Some(20 * GIB), 0));
         for there in [Some(Some(20 * GIB)), Some(None)] {
-            assert_eq!(target(there, &["--memory", "24GiB"]), (Some(24 * GIB), DRIVER));
+            assert_eq!(target(there, &["--memory", "24GiB"]), (Some(24 * GIB), DRIVER_BYTES));
         }
         assert_eq!(target(None, &["--memory", "24GiB"]), (Some(24 * GIB), 0));
     }

@@ -65,7 +65,7 @@ pub fn for_policy(
     file: Option<&Path>,
 ) -> Result<Option<HeadProfile>> {
     policy.check(engine.spec())?;
-    if let Some(options) = policy.scopes(engine.spec()) {
+    if let Some(options) = policy.scope_options(engine.spec()) {
         if file.is_some() {
             return Err(Failure::usage(
                 format!(

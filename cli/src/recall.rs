@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::Args;
 use engine::generate::{Stop, generate};
 use engine::heads::HeadProfile;
-use engine::kv::{Budget, PolicyChoice, Room};
+use engine::kv::{KvBudget, PolicyChoice, StoreOptions};
 use engine::sampler::{Sampler, SamplerOptions};
 use engine::{Engine, EngineError, Session, SessionOptions, sync_all};
 
@@ -41,7 +41,7 @@ pub struct RecallArgs {
     lengths: Vec<usize>,
     /// Memory of the KV store, for example 30% of a cache that keeps everything, or 2GiB; a list with commas
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "15%,25%,33%,50%", value_parser = values::budget)]
-    kv_budget: Vec<Budget>,
+    kv_budget: Vec<KvBudget>,
     /// A policy; give it again, or several with ; between; `all` for every one
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", long_help = session::policy_help())]
     policy: Vec<String>,
@@ -86,7 +86,7 @@ struct Trial {
 struct Cell {
     name: String,
     /// `None` for the reference.
-    budget: Option<Budget>,
+    budget: Option<KvBudget>,
     /// The policy with the parameters that the budget allows, or why there are none.
     options: Result<SessionOptions, String>,
     answered: usize,
@@ -179,7 +179,7 @@ impl Trial {
         let mut cells = vec![cell(everything.name(), None, Ok(options(args, &everything, None, context)))];
         for Row { name, policy, profile } in rows {
             for budget in &args.kv_budget {
-                let room = Room { context, types: args.types.types(), reserve: None };
+                let room = StoreOptions { context, types: args.types.types(), reserve: None };
                 let options = match budget.apply(policy, model.engine.spec(), profile.as_ref(), room) {
                     Ok(policy) => Ok(options(args, &policy, profile.clone(), context)),
                     Err(EngineError::Policy { reason, .. }) => {

@@ -7,7 +7,7 @@
 use crate::devices::Workspace;
 use crate::forward::Needed;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
-use crate::kv::{LayerRows, Layout, PolicyChoice, Room};
+use crate::kv::{LayerRows, Layout, PolicyChoice, StoreOptions};
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
 use crate::{Engine, EngineError, Progress};
@@ -141,7 +141,7 @@ fn score_layers(
     let (spec, devices, n) = (engine.spec(), engine.devices(), tokens.len());
     let mut workspace = Workspace::new(devices);
     let residual = Residual::embed(&engine.forward, (tokens, chunk), devices, &mut workspace)?;
-    let room = Room { context: n, types: (Type::F16, Type::F16), reserve: None };
+    let room = StoreOptions { context: n, types: (Type::F16, Type::F16), reserve: None };
     let everything = Layout::new(spec, &PolicyChoice::default(), None, room)?;
     let scratch = Scratch::new(spec, &[&everything], n, devices, |_| true)?;
     let mut layers = Vec::new();
@@ -150,7 +150,7 @@ fn score_layers(
         let place = devices.placement().of(layer);
         residual.enter(layer, devices)?;
         let (backend, stream) = (devices.at(place), residual.at(place)?);
-        let layer_rows = LayerRows { lanes: scratch.at(place).to_vec(), observers: Vec::new() };
+        let layer_rows = LayerRows { lanes: scratch.at(place).to_vec(), recorders: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);

@@ -2,8 +2,8 @@
 //! and K) and how positions enter (RoPE, or ALiBi in the lanes); where keys and values lie is the caller's choice of lanes.
 
 use crate::devices::{Place, Placement};
-use crate::kv::policy::Counted;
-use crate::kv::{LayerRows, Observer};
+use crate::kv::policy::CountedQueries;
+use crate::kv::{AttentionRecorder, LayerRows};
 use crate::weights::Weights;
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{self, Gather, HeadShape, LaneState, MAX_LANES, Split};
@@ -288,7 +288,7 @@ impl Forward {
             Needed::Last => 1,
             Needed::None => 0,
         };
-        let queries = attending.max(rows.observed(n));
+        let queries = attending.max(rows.recorded_queries(n));
         if queries == 0 {
             return stored;
         }
@@ -298,8 +298,8 @@ impl Forward {
             let last = ctx.view(positions, [queries], [4 * queries; 3], 4 * (n - queries));
             self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), &last)
         };
-        for observer in &rows.observers {
-            observe(ctx, self.heads, (&q, positions), &stored, observer, &state, effects);
+        for recorder in &rows.recorders {
+            observe(ctx, self.heads, (&q, positions), &stored, recorder, &state, effects);
         }
         if attending == 0 {
             return stored;
@@ -449,19 +449,19 @@ pub fn observe(
     shape: HeadShape,
     (q, positions): (&Tensor, &Tensor),
     stored: &Tensor,
-    observer: &Observer,
+    recorder: &AttentionRecorder,
     state: &LaneState,
     effects: &mut Vec<Tensor>,
 ) {
-    if let Some(ring) = &observer.queries {
+    if let Some(ring) = &recorder.queries {
         effects.push(graph::remember(ctx, (q, positions), ring));
     }
-    let Some(watched) = &observer.watched else { return };
-    let (n, gathered) = (positions.dim(0), watched.gathered);
+    let Some(accumulator) = &recorder.accumulator else { return };
+    let (n, gathered) = (positions.dim(0), accumulator.accumulation);
     let (queries, replace) = match gathered.chunk {
         _ if n == 1 => (1, !gathered.steps_add),
-        Some(Counted::All) => (n, false),
-        Some(Counted::Last) => (1, true),
+        Some(CountedQueries::All) => (n, false),
+        Some(CountedQueries::Last) => (1, true),
         None => return,
     };
     effects.extend(graph::gather(
@@ -469,8 +469,8 @@ pub fn observe(
         shape,
         (q, positions),
         (stored, n),
-        (&watched.rows, watched.number),
-        watched.heads.clone(),
+        (&accumulator.lane, accumulator.lane_index),
+        accumulator.heads.clone(),
         state,
         Gather { queries, replace, gain: gathered.gain },
     ));

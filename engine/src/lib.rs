@@ -12,6 +12,7 @@ pub mod forward;
 pub mod generate;
 pub mod heads;
 pub mod kv;
+pub mod outline;
 mod pass;
 pub mod plan;
 mod random;

@@ -39,7 +39,7 @@ impl Scratch {
                 v: v.clone(),
                 kv_heads: (0..spec.n_kv_heads as u32).collect(),
                 compensated: false,
-                received: layout.gathers().then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
+                received: layout.accumulates_attention().then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
                 positions: positions.clone(),
             };
             places[place as usize] = layouts.iter().map(lane).collect();

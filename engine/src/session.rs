@@ -6,14 +6,14 @@
 //! against the store as it is.
 //!
 //! A turn can be taken back: the store remembers how it was when the last text was handed over and when it had been read, so that
-//! handing over a beginning of the same text goes back there exactly, if not too much has left since ([`kv::layout::ASIDE_ROWS`]).
+//! handing over a beginning of the same text goes back there exactly, if not too much has left since ([`kv::UNDO_ROWS_PER_HEAD`]).
 //!
-//! [`kv::layout::ASIDE_ROWS`]: crate::kv::layout::ASIDE_ROWS
+//! [`kv::UNDO_ROWS_PER_HEAD`]: crate::kv::UNDO_ROWS_PER_HEAD
 
 use crate::devices::{Place, Workspace};
 use crate::forward::Needed;
 use crate::kv::policy::Event;
-use crate::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
+use crate::kv::{LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
@@ -111,7 +111,7 @@ impl<'e> Session<'e> {
         if let Some(profile) = &options.profile {
             profile.check(engine.head_shape()?, Some(&engine.file().fingerprint()))?;
         }
-        let room = Room { context: options.context, types: options.types, reserve: None };
+        let room = StoreOptions { context: options.context, types: options.types, reserve: None };
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
         let store = Store::new(layout, &engine.devices)?;
         let workspace = Workspace::new(&engine.devices);
@@ -190,7 +190,7 @@ impl<'e> Session<'e> {
             }
             _ => self.read_streaming(rest, progress)?,
         }
-        self.store.mark()?;
+        self.store.add_checkpoint()?;
         self.marked.push((self.tokens.len(), self.logits.clone()));
         Ok(rest.len())
     }
@@ -204,7 +204,7 @@ impl<'e> Session<'e> {
         // The last token is computed again where its logits are not known.
         let cut = common.min(tokens.len().saturating_sub(1));
         let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
-        match self.store.marked(common) {
+        match self.store.latest_checkpoint(common) {
             Some(mark) if mark >= cut && mark > 0 => {
                 self.store.rewind(common)?;
                 self.tokens.truncate(mark);
@@ -314,10 +314,10 @@ impl<'e> Session<'e> {
     /// Makes room for at most `wanted` tokens and says for how many there is.
     fn room(&mut self, wanted: usize) -> Result<usize, EngineError> {
         let wanted = wanted.min(self.options.chunk.max(1));
-        if self.store.room() < wanted {
+        if self.store.free_rows() < wanted {
             self.compress(Event::Chunk, true)?;
         }
-        match self.store.room().min(wanted) {
+        match self.store.free_rows().min(wanted) {
             0 => {
                 let context = self.options.context;
                 Err(EngineError::ContextFull { needed: self.tokens.len() + 1, context })
@@ -420,12 +420,12 @@ impl<'e> Session<'e> {
         self.compressing = Duration::ZERO;
         for layer in 0..spec.n_layers {
             let [lane] = scratch.at(engine.devices.placement().of(layer)) else { continue };
-            if let Some(queries) = self.store.observer_of(layer, lane).queries {
+            if let Some(queries) = self.store.prefill_recorder(layer, lane).queries {
                 let values: Vec<f32> = (0..queries.shape().elements()).map(|_| random.normal()).collect();
                 queries.write(0, &values)?;
             }
             let started = Instant::now();
-            self.store.take_layer(layer, lane, n, &engine.devices, &mut self.workspace)?;
+            self.store.fill_layer(layer, lane, n, &engine.devices, &mut self.workspace)?;
             self.compressing += started.elapsed();
         }
         self.store.finish_exact(n);
@@ -471,7 +471,7 @@ pub fn sync_all(
         Ok(logits) => {
             for session in sessions {
                 session.finish_exact(tokens, Ok(logits.clone()))?;
-                session.store.mark()?;
+                session.store.add_checkpoint()?;
                 session.marked.push((tokens.len(), logits.clone()));
             }
             Ok(())
@@ -531,8 +531,8 @@ fn layer_by_layer(
         let layer_rows = match scratch.at(place).first() {
             Some(lane) if !at_home => LayerRows {
                 lanes: vec![lane.clone()],
-                observers: (sessions.iter().zip(scratch.at(place)))
-                    .map(|(session, lane)| session.store.observer_of(layer, lane))
+                recorders: (sessions.iter().zip(scratch.at(place)))
+                    .map(|(session, lane)| session.store.prefill_recorder(layer, lane))
                     .collect(),
             },
             _ => sessions[0].store.rows(layer),
@@ -562,7 +562,7 @@ fn layer_by_layer(
         } else {
             for (session, lane) in sessions.iter_mut().zip(scratch.at(place)) {
                 let started = Instant::now();
-                session.store.take_layer(layer, lane, n, devices, &mut session.workspace)?;
+                session.store.fill_layer(layer, lane, n, devices, &mut session.workspace)?;
                 session.compressing += started.elapsed();
             }
         }

@@ -9,7 +9,7 @@
 
 use crate::EngineError;
 use crate::devices::{Devices, Place, Placement};
-use crate::plan::TensorOutline;
+use crate::outline::TensorOutline;
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
 use models::gguf::{Blob, GgufFile, TensorInfo};
 use models::spec::{ModelSpec, ModelTensors, TensorNeed};

@@ -6,15 +6,13 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use engine::DeviceOptions;
-use engine::alibi::{self, ScopeOptions};
+use engine::alibi::{self, HeadWeights, ScopeOptions};
 use engine::calibrate::{Occurrences, Pattern, score_heads};
 use engine::devices::{Devices, Place, Workspace};
 use engine::forward::observe;
 use engine::heads::{self, SelectionRule};
-use engine::kv::policy::pool::Pool;
-use engine::kv::policy::recent::Recent;
-use engine::kv::policy::{Event, l2, lagkv};
-use engine::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
+use engine::kv::policy::{Event, Pool, Recent, paper_formulas};
+use engine::kv::{CompensationSums, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use ggml::{Backend, Context, Tensor, Type};
 use kernels::graph::{self, Gain, GraphLane, HeadShape, LaneState, MAX_LANES, Split};
 use serde_json::Value;
@@ -181,9 +179,10 @@ impl Runner<'_> {
         let Retention { case, choice, retrieval, layer, text, pieces } = retention;
         let (layer, expected) = (*layer, &case["expected"]);
         let rows = self.rows(case)?;
-        let room = Room { context: rows.n(), types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
+        let room = StoreOptions { context: rows.n(), types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
         let layout = Layout::from_flags(
-            (layer + 1, rows.shape()),
+            layer + 1,
+            rows.shape(),
             &choice.parse::<PolicyChoice>()?,
             |_, head| retrieval.as_ref().is_some_and(|flags| flags[head]),
             room,
@@ -219,7 +218,7 @@ impl Runner<'_> {
             compare_entries(&store, layer, entries)?;
         }
         if let Some(heads) = expected["acc"].as_array() {
-            for (have, want) in store.gathered(layer)?.into_iter().zip(heads) {
+            for (have, want) in store.accumulated_attention(layer)?.into_iter().zip(heads) {
                 let have = have.context("nothing was gathered")?;
                 close("gathered", have.iter().map(|x| f64::from(*x)), &numbers(want)?)?;
             }
@@ -265,11 +264,11 @@ impl Runner<'_> {
             positions: None,
         };
         ctx.allocate(&self.backend().buffer_type())?;
-        let observers = vec![store.observer_of(layer, &complete)];
-        let layer_rows = LayerRows { lanes: vec![complete.clone()], observers };
+        let recorders = vec![store.prefill_recorder(layer, &complete)];
+        let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders };
         let nothing = (vec![0; MAX_LANES * (layer + 1)], vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)]);
         self.write(&layer_rows, rows, layer, (0, n), &nothing, workspace)?;
-        store.take_layer(layer, &complete, n, &self.devices, workspace)?;
+        store.fill_layer(layer, &complete, n, &self.devices, workspace)?;
         store.finish_exact(n);
         Ok(())
     }
@@ -296,8 +295,8 @@ impl Runner<'_> {
         let q = ctx.input("queries", Type::F32, [shape.head_dim, n_heads, known.max(1)]);
         let mut effects = vec![stored.clone()];
         if known > 0 {
-            for observer in &to.observers {
-                observe(&ctx, shape, (&q, positions), &stored, observer, &state, &mut effects);
+            for recorder in &to.recorders {
+                observe(&ctx, shape, (&q, positions), &stored, recorder, &state, &mut effects);
             }
         }
         let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
@@ -348,7 +347,7 @@ impl Runner<'_> {
                 let total: f32 = logits.iter().map(|x| (x - largest).exp()).sum();
                 let attention: Vec<f32> = logits.iter().map(|x| (x - largest).exp() / total).collect();
                 let norm = |t| key(head / group, t).iter().map(|x| x * x).sum::<f32>().sqrt();
-                l2::attention_loss(&attention, &(0..rows.n()).map(norm).collect::<Vec<_>>())
+                paper_formulas::attention_loss(&attention, &(0..rows.n()).map(norm).collect::<Vec<_>>())
             })
             .collect();
         close("attention loss", have.into_iter(), &numbers(&case["expected"]["alr"])?)
@@ -371,8 +370,9 @@ impl Runner<'_> {
         let (gamma, bias) = (self.array(case, "gamma")?.data, self.array(case, "b")?.data);
         for (key, rigorous) in [("scope", false), ("scope_rigorous", true)] {
             let options = ScopeOptions { epsilon: number("eps")?, rigorous };
-            let scope =
-                alibi::scope((&wq, &wk), (&gamma, &bias), slopes[head], number("logit_scale")?, &options);
+            let (slope, scale) = (slopes[head], number("logit_scale")?);
+            let weights = HeadWeights { wq: &wq, wk: &wk, gamma: &gamma, bias: &bias, slope, scale };
+            let scope = alibi::scope(&weights, &options);
             close(key, [scope].into_iter(), &numbers(&case["expected"][key])?)?;
             let keep = alibi::window(scope, usize::MAX);
             let expected = case["expected"]["keep_last"].as_u64().context("keep_last")?;
@@ -523,7 +523,7 @@ fn compare_kept(store: &Store, layer: usize, expected: &Value) -> Result<()> {
 
 fn compare_entries(store: &Store, layer: usize, expected: &[Value]) -> Result<()> {
     for (head, (have, want)) in store.compensation(layer)?.into_iter().zip(expected).enumerate() {
-        let Some((k, v, count)) = have else {
+        let Some(CompensationSums { keys, values, rows: count }) = have else {
             ensure!(want.is_null(), "KV head {head} has no compensation entry");
             continue;
         };
@@ -531,7 +531,7 @@ fn compare_entries(store: &Store, layer: usize, expected: &[Value]) -> Result<()
             want["n_dropped"].as_u64() == Some(count as u64),
             "KV head {head}: {count} rows stand behind the entry"
         );
-        for (name, sum) in [("k", k), ("v", v)] {
+        for (name, sum) in [("k", keys), ("v", values)] {
             let mean = sum.iter().map(|x| f64::from(*x) / count as f64);
             close(&format!("mean {name} of KV head {head}"), mean, &numbers(&want[name])?)?;
         }
@@ -580,7 +580,7 @@ fn formula(case: &Value) -> Result<bool> {
             }
             Some("lag_len") => {
                 let [n, sinks, lag] = [number(0)? as usize, number(1)? as usize, number(2)? as usize];
-                vec![lagkv::length(n, sinks, lag, number(3)?) as f64]
+                vec![paper_formulas::lagkv_length(n, sinks, lag, number(3)?) as f64]
             }
             Some("aha_gain") => {
                 let [seen, budget, head_dim] =

@@ -4,8 +4,9 @@
 use engine::alibi::{self, ScopeOptions};
 use engine::calibrate::{CalibrationOptions, calibrate};
 use engine::heads::{HeadProfile, Provenance, SelectionRule};
-use engine::kv::{Budget, PolicyChoice, Room};
-use engine::plan::{self, Plan, PlanOptions};
+use engine::kv::{KvBudget, PolicyChoice, StoreOptions};
+use engine::outline::tensor_outlines;
+use engine::plan::{Plan, PlanOptions};
 use engine::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use serde_json::Value;
@@ -190,7 +191,7 @@ fn razor_is_windows() {
 fn razor_from_the_weights() {
     let engine = open(1);
     let policy: PolicyChoice = "razor:eps=0.5,rigorous=on".parse().expect("a policy");
-    let scopes = policy.scopes(engine.spec()).expect("windows follow from the weights");
+    let scopes = policy.scope_options(engine.spec()).expect("windows follow from the weights");
     assert_eq!(scopes, ScopeOptions { epsilon: 0.5, rigorous: true });
     let profile = alibi::profile(&engine, &scopes, &mut |_| {}).expect("a profile");
     let again = HeadProfile::from_json(&profile.to_json()).expect("it is read again");
@@ -220,8 +221,8 @@ fn what_alibi_forbids_is_refused() {
         let error = Session::new(&engine, options).err().expect(policy).to_string();
         assert!(error.contains(part) && error.contains("hint:"), "{error}");
     }
-    let room = Room { context: 128, types: (Type::F32, Type::F32), reserve: None };
-    for budget in [Budget::Rows(64), Budget::Share(0.5)] {
+    let room = StoreOptions { context: 128, types: (Type::F32, Type::F32), reserve: None };
+    for budget in [KvBudget::Rows(64), KvBudget::Share(0.5)] {
         let apply = |text: &str| budget.apply(&text.parse().expect(text), engine.spec(), None, room);
         let error = apply("razor").expect_err("no budget").to_string();
         assert!(error.contains("no budget can be set") && error.contains("hint:"), "{error}");
@@ -241,7 +242,7 @@ fn the_plan_counts_positions() {
     session.push(1).expect("a step");
     let plan = Plan::new(
         engine.spec(),
-        &plan::outline(engine.file()),
+        &tensor_outlines(engine.file()),
         session.store().layout(),
         &PlanOptions {
             repack: true,

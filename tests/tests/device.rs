@@ -4,7 +4,8 @@
 
 use engine::devices::Place;
 use engine::generate::generate;
-use engine::plan::{self, Plan, PlanOptions};
+use engine::outline::tensor_outlines;
+use engine::plan::{Plan, PlanOptions};
 use engine::sampler::{Sampler, SamplerOptions};
 use engine::snapshot::{self, Snapshot};
 use engine::{
@@ -150,7 +151,7 @@ fn the_plan_of_a_device_is_what_is_allocated() {
                 on_device: layers,
                 blocks: engine.devices().at(Place::Device).blocks(),
             };
-            let outline = plan::outline(engine.file());
+            let outline = tensor_outlines(engine.file());
             Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &how)?))
         };
         let (peak, plan) = run(Some(1 << 30)).expect("a gibibyte is enough");

@@ -2,7 +2,7 @@
 
 use engine::Session;
 use engine::kv::PolicyChoice;
-use engine::kv::policy::REGISTRY;
+use engine::kv::policy::policies;
 
 mod common;
 use common::{half, options, text, tiny};
@@ -19,7 +19,7 @@ fn ten_thousand_steps_take_no_more_memory() {
     const STEPS: usize = 10_000;
     let engine = tiny();
     let tokens = text(&engine, 100, 1);
-    for entry in REGISTRY.iter().filter(|entry| entry.make.is_some()) {
+    for entry in policies().filter(|entry| entry.factory.is_some()) {
         let choice: PolicyChoice = entry.name.parse().expect(entry.name);
         let policy = choice.with_rows(64, STEPS + 100).expect("rows enough");
         let profile = policy.uses_profile().then(|| half(&engine));

@@ -1,8 +1,8 @@
 //! What every policy of the registry must keep to, whatever the types of keys and values and the grouping of heads.
 
 use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
-use engine::kv::policy::REGISTRY;
-use engine::kv::{Budget, PolicyChoice};
+use engine::kv::policy::policies;
+use engine::kv::{KvBudget, PolicyChoice};
 use engine::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use models::spec::Positions;
@@ -30,7 +30,7 @@ fn types(engine: &Engine) -> Vec<(Type, Type)> {
 
 /// Every policy that bounds heads, told to keep so many rows.
 fn bounded(rows: usize, context: usize) -> Vec<PolicyChoice> {
-    let entries = REGISTRY.iter().filter(|entry| entry.make.is_some());
+    let entries = policies().filter(|entry| entry.factory.is_some());
     entries
         .map(|entry| {
             let choice: PolicyChoice = entry.name.parse().expect(entry.name);
@@ -83,7 +83,7 @@ fn budgets_hold_at_every_step() {
                         for (head, held) in session.store().positions(layer).into_iter().enumerate() {
                             let free =
                                 profile.as_ref().is_some_and(|profile| profile.is_retrieval(layer, head));
-                            let most = if free || rules.spares(layer) { seen } else { most };
+                            let most = if free || rules.skips_layer(layer) { seen } else { most };
                             assert!(held.len() <= most, "{policy}: {} rows after {seen}", held.len());
                             assert!(free || held.is_sorted_by(|a, b| a < b), "{policy}: {held:?}");
                             rows += held.len();
@@ -330,25 +330,25 @@ fn budgets_become_bytes() {
     let engine = grouped();
     let spec = engine.spec();
     let profile = half(&engine);
-    let room = engine::kv::Room { context: 2000, types: (Type::F16, Type::F16), reserve: None };
+    let room = engine::kv::StoreOptions { context: 2000, types: (Type::F16, Type::F16), reserve: None };
     let layout = |choice: &PolicyChoice| {
         engine::kv::Layout::new(spec, choice, Some(&profile), room).expect("a layout")
     };
     let full = layout(&PolicyChoice::default()).full_bytes(2000);
-    for entry in REGISTRY.iter().filter(|entry| entry.make.is_some()) {
+    for entry in policies().filter(|entry| entry.factory.is_some()) {
         let choice: PolicyChoice = entry.name.parse().expect(entry.name);
-        let apply = |budget: Budget| budget.apply(&choice, spec, Some(&profile), room);
+        let apply = |budget: KvBudget| budget.apply(&choice, spec, Some(&profile), room);
         for share in [0.7, 0.9] {
-            let fitted = apply(Budget::Share(share)).expect("fits");
+            let fitted = apply(KvBudget::Share(share)).expect("fits");
             let bytes = layout(&fitted).bytes() as f64 / full as f64;
             assert!(bytes <= share && bytes > share - 0.1, "{fitted}: {bytes} of {share}");
         }
-        let fitted = apply(Budget::Bytes(full * 8 / 10)).expect("fits");
+        let fitted = apply(KvBudget::Bytes(full * 8 / 10)).expect("fits");
         assert!(layout(&fitted).bytes() <= full * 8 / 10);
-        let rows = apply(Budget::Rows(200)).expect("fits").policy().expect("bounded").budget(2000);
+        let rows = apply(KvBudget::Rows(200)).expect("fits").policy().expect("bounded").budget(2000);
         assert!((100..=200).contains(&rows), "{rows}");
-        let error = apply(Budget::Bytes(1000)).expect_err("too small").to_string();
+        let error = apply(KvBudget::Bytes(1000)).expect_err("too small").to_string();
         assert!(error.contains("too small") && error.contains("hint"), "{error}");
     }
-    assert!(Budget::Share(0.5).apply(&PolicyChoice::default(), spec, None, room).is_err());
+    assert!(KvBudget::Share(0.5).apply(&PolicyChoice::default(), spec, None, room).is_err());
 }

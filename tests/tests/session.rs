@@ -2,7 +2,8 @@
 //! `policies.rs`.
 
 use engine::devices::{Devices, Place};
-use engine::plan::{self, Plan, PlanOptions};
+use engine::outline::tensor_outlines;
+use engine::plan::{Plan, PlanOptions};
 use engine::{Engine, EngineError, ModelSource, Prefill, Session, SessionOptions, Weights};
 use ggml::{Backend, Type};
 use models::gguf::GgufFile;
@@ -181,7 +182,7 @@ fn the_plan_knows_what_is_used_in_two_layouts() {
             Ok(())
         });
         let loaded = loaded.expect("weights");
-        let planned = Weights::pretend(&spec, &plan::outline(&file), repack, devices.placement())
+        let planned = Weights::pretend(&spec, &tensor_outlines(&file), repack, devices.placement())
             .expect("weights without memory");
         assert_eq!(loaded.bytes, planned.bytes);
         assert_eq!(loaded.twice_bytes, planned.twice_bytes);
@@ -229,7 +230,7 @@ fn the_plan_is_what_is_allocated() {
             on_device,
             blocks: engine.devices().at(Place::Device).blocks(),
         };
-        let outline = plan::outline(engine.file());
+        let outline = tensor_outlines(engine.file());
         let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &how).expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
         let (predicted, allocated) =

@@ -3,7 +3,7 @@
 
 use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
 use engine::kv::PolicyChoice;
-use engine::kv::policy::REGISTRY;
+use engine::kv::policy;
 use engine::snapshot::{self, Snapshot};
 use engine::{Engine, EngineError, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
@@ -77,9 +77,8 @@ fn grouped() -> Engine {
 /// Every policy, those that bound heads with so many rows, and two more with compensation.
 fn policies(engine: &Engine, rows: usize, context: usize) -> Vec<PolicyChoice> {
     let of_entry = |name: &str| -> PolicyChoice { name.parse().expect(name) };
-    let mut all: Vec<PolicyChoice> = REGISTRY
-        .iter()
-        .map(|entry| match entry.make {
+    let mut all: Vec<PolicyChoice> = policy::policies()
+        .map(|entry| match entry.factory {
             Some(_) => of_entry(entry.name).with_rows(rows, context).expect("rows enough"),
             None => of_entry(entry.name),
         })

@@ -1,6 +1,6 @@
 //! Numbers with suffixes, as typed: `100k` tokens, `24GiB`.
 
-use engine::kv::Budget;
+use engine::kv::KvBudget;
 use ggml::Type;
 
 /// A count of tokens: `8192`, `100k` (100,000, as documents are counted), `1m`.
@@ -59,15 +59,15 @@ pub fn share(text: &str) -> Result<f64, String> {
 }
 
 /// A budget of the KV store: a size, or with % a share of the cache that keeps everything.
-pub fn budget(text: &str) -> Result<Budget, String> {
+pub fn budget(text: &str) -> Result<KvBudget, String> {
     if text.trim().ends_with('%') {
         return match share(text)? {
-            share if share > 0.0 => Ok(Budget::Share(share)),
+            share if share > 0.0 => Ok(KvBudget::Share(share)),
             _ => Err("nothing is no budget\nhint: for example 30%".into()),
         };
     }
     match bytes(text) {
-        Ok(bytes) if bytes > 0 => Ok(Budget::Bytes(bytes)),
+        Ok(bytes) if bytes > 0 => Ok(KvBudget::Bytes(bytes)),
         _ => Err("not a budget\nhint: for example 2GiB, or 30% of the cache that keeps everything".into()),
     }
 }
@@ -127,8 +127,8 @@ mod tests {
         for bad in ["", "GiB", "-1GiB", "1XB", "9999999TiB"] {
             assert!(bytes(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
         }
-        assert_eq!(budget("30%"), Ok(Budget::Share(0.3)));
-        assert_eq!(budget("2GiB"), Ok(Budget::Bytes(2 << 30)));
+        assert_eq!(budget("30%"), Ok(KvBudget::Share(0.3)));
+        assert_eq!(budget("2GiB"), Ok(KvBudget::Bytes(2 << 30)));
         for bad in ["", "0", "0%", "130%", "0.3", "2XB", "-1GiB"] {
             assert!(budget(bad).is_err_and(|text| text.contains("hint: ")), "{bad}");
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use engine::heads::HeadProfile;
-use engine::kv::{Budget, PolicyChoice};
+use engine::kv::{KvBudget, PolicyChoice};
 use engine::{Engine, EngineError, Prefill, Session, SessionOptions};
 use ggml::Type;
 
@@ -62,7 +62,7 @@ pub struct Setting {
     /// Whether the depth is made of random rows.
     pub random_fill: bool,
     /// How much heads keep, instead of the policy's own parameters.
-    pub budget: Option<Budget>,
+    pub budget: Option<KvBudget>,
 }
 
 /// A test with its measurements.
@@ -195,7 +195,8 @@ impl Runner<'_> {
         let mut bar = ProgressBar::new(&self.app.console, format!("filling to {depth}"));
         self.app.interrupt.reading(|| -> Result<(), EngineError> {
             let store = session.store();
-            let back = store.can_truncate(depth.saturating_sub(1)) || store.marked(depth) == Some(depth);
+            let back =
+                store.can_truncate(depth.saturating_sub(1)) || store.latest_checkpoint(depth) == Some(depth);
             if depth > 0 && session.tokens().len() > depth && back {
                 // What came after is taken back, which may compute the last token again.
                 let kept = session.tokens()[..depth].to_vec();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::profile::{HeadShape, MOST_HEADS};
+use super::profile::{HeadShape, MAX_QUERY_HEADS};
 
 /// A head profile that cannot be read, imported, made or used.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +77,7 @@ pub enum HeadsError {
     },
     /// A number of layers or heads that no model has.
     #[error(
-        "{layers} layers with {heads} query heads and {kv_heads} KV heads are no model's\n  hint: query heads must be a multiple of the KV heads, all three at least 1, and the query heads of all layers at most {MOST_HEADS}"
+        "{layers} layers with {heads} query heads and {kv_heads} KV heads are no model's\n  hint: query heads must be a multiple of the KV heads, all three at least 1, and the query heads of all layers at most {MAX_QUERY_HEADS}"
     )]
     NoModel {
         /// Layers.

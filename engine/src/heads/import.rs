@@ -13,13 +13,14 @@ use super::error::HeadsError;
 use super::profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer, read_text, shorten};
 use super::select::{check_share, mark_top_share};
 
-/// Where the line between retrieval heads and others is drawn.
+/// Which heads of a map are retrieval heads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cut {
-    /// Heads whose value is at least this.
-    Threshold(f64),
-    /// The highest share of the heads that the map counts (KV heads for DuoAttention, query heads for Retrieval_Head).
-    Share(f64),
+pub enum HeadThreshold {
+    /// Heads whose score is at least this.
+    MinScore(f64),
+    /// This share of the heads that the map lists (KV heads for DuoAttention, query heads for Retrieval_Head), those with the highest
+    /// scores.
+    TopShare(f64),
 }
 
 /// How to read a map.
@@ -29,16 +30,16 @@ pub struct ImportOptions {
     pub shape: HeadShape,
     /// The model's fingerprint, to be written into the profile.
     pub fingerprint: Option<String>,
-    /// Where to draw the line; `None`: the format's own ([`DUO_ATTENTION_CUT`], [`RETRIEVAL_HEAD_CUT`]).
-    pub cut: Option<Cut>,
+    /// Which heads are retrieval heads; `None` for the format's own rule ([`DUO_ATTENTION_THRESHOLD`], [`RETRIEVAL_HEAD_THRESHOLD`]).
+    pub threshold: Option<HeadThreshold>,
 }
 
-/// The threshold in DuoAttention's own configuration. Its paper reports results with `Cut::Share(0.25)` on MHA and `Cut::Share(0.5)` on
-/// GQA models, which is less on most of its maps.
-pub const DUO_ATTENTION_CUT: Cut = Cut::Threshold(0.5);
+/// The threshold in DuoAttention's own configuration. Its paper reports results with shares of 0.25 on MHA models and of 0.5 on GQA
+/// models, which are fewer heads on most of its maps.
+pub const DUO_ATTENTION_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.5);
 
 /// The retrieval score above which the Retrieval_Head paper calls a head one.
-pub const RETRIEVAL_HEAD_CUT: Cut = Cut::Threshold(0.1);
+pub const RETRIEVAL_HEAD_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.1);
 
 /// Name of DuoAttention's map inside its folder.
 const DUO_MAP: &str = "full_attention_heads.tsv";
@@ -136,8 +137,8 @@ pub fn duo_attention(
         trained_window(config, &mut parameters)?;
     }
     let mut retrieval = vec![false; shape.all_kv_heads()];
-    let cut = options.cut.unwrap_or(DUO_ATTENTION_CUT);
-    mark(&mut retrieval, &gates, cut, &mut parameters)?;
+    let threshold = options.threshold.unwrap_or(DUO_ATTENTION_THRESHOLD);
+    mark(&mut retrieval, &gates, threshold, &mut parameters)?;
     let scores = vec![ScoreMap { name: "gate".to_owned(), per: ScoresPer::KvHead, values: gates }];
     let provenance = Provenance {
         source: "duo-attention".to_owned(),
@@ -204,9 +205,9 @@ pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile
     }
     let values: Vec<f32> = means.into_iter().map(Option::unwrap_or_default).collect();
     let mut parameters = Map::new();
-    let cut = options.cut.unwrap_or(RETRIEVAL_HEAD_CUT);
+    let threshold = options.threshold.unwrap_or(RETRIEVAL_HEAD_THRESHOLD);
     let mut query_heads = vec![false; shape.all_heads()];
-    mark(&mut query_heads, &values, cut, &mut parameters)?;
+    mark(&mut query_heads, &values, threshold, &mut parameters)?;
     let retrieval = query_heads.chunks_exact(shape.group()).map(|heads| heads.contains(&true)).collect();
     let scores = vec![ScoreMap { name: "retrieval".to_owned(), per: ScoresPer::QueryHead, values }];
     let provenance = Provenance {
@@ -229,22 +230,22 @@ fn mean(value: &Value) -> Option<f32> {
     mean.is_finite().then_some(mean)
 }
 
-/// Sets the flags of the values on the upper side of the cut and notes which cut it was.
+/// Sets the flags of the heads above the threshold and records the threshold in `parameters`.
 fn mark(
     flags: &mut [bool],
     values: &[f32],
-    cut: Cut,
+    threshold: HeadThreshold,
     parameters: &mut Map<String, Value>,
 ) -> Result<(), HeadsError> {
-    match cut {
-        Cut::Threshold(threshold) => {
-            check_share("the threshold", threshold)?;
+    match threshold {
+        HeadThreshold::MinScore(min) => {
+            check_share("the threshold", min)?;
             for (flag, &value) in flags.iter_mut().zip(values) {
-                *flag = f64::from(value) >= threshold;
+                *flag = f64::from(value) >= min;
             }
-            parameters.insert("threshold".to_owned(), threshold.into());
+            parameters.insert("threshold".to_owned(), min.into());
         }
-        Cut::Share(share) => {
+        HeadThreshold::TopShare(share) => {
             check_share("the share of heads", share)?;
             mark_top_share(flags, values, share);
             parameters.insert("share".to_owned(), share.into());
@@ -262,7 +263,7 @@ mod tests {
         ImportOptions {
             shape: HeadShape::new(layers, heads, kv_heads).unwrap(),
             fingerprint: Some("f00d".to_owned()),
-            cut: None,
+            threshold: None,
         }
     }
 
@@ -287,7 +288,7 @@ mod tests {
             assert!(gates.iter().all(|gate| (0.0..=1.0).contains(gate)));
             assert_eq!(HeadProfile::from_json(&profile.to_json()).unwrap(), profile);
 
-            options.cut = Some(Cut::Share(0.5));
+            options.threshold = Some(HeadThreshold::TopShare(0.5));
             let file = folder.join(name).join(DUO_MAP);
             let half = import(&file, &options).unwrap();
             assert_eq!(half.retrieval_count(), 16 * kv_heads, "{name}");
@@ -310,7 +311,7 @@ mod tests {
         let scores = &profile.score("retrieval").unwrap().values;
         assert_eq!(scores[..4], [0.15, 0.095, 0.0, 0.05]);
         let mut top = options(2, 4, 2);
-        top.cut = Some(Cut::Share(0.125));
+        top.threshold = Some(HeadThreshold::TopShare(0.125));
         let profile = retrieval_head(json, &top).unwrap();
         assert_eq!(profile.retrieval(), [true, false, false, false]);
         assert_eq!(profile.provenance().fingerprint.as_deref(), Some("f00d"));
@@ -371,7 +372,7 @@ mod tests {
             assert!(error.contains("hint:"), "{error}");
         }
         let mut options = options;
-        options.cut = Some(Cut::Threshold(f64::NAN));
+        options.threshold = Some(HeadThreshold::MinScore(f64::NAN));
         let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
         assert!(error.contains("between 0 and 1") && error.contains("hint: "), "{error}");
     }

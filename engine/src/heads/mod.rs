@@ -12,6 +12,6 @@ pub mod select;
 
 pub use error::HeadsError;
 pub use heatmap::{Heatmap, Palette};
-pub use import::{Cut, ImportOptions};
+pub use import::{HeadThreshold, ImportOptions};
 pub use profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer};
-pub use select::{Selection, SelectionRule};
+pub use select::{SelectedHeads, SelectionRule};

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::error::HeadsError;
-use super::select::{Selection, SelectionRule, select};
+use super::select::{SelectedHeads, SelectionRule, select};
 
 /// The most query heads that a model has, those of all layers together; no model known has 20,000.
-pub const MOST_HEADS: usize = 1 << 20;
+pub const MAX_QUERY_HEADS: usize = 1 << 20;
 
 /// How many heads a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ impl HeadShape {
     /// A model of `layers` layers with `heads` query heads each that share `kv_heads` KV heads.
     ///
     /// # Errors
-    /// [`HeadsError::NoModel`] if a count is 0, all heads together are more than [`MOST_HEADS`], or the query heads are no multiple of
+    /// [`HeadsError::NoModel`] if a count is 0, all heads together are more than [`MAX_QUERY_HEADS`], or the query heads are no multiple of
     /// the KV heads.
     pub fn new(layers: usize, heads: usize, kv_heads: usize) -> Result<Self, HeadsError> {
         let all = layers.saturating_mul(heads);
         // A file of three numbers must not be able to ask for much memory.
-        if all == 0 || all > MOST_HEADS || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+        if all == 0 || all > MAX_QUERY_HEADS || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
             return Err(HeadsError::NoModel { layers, heads, kv_heads });
         }
         Ok(Self { layers, heads, kv_heads })
@@ -200,7 +200,7 @@ impl HeadProfile {
         rule: &SelectionRule,
         mut provenance: Provenance,
     ) -> Result<Self, HeadsError> {
-        let Selection { kv_heads, .. } = select(&shape, &induction, &echo, rule)?;
+        let SelectedHeads { kv_heads, .. } = select(&shape, &induction, &echo, rule)?;
         let parameters = &mut provenance.parameters;
         parameters.insert("induction".to_owned(), rule.induction.into());
         parameters.insert("echo".to_owned(), rule.echo.into());

@@ -27,7 +27,7 @@ impl Default for SelectionRule {
 
 /// Which heads were picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
+pub struct SelectedHeads {
     /// `[layers, heads]`: the query heads picked; with `group_max` all those of a picked KV head.
     pub query_heads: Vec<bool>,
     /// `[layers, kv_heads]`: the retrieval heads.
@@ -45,7 +45,7 @@ pub fn select(
     induction: &[f32],
     echo: &[f32],
     rule: &SelectionRule,
-) -> Result<Selection, HeadsError> {
+) -> Result<SelectedHeads, HeadsError> {
     check_scores("induction", induction, shape, ScoresPer::QueryHead)?;
     check_scores("echo", echo, shape, ScoresPer::QueryHead)?;
     check_share("the share of induction heads", rule.induction)?;
@@ -56,14 +56,14 @@ pub fn select(
         mark_top_share(&mut kv_heads, &group_max(induction, group), rule.induction);
         mark_top_share(&mut kv_heads, &group_max(echo, group), rule.echo);
         let query_heads = kv_heads.iter().flat_map(|&picked| std::iter::repeat_n(picked, group)).collect();
-        return Ok(Selection { query_heads, kv_heads });
+        return Ok(SelectedHeads { query_heads, kv_heads });
     }
     let mut query_heads = vec![false; shape.all_heads()];
     mark_top_share(&mut query_heads, induction, rule.induction);
     mark_top_share(&mut query_heads, echo, rule.echo);
     // A layer's heads are a whole number of groups, so groups never cross layers.
     let kv_heads = query_heads.chunks_exact(group).map(|heads| heads.contains(&true)).collect();
-    Ok(Selection { query_heads, kv_heads })
+    Ok(SelectedHeads { query_heads, kv_heads })
 }
 
 /// Refuses what is no share.
