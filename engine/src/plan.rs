@@ -1,7 +1,8 @@
 //! What a session will allocate, in bytes, before anything is allocated.
 //!
-//! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs are built over tensors
-//! without memory, and ggml's allocator says what their intermediates need. A device need not be present to be planned for.
+//! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs are built
+//! over tensors without memory, and ggml's allocator says what their intermediates need. A device need not be present
+//! to be planned for.
 
 use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
 use models::spec::ModelSpec;
@@ -27,8 +28,8 @@ pub struct PlanOptions {
     pub threads: usize,
     /// How many of the last layers are on a device.
     pub on_device: usize,
-    /// Blocks into which the device splits attention: its [`Backend::blocks`](ggml::Backend::blocks), or [`ASSUMED_DEVICE_BLOCKS`]
-    /// for a device that is not present.
+    /// Blocks into which the device splits attention: its [`Backend::blocks`](ggml::Backend::blocks), or
+    /// [`ASSUMED_DEVICE_BLOCKS`] for a device that is not present.
     pub blocks: usize,
 }
 
@@ -37,8 +38,9 @@ pub struct PlanOptions {
 pub struct Plan {
     /// Weights, by place.
     pub weights: WeightBytes,
-    /// During prefill, pages of the file with matrices that are also there in another layout: those of one layer in exact prefill,
-    /// otherwise those of all layers (as in a later turn of many tokens). They go back to the system afterwards.
+    /// During prefill, pages of the file with matrices that are also there in another layout: those of one layer in
+    /// exact prefill, otherwise those of all layers (as in a later turn of many tokens). They go back to the system
+    /// afterwards.
     pub file_pages: usize,
     /// What is saved on the host so that a turn can be undone.
     pub undo: usize,
@@ -70,18 +72,20 @@ impl PlaceBytes {
     }
 }
 
-/// Bytes that the driver takes on a device when a program begins to use it: an estimate, not measured yet. No plan contains them,
-/// because [`ggml::free_memory`] does not count them as free. A bound on all memory must include them.
+/// Bytes that the driver takes on a device when a program begins to use it: an estimate, not measured yet. No plan
+/// contains them, because [`ggml::free_memory`] does not count them as free. A bound on all memory must include them.
 pub const DRIVER_BYTES: usize = 448 << 20;
 
-/// Bytes of the kernels' code, which the driver loads part by part when it is first needed: an estimate, not measured yet.
+/// Bytes of the kernels' code, which the driver loads part by part when it is first needed: an estimate, not measured
+/// yet.
 pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
 pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 
-/// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time: the kernels' code, and the
-/// transient buffers into which ggml first copies the activations of a matrix product in 8-bit blocks, 36 bytes for 32 elements.
+/// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time: the kernels' code, and
+/// the transient buffers into which ggml first copies the activations of a matrix product in 8-bit blocks, 36 bytes for
+/// 32 elements.
 pub fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
     KERNEL_CODE_BYTES + spec.n_ff.max(spec.n_embd) / 32 * 36 * chunk
 }

@@ -1,9 +1,10 @@
 //! Head profiles from maps that others publish.
 //!
-//! - **DuoAttention** (Xiao et al. 2024): `full_attention_heads.tsv`, a row a layer, a column a KV head, trained gates from 0 (a
-//!   window is enough) to 1 (needs everything), and a `config.json` beside it with the sinks and the window they were trained with.
-//! - **Retrieval_Head** (Wu et al. 2024): one JSON object `{"LAYER-HEAD": [score, …]}`, a query head's retrieval scores over trials,
-//!   whose mean is the head's score.
+//! - **DuoAttention** (Xiao et al. 2024): `full_attention_heads.tsv`, one row per layer, one column per KV head. Its
+//!   values are trained gates from 0 (a window is enough) to 1 (needs everything). The `config.json` beside it has the
+//!   sinks and the window of the training.
+//! - **Retrieval_Head** (Wu et al. 2024): one JSON object `{"LAYER-HEAD": [score, …]}` with the retrieval scores of
+//!   query heads over several trials. A head's score is their mean.
 
 use std::path::Path;
 
@@ -18,27 +19,28 @@ use super::select::{check_share, mark_top_share};
 pub enum HeadThreshold {
     /// Heads whose score is at least this.
     MinScore(f64),
-    /// This share of the heads that the map lists (KV heads for DuoAttention, query heads for Retrieval_Head), those with the highest
-    /// scores.
+    /// This share of the heads that the map lists (KV heads for DuoAttention, query heads for Retrieval_Head), those
+    /// with the highest scores.
     TopShare(f64),
 }
 
-/// How to read a map.
+/// How a map is imported.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// Head counts of the model it is for.
+    /// Head counts of the model.
     pub shape: HeadShape,
-    /// The model's fingerprint, to be written into the profile.
+    /// The model's fingerprint, which the profile stores.
     pub fingerprint: Option<String>,
-    /// Which heads are retrieval heads; `None` for the format's own rule ([`DUO_ATTENTION_THRESHOLD`], [`RETRIEVAL_HEAD_THRESHOLD`]).
+    /// Which heads are retrieval heads; `None` for the format's own rule ([`DUO_ATTENTION_THRESHOLD`],
+    /// [`RETRIEVAL_HEAD_THRESHOLD`]).
     pub threshold: Option<HeadThreshold>,
 }
 
-/// The threshold in DuoAttention's own configuration. Its paper reports results with shares of 0.25 on MHA models and of 0.5 on GQA
-/// models, which are fewer heads on most of its maps.
+/// The threshold in DuoAttention's own configuration. Its paper reports results with shares of 0.25 on MHA models and
+/// of 0.5 on GQA models, which are fewer heads on most of its maps.
 pub const DUO_ATTENTION_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.5);
 
-/// The retrieval score above which the Retrieval_Head paper calls a head one.
+/// The retrieval score from which on the Retrieval_Head paper counts a head as a retrieval head.
 pub const RETRIEVAL_HEAD_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.1);
 
 /// Name of DuoAttention's map inside its folder.
@@ -48,10 +50,11 @@ const DUO_HINT: &str = "expected full_attention_heads.tsv: a row a layer, a numb
 const RETRIEVAL: &str = "Retrieval_Head map";
 const RETRIEVAL_HINT: &str = "expected one JSON object {\"LAYER-HEAD\": [score, …], …}";
 
-/// Imports a map, whichever it is: a folder of DuoAttention's, its TSV, a Retrieval_Head JSON, or a profile of our own.
+/// Imports a map of any format: DuoAttention's folder or TSV, Retrieval_Head's JSON, or a head profile.
 ///
 /// # Errors
-/// The file cannot be read, is none of these, or belongs to a model with other head counts or another fingerprint.
+/// The file cannot be read, has none of these formats, or belongs to a model with other head counts or another
+/// fingerprint.
 pub fn import(path: &Path, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
     let inside = path.join(DUO_MAP);
     let path = if path.is_dir() { &inside } else { path };
@@ -75,7 +78,7 @@ fn import_file(path: &Path, options: &ImportOptions) -> Result<HeadProfile, Head
     duo_attention(&text, config.as_deref(), options)
 }
 
-/// DuoAttention's configuration as text, whose faults are told with its own name.
+/// DuoAttention's configuration as text. Errors name this file.
 fn read_config(path: &Path) -> Result<String, HeadsError> {
     let read = || {
         let text = read_text(path, "DuoAttention configuration")?;
@@ -85,12 +88,13 @@ fn read_config(path: &Path) -> Result<String, HeadsError> {
     read().map_err(|fault: HeadsError| fault.in_file(path))
 }
 
-/// DuoAttention's `full_attention_heads.tsv`, with its `config.json` where there is one.
+/// Imports the text of DuoAttention's `full_attention_heads.tsv`, with that of its `config.json` where there is one.
 ///
-/// Gates a little outside 0 to 1, which training leaves behind, are taken as 0 or 1.
+/// Training leaves gates slightly outside 0 to 1; they are clamped.
 ///
 /// # Errors
-/// [`HeadsError::Malformed`] for a value that is no gate or rows of unequal length, [`HeadsError::Shape`] for another model's map.
+/// [`HeadsError::Malformed`] for a value that is not a gate or rows of unequal length, [`HeadsError::Shape`] for
+/// another model's map.
 pub fn duo_attention(
     tsv: &str,
     config: Option<&str>,
@@ -148,7 +152,7 @@ pub fn duo_attention(
     HeadProfile::new(shape, retrieval, scores, provenance)
 }
 
-/// Sinks and window from DuoAttention's configuration; the sizes meant for use go before those of training.
+/// Reads sinks and window from DuoAttention's configuration: those for deployment, otherwise those of training.
 fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(), HeadsError> {
     let malformed = |what: String| HeadsError::Malformed {
         format: "DuoAttention configuration",
@@ -157,23 +161,24 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
     };
     let config: Map<String, Value> =
         serde_json::from_str(config).map_err(|error| malformed(error.to_string()))?;
-    for (ours, theirs) in [("sinks", "sink_size"), ("recent", "recent_size")] {
-        let deployed = format!("deploy_{theirs}");
-        let value = [deployed.as_str(), theirs]
+    for (name, key) in [("sinks", "sink_size"), ("recent", "recent_size")] {
+        let deployed = format!("deploy_{key}");
+        let value = [deployed.as_str(), key]
             .into_iter()
-            .filter_map(|name| config.get(name))
+            .filter_map(|key| config.get(key))
             .find(|value| !value.is_null());
         let Some(value) = value else { continue };
-        let tokens = value.as_u64().ok_or_else(|| malformed(format!("{theirs} is no number of tokens")))?;
-        parameters.insert(ours.to_owned(), tokens.into());
+        let tokens = value.as_u64().ok_or_else(|| malformed(format!("{key} is not a number of tokens")))?;
+        parameters.insert(name.to_owned(), tokens.into());
     }
     Ok(())
 }
 
-/// A Retrieval_Head score file. A head without scores counts as 0; a KV head is a retrieval head if any of its query heads is.
+/// Imports the text of a Retrieval_Head score file. A head without scores has score 0. A KV head is a retrieval head if
+/// any of its query heads is.
 ///
 /// # Errors
-/// [`HeadsError::Malformed`] for a key or score that is none, [`HeadsError::Shape`] for heads the model does not have.
+/// [`HeadsError::Malformed`] for an invalid key or score, [`HeadsError::Shape`] for heads the model does not have.
 pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
     let malformed = |what: String| HeadsError::Malformed { format: RETRIEVAL, what, hint: RETRIEVAL_HINT };
     let shape = options.shape;
@@ -195,8 +200,8 @@ pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile
         }
         let mean = mean(value)
             .ok_or_else(|| malformed(format!("{key:?} is not a list of scores that are finite numbers")))?;
-        let place = &mut means[layer * shape.heads() + head];
-        if place.replace(mean).is_some() {
+        let mean_of_head = &mut means[layer * shape.heads() + head];
+        if mean_of_head.replace(mean).is_some() {
             return Err(malformed(format!("{key:?} names a head a second time")));
         }
     }
@@ -218,10 +223,10 @@ pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile
     HeadProfile::new(shape, retrieval, scores, provenance)
 }
 
-/// The mean of a list of scores, or a score that stands alone; an empty list is 0.
+/// The mean of a list of scores or of a single score; 0 for an empty list.
 fn mean(value: &Value) -> Option<f32> {
-    let alone = std::slice::from_ref(value);
-    let scores = value.as_array().map_or(alone, Vec::as_slice);
+    let single = std::slice::from_ref(value);
+    let scores = value.as_array().map_or(single, Vec::as_slice);
     let mut sum = 0.0;
     for score in scores {
         sum += score.as_f64()?;
@@ -268,10 +273,10 @@ mod tests {
     }
 
     #[test]
-    fn the_published_duo_attention_maps_are_read() {
+    fn published_duo_attention_maps_are_imported() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/heads/duo-attention");
         if !folder.is_dir() {
-            println!("skipped: no published head maps beside the project");
+            println!("skipped: there are no published head maps beside the project");
             return;
         }
         for (name, kv_heads, at_half) in [
@@ -298,7 +303,7 @@ mod tests {
             let error = import(&file, &options).unwrap_err().to_string();
             assert!(error.contains(&format!("32 layers of {kv_heads} KV heads")), "{error}");
         }
-        // The first row of the first map begins 0.0047, -0.0005, -0.00002, 0.89.
+        // The first row of this map begins with 0.0047, -0.0005, -0.00002, 0.89.
         let profile = import(&folder.join("Llama-2-7B-32K-Instruct"), &options(32, 32, 32)).unwrap();
         assert_eq!(profile.layer(0)[..4], [false, false, false, true]);
     }
@@ -318,10 +323,10 @@ mod tests {
     }
 
     #[test]
-    fn hostile_maps_are_refused_with_a_reason() {
+    fn invalid_maps_are_refused_with_a_reason() {
         let options = options(2, 4, 2);
         let long = "9".repeat(100_000);
-        for (tsv, says) in [
+        for (tsv, part) in [
             ("", "no values"),
             ("\n \n\t\n", "no values"),
             ("0.1\t0.2", "1 layers of 2"),
@@ -334,25 +339,25 @@ mod tests {
             (&long, "no gate"),
         ] {
             let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
-            assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains(part), "expected {part:?} in: {error}");
             assert!(error.contains("hint:") && error.len() < 500, "{error}");
         }
         let tsv = "0.1\t0.9\n0.8\t0.2\n";
-        for (config, says) in [
+        for (config, part) in [
             ("", "EOF"),
             ("[]", "invalid type"),
             (r#"{"sink_size": -1}"#, "sink_size"),
             (r#"{"recent_size": "all"}"#, "recent_size"),
         ] {
             let error = duo_attention(tsv, Some(config), &options).unwrap_err().to_string();
-            assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains(part), "expected {part:?} in: {error}");
         }
         let profile = duo_attention(tsv, Some(r#"{"sink_size": null}"#), &options).unwrap();
         assert_eq!(profile.retrieval(), [false, true, true, false]);
         assert_eq!(profile.trained_window(), None);
 
         let deep = format!("{{\"0-0\": {}", "[".repeat(100_000));
-        for (json, says) in [
+        for (json, part) in [
             ("{", "EOF"),
             ("{}", "no heads"),
             (r#"{"a": [1]}"#, "LAYER-HEAD"),
@@ -368,7 +373,7 @@ mod tests {
             (&deep, "recursion"),
         ] {
             let error = retrieval_head(json, &options).unwrap_err().to_string();
-            assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains(part), "expected {part:?} in: {error}");
             assert!(error.contains("hint:"), "{error}");
         }
         let mut options = options;
@@ -378,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_apart_by_their_content() {
+    fn formats_are_recognised_by_the_content_of_the_file() {
         let path: PathBuf = std::env::temp_dir().join(format!("longhand-import-{}", std::process::id()));
         let options = options(2, 4, 2);
         let with = |bytes: &[u8]| {

@@ -19,8 +19,8 @@ pub enum KvBudget {
 }
 
 impl KvBudget {
-    /// `choice` with parameters such that it keeps as much as the budget allows, and not more. `profile` must be given for
-    /// policies that use one.
+    /// `choice` with parameters such that it keeps as much as the budget allows, and not more. `profile` must be given
+    /// for policies that use one.
     pub fn apply(
         self,
         choice: &PolicyChoice,

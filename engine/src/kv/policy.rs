@@ -1,16 +1,17 @@
 //! Policies: which rows bounded heads keep, and how to add a policy of your own.
 //!
-//! A policy decides; the store ([`super::Store`]) measures, selects and moves rows, the same way for every policy. After an exact
-//! prefill, a chunk and a decode step the store asks each lane's policy for an [`EvictionPlan`]: regions of positions, how many
-//! rows of each region stay, and by which [`ScoreInput`]s they are scored. The inputs are computed where the rows are. Then
-//! [`Policy::score`] turns them into one score a row, and the rows with the lowest scores are evicted. A policy never sees keys,
-//! values or heads that it does not bound.
+//! A policy decides; the store ([`super::Store`]) measures, selects and moves rows, the same way for every policy.
+//! After an exact prefill, a chunk and a decode step the store asks each lane's policy for an [`EvictionPlan`]: regions
+//! of positions, how many rows of each region stay, and by which [`ScoreInput`]s they are scored. The inputs are
+//! computed where the rows are. Then [`Policy::score`] turns them into one score a row, and the rows with the lowest
+//! scores are evicted. A policy never sees keys, values or heads that it does not bound.
 //!
 //! # Writing a policy
 //!
-//! Implement [`Policy`], describe it in a static [`PolicyEntry`] and [`register`] the entry. Its name and its parameters then work
-//! wherever those of the built-in policies do: [`PolicyChoice`] parses and prints them, budgets set its parameters, saved sessions
-//! restore it. Every policy also has the parameters `heads` and `compensation` ([`COMMON_PARAMETERS`]).
+//! Implement [`Policy`], describe it in a static [`PolicyEntry`] and [`register`] the entry. Its name and its
+//! parameters then work wherever those of the built-in policies do: [`PolicyChoice`] parses and prints them, budgets
+//! set its parameters, saved sessions restore it. Every policy also has the parameters `heads` and `compensation`
+//! ([`COMMON_PARAMETERS`]).
 //!
 //! ```ignore
 //! use longhand::policy::{self, EvictionPlan, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyEntry};
@@ -116,8 +117,8 @@ pub trait Policy: fmt::Debug + Send + Sync {
     /// Which rows compete now; `None` where nothing has to be evicted or scored.
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan>;
 
-    /// Scores the candidates: for each head one score a row, higher for rows more worth keeping. By default the first input is the
-    /// score. Not called for plans without scoring.
+    /// Scores the candidates: for each head one score a row, higher for rows more worth keeping. By default the first
+    /// input is the score. Not called for plans without scoring.
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
         candidates.first_inputs()
     }
@@ -227,8 +228,8 @@ impl EvictionPlan {
 /// How rows are scored.
 #[derive(Clone, Debug)]
 pub struct Scoring {
-    /// Which rows are scored: those of these positions, ordered by position, for scores that depend on neighbours. `None` for all
-    /// rows of a head in the order in which they lie.
+    /// Which rows are scored: those of these positions, ordered by position, for scores that depend on neighbours.
+    /// `None` for all rows of a head in the order in which they lie.
     pub ordered_positions: Option<Range<usize>>,
     /// The inputs that are computed.
     pub inputs: Vec<ScoreInput>,
@@ -323,8 +324,8 @@ mod tests {
         text.parse::<PolicyChoice>().expect(text).policy().expect("bounded")
     }
 
-    /// In decode steps rows accumulate up to the slack and are then evicted together. After a prompt, after a chunk and without
-    /// room they are evicted at once.
+    /// In decode steps rows accumulate up to the slack and are then evicted together. After a prompt, after a chunk and
+    /// without room they are evicted at once.
     #[test]
     fn slack_applies_to_decode_steps_only() {
         for text in [

@@ -1,9 +1,9 @@
 //! The store: the lanes' memory, which rows are live, and when rows are evicted.
 //!
-//! Live rows of a lane are contiguous: a lane grows at its end, and when rows are evicted, the last rows fill the holes. A
-//! compensated lane has its compensation entry in row 0 from the beginning, unused (log-weight -inf) until a row has been evicted.
-//! The host knows the position of each row; scores, sums and rows stay where the lanes are. [`compress`] selects and evicts rows,
-//! [`undo`] takes a turn back, [`snapshot`] turns the store into bytes.
+//! Live rows of a lane are contiguous: a lane grows at its end, and when rows are evicted, the last rows fill the
+//! holes. A compensated lane has its compensation entry in row 0 from the beginning, unused (log-weight -inf) until a
+//! row has been evicted. The host knows the position of each row; scores, sums and rows stay where the lanes are.
+//! [`compress`] selects and evicts rows, [`undo`] takes a turn back, [`snapshot`] turns the store into bytes.
 
 mod compress;
 mod snapshot;
@@ -237,8 +237,8 @@ impl Store {
         LayerRows::new(lanes.iter().map(|lane| (&lane.graph, &lane.layout)), queries.as_ref())
     }
 
-    /// What is recorded of a layer's attention during exact prefill, while its complete rows are in `scratch`, the only lane, with
-    /// all KV heads.
+    /// What is recorded of a layer's attention during exact prefill, while its complete rows are in `scratch`, the only
+    /// lane, with all KV heads.
     pub fn prefill_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
         let Layer { lanes, queries } = &self.layers[layer];
         let accumulator = lanes.iter().find_map(|lane| {
@@ -309,8 +309,8 @@ impl Store {
         all
     }
 
-    /// For each KV head of a layer what its compensation entry stands for; `None` where nothing has been evicted or there is no
-    /// entry.
+    /// For each KV head of a layer what its compensation entry stands for; `None` where nothing has been evicted or
+    /// there is no entry.
     pub fn compensation(&self, layer: usize) -> Result<Vec<Option<CompensationSums>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {
@@ -325,8 +325,8 @@ impl Store {
         Ok(all)
     }
 
-    /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions; `None` for heads that do
-    /// not accumulate attention.
+    /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions; `None` for
+    /// heads that do not accumulate attention.
     pub fn accumulated_attention(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {

@@ -1,5 +1,5 @@
-//! The list of policies: names, parameters, defaults and limits, from which the help text, the parser and the tests are made.
-//! [`PolicyChoice`] is a policy as users write it, `razor:buffer=4000,ratio=5`.
+//! The list of policies: names, parameters, defaults and limits, from which the help text, the parser and the tests are
+//! made. [`PolicyChoice`] is a policy as users write it, `razor:buffer=4000,ratio=5`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -34,7 +34,7 @@ pub fn policies() -> impl Iterator<Item = &'static PolicyEntry> {
     BUILT_IN.iter().chain(REGISTERED.read().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-/// Adds a policy, for the whole process and for good.
+/// Adds a policy to the list of this process; it cannot be removed.
 ///
 /// # Errors
 /// A name that is taken, or a name, parameter or default that the parser could not read back.
@@ -91,9 +91,10 @@ pub struct PolicyEntry {
 /// Makes a policy from its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyFactory {
-    /// Makes the policy, or says why the parameters do not fit together.
+    /// Makes the policy; an error is the reason why the parameters do not fit together.
     pub build: fn(values: &ParameterValues) -> Result<Arc<dyn Policy>, String>,
-    /// Sets the parameters such that a head keeps at most `rows` rows (at least [`MIN_ROWS`]) in a session of `context` tokens.
+    /// Sets the parameters such that a head keeps at most `rows` rows (at least [`MIN_ROWS`]) in a session of `context`
+    /// tokens.
     pub fit: fn(values: &mut ParameterValues, rows: usize, context: usize),
 }
 
@@ -376,8 +377,8 @@ impl PolicyChoice {
         self.policy.is_some() && self.values.is_on("compensation")
     }
 
-    /// How attention scopes are computed, where each head's window follows from the model's weights: under `razor` on models with
-    /// ALiBi. The head profile then holds the scopes ([`crate::alibi::profile`]).
+    /// How attention scopes are computed, where each head's window follows from the model's weights: under `razor` on
+    /// models with ALiBi. The head profile then holds the scopes ([`crate::alibi::profile`]).
     pub fn scope_options(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
         let epsilon =
             self.value("eps").filter(|_| self.uses_profile() && spec.positions == Positions::Alibi)?;
@@ -403,7 +404,8 @@ impl PolicyChoice {
         self.values.index(name).map(|index| self.values.values[index])
     }
 
-    /// The same policy with parameters such that a bounded head keeps at most `rows` rows in a session of `context` tokens.
+    /// The same policy with parameters such that a bounded head keeps at most `rows` rows in a session of `context`
+    /// tokens.
     pub fn with_rows(&self, rows: usize, context: usize) -> Result<PolicyChoice, EngineError> {
         let wrong = |reason: String, hint: &str| EngineError::Policy {
             given: self.to_string(),
