@@ -281,7 +281,7 @@ pub struct Candidates {
 
 impl Candidates {
     /// Scores head by head.
-    pub fn score_heads(&self, score: impl FnMut(&HeadCandidates) -> Vec<f32>) -> Vec<Vec<f32>> {
+    pub fn map_heads(&self, score: impl FnMut(&HeadCandidates) -> Vec<f32>) -> Vec<Vec<f32>> {
         self.heads.iter().map(score).collect()
     }
 

@@ -58,7 +58,7 @@ impl Policy for AhaKv {
         if candidates.status.event == Event::Step {
             return candidates.first_inputs(); // the accumulated attention
         }
-        candidates.score_heads(|head| {
+        candidates.map_heads(|head| {
             let n = head.positions.len();
             let mut score = vec![0f32; n];
             for attention in head.inputs[0].chunks_exact(n.max(1)) {

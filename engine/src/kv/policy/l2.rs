@@ -90,7 +90,7 @@ impl Policy for L2 {
     }
 
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
-        candidates.score_heads(|head| {
+        candidates.map_heads(|head| {
             let norms = head.inputs[0].iter();
             match self.order {
                 Order::Low => norms.map(|norm| -norm).collect(),

@@ -78,7 +78,7 @@ impl Policy for LagKv {
     }
 
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
-        candidates.score_heads(|head| match self.variant {
+        candidates.map_heads(|head| match self.variant {
             Variant::Norm => head.inputs[0].iter().map(|norm| -norm).collect(),
             _ => self.spread(head),
         })

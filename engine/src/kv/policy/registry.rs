@@ -492,8 +492,12 @@ impl FromStr for PolicyChoice {
 
 #[cfg(test)]
 mod tests {
+    use ggml::Type;
+
     use super::*;
+    use crate::heads::{HeadProfile, HeadShape};
     use crate::kv::policy::{EvictionPlan, LaneStatus, Measure, ScoreInput, Scoring};
+    use crate::kv::{KvBudget, Layout, StoreOptions};
 
     fn refused(text: &str, part: &str) {
         let error = text.parse::<PolicyChoice>().expect_err(text).to_string();
@@ -670,6 +674,13 @@ mod tests {
         let fitted = choice.with_rows(100, 1000).expect("enough rows");
         assert_eq!(fitted.to_string(), "test-large-values:rows=100,heads=on");
         assert_eq!(fitted.policy().expect("bounded").budget(1000), 100);
+        let spec = models::shapes::Shape::parse("llama-3.2-1b").expect("a known shape").0.spec();
+        let options = StoreOptions { context: 1000, types: (Type::F16, Type::F16), reserve: None };
+        let profile = HeadProfile::uniform(HeadShape::new(16, 32, 8).expect("a shape"), false);
+        let fitted = KvBudget::Share(0.5).apply(&choice, &spec, Some(&profile), options).expect("fits");
+        let store = Layout::new(&spec, &fitted, Some(&profile), options).expect("a layout");
+        let full = store.full_bytes(1000);
+        assert!((full * 49 / 100..=full / 2).contains(&store.bytes()), "{fitted}: {}", store.bytes());
         refused("test-large-values:rows=0", "`rows` is a whole number from 1");
         refused("test-large-values:rows=13", "13 rows are refused");
         assert_eq!(register(&ENTRY), Err(RegisterError::NameTaken { name: ENTRY.name.into() }));

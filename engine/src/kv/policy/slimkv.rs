@@ -34,7 +34,7 @@ impl Policy for SlimKv {
     }
 
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
-        candidates.score_heads(|head| {
+        candidates.map_heads(|head| {
             let n = head.positions.len();
             let mut score = vec![0f32; n];
             for attention in head.inputs[0].chunks_exact(n.max(1)) {

@@ -84,7 +84,7 @@ impl Policy for SnapKv {
     }
 
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
-        candidates.score_heads(|head| {
+        candidates.map_heads(|head| {
             let n = head.positions.len();
             let mut mean = vec![0f32; n];
             for attention in head.inputs[0].chunks_exact(n.max(1)) {
