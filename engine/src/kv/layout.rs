@@ -44,7 +44,7 @@ impl LaneLayout {
         let context = options.context;
         let budget = policy.budget(context).min(context);
         let reserve = options.reserve.unwrap_or((budget / 8).clamp(32, 512));
-        let rows = budget + reserve.max(policy.slack(context) + 1);
+        let rows = budget.saturating_add(reserve.max(policy.slack(context).saturating_add(1)));
         let capacity = rows.min(context) + usize::from(compensated);
         LaneLayout { kv_heads, capacity, policy: Some(policy), compensated }
     }

@@ -190,7 +190,8 @@ impl LaneStatus {
     }
 }
 
-/// Positions whose rows compete with each other.
+/// Positions whose rows compete with each other. A region must hold equally many rows in every head, as it does unless
+/// it divides positions of an earlier region that kept rows: heads of a lane always keep equally many rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The positions. Rows at positions in no region stay.
@@ -287,7 +288,7 @@ impl Candidates {
 
     /// The first input of every row as its score.
     pub fn first_inputs(self) -> Vec<Vec<f32>> {
-        self.heads.into_iter().map(|mut head| head.inputs.swap_remove(0)).collect()
+        self.heads.into_iter().map(|head| head.inputs.into_iter().next().unwrap_or_default()).collect()
     }
 }
 

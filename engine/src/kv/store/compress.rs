@@ -265,6 +265,7 @@ impl Source<'_> {
             check_equal_counts(&evicted)?;
             return Ok(Decision { evicted, accumulated: None });
         };
+        self.check_inputs(scoring)?;
         let ctx = Context::new(3 * scoring.inputs.len() + 1);
         let rows = self.rows_to_score(scoring)?;
         let nodes = self.input_nodes(&ctx, shape, scoring, rows.as_deref());
@@ -272,6 +273,31 @@ impl Source<'_> {
         workspace.run(devices, place, &ctx, &computed)?;
         let heads = self.candidates(shape, scoring, rows.as_deref(), &nodes)?;
         self.select(shape, plan, scoring, rows.as_deref(), heads)
+    }
+
+    /// Refuses inputs for which nothing has been recorded, because the policy does not declare them.
+    fn check_inputs(&self, scoring: &Scoring) -> Result<(), EngineError> {
+        let needs = self.lane.layout.needs();
+        let is_declared = |input: &ScoreInput| match input {
+            ScoreInput::Key(_) | ScoreInput::Value(_) => true,
+            ScoreInput::Accumulated => needs.accumulation.is_some(),
+            ScoreInput::WindowAttention { queries, .. } => *queries <= needs.queries,
+        };
+        match scoring.inputs.iter().find(|input| !is_declared(input)) {
+            Some(input) => {
+                Err(self.policy_error(format!("it scores by {input:?}, which it does not declare")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A fault of the lane's policy.
+    fn policy_error(&self, reason: String) -> EngineError {
+        EngineError::Policy {
+            given: format!("{:?}", self.lane.layout.policy),
+            reason,
+            hint: "tell the author of the policy".into(),
+        }
     }
 
     /// For each head the rows that are scored, counted from the first that holds a token; `None` for all, as they lie.
@@ -397,6 +423,9 @@ impl Source<'_> {
         };
         let positions: Vec<Arc<Vec<u32>>> = heads.iter().map(|head| head.positions.clone()).collect();
         let scores = policy.score(Candidates { status: self.status, group: shape.group, heads });
+        if !scores.iter().map(Vec::len).eq(positions.iter().map(|positions| positions.len())) {
+            return Err(self.policy_error("it does not give one score a row".into()));
+        }
         let evicted = positions.iter().zip(&scores).enumerate().map(|(number, (positions, scores))| {
             let mut evicted = rows_to_evict(plan, positions, scores);
             if let Some(rows) = rows {
@@ -421,15 +450,16 @@ impl Source<'_> {
     }
 }
 
-/// Checks that there are equally many rows of each head. In a store that was filled by computing there are. In one that
-/// was read from a file, heads may hold positions that no policy would leave.
+/// Checks that there are equally many rows of each head. A damaged session file may hold positions that no policy
+/// would leave, and a policy may divide positions into regions that hold different numbers of rows in each head.
 fn check_equal_counts(rows: &[Vec<u32>]) -> Result<(), EngineError> {
     match rows.windows(2).all(|pair| pair[0].len() == pair[1].len()) {
         true => Ok(()),
         false => Err(EngineError::Setting {
-            what: "the restored session".into(),
+            what: "the rows of a lane".into(),
             reason: "heads that lose equally many rows hold rows of positions that do not go together".into(),
-            hint: "its file is damaged; read the text again".into(),
+            hint: "if the session was restored, its file is damaged: read the text again; otherwise tell the author of the policy"
+                .into(),
         }),
     }
 }
@@ -499,8 +529,11 @@ fn lowest_scores(count: usize, range: Range<u32>, positions: &[u32], scores: &[f
 
 #[cfg(test)]
 mod tests {
+    use ggml::{Backend, Type};
+
     use super::*;
-    use crate::kv::policy::Region;
+    use crate::kv::policy::{Gain, Measure, Policy, Region};
+    use crate::kv::{LaneLayout, Layout};
 
     #[test]
     fn the_lowest_scores_are_evicted_and_of_equal_ones_the_later() {
@@ -540,6 +573,55 @@ mod tests {
     fn nan_and_infinite_scores_are_ordered_too() {
         let scores = [f32::NAN, f32::INFINITY, -f32::NAN];
         assert_eq!(rows_to_evict(&EvictionPlan::single(0..3, 1, None), &[0, 1, 2], &scores).len(), 2);
+    }
+
+    /// A policy that needs no attention and gives a fixed number of scores.
+    #[derive(Debug)]
+    struct Faulty {
+        input: ScoreInput,
+        scores: usize,
+    }
+
+    impl Policy for Faulty {
+        fn budget(&self, _context: usize) -> usize {
+            4
+        }
+
+        fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+            let scoring = Scoring::of_all_rows(vec![self.input.clone()]);
+            Some(EvictionPlan::single(0..status.seen, 4, Some(scoring)))
+        }
+
+        fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
+            vec![vec![0.0; self.scores]; candidates.heads.len()]
+        }
+    }
+
+    #[test]
+    fn a_faulty_policy_is_an_error() {
+        let devices = Devices::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0);
+        let mut workspace = Workspace::new(&devices);
+        let window = ScoreInput::WindowAttention { queries: 1, gain: Gain::One };
+        for (input, scores, reason) in [
+            (ScoreInput::Key(Measure::Norm), 8, None),
+            (ScoreInput::Key(Measure::Norm), 7, Some("one score a row")),
+            (ScoreInput::Accumulated, 8, Some("does not declare")),
+            (window, 8, Some("does not declare")),
+        ] {
+            let policy: Option<Arc<dyn Policy>> = Some(Arc::new(Faulty { input, scores }));
+            let lane = LaneLayout { kv_heads: vec![0, 1], capacity: 8, policy, compensated: false };
+            let heads = HeadShape { head_dim: 4, n_kv_heads: 2, group: 1, scale: 1.0 };
+            let (k_type, v_type) = (Type::F32, Type::F32);
+            let layers = vec![vec![lane]];
+            let layout = Layout { heads, context: 8, k_type, v_type, alibi: false, layers };
+            let mut store = Store::new(layout, &devices).expect("a store");
+            store.advance(8);
+            let result = store.compress(Event::Chunk, false, &devices, &mut workspace);
+            match reason {
+                None => assert_eq!((result.is_ok(), store.positions(0)), (true, vec![vec![0, 1, 2, 3]; 2])),
+                Some(reason) => assert!(result.expect_err(reason).to_string().contains(reason)),
+            }
+        }
     }
 
     #[test]
