@@ -53,7 +53,7 @@ pub struct DeviceOptions {
     /// How many of the last layers are on it; more than the model has means all.
     pub layers: usize,
     /// Bytes allocated on it at most. What the driver and ggml take is not among them:
-    /// [`plan::DRIVER`](crate::plan::DRIVER), [`plan::device_overhead`](crate::plan::device_overhead).
+    /// [`plan::DRIVER_BYTES`](crate::plan::DRIVER_BYTES), [`plan::device_overhead`](crate::plan::device_overhead).
     pub memory: Option<usize>,
 }
 

@@ -9,8 +9,8 @@ use kernels::graph::{
 use models::arch::RopeStyle;
 use models::spec::{LayerTensors, ModelSpec, Rope};
 
-use crate::kv::policy::Counted;
-use crate::kv::{LaneValues, LayerRows, Observer};
+use crate::kv::policy::CountedQueries;
+use crate::kv::{AttentionRecorder, LaneValues, LayerRows};
 use crate::placement::{Place, Placement};
 use crate::weights::Weights;
 
@@ -292,7 +292,7 @@ impl Forward {
             OutputTokens::Last => 1,
             OutputTokens::None => 0,
         };
-        let queries = attending.max(rows.observed(n));
+        let queries = attending.max(rows.recorded_queries(n));
         if queries == 0 {
             return stored;
         }
@@ -302,8 +302,8 @@ impl Forward {
             let last = ctx.view(positions, [queries], [4 * queries; 3], 4 * (n - queries));
             self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), &last)
         };
-        for observer in &rows.observers {
-            record_attention(ctx, self.heads, &q, &stored, observer, &state, effects);
+        for recorder in &rows.recorders {
+            record_attention(ctx, self.heads, &q, &stored, recorder, &state, effects);
         }
         if attending == 0 {
             return stored;
@@ -458,19 +458,19 @@ pub fn record_attention(
     shape: AttentionShape,
     q: &Tensor,
     stored: &Tensor,
-    observer: &Observer,
+    recorder: &AttentionRecorder,
     state: &LaneInputs,
     effects: &mut Vec<Tensor>,
 ) {
-    if let Some(ring) = &observer.queries {
+    if let Some(ring) = &recorder.queries {
         effects.push(graph::store_queries(ctx, q, &state.positions, ring));
     }
-    let Some(watched) = &observer.watched else { return };
-    let (n, gathered) = (state.positions.dim(0), watched.gathered);
-    let (queries, replace) = match gathered.chunk {
-        _ if n == 1 => (1, !gathered.steps_add),
-        Some(Counted::All) => (n, false),
-        Some(Counted::Last) => (1, true),
+    let Some(accumulator) = &recorder.accumulator else { return };
+    let (n, rule) = (state.positions.dim(0), accumulator.accumulation);
+    let (queries, replace) = match rule.chunk {
+        _ if n == 1 => (1, !rule.steps_add),
+        Some(CountedQueries::All) => (n, false),
+        Some(CountedQueries::Last) => (1, true),
         None => return,
     };
     effects.extend(graph::accumulate_attention(
@@ -478,8 +478,12 @@ pub fn record_attention(
         shape,
         q,
         Appended { node: stored, rows: n },
-        AccumulatingLane { lane: &watched.rows, number: watched.number, heads: watched.heads.clone() },
+        AccumulatingLane {
+            lane: &accumulator.lane,
+            number: accumulator.lane_index,
+            heads: accumulator.heads.clone(),
+        },
         state,
-        Accumulation { queries, replace, gain: gathered.gain },
+        Accumulation { queries, replace, gain: rule.gain },
     ));
 }

@@ -14,6 +14,7 @@ pub mod generate;
 pub mod heads;
 pub mod kv;
 mod model;
+pub mod outline;
 mod pass;
 pub mod placement;
 pub mod plan;

@@ -46,7 +46,9 @@ impl Scratch {
                 v: v.clone(),
                 kv_heads: (0..spec.n_kv_heads as u32).collect(),
                 compensated: false,
-                accumulated: layout.gathers().then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
+                accumulated: layout
+                    .accumulates_attention()
+                    .then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
                 positions: positions.clone(),
             };
             lanes[place as usize] = layouts.iter().map(lane).collect();

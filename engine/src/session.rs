@@ -6,13 +6,13 @@
 //! against the store as it is.
 //!
 //! A turn can be taken back: the store remembers how it was when the last text was handed over and when it had been read, so that
-//! handing over a beginning of the same text goes back there exactly, if not too much has left since ([`kv::layout::ASIDE_ROWS`]).
+//! handing over a beginning of the same text goes back there exactly, if not too much has left since ([`kv::UNDO_ROWS_PER_HEAD`]).
 //!
-//! [`kv::layout::ASIDE_ROWS`]: crate::kv::layout::ASIDE_ROWS
+//! [`kv::UNDO_ROWS_PER_HEAD`]: crate::kv::UNDO_ROWS_PER_HEAD
 
 use crate::forward::{OutputTokens, TextChunk};
 use crate::kv::policy::Event;
-use crate::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
+use crate::kv::{LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
 use crate::placement::Place;
 use crate::random::Random;
@@ -118,8 +118,8 @@ impl Session {
         if let Some(profile) = &options.profile {
             profile.check(engine.head_shape()?, Some(&engine.file().fingerprint()))?;
         }
-        let room = Room { context: options.context, types: options.types, reserve: None };
-        let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
+        let store_options = StoreOptions { context: options.context, types: options.types, reserve: None };
+        let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;
         let store = Store::new(layout, &engine.backends)?;
         let workspace = Workspace::new(&engine.backends);
         Ok(Session {
@@ -177,7 +177,8 @@ impl Session {
 
     /// Whether [`Session::sync`] can go back to the first `tokens` tokens without reading them again, but for the last one.
     pub fn can_return_to(&self, tokens: usize) -> bool {
-        self.store.can_truncate(tokens.saturating_sub(1)) || self.store.marked(tokens) == Some(tokens)
+        self.store.can_truncate(tokens.saturating_sub(1))
+            || self.store.latest_checkpoint(tokens) == Some(tokens)
     }
 
     /// Whether all tokens after the first `tokens` can be taken off the end.
@@ -222,7 +223,7 @@ impl Session {
             }
             _ => self.read_streaming(rest, progress)?,
         }
-        self.store.mark()?;
+        self.store.add_checkpoint()?;
         self.marked.push((self.tokens.len(), self.logits.clone()));
         Ok(rest.len())
     }
@@ -236,7 +237,7 @@ impl Session {
         // The last token is computed again where its logits are not known.
         let cut = common.min(tokens.len().saturating_sub(1));
         let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
-        match self.store.marked(common) {
+        match self.store.latest_checkpoint(common) {
             Some(mark) if mark >= cut && mark > 0 => {
                 self.store.rewind(common)?;
                 self.tokens.truncate(mark);
@@ -347,10 +348,10 @@ impl Session {
     /// Makes room for at most `wanted` tokens and says for how many there is.
     fn room(&mut self, wanted: usize) -> Result<usize, EngineError> {
         let wanted = wanted.min(self.options.chunk.max(1));
-        if self.store.room() < wanted {
+        if self.store.free_rows() < wanted {
             self.compress(Event::Chunk, true)?;
         }
-        match self.store.room().min(wanted) {
+        match self.store.free_rows().min(wanted) {
             0 => {
                 let context = self.options.context;
                 Err(EngineError::ContextFull { needed: self.tokens.len() + 1, context })
@@ -445,21 +446,21 @@ impl Session {
         for lane in Place::ALL.into_iter().flat_map(|place| scratch.lanes(place)) {
             random_rows(&lane.k, &mut random)?;
             random_rows(&lane.v, &mut random)?;
-            if let Some(received) = &lane.accumulated {
-                let gathered: Vec<f32> =
-                    (0..received.shape().elements()).map(|_| random.unit() as f32).collect();
-                received.write(0, &gathered)?;
+            if let Some(accumulated) = &lane.accumulated {
+                let values: Vec<f32> =
+                    (0..accumulated.shape().elements()).map(|_| random.unit() as f32).collect();
+                accumulated.write(0, &values)?;
             }
         }
         self.compressing = Duration::ZERO;
         for layer in 0..spec.n_layers {
             let [lane] = scratch.lanes(engine.backends.placement().of(layer)) else { continue };
-            if let Some(queries) = self.store.observer_of(layer, lane).queries {
+            if let Some(queries) = self.store.prefill_recorder(layer, lane).queries {
                 let values: Vec<f32> = (0..queries.shape().elements()).map(|_| random.normal()).collect();
                 queries.write(0, &values)?;
             }
             let started = Instant::now();
-            self.store.take_layer(layer, lane, n, &engine.backends, &mut self.workspace)?;
+            self.store.fill_layer(layer, lane, n, &engine.backends, &mut self.workspace)?;
             self.compressing += started.elapsed();
         }
         self.store.finish_exact(n);
@@ -505,7 +506,7 @@ pub fn sync_all(
         Ok(logits) => {
             for session in sessions {
                 session.finish_exact(tokens, Ok(logits.clone()))?;
-                session.store.mark()?;
+                session.store.add_checkpoint()?;
                 session.marked.push((tokens.len(), logits.clone()));
             }
             Ok(())
@@ -565,8 +566,8 @@ fn layer_by_layer(
         let layer_rows = match scratch.lanes(place).first() {
             Some(lane) if !at_home => LayerRows {
                 lanes: vec![lane.clone()],
-                observers: (sessions.iter().zip(scratch.lanes(place)))
-                    .map(|(session, lane)| session.store.observer_of(layer, lane))
+                recorders: (sessions.iter().zip(scratch.lanes(place)))
+                    .map(|(session, lane)| session.store.prefill_recorder(layer, lane))
                     .collect(),
             },
             _ => sessions[0].store.rows(layer),
@@ -596,7 +597,7 @@ fn layer_by_layer(
         } else {
             for (session, lane) in sessions.iter_mut().zip(scratch.lanes(place)) {
                 let started = Instant::now();
-                session.store.take_layer(layer, lane, n, backends, &mut session.workspace)?;
+                session.store.fill_layer(layer, lane, n, backends, &mut session.workspace)?;
                 session.compressing += started.elapsed();
             }
         }

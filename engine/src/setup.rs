@@ -24,9 +24,9 @@ use std::sync::atomic::AtomicBool;
 use ggml::Type;
 
 use crate::heads::HeadProfile;
-use crate::kv::{Budget, PolicyChoice};
+use crate::kv::{KvBudget, PolicyChoice};
 use crate::placement::Place;
-use crate::plan::{BLOCKS, Plan, device_overhead};
+use crate::plan::{ASSUMED_DEVICE_BLOCKS, Plan, device_overhead};
 use crate::progress::{Notice, Observer};
 use crate::{DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions};
 
@@ -95,7 +95,7 @@ pub struct SetupOptions {
     /// What bounded heads keep; [`PolicyChoice::default`] keeps everything.
     pub policy: Option<PolicyChoice>,
     /// How much they keep, instead of the policy's own parameters.
-    pub budget: Option<Budget>,
+    pub budget: Option<KvBudget>,
     /// Which heads keep everything.
     pub heads: HeadSource,
     /// Element type of keys.
@@ -242,7 +242,7 @@ impl Setup {
             repack: options.repack,
             threads: options.engine().threads(),
             budget: options.budget,
-            blocks: BLOCKS,
+            blocks: ASSUMED_DEVICE_BLOCKS,
         };
         let plan = |profile: &Option<HeadProfile>, on_device: usize| {
             let session = SessionOptions { profile: profile.clone(), ..session.clone() };
@@ -357,7 +357,7 @@ pub fn prepare(
 pub fn fit(
     engine: &Engine,
     session: SessionOptions,
-    budget: Option<Budget>,
+    budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
     let (session, plan) = plan_on(engine, session, budget, prompt)?;
@@ -375,7 +375,7 @@ pub fn fit(
 pub fn plan_on(
     engine: &Engine,
     session: SessionOptions,
-    budget: Option<Budget>,
+    budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
     let backends = engine.backends();

@@ -15,8 +15,8 @@ use models::spec::{ModelSpec, ModelTensors, TensorSpec};
 use models::types::TensorType;
 
 use crate::backends::Backends;
+use crate::outline::TensorOutline;
 use crate::placement::{Place, Placement};
-use crate::plan::TensorOutline;
 use crate::{EngineError, Hint};
 
 /// Bytes of the weights, by location.

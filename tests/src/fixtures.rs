@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
 use engine::kv::PolicyChoice;
-use engine::kv::policy::REGISTRY;
+use engine::kv::policy::policies;
 use engine::{Engine, ModelSource, Session, SessionOptions};
 use ggml::Type;
 use serde_json::Value;
@@ -90,7 +90,7 @@ pub fn with_policy(engine: &Engine, policy: &PolicyChoice, options: SessionOptio
 
 /// Every policy that bounds heads, with parameters that keep `rows` rows a head.
 pub fn bounded_policies(rows: usize, context: usize) -> Vec<PolicyChoice> {
-    let entries = REGISTRY.iter().filter(|entry| entry.make.is_some());
+    let entries = policies().filter(|entry| entry.factory.is_some());
     entries
         .map(|entry| {
             let choice: PolicyChoice = entry.name.parse().expect(entry.name);

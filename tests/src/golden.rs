@@ -13,15 +13,13 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use engine::DeviceOptions;
-use engine::alibi::{self, ScopeOptions};
+use engine::alibi::{self, HeadWeights, ScopeOptions};
 use engine::backends::Backends;
 use engine::calibrate::{Occurrences, Pattern, score_heads};
 use engine::forward::record_attention;
 use engine::heads::{self, SelectionRule};
-use engine::kv::policy::pool::Pool;
-use engine::kv::policy::recent::Recent;
-use engine::kv::policy::{Event, l2, lagkv};
-use engine::kv::{LaneValues, LayerRows, Layout, PolicyChoice, Room, Store};
+use engine::kv::policy::{Event, Pool, Recent, paper_formulas};
+use engine::kv::{CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use engine::placement::Place;
 use engine::workspace::Workspace;
 use ggml::{Backend, Context, Tensor, Type};
@@ -188,12 +186,14 @@ impl Runner<'_> {
         let Retention { case, choice, retrieval, layer, prefill, chunks } = retention;
         let (layer, expected) = (*layer, &case["expected"]);
         let rows = self.rows(case)?;
-        let room = Room { context: rows.n(), types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
+        let store_options =
+            StoreOptions { context: rows.n(), types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
         let layout = Layout::from_flags(
-            (layer + 1, rows.shape()),
+            layer + 1,
+            rows.shape(),
             &choice.parse::<PolicyChoice>()?,
             |_, head| retrieval.as_ref().is_some_and(|flags| flags[head]),
-            room,
+            store_options,
         )?;
         let mut store = Store::new(layout, &self.backends)?;
         let mut workspace = Workspace::new(&self.backends);
@@ -226,7 +226,7 @@ impl Runner<'_> {
             compare_entries(&store, layer, entries)?;
         }
         if let Some(heads) = expected["acc"].as_array() {
-            for (have, want) in store.gathered(layer)?.into_iter().zip(heads) {
+            for (have, want) in store.accumulated_attention(layer)?.into_iter().zip(heads) {
                 let have = have.context("no accumulated attention")?;
                 close("accumulated attention", have.iter().map(|x| f64::from(*x)), &numbers(want)?)?;
             }
@@ -272,14 +272,14 @@ impl Runner<'_> {
             positions: None,
         };
         ctx.allocate(&self.backend().buffer_type())?;
-        let observers = vec![store.observer_of(layer, &complete)];
-        let layer_rows = LayerRows { lanes: vec![complete.clone()], observers };
+        let recorders = vec![store.prefill_recorder(layer, &complete)];
+        let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders };
         let empty = LaneValues {
             rows: vec![0; MAX_LANES * (layer + 1)],
             log_weights: vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)],
         };
         self.write(&layer_rows, rows, layer, 0..n, &empty, workspace)?;
-        store.take_layer(layer, &complete, n, &self.backends, workspace)?;
+        store.fill_layer(layer, &complete, n, &self.backends, workspace)?;
         store.finish_exact(n);
         Ok(())
     }
@@ -306,8 +306,8 @@ impl Runner<'_> {
         let q = ctx.input("queries", Type::F32, [shape.head_dim, n_heads, known.max(1)]);
         let mut effects = vec![stored.clone()];
         if known > 0 {
-            for observer in &to.observers {
-                record_attention(&ctx, shape, &q, &stored, observer, &state, &mut effects);
+            for recorder in &to.recorders {
+                record_attention(&ctx, shape, &q, &stored, recorder, &state, &mut effects);
             }
         }
         let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
@@ -366,7 +366,7 @@ impl Runner<'_> {
                 let total: f32 = logits.iter().map(|x| (x - largest).exp()).sum();
                 let attention: Vec<f32> = logits.iter().map(|x| (x - largest).exp() / total).collect();
                 let norm = |t| key(head / group, t).iter().map(|x| x * x).sum::<f32>().sqrt();
-                l2::attention_loss(&attention, &(0..rows.n()).map(norm).collect::<Vec<_>>())
+                paper_formulas::attention_loss(&attention, &(0..rows.n()).map(norm).collect::<Vec<_>>())
             })
             .collect();
         close("attention loss", have.into_iter(), &numbers(&case["expected"]["alr"])?)
@@ -389,8 +389,9 @@ impl Runner<'_> {
         let (gamma, bias) = (self.array(case, "gamma")?.data, self.array(case, "b")?.data);
         for (key, rigorous) in [("scope", false), ("scope_rigorous", true)] {
             let options = ScopeOptions { epsilon: number("eps")?, rigorous };
-            let scope =
-                alibi::scope((&wq, &wk), (&gamma, &bias), slopes[head], number("logit_scale")?, &options);
+            let (slope, scale) = (slopes[head], number("logit_scale")?);
+            let weights = HeadWeights { wq: &wq, wk: &wk, gamma: &gamma, bias: &bias, slope, scale };
+            let scope = alibi::scope(&weights, &options);
             close(key, [scope].into_iter(), &numbers(&case["expected"][key])?)?;
             let keep = alibi::window(scope, usize::MAX);
             let expected = case["expected"]["keep_last"].as_u64().context("keep_last")?;
@@ -533,7 +534,7 @@ fn compare_kept(store: &Store, layer: usize, expected: &Value) -> Result<()> {
 
 fn compare_entries(store: &Store, layer: usize, expected: &[Value]) -> Result<()> {
     for (head, (have, want)) in store.compensation(layer)?.into_iter().zip(expected).enumerate() {
-        let Some((k, v, count)) = have else {
+        let Some(CompensationSums { keys, values, rows: count }) = have else {
             ensure!(want.is_null(), "KV head {head} has no compensation entry");
             continue;
         };
@@ -541,7 +542,7 @@ fn compare_entries(store: &Store, layer: usize, expected: &[Value]) -> Result<()
             want["n_dropped"].as_u64() == Some(count as u64),
             "KV head {head}: the entry stands for {count} rows"
         );
-        for (name, sum) in [("k", k), ("v", v)] {
+        for (name, sum) in [("k", keys), ("v", values)] {
             let mean = sum.iter().map(|x| f64::from(*x) / count as f64);
             close(&format!("mean {name} of KV head {head}"), mean, &numbers(&want[name])?)?;
         }
@@ -590,7 +591,7 @@ fn formula(case: &Value) -> Result<bool> {
             }
             Some("lag_len") => {
                 let [n, sinks, lag] = [number(0)? as usize, number(1)? as usize, number(2)? as usize];
-                vec![lagkv::length(n, sinks, lag, number(3)?) as f64]
+                vec![paper_formulas::lagkv_length(n, sinks, lag, number(3)?) as f64]
             }
             Some("aha_gain") => {
                 let [seen, budget, head_dim] =

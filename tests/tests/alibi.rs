@@ -6,8 +6,9 @@ use std::sync::Arc;
 use engine::alibi::{self, ScopeOptions};
 use engine::calibrate::{CalibrationOptions, calibrate};
 use engine::heads::{HeadProfile, Provenance, SelectionRule};
-use engine::kv::{Budget, PolicyChoice, Room};
-use engine::plan::{self, Plan, PlanOptions};
+use engine::kv::{KvBudget, PolicyChoice, StoreOptions};
+use engine::outline::tensor_outlines;
+use engine::plan::{Plan, PlanOptions};
 use engine::{Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use serde_json::Value;
@@ -173,7 +174,7 @@ fn razor_with_equal_scopes_equals_a_window() {
 fn scopes_from_the_weights_can_be_saved_and_used() {
     let engine = open(1);
     let policy: PolicyChoice = "razor:eps=0.5,rigorous=on".parse().expect("a policy");
-    let scopes = policy.scopes(engine.spec()).expect("windows follow from the weights");
+    let scopes = policy.scope_options(engine.spec()).expect("windows follow from the weights");
     assert_eq!(scopes, ScopeOptions { epsilon: 0.5, rigorous: true });
     let profile = alibi::profile(engine.model(), engine.threads(), &engine.interrupt(), &scopes, &mut |_| {})
         .expect("a profile");
@@ -205,9 +206,9 @@ fn options_that_alibi_does_not_allow_are_rejected() {
         let error = Session::new(&engine, options).err().expect(policy);
         assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
     }
-    let room = Room { context: 128, types: (Type::F32, Type::F32), reserve: None };
-    for budget in [Budget::Rows(64), Budget::Share(0.5)] {
-        let apply = |text: &str| budget.apply(&text.parse().expect(text), engine.spec(), None, room);
+    let store_options = StoreOptions { context: 128, types: (Type::F32, Type::F32), reserve: None };
+    for budget in [KvBudget::Rows(64), KvBudget::Share(0.5)] {
+        let apply = |text: &str| budget.apply(&text.parse().expect(text), engine.spec(), None, store_options);
         let error = apply("razor").expect_err("no budget");
         assert!(error.to_string().contains("no budget can be set"), "{error}");
         assert_eq!(error.hint(), Some(Hint::OtherPolicy("snapkv")));
@@ -226,7 +227,7 @@ fn the_plan_counts_the_bytes_of_positions() {
     session.push(1).expect("a step");
     let plan = Plan::new(
         engine.spec(),
-        &plan::outline(engine.file()),
+        &tensor_outlines(engine.file()),
         session.store().layout(),
         &PlanOptions {
             repack: true,

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use engine::generate::generate;
+use engine::outline::tensor_outlines;
 use engine::placement::Place;
-use engine::plan::{self, Plan, PlanOptions};
+use engine::plan::{Plan, PlanOptions};
 use engine::sampler::{Sampler, SamplerOptions};
 use engine::snapshot::{self, Snapshot};
 use engine::{
@@ -151,7 +152,7 @@ fn planned_device_bytes_cover_allocated_ones() {
                 on_device: layers,
                 blocks: engine.backends().at(Place::Device).blocks(),
             };
-            let outline = plan::outline(engine.file());
+            let outline = tensor_outlines(engine.file());
             Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &options)?))
         };
         let (peak, plan) = run(Some(1 << 30)).expect("a gibibyte is enough");

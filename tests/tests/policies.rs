@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::kv::policy::REGISTRY;
-use engine::kv::{Budget, PolicyChoice};
+use engine::kv::policy::policies;
+use engine::kv::{KvBudget, PolicyChoice};
 use engine::{Engine, Hint, Prefill, Session, SessionOptions};
 use ggml::Type;
 use models::spec::PositionEncoding;
@@ -47,7 +47,8 @@ fn policies_keep_their_budgets_at_every_step() {
                         for (head, held) in session.store().positions(layer).into_iter().enumerate() {
                             let retrieval =
                                 profile.as_ref().is_some_and(|profile| profile.is_retrieval(layer, head));
-                            let max_rows = if retrieval || rules.spares(layer) { seen } else { max_rows };
+                            let max_rows =
+                                if retrieval || rules.skips_layer(layer) { seen } else { max_rows };
                             assert!(held.len() <= max_rows, "{policy}: {} rows after {seen}", held.len());
                             assert!(retrieval || held.is_sorted_by(|a, b| a < b), "{policy}: {held:?}");
                             rows += held.len();
@@ -290,28 +291,29 @@ fn budgets_limit_the_size_of_the_store() {
     let engine = embedded_model();
     let spec = engine.spec();
     let profile = half_retrieval(&engine);
-    let room = engine::kv::Room { context: 2000, types: (Type::F16, Type::F16), reserve: None };
+    let store_options =
+        engine::kv::StoreOptions { context: 2000, types: (Type::F16, Type::F16), reserve: None };
     let layout = |choice: &PolicyChoice| {
-        engine::kv::Layout::new(spec, choice, Some(&profile), room).expect("a layout")
+        engine::kv::Layout::new(spec, choice, Some(&profile), store_options).expect("a layout")
     };
     let full = layout(&PolicyChoice::default()).full_bytes(2000);
-    for entry in REGISTRY.iter().filter(|entry| entry.make.is_some()) {
+    for entry in policies().filter(|entry| entry.factory.is_some()) {
         let choice: PolicyChoice = entry.name.parse().expect(entry.name);
-        let apply = |budget: Budget| budget.apply(&choice, spec, Some(&profile), room);
+        let apply = |budget: KvBudget| budget.apply(&choice, spec, Some(&profile), store_options);
         for share in [0.7, 0.9] {
-            let fitted = apply(Budget::Share(share)).expect("fits");
+            let fitted = apply(KvBudget::Share(share)).expect("fits");
             let bytes = layout(&fitted).bytes() as f64 / full as f64;
             assert!(bytes <= share && bytes > share - 0.1, "{fitted}: {bytes} of {share}");
         }
-        let fitted = apply(Budget::Bytes(full * 8 / 10)).expect("fits");
+        let fitted = apply(KvBudget::Bytes(full * 8 / 10)).expect("fits");
         assert!(layout(&fitted).bytes() <= full * 8 / 10);
-        let rows = apply(Budget::Rows(200)).expect("fits").policy().expect("bounded").budget(2000);
+        let rows = apply(KvBudget::Rows(200)).expect("fits").policy().expect("bounded").budget(2000);
         assert!((100..=200).contains(&rows), "{rows}");
-        let error = apply(Budget::Bytes(1000)).expect_err("too small");
+        let error = apply(KvBudget::Bytes(1000)).expect_err("too small");
         assert!(
             error.to_string().contains("too small") && error.hint() == Some(Hint::LargerBudget),
             "{error}"
         );
     }
-    assert!(Budget::Share(0.5).apply(&PolicyChoice::default(), spec, None, room).is_err());
+    assert!(KvBudget::Share(0.5).apply(&PolicyChoice::default(), spec, None, store_options).is_err());
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::backends::Backends;
+use engine::outline::tensor_outlines;
 use engine::placement::Place;
-use engine::plan::{self, Plan, PlanOptions};
+use engine::plan::{Plan, PlanOptions};
 use engine::{EngineError, Prefill, Session, SessionOptions, Weights};
 use ggml::{Backend, Type};
 use models::gguf::GgufFile;
@@ -71,9 +72,10 @@ fn compensation_entries_of_prefill_and_decoding_agree() {
     for (a, b) in entries(&exact).into_iter().zip(entries(&steps)) {
         match (a, b) {
             (None, None) => {}
-            (Some((ka, va, na)), Some((kb, vb, nb))) => {
-                assert_eq!((na, nb), (120 - 24 - 4, 120 - 24 - 4));
-                assert!(max_difference(&ka, &kb) < 1e-2 && max_difference(&va, &vb) < 1e-2);
+            (Some(a), Some(b)) => {
+                assert_eq!((a.rows, b.rows), (120 - 24 - 4, 120 - 24 - 4));
+                assert!(max_difference(&a.keys, &b.keys) < 1e-2);
+                assert!(max_difference(&a.values, &b.values) < 1e-2);
             }
             _ => panic!("only one of the sessions has a compensation entry"),
         }
@@ -183,7 +185,7 @@ fn planned_weight_bytes_equal_loaded_ones() {
             Ok(())
         });
         let loaded = loaded.expect("weights");
-        let planned = Weights::unallocated(&spec, &plan::outline(&file), repack, backends.placement())
+        let planned = Weights::unallocated(&spec, &tensor_outlines(&file), repack, backends.placement())
             .expect("weights without memory");
         assert_eq!(loaded.bytes, planned.bytes);
         assert_eq!(loaded.dual_layout_bytes, planned.dual_layout_bytes);
@@ -231,7 +233,7 @@ fn planned_bytes_equal_allocated_ones() {
             on_device,
             blocks: engine.backends().at(Place::Device).blocks(),
         };
-        let outline = plan::outline(engine.file());
+        let outline = tensor_outlines(engine.file());
         let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
         let (predicted, allocated) =

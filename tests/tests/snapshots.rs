@@ -5,8 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::kv::PolicyChoice;
-use engine::kv::policy::REGISTRY;
+use engine::kv::{PolicyChoice, policy};
 use engine::snapshot::{self, Snapshot};
 use engine::{Engine, EngineError, Hint, Prefill, Session, SessionOptions};
 use models::spec::PositionEncoding;
@@ -74,9 +73,8 @@ impl Drop for Folder {
 /// Every policy, with parameters that keep `rows` rows a head, and three more, two of which have compensation entries.
 fn policies(engine: &Engine, rows: usize, context: usize) -> Vec<PolicyChoice> {
     let parse = |text: &str| -> PolicyChoice { text.parse().expect(text) };
-    let mut all: Vec<PolicyChoice> = REGISTRY
-        .iter()
-        .map(|entry| match entry.make {
+    let mut all: Vec<PolicyChoice> = policy::policies()
+        .map(|entry| match entry.factory {
             Some(_) => parse(entry.name).with_rows(rows, context).expect("enough rows"),
             None => parse(entry.name),
         })
@@ -314,7 +312,8 @@ fn invalid_descriptions_are_rejected() {
     folder.assert_rejected(&engine, &token.bytes(), "outside the model's vocabulary");
 }
 
-/// The numbers of the first lane: heads, capacity, live, departed, done, of_text, settled, positions.
+/// The numbers of the first lane: heads, capacity, live, evicted, scanned_until, prompt_rows_kept, last_eviction_at,
+/// positions.
 #[test]
 fn invalid_stores_are_rejected() {
     let (engine, folder) = (tiny_model(), Folder::new("stores"));
