@@ -10,8 +10,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use engine::devices::{Place, copy_bandwidth};
+use engine::backends::copy_bandwidth;
 use engine::kv::PolicyChoice;
+use engine::placement::Place;
 use engine::setup::ASSUMED_SHARE;
 use engine::{Context, HeadSource, Model, ModelSource, Observer, Setup, SetupOptions};
 use kernels::bandwidth::Bandwidth;
@@ -155,8 +156,8 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     let engine = app.load(&setup)?;
     app.console.note("measuring the memory bandwidth");
     // Where all layers are on a device, its memory is what bounds them.
-    let bandwidth = match engine.devices().placement().layers(Place::Host).is_empty() {
-        true => copy_bandwidth(engine.devices().at(Place::Device), BANDWIDTH_BYTES, 5)?,
+    let bandwidth = match engine.backends().placement().layers(Place::Host).is_empty() {
+        true => copy_bandwidth(engine.backends().at(Place::Device), BANDWIDTH_BYTES, 5)?,
         false => Bandwidth::new(BANDWIDTH_BYTES).best(engine.threads(), 5),
     };
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use engine::calibrate::{CalibrationOptions, calibrate};
-use engine::heads::{Cut, HeadProfile, HeadShape, ImportOptions, Palette, ScoreMap, SelectionRule, import};
+use engine::heads::{
+    HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, ScoreMap, SelectionRule, import,
+};
 use engine::setup::Profiles;
 use engine::text::sanitize_for_terminal;
 use engine::{Model, Observer, SetupOptions};
@@ -154,8 +156,8 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
         }
     };
     let fingerprint = model.as_ref().map(|model| model.fingerprint().to_owned());
-    let cut = args.threshold.map(Cut::Threshold).or(args.share.map(Cut::Share));
-    let profile = import::import(&args.map, &ImportOptions { shape, fingerprint, cut })?;
+    let threshold = args.threshold.map(HeadThreshold::MinScore).or(args.share.map(HeadThreshold::TopShare));
+    let profile = import::import(&args.map, &ImportOptions { shape, fingerprint, threshold })?;
     match (&args.out, &model) {
         (Some(out), _) => {
             profile.save(out)?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use engine::heads::HeadProfile;
-use engine::kv::{PolicyChoice, policy::REGISTRY};
-use engine::plan::{BLOCKS, CODE};
+use engine::kv::{PolicyChoice, policy::policies};
+use engine::plan::{ASSUMED_DEVICE_BLOCKS, KERNEL_CODE_BYTES};
 use engine::setup::{
     ASSUMED_SHARE, Found, ModelOutline, Planned, Planner, Profiles, Target, policy_rule, spread,
 };
@@ -96,7 +96,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let texts: Vec<String> = match args.policy.is_empty() {
         true => {
             // A budget means nothing to a policy that keeps everything.
-            let all = REGISTRY.iter().filter(|entry| entry.make.is_some() || args.budget.budget().is_none());
+            let all = policies().filter(|entry| entry.factory.is_some() || args.budget.budget().is_none());
             all.map(|entry| entry.name.to_owned()).collect()
         }
         false => args.policy.clone(),
@@ -126,7 +126,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         repack: subject.asked.repack,
         threads: subject.asked.engine().threads(),
         budget: subject.asked.budget,
-        blocks: BLOCKS,
+        blocks: ASSUMED_DEVICE_BLOCKS,
     };
     let mut rows = Vec::new();
     for (policy, profile) in &policies {
@@ -202,7 +202,7 @@ fn subject(app: &App, args: &PlanArgs) -> Result<Subject> {
 fn profile_of(app: &App, subject: &Subject, policy: &PolicyChoice) -> Result<HeadProfile> {
     // With a budget such a policy is refused, whatever the windows.
     if let (Some(model), Some(_), None) =
-        (&subject.model, policy.scopes(&subject.outline.spec), subject.asked.budget)
+        (&subject.model, policy.scope_options(&subject.outline.spec), subject.asked.budget)
     {
         let profiles = Profiles::new(model, &subject.asked);
         if let Found::Profile(profile) =
@@ -330,7 +330,7 @@ fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, row
         };
         out += &format!(
             "the total includes {} for {whose}the code of the kernels (an estimate){other}\n",
-            format::bytes(target.driver + CODE)
+            format::bytes(target.driver + KERNEL_CODE_BYTES)
         );
     }
     out + "\n" + &table.plain() + &impossible + &advice(context, (target, spec.n_layers), rows)
@@ -399,7 +399,7 @@ fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> V
                 object["scratch"] = plan.host.scratch.into();
                 object["residual"] = plan.host.residual.into();
                 object["compute"] = plan.host.compute.into();
-                object["aside"] = plan.aside.into();
+                object["aside"] = plan.undo.into();
                 object["total"] = plan.total().into();
                 if target.device.is_some() {
                     object["device"] = json!({

@@ -13,7 +13,7 @@ use anyhow::Result;
 use clap::Args;
 use engine::generate::{Stop, generate};
 use engine::heads::HeadProfile;
-use engine::kv::{Budget, PolicyChoice, Room};
+use engine::kv::{KvBudget, PolicyChoice, StoreOptions};
 use engine::sampler::{Sampler, SamplerOptions};
 use engine::setup::{Profiles, available_memory, plan_on};
 use engine::{
@@ -46,7 +46,7 @@ pub struct RecallArgs {
     lengths: Vec<usize>,
     /// Memory of the KV store, comma-separated: a share of a cache that keeps everything (30%) or a size (2GiB)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "15%,25%,33%,50%", value_parser = values::budget)]
-    kv_budget: Vec<Budget>,
+    kv_budget: Vec<KvBudget>,
     /// A policy; repeat or separate with ; for several; `all` for all of them
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", long_help = session::policy_help())]
     policy: Vec<String>,
@@ -91,7 +91,7 @@ struct Trial {
 struct Cell {
     name: String,
     /// `None` for the reference.
-    budget: Option<Budget>,
+    budget: Option<KvBudget>,
     /// The policy with the parameters that the budget allows, or why there are none.
     options: Result<SessionOptions, String>,
     answered: usize,
@@ -197,8 +197,8 @@ impl Trial {
         let mut cells = vec![cell(everything.name(), None, Ok(options(args, &everything, None, context)))];
         for Row { name, policy, profile } in rows {
             for budget in &args.kv_budget {
-                let room = Room { context, types: args.types.types(), reserve: None };
-                let options = match budget.apply(policy, engine.spec(), profile.as_ref(), room) {
+                let store_options = StoreOptions { context, types: args.types.types(), reserve: None };
+                let options = match budget.apply(policy, engine.spec(), profile.as_ref(), store_options) {
                     Ok(policy) => Ok(options(args, &policy, profile.clone(), context)),
                     Err(EngineError::Policy { reason, .. }) => {
                         app.console.note(&format!("note: {name}: {reason}"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use engine::heads::HeadProfile;
-use engine::kv::Room;
+use engine::kv::StoreOptions;
 use engine::setup::Profiles;
 use engine::{Context, HeadSource, Model, SessionOptions, SetupOptions};
 
@@ -35,8 +35,8 @@ pub fn differences(saved: &SessionOptions, asked: &SetupOptions, model: &Arc<Mod
     let same = choice.name() == saved.policy.name() && choice.uses_profile() == saved.policy.uses_profile();
     let policy = match asked.budget.filter(|_| same) {
         Some(budget) => {
-            let room = Room { context: saved.context, types: saved.types, reserve: None };
-            budget.apply(choice, spec, saved.profile.as_ref(), room)?
+            let store_options = StoreOptions { context: saved.context, types: saved.types, reserve: None };
+            budget.apply(choice, spec, saved.profile.as_ref(), store_options)?
         }
         None => choice.clone(),
     };

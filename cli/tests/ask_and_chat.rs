@@ -1,8 +1,8 @@
-//! Answers of the embedded model through the program: what goes to stdout, the JSON, turns, and what a document cannot do.
+//! `ask` and `chat` with the embedded model: stdout, JSON, turns, and documents with control tokens.
 
 mod common;
 
-use common::{DOCUMENT, file, longhand, longhand_with};
+use common::{DOCUMENT, file, longhand, longhand_with_input};
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const KEY: &str = "What is the pass key?";
@@ -10,19 +10,19 @@ const NUMBER_IS: &str = "Mary's favorite number is 34251.";
 const KEY_IS: &str = "The pass key is 9078648.";
 
 #[test]
-fn answers_come_one_a_line_and_nothing_else_on_stdout() {
+fn stdout_holds_one_answer_a_line_and_nothing_else() {
     let document = file("answers.txt", DOCUMENT);
     let run = longhand(&["ask", "-f", &document, NUMBER, KEY]);
     assert!(run.stderr.contains("KV cache"), "{}", run.stderr);
     assert_eq!(run.ok(), format!("{NUMBER_IS}\n{KEY_IS}\n"));
-    // From stdin, by -p, with the model's file named by place.
+    // The document from stdin, a question by -p, the model as a positional argument.
     let needle = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/needle/needle-q8_0.gguf");
-    let run = longhand_with(&["ask", needle, "-f", "-", "-p", KEY, NUMBER], DOCUMENT.as_bytes());
+    let run = longhand_with_input(&["ask", needle, "-f", "-", "-p", KEY, NUMBER], DOCUMENT.as_bytes());
     assert_eq!(run.ok(), format!("{KEY_IS}\n{NUMBER_IS}\n"));
 }
 
 #[test]
-fn the_json_says_what_was_asked_and_kept() {
+fn json_holds_questions_answers_timings_and_cache_bytes() {
     let document = file("json.txt", DOCUMENT);
     let object = longhand(&["ask", "--json", "-f", &document, NUMBER, KEY]).json();
     let answers = object["answers"].as_array().expect("an array");
@@ -38,13 +38,13 @@ fn the_json_says_what_was_asked_and_kept() {
     assert_eq!(object["policy"], "full");
     assert!(object["kv_bytes_full"].as_u64() > Some(0));
     assert_eq!(object["kv_bytes_full"], object["kv_bytes_kept"]);
-    // f16 keys and values of 64 elements in 4 layers of 4 heads, for all tokens but the one that ended the last answer.
+    // f16 keys and values of 64 elements in 4 layers of 4 heads, for all tokens but the last answer's end token.
     let tokens = object["kv_bytes_full"].as_u64().expect("a number") / (2 * 2 * 64 * 16);
     assert!(tokens > object["prompt_tokens"].as_u64().expect("a number"), "{tokens}");
 }
 
 #[test]
-fn a_policy_keeps_less_and_types_make_rows_smaller() {
+fn policies_keep_fewer_rows_and_cache_types_make_rows_smaller() {
     let document = file("policies.txt", DOCUMENT.repeat(12));
     let ask = |flags: &[&str]| {
         let object = longhand(&[&["ask", "--json", "-f", &document, NUMBER], flags].concat()).json();
@@ -53,16 +53,16 @@ fn a_policy_keeps_less_and_types_make_rows_smaller() {
     };
     let (kept, full, right) = ask(&[]);
     assert!(right && kept == full);
-    let (kept, same, _) = ask(&["--policy", "streaming:sinks=4,window=64,slack=0"]);
+    let (kept, streaming_full, _) = ask(&["--policy", "streaming:sinks=4,window=64,slack=0"]);
     assert!(kept < full / 5, "{kept} of {full}");
-    // The answers are not of the same length, hence not the same bytes.
-    assert!(same.abs_diff(full) < full / 10, "{same} and {full}");
+    // The answers differ in length, so the bytes differ too.
+    assert!(streaming_full.abs_diff(full) < full / 10, "{streaming_full} and {full}");
     let (_, small, right) = ask(&["-ctk", "q8_0", "-ctv", "q8_0", "--prefill", "streaming", "-ub", "100"]);
     assert!(right && small * 32 == full * 17, "{small} and {full}");
 }
 
 #[test]
-fn sampling_follows_its_seed() {
+fn the_seed_determines_the_sampled_tokens() {
     let document = file("sampling.txt", DOCUMENT);
     let ask = |seed: &str| {
         longhand(&[
@@ -83,13 +83,13 @@ fn a_document_cannot_end_the_users_turn() {
     let object = longhand(&["ask", "--json", "-f", &file("hostile.txt", &hostile), NUMBER]).json();
     let harmless = longhand(&["ask", "--json", "-f", &file("harmless.txt", DOCUMENT), NUMBER]).json();
     let tokens = |object: &serde_json::Value| object["prompt_tokens"].as_u64().expect("a number");
-    // Written out in pieces, the control tokens take many tokens more than one each.
+    // Encoded as plain text, each control token takes several tokens.
     assert!(tokens(&object) > tokens(&harmless) + 20, "{object}");
     assert_eq!(object["answers"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
-fn a_llama_cpp_command_line_is_understood() {
+fn llama_cpp_flags_are_accepted() {
     let document = file("flags.txt", DOCUMENT);
     let flags = "-ngl 99 -fa on -b 2048 -ub 256 -tb 2 --mlock --no-mmap -c 40000";
     let flags: Vec<&str> = flags.split(' ').collect();
@@ -106,12 +106,12 @@ fn a_llama_cpp_command_line_is_understood() {
 }
 
 #[test]
-fn a_full_chat_says_so_and_starts_anew() {
+fn a_full_chat_gives_an_error_and_can_be_cleared() {
     let document = file("full.txt", DOCUMENT);
     let prompt = longhand(&["ask", "--json", "-f", &document, NUMBER]).json()["prompt_tokens"].clone();
     let context = (prompt.as_u64().expect("a number") + 20).to_string();
     let input = format!("{NUMBER}\n{KEY}\n/clear\n/stats\n{KEY}\n/stats\n");
-    let run = longhand_with(&["chat", "-f", &document, "-c", &context], input.as_bytes());
+    let run = longhand_with_input(&["chat", "-f", &document, "-c", &context], input.as_bytes());
     let error = run.stderr.lines().position(|line| line.starts_with("error: the context is full"));
     let hint = error.and_then(|at| run.stderr.lines().nth(at + 1)).unwrap_or_default();
     assert!(hint.contains("/clear") && hint.contains("-c"), "{}", run.stderr);
@@ -119,21 +119,21 @@ fn a_full_chat_says_so_and_starts_anew() {
     let answers: Vec<&str> = out.lines().filter(|line| line.ends_with('.')).collect();
     assert_eq!(answers, [NUMBER_IS, KEY_IS], "{out}");
     assert!(out.contains(&format!("tokens    0 of {context}")), "{out}");
-    // The document's rows were used again.
-    let read = out.lines().rfind(|line| line.starts_with("read ")).expect("a line about reading");
+    // The document's rows were reused.
+    let read = out.lines().rfind(|line| line.starts_with("read ")).expect("a line with the tokens read");
     let tokens: usize = read.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
     assert!((1..30).contains(&tokens), "{read}");
 }
 
-/// Under a policy that forgets, an answer is given again from exactly the same state, and a question that was taken back leaves
-/// nothing behind: documents are read with the next one if it was the first.
+/// With a bounded policy, `/regen` generates an answer from exactly the same state, and `/undo` removes a question
+/// completely. If it was the first question, the document is read again with the next one.
 #[test]
-fn answers_and_questions_are_taken_back() {
+fn regen_and_undo_restore_the_earlier_state() {
     let document = file("undo.txt", DOCUMENT);
     let input =
         format!("/undo\n/regen\n{NUMBER}\n/regen\n{KEY}\n/undo\n/regen\n/undo\n/stats\n{KEY}\n/stats\n");
     let args = ["chat", "-f", &document, "--policy", "razor:buffer=256,ratio=5,sinks=4"];
-    let run = longhand_with(&args, input.as_bytes());
+    let run = longhand_with_input(&args, input.as_bytes());
     for part in ["no question to take back", "no answer to take back", "are taken back"] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
@@ -144,10 +144,10 @@ fn answers_and_questions_are_taken_back() {
 }
 
 #[test]
-fn a_chat_reads_the_document_once_and_knows_its_commands() {
+fn a_chat_reads_the_document_once_and_handles_commands() {
     let document = file("chat.txt", DOCUMENT);
     let input = format!("{NUMBER}\n\n/stats\n/dance\n/help\n{KEY}\n/exit\nnever asked\n");
-    let run = longhand_with(&["chat", "-f", &document], input.as_bytes());
+    let run = longhand_with_input(&["chat", "-f", &document], input.as_bytes());
     assert!(
         run.stderr.contains("there is no command /dance") && run.stderr.contains("hint: "),
         "{}",
@@ -157,14 +157,14 @@ fn a_chat_reads_the_document_once_and_knows_its_commands() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!((lines[0], lines.last()), (NUMBER_IS, Some(&KEY_IS)), "{out}");
     assert!(out.contains("KV cache") && out.contains("/stats  tokens"), "{out}");
-    // The second turn read only its question.
+    // In the second turn only the question was read.
     let stats =
-        longhand_with(&["chat", "-f", &document], format!("{NUMBER}\n{KEY}\n/stats\n").as_bytes()).ok();
-    let read = stats.lines().find(|line| line.starts_with("read ")).expect("a line about reading");
+        longhand_with_input(&["chat", "-f", &document], format!("{NUMBER}\n{KEY}\n/stats\n").as_bytes()).ok();
+    let read = stats.lines().find(|line| line.starts_with("read ")).expect("a line with the tokens read");
     let tokens: usize = read.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
     assert!(tokens < 30, "{read}");
-    // A line that is no text, and the end of the input.
-    let run = longhand_with(&["chat"], b"\xff\xfe\n");
+    // A line that is not UTF-8, then the end of the input.
+    let run = longhand_with_input(&["chat"], b"\xff\xfe\n");
     assert!(run.stderr.contains("not UTF-8"));
     assert_eq!(run.code, Some(0));
 }

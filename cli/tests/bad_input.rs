@@ -1,11 +1,11 @@
-//! Everything a user can get wrong: a clear error, a hint, exit code 1 or 2, and never a panic.
+//! Invalid input: each gives a clear error, a hint and exit code 1 or 2, and no panic.
 
 mod common;
 
-use common::{DOCUMENT, changed, file, longhand, longhand_with};
+use common::{DOCUMENT, changed_model, file, longhand, longhand_with_input};
 
 #[test]
-fn flags_that_make_no_sense() {
+fn invalid_flags_are_rejected() {
     for (args, part) in [
         (vec!["ask", "--policy", "rasor", "Why?"], "policy `rasor`: there is no such policy"),
         (vec!["ask", "--policy", "razor:window=3", "Why?"], "no parameter `window`"),
@@ -49,7 +49,7 @@ fn flags_that_make_no_sense() {
         (vec!["dance"], "dance"),
     ] {
         println!("{args:?}");
-        longhand(&args).refused(2, part);
+        longhand(&args).assert_failed(2, part);
     }
     let bare = longhand(&[]);
     assert_eq!(bare.code, Some(2));
@@ -57,7 +57,7 @@ fn flags_that_make_no_sense() {
 }
 
 #[test]
-fn files_that_are_no_models() {
+fn files_that_are_not_models_are_rejected() {
     let needle = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/needle/needle-q8_0.gguf"))
         .expect("the embedded model's file");
     let short = file("short.gguf", &needle[..100_000]);
@@ -75,45 +75,45 @@ fn files_that_are_no_models() {
         ("/", "not a regular file"),
     ] {
         for command in ["inspect", "plan", "bench", "chat"] {
-            longhand(&[command, path]).refused(1, part);
+            longhand(&[command, path]).assert_failed(1, part);
         }
-        longhand(&["ask", "-m", path, "Why?"]).refused(1, part);
-        longhand(&["tokenize", path, "-p", "x"]).refused(1, part);
-        longhand(&["heads", "calibrate", path]).refused(1, part);
-        longhand(&["logits", path, "--tokens", "1", "--out", "x.npy"]).refused(1, part);
+        longhand(&["ask", "-m", path, "Why?"]).assert_failed(1, part);
+        longhand(&["tokenize", path, "-p", "x"]).assert_failed(1, part);
+        longhand(&["heads", "calibrate", path]).assert_failed(1, part);
+        longhand(&["logits", path, "--tokens", "1", "--out", "x.npy"]).assert_failed(1, part);
     }
 }
 
 #[test]
-fn faults_inside_a_model_are_told_with_its_name() {
-    let refusal = "{{ raise_exception('Never!') }}";
+fn errors_in_a_model_name_its_file() {
+    let raises = "{{ raise_exception('Never!') }}";
     let key = |name: &str| format!("tokenizer.{name}");
     for (path, part) in [
         (
-            changed("keyless.gguf", |file| _ = file.unset("llama.block_count")),
+            changed_model("keyless.gguf", |file| _ = file.unset("llama.block_count")),
             "keyless.gguf: metadata key llama.block_count is missing",
         ),
-        (changed("narrow.gguf", |file| file.tensors_mut()[0].dims[0] *= 2), "narrow.gguf: tensor "),
+        (changed_model("narrow.gguf", |file| file.tensors_mut()[0].dims[0] *= 2), "narrow.gguf: tensor "),
         (
-            changed("bert.gguf", |file| _ = file.set(key("ggml.model"), "bert")),
+            changed_model("bert.gguf", |file| _ = file.set(key("ggml.model"), "bert")),
             "bert.gguf: tokenizer.ggml.model is \"bert\"",
         ),
         (
-            changed("template.gguf", |file| _ = file.set(key("chat_template"), "{% if %}")),
+            changed_model("template.gguf", |file| _ = file.set(key("chat_template"), "{% if %}")),
             "template.gguf: the model's chat template does not work",
         ),
         (
-            changed("refusal.gguf", |file| _ = file.set(key("chat_template"), refusal)),
+            changed_model("refusal.gguf", |file| _ = file.set(key("chat_template"), raises)),
             "refusal.gguf: the model's chat template refuses this conversation: \"Never!\"",
         ),
     ] {
-        longhand(&["ask", "-m", &path, "Why?"]).refused(1, part);
-        longhand(&["chat", &path]).refused(1, part);
+        longhand(&["ask", "-m", &path, "Why?"]).assert_failed(1, part);
+        longhand(&["chat", &path]).assert_failed(1, part);
     }
 }
 
 #[test]
-fn documents_that_cannot_be_read() {
+fn unreadable_documents_are_rejected() {
     let latin = file("latin1.txt", b"caf\xe9 au lait");
     let empty = file("empty.txt", " \n\n");
     let folder = common::scratch("folder");
@@ -123,35 +123,35 @@ fn documents_that_cannot_be_read() {
             "ask" => longhand(&["ask", "-f", path, "Why?"]),
             _ => longhand(&["chat", "-f", path]),
         };
-        with(&latin).refused(1, "byte 3 is invalid");
-        with(&empty).refused(1, "the document is empty");
-        with("no/such.txt").refused(1, "cannot read no/such.txt");
-        with(folder).refused(1, "cannot read");
+        with(&latin).assert_failed(1, "byte 3 is invalid");
+        with(&empty).assert_failed(1, "the document is empty");
+        with("no/such.txt").assert_failed(1, "cannot read no/such.txt");
+        with(folder).assert_failed(1, "cannot read");
     }
-    longhand_with(&["ask", "-f", "-", "Why?"], b"").refused(1, "stdin: the document is empty");
-    longhand(&["tokenize", "-f", &latin]).refused(1, "byte 3 is invalid");
+    longhand_with_input(&["ask", "-f", "-", "Why?"], b"").assert_failed(1, "stdin: the document is empty");
+    longhand(&["tokenize", "-f", &latin]).assert_failed(1, "byte 3 is invalid");
 }
 
 #[test]
-fn contexts_that_are_too_small() {
+fn too_small_contexts_are_rejected() {
     let document = file("small-context.txt", DOCUMENT.repeat(20));
     let question = "What is Mary's favorite number?";
-    longhand(&["ask", "-f", &document, "-c", "100", question]).refused(1, "but the context is 100");
-    longhand(&["chat", "-f", &document, "-c", "100"]).refused(1, "but the context is 100");
-    // Less than the template's own tokens.
-    longhand(&["ask", "-c", "4", question]).refused(1, "but the context is 4");
-    longhand(&["chat", "-c", "4"]).refused(1, "the chat template alone is");
-    // The first question fits, the second does not any more.
+    longhand(&["ask", "-f", &document, "-c", "100", question]).assert_failed(1, "but the context is 100");
+    longhand(&["chat", "-f", &document, "-c", "100"]).assert_failed(1, "but the context is 100");
+    // Fewer tokens than the template alone has.
+    longhand(&["ask", "-c", "4", question]).assert_failed(1, "but the context is 4");
+    longhand(&["chat", "-c", "4"]).assert_failed(1, "the chat template alone is");
+    // The first question fits, the second does not.
     let needed = longhand(&["ask", "--json", "-f", &document, question]).json();
     let barely = (needed["prompt_tokens"].as_u64().expect("a number") + 12).to_string();
     let run = longhand(&["ask", "--json", "-f", &document, "-c", &barely, question, question]);
-    run.refused(1, "do not fit a context of");
-    longhand(&["ask", "-c", "2000m", question]).refused(1, "are free");
-    longhand(&["recall", "-c", "2k,2000m"]).refused(1, "are free");
+    run.assert_failed(1, "do not fit a context of");
+    longhand(&["ask", "-c", "2000m", question]).assert_failed(1, "are free");
+    longhand(&["recall", "-c", "2k,2000m"]).assert_failed(1, "are free");
 }
 
 #[test]
-fn profiles_of_another_model() {
+fn head_profiles_of_another_model_are_rejected() {
     let profile = |layers: usize, fingerprint: &str| {
         format!(
             r#"{{"format": "longhand-heads", "version": 1, "layers": {layers}, "heads": 8, "kv_heads": 4,
@@ -165,18 +165,18 @@ fn profiles_of_another_model() {
     let broken = file("broken.json", "{\"format\": \"longhand-heads\"");
     let bare = file("bare.json", profile(4, ""));
     let ask = |heads: &str| longhand(&["ask", "--policy", "razor", "--heads", heads, "Why?"]);
-    ask(&other_shape).refused(1, "other-shape.json: the heads are those of another model");
-    ask(&other_model).refused(1, "fingerprint 00ff");
-    ask(&newer).refused(1, "newer.json: head profile of version 99");
-    ask(&broken).refused(1, "broken.json: not a head profile");
-    ask("no/such.json").refused(1, "cannot read no/such.json");
+    ask(&other_shape).assert_failed(1, "other-shape.json: the heads are those of another model");
+    ask(&other_model).assert_failed(1, "fingerprint 00ff");
+    ask(&newer).assert_failed(1, "newer.json: head profile of version 99");
+    ask(&broken).assert_failed(1, "broken.json: not a head profile");
+    ask("no/such.json").assert_failed(1, "cannot read no/such.json");
     longhand(&["plan", "--heads", &other_model])
-        .refused(1, "other-model.json: the head profile was made for");
-    longhand(&["heads", "show", "--heads", &broken]).refused(1, "broken.json: not a head profile");
+        .assert_failed(1, "other-model.json: the head profile was made for");
+    longhand(&["heads", "show", "--heads", &broken]).assert_failed(1, "broken.json: not a head profile");
     longhand(&["ask", "--policy", "razor:induction=0.3", "--heads", &bare, "Why?"])
-        .refused(2, "no induction and echo scores");
-    longhand(&["heads", "import", &other_shape]).refused(1, "other-shape.json: the heads");
-    longhand(&["heads", "import", &bare, "--shape", "llama-3.1-8b"]).refused(1, "another model");
+        .assert_failed(2, "no induction and echo scores");
+    longhand(&["heads", "import", &other_shape]).assert_failed(1, "other-shape.json: the heads");
+    longhand(&["heads", "import", &bare, "--shape", "llama-3.1-8b"]).assert_failed(1, "another model");
     let folder = common::scratch("duo");
     for (name, content) in
         [("full_attention_heads.tsv", "0 0 0 1\n".repeat(4)), ("config.json", r#"{"sink_size": -1}"#.into())]
@@ -184,18 +184,19 @@ fn profiles_of_another_model() {
         std::fs::write(folder.join(name), content).expect("a test file");
     }
     longhand(&["heads", "import", folder.to_str().expect("a path that is text")])
-        .refused(1, "config.json: not a DuoAttention configuration: sink_size");
+        .assert_failed(1, "config.json: not a DuoAttention configuration: sink_size");
 }
 
 #[test]
-fn places_that_cannot_be_written() {
-    longhand(&["logits", "--tokens", "1,2", "--out", "/no/such/folder/x.npy"]).refused(1, "cannot write");
-    longhand(&["logits", "--tokens", "1,99999", "--out", "x.npy"]).refused(1, "outside the vocabulary");
+fn unwritable_outputs_and_invalid_tokens_are_rejected() {
+    longhand(&["logits", "--tokens", "1,2", "--out", "/no/such/folder/x.npy"])
+        .assert_failed(1, "cannot write");
+    longhand(&["logits", "--tokens", "1,99999", "--out", "x.npy"]).assert_failed(1, "outside the vocabulary");
 }
 
-/// What a policy cannot do is said before any text is read.
+/// Errors in policies and budgets come before any text is read.
 #[test]
-fn budgets_and_policies_that_cannot_be() {
+fn invalid_policies_and_budgets_are_rejected() {
     for (policy, flags, part) in [
         ("full", vec!["--kv-budget", "30%"], "keeps every row"),
         ("l2", vec!["--keep", "3"], "at least 16 rows"),
@@ -215,6 +216,6 @@ fn budgets_and_policies_that_cannot_be() {
         assert!(matches!(run.code, Some(1 | 2)), "{:?}", run.code);
         assert!(run.stderr.contains(part) && run.stderr.contains("hint: "), "{}", run.stderr);
     }
-    longhand(&["ask", "--keep", "100", "--kv-budget", "30%", "Why?"]).refused(2, "cannot be used with");
-    longhand(&["ask", "--kv-budget", "130%", "Why?"]).refused(2, "not a share");
+    longhand(&["ask", "--keep", "100", "--kv-budget", "30%", "Why?"]).assert_failed(2, "cannot be used with");
+    longhand(&["ask", "--kv-budget", "130%", "Why?"]).assert_failed(2, "not a share");
 }

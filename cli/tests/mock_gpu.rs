@@ -1,19 +1,21 @@
-//! The program with a GPU that is a mock (ggml/mock; scripts/mock-gpu.sh runs these): everything that it says to CUDA is checked, and
-//! whatever goes wrong there is one error, with the conversation saved.
+//! The program with a mock GPU (tests/mock-cuda; scripts/mock-gpu.sh runs these tests). The mock checks all CUDA calls.
+//! Each failure there gives one error, and the conversation is saved.
 #![cfg(mock_cuda)]
 
 mod common;
 
-use common::{DOCUMENT, Run, command, file, scratch};
 use std::io::Write;
 use std::process::Stdio;
 use std::sync::OnceLock;
 
+use common::{DOCUMENT, Run, command, file, scratch};
+
 const QUESTION: &str = "What is the pass key?";
 const ANSWER: &str = "The pass key is 9078648.";
 
-/// The program on this mock: pairs of names (behind LONGHAND_MOCK_) and values. It runs in a folder of its own, and answers `input`.
-fn on(mock: &[(&str, &str)], folder: &str, args: &[&str], input: &str) -> Run {
+/// Runs the program with `input` in a folder of its own. `mock` sets up the mock: pairs of a name (without
+/// `LONGHAND_MOCK_`) and a value.
+fn run_on(mock: &[(&str, &str)], folder: &str, args: &[&str], input: &str) -> Run {
     let mut command = command(args);
     for (name, value) in mock {
         command.env(format!("LONGHAND_MOCK_{name}"), value);
@@ -33,18 +35,18 @@ fn on(mock: &[(&str, &str)], folder: &str, args: &[&str], input: &str) -> Run {
 }
 
 fn ask(mock: &[(&str, &str)], folder: &str, more: &[&str]) -> Run {
-    on(mock, folder, &[&["ask", "-f", document(), QUESTION][..], more].concat(), "")
+    run_on(mock, folder, &[&["ask", "-f", document(), QUESTION][..], more].concat(), "")
 }
 
-/// The document's file, written once: several tests read it at the same time.
+/// The document's file. It is written once, because several tests read it at the same time.
 fn document() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| file("mock.txt", DOCUMENT))
 }
 
-/// It ended with code 1 and one error with a hint, not by a signal.
+/// Checks that the program ended with code 1 and one error with a hint, not by a signal.
 #[track_caller]
-fn failed(run: &Run, when: &str) {
+fn assert_one_error(run: &Run, when: &str) {
     let Run { code, stderr, .. } = run;
     assert_eq!(*code, Some(1), "{when}: {stderr}");
     assert_eq!(stderr.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{when}: {stderr}");
@@ -53,67 +55,67 @@ fn failed(run: &Run, when: &str) {
 }
 
 #[test]
-fn it_answers_as_on_the_cpu() {
-    for (mock, place, how) in [
+fn answers_equal_those_of_the_cpu() {
+    for (mock, device, flags) in [
         (&[][..], &["--device", "cuda"][..], &[][..]),
         (&[("EAGER", "1")], &["--device", "cuda:0"], &["--policy", "snapkv", "--keep", "64"]),
         (&[], &["--device", "cuda"], &["--policy", "razor:buffer=32", "-ctk", "q8_0", "-ctv", "q4_0"]),
         (&[], &["-ngl", "2"], &["--policy", "h2o:heavy=40,recent=40"]),
-        // Two of the mock: the second is taken where it is named.
+        // Two mock GPUs: the second one is used if it is named.
         (&[("GPUS", "2")], &["--device", "cuda:1"], &[]),
     ] {
-        for place in [place, &["--device", "cpu"]] {
-            let more = [place, how].concat();
+        for device in [device, &["--device", "cpu"]] {
+            let more = [device, flags].concat();
             assert_eq!(ask(mock, "answers", &more).ok(), format!("{ANSWER}\n"), "{more:?}");
         }
     }
 }
 
 #[test]
-fn what_there_is_is_said_in_one_line() {
-    let said = |mock: &[(&str, &str)]| on(mock, "devices", &["devices"], "").ok();
-    assert!(said(&[("MEMORY", "24564")]).contains("24.0 GiB"));
-    assert!(said(&[("DRIVER", "0")]).contains("no NVIDIA driver was found"));
-    assert!(said(&[("DRIVER", "12080")]).contains("knows CUDA 12.8 at most"));
-    assert!(said(&[("GPUS", "0")]).contains("shows no GPU"));
-    // Asked for by name it is an error, otherwise the CPU computes.
-    ask(&[("DRIVER", "12080")], "devices", &["--device", "cuda"]).refused(2, "knows CUDA 12.8 at most");
+fn devices_prints_one_line_for_a_gpu_or_its_problem() {
+    let output = |mock: &[(&str, &str)]| run_on(mock, "devices", &["devices"], "").ok();
+    assert!(output(&[("MEMORY", "24564")]).contains("24.0 GiB"));
+    assert!(output(&[("DRIVER", "0")]).contains("no NVIDIA driver was found"));
+    assert!(output(&[("DRIVER", "12080")]).contains("knows CUDA 12.8 at most"));
+    assert!(output(&[("GPUS", "0")]).contains("shows no GPU"));
+    // With `--device cuda` it is an error; otherwise the CPU computes.
+    ask(&[("DRIVER", "12080")], "devices", &["--device", "cuda"]).assert_failed(2, "knows CUDA 12.8 at most");
     assert_eq!(ask(&[("DRIVER", "0")], "devices", &[]).ok(), format!("{ANSWER}\n"));
 }
 
-/// The GPU's memory ends at each allocation in turn, ggml's own too.
+/// Each allocation on the GPU fails in turn, ggml's own included.
 #[test]
-fn memory_may_end_anywhere() {
+fn each_failed_allocation_is_one_error() {
     for number in 1..200 {
         let run = ask(&[("REFUSE", &number.to_string())], "memory", &["--device", "cuda"]);
         if run.code == Some(0) {
-            assert!(number > 4, "what needs no memory is not computed on a GPU");
+            assert!(number > 4, "the GPU allocates memory");
             assert_eq!(run.stdout, format!("{ANSWER}\n"));
             return;
         }
-        failed(&run, &format!("allocation {number}"));
+        assert_one_error(&run, &format!("allocation {number}"));
     }
-    panic!("allocations without end");
+    panic!("more than 200 allocations");
 }
 
-/// A GPU too small for the model: refused where all layers are to be there, otherwise the CPU computes.
+/// A GPU that is too small for the model is an error with `-ngl all`; otherwise the CPU computes.
 #[test]
 fn a_small_gpu_is_not_used() {
     let small = [("MEMORY", "306")];
-    ask(&small, "small", &["--device", "cuda", "-ngl", "all"]).refused(1, "bytes on CUDA0");
+    ask(&small, "small", &["--device", "cuda", "-ngl", "all"]).assert_failed(1, "bytes on CUDA0");
     let run = ask(&small, "small", &["--device", "cuda"]);
     assert!(run.stderr.contains("not even one layer fits"), "{}", run.stderr);
     assert_eq!(run.ok(), format!("{ANSWER}\n"));
 }
 
-/// Whenever the GPU is lost, the process ends with one error, and what was said is in a file.
+/// If the GPU is lost, at whatever launch, the process ends with one error and the conversation is in a file.
 #[test]
-fn a_lost_gpu_takes_no_conversation_with_it() {
+fn the_conversation_is_saved_when_the_gpu_is_lost() {
     let (mut lost, mut answered) = (0, false);
     for launch in [1, 2, 10, 40, 150, 200, 240, 280, 320, 400, 100_000] {
         let folder = format!("lost/{launch}");
         let _ = std::fs::remove_dir_all(scratch(&folder));
-        let run = on(
+        let run = run_on(
             &[("LOSE", &launch.to_string())],
             &folder,
             &["chat", "--device", "cuda", "-f", document()],
@@ -125,7 +127,7 @@ fn a_lost_gpu_takes_no_conversation_with_it() {
             continue;
         }
         lost += 1;
-        failed(&run, &format!("launch {launch}"));
+        assert_one_error(&run, &format!("launch {launch}"));
         let saved: Vec<_> = std::fs::read_dir(scratch(&folder)).expect("the folder").flatten().collect();
         let [saved] = &saved[..] else { panic!("launch {launch}: {saved:?}, {}", run.stderr) };
         let saved = std::fs::read_to_string(saved.path()).expect("the conversation");
@@ -135,7 +137,7 @@ fn a_lost_gpu_takes_no_conversation_with_it() {
     assert!(lost > 5 && answered, "{lost} of the launches were too late");
 }
 
-/// Two processes that die with the same GPU at the same time save two conversations.
+/// Two processes that lose the same GPU at the same time save two conversations.
 #[test]
 fn two_processes_save_two_files() {
     let folder = "together";
@@ -144,27 +146,32 @@ fn two_processes_save_two_files() {
         for _ in 0..2 {
             scope.spawn(|| {
                 let args = ["chat", "--device", "cuda", "-f", document()];
-                failed(&on(&[("LOSE", "40")], folder, &args, &format!("{QUESTION}\n")), "launch 40");
+                assert_one_error(
+                    &run_on(&[("LOSE", "40")], folder, &args, &format!("{QUESTION}\n")),
+                    "launch 40",
+                );
             });
         }
     });
     assert_eq!(std::fs::read_dir(scratch(folder)).expect("the folder").count(), 2);
 }
 
-/// The most that is allocated is what the plan says, whatever ggml allocates by itself; without the driver's and the kernels' code,
-/// which the mock has none of.
+/// The peak of allocated bytes, ggml's own included, is at most the planned one. The plan's estimates for the driver
+/// and the kernels' code are not tested: the mock has neither.
 #[test]
-fn the_plan_covers_what_ggml_allocates() {
+fn the_plan_covers_all_allocations() {
     let (document, memory) = (file("mock-long.txt", DOCUMENT.repeat(40)), 1 << 20);
     for (policy, prefill) in
         [("full", "exact"), ("streaming:window=256", "streaming"), ("razor:buffer=256", "exact")]
     {
         let how = ["--policy", policy, "--prefill", prefill, "-c", "4096"];
         let ask = ["ask", "--device", "cuda", "-f", &document, QUESTION];
-        let run = on(&[("IDLE", "1"), ("REPORT", "1")], "plan", &[&ask[..], &how, &["-n", "4"]].concat(), "");
+        let run =
+            run_on(&[("IDLE", "1"), ("REPORT", "1")], "plan", &[&ask[..], &how, &["-n", "4"]].concat(), "");
         let report = run.stderr.split_once("mock CUDA: ").expect("a report").1;
         let peak: f64 = report.split_whitespace().next().and_then(|number| number.parse().ok()).expect("MiB");
-        let plan = on(&[], "plan", &[&["plan", "--device", "cuda", "--json"], &how[..]].concat(), "").json();
+        let plan =
+            run_on(&[], "plan", &[&["plan", "--device", "cuda", "--json"], &how[..]].concat(), "").json();
         let device = &plan["plans"][0]["device"];
         let planned = device["total"].as_f64().expect("bytes") / f64::from(memory);
         let overhead = device["overhead"].as_f64().expect("bytes") / f64::from(memory);

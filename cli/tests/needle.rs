@@ -1,4 +1,4 @@
-//! The main job: facts in a document are found with a compressed cache, and are not where the cache forgets them.
+//! The main use: facts in a long document are found with a compressed cache, but not with one that drops their rows.
 
 mod common;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 #[test]
 fn razor_answers_like_full_and_streaming_does_not() {
-    // A short calibration is as good here, and the demo finds it.
+    // A short calibration is enough here; the demo uses its result.
     let made = longhand(&["heads", "calibrate", "--period", "400"]).ok();
     assert!(made.contains("of 16 KV heads keep everything"), "{made}");
     let mut sums = [0; 4];

@@ -1,4 +1,4 @@
-//! Which policies still answer when the questions come after the cache was reduced.
+//! `recall`: which policies still find facts if the questions come after the cache was compressed.
 
 mod common;
 
@@ -6,8 +6,8 @@ use common::longhand;
 use serde_json::Value;
 
 #[test]
-fn full_and_razor_answer_where_streaming_has_forgotten() {
-    // A short calibration is as good here, and the measurement finds it.
+fn full_and_razor_find_facts_that_streaming_drops() {
+    // A short calibration is enough here; the measurement uses its result.
     longhand(&["heads", "calibrate", "--period", "400"]).ok();
     let args = [
         "recall",
@@ -25,8 +25,8 @@ fn full_and_razor_answer_where_streaming_has_forgotten() {
     let cells = longhand(&[&args[..], &["--json"]].concat()).json();
     let cells = cells.as_array().expect("an array");
     assert_eq!(cells.len(), 3);
-    let answered = |place: usize, name: &str| {
-        let cell = &cells[place];
+    let answered = |index: usize, name: &str| {
+        let cell = &cells[index];
         assert_eq!((&cell["name"], &cell["asked"], &cell["documents"]), (&name.into(), &6.into(), &1.into()));
         cell["answered"].as_u64().unwrap_or_else(|| panic!("{cell}"))
     };
@@ -37,7 +37,7 @@ fn full_and_razor_answer_where_streaming_has_forgotten() {
     for cell in &cells[1..] {
         assert!(share(cell) > 0.2 && share(cell) <= 0.3 && cell["budget"] == "30.0 %", "{cell}");
     }
-    // Again, and as a table.
+    // The same as a table.
     let table = longhand(&args).ok();
     let shown = |name: &str, answered: u64| {
         let row = table.lines().find(|line| line.starts_with(&format!("| {name} ")));
@@ -50,7 +50,7 @@ fn full_and_razor_answer_where_streaming_has_forgotten() {
 }
 
 #[test]
-fn a_budget_that_cannot_be_ends_nothing() {
+fn an_impossible_budget_does_not_stop_the_others() {
     let args = [
         "recall",
         "-t",
@@ -71,6 +71,6 @@ fn a_budget_that_cannot_be_ends_nothing() {
         let row = table.lines().find(|line| line.starts_with(&format!("| {name} ")));
         row.unwrap_or_else(|| panic!("{name} is not in {table}")).split('|').map(str::trim).collect()
     };
-    assert_eq!(row("l2")[2], "-", "two of four layers are never reduced");
+    assert_eq!(row("l2")[2], "-", "l2 skips two of the four layers");
     assert!(row("l2")[3].contains('(') && row("tova")[2].contains('(') && row("full")[2].contains("(100.0)"));
 }

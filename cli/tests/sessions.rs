@@ -1,49 +1,50 @@
-//! Conversations that are kept in a file: what another process knows of them, what it reads again, and what it refuses.
+//! `chat --session`: conversations saved in a file, and continued by another process.
 
 mod common;
 
-use common::{DOCUMENT, changed, command, file, longhand, longhand_with, scratch};
-use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
+
+use common::{DOCUMENT, changed_model, command, file, longhand, longhand_with_input, scratch};
+use serde_json::{Value, json};
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const KEY: &str = "What is the pass key?";
 const NUMBER_IS: &str = "Mary's favorite number is 34251.";
 const KEY_IS: &str = "The pass key is 9078648.";
 
-/// A place for a conversation that is not there yet.
-fn place(name: &str) -> String {
+/// The path of a session file that does not exist yet.
+fn new_session(name: &str) -> String {
     let path = scratch("sessions").join(name);
     let _ = std::fs::remove_file(&path);
     path.to_str().expect("a path that is text").to_owned()
 }
 
-/// A kept conversation about the document, in which one question was asked.
-fn kept(name: &str) -> String {
-    let (document, place) = (file(name, DOCUMENT), place(name));
+/// Saves a conversation with one question about the document. Returns the session file.
+fn saved_session(name: &str) -> String {
+    let (document, path) = (file(name, DOCUMENT), new_session(name));
     let run =
-        longhand_with(&["chat", "--session", &place, "-f", &document], format!("{NUMBER}\n").as_bytes());
-    assert!(run.stderr.contains(&format!("the conversation is kept in {place}")), "{}", run.stderr);
+        longhand_with_input(&["chat", "--session", &path, "-f", &document], format!("{NUMBER}\n").as_bytes());
+    assert!(run.stderr.contains(&format!("the conversation is kept in {path}")), "{}", run.stderr);
     assert_eq!(run.ok(), format!("{NUMBER_IS}\n"));
-    place
+    path
 }
 
-/// What was answered.
+/// The answers on stdout.
 fn answers(out: &str) -> Vec<&str> {
     out.lines().filter(|line| line.ends_with('.')).collect()
 }
 
-/// The numbers of tokens that were read, as /stats tells.
+/// The numbers of tokens read, from the output of `/stats`.
 fn reads(out: &str) -> Vec<usize> {
     let read = |line: &str| line.strip_prefix("read ")?.split_whitespace().next()?.parse().ok();
     out.lines().filter_map(read).collect()
 }
 
-/// The file with another description, adding up all the same.
-fn described(name: &str, path: &str, change: impl FnOnce(&mut Value)) -> String {
-    let bytes = std::fs::read(path).expect("the kept conversation");
+/// Writes a session file with a changed description and a correct checksum. Returns its path.
+fn with_description(name: &str, path: &str, change: impl FnOnce(&mut Value)) -> String {
+    let bytes = std::fs::read(path).expect("the session file");
     let end = 12 + u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) as usize;
     let mut description = serde_json::from_slice(&bytes[12..end]).expect("a description");
     change(&mut description);
@@ -56,21 +57,21 @@ fn described(name: &str, path: &str, change: impl FnOnce(&mut Value)) -> String 
     file(name, bytes)
 }
 
-/// Whatever the policy, another process answers about the document without reading it, takes turns back and begins anew.
+/// With each policy, another process answers without reading the document, undoes turns and clears the conversation.
 #[test]
-fn a_conversation_goes_on_in_another_process() {
-    let document = file("goes-on.txt", DOCUMENT.repeat(4));
+fn a_conversation_continues_in_another_process() {
+    let document = file("continues.txt", DOCUMENT.repeat(4));
     for policy in ["full", "razor:buffer=256,ratio=5,sinks=4", "h2o:heavy=200,recent=50"] {
-        let place = place("goes-on");
-        let args = ["chat", "--session", &place, "-f", &document, "--policy", policy];
-        let run = longhand_with(&args, format!("{NUMBER}\n/save\n/stats\n").as_bytes());
+        let path = new_session("continues");
+        let args = ["chat", "--session", &path, "-f", &document, "--policy", policy];
+        let run = longhand_with_input(&args, format!("{NUMBER}\n/save\n/stats\n").as_bytes());
         assert_eq!(run.stderr.matches("the conversation is kept in").count(), 2, "{}", run.stderr);
         let out = run.ok();
         assert_eq!(answers(&out), [NUMBER_IS], "{policy}: {out}");
         assert!(reads(&out)[0] > 150, "{out}");
 
-        let again = ["chat", "--session", &place];
-        let run = longhand_with(&again, format!("/stats\n{KEY}\n/stats\n/regen\n").as_bytes());
+        let again = ["chat", "--session", &path];
+        let run = longhand_with_input(&again, format!("/stats\n{KEY}\n/stats\n/regen\n").as_bytes());
         assert!(run.stderr.contains(&format!("policy {policy}")), "{}", run.stderr);
         assert!(run.stderr.contains(" tokens kept"), "{}", run.stderr);
         let out = run.ok();
@@ -78,7 +79,8 @@ fn a_conversation_goes_on_in_another_process() {
         assert!(reads(&out)[0] == 0 && (1..40).contains(&reads(&out)[1]), "{policy}: {out}");
 
         // The third process takes both questions back; with the next one the document is read again.
-        let run = longhand_with(&again, format!("/undo\n/undo\n/undo\n{KEY}\n/clear\n{NUMBER}\n").as_bytes());
+        let run =
+            longhand_with_input(&again, format!("/undo\n/undo\n/undo\n{KEY}\n/clear\n{NUMBER}\n").as_bytes());
         assert_eq!(run.stderr.matches("are taken back").count(), 2, "{}", run.stderr);
         assert!(run.stderr.contains("no question to take back"), "{}", run.stderr);
         let out = run.ok();
@@ -86,35 +88,38 @@ fn a_conversation_goes_on_in_another_process() {
     }
 }
 
-/// A conversation that ends before the first question keeps the document for it.
+/// A conversation that ends before the first question keeps its document.
 #[test]
-fn a_document_waits_for_its_first_question() {
-    let (document, place) = (file("waits.txt", DOCUMENT), place("waits"));
-    longhand_with(&["chat", "--session", &place, "-f", &document], b"").ok();
-    let out = longhand_with(&["chat", "--session", &place], format!("{NUMBER}\n").as_bytes()).ok();
+fn a_session_without_questions_keeps_its_document() {
+    let (document, path) = (file("waits.txt", DOCUMENT), new_session("waits"));
+    longhand_with_input(&["chat", "--session", &path, "-f", &document], b"").ok();
+    let out = longhand_with_input(&["chat", "--session", &path], format!("{NUMBER}\n").as_bytes()).ok();
     assert_eq!(out, format!("{NUMBER_IS}\n"));
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
-    let place = kept("refused.txt");
-    let before = std::fs::read(&place).expect("the kept conversation");
+fn sessions_of_other_documents_or_models_are_rejected() {
+    let path = saved_session("rejected.txt");
+    let before = std::fs::read(&path).expect("the session file");
     let document = file("more.txt", DOCUMENT.repeat(2));
-    longhand(&["chat", "--session", &place, "-f", &document]).refused(2, "has other documents (-f)");
-    let other = changed("other.gguf", |file| _ = file.set("llama.context_length", 1000u32));
-    longhand(&["chat", &other, "--session", &place]).refused(1, "made with another model");
-    let nowhere = scratch("sessions").join("no/such/folder/kept");
-    longhand(&["chat", "--session", nowhere.to_str().expect("text")]).refused(1, "there is no folder");
+    longhand(&["chat", "--session", &path, "-f", &document]).assert_failed(2, "has other documents (-f)");
+    let other = changed_model("other.gguf", |file| _ = file.set("llama.context_length", 1000u32));
+    longhand(&["chat", &other, "--session", &path]).assert_failed(1, "made with another model");
+    let nowhere = scratch("sessions").join("no/such/folder/saved");
+    longhand(&["chat", "--session", nowhere.to_str().expect("text")]).assert_failed(1, "there is no folder");
     let folder = scratch("sessions");
-    longhand(&["chat", "--session", folder.to_str().expect("text")]).refused(1, "not a regular file");
-    assert!(std::fs::read(&place).expect("still there") == before, "a refusal changes nothing");
+    longhand(&["chat", "--session", folder.to_str().expect("text")]).assert_failed(1, "not a regular file");
+    assert!(
+        std::fs::read(&path).expect("still there") == before,
+        "a rejected command does not change the file"
+    );
 }
 
-/// The command that began a conversation goes on with it when it is given again, and so does one with fewer flags. One that asks for
-/// another cache is told which one there is.
+/// The command that started a conversation continues it, and so does the same command with fewer flags. A command with
+/// other flags is rejected, and the error names the session's.
 #[test]
-fn flags_that_ask_for_another_session_are_refused() {
-    let (document, place) = (file("flags.txt", DOCUMENT.repeat(4)), place("flags"));
+fn flags_that_contradict_the_session_are_rejected() {
+    let (document, path) = (file("flags.txt", DOCUMENT.repeat(4)), new_session("flags"));
     let heads = |marked: &str| {
         let text = format!(
             r#"{{"format":"longhand-heads","version":1,"layers":4,"heads":8,"kv_heads":4,"retrieval":{marked},"provenance":{{"source":"a test"}}}}"#
@@ -123,8 +128,8 @@ fn flags_that_ask_for_another_session_are_refused() {
     };
     let (marked, more) = (heads("[[],[],[],[1,3]]"), heads("[[],[],[2],[1,3]]"));
     let chat = |flags: &[&str]| {
-        let flags = [&["chat", "--session", &place], flags].concat();
-        longhand_with(&flags, format!("{NUMBER}\n").as_bytes())
+        let flags = [&["chat", "--session", &path], flags].concat();
+        longhand_with_input(&flags, format!("{NUMBER}\n").as_bytes())
     };
     let (what, how) = (["-f", &document], ["-c", "2000", "-ctk", "q8_0", "-ctv", "f16", "-ub", "64"]);
     let policy = ["--policy", "razor:ratio=5", "--kv-budget", "40%", "--heads", &marked];
@@ -136,7 +141,7 @@ fn flags_that_ask_for_another_session_are_refused() {
         assert_eq!(run.ok(), format!("{NUMBER_IS}\n"), "{flags:?}");
     }
 
-    let before = std::fs::read(&place).expect("the kept conversation");
+    let before = std::fs::read(&path).expect("the session file");
     for (flags, part) in [
         (&["-c", "4k"][..], "has -c 2000 (not 4000)"),
         (&["-c", "0"], "has -c 2000 (not "),
@@ -149,14 +154,17 @@ fn flags_that_ask_for_another_session_are_refused() {
         (&["--heads", &more], "has another head profile (--heads)"),
         (&["-p", "Be brief."], "has no system message (-p)"),
     ] {
-        chat(flags).refused(2, part);
+        chat(flags).assert_failed(2, part);
     }
-    assert!(std::fs::read(&place).expect("still there") == before, "a refusal changes nothing");
+    assert!(
+        std::fs::read(&path).expect("still there") == before,
+        "a rejected command does not change the file"
+    );
 
-    // How many tokens are computed at once is no matter of what is kept.
+    // The chunk size may change: it is no part of the session's state.
     let chunk = || {
         let mut chunk = Value::Null;
-        described("chunk", &place, |said| chunk = said["chunk"].clone());
+        with_description("chunk", &path, |description| chunk = description["chunk"].clone());
         chunk
     };
     assert_eq!(chunk(), 64);
@@ -165,49 +173,52 @@ fn flags_that_ask_for_another_session_are_refused() {
 }
 
 #[test]
-fn damaged_files_are_refused() {
-    let place = kept("damaged.txt");
-    let bytes = std::fs::read(&place).expect("the kept conversation");
-    let refused = |path: &str, part: &str| {
+fn damaged_files_are_rejected() {
+    let path = saved_session("damaged.txt");
+    let bytes = std::fs::read(&path).expect("the session file");
+    let rejected = |path: &str, part: &str| {
         let run = longhand(&["chat", "--session", path]);
         assert!(run.stderr.contains(&format!("{path}: ")), "{}", run.stderr);
-        run.refused(1, part);
+        run.assert_failed(1, part);
     };
     let mut flipped = bytes.clone();
     flipped[bytes.len() - 100] ^= 1;
-    refused(&file("flipped", flipped), "its checksum is wrong");
-    refused(&file("short", &bytes[..bytes.len() / 2]), "ends too early");
-    refused(&file("nothing", ""), "ends too early");
-    refused(&file("text", DOCUMENT), "not a saved session");
-    refused(&described("policy", &place, |said| said["policy"] = json!("rasor")), "there is no such policy");
+    rejected(&file("flipped", flipped), "its checksum is wrong");
+    rejected(&file("short", &bytes[..bytes.len() / 2]), "ends too early");
+    rejected(&file("nothing", ""), "ends too early");
+    rejected(&file("text", DOCUMENT), "not a saved session");
+    rejected(
+        &with_description("policy", &path, |description| description["policy"] = json!("rasor")),
+        "there is no such policy",
+    );
     for (name, caller) in [
         ("other-program", "mine".into()),
         ("no-turns", r#"{"documents": "", "conversation": {"messages": [["user", "Why?"]], "timeline": [], "turns": []}}"#.into()),
         ("no-roles", r#"{"documents": "", "conversation": {"messages": [["judge", "Why?"]], "timeline": [], "turns": [[0, 0]]}}"#.into()),
         ("no-token", format!(r#"{{"documents": "", "conversation": {{"messages": [], "timeline": [{}], "turns": []}}}}"#, u32::MAX)),
     ] {
-        let damaged = described(name, &place, |said| said["caller"] = Value::String(caller));
-        refused(&damaged, "no conversation that can be continued");
+        let damaged = with_description(name, &path, |description| description["caller"] = Value::String(caller));
+        rejected(&damaged, "no conversation that can be continued");
     }
-    let huge = described("huge", &place, |said| said["context"] = json!(i32::MAX));
-    refused(&huge, "are free");
-    // Turns that are nowhere do no harm.
-    let lost = described("lost", &place, |said| {
-        let caller = said["caller"].as_str().expect("text");
+    let huge = with_description("huge", &path, |description| description["context"] = json!(i32::MAX));
+    rejected(&huge, "are free");
+    // Turns that point outside the text are ignored.
+    let lost = with_description("lost", &path, |description| {
+        let caller = description["caller"].as_str().expect("text");
         let mut caller: Value = serde_json::from_str(caller).expect("the conversation");
         caller["conversation"]["turns"] = json!([[u64::MAX, 0]]);
-        said["caller"] = Value::String(caller.to_string());
+        description["caller"] = Value::String(caller.to_string());
     });
-    let out = longhand_with(&["chat", "--session", &lost], b"/regen\n/undo\n/stats\n/undo\n").ok();
+    let out = longhand_with_input(&["chat", "--session", &lost], b"/regen\n/undo\n/stats\n/undo\n").ok();
     assert!(out.contains("tokens "), "{out}");
 }
 
-/// A file that cannot be written now ends no conversation.
+/// If the file cannot be written, the conversation continues and the file is written later.
 #[test]
-fn saving_that_fails_is_told_and_the_talk_goes_on() {
+fn a_failed_save_is_an_error_and_the_conversation_continues() {
     let folder = scratch("sessions/vanishing");
-    let (document, place) = (file("vanishing.txt", DOCUMENT), place("vanishing/kept"));
-    let args = ["chat", "-f", &document, "--session", &place];
+    let (document, path) = (file("vanishing.txt", DOCUMENT), new_session("vanishing/saved"));
+    let args = ["chat", "-f", &document, "--session", &path];
     let mut child = command(&args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -217,7 +228,7 @@ fn saving_that_fails_is_told_and_the_talk_goes_on() {
     let mut input = child.stdin.take().expect("a pipe");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut answer = |question: String| {
-        input.write_all(question.as_bytes()).expect("it listens");
+        input.write_all(question.as_bytes()).expect("the program reads");
         lines.next().expect("an answer").expect("a line")
     };
     assert_eq!(answer(format!("{NUMBER}\n")), NUMBER_IS);
@@ -225,8 +236,8 @@ fn saving_that_fails_is_told_and_the_talk_goes_on() {
     assert_eq!(answer(format!("/save\n{KEY}\n")), KEY_IS);
     std::fs::create_dir(&folder).expect("a folder");
     drop(input);
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the program ends");
     let notes = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && Path::new(&place).exists(), "{notes}");
+    assert!(output.status.success() && Path::new(&path).exists(), "{notes}");
     assert!(notes.contains("error: ") && notes.contains("\nhint: check the path"), "{notes}");
 }

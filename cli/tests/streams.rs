@@ -1,4 +1,4 @@
-//! Where output goes: pipes that close, colours, interrupts.
+//! Output streams: closed pipes, colours, interrupts.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use common::{DOCUMENT, command, file, longhand};
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_closed_pipe_is_success() {
     for args in [&["inspect"][..], &["inspect", "--json", "--all"], &["plan", "-c", "1k"], &["--help"]] {
         let mut child =
             command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
@@ -19,7 +19,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn a_pipe_gets_no_escape_sequences() {
+fn pipes_receive_no_escape_sequences() {
     let document = file("streams.txt", DOCUMENT);
     for args in [
         &["ask", "-f", &document, "What is the pass key?"][..],
@@ -35,7 +35,7 @@ fn a_pipe_gets_no_escape_sequences() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_stops_reading_at_once() {
+fn an_interrupt_stops_prefill() {
     let document = file("long.txt", DOCUMENT.repeat(400));
     let child = command(&["ask", "-f", &document, "What is the pass key?"])
         .stdout(Stdio::piped())

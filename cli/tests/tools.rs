@@ -1,11 +1,11 @@
-//! The commands that others check us by, and those that say what a file or a plan is.
+//! The commands `tokenize`, `logits`, `inspect`, `plan`, `devices`, `heads` and `bench`.
 
 mod common;
 
 use common::{file, longhand, scratch, shared};
 
 #[test]
-fn tokens_as_llama_cpp_makes_them() {
+fn tokens_equal_those_of_llama_cpp() {
     let Some(folder) = shared("data/vocab") else { return };
     let mut lines = 0;
     for name in ["llama-bpe", "llama-spm", "qwen2", "gpt-2", "deepseek-coder", "phi-3"] {
@@ -15,13 +15,13 @@ fn tokens_as_llama_cpp_makes_them() {
         let vocabulary = path("");
         let vocabulary = vocabulary.to_str().expect("a path that is text");
         let inputs: Vec<&str> = inputs.split("\n__ggml_vocab_test__\n").collect();
-        // Every text is a run of the program: the ends and some between are enough here, all of them are tested in models.
+        // Each text is a run of the program, so only every seventh is tested here. The tests of `models` cover all.
         for (text, ids) in inputs.iter().zip(outputs.lines()).step_by(7) {
             let text = file(&format!("{name}.txt"), text);
             let found = longhand(&["tokenize", vocabulary, "-f", &text]).json();
             let found: Vec<u64> = serde_json::from_value(found).expect("numbers");
-            let wanted: Vec<u64> = ids.split_whitespace().map(|id| id.parse().expect("a number")).collect();
-            assert_eq!(found, wanted, "{name}: {text}");
+            let expected: Vec<u64> = ids.split_whitespace().map(|id| id.parse().expect("a number")).collect();
+            assert_eq!(found, expected, "{name}: {text}");
             lines += 1;
         }
     }
@@ -29,7 +29,7 @@ fn tokens_as_llama_cpp_makes_them() {
 }
 
 #[test]
-fn special_tokens_only_where_asked_for() {
+fn special_tokens_are_parsed_only_on_request() {
     let text = "<|im_start|>hi";
     let tokens = |flags: &[&str]| {
         let run = longhand(&[&["tokenize", "-p", text], flags].concat());
@@ -42,7 +42,7 @@ fn special_tokens_only_where_asked_for() {
 }
 
 #[test]
-fn logits_are_a_numpy_file() {
+fn logits_are_written_as_a_numpy_file() {
     let out = scratch("files").join("logits.npy");
     let path = out.to_str().expect("a path that is text");
     longhand(&["logits", "--tokens", "5,6,7", "--out", path, "-ctk", "f32", "-ctv", "f32"]).ok();
@@ -78,36 +78,40 @@ fn inspect_shows_any_gguf() {
     assert!(text.contains("cannot be run here") && text.contains("tokenizer.ggml.tokens"), "{text}");
 }
 
-/// Windows that follow from the weights are computed once, kept, and made again where the file is spoilt.
+/// Windows that follow from the weights are computed once and cached. If the cached file is damaged, they are computed
+/// again.
 #[test]
-fn windows_are_kept() {
+fn windows_from_the_weights_are_cached() {
     let model =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/baichuan-alibi-f16.gguf").to_owned();
     let plan =
         || longhand(&["plan", &model, "-c", "50k", "-ctk", "f16", "--policy", "razor:eps=0.25", "--json"]);
-    let kept = || -> Vec<std::path::PathBuf> {
+    let cached = || -> Vec<std::path::PathBuf> {
         let folder = std::fs::read_dir(scratch("cache").join("longhand/heads"));
         let files = folder.into_iter().flatten().map(|file| file.expect("a file").path());
         files.filter(|path| path.to_string_lossy().ends_with("-windows-0.25.json")).collect()
     };
-    // An earlier run of the tests may have kept them.
-    kept().iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
+    // An earlier run of the tests may have cached them.
+    cached().iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
     let first = plan();
     assert!(first.stderr.contains("how far"), "{}", first.stderr);
     let first = first.json();
-    let [file] = &kept()[..] else { panic!("one file") };
+    let [file] = &cached()[..] else { panic!("one file") };
     let again = plan();
     assert!(!again.stderr.contains("how far"), "{}", again.stderr);
     let rows = |plan: serde_json::Value| plan["plans"][0]["rows"].clone();
-    let wanted = rows(first);
-    assert_eq!(rows(again.json()), wanted);
-    assert!(wanted[0].as_array().is_some_and(|heads| heads.iter().any(|rows| *rows != 50_000)), "{wanted}");
-    let text = std::fs::read_to_string(file).expect("kept");
-    for spoilt in [&text[..text.len() / 2], &text.replace("0.25", "0.5"), &text.replace("scope", "echo")] {
-        std::fs::write(file, spoilt).expect("written");
-        let anew = plan();
-        assert!(anew.stderr.contains("made again"), "{}", anew.stderr);
-        assert_eq!(rows(anew.json()), wanted);
+    let expected = rows(first);
+    assert_eq!(rows(again.json()), expected);
+    assert!(
+        expected[0].as_array().is_some_and(|heads| heads.iter().any(|rows| *rows != 50_000)),
+        "{expected}"
+    );
+    let text = std::fs::read_to_string(file).expect("the cached file");
+    for damaged in [&text[..text.len() / 2], &text.replace("0.25", "0.5"), &text.replace("scope", "echo")] {
+        std::fs::write(file, damaged).expect("written");
+        let again = plan();
+        assert!(again.stderr.contains("made again"), "{}", again.stderr);
+        assert_eq!(rows(again.json()), expected);
     }
     for (args, part) in [
         (&["plan", &model, "--policy", "razor:compensation=on"][..], "ALiBi"),
@@ -115,12 +119,12 @@ fn windows_are_kept() {
         (&["bench", &model, "--policy", "h2o:compensation=on"], "ALiBi"),
         (&["bench", &model, "--policy", "razor", "--heads", "x.json"], "leave --heads out"),
     ] {
-        longhand(args).refused(2, part);
+        longhand(args).assert_failed(2, part);
     }
 }
 
 #[test]
-fn plans_say_what_fits_and_what_to_change() {
+fn plans_show_what_fits_and_what_would_fit() {
     let plan = |memory: &str| {
         longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", memory, "--json"])
             .json()
@@ -143,11 +147,12 @@ fn plans_say_what_fits_and_what_to_change() {
         let parts = ["file_pages", "store", "compute"].map(number).iter().sum::<u64>() + passing;
         assert_eq!(number("total"), parts + plan["weights"]["total"].as_u64().expect("a number"), "{plan}");
         assert_eq!(plan["fits"], number("total") <= 24 << 30);
-        // One layer's scratch, never all of them: its rows, and a few numbers and a place in a list for each.
+        // The scratch of one layer, not of all: its rows, and a few numbers for each row.
         assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4 * 7));
         assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
     }
-    // Both layouts of K-quants, where this CPU uses two: one layer's while it is read, or all of them.
+    // File pages of matrices with a dual layout, if this CPU uses two: those of one layer, or with streaming of all
+    // layers.
     let pages = |flags: &[&str]| {
         let shape = ["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "1k", "--policy", "full", "--json"];
         let plans = longhand(&[&shape[..], flags].concat()).json();
@@ -163,9 +168,10 @@ fn plans_say_what_fits_and_what_to_change() {
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
 }
 
-/// Without a profile a shape's retrieval heads are where they take most, and the plan says so; a profile of the shape is used.
+/// Without a head profile the plan of a shape assumes the retrieval heads that take the most memory, and prints a note.
+/// A profile of the shape is used.
 #[test]
-fn a_shape_is_planned_with_the_profile_given() {
+fn a_head_profile_changes_the_plan_of_a_shape() {
     let shape = ["plan", "--shape", "qwen2.5-32b:q4_k_m", "-c", "100k", "--policy", "razor", "-ctk", "f16"];
     let kept = (0..64).map(|layer| if layer % 2 == 0 { "[0,5]" } else { "[]" }).collect::<Vec<_>>().join(",");
     let profile = |heads: usize| {
@@ -187,13 +193,13 @@ fn a_shape_is_planned_with_the_profile_given() {
     let note = "plan with them by --heads FILE";
     assert!(longhand(&shape).ok().contains(note) && !longhand(&given).ok().contains(note));
     let mha = ["plan", "--shape", "tinyllama-160m", "--policy", "razor"];
-    assert!(!longhand(&mha).ok().contains(note), "there is a KV head for every query head");
-    longhand(&[&shape[..], &["--heads", &profile(48)]].concat()).refused(1, "of another model");
+    assert!(!longhand(&mha).ok().contains(note), "each query head has a KV head of its own");
+    longhand(&[&shape[..], &["--heads", &profile(48)]].concat()).assert_failed(1, "of another model");
 }
 
-/// A GPU need not be there to be planned for.
+/// A plan for a GPU does not need the GPU.
 #[test]
-fn a_gpu_is_planned_for() {
+fn plans_for_a_gpu_need_no_gpu() {
     let plan = |shape: &str, flags: &[&str]| {
         let shape =
             ["plan", "--shape", shape, "-c", "100k", "--device", "cuda", "--json", "--policy", "razor"];
@@ -204,13 +210,13 @@ fn a_gpu_is_planned_for() {
     assert_eq!((number(&small, "layers"), &small["fits"]), (32, &true.into()));
     let parts = ["weights", "store", "scratch", "residual", "compute", "overhead"];
     assert_eq!(parts.iter().map(|part| number(&small, part)).sum::<u64>(), number(&small, "total"));
-    assert!(number(&small, "overhead") > 512 << 20, "a bound on everything holds the driver's part too");
-    // All but the embedding, whose rows are looked up on the host: q4_K has 144 bytes for 256 elements.
+    assert!(number(&small, "overhead") > 512 << 20, "a limit on all memory includes the driver's");
+    // All weights but the embedding, which stays on the host: q4_K has 144 bytes for 256 elements.
     let embedding = 128_256 * 4096 / 256 * 144;
     assert_eq!(small["weights"]["mapped"], embedding);
     assert!((4 << 30..5 << 30).contains(&number(&small, "weights")), "{small}");
 
-    // What does not fit stays on the CPU.
+    // Layers that do not fit stay on the host.
     let large = plan("qwen2.5-32b:q4_k_m", &["--memory", "12GiB"]);
     assert!((1..64).contains(&number(&large, "layers")) && large["fits"] == false, "{large}");
     assert!(number(&large, "total") <= 12 << 30, "{large}");
@@ -230,7 +236,7 @@ fn devices_are_listed() {
 }
 
 #[test]
-fn published_head_maps_become_profiles() {
+fn published_head_maps_can_be_imported() {
     let Some(folder) = shared("data/heads/duo-attention/Meta-Llama-3.1-8B-Instruct") else { return };
     let map = folder.to_str().expect("a path that is text");
     let out = scratch("files").join("duo.json");
@@ -240,12 +246,12 @@ fn published_head_maps_become_profiles() {
     assert!(text.starts_with("128 of 256 KV heads keep everything"), "{text}");
     let shown = longhand(&["heads", "show", "--heads", out]).ok();
     assert!(shown.lines().filter(|line| line.contains('!')).count() > 16, "{shown}");
-    longhand(&["heads", "import", map]).refused(1, "another model");
-    longhand(&["heads", "import", map, "--shape", "llama-3.1-8b"]).refused(2, "--shape needs --out");
+    longhand(&["heads", "import", map]).assert_failed(1, "another model");
+    longhand(&["heads", "import", map, "--shape", "llama-3.1-8b"]).assert_failed(2, "--shape needs --out");
 }
 
 #[test]
-fn retrieval_head_json_is_imported_for_the_model_and_then_used() {
+fn an_imported_retrieval_head_file_can_be_used() {
     let scores: Vec<String> = (0..4)
         .flat_map(|layer| {
             (0..8).map(move |head| format!("\"{layer}-{head}\": [{}]", if layer == 3 { 0.5 } else { 0.0 }))
@@ -261,7 +267,7 @@ fn retrieval_head_json_is_imported_for_the_model_and_then_used() {
 }
 
 #[test]
-fn bench_speaks_llama_cpps_vocabulary() {
+fn bench_prints_llama_cpps_columns() {
     let args = [
         "bench",
         "-p",

@@ -1,30 +1,34 @@
-//! How far the heads of a model with ALiBi positions see (RazorAttention section 3.1, equation 2). A head's logits fall by its
-//! slope with every token of distance, and its weights bound how much a key can make up for: beyond
+//! Attention scopes of the heads of models with ALiBi positions (RazorAttention section 3.1, equation 2). A head's
+//! logits fall by its slope with every token of distance, and its weights bound how much a key can make up for. Beyond
 //!
 //! L_h = (2 s ||Wq Wk^T||_2 (||gamma||^2 + ||b||^2) - ln eps) / slope
 //!
-//! tokens, attention is below eps. So the windows follow from the weights; nothing has to be run. `s` is the model's attention
-//! scale (the paper has none), `gamma` and `b` are the weights and the bias of the norm before attention.
+//! tokens, attention is below eps: L_h is the head's scope. So the windows follow from the weights, and the model need
+//! not be run. `s` is the model's attention scale (the paper has none), `gamma` and `b` are the weights and the bias of
+//! the norm before attention.
 //!
-//! Decisions: the paper's derivation takes logits of a token with itself as not negative and squares of elementwise products as
-//! at most products of squares, neither of which holds in general; so its L_h is no strict bound. [`ScopeOptions::rigorous`]
-//! gives one: ||gamma||^2 + ||b||^2 becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
+//! Decisions: the paper's derivation assumes that the logits of a token with itself are not negative, and that the
+//! square of an elementwise product is at most the product of the squares. Neither holds in general, so its L_h is not
+//! a strict bound. [`ScopeOptions::rigorous`] gives a strict one: ||gamma||^2 + ||b||^2 becomes (sqrt(n_embd)
+//! max|gamma| + ||b||)^2.
 
-use crate::heads::{HeadProfile, Provenance};
-use crate::{EngineError, Hint, Model, Progress, Task};
-use models::gguf::TensorInfo;
-use models::spec::{ModelTensors, PositionEncoding};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use models::gguf::TensorInfo;
+use models::spec::{ModelTensors, PositionEncoding};
+
+use crate::heads::{HeadProfile, Provenance};
+use crate::{EngineError, Hint, Model, Progress, Task};
+
 pub use kernels::attention::alibi_slopes as slopes;
 
-/// What counts as out of sight.
+/// How scopes are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScopeOptions {
-    /// Attention, relative to the token's own, below which a token is out of sight (0.001 in the paper).
+    /// Attention, relative to the token's own, below which a token is outside the scope (0.001 in the paper).
     pub epsilon: f64,
-    /// Whether the bound is strict, and then about twice as far.
+    /// Whether the bound is strict. Scopes are then about twice as long.
     pub rigorous: bool,
 }
 
@@ -34,34 +38,49 @@ impl Default for ScopeOptions {
     }
 }
 
-/// How many tokens a query head sees. `wq` and `wk` `[n_embd, head_dim]` are its matrices, element i of a query being row i times the
-/// normed input; `gamma` and `bias` `[n_embd]` belong to the norm (an RMS norm's bias is zero); `scale` is the factor of q·k. NaN
-/// where the weights are.
-pub fn scope(
-    (wq, wk): (&[f32], &[f32]),
-    (gamma, bias): (&[f32], &[f32]),
-    slope: f64,
-    scale: f64,
-    options: &ScopeOptions,
-) -> f64 {
-    let n_embd = gamma.len();
-    bound(spectral_norm(&Gram::new(wq, n_embd), &Gram::new(wk, n_embd)), (gamma, bias), slope, scale, options)
+/// The weights of a query head on which its scope depends.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadWeights<'a> {
+    /// Query matrix `[n_embd, head_dim]`: element i of a query is row i times the normed input.
+    pub wq: &'a [f32],
+    /// Key matrix `[n_embd, head_dim]`.
+    pub wk: &'a [f32],
+    /// Weights `[n_embd]` of the norm before attention.
+    pub gamma: &'a [f32],
+    /// Its bias `[n_embd]`; zero for an RMS norm.
+    pub bias: &'a [f32],
+    /// By how much the logits fall with every token of distance.
+    pub slope: f64,
+    /// Factor of q·k.
+    pub scale: f64,
 }
 
-/// The scope of a head whose Wq Wk^T has the spectral norm `sigma`.
-fn bound(sigma: f64, (gamma, bias): (&[f32], &[f32]), slope: f64, scale: f64, options: &ScopeOptions) -> f64 {
+/// The scope of a query head, in tokens. NaN where the weights are.
+pub fn scope(head: &HeadWeights, options: &ScopeOptions) -> f64 {
+    let n_embd = head.gamma.len();
+    let sigma = spectral_norm(&Gram::new(head.wq, n_embd), &Gram::new(head.wk, n_embd));
+    let inputs = squared_input_bound(head.gamma, head.bias, options);
+    scope_of_norm(sigma, inputs, head.slope, head.scale, options)
+}
+
+/// The bound on the squared length of normed inputs: ||gamma||^2 + ||b||^2, or the strict one.
+fn squared_input_bound(gamma: &[f32], bias: &[f32], options: &ScopeOptions) -> f64 {
     let squares = |x: &[f32]| x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
-    let size = if options.rigorous {
+    if options.rigorous {
         let largest = gamma.iter().map(|x| f64::from(x.abs())).fold(0.0, f64::max);
         ((gamma.len() as f64).sqrt() * largest + squares(bias).sqrt()).powi(2)
     } else {
         squares(gamma) + squares(bias)
-    };
-    (2.0 * scale * sigma * size - options.epsilon.ln()) / slope
+    }
 }
 
-/// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the farthest of the query heads that read it. A model of 13B takes
-/// about a minute of processor time; stops when the engine's interrupt flag is set.
+/// The scope of a head whose Wq Wk^T has the spectral norm `sigma`, for inputs of the squared length `inputs`.
+fn scope_of_norm(sigma: f64, inputs: f64, slope: f64, scale: f64, options: &ScopeOptions) -> f64 {
+    (2.0 * scale * sigma * inputs - options.epsilon.ln()) / slope
+}
+
+/// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the longest of its query heads. A model of 13B takes
+/// about a minute of processor time. Stops with an error when `interrupt` is set.
 pub fn scopes(
     model: &Model,
     threads: usize,
@@ -89,23 +108,22 @@ pub fn scopes(
         let matrix = |index: usize| (&file.tensors()[index], file.data(&file.tensors()[index]));
         let (wq, wk) = (matrix(tensors.wq), matrix(tensors.wk));
         let (norm, bytes) = matrix(tensors.attn_norm);
-        let gamma = rows(norm, bytes, 0, 1)?;
+        let inputs = squared_input_bound(&rows(norm, bytes, 0, 1)?, &bias, options);
         let scope = |kv_head: usize| -> Result<f64, EngineError> {
             let gram = |(info, bytes): (&TensorInfo, &[u8]), head: usize| -> Result<Gram, EngineError> {
                 let rows = rows(info, bytes, head * spec.head_dim, spec.head_dim)?;
                 Ok(Gram::new(&rows, spec.n_embd))
             };
             let keys = gram(wk, kv_head)?;
-            let mut farthest = 0.0;
+            let mut longest = 0.0;
             for (member, slope) in slopes[kv_head * group..][..group].iter().enumerate() {
                 let sigma = spectral_norm(&gram(wq, kv_head * group + member)?, &keys);
-                let scale = f64::from(spec.attention_scale);
-                let scope = bound(sigma, (&gamma, &bias), *slope, scale, options);
-                if scope > farthest || scope.is_nan() {
-                    farthest = scope;
+                let scope = scope_of_norm(sigma, inputs, *slope, f64::from(spec.attention_scale), options);
+                if scope > longest || scope.is_nan() {
+                    longest = scope;
                 }
             }
-            Ok(farthest)
+            Ok(longest)
         };
         scopes.push(in_threads(spec.n_kv_heads, threads, scope)?);
         let share = (layer + 1) as f64 / spec.n_layers as f64;
@@ -114,7 +132,7 @@ pub fn scopes(
     Ok(scopes)
 }
 
-/// The scopes of all KV heads as a head profile, which can be kept.
+/// The scopes of all KV heads as a head profile.
 pub fn profile(
     model: &Model,
     threads: usize,
@@ -128,7 +146,7 @@ pub fn profile(
     Ok(HeadProfile::from_scopes(model.head_shape()?, &scopes, provenance)?)
 }
 
-/// How profiles of scopes were made.
+/// The provenance of profiles of scopes, without the model's fingerprint.
 pub fn provenance(options: &ScopeOptions) -> Provenance {
     let mut provenance = Provenance { source: "weights".into(), ..Provenance::default() };
     provenance.parameters.insert("eps".into(), options.epsilon.into());
@@ -147,12 +165,12 @@ fn rows(info: &TensorInfo, bytes: &[u8], first: usize, n: usize) -> Result<Vec<f
     let width = info.dims[0] as usize;
     let row = ty.row_bytes(width);
     let mut floats = vec![0.0; n * width];
-    let done =
+    let converted =
         bytes.get(first * row..(first + n) * row).is_some_and(|bytes| ty.dequantize(bytes, &mut floats));
-    if done { Ok(floats) } else { Err(wrong()) }
+    if converted { Ok(floats) } else { Err(wrong()) }
 }
 
-/// `work(0)`, `work(1)`, … `work(n - 1)`, shared by so many threads.
+/// `work(0)`, `work(1)`, … `work(n - 1)`, computed by `threads` threads.
 fn in_threads(
     n: usize,
     threads: usize,
@@ -171,45 +189,50 @@ fn in_threads(
     results.into_iter().collect()
 }
 
-/// The window that covers a scope: the last ceil(scope) tokens, the current one included; all of `context` where that reaches it
-/// or the scope is no number.
+/// The window that covers a scope: the last ceil(scope) tokens, the current one included. `context` where the scope
+/// reaches it or is NaN.
 pub fn window(scope: f64, context: usize) -> usize {
     if scope < context as f64 { scope.ceil().max(1.0) as usize } else { context }
 }
 
-/// The window of each head of a layer, such that none is shorter than its scope, at most `most` different ones occur, and the rows
-/// kept are as few as they can be then. Heads whose window is `context` keep everything.
-pub fn classes(scopes: &[f64], context: usize, most: usize) -> Vec<usize> {
+/// The window of each head of a layer: at least its scope, with at most `max` different windows, such that the heads
+/// together keep as few rows as possible. Heads whose window is `context` keep everything.
+pub fn window_classes(scopes: &[f64], context: usize, max: usize) -> Vec<usize> {
+    /// The best division of the shortest windows into some number of classes.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    struct Division {
+        rows: usize,
+        /// Where its last class begins.
+        begin: usize,
+    }
     let windows: Vec<usize> = scopes.iter().map(|scope| window(*scope, context)).collect();
     let mut sorted = windows.clone();
     sorted.sort_unstable();
     let n = sorted.len();
-    // fewest[i]: rows of the i shortest windows in so many classes, and where the last of these begins.
-    let mut steps: Vec<Vec<(usize, usize)>> = Vec::new();
-    for class in 0..most.max(1) {
-        let fewest = |i: usize| match i {
-            0 => (0, 0),
-            _ => (0..i)
-                .filter_map(|begin| {
-                    let before = match (class, begin) {
-                        (_, 0) => 0,
-                        (0, _) => return None,
-                        _ => steps[class - 1][begin].0,
-                    };
-                    Some((before + sorted[i - 1] * (i - begin), begin))
-                })
-                .min()
-                .unwrap_or((0, 0)),
+    // best[c][i]: the division of the i shortest windows into at most c + 1 classes.
+    let mut best: Vec<Vec<Division>> = Vec::new();
+    for class in 0..max.max(1) {
+        let divide = |i: usize| {
+            let rows_before = |begin: usize| match (class, begin) {
+                (_, 0) => Some(0),
+                (0, _) => None,
+                _ => Some(best[class - 1][begin].rows),
+            };
+            // A class costs its longest window for each of its heads.
+            let division = |begin: usize| {
+                Some(Division { rows: rows_before(begin)? + sorted[i - 1] * (i - begin), begin })
+            };
+            (0..i).filter_map(division).min().unwrap_or(Division { rows: 0, begin: 0 })
         };
-        let step = (0..=n).map(fewest).collect();
-        steps.push(step);
+        let divisions = (0..=n).map(divide).collect();
+        best.push(divisions);
     }
     let mut ends = Vec::new();
     let mut left = n;
-    for step in steps.iter().rev() {
+    for divisions in best.iter().rev() {
         if left > 0 {
             ends.push(sorted[left - 1]);
-            left = step[left].1;
+            left = divisions[left].begin;
         }
     }
     let smallest =
@@ -225,17 +248,17 @@ struct Gram {
 
 impl Gram {
     fn new(matrix: &[f32], n_embd: usize) -> Gram {
-        /// Elements of each row taken at a time, so that all rows' pieces stay in a near cache.
-        const PIECE: usize = 256;
-        let wide: Vec<f64> = matrix.iter().map(|x| f64::from(*x)).collect();
-        let rows: Vec<&[f64]> = wide.chunks_exact(n_embd.max(1)).collect();
+        /// Elements of each row that are multiplied at a time, so that these parts of all rows stay in the cache.
+        const BLOCK_ELEMENTS: usize = 256;
+        let matrix: Vec<f64> = matrix.iter().map(|x| f64::from(*x)).collect();
+        let rows: Vec<&[f64]> = matrix.chunks_exact(n_embd.max(1)).collect();
         let n = rows.len();
         let mut products = vec![0.0; n * n];
-        for first in (0..n_embd).step_by(PIECE) {
-            let piece = first..n_embd.min(first + PIECE);
+        for first in (0..n_embd).step_by(BLOCK_ELEMENTS) {
+            let block = first..n_embd.min(first + BLOCK_ELEMENTS);
             for i in 0..n {
                 for j in 0..=i {
-                    products[i * n + j] += dot(&rows[i][piece.clone()], &rows[j][piece.clone()]);
+                    products[i * n + j] += dot(&rows[i][block.clone()], &rows[j][block.clone()]);
                 }
             }
         }
@@ -247,7 +270,8 @@ impl Gram {
         Gram { n, products }
     }
 
-    /// Lower triangular L with L L^T = this plus a little on the diagonal, which keeps rounding from making it negative.
+    /// The lower triangular L with L L^T = this matrix plus a small diagonal, so that rounding does not make pivots
+    /// negative.
     fn cholesky(&self) -> Vec<f64> {
         let n = self.n;
         let trace: f64 = (0..n).map(|i| self.products[i * n + i]).sum();
@@ -270,9 +294,9 @@ impl Gram {
     }
 }
 
-/// The largest singular value of Wq Wk^T, from W^T W of both. With Wq^T Wq = L L^T its square is the largest eigenvalue of
-/// L^T (Wk^T Wk) L. (L^T is the R of a QR decomposition of Wq up to signs. That forming it this way squares the condition would
-/// spoil small singular values; the largest keeps 10 digits and more.)
+/// The largest singular value of Wq Wk^T, from W^T W of both. With Wq^T Wq = L L^T its square is the largest eigenvalue
+/// of L^T (Wk^T Wk) L. (L^T is the R of a QR decomposition of Wq, up to signs. Computing it this way squares the
+/// condition number. That would spoil small singular values; the largest keeps at least 10 digits.)
 fn spectral_norm(q: &Gram, k: &Gram) -> f64 {
     let n = q.n;
     debug_assert_eq!(n, k.n);
@@ -280,8 +304,9 @@ fn spectral_norm(q: &Gram, k: &Gram) -> f64 {
     let transposed: Vec<f64> = (0..n * n).map(|at| l[at % n * n + at / n]).collect();
     let mut b = product(&product(&transposed, &k.products, n), &l, n);
 
-    // Norms of powers: for symmetric B without negative eigenvalues, |B^m|^(1/m) falls to the largest with growing m, and with
-    // the Frobenius norm is above it by a factor of n^(1/2m) at most. Needs no start and no gap between eigenvalues.
+    // Norms of powers: for symmetric B without negative eigenvalues, |B^m|^(1/m) falls to the largest eigenvalue as m
+    // grows. The Frobenius norm exceeds it by at most a factor of n^(1/2m). This needs no start vector and no gap
+    // between eigenvalues.
     let (mut log, mut share) = (0.0, 1.0);
     loop {
         let norm = dot(&b, &b).sqrt();
@@ -290,7 +315,7 @@ fn spectral_norm(q: &Gram, k: &Gram) -> f64 {
         }
         log += share * norm.ln();
         let rest = share * (n as f64).ln();
-        // What is left to come off is at most half of `rest`, and nothing where one eigenvalue has outgrown the others.
+        // The error left is at most half of `rest`, and 0 where one eigenvalue has outgrown the others.
         if rest <= 1e-11 || (share < 1.0 && norm > 1.0 - 1e-15) || norm.is_nan() {
             return (log / 2.0).exp();
         }
@@ -300,7 +325,7 @@ fn spectral_norm(q: &Gram, k: &Gram) -> f64 {
     }
 }
 
-/// a · b for square matrices, row after row.
+/// a · b for square matrices `[n, n]` in row-major order.
 fn product(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
     let mut c = vec![0.0; n * n];
     for (a, c) in a.chunks_exact(n.max(1)).zip(c.chunks_exact_mut(n.max(1))) {
@@ -313,7 +338,7 @@ fn product(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
     c
 }
 
-/// In eight sums, which the compiler keeps in vectors.
+/// Adds up eight sums at a time, which the compiler keeps in vector registers.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -335,7 +360,7 @@ mod tests {
 
     /// Wq = (3 e0, 2 e1), Wk = (1 e0, 5 e1): the product is diag(3, 10, 0).
     #[test]
-    fn a_spectral_norm_by_hand() {
+    fn spectral_norms_are_those_computed_by_hand() {
         let (wq, wk) = ([3.0, 0.0, 0.0, 0.0, 2.0, 0.0], [1.0, 0.0, 0.0, 0.0, 5.0, 0.0]);
         assert!((norm_of(&wq, &wk, 3) - 10.0).abs() < 1e-9);
         // Equal singular values, linearly dependent columns, nothing at all.
@@ -345,19 +370,24 @@ mod tests {
         assert_eq!(norm_of(&[0.0; 4], &identity, 2), 0.0);
         assert_eq!(norm_of(&identity, &[0.0; 4], 2), 0.0);
         assert!(norm_of(&[f32::NAN; 4], &identity, 2).is_nan());
-        assert!((norm_of(&[1e-15; 4], &[1e15; 4], 2) - 4.0).abs() < 1e-6, "far from unit scale");
+        assert!((norm_of(&[1e-15; 4], &[1e15; 4], 2) - 4.0).abs() < 1e-6, "very small and very large");
     }
 
     /// sigma 10, ||gamma||^2 = 9 + 16, slope 1/2, eps e^-3: (2 * 10 * 25 + 3) * 2; strictly 3 * 4^2 instead of 25.
     #[test]
-    fn a_scope_by_hand() {
-        let weights = ([3.0, 0.0, 0.0, 0.0, 2.0, 0.0], [1.0, 0.0, 0.0, 0.0, 5.0, 0.0]);
-        let norm = ([3.0, -4.0, 0.0], [0.0; 3]);
+    fn scopes_are_those_computed_by_hand() {
+        let head = HeadWeights {
+            wq: &[3.0, 0.0, 0.0, 0.0, 2.0, 0.0],
+            wk: &[1.0, 0.0, 0.0, 0.0, 5.0, 0.0],
+            gamma: &[3.0, -4.0, 0.0],
+            bias: &[0.0; 3],
+            slope: 0.5,
+            scale: 1.0,
+        };
         let options = ScopeOptions { epsilon: (-3f64).exp(), rigorous: false };
-        let of =
-            |options: &ScopeOptions| scope((&weights.0, &weights.1), (&norm.0, &norm.1), 0.5, 1.0, options);
-        assert!((of(&options) - 1006.0).abs() < 1e-6);
-        assert!((of(&ScopeOptions { rigorous: true, ..options }) - 2.0 * (960.0 + 3.0)).abs() < 1e-6);
+        assert!((scope(&head, &options) - 1006.0).abs() < 1e-6);
+        let rigorous = ScopeOptions { rigorous: true, ..options };
+        assert!((scope(&head, &rigorous) - 2.0 * (960.0 + 3.0)).abs() < 1e-6);
     }
 
     #[test]
@@ -370,23 +400,24 @@ mod tests {
     }
 
     #[test]
-    fn classes_keep_few_rows() {
+    fn window_classes_keep_as_few_rows_as_possible() {
         let scopes = [10.0, 500.0, 12.0, 9.5, 480.0, 2000.0];
-        assert_eq!(classes(&scopes, 1000, 3), [12, 500, 12, 12, 500, 1000]);
-        assert_eq!(classes(&scopes, 1000, 2), [12, 1000, 12, 12, 1000, 1000]);
-        assert_eq!(classes(&scopes, 1000, 1), [1000; 6]);
-        assert_eq!(classes(&scopes, 1000, 9), [10, 500, 12, 10, 480, 1000]);
-        assert_eq!(classes(&scopes, 1000, 0), [1000; 6]);
-        assert_eq!(classes(&[7.0, 7.0], 1000, 3), [7, 7]);
-        assert_eq!(classes(&[], 1000, 3), [0; 0]);
-        // Against every way to cut: three classes of eight windows.
+        assert_eq!(window_classes(&scopes, 1000, 3), [12, 500, 12, 12, 500, 1000]);
+        assert_eq!(window_classes(&scopes, 1000, 2), [12, 1000, 12, 12, 1000, 1000]);
+        assert_eq!(window_classes(&scopes, 1000, 1), [1000; 6]);
+        assert_eq!(window_classes(&scopes, 1000, 9), [10, 500, 12, 10, 480, 1000]);
+        assert_eq!(window_classes(&scopes, 1000, 0), [1000; 6]);
+        assert_eq!(window_classes(&[7.0, 7.0], 1000, 3), [7, 7]);
+        assert_eq!(window_classes(&[], 1000, 3), [0; 0]);
+        // Against every division into classes: three classes of eight windows.
         let scopes = [3.0, 90.0, 14.0, 15.0, 92.0, 65.0, 35.0, 89.0];
         let rows = |windows: &[usize]| windows.iter().sum::<usize>();
         let mut best = usize::MAX;
         for (a, b) in scopes.iter().flat_map(|a| scopes.map(|b| (*a, b))) {
-            let cut = scopes.map(|s| [a, b, 92.0].into_iter().filter(|end| *end >= s).fold(92.0, f64::min));
-            best = best.min(rows(&cut.map(|window| window as usize)));
+            let windows =
+                scopes.map(|s| [a, b, 92.0].into_iter().filter(|end| *end >= s).fold(92.0, f64::min));
+            best = best.min(rows(&windows.map(|window| window as usize)));
         }
-        assert_eq!(rows(&classes(&scopes, 1000, 3)), best);
+        assert_eq!(rows(&window_classes(&scopes, 1000, 3)), best);
     }
 }

@@ -1,31 +1,34 @@
-//! Finding retrieval heads (RazorAttention section 3.3): the model reads P random tokens four times over; a head that attends
-//! to the earlier occurrences of the current token *echoes*, one that attends to what followed them *inducts*.
+//! Calibration: finds retrieval heads (RazorAttention section 3.3). The model reads P random tokens four times. The
+//! *echo* score of a head is its attention to earlier occurrences of the current token, its *induction* score the
+//! attention to the tokens that followed them.
 //!
-//! The text is read layer by layer. Of the attention matrix only the few columns that count are picked out of blocks of
-//! rows; the matrix as a whole never exists.
+//! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only the few
+//! columns that count are used, so the whole matrix never exists.
 
-use crate::devices::Workspace;
-use crate::forward::Needed;
-use crate::heads::{HeadProfile, Provenance, SelectionRule};
-use crate::kv::{LayerRows, Layout, PolicyChoice, Room};
-use crate::random::Random;
-use crate::scratch::{Residual, Scratch};
-use crate::{Engine, EngineError, Hint, Progress, Task};
+use std::time::Instant;
+
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{AttentionShape, MAX_LANES};
 use models::spec::PositionEncoding;
-use std::time::Instant;
 
-/// How often the random tokens are read.
+use crate::forward::{OutputTokens, TextChunk};
+use crate::heads::{HeadProfile, Provenance, SelectionRule};
+use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
+use crate::random::Random;
+use crate::scratch::{Residual, Scratch};
+use crate::workspace::Workspace;
+use crate::{Engine, EngineError, Hint, Progress, Task};
+
+/// How many times the random tokens are read.
 pub const REPEATS: usize = 4;
 
-/// Bytes that the attention rows of a block may take.
+/// Maximum bytes of the attention rows of a block.
 const BLOCK_BYTES: usize = 32 << 20;
 
-/// How heads are looked for.
+/// How calibration is run.
 #[derive(Clone, Copy, Debug)]
 pub struct CalibrationOptions {
-    /// P: random tokens (2500 in table 2); fewer where four times as many do not fit the model's context.
+    /// P: random tokens (2500 in table 2). Fewer are used where four times P tokens do not fit the model's context.
     pub period: usize,
     /// Seed of the random tokens.
     pub seed: u64,
@@ -39,36 +42,37 @@ impl Default for CalibrationOptions {
     }
 }
 
-/// Which earlier occurrences of a token count.
+/// Which earlier occurrences of a token are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occurrences {
-    /// All of them, summed, as the authors' code does.
+    /// All of them, summed, as in the authors' code.
     All,
-    /// Only the last one, as the paper's text can be read.
+    /// The last one only, as the text of the paper can be understood.
     Last,
 }
 
-/// A text of `prefix` tokens and then [`REPEATS`] or more times the same `period` tokens.
+/// A sequence of `prefix` tokens, followed by the same `period` tokens at least [`REPEATS`] times.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
-    /// Tokens in front.
+    /// Tokens before the repeated ones.
     pub prefix: usize,
     /// Tokens that repeat.
     pub period: usize,
-    /// Which occurrences count.
+    /// Which occurrences are counted.
     pub occurrences: Occurrences,
 }
 
-/// Mean attention mass of every query head of a layer.
+/// Mean attention of every query head of a layer to earlier tokens, from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeadScores {
-    /// `[heads]`: on the successors of earlier occurrences.
+    /// `[heads]`: to the tokens that followed earlier occurrences.
     pub induction: Vec<f32>,
-    /// `[heads]`: on the earlier occurrences.
+    /// `[heads]`: to the earlier occurrences.
     pub echo: Vec<f32>,
 }
 
-/// Scores every query head and selects retrieval heads by `rule`.
+/// Scores every query head and selects retrieval heads by `rule`. Stops with an error when the engine's interrupt flag
+/// is set.
 pub fn calibrate(
     engine: &Engine,
     options: &CalibrationOptions,
@@ -115,7 +119,7 @@ pub fn calibrate(
     Ok(HeadProfile::from_scores(engine.head_shape()?, induction, echo, rule, provenance)?)
 }
 
-/// Tokens that stand for text: all but control tokens, bytes and unused ones, where the file tells.
+/// Tokens of ordinary text: without control tokens, bytes and unused tokens, where the file has token types.
 fn ordinary_tokens(engine: &Engine) -> Result<Vec<u32>, EngineError> {
     const NORMAL: i64 = 1;
     let all = 0..engine.spec().n_vocab as u32;
@@ -127,7 +131,7 @@ fn ordinary_tokens(engine: &Engine) -> Result<Vec<u32>, EngineError> {
     Ok(if normal.is_empty() { all.collect() } else { normal })
 }
 
-/// Reads `tokens` layer by layer and scores each layer's query heads.
+/// Computes `tokens` layer by layer and scores each layer's query heads.
 fn score_layers(
     engine: &Engine,
     tokens: &[u32],
@@ -136,42 +140,44 @@ fn score_layers(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<HeadScores>, EngineError> {
     let started = Instant::now();
-    let (spec, devices, n) = (engine.spec(), engine.devices(), tokens.len());
-    let mut workspace = Workspace::new(devices);
-    let residual = Residual::embed(&engine.forward, (tokens, chunk), devices, &mut workspace)?;
-    let room = Room { context: n, types: (Type::F16, Type::F16), reserve: None };
-    let everything = Layout::new(spec, &PolicyChoice::default(), None, room)?;
-    let scratch = Scratch::new(spec, &[&everything], n, devices, |_| true)?;
+    let (spec, backends, n) = (engine.spec(), engine.backends(), tokens.len());
+    let mut workspace = Workspace::new(backends);
+    let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut workspace)?;
+    let options = StoreOptions { context: n, types: (Type::F16, Type::F16), reserve: None };
+    let everything = Layout::new(spec, &PolicyChoice::default(), None, options)?;
+    let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;
     let mut layers = Vec::new();
     let chunks = n.div_ceil(chunk);
     for layer in 0..spec.n_layers {
-        let place = devices.placement().of(layer);
-        residual.enter(layer, devices)?;
-        let (backend, stream) = (devices.at(place), residual.at(place)?);
-        let layer_rows = LayerRows { lanes: scratch.at(place).to_vec(), observers: Vec::new() };
+        let place = backends.placement().of(layer);
+        residual.move_to(layer, backends)?;
+        let (backend, stream) = (backends.at(place), residual.at(place)?);
+        let layer_rows = LayerRows { lanes: scratch.lanes(place).to_vec(), recorders: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);
             let mut rows = vec![0i32; MAX_LANES * spec.n_layers];
             rows[layer * MAX_LANES] = at as i32;
-            let state = (rows, vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers]);
-            // The layer's input is overwritten by its output, so its queries are taken first.
+            let log_weights = vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers];
+            let state = LaneValues { rows, log_weights };
+            let text_chunk = TextChunk { residual: stream, first: at, len };
+            // The layer's output overwrites its input, so its queries are computed first.
             let queries = {
-                let formula = engine.forward.queries_of_text(layer, (stream, at, len));
-                let graph = workspace.prepare(place, formula.graph()?)?;
-                formula.inputs.fill(&tokens[at..at + len], at, &state)?;
+                let built = engine.forward.query_graph(layer, text_chunk);
+                let graph = workspace.prepare(place, built.graph()?)?;
+                built.inputs.fill(&tokens[at..at + len], at, &state)?;
                 backend.compute(&graph)?;
-                formula.result.to_vec::<f32>()?
+                built.result.to_vec::<f32>()?
             };
             let is_last = layer + 1 == spec.n_layers;
-            let needed = if is_last { Needed::None } else { Needed::All };
-            let formula = engine.forward.layer_of_text(layer, (stream, at, len), &layer_rows, needed);
-            let graph = workspace.prepare(place, formula.graph()?)?;
-            formula.inputs.fill(&tokens[at..at + len], at, &state)?;
+            let needed = if is_last { OutputTokens::None } else { OutputTokens::All };
+            let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
+            let graph = workspace.prepare(place, built.graph()?)?;
+            built.inputs.fill(&tokens[at..at + len], at, &state)?;
             backend.compute(&graph)?;
             scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
-            let done = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
-            progress(Progress { task: Task::Calibrate, share: done, size: n, elapsed: started.elapsed() });
+            let share = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
+            progress(Progress { task: Task::Calibrate, share, size: n, elapsed: started.elapsed() });
         }
         layers.push(scorer.finish(n));
         engine.release(layer);
@@ -179,7 +185,8 @@ fn score_layers(
     Ok(layers)
 }
 
-/// Scores heads from their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE) of a whole text.
+/// Scores heads by their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE) of a whole
+/// sequence.
 pub fn score_heads(
     shape: AttentionShape,
     pattern: Pattern,
@@ -198,7 +205,7 @@ pub fn score_heads(
     Ok(scorer.finish(n))
 }
 
-/// Sums attention mass over the rows of a text.
+/// Sums attention over the queries of a sequence.
 struct Scorer {
     shape: AttentionShape,
     pattern: Pattern,
@@ -212,8 +219,8 @@ impl Scorer {
         Scorer { shape, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
     }
 
-    /// Adds the rows of the tokens from position `at` on, whose queries are `[head_dim, heads, n]` and which see the rows of
-    /// `k` `[head_dim, rows, kv_heads]` up to their own.
+    /// Adds the attention of the tokens from position `at` on. Their queries are `[head_dim, heads, n]`; they see the
+    /// rows of `k` `[head_dim, rows, kv_heads]` up to their own.
     fn add(
         &mut self,
         queries: &[f32],
@@ -251,19 +258,20 @@ impl Scorer {
         let repeats = (first + n).saturating_sub(prefix + 1) / period;
         let repeats = if occurrences == Occurrences::Last { repeats.min(1) } else { repeats };
         if repeats == 0 {
-            return Ok(()); // nothing in this block has occurred before
+            return Ok(()); // no token of this block has occurred before
         }
         let visible = first + n;
         backend.check_products(k.ty())?;
         let ctx = Context::new(16 + 16 * repeats);
         let q = ctx.input("q", Type::F32, [head_dim, heads, n]);
         let mask = ctx.input("mask", Type::F16, [visible, n]);
-        let logits = ctx.mul_mat_precise(&ctx.rows(k, 0, visible), &ctx.permute(&q, [0, 2, 1, 3])); // [visible, n, heads]
+        // Logits, then attention: [visible, n, heads].
+        let logits = ctx.mul_mat_precise(&ctx.rows(k, 0, visible), &ctx.permute(&q, [0, 2, 1, 3]));
         let rows = ctx.soft_max(&logits, Some(&mask), scale);
         let [_, row, head, _] = rows.strides();
 
-        // Attention of row i to the column `shift` before it is a diagonal: one step along it is a row and a column. Rows
-        // whose column lies before the repeated part do not count.
+        // The attention of all rows i to the columns i - shift is a diagonal: one step along it is one row and one
+        // column. Rows whose column is before the repeated tokens are not counted.
         let mut sums: [Option<Tensor>; 2] = [None, None];
         for repeat in 1..=repeats {
             for (which, shift) in [repeat * period - 1, repeat * period].into_iter().enumerate() {
@@ -300,7 +308,7 @@ impl Scorer {
         Ok(())
     }
 
-    /// The means over all rows of a text of `n` tokens that had an earlier occurrence.
+    /// The means over all tokens, of a sequence of `n`, that have an earlier occurrence.
     fn finish(self, n: usize) -> HeadScores {
         let rows = n.saturating_sub(self.pattern.prefix + self.pattern.period).max(1) as f64;
         let mean = |sums: Vec<f64>| sums.into_iter().map(|sum| (sum / rows) as f32).collect();

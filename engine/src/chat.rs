@@ -314,7 +314,7 @@ impl Chat {
 
     fn go_back(&mut self, tokens: usize) {
         self.timeline.truncate(tokens);
-        self.sampler.forget();
+        self.sampler.clear_recent();
         self.timeline.iter().for_each(|token| self.sampler.accept(*token));
     }
 

@@ -9,9 +9,10 @@ use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
 
-use crate::devices::{Devices, Place};
-use crate::forward::Forward;
+use crate::backends::Backends;
+use crate::forward::{Forward, Workers};
 use crate::heads::HeadShape;
+use crate::placement::Place;
 use crate::weights::{WeightBytes, Weights};
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
@@ -52,7 +53,7 @@ pub struct DeviceOptions {
     /// How many of the last layers are on it; more than the model has means all.
     pub layers: usize,
     /// Bytes allocated on it at most. What the driver and ggml take is not among them:
-    /// [`plan::DRIVER`](crate::plan::DRIVER), [`plan::device_overhead`](crate::plan::device_overhead).
+    /// [`plan::DRIVER_BYTES`](crate::plan::DRIVER_BYTES), [`plan::device_overhead`](crate::plan::device_overhead).
     pub memory: Option<usize>,
 }
 
@@ -72,7 +73,7 @@ pub struct Engine {
     model: Arc<Model>,
     interrupt: Arc<AtomicBool>,
     // Last: what computes must outlive everything it has allocated.
-    pub(crate) devices: Devices,
+    pub(crate) backends: Backends,
 }
 
 impl Engine {
@@ -96,10 +97,10 @@ impl Engine {
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
         let on_device = options.device.map_or(0, |device| device.layers);
-        let devices = Devices::new(host, device, spec.n_layers, on_device);
-        check_products(file, spec, &devices)?;
+        let backends = Backends::new(host, device, spec.n_layers, on_device);
+        check_products(file, spec, &backends)?;
         let started = Instant::now();
-        let weights = Weights::load(file, spec, options.repack, &devices, &mut |done, all| {
+        let weights = Weights::load(file, spec, options.repack, &backends, &mut |done, all| {
             let share = if all == 0 { 1.0 } else { done as f64 / all as f64 };
             progress(Progress { task: Task::LoadWeights, share, size: all, elapsed: started.elapsed() });
             match interrupt.load(std::sync::atomic::Ordering::Relaxed) {
@@ -107,12 +108,15 @@ impl Engine {
                 false => Ok(()),
             }
         })?;
-        let workers = (devices.at(Place::Host).threads(), devices.at(Place::Device).blocks());
-        let mut forward = Forward::new(spec, weights, devices.placement(), workers);
+        let workers = Workers {
+            threads: backends.at(Place::Host).threads(),
+            blocks: backends.at(Place::Device).blocks(),
+        };
+        let mut forward = Forward::new(spec, weights, backends.placement(), workers);
         if options.trace {
             forward.trace();
         }
-        Ok(Arc::new(Engine { forward, model: model.clone(), interrupt, devices }))
+        Ok(Arc::new(Engine { forward, model: model.clone(), interrupt, backends }))
     }
 
     /// The model it was loaded from.
@@ -136,8 +140,8 @@ impl Engine {
     }
 
     /// What computes, and which layers are where.
-    pub fn devices(&self) -> &Devices {
-        &self.devices
+    pub fn backends(&self) -> &Backends {
+        &self.backends
     }
 
     /// Gives the pages of a layer's weights that only prefill needs back to the system.
@@ -152,7 +156,7 @@ impl Engine {
 
     /// Number of threads that compute.
     pub fn threads(&self) -> usize {
-        self.devices.at(Place::Host).threads()
+        self.backends.at(Place::Host).threads()
     }
 
     /// The flag of [`EngineOptions::interrupt`].
@@ -183,19 +187,19 @@ impl DeviceOptions {
 }
 
 /// Refuses matrices that what computes them cannot multiply.
-fn check_products(file: &GgufFile, spec: &ModelSpec, devices: &Devices) -> Result<(), EngineError> {
-    let placement = devices.placement();
+fn check_products(file: &GgufFile, spec: &ModelSpec, backends: &Backends) -> Result<(), EngineError> {
+    let placement = backends.placement();
     let matrices = file.tensors().iter().filter(|tensor| tensor.dims.len() > 1);
     let on_device = matrices.filter(|tensor| placement.of_tensor(&tensor.name) == Place::Device);
     // A tied embedding is the output matrix too.
     let tied = file.tensor("token_embd.weight").filter(|_| spec.tied_output);
     for tensor in on_device {
         if let Some(ty) = ggml::Type::from_id(tensor.ty.id()) {
-            devices.at(Place::Device).check_products(ty)?;
+            backends.at(Place::Device).check_products(ty)?;
         }
     }
     if let Some(ty) = tied.and_then(|tensor| ggml::Type::from_id(tensor.ty.id())) {
-        devices.at(placement.of_output()).check_products(ty)?;
+        backends.at(placement.of_output()).check_products(ty)?;
     }
     Ok(())
 }

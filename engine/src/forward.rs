@@ -1,10 +1,7 @@
-//! The forward pass: one loop for all architectures. What differs between them is which tensors exist (biases, norms of Q
-//! and K) and how positions enter (RoPE, or ALiBi in the lanes); where keys and values lie is the caller's choice of lanes.
+//! The forward pass: one loop for all architectures. Architectures differ in which tensors exist (biases,
+//! norms of Q and K) and in how positions enter (RoPE, or ALiBi in attention). The caller chooses the lanes
+//! that hold keys and values.
 
-use crate::devices::{Place, Placement};
-use crate::kv::policy::Counted;
-use crate::kv::{LayerRows, Observer};
-use crate::weights::Weights;
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{
     self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, MAX_LANES, Split,
@@ -12,82 +9,97 @@ use kernels::graph::{
 use models::arch::RopeStyle;
 use models::spec::{LayerTensors, ModelSpec, Rope};
 
-/// Which tokens' results are needed behind a layer's attention.
+use crate::kv::policy::CountedQueries;
+use crate::kv::{AttentionRecorder, LaneValues, LayerRows};
+use crate::placement::{Place, Placement};
+use crate::weights::Weights;
+
+/// The tokens whose outputs a graph computes. Keys and values are always computed for all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needed {
-    /// Those of every token.
+pub enum OutputTokens {
+    /// All tokens.
     All,
-    /// That of the last one: the model's output continues a text at its end only.
+    /// The last token: enough to continue a text.
     Last,
-    /// None: the layer's keys and values are wanted, nothing else.
+    /// No token: the graph only writes keys and values.
     None,
 }
 
-/// What changes from one computation to the next.
+/// A part of a text whose residual stream is kept between layers.
+#[derive(Clone, Copy)]
+pub struct TextChunk<'a> {
+    /// `[n_embd, n]` f32: the residual stream of the whole text.
+    pub residual: &'a Tensor,
+    /// Index of the chunk's first token.
+    pub first: usize,
+    /// Tokens of the chunk.
+    pub len: usize,
+}
+
+impl TextChunk<'_> {
+    /// The chunk's part of the residual stream: `[n_embd, len]`.
+    fn view(&self, ctx: &Context) -> Tensor {
+        let n_embd = self.residual.dim(0);
+        ctx.view(self.residual, [n_embd, self.len], [4 * n_embd; 3], 4 * n_embd * self.first)
+    }
+}
+
+/// The inputs of a graph: tensors that are filled before each computation.
 pub struct Inputs {
-    /// `[n]` i32, where tokens are looked up
+    /// `[n]` i32: token ids. Used where the graph looks up embeddings.
     pub tokens: Tensor,
-    /// `[n_embd, n]` f32: the residual stream, where it comes from another place
-    pub stream: Tensor,
-    /// `[n]` i32
+    /// `[n_embd, n]` f32: the residual stream. Used where an earlier graph, in another place, computed it.
+    pub residual: Tensor,
+    /// `[n]` i32: positions of the tokens.
     pub positions: Tensor,
-    /// Live rows and log-weights.
+    /// Live rows and log-weights of all lanes.
     pub state: LaneInputs,
 }
 
 impl Inputs {
-    /// Inputs for `n` tokens of a model of `layers` layers.
-    pub fn new(ctx: &Context, (n_embd, n): (usize, usize), layers: usize) -> Inputs {
+    /// Inputs for `n` tokens of a model with `n_layers` layers.
+    fn new(ctx: &Context, n_embd: usize, n: usize, n_layers: usize) -> Inputs {
         let positions = ctx.input("positions", Type::I32, [n]);
         Inputs {
             tokens: ctx.input("tokens", Type::I32, [n]),
-            stream: ctx.input("stream", Type::F32, [n_embd, n]),
+            residual: ctx.input("residual", Type::F32, [n_embd, n]),
             positions: positions.clone(),
             state: LaneInputs {
-                rows: ctx.input("rows", Type::I32, [MAX_LANES, layers]),
-                log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, layers]),
+                rows: ctx.input("rows", Type::I32, [MAX_LANES, n_layers]),
+                log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, n_layers]),
                 positions,
                 layer: 0,
             },
         }
     }
 
-    /// Fills the inputs for `tokens` at positions from `first` on; those that the graph does not use have no memory.
-    pub fn fill(
-        &self,
-        tokens: &[u32],
-        first: usize,
-        (rows, weights): &(Vec<i32>, Vec<f32>),
-    ) -> Result<(), ggml::Error> {
-        let tokens: Vec<i32> = tokens.iter().map(|token| *token as i32).collect();
-        let positions: Vec<i32> = (first as i32..).take(tokens.len()).collect();
-        for (input, values) in
-            [(&self.tokens, &tokens), (&self.positions, &positions), (&self.state.rows, rows)]
-        {
-            if input.is_allocated() {
-                input.write(0, values)?;
-            }
+    /// Fills the inputs for `tokens`, whose positions are consecutive and begin at `first`. Inputs that the
+    /// graph does not use have no memory and are skipped. The residual stream is left to the caller.
+    pub fn fill(&self, tokens: &[u32], first: usize, lanes: &LaneValues) -> Result<(), ggml::Error> {
+        if self.tokens.is_allocated() {
+            self.tokens.write(0, &tokens.iter().map(|token| *token as i32).collect::<Vec<_>>())?;
         }
-        if self.state.log_weights.is_allocated() {
-            self.state.log_weights.write(0, weights)?;
+        if self.positions.is_allocated() {
+            self.positions.write(0, &(first as i32..).take(tokens.len()).collect::<Vec<_>>())?;
         }
-        Ok(())
+        lanes.write(&self.state)
     }
 }
 
-/// A graph that is ready to be allocated.
-pub struct Formula {
-    /// What holds it.
+/// A graph whose tensors are built but not yet allocated.
+pub struct BuiltGraph {
+    /// Owns the tensors.
     pub ctx: Context,
-    /// What must be filled before it is computed.
+    /// What must be filled before each computation.
     pub inputs: Inputs,
-    /// The result; where nothing is needed, a tensor without data that stands for "the rows are written".
+    /// The output; with [`OutputTokens::None`] a tensor without data that depends on the writing of keys and
+    /// values.
     pub result: Tensor,
-    /// Tensors without data that stand for what policies ask for.
+    /// Tensors without data. Computing them stores queries and accumulates attention for the policies.
     pub effects: Vec<Tensor>,
 }
 
-impl Formula {
+impl BuiltGraph {
     /// The graph that computes the result and all effects.
     pub fn graph(&self) -> Result<Graph, ggml::Error> {
         let results: Vec<&Tensor> = self.effects.iter().chain([&self.result]).collect();
@@ -95,51 +107,43 @@ impl Formula {
     }
 }
 
-/// A loaded model as formulas.
+/// How many workers an attention operation is split over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// Threads on the host.
+    pub threads: usize,
+    /// Blocks on the device.
+    pub blocks: usize,
+}
+
+/// Builds the graphs of a loaded model.
 pub struct Forward {
     weights: Weights,
     heads: AttentionShape,
-    /// `None` under ALiBi, where the lanes' positions do its work.
+    /// `None` for models with ALiBi, whose attention reads the lanes' positions instead.
     rope: Option<RopeParameters>,
     epsilon: f32,
     placement: Placement,
-    /// What attention is split over in each place.
+    /// How attention is split, by [`Place`].
     splits: [Split; 2],
-    /// Whether intermediates are to be looked at.
+    /// Whether intermediates stay readable after the computation.
     trace: bool,
 }
 
-/// Names of a layer's intermediates, in the order in which they are computed; `-` and the layer's number follow.
+/// Names of a layer's intermediates in the order of computation. A tensor's name is one of these, `-` and the
+/// layer's number.
 pub const INTERMEDIATES: [&str; 9] =
     ["attn_norm", "Kcur", "Vcur", "Qcur", "kqv_out", "ffn_inp", "ffn_norm", "ffn_out", "l_out"];
 
-/// Marks intermediates to be looked at.
-trait Kept {
-    fn kept(self, trace: bool) -> Self;
-}
+/// From this number of tokens on, the file's layout of K-quants is faster than the repacked one.
+const PREFILL_MIN_TOKENS: usize = 32;
 
-impl Kept for Tensor {
-    /// With `trace`, the tensor's memory is not used again by what is computed later.
-    fn kept(self, trace: bool) -> Tensor {
-        if trace { self.output() } else { self }
-    }
-}
-
-/// From how many tokens on the file's layout of K-quants is the faster one.
-const WIDE: usize = 32;
-
-/// How many tensors a layer's graph may consist of, attention included.
+/// Maximum number of tensors in a layer's graph.
 pub const LAYER_TENSORS: usize = 64;
 
 impl Forward {
-    /// The formulas of `spec` over `weights`, which are where `placement` says, for this many threads of the host and blocks of the
-    /// device.
-    pub fn new(
-        spec: &ModelSpec,
-        weights: Weights,
-        placement: Placement,
-        (threads, blocks): (usize, usize),
-    ) -> Forward {
+    /// Builds graphs for the model `spec` with `weights`, which must be where `placement` says.
+    pub fn new(spec: &ModelSpec, weights: Weights, placement: Placement, workers: Workers) -> Forward {
         Forward {
             weights,
             heads: AttentionShape {
@@ -151,18 +155,19 @@ impl Forward {
             rope: spec.position_encoding.rope().map(|rope| rope_parameters(rope, spec.n_ctx_train)),
             epsilon: spec.rms_eps,
             placement,
-            splits: [Split::Threads(threads), Split::Blocks(blocks)],
+            splits: [Split::Threads(workers.threads), Split::Blocks(workers.blocks)],
             trace: false,
         }
     }
 
-    /// See [`graph::max_partials_tokens`]: for the device.
-    pub fn most_partials(&self, chunk: usize) -> Option<usize> {
+    /// The number of tokens, at most `chunk`, for which attention on the device has the most partial results;
+    /// `None` where rows are never split. See [`graph::max_partials_tokens`].
+    pub fn max_partials_tokens(&self, chunk: usize) -> Option<usize> {
         let [_, device] = self.splits;
         graph::max_partials_tokens(self.heads, device, chunk)
     }
 
-    /// Keeps intermediates from now on, at the cost of their memory.
+    /// Makes graphs built from now on keep their intermediates readable. They then take more memory.
     pub fn trace(&mut self) {
         self.trace = true;
     }
@@ -172,54 +177,52 @@ impl Forward {
         &self.weights
     }
 
-    /// Shapes of the attention.
+    /// Heads per layer and their size.
     pub fn heads(&self) -> AttentionShape {
         self.heads
     }
 
-    /// Embeddings of `tokens` [n] (i32): [n_embd, n].
+    /// Embeddings of `tokens` `[n]` i32: `[n_embd, n]`.
     fn embed(&self, ctx: &Context, tokens: &Tensor) -> Tensor {
-        ctx.get_rows(&self.weights.narrow.token_embd, tokens).named("embd").kept(self.trace)
+        self.keep_if_tracing(ctx.get_rows(&self.weights.decode_layout.token_embd, tokens).named("embd"))
     }
 
-    /// A layer's weights in the layout that is faster for `n` tokens at a time.
+    /// A layer's weights in the layout that is faster for `n` tokens.
     fn matrices(&self, layer: usize, n: usize) -> &LayerTensors<Tensor> {
-        let weights = if n < WIDE { &self.weights.narrow } else { &self.weights.wide };
+        let prefill = n >= PREFILL_MIN_TOKENS;
+        let weights = if prefill { &self.weights.prefill_layout } else { &self.weights.decode_layout };
         &weights.layers[layer]
     }
 
-    /// The formula that looks up the embeddings of `n` tokens: [n_embd, n].
-    pub fn embedding(&self, n: usize) -> Formula {
+    /// The graph that looks up the embeddings of `n` tokens: `[n_embd, n]`.
+    pub fn embedding_graph(&self, n: usize) -> BuiltGraph {
         let ctx = Context::new(LAYER_TENSORS);
         let inputs = self.inputs(&ctx, n);
         let result = self.embed(&ctx, &inputs.tokens).output();
-        Formula { ctx, inputs, result, effects: Vec::new() }
+        BuiltGraph { ctx, inputs, result, effects: Vec::new() }
     }
 
     fn inputs(&self, ctx: &Context, n: usize) -> Inputs {
-        let weights = &self.weights.narrow;
-        Inputs::new(ctx, (weights.token_embd.dim(0), n), weights.layers.len())
+        let weights = &self.weights.decode_layout;
+        Inputs::new(ctx, weights.token_embd.dim(0), n, weights.layers.len())
     }
 
-    /// Queries of a layer for normed input `x` [n_embd, n] at `positions` [n], after RoPE: [head_dim, heads, n].
+    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for normalised input `x` `[n_embd, n]` at
+    /// `positions` `[n]`.
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let q = self.project(ctx, &w.wq, w.bq.as_ref(), self.heads.n_kv_heads * self.heads.group, x);
-        self.turn(ctx, layer, q, w.q_norm.as_ref(), positions)
-            .named(&format!("Qcur-{layer}"))
-            .kept(self.trace)
+        self.intermediate("Qcur", layer, self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), positions))
     }
 
-    /// Keys of a layer: as [`Forward::queries`].
+    /// Keys of a layer after RoPE, `[head_dim, kv_heads, n]`: as [`Forward::queries`].
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let k = self.project(ctx, &w.wk, w.bk.as_ref(), self.heads.n_kv_heads, x);
-        self.turn(ctx, layer, k, w.k_norm.as_ref(), positions)
-            .named(&format!("Kcur-{layer}"))
-            .kept(self.trace)
+        self.intermediate("Kcur", layer, self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions))
     }
 
-    /// matrix · x + bias, cut into heads: [head_dim, heads, n].
+    /// matrix · x + bias, split into heads: `[head_dim, heads, n]`.
     fn project(
         &self,
         ctx: &Context,
@@ -232,12 +235,12 @@ impl Forward {
         if let Some(bias) = bias {
             y = ctx.add(&y, bias);
         }
-        // What is kept is the memory, which a reshaped tensor shares.
-        ctx.reshape(&y.kept(self.trace), [self.heads.head_dim, heads, x.dim(1)])
+        // A reshaped tensor shares the memory of its source, so the source is kept.
+        ctx.reshape(&self.keep_if_tracing(y), [self.heads.head_dim, heads, x.dim(1)])
     }
 
-    /// The norm of each head where there is one, then RoPE where there is.
-    fn turn(
+    /// Normalises each head if the model has such a norm, then applies RoPE if the model uses it.
+    fn norm_and_rope(
         &self,
         ctx: &Context,
         layer: usize,
@@ -258,9 +261,10 @@ impl Forward {
         }
     }
 
-    /// One layer: input `x` [n_embd, n] of the tokens at `positions` [n], whose keys and values are written behind the live
-    /// rows of `rows`. Gives the needed tokens' output [n_embd, n or 1]; with [`Needed::None`] a tensor without data that
-    /// stands for "the rows are written". What policies ask for is added to `effects`.
+    /// One layer for input `x` `[n_embd, n]`. Keys and values are appended to the live rows of `rows`.
+    /// Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with [`OutputTokens::None`] a
+    /// tensor without data that depends on the appended rows. Adds the nodes that [`record_attention`] gives
+    /// to `effects`.
     #[allow(clippy::too_many_arguments)]
     fn layer(
         &self,
@@ -269,28 +273,26 @@ impl Forward {
         x: &Tensor,
         inputs: &Inputs,
         rows: &LayerRows,
-        needed: Needed,
+        outputs: OutputTokens,
         effects: &mut Vec<Tensor>,
     ) -> Tensor {
         let n = x.dim(1);
         let w = self.matrices(layer, n);
         let positions = &inputs.positions;
         let state = LaneInputs { layer, ..inputs.state.clone() };
-        let normed = self.norm(ctx, x, &w.attn_norm).named(&format!("attn_norm-{layer}")).kept(self.trace);
+        let normed = self.intermediate("attn_norm", layer, self.norm(ctx, x, &w.attn_norm));
         let k = self.keys(ctx, layer, &normed, positions);
-        let v = self
-            .project(ctx, &w.wv, w.bv.as_ref(), self.heads.n_kv_heads, &normed)
-            .named(&format!("Vcur-{layer}"))
-            .kept(self.trace);
+        let v = self.project(ctx, &w.wv, w.bv.as_ref(), self.heads.n_kv_heads, &normed);
+        let v = self.intermediate("Vcur", layer, v);
         let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
 
-        // Queries of the last tokens only, as far back as somebody looks at them.
-        let attending = match needed {
-            Needed::All => n,
-            Needed::Last => 1,
-            Needed::None => 0,
+        // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
+        let attending = match outputs {
+            OutputTokens::All => n,
+            OutputTokens::Last => 1,
+            OutputTokens::None => 0,
         };
-        let queries = attending.max(rows.observed(n));
+        let queries = attending.max(rows.recorded_queries(n));
         if queries == 0 {
             return stored;
         }
@@ -300,19 +302,18 @@ impl Forward {
             let last = ctx.view(positions, [queries], [4 * queries; 3], 4 * (n - queries));
             self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), &last)
         };
-        for observer in &rows.observers {
-            observe(ctx, self.heads, (&q, positions), &stored, observer, &state, effects);
+        for recorder in &rows.recorders {
+            record_attention(ctx, self.heads, &q, &stored, recorder, &state, effects);
         }
         if attending == 0 {
             return stored;
         }
-        let q = match queries {
-            _ if queries == attending => q,
-            _ => {
-                let [_, head, token, last] = q.strides();
-                let shape = [q.dim(0), q.dim(1), attending];
-                ctx.view(&q, shape, [head, token, last], (queries - attending) * token)
-            }
+        let q = if queries == attending {
+            q
+        } else {
+            let [_, head, token, last] = q.strides();
+            let shape = [q.dim(0), q.dim(1), attending];
+            ctx.view(&q, shape, [head, token, last], (queries - attending) * token)
         };
         let attended = graph::attend(
             ctx,
@@ -322,110 +323,115 @@ impl Forward {
             &rows.lanes,
             &state,
             self.splits[self.placement.of(layer) as usize],
-        )
-        .named(&format!("kqv_out-{layer}"))
-        .kept(self.trace); // [heads * head_dim, n or 1]
+        );
+        let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
         let mut out = ctx.mul_mat(&w.wo, &attended);
         if let Some(bias) = &w.bo {
             out = ctx.add(&out, bias);
         }
-        let x = match needed {
-            Needed::Last => &ctx.rows(x, n - 1, 1),
-            _ => x,
-        };
-        let x = ctx.add(&out, x).named(&format!("ffn_inp-{layer}")).kept(self.trace);
+        let x = if outputs == OutputTokens::Last { &ctx.rows(x, n - 1, 1) } else { x };
+        let x = self.intermediate("ffn_inp", layer, ctx.add(&out, x));
 
-        let normed = self.norm(ctx, &x, &w.ffn_norm).named(&format!("ffn_norm-{layer}")).kept(self.trace);
+        let normed = self.intermediate("ffn_norm", layer, self.norm(ctx, &x, &w.ffn_norm));
         let gate = ctx.mul_mat(&w.ffn_gate, &normed); // [n_ff, n]
         let up = ctx.mul_mat(&w.ffn_up, &normed); // [n_ff, n]
         let hidden = ctx.swiglu(&gate, &up);
-        let out = ctx.mul_mat(&w.ffn_down, &hidden).named(&format!("ffn_out-{layer}")).kept(self.trace);
-        ctx.add(&out, &x).named(&format!("l_out-{layer}")).kept(self.trace)
+        let out = self.intermediate("ffn_out", layer, ctx.mul_mat(&w.ffn_down, &hidden));
+        self.intermediate("l_out", layer, ctx.add(&out, &x))
     }
 
-    /// The whole model for `n` tokens against the rows of every layer: the logits of the needed tokens. One formula for each place
-    /// with something to do; a formula's result is the next one's [`Inputs::stream`].
-    pub fn model(
+    /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens
+    /// `outputs`. There is one graph for the host and, if layers are on the device, one for the device. The
+    /// result of one graph is the next one's [`Inputs::residual`].
+    pub fn model_graphs(
         &self,
         n: usize,
-        needed: Needed,
+        outputs: OutputTokens,
         rows: impl Fn(usize) -> LayerRows,
-    ) -> Vec<(Place, Formula)> {
-        let all = self.weights.narrow.layers.len();
+    ) -> Vec<(Place, BuiltGraph)> {
+        let n_layers = self.weights.decode_layout.layers.len();
         let on_device = !self.placement.layers(Place::Device).is_empty();
         let places = Place::ALL.into_iter().filter(|place| on_device || *place == Place::Host);
-        let formula_of = |place: Place| {
+        let build = |place: Place| {
             let layers = self.placement.layers(place);
             let ctx = Context::new(LAYER_TENSORS * (layers.len() + 1));
             let inputs = self.inputs(&ctx, n);
             let mut effects = Vec::new();
             let mut x = match place {
                 Place::Host => self.embed(&ctx, &inputs.tokens),
-                Place::Device => inputs.stream.clone(),
+                Place::Device => inputs.residual.clone(),
             };
             for layer in layers.clone() {
-                let needed = if layer + 1 == all { needed } else { Needed::All };
-                x = self.layer(&ctx, layer, &x, &inputs, &rows(layer), needed, &mut effects);
+                let outputs = if layer + 1 == n_layers { outputs } else { OutputTokens::All };
+                x = self.layer(&ctx, layer, &x, &inputs, &rows(layer), outputs, &mut effects);
             }
-            let result = match (layers.end == all && place == self.placement.of_output(), needed) {
-                (true, Needed::None) => x,
+            let result = match (layers.end == n_layers && place == self.placement.of_output(), outputs) {
+                (true, OutputTokens::None) => x,
                 (true, _) => self.logits(&ctx, &x),
                 (false, _) => x.output(),
             };
-            (place, Formula { ctx, inputs, result, effects })
+            (place, BuiltGraph { ctx, inputs, result, effects })
         };
-        places.map(formula_of).collect()
+        places.map(build).collect()
     }
 
-    /// One layer for the tokens `at..at + len` of a text whose residual stream `[n_embd, n]` lies in `residual`: as
-    /// [`Forward::model`]. With [`Needed::All`] the stream is updated, with [`Needed::Last`] the result is the logits of the last
-    /// token.
-    pub fn layer_of_text(
+    /// One layer for a chunk of a text. With [`OutputTokens::All`] the graph updates the chunk's part of the
+    /// residual stream; with [`OutputTokens::Last`] the result is the logits of the last token, and the layer
+    /// must be the last one.
+    pub fn layer_graph(
         &self,
         layer: usize,
-        (residual, at, len): (&Tensor, usize, usize),
+        chunk: TextChunk,
         rows: &LayerRows,
-        needed: Needed,
-    ) -> Formula {
+        outputs: OutputTokens,
+    ) -> BuiltGraph {
         let ctx = Context::new(LAYER_TENSORS);
-        let inputs = self.inputs(&ctx, len);
-        let n_embd = residual.dim(0);
-        let mine = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
+        let inputs = self.inputs(&ctx, chunk.len);
+        let residual = chunk.view(&ctx);
         let mut effects = Vec::new();
-        let x = self.layer(&ctx, layer, &mine, &inputs, rows, needed, &mut effects);
-        let result = match needed {
-            Needed::All => ctx.copy(&x, &mine),
-            Needed::Last => self.logits(&ctx, &x),
-            Needed::None => x,
+        let x = self.layer(&ctx, layer, &residual, &inputs, rows, outputs, &mut effects);
+        let result = match outputs {
+            OutputTokens::All => ctx.copy(&x, &residual),
+            OutputTokens::Last => self.logits(&ctx, &x),
+            OutputTokens::None => x,
         };
-        Formula { ctx, inputs, result, effects }
+        BuiltGraph { ctx, inputs, result, effects }
     }
 
-    /// Queries `[head_dim, heads, n]` of a layer after RoPE, for the tokens `at..at + len` of a text: as
-    /// [`Forward::layer_of_text`].
-    pub fn queries_of_text(&self, layer: usize, (residual, at, len): (&Tensor, usize, usize)) -> Formula {
+    /// The queries of a layer after RoPE for a chunk of a text: `[head_dim, heads, len]`.
+    pub fn query_graph(&self, layer: usize, chunk: TextChunk) -> BuiltGraph {
         let ctx = Context::new(LAYER_TENSORS);
-        let inputs = self.inputs(&ctx, len);
-        let n_embd = residual.dim(0);
-        let x = ctx.view(residual, [n_embd, len], [4 * n_embd; 3], 4 * n_embd * at);
-        let x = self.norm(&ctx, &x, &self.weights.narrow.layers[layer].attn_norm);
+        let inputs = self.inputs(&ctx, chunk.len);
+        let x = self.norm(&ctx, &chunk.view(&ctx), &self.weights.decode_layout.layers[layer].attn_norm);
         let result = self.queries(&ctx, layer, &x, &inputs.positions).output();
-        Formula { ctx, inputs, result, effects: Vec::new() }
+        BuiltGraph { ctx, inputs, result, effects: Vec::new() }
     }
 
-    /// Logits [n_vocab, n] of the last layer's output `x` [n_embd, n].
-    pub fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
-        let x = self.norm(ctx, x, &self.weights.narrow.output_norm).named("result_norm").kept(self.trace);
+    /// Logits `[n_vocab, n]` for the last layer's output `x` `[n_embd, n]`.
+    fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
+        let x = self.norm(ctx, x, &self.weights.decode_layout.output_norm).named("result_norm");
+        let x = self.keep_if_tracing(x);
         ctx.mul_mat(&self.weights.output, &x).named("result_output").output()
     }
 
+    /// Names a tensor as one of a layer's [`INTERMEDIATES`].
+    fn intermediate(&self, name: &str, layer: usize, tensor: Tensor) -> Tensor {
+        self.keep_if_tracing(tensor.named(&format!("{name}-{layer}")))
+    }
+
+    /// While tracing, prevents later operations from reusing the tensor's memory.
+    fn keep_if_tracing(&self, tensor: Tensor) -> Tensor {
+        if self.trace { tensor.output() } else { tensor }
+    }
+
+    /// RMS norm of `x`, times `weight`.
     fn norm(&self, ctx: &Context, x: &Tensor, weight: &Tensor) -> Tensor {
         ctx.mul(&ctx.rms_norm(x, self.epsilon), weight)
     }
 }
 
-/// RoPE as ggml takes it.
+/// The parameters of ggml's RoPE operation.
 fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
     let numbers = rope.scaling.params(n_ctx_train);
     RopeParameters {
@@ -444,26 +450,27 @@ fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
     }
 }
 
-/// What policies ask for of the queries `q` [head_dim, heads, n_q] of the last tokens of `positions` [n], whose rows were
-/// written before `stored` was computed: nodes that stand for it are added to `effects`.
-pub fn observe(
+/// Adds to `effects` the nodes that store queries and accumulate attention for a policy. `q` `[head_dim,
+/// heads, n_q]` are the queries of the last `n_q` of the tokens in `state.positions`. The rows of these
+/// tokens are written when `stored` is computed.
+pub fn record_attention(
     ctx: &Context,
     shape: AttentionShape,
-    (q, positions): (&Tensor, &Tensor),
+    q: &Tensor,
     stored: &Tensor,
-    observer: &Observer,
+    recorder: &AttentionRecorder,
     state: &LaneInputs,
     effects: &mut Vec<Tensor>,
 ) {
-    if let Some(ring) = &observer.queries {
-        effects.push(graph::store_queries(ctx, q, positions, ring));
+    if let Some(ring) = &recorder.queries {
+        effects.push(graph::store_queries(ctx, q, &state.positions, ring));
     }
-    let Some(watched) = &observer.watched else { return };
-    let (n, gathered) = (positions.dim(0), watched.gathered);
-    let (queries, replace) = match gathered.chunk {
-        _ if n == 1 => (1, !gathered.steps_add),
-        Some(Counted::All) => (n, false),
-        Some(Counted::Last) => (1, true),
+    let Some(accumulator) = &recorder.accumulator else { return };
+    let (n, rule) = (state.positions.dim(0), accumulator.accumulation);
+    let (queries, replace) = match rule.chunk {
+        _ if n == 1 => (1, !rule.steps_add),
+        Some(CountedQueries::All) => (n, false),
+        Some(CountedQueries::Last) => (1, true),
         None => return,
     };
     effects.extend(graph::accumulate_attention(
@@ -471,8 +478,12 @@ pub fn observe(
         shape,
         q,
         Appended { node: stored, rows: n },
-        AccumulatingLane { lane: &watched.rows, number: watched.number, heads: watched.heads.clone() },
+        AccumulatingLane {
+            lane: &accumulator.lane,
+            number: accumulator.lane_index,
+            heads: accumulator.heads.clone(),
+        },
         state,
-        Accumulation { queries, replace, gain: gathered.gain },
+        Accumulation { queries, replace, gain: rule.gain },
     ));
 }

@@ -1,14 +1,19 @@
-//! The KV store: which rows of keys and values are kept, where they lie, and who decides.
+//! The KV store: which rows of keys and values are kept, where they are, and who decides.
 //!
-//! The unit is the (layer, KV head). Heads of a layer that keep equally many rows form a *lane* ([`layout`]); the
-//! [`Store`] holds the lanes' memory and carries out what a [`Policy`] asks for.
+//! The unit is the (layer, KV head). KV heads of a layer that keep equally many rows form a *lane* ([`LaneLayout`]).
+//! The [`Store`] holds the lanes' memory and carries out what a [`Policy`] decides.
 
 mod budget;
-pub mod layout;
+mod lane_values;
+mod layout;
 pub mod policy;
 mod store;
+mod tensors;
 
-pub use budget::Budget;
-pub use layout::{LaneLayout, Layout, Room};
+pub use budget::KvBudget;
+pub use lane_values::LaneValues;
+pub use layout::{LaneLayout, Layout, StoreOptions, UNDO_ROWS_PER_HEAD};
 pub use policy::{Policy, PolicyChoice};
-pub use store::{LayerRows, Observer, Store, Watched};
+pub use store::{CompensationSums, Store};
+pub(crate) use tensors::LayerTensors;
+pub use tensors::{AttentionAccumulator, AttentionRecorder, LayerRows};

@@ -4,9 +4,9 @@
 //! Nothing here prints or exits; long work reports progress through a callback and stops when the engine's interrupt flag is set.
 
 pub mod alibi;
+pub mod backends;
 pub mod calibrate;
 mod chat;
-pub mod devices;
 mod engine;
 mod error;
 pub mod forward;
@@ -14,7 +14,9 @@ pub mod generate;
 pub mod heads;
 pub mod kv;
 mod model;
+pub mod outline;
 mod pass;
+pub mod placement;
 pub mod plan;
 mod progress;
 mod random;
@@ -25,6 +27,7 @@ pub mod setup;
 pub mod snapshot;
 pub mod text;
 mod weights;
+pub mod workspace;
 
 pub use chat::{Chat, ChatOptions, Preamble, Reading, SavedChat, needed_context};
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};

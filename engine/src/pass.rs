@@ -1,65 +1,70 @@
-//! A pass of tokens through all layers, place after place.
+//! A pass of tokens through all layers, on the host and then on the device.
 
-use crate::EngineError;
-use crate::devices::{Devices, Place, Workspace};
-use crate::forward::{Formula, Forward, INTERMEDIATES, Needed};
-use crate::kv::LayerRows;
 use ggml::{ReadyGraph, Tensor};
 
-/// The graphs of a pass, ready to be computed; they go stale when their workspace serves others.
+use crate::EngineError;
+use crate::backends::Backends;
+use crate::forward::{BuiltGraph, Forward, INTERMEDIATES, OutputTokens};
+use crate::kv::{LaneValues, LayerRows};
+use crate::placement::Place;
+use crate::workspace::Workspace;
+
+/// The allocated graphs of a pass. They are valid until their workspace prepares other graphs.
 pub(crate) struct Pass {
-    /// At least one: the embedding is looked up on the host.
+    /// One for each place with layers, and always one for the host, which looks up the embeddings.
     parts: Vec<Part>,
 }
 
 struct Part {
     place: Place,
-    formula: Formula,
+    built: BuiltGraph,
     graph: ReadyGraph,
 }
 
 impl Pass {
-    /// A pass of `n` tokens.
+    /// A pass of `n` tokens that computes the logits of the tokens `outputs`.
     pub(crate) fn new(
         forward: &Forward,
-        (n, needed): (usize, Needed),
+        n: usize,
+        outputs: OutputTokens,
         rows: impl Fn(usize) -> LayerRows,
         workspace: &mut Workspace,
     ) -> Result<Pass, EngineError> {
-        let parts = (forward.model(n, needed, rows).into_iter())
-            .map(|(place, formula)| {
-                let graph = workspace.prepare(place, formula.graph()?)?;
-                Ok(Part { place, formula, graph })
+        let parts = (forward.model_graphs(n, outputs, rows).into_iter())
+            .map(|(place, built)| {
+                let graph = workspace.prepare(place, built.graph()?)?;
+                Ok(Part { place, built, graph })
             })
             .collect::<Result<_, EngineError>>()?;
         Ok(Pass { parts })
     }
 
-    /// Computes it for `tokens` at positions from `first` on, with the lanes in `state`.
+    /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`.
     pub(crate) fn compute(
         &self,
-        devices: &Devices,
+        backends: &Backends,
         tokens: &[u32],
         first: usize,
-        state: &(Vec<i32>, Vec<f32>),
+        lanes: &LaneValues,
     ) -> Result<(), EngineError> {
-        let mut stream: Option<Vec<f32>> = None;
+        let mut residual: Option<Vec<f32>> = None;
         for (number, part) in self.parts.iter().enumerate() {
-            part.formula.inputs.fill(tokens, first, state)?;
-            if let Some(stream) = stream.take() {
-                part.formula.inputs.stream.write(0, &stream)?;
+            part.built.inputs.fill(tokens, first, lanes)?;
+            if let Some(residual) = residual.take() {
+                part.built.inputs.residual.write(0, &residual)?;
             }
-            devices.at(part.place).compute(&part.graph)?;
+            backends.at(part.place).compute(&part.graph)?;
             if number + 1 < self.parts.len() {
-                stream = Some(part.formula.result.to_vec()?);
+                residual = Some(part.built.result.to_vec()?);
             }
         }
         Ok(())
     }
 
-    /// The intermediates of a model of `layers` layers that were kept, by name; see [`Forward::trace`].
-    pub(crate) fn intermediates(&self, layers: usize) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
-        let of_layers = (0..layers).flat_map(|layer| INTERMEDIATES.map(|name| format!("{name}-{layer}")));
+    /// The intermediates of a model with `n_layers` layers by name, in the order of computation; empty unless
+    /// [`Forward::trace`] was called.
+    pub(crate) fn intermediates(&self, n_layers: usize) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
+        let of_layers = (0..n_layers).flat_map(|layer| INTERMEDIATES.map(|name| format!("{name}-{layer}")));
         let mut found = Vec::new();
         for name in ["embd".to_owned()].into_iter().chain(of_layers).chain(["result_norm".to_owned()]) {
             if let Some(tensor) = self.parts.iter().find_map(|part| part.graph.find(&name)) {
@@ -69,8 +74,8 @@ impl Pass {
         Ok(found)
     }
 
-    /// What the last part computes.
+    /// The result of the last graph: the logits, if any tokens have outputs.
     pub(crate) fn result(&self) -> Option<&Tensor> {
-        self.parts.last().map(|part| &part.formula.result)
+        self.parts.last().map(|part| &part.built.result)
     }
 }

@@ -1,6 +1,6 @@
-//! Random numbers for synthetic tokens and rows: small, seeded, the same everywhere.
+//! Pseudo-random numbers for synthetic tokens and rows. The same seed gives the same numbers on every machine.
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
+/// SplitMix64 (Steele, Lea and Flood 2014) with its state, at first the seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(pub u64);
 
@@ -14,17 +14,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A whole number below `n`, which is not 0.
+    /// An integer from 0 to n - 1; `n` is at least 1.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// At least 0, less than 1.
+    /// A number of the interval [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About normally distributed with variance 1: the centred sum of twelve uniform numbers.
+    /// Approximately normally distributed with mean 0 and variance 1: the centred sum of twelve uniform numbers.
     pub fn normal(&mut self) -> f32 {
         let sum: f64 = (0..12).map(|_| self.unit()).sum();
         (sum - 6.0) as f32

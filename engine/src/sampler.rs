@@ -1,29 +1,30 @@
-//! Chooses the next token from the logits: repetition penalty, top-k, top-p, min-p, temperature, in this order (the one
-//! users know from llama.cpp), then a draw. The same options, seed and logits give the same tokens on every machine.
+//! Samples the next token from the logits: repetition penalty, top-k, top-p, min-p, temperature, in this order
+//! (llama.cpp's), then a random draw. The same options, seed and logits give the same tokens on every machine.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use crate::Hint;
-use crate::random::Random;
 use thiserror::Error;
 
-/// How tokens are chosen.
+use crate::Hint;
+use crate::random::Random;
+
+/// How tokens are sampled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplerOptions {
-    /// Divides the logits before the draw; 0 takes the best token always.
+    /// Divides the logits before the draw; 0 is greedy: the most likely token is always taken.
     pub temperature: f32,
-    /// Only the best so many tokens may be drawn; 0 for all.
+    /// Sample from the k most likely tokens only; 0 for all tokens.
     pub top_k: usize,
-    /// Only the best tokens that together reach this probability may be drawn; 1 for all.
+    /// Sample from the smallest set of most likely tokens whose probabilities sum to at least this; 1 for all tokens.
     pub top_p: f32,
-    /// Only tokens at least this share as probable as the best may be drawn; 0 for all.
+    /// Sample from tokens whose probability is at least this fraction of the most likely token's; 0 for all tokens.
     pub min_p: f32,
-    /// Logits of recent tokens are divided by this where positive and multiplied where negative; 1 for no penalty.
+    /// Divides positive logits of recent tokens and multiplies negative ones; 1 for no penalty.
     pub repeat_penalty: f32,
-    /// How many recent tokens the penalty looks at.
+    /// Number of recent tokens that are penalised.
     pub repeat_last_n: usize,
-    /// Start of the random numbers.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -42,7 +43,7 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// The best token always, no penalty.
+    /// Greedy sampling without a penalty.
     pub fn greedy() -> SamplerOptions {
         SamplerOptions { temperature: 0.0, ..SamplerOptions::default() }
     }
@@ -67,15 +68,16 @@ impl SamplerError {
     }
 }
 
-/// Chooses tokens and remembers the recent ones.
+/// Samples tokens. Keeps the recent ones for the repetition penalty.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     options: SamplerOptions,
     /// Accepted tokens, oldest first, at most `repeat_last_n`.
     recent: VecDeque<u32>,
     random: Random,
-    /// Both kept between calls so that a step allocates nothing.
+    /// The recent tokens, each once. Like `candidates`, kept between calls so that a step allocates nothing.
     distinct: Vec<u32>,
+    /// Tokens that may be drawn.
     candidates: Vec<Candidate>,
 }
 
@@ -86,8 +88,9 @@ struct Candidate {
     logit: f32,
 }
 
-/// Best first; equal logits by id, so that the order does not depend on how it was reached.
-fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
+/// Orders by falling logit, then by rising id. The order is total, so the result does not depend on the sorting
+/// algorithm.
+fn by_falling_logit(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
 
@@ -95,17 +98,17 @@ impl Sampler {
     /// A sampler with these options.
     ///
     /// # Errors
-    /// Where an option is not a number or outside its range.
+    /// Where an option is NaN or outside its range.
     pub fn new(options: SamplerOptions) -> Result<Sampler, SamplerError> {
-        let check = |option, value: f32, good: bool, range| {
-            if good { Ok(()) } else { Err(SamplerError { option, value, range }) }
+        let check = |option, value: f32, valid: bool, range| {
+            if valid { Ok(()) } else { Err(SamplerError { option, value, range }) }
         };
         let SamplerOptions { temperature, top_p, min_p, repeat_penalty, .. } = options;
         check("temperature", temperature, temperature.is_finite() && temperature >= 0.0, "0 or more")?;
         check("top-p", top_p, (0.0..=1.0).contains(&top_p), "between 0 and 1")?;
         check("min-p", min_p, (0.0..=1.0).contains(&min_p), "between 0 and 1")?;
-        let good = repeat_penalty.is_finite() && repeat_penalty > 0.0;
-        check("repeat-penalty", repeat_penalty, good, "more than 0")?;
+        let valid = repeat_penalty.is_finite() && repeat_penalty > 0.0;
+        check("repeat-penalty", repeat_penalty, valid, "more than 0")?;
         Ok(Sampler {
             random: Random(options.seed),
             recent: VecDeque::new(),
@@ -115,23 +118,23 @@ impl Sampler {
         })
     }
 
-    /// The options it works by.
+    /// The sampler's options.
     pub fn options(&self) -> &SamplerOptions {
         &self.options
     }
 
-    /// Forgets the recent tokens; the random numbers go on.
-    pub fn forget(&mut self) {
+    /// Clears the recent tokens, but does not reset the random numbers.
+    pub fn clear_recent(&mut self) {
         self.recent.clear();
     }
 
-    /// Forgets the recent tokens and starts the random numbers anew.
+    /// Clears the recent tokens and resets the random numbers to the seed.
     pub fn reset(&mut self) {
-        self.forget();
+        self.clear_recent();
         self.random = Random(self.options.seed);
     }
 
-    /// Notes a token for the repetition penalty: of the prompt, or the one that was chosen.
+    /// Adds a token, of the prompt or sampled, to the recent tokens of the repetition penalty.
     pub fn accept(&mut self, token: u32) {
         if self.options.repeat_last_n == 0 || self.options.repeat_penalty == 1.0 {
             return;
@@ -142,21 +145,21 @@ impl Sampler {
         self.recent.push_back(token);
     }
 
-    /// Chooses a token: an index into `logits` (one per token of the vocabulary), which the penalty may change.
+    /// Samples a token: an index into `logits` `[n_vocab]`. The repetition penalty changes `logits`.
     ///
-    /// A logit that is not a number counts as impossible, positive infinity as the largest finite number. Where every
-    /// token is impossible (or there are none) the answer is token 0.
+    /// NaN counts as negative infinity, positive infinity as the largest finite number. If no token has a logit above
+    /// negative infinity, the result is token 0.
     pub fn sample(&mut self, logits: &mut [f32]) -> u32 {
         self.penalize(logits);
         if self.options.temperature == 0.0 {
-            return best(logits);
+            return argmax(logits);
         }
         self.candidates.clear();
-        let possible = (0u32..).zip(logits.iter()).filter(|(_, l)| **l > f32::NEG_INFINITY);
-        self.candidates.extend(possible.map(|(id, &l)| Candidate { id, logit: l.clamp(f32::MIN, f32::MAX) }));
+        let usable = (0u32..).zip(logits.iter()).filter(|(_, l)| **l > f32::NEG_INFINITY);
+        self.candidates.extend(usable.map(|(id, &l)| Candidate { id, logit: l.clamp(f32::MIN, f32::MAX) }));
         let k = self.options.top_k;
         if k > 0 && k < self.candidates.len() {
-            self.candidates.select_nth_unstable_by(k - 1, best_first);
+            self.candidates.select_nth_unstable_by(k - 1, by_falling_logit);
             self.candidates.truncate(k);
         }
         self.keep_top_p();
@@ -177,27 +180,27 @@ impl Sampler {
         }
     }
 
-    /// Keeps the best tokens whose probabilities first reach `top_p`, at least one. Puts only as many in order as needed:
-    /// blocks of the best are split off until the mass is there.
+    /// Keeps the most likely tokens until their probabilities sum to `top_p`, at least one token. Sorts no more tokens
+    /// than needed: blocks of the most likely tokens are selected and sorted until the sum is reached.
     fn keep_top_p(&mut self) {
         let top_p = f64::from(self.options.top_p);
-        let Some(max) = self.max() else { return };
+        let Some(max) = self.max_logit() else { return };
         if top_p >= 1.0 {
             return;
         }
         let weight = |c: &Candidate| (f64::from(c.logit) - max).exp();
-        let wanted = top_p * self.candidates.iter().map(weight).sum::<f64>();
-        let (mut sorted, mut block, mut mass) = (0, 64, 0.0);
+        let target = top_p * self.candidates.iter().map(weight).sum::<f64>();
+        let (mut sorted, mut block, mut sum) = (0, 64, 0.0);
         while sorted < self.candidates.len() {
             let rest = &mut self.candidates[sorted..];
             let taken = block.min(rest.len());
             if taken < rest.len() {
-                rest.select_nth_unstable_by(taken - 1, best_first);
+                rest.select_nth_unstable_by(taken - 1, by_falling_logit);
             }
-            rest[..taken].sort_unstable_by(best_first);
+            rest[..taken].sort_unstable_by(by_falling_logit);
             for i in sorted..sorted + taken {
-                mass += weight(&self.candidates[i]);
-                if mass >= wanted {
+                sum += weight(&self.candidates[i]);
+                if sum >= target {
                     self.candidates.truncate(i + 1);
                     return;
                 }
@@ -207,57 +210,59 @@ impl Sampler {
         }
     }
 
-    /// Keeps the tokens at least `min_p` times as probable as the best.
+    /// Keeps the tokens that are at least `min_p` times as likely as the most likely one.
     fn keep_min_p(&mut self) {
         if self.options.min_p > 0.0
-            && let Some(max) = self.max()
+            && let Some(max) = self.max_logit()
         {
-            let least = max + f64::from(self.options.min_p).ln();
-            self.candidates.retain(|c| f64::from(c.logit) >= least);
+            let min = max + f64::from(self.options.min_p).ln();
+            self.candidates.retain(|c| f64::from(c.logit) >= min);
         }
     }
 
-    fn max(&self) -> Option<f64> {
+    /// The largest logit of the candidates.
+    fn max_logit(&self) -> Option<f64> {
         self.candidates.iter().map(|c| f64::from(c.logit)).reduce(f64::max)
     }
 
+    /// Draws a candidate by its probability at the temperature.
     fn draw(&mut self) -> u32 {
-        let Some(max) = self.max() else { return 0 };
+        let Some(max) = self.max_logit() else { return 0 };
         let temperature = f64::from(self.options.temperature);
         let weight = |c: &Candidate| ((f64::from(c.logit) - max) / temperature).exp();
         let sum: f64 = self.candidates.iter().map(weight).sum();
-        let mut left = self.random.unit() * sum;
+        let mut remaining = self.random.unit() * sum;
         let mut chosen = 0;
         for candidate in &self.candidates {
             let weight = weight(candidate);
             if weight > 0.0 {
                 chosen = candidate.id;
-                left -= weight;
-                if left < 0.0 {
+                remaining -= weight;
+                if remaining < 0.0 {
                     break;
                 }
             }
         }
-        chosen // where rounding leaves something over, the last possible one
+        chosen // if rounding leaves a remainder: the last candidate with a weight
     }
 }
 
-/// The largest logit; among equals the smallest id.
-fn best(logits: &[f32]) -> u32 {
-    let mut best = (0, f32::NEG_INFINITY);
+/// The token with the largest logit; among equals the smallest id.
+fn argmax(logits: &[f32]) -> u32 {
+    let (mut best, mut max) = (0, f32::NEG_INFINITY);
     for (id, &logit) in (0u32..).zip(logits) {
-        if logit > best.1 {
-            best = (id, logit);
+        if logit > max {
+            (best, max) = (id, logit);
         }
     }
-    best.0
+    best
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Everything off: the plain softmax.
+    /// All options off: plain softmax.
     fn plain() -> SamplerOptions {
         SamplerOptions { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplerOptions::default() }
     }
@@ -266,8 +271,8 @@ mod tests {
         Sampler::new(options).expect("valid options")
     }
 
-    /// How often each token comes in 20,000 draws.
-    fn shares(options: SamplerOptions, logits: &[f32]) -> Vec<f64> {
+    /// The frequency of each token in 20,000 draws.
+    fn frequencies(options: SamplerOptions, logits: &[f32]) -> Vec<f64> {
         let mut sampler = sampler(options);
         let mut count = vec![0.0; logits.len()];
         for _ in 0..20_000 {
@@ -276,20 +281,21 @@ mod tests {
         count
     }
 
+    /// The tokens that are drawn at least once.
     fn drawn(options: SamplerOptions, logits: &[f32]) -> Vec<usize> {
-        let shares = shares(options, logits);
-        (0..shares.len()).filter(|&i| shares[i] > 0.0).collect()
+        let frequencies = frequencies(options, logits);
+        (0..frequencies.len()).filter(|&i| frequencies[i] > 0.0).collect()
     }
 
     #[test]
-    fn splitmix_gives_its_published_numbers() {
+    fn random_numbers_equal_the_published_splitmix_values() {
         let mut random = Random(1_234_567);
         let want = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423u64];
         assert_eq!(want.map(|_| random.bits()), want);
     }
 
     #[test]
-    fn greedy_takes_the_best_and_the_smaller_of_equals() {
+    fn greedy_takes_the_largest_logit_and_the_smaller_id_of_equals() {
         let mut greedy = sampler(SamplerOptions::greedy());
         assert_eq!(greedy.sample(&mut [1.0, 3.0, 3.0, 2.0]), 1);
         assert_eq!(greedy.sample(&mut [-5.0, -1.0]), 1);
@@ -300,17 +306,18 @@ mod tests {
     #[test]
     fn draws_follow_the_softmax_and_the_temperature() {
         let logits = [0.0, 2f32.ln(), 5f32.ln()]; // 1 : 2 : 5
-        for (share, want) in shares(plain(), &logits).iter().zip([0.125, 0.25, 0.625]) {
-            assert!((share - want).abs() < 0.015, "{share} for {want}");
+        for (frequency, want) in frequencies(plain(), &logits).iter().zip([0.125, 0.25, 0.625]) {
+            assert!((frequency - want).abs() < 0.015, "{frequency} for {want}");
         }
         let cold = SamplerOptions { temperature: 0.5, ..plain() };
-        for (share, want) in shares(cold, &logits).iter().zip([1.0 / 30.0, 4.0 / 30.0, 25.0 / 30.0]) {
-            assert!((share - want).abs() < 0.015, "{share} for {want}");
+        for (frequency, want) in frequencies(cold, &logits).iter().zip([1.0 / 30.0, 4.0 / 30.0, 25.0 / 30.0])
+        {
+            assert!((frequency - want).abs() < 0.015, "{frequency} for {want}");
         }
     }
 
     #[test]
-    fn each_stage_keeps_what_it_should() {
+    fn each_filter_keeps_the_expected_tokens() {
         // probabilities 0.4 0.3 0.2 0.1, not in order of id
         let logits = [0.1f32.ln(), 0.4f32.ln(), 0.2f32.ln(), 0.3f32.ln()];
         assert_eq!(drawn(plain(), &logits), [0, 1, 2, 3]);
@@ -321,7 +328,7 @@ mod tests {
         assert_eq!(drawn(SamplerOptions { top_p: 0.0, ..plain() }, &logits), [1]);
         assert_eq!(drawn(SamplerOptions { min_p: 0.45, ..plain() }, &logits), [1, 2, 3]);
         assert_eq!(drawn(SamplerOptions { min_p: 1.0, ..plain() }, &logits), [1]);
-        // top-p is of what top-k left (0.4 and 0.3), and neither sees the temperature
+        // top-p applies to what top-k keeps (0.4 and 0.3); neither depends on the temperature
         let both = SamplerOptions { top_k: 2, top_p: 0.56, temperature: 50.0, ..plain() };
         assert_eq!(drawn(both, &logits), [1]);
     }
@@ -336,15 +343,15 @@ mod tests {
             let mut sorted = chosen.candidates.clone();
             chosen.keep_top_p();
 
-            sorted.sort_by(best_first);
+            sorted.sort_by(by_falling_logit);
             let total: f64 = sorted.iter().map(|c| f64::from(c.logit).exp()).sum();
-            let mut mass = 0.0;
-            let short = sorted.iter().take_while(|c| {
-                let reached = mass >= f64::from(top_p) * total;
-                mass += f64::from(c.logit).exp();
+            let mut sum = 0.0;
+            let expected = sorted.iter().take_while(|c| {
+                let reached = sum >= f64::from(top_p) * total;
+                sum += f64::from(c.logit).exp();
                 !reached
             });
-            let want: Vec<u32> = short.map(|c| c.id).collect();
+            let want: Vec<u32> = expected.map(|c| c.id).collect();
             let got: Vec<u32> = chosen.candidates.iter().map(|c| c.id).collect();
             assert!(got.len().abs_diff(want.len()) <= 1, "{top_p}: {} for {}", got.len(), want.len());
             let common = got.len().min(want.len());
@@ -353,13 +360,13 @@ mod tests {
     }
 
     #[test]
-    fn the_penalty_sees_the_last_tokens_once_each() {
+    fn the_penalty_applies_once_to_each_recent_token() {
         let options = SamplerOptions { repeat_penalty: 2.0, repeat_last_n: 2, ..SamplerOptions::greedy() };
         let mut sampler = sampler(options);
         let mut logits = [4.0, 3.0, -1.0];
         assert_eq!(sampler.sample(&mut logits), 0);
         for token in [0, 2, 0, 99] {
-            sampler.accept(token); // token 2 and the first 0 have left the window again
+            sampler.accept(token); // token 2 and the first 0 are not among the last two
         }
         assert_eq!(sampler.sample(&mut logits), 1);
         assert_eq!(logits, [2.0, 3.0, -1.0]);
@@ -370,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_and_reset_begins_again() {
+    fn tokens_depend_on_the_seed_and_reset_repeats_them() {
         let draw = |seed| {
             let mut sampler = sampler(SamplerOptions { seed, ..plain() });
             let first: Vec<u32> = (0..50).map(|_| sampler.sample(&mut [0.0; 1000])).collect();
@@ -384,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_logits_neither_panic_nor_win() {
+    fn nan_and_infinite_logits_are_handled() {
         let all = [plain(), SamplerOptions::default(), SamplerOptions::greedy()];
         for options in all {
             let mut sampler = sampler(options);
@@ -398,14 +405,14 @@ mod tests {
     }
 
     #[test]
-    fn options_out_of_range_are_refused_by_name() {
-        let refused = |options| Sampler::new(options).expect_err("out of range").option;
-        assert_eq!(refused(SamplerOptions { temperature: -0.1, ..plain() }), "temperature");
-        assert_eq!(refused(SamplerOptions { temperature: f32::INFINITY, ..plain() }), "temperature");
-        assert_eq!(refused(SamplerOptions { top_p: 1.5, ..plain() }), "top-p");
-        assert_eq!(refused(SamplerOptions { top_p: f32::NAN, ..plain() }), "top-p");
-        assert_eq!(refused(SamplerOptions { min_p: -1.0, ..plain() }), "min-p");
-        assert_eq!(refused(SamplerOptions { repeat_penalty: 0.0, ..plain() }), "repeat-penalty");
+    fn options_out_of_range_are_rejected_by_name() {
+        let rejected = |options| Sampler::new(options).expect_err("out of range").option;
+        assert_eq!(rejected(SamplerOptions { temperature: -0.1, ..plain() }), "temperature");
+        assert_eq!(rejected(SamplerOptions { temperature: f32::INFINITY, ..plain() }), "temperature");
+        assert_eq!(rejected(SamplerOptions { top_p: 1.5, ..plain() }), "top-p");
+        assert_eq!(rejected(SamplerOptions { top_p: f32::NAN, ..plain() }), "top-p");
+        assert_eq!(rejected(SamplerOptions { min_p: -1.0, ..plain() }), "min-p");
+        assert_eq!(rejected(SamplerOptions { repeat_penalty: 0.0, ..plain() }), "repeat-penalty");
         let error = Sampler::new(SamplerOptions { top_p: 1.5, ..plain() }).expect_err("out of range");
         assert_eq!(error.to_string(), "top-p is 1.5, but must be between 0 and 1");
         assert_eq!(error.hint().to_string(), "set top-p to a number that is between 0 and 1");

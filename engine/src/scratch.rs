@@ -1,32 +1,39 @@
-//! What a text needs while it is read layer by layer: the residual stream of all its tokens, and the complete keys and values of one
-//! layer. Both are where the layers are; a model split between two places has them in both.
+//! The memory that exact prefill needs besides the store: the residual stream of all tokens of the text, and
+//! the complete keys and values of one layer. If a model is split between host and device, both places hold
+//! both.
 
-use crate::EngineError;
-use crate::devices::{Devices, Place, Workspace};
-use crate::forward::Forward;
-use crate::kv::Layout;
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, RowPositions};
 use models::spec::ModelSpec;
 
-/// The complete rows of one layer, as a lane of all KV heads for every store that will take rows from it.
+use crate::EngineError;
+use crate::backends::Backends;
+use crate::forward::Forward;
+use crate::kv::{LaneValues, Layout};
+use crate::placement::Place;
+use crate::workspace::Workspace;
+
+/// The complete keys and values of one layer. All stores that are filled from them share them; each store
+/// sees them as one lane of all KV heads.
 pub(crate) struct Scratch {
-    places: [Vec<GraphLane>; 2],
+    /// One lane for each store, by [`Place`].
+    lanes: [Vec<GraphLane>; 2],
 }
 
 impl Scratch {
-    /// Room for `n` tokens in the places of the layers that `used` names.
+    /// Allocates keys and values of `n` tokens in each place with a layer for which `used` is true. There is
+    /// a layout for each store.
     pub(crate) fn new(
         spec: &ModelSpec,
         layouts: &[&Layout],
         n: usize,
-        devices: &Devices,
+        backends: &Backends,
         used: impl Fn(usize) -> bool,
     ) -> Result<Scratch, EngineError> {
-        let mut places = [Vec::new(), Vec::new()];
+        let mut lanes = [Vec::new(), Vec::new()];
         for place in Place::ALL {
             let Some(first) = layouts.first() else { continue };
-            if !devices.placement().layers(place).any(&used) {
+            if !backends.placement().layers(place).any(&used) {
                 continue;
             }
             let ctx = Context::new(3 + layouts.len());
@@ -39,73 +46,81 @@ impl Scratch {
                 v: v.clone(),
                 kv_heads: (0..spec.n_kv_heads as u32).collect(),
                 compensated: false,
-                accumulated: layout.gathers().then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
+                accumulated: layout
+                    .accumulates_attention()
+                    .then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
                 positions: positions.clone(),
             };
-            places[place as usize] = layouts.iter().map(lane).collect();
-            ctx.allocate(&devices.at(place).buffer_type())?;
+            lanes[place as usize] = layouts.iter().map(lane).collect();
+            ctx.allocate(&backends.at(place).buffer_type())?;
         }
-        Ok(Scratch { places })
+        Ok(Scratch { lanes })
     }
 
-    /// The lanes in a place, one for each layout; none where none are used.
-    pub(crate) fn at(&self, place: Place) -> &[GraphLane] {
-        &self.places[place as usize]
+    /// The lanes in a place, one for each store; empty where no layer uses them.
+    pub(crate) fn lanes(&self, place: Place) -> &[GraphLane] {
+        &self.lanes[place as usize]
     }
 }
 
-/// The residual stream `[n_embd, n]` f32 of a text.
+/// The residual stream of a text.
 pub(crate) struct Residual {
-    places: [Option<Tensor>; 2],
+    /// `[n_embd, n]` f32, by [`Place`]; `None` where there are no layers.
+    streams: [Option<Tensor>; 2],
 }
 
 impl Residual {
-    /// That of `tokens` before the first layer, looked up `chunk` at a time.
+    /// The embeddings of `tokens`, in the place of the first layer. They are looked up `chunk` tokens at a
+    /// time.
     pub(crate) fn embed(
         forward: &Forward,
-        (tokens, chunk): (&[u32], usize),
-        devices: &Devices,
+        tokens: &[u32],
+        chunk: usize,
+        backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<Residual, EngineError> {
-        let n_embd = forward.weights().narrow.token_embd.dim(0);
-        let mut places = [None, None];
-        for place in Place::ALL.into_iter().filter(|place| !devices.placement().layers(*place).is_empty()) {
+        let chunk = chunk.max(1);
+        let n_embd = forward.weights().decode_layout.token_embd.dim(0);
+        let mut streams = [None, None];
+        for place in Place::ALL.into_iter().filter(|place| !backends.placement().layers(*place).is_empty()) {
             let ctx = Context::new(1);
-            places[place as usize] = Some(ctx.tensor(Type::F32, [n_embd, tokens.len()]));
-            ctx.allocate(&devices.at(place).buffer_type())?;
+            streams[place as usize] = Some(ctx.tensor(Type::F32, [n_embd, tokens.len()]));
+            ctx.allocate(&backends.at(place).buffer_type())?;
         }
-        let residual = Residual { places };
-        let first = residual.at(devices.placement().of(0))?;
-        for (number, chunk_of) in tokens.chunks(chunk.max(1)).enumerate() {
-            let formula = forward.embedding(chunk_of.len());
-            let graph = workspace.prepare(Place::Host, formula.graph()?)?;
-            formula.inputs.fill(chunk_of, 0, &(Vec::new(), Vec::new()))?;
-            devices.at(Place::Host).compute(&graph)?;
-            first.write(4 * n_embd * chunk.max(1) * number, &formula.result.to_vec::<f32>()?)?;
+        let residual = Residual { streams };
+        let first = residual.at(backends.placement().of(0))?;
+        for (number, tokens) in tokens.chunks(chunk).enumerate() {
+            let built = forward.embedding_graph(tokens.len());
+            let graph = workspace.prepare(Place::Host, built.graph()?)?;
+            built.inputs.fill(tokens, 0, &LaneValues::default())?;
+            backends.at(Place::Host).compute(&graph)?;
+            first.write(4 * n_embd * chunk * number, &built.result.to_vec::<f32>()?)?;
         }
         Ok(residual)
     }
 
-    /// The stream in a place with layers.
+    /// The stream in a place.
+    ///
+    /// # Errors
+    /// Where no layers are in that place.
     pub(crate) fn at(&self, place: Place) -> Result<&Tensor, EngineError> {
-        let stream = self.places[place as usize].as_ref();
+        let stream = self.streams[place as usize].as_ref();
         Ok(stream.ok_or_else(|| ggml::Error::NotAllocated("the residual stream".into()))?)
     }
 
-    /// Brings the stream to where `layer` is, if the layer before is elsewhere.
-    pub(crate) fn enter(&self, layer: usize, devices: &Devices) -> Result<(), EngineError> {
-        /// Bytes on their way at a time.
-        const PIECE: usize = 16 << 20;
-        let placement = devices.placement();
+    /// Copies the stream to the place of `layer` if the layer before it is in the other place.
+    pub(crate) fn move_to(&self, layer: usize, backends: &Backends) -> Result<(), EngineError> {
+        const COPY_CHUNK_BYTES: usize = 16 << 20;
+        let placement = backends.placement();
         if layer == 0 || placement.of(layer - 1) == placement.of(layer) {
             return Ok(());
         }
         let (from, to) = (self.at(placement.of(layer - 1))?, self.at(placement.of(layer))?);
-        let mut piece = vec![0u8; PIECE.min(from.bytes())];
-        for at in (0..from.bytes()).step_by(PIECE) {
-            let piece = &mut piece[..PIECE.min(from.bytes() - at)];
-            from.read(at, piece)?;
-            to.write(at, piece)?;
+        let mut buffer = vec![0u8; COPY_CHUNK_BYTES.min(from.bytes())];
+        for offset in (0..from.bytes()).step_by(COPY_CHUNK_BYTES) {
+            let chunk = &mut buffer[..COPY_CHUNK_BYTES.min(from.bytes() - offset)];
+            from.read(offset, chunk)?;
+            to.write(offset, chunk)?;
         }
         Ok(())
     }

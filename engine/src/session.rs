@@ -6,18 +6,19 @@
 //! against the store as it is.
 //!
 //! A turn can be taken back: the store remembers how it was when the last text was handed over and when it had been read, so that
-//! handing over a beginning of the same text goes back there exactly, if not too much has left since ([`kv::layout::ASIDE_ROWS`]).
+//! handing over a beginning of the same text goes back there exactly, if not too much has left since ([`kv::UNDO_ROWS_PER_HEAD`]).
 //!
-//! [`kv::layout::ASIDE_ROWS`]: crate::kv::layout::ASIDE_ROWS
+//! [`kv::UNDO_ROWS_PER_HEAD`]: crate::kv::UNDO_ROWS_PER_HEAD
 
-use crate::devices::{Place, Workspace};
-use crate::forward::Needed;
+use crate::forward::{OutputTokens, TextChunk};
 use crate::kv::policy::Event;
-use crate::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
+use crate::kv::{LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
+use crate::placement::Place;
 use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
 use crate::snapshot::Input;
+use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile};
 use ggml::{Tensor, Type};
 use kernels::graph::MAX_LANES;
@@ -117,10 +118,10 @@ impl Session {
         if let Some(profile) = &options.profile {
             profile.check(engine.head_shape()?, Some(&engine.file().fingerprint()))?;
         }
-        let room = Room { context: options.context, types: options.types, reserve: None };
-        let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), room)?;
-        let store = Store::new(layout, &engine.devices)?;
-        let workspace = Workspace::new(&engine.devices);
+        let store_options = StoreOptions { context: options.context, types: options.types, reserve: None };
+        let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;
+        let store = Store::new(layout, &engine.backends)?;
+        let workspace = Workspace::new(&engine.backends);
         Ok(Session {
             options,
             store,
@@ -176,7 +177,8 @@ impl Session {
 
     /// Whether [`Session::sync`] can go back to the first `tokens` tokens without reading them again, but for the last one.
     pub fn can_return_to(&self, tokens: usize) -> bool {
-        self.store.can_truncate(tokens.saturating_sub(1)) || self.store.marked(tokens) == Some(tokens)
+        self.store.can_truncate(tokens.saturating_sub(1))
+            || self.store.latest_checkpoint(tokens) == Some(tokens)
     }
 
     /// Whether all tokens after the first `tokens` can be taken off the end.
@@ -221,7 +223,7 @@ impl Session {
             }
             _ => self.read_streaming(rest, progress)?,
         }
-        self.store.mark()?;
+        self.store.add_checkpoint()?;
         self.marked.push((self.tokens.len(), self.logits.clone()));
         Ok(rest.len())
     }
@@ -235,7 +237,7 @@ impl Session {
         // The last token is computed again where its logits are not known.
         let cut = common.min(tokens.len().saturating_sub(1));
         let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
-        match self.store.marked(common) {
+        match self.store.latest_checkpoint(common) {
             Some(mark) if mark >= cut && mark > 0 => {
                 self.store.rewind(common)?;
                 self.tokens.truncate(mark);
@@ -281,7 +283,7 @@ impl Session {
         let mut at = 0;
         while at < tokens.len() {
             let n = self.room(tokens.len() - at)?;
-            let logits = self.chunk(&tokens[at..at + n], Needed::All)?;
+            let logits = self.chunk(&tokens[at..at + n], OutputTokens::All)?;
             all.extend(logits);
             at += n;
         }
@@ -298,8 +300,9 @@ impl Session {
             return Err(EngineError::ContextFull { needed, context: self.options.context });
         }
         let rows = |layer| self.store.rows(layer);
-        let pass = Pass::new(&self.engine.forward, (tokens.len(), Needed::All), rows, &mut self.workspace)?;
-        pass.compute(&self.engine.devices, tokens, self.store.seen(), &self.store.state())?;
+        let pass =
+            Pass::new(&self.engine.forward, tokens.len(), OutputTokens::All, rows, &mut self.workspace)?;
+        pass.compute(&self.engine.backends, tokens, self.store.seen(), &self.store.state())?;
         let intermediates = pass.intermediates(self.engine.spec().n_layers)?;
         self.logits.clear();
         self.tokens.extend_from_slice(tokens);
@@ -317,13 +320,13 @@ impl Session {
         }
         self.room(1)?;
         if self.decode.is_none() {
-            let mut workspace = Workspace::new(&self.engine.devices);
+            let mut workspace = Workspace::new(&self.engine.backends);
             let rows = |layer| self.store.rows(layer);
-            let pass = Pass::new(&self.engine.forward, (1, Needed::Last), rows, &mut workspace)?;
+            let pass = Pass::new(&self.engine.forward, 1, OutputTokens::Last, rows, &mut workspace)?;
             self.decode = Some((pass, workspace));
         }
         let Some((pass, _)) = &self.decode else { return Ok(()) };
-        pass.compute(&self.engine.devices, &[token], self.store.seen(), &self.store.state())?;
+        pass.compute(&self.engine.backends, &[token], self.store.seen(), &self.store.state())?;
         self.logits.resize(self.engine.spec().n_vocab, 0.0);
         if let Some(result) = pass.result() {
             result.read(0, &mut self.logits)?;
@@ -335,7 +338,7 @@ impl Session {
 
     /// Lets rows leave; a failure leaves an empty session.
     fn compress(&mut self, event: Event, forced: bool) -> Result<(), EngineError> {
-        let done = self.store.compress(event, forced, &self.engine.devices, &mut self.workspace);
+        let done = self.store.compress(event, forced, &self.engine.backends, &mut self.workspace);
         if done.is_err() {
             self.clear()?;
         }
@@ -345,10 +348,10 @@ impl Session {
     /// Makes room for at most `wanted` tokens and says for how many there is.
     fn room(&mut self, wanted: usize) -> Result<usize, EngineError> {
         let wanted = wanted.min(self.options.chunk.max(1));
-        if self.store.room() < wanted {
+        if self.store.free_rows() < wanted {
             self.compress(Event::Chunk, true)?;
         }
-        match self.store.room().min(wanted) {
+        match self.store.free_rows().min(wanted) {
             0 => {
                 let context = self.options.context;
                 Err(EngineError::ContextFull { needed: self.tokens.len() + 1, context })
@@ -358,13 +361,13 @@ impl Session {
     }
 
     /// Computes a chunk against the store and gives the logits of the needed tokens.
-    fn chunk(&mut self, tokens: &[u32], needed: Needed) -> Result<Vec<f32>, EngineError> {
+    fn chunk(&mut self, tokens: &[u32], needed: OutputTokens) -> Result<Vec<f32>, EngineError> {
         self.logits.clear();
         let rows = |layer| self.store.rows(layer);
-        let pass = Pass::new(&self.engine.forward, (tokens.len(), needed), rows, &mut self.workspace)?;
-        pass.compute(&self.engine.devices, tokens, self.store.seen(), &self.store.state())?;
+        let pass = Pass::new(&self.engine.forward, tokens.len(), needed, rows, &mut self.workspace)?;
+        pass.compute(&self.engine.backends, tokens, self.store.seen(), &self.store.state())?;
         let logits = match pass.result() {
-            Some(result) if needed != Needed::None => result.to_vec()?,
+            Some(result) if needed != OutputTokens::None => result.to_vec()?,
             _ => Vec::new(),
         };
         self.tokens.extend_from_slice(tokens);
@@ -388,7 +391,7 @@ impl Session {
         let mut at = 0;
         while at < tokens.len() {
             let n = self.room(tokens.len() - at)?;
-            let needed = if at + n == tokens.len() { Needed::Last } else { Needed::None };
+            let needed = if at + n == tokens.len() { OutputTokens::Last } else { OutputTokens::None };
             self.logits = self.chunk(&tokens[at..at + n], needed)?;
             at += n;
             let share = at as f64 / tokens.len() as f64;
@@ -439,25 +442,25 @@ impl Session {
         self.clear()?;
         let (engine, mut random) = (self.engine.clone(), Random(seed));
         let spec = engine.spec();
-        let scratch = Scratch::new(spec, &[self.store.layout()], n, &engine.devices, |_| true)?;
-        for lane in Place::ALL.into_iter().flat_map(|place| scratch.at(place)) {
+        let scratch = Scratch::new(spec, &[self.store.layout()], n, &engine.backends, |_| true)?;
+        for lane in Place::ALL.into_iter().flat_map(|place| scratch.lanes(place)) {
             random_rows(&lane.k, &mut random)?;
             random_rows(&lane.v, &mut random)?;
-            if let Some(received) = &lane.accumulated {
-                let gathered: Vec<f32> =
-                    (0..received.shape().elements()).map(|_| random.unit() as f32).collect();
-                received.write(0, &gathered)?;
+            if let Some(accumulated) = &lane.accumulated {
+                let values: Vec<f32> =
+                    (0..accumulated.shape().elements()).map(|_| random.unit() as f32).collect();
+                accumulated.write(0, &values)?;
             }
         }
         self.compressing = Duration::ZERO;
         for layer in 0..spec.n_layers {
-            let [lane] = scratch.at(engine.devices.placement().of(layer)) else { continue };
-            if let Some(queries) = self.store.observer_of(layer, lane).queries {
+            let [lane] = scratch.lanes(engine.backends.placement().of(layer)) else { continue };
+            if let Some(queries) = self.store.prefill_recorder(layer, lane).queries {
                 let values: Vec<f32> = (0..queries.shape().elements()).map(|_| random.normal()).collect();
                 queries.write(0, &values)?;
             }
             let started = Instant::now();
-            self.store.take_layer(layer, lane, n, &engine.devices, &mut self.workspace)?;
+            self.store.fill_layer(layer, lane, n, &engine.backends, &mut self.workspace)?;
             self.compressing += started.elapsed();
         }
         self.store.finish_exact(n);
@@ -503,7 +506,7 @@ pub fn sync_all(
         Ok(logits) => {
             for session in sessions {
                 session.finish_exact(tokens, Ok(logits.clone()))?;
-                session.store.mark()?;
+                session.store.add_checkpoint()?;
                 session.marked.push((tokens.len(), logits.clone()));
             }
             Ok(())
@@ -543,28 +546,28 @@ fn layer_by_layer(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<f32>, EngineError> {
     let started = Instant::now();
-    let (spec, devices, n) = (engine.spec(), &engine.devices, tokens.len());
+    let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let Some(first) = sessions.first_mut() else { return Ok(Vec::new()) };
     let chunk = first.options.chunk.max(1);
     // A single store keeps the rows of layers that forget nothing where they belong.
     let at_home = |sessions: &[&mut Session], layer| sessions.len() == 1 && sessions[0].store.is_dense(layer);
-    let residual = Residual::embed(&engine.forward, (tokens, chunk), devices, &mut first.workspace)?;
+    let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut first.workspace)?;
     let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
-    let scratch = Scratch::new(spec, &layouts, n, devices, |layer| !at_home(sessions, layer))?;
+    let scratch = Scratch::new(spec, &layouts, n, backends, |layer| !at_home(sessions, layer))?;
 
     let chunks: Vec<(usize, usize)> = (0..n).step_by(chunk).map(|at| (at, chunk.min(n - at))).collect();
     let mut logits = Vec::new();
     sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
     for layer in 0..spec.n_layers {
-        let place = devices.placement().of(layer);
-        residual.enter(layer, devices)?;
+        let place = backends.placement().of(layer);
+        residual.move_to(layer, backends)?;
         let is_last = layer + 1 == spec.n_layers;
         let at_home = at_home(sessions, layer);
-        let layer_rows = match scratch.at(place).first() {
+        let layer_rows = match scratch.lanes(place).first() {
             Some(lane) if !at_home => LayerRows {
                 lanes: vec![lane.clone()],
-                observers: (sessions.iter().zip(scratch.at(place)))
-                    .map(|(session, lane)| session.store.observer_of(layer, lane))
+                recorders: (sessions.iter().zip(scratch.lanes(place)))
+                    .map(|(session, lane)| session.store.prefill_recorder(layer, lane))
                     .collect(),
             },
             _ => sessions[0].store.rows(layer),
@@ -572,19 +575,19 @@ fn layer_by_layer(
         for (number, (at, len)) in chunks.iter().copied().enumerate() {
             let ends = is_last && at + len == n;
             let needed = match is_last {
-                true if ends => Needed::Last,
-                true => Needed::None,
-                false => Needed::All,
+                true if ends => OutputTokens::Last,
+                true => OutputTokens::None,
+                false => OutputTokens::All,
             };
-            let stream = (residual.at(place)?, at, len);
-            let formula = engine.forward.layer_of_text(layer, stream, &layer_rows, needed);
-            let graph = sessions[0].workspace.prepare(place, formula.graph()?)?;
-            let (mut rows, weights) = sessions[0].store.state();
-            rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
-            formula.inputs.fill(&tokens[at..at + len], at, &(rows, weights))?;
-            devices.at(place).compute(&graph)?;
+            let text_chunk = TextChunk { residual: residual.at(place)?, first: at, len };
+            let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
+            let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
+            let mut state = sessions[0].store.state();
+            state.rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
+            built.inputs.fill(&tokens[at..at + len], at, &state)?;
+            backends.at(place).compute(&graph)?;
             if ends {
-                logits = formula.result.to_vec()?;
+                logits = built.result.to_vec()?;
             }
             let share = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
             progress(Progress { task: Task::Prefill, share, size: n, elapsed: started.elapsed() });
@@ -592,9 +595,9 @@ fn layer_by_layer(
         if at_home {
             sessions[0].store.grow_layer(layer, n);
         } else {
-            for (session, lane) in sessions.iter_mut().zip(scratch.at(place)) {
+            for (session, lane) in sessions.iter_mut().zip(scratch.lanes(place)) {
                 let started = Instant::now();
-                session.store.take_layer(layer, lane, n, devices, &mut session.workspace)?;
+                session.store.fill_layer(layer, lane, n, backends, &mut session.workspace)?;
                 session.compressing += started.elapsed();
             }
         }

@@ -23,10 +23,10 @@ use std::sync::atomic::AtomicBool;
 
 use ggml::Type;
 
-use crate::devices::Place;
 use crate::heads::HeadProfile;
-use crate::kv::{Budget, PolicyChoice};
-use crate::plan::{BLOCKS, Plan, device_overhead};
+use crate::kv::{KvBudget, PolicyChoice};
+use crate::placement::Place;
+use crate::plan::{ASSUMED_DEVICE_BLOCKS, Plan, device_overhead};
 use crate::progress::{Notice, Observer};
 use crate::{DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions};
 
@@ -95,7 +95,7 @@ pub struct SetupOptions {
     /// What bounded heads keep; [`PolicyChoice::default`] keeps everything.
     pub policy: Option<PolicyChoice>,
     /// How much they keep, instead of the policy's own parameters.
-    pub budget: Option<Budget>,
+    pub budget: Option<KvBudget>,
     /// Which heads keep everything.
     pub heads: HeadSource,
     /// Element type of keys.
@@ -242,7 +242,7 @@ impl Setup {
             repack: options.repack,
             threads: options.engine().threads(),
             budget: options.budget,
-            blocks: BLOCKS,
+            blocks: ASSUMED_DEVICE_BLOCKS,
         };
         let plan = |profile: &Option<HeadProfile>, on_device: usize| {
             let session = SessionOptions { profile: profile.clone(), ..session.clone() };
@@ -357,13 +357,13 @@ pub fn prepare(
 pub fn fit(
     engine: &Engine,
     session: SessionOptions,
-    budget: Option<Budget>,
+    budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
     let (session, plan) = plan_on(engine, session, budget, prompt)?;
     check_host(&plan, session.context, available_memory())?;
     let on_device = plan.device_allocated() - plan.weights.device;
-    match engine.devices().at(Place::Device).memory_left() {
+    match engine.backends().at(Place::Device).memory_left() {
         Some(free) if on_device > free => {
             Err(EngineError::Memory { context: session.context, needed: on_device, free, on_device: true })
         }
@@ -375,18 +375,18 @@ pub fn fit(
 pub fn plan_on(
     engine: &Engine,
     session: SessionOptions,
-    budget: Option<Budget>,
+    budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
-    let devices = engine.devices();
+    let backends = engine.backends();
     let planner = Planner {
         outline: &ModelOutline::of_model(engine.model()),
         repack: false,
         threads: engine.threads(),
         budget,
-        blocks: devices.at(Place::Device).blocks(),
+        blocks: backends.at(Place::Device).blocks(),
     };
-    let planned = planner.plan(&session, prompt, devices.placement().on_device())?;
+    let planned = planner.plan(&session, prompt, backends.placement().on_device())?;
     Ok((planned.session, planned.bytes))
 }
 

@@ -1,33 +1,33 @@
-//! From the bytes of tokens to text on a terminal: whole characters only, stop sequences never shown, control sequences
-//! of a document or a model made harmless.
+//! Text for a terminal from the bytes of tokens: complete characters only, without stop sequences, and with control
+//! characters made harmless.
 
 use std::borrow::Cow;
 
-/// Turns bytes that come in arbitrary pieces into text.
+/// Decodes UTF-8 that arrives in arbitrary pieces.
 ///
-/// However the bytes are split over the calls of [`TextStream::push`], the text that comes out is the same. An incomplete
-/// character at the end is held back until it is complete, invalid bytes become U+FFFD, and what may be the beginning of
-/// a stop sequence is held back until it is clear that it is none. The text ends where a stop sequence is first complete.
+/// The text does not depend on how the bytes are split over calls of [`TextStream::push`]. An incomplete character at
+/// the end is held back until it is complete. Invalid bytes become U+FFFD. Text that may begin a stop sequence is held
+/// back until it is clear that it does not. The text ends before the stop sequence that is complete first.
 #[derive(Debug, Clone, Default)]
 pub struct TextStream {
     stops: Vec<String>,
-    /// The beginning of a character whose end has not come yet.
+    /// The first bytes of a character that is not complete yet.
     incomplete: Vec<u8>,
-    /// Text that may become a stop sequence.
+    /// Text that may begin a stop sequence.
     held: String,
-    /// Which stop sequence ended the text.
+    /// Index of the stop sequence that ended the text.
     stopped_by: Option<usize>,
 }
 
 impl TextStream {
-    /// A stream that ends at any of these sequences; empty ones are ignored.
+    /// A stream that ends at any of the sequences `stops`. Empty sequences are ignored.
     pub fn new<S: Into<String>>(stops: impl IntoIterator<Item = S>) -> TextStream {
         let mut stops: Vec<String> = stops.into_iter().map(Into::into).collect();
         stops.retain(|stop| !stop.is_empty());
         TextStream { stops, ..TextStream::default() }
     }
 
-    /// Takes the bytes of the next token and gives the text that may be shown now; nothing once a stop sequence came.
+    /// Takes the bytes of the next token. Returns the text that may be shown now; empty after a stop sequence.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         if self.stopped_by.is_some() {
             return String::new();
@@ -56,7 +56,7 @@ impl TextStream {
         self.release()
     }
 
-    /// Gives what was held back; nothing more will come. An incomplete character becomes U+FFFD.
+    /// Ends the stream and returns the text that was held back. An incomplete character becomes U+FFFD.
     pub fn finish(&mut self) -> String {
         if self.stopped_by.is_some() {
             return String::new();
@@ -75,37 +75,37 @@ impl TextStream {
         self.stopped_by.and_then(|i| self.stops.get(i)).map(String::as_str)
     }
 
-    /// Takes from `held` what may be shown.
+    /// Removes from `held` the text that may be shown, and returns it.
     fn release(&mut self) -> String {
-        // the first to be complete, and of those the longest: what a byte-by-byte reader would see
-        let hits = self.stops.iter().enumerate().filter_map(|(i, stop)| {
+        // The sequence that is complete first; of several the longest. Reading byte by byte gives the same.
+        let matches = self.stops.iter().enumerate().filter_map(|(i, stop)| {
             let start = self.held.find(stop.as_str())?;
             Some((start + stop.len(), start, i))
         });
-        if let Some((_, start, i)) = hits.min() {
+        if let Some((_, start, i)) = matches.min() {
             self.stopped_by = Some(i);
             self.incomplete.clear();
             let mut text = std::mem::take(&mut self.held);
             text.truncate(start);
             return text;
         }
-        let keep = self.stops.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
-        let kept = self.held.split_off(self.held.len() - keep);
-        std::mem::replace(&mut self.held, kept)
+        let overlap = self.stops.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
+        let held = self.held.split_off(self.held.len() - overlap);
+        std::mem::replace(&mut self.held, held)
     }
 }
 
-/// Length of the longest end of `text` that is the beginning, but not the whole, of `stop`.
+/// Bytes of the longest suffix of `text` that is a proper prefix of `stop`.
 fn overlap(text: &str, stop: &str) -> usize {
     let mut starts = stop.char_indices().rev().map(|(at, _)| at);
     starts.find(|&at| text.ends_with(&stop[..at])).unwrap_or(0)
 }
 
-/// Makes control characters visible instead of obeyed: C0 and DEL become control pictures (␛ for ESC), C1, bidirectional
-/// overrides and the line and paragraph separators become their code points in angle brackets. Line feeds and tabs stay,
-/// and a carriage return before a line feed goes.
+/// Replaces control characters by visible ones. C0 and DEL become control pictures (␛ for ESC). C1, bidirectional
+/// overrides and the line and paragraph separators become their code points in angle brackets. Line feeds and tabs are
+/// kept; a carriage return before a line feed is removed.
 pub fn sanitize_for_terminal(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(steers_terminal) {
+    if !text.chars().any(is_terminal_control) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
@@ -114,7 +114,7 @@ pub fn sanitize_for_terminal(text: &str) -> Cow<'_, str> {
         match c {
             '\r' if chars.peek() == Some(&'\n') => {}
             '\u{7f}' => out.push('\u{2421}'),
-            _ if !steers_terminal(c) => out.push(c),
+            _ if !is_terminal_control(c) => out.push(c),
             '\0'..=' ' => out.extend(char::from_u32(0x2400 + u32::from(c))),
             _ => out.push_str(&format!("<U+{:04X}>", u32::from(c))),
         }
@@ -122,7 +122,8 @@ pub fn sanitize_for_terminal(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-fn steers_terminal(c: char) -> bool {
+/// Whether a character controls a terminal instead of being shown.
+fn is_terminal_control(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' => true,
@@ -134,7 +135,7 @@ fn steers_terminal(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// The text and the stop sequence for these pieces.
+    /// Pushes the pieces. Returns the text and the stop sequence.
     fn run(stops: &[&str], pieces: &[&[u8]]) -> (String, Option<String>) {
         let mut stream = TextStream::new(stops.iter().copied());
         let mut text: String = pieces.iter().map(|piece| stream.push(piece)).collect();
@@ -143,27 +144,27 @@ mod tests {
         (text, stream.stopped_by().map(str::to_owned))
     }
 
-    /// Checks every way to cut `bytes` into pieces, and gives what all of them give.
+    /// Checks that every way to split `bytes` gives the same result, and returns it.
     fn every_split(stops: &[&str], bytes: &[u8]) -> (String, Option<String>) {
-        assert!(bytes.len() <= 14, "2^n splits");
+        assert!(bytes.len() <= 14, "there are 2^(n-1) splits");
         let whole = run(stops, &[bytes]);
-        for cuts in 0u32..1 << (bytes.len().max(1) - 1) {
+        for splits in 0u32..1 << (bytes.len().max(1) - 1) {
             let mut pieces = Vec::new();
             let mut start = 0;
             for at in 1..bytes.len() {
-                if cuts >> (at - 1) & 1 == 1 {
+                if splits >> (at - 1) & 1 == 1 {
                     pieces.push(&bytes[start..at]);
                     start = at;
                 }
             }
             pieces.push(&bytes[start..]);
-            assert_eq!(run(stops, &pieces), whole, "{bytes:?} cut as {pieces:?}, stops {stops:?}");
+            assert_eq!(run(stops, &pieces), whole, "{bytes:?} split as {pieces:?}, stops {stops:?}");
         }
         whole
     }
 
     #[test]
-    fn characters_come_whole_however_they_are_cut() {
+    fn characters_are_complete_however_the_bytes_are_split() {
         assert_eq!(every_split(&[], "aé中😀".as_bytes()).0, "aé中😀");
         assert_eq!(every_split(&[], b"").0, "");
         let mut stream = TextStream::new([""; 0]);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_sequence_ends_the_text_and_is_never_shown() {
+    fn a_stop_sequence_ends_the_text_and_is_not_shown() {
         assert_eq!(every_split(&["STOP"], b"a STOP b"), ("a ".into(), Some("STOP".into())));
         assert_eq!(every_split(&["STOP"], b"a STO"), ("a STO".into(), None));
         assert_eq!(every_split(&["aab"], b"aaab"), ("a".into(), Some("aab".into())));
@@ -199,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn of_several_stops_the_first_complete_counts_and_of_those_the_longest() {
+    fn of_several_stop_sequences_the_first_complete_one_counts_then_the_longest() {
         assert_eq!(every_split(&["bcd", "c"], b"abcde"), ("ab".into(), Some("c".into())));
         assert_eq!(every_split(&["c", "abc", "bc"], b"xabc"), ("x".into(), Some("abc".into())));
         assert_eq!(every_split(&["", "ab"], b"xaab"), ("xa".into(), Some("ab".into())));
     }
 
     #[test]
-    fn nothing_that_may_become_a_stop_is_shown_early() {
+    fn text_that_may_begin_a_stop_sequence_is_held_back() {
         let mut stream = TextStream::new(["<|im_end|>"]);
         assert_eq!(stream.push(b"Hi <"), "Hi ");
         assert_eq!(stream.push(b"|im"), "");
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_and_stops_never_depend_on_the_pieces() {
+    fn text_does_not_depend_on_the_split_of_random_bytes() {
         let mut state = 3u64;
         let mut next = |n: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn control_sequences_are_shown_and_not_obeyed() {
+    fn control_characters_are_replaced_by_visible_ones() {
         assert!(matches!(sanitize_for_terminal("plain\ttext\nü 中"), Cow::Borrowed(_)));
         assert_eq!(sanitize_for_terminal("\x1b]0;title\x07\x1b[2J"), "␛]0;title␇␛[2J");
         assert_eq!(sanitize_for_terminal("a\rb\r\nc\0\x7f"), "a␍b\nc␀␡");
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(sanitize_for_terminal("\u{202e}evil\u{2069}"), "<U+202E>evil<U+2069>");
         for c in (0..=0x10FFFF).filter_map(char::from_u32) {
             let clean = sanitize_for_terminal(c.encode_utf8(&mut [0; 4])).into_owned();
-            assert!(!clean.chars().any(steers_terminal) && !clean.is_empty(), "{c:?}");
+            assert!(!clean.chars().any(is_terminal_control) && !clean.is_empty(), "{c:?}");
         }
     }
 }

@@ -1,82 +1,86 @@
-//! Golden cases: rows, queries and parameters as a reference saw them, run through the engine's own store, kernels, calibration and
-//! selection, and what must come of them.
+//! The golden runner. A golden case holds keys, values, queries and parameters, and the results of a reference for
+//! them. The runner passes them to the engine's store, kernels, calibration and head selection, and compares the
+//! results.
 //!
-//! A folder holds `index.json`, a JSON file a policy and arrays in NumPy's format; `golden/policies/cases/README.md` describes them.
-//! A policy that the engine does not have is skipped, and said so.
+//! A folder of cases holds `index.json`, a JSON file for each policy, and arrays in NumPy's format;
+//! `golden/policies/cases/README.md` describes them. Cases of policies that the engine does not have are skipped and
+//! counted.
 
-use anyhow::{Context as _, Result, bail, ensure};
-use engine::DeviceOptions;
-use engine::alibi::{self, ScopeOptions};
-use engine::calibrate::{Occurrences, Pattern, score_heads};
-use engine::devices::{Devices, Place, Workspace};
-use engine::forward::observe;
-use engine::heads::{self, SelectionRule};
-use engine::kv::policy::pool::Pool;
-use engine::kv::policy::recent::Recent;
-use engine::kv::policy::{Event, l2, lagkv};
-use engine::kv::{LayerRows, Layout, PolicyChoice, Room, Store};
-use ggml::{Backend, Context, Tensor, Type};
-use kernels::graph::{self, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES, Split};
-use serde_json::Value;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::{Context as _, Result, bail, ensure};
+use engine::DeviceOptions;
+use engine::alibi::{self, HeadWeights, ScopeOptions};
+use engine::backends::Backends;
+use engine::calibrate::{Occurrences, Pattern, score_heads};
+use engine::forward::record_attention;
+use engine::heads::{self, SelectionRule};
+use engine::kv::policy::{Event, Pool, Recent, paper_formulas};
+use engine::kv::{CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
+use engine::placement::Place;
+use engine::workspace::Workspace;
+use ggml::{Backend, Context, Tensor, Type};
+use kernels::graph::{self, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES, Split};
+use serde_json::Value;
+
 use crate::npy::Array;
 
-/// What outputs may differ by; kept sets must be equal.
+/// Maximum difference of outputs. Kept positions must be equal.
 const TOLERANCE: f64 = 1e-4;
-/// How many differences are printed.
-const SHOWN: usize = 10;
-/// The layer that cases are run in where they name none: not one of the first, which some policies leave alone.
-const LAYER: usize = 2;
+/// Maximum number of failures that are printed.
+const MAX_PRINTED: usize = 10;
+/// The layer of cases that name none. Some policies skip the first two layers.
+const DEFAULT_LAYER: usize = 2;
 
 /// More layers than any case has.
-const MOST_LAYERS: usize = 256;
+const MAX_LAYERS: usize = 256;
 
-/// How the cases of a folder went.
+/// Numbers of cases by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What came out as expected.
+    /// Cases with the expected results.
     pub passed: usize,
-    /// What did not, or could not be run.
+    /// Cases with other results, and cases that cannot be run.
     pub failed: usize,
-    /// What the engine does not have.
+    /// Cases of policies that the engine does not have.
     pub skipped: usize,
 }
 
-/// Runs all cases of a folder on a device, or on the host, and prints how they went.
+/// Runs all cases of a folder on `device`, or on the host if there is none, and prints the results.
 pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
     let flag = Arc::new(AtomicBool::new(false));
     let device = device.map(|device| device.start(flag.clone())).transpose()?;
-    let devices = Devices::new(Backend::cpu(1, flag)?, device, MOST_LAYERS, MOST_LAYERS);
-    let runner = Runner { dir, devices };
+    let backends = Backends::new(Backend::cpu(1, flag)?, device, MAX_LAYERS, MAX_LAYERS);
+    let runner = Runner { dir, backends };
     let index = read_json(&dir.join("index.json"))?;
     let policies = index["policies"].as_object().context("index.json names no policies")?;
     let mut counts = Counts::default();
     for (policy, entry) in policies {
         let file = read_json(&dir.join(entry["file"].as_str().context("a policy without a file")?))?;
         let cases = file["cases"].as_array().context("no cases")?;
-        let (mut good, mut without) = (0, 0);
+        let (mut passed, mut skipped) = (0, 0);
         for case in cases {
             let name = case["name"].as_str().unwrap_or("?");
             match runner.case(policy, case).with_context(|| format!("{policy}/{name}")) {
-                Ok(true) => good += 1,
-                Ok(false) => without += 1,
+                Ok(true) => passed += 1,
+                Ok(false) => skipped += 1,
                 Err(error) => {
                     counts.failed += 1;
-                    if counts.failed <= SHOWN {
+                    if counts.failed <= MAX_PRINTED {
                         println!("FAILED {error:#}");
                     }
                 }
             }
         }
-        counts.passed += good;
-        counts.skipped += without;
+        counts.passed += passed;
+        counts.skipped += skipped;
         println!(
-            "{policy}: {good} of {} passed{}",
+            "{policy}: {passed} of {} passed{}",
             cases.len(),
-            if without > 0 { format!(", {without} skipped: not in this engine") } else { String::new() }
+            if skipped > 0 { format!(", {skipped} skipped: not in this engine") } else { String::new() }
         );
     }
     let Counts { passed, failed, skipped } = counts;
@@ -91,12 +95,12 @@ fn read_json(path: &Path) -> Result<Value> {
 
 struct Runner<'a> {
     dir: &'a Path,
-    /// All layers are in one place.
-    devices: Devices,
+    /// All layers are on the device under test, if there is one.
+    backends: Backends,
 }
 
-/// A case's arrays: keys and values `[n_kv, n, d]`, the queries of the last rows `[n_head, rows, d]` where policies look at them,
-/// one new query `[n_head, d]`.
+/// A case's arrays: keys and values `[n_kv, n, d]`; the queries of the last tokens `[n_head, rows, d]`, if the policy
+/// uses them; one new query `[n_head, d]`.
 struct Rows {
     k: Array,
     v: Array,
@@ -115,13 +119,14 @@ impl Rows {
         AttentionShape { head_dim, n_kv_heads, group, scale: 1.0 / (head_dim as f32).sqrt() }
     }
 
-    /// How many of the tokens `from..to` have queries; they are the last of them.
+    /// Number of tokens in `from..to` that have queries. They are the last ones.
     fn with_queries(&self, from: usize, to: usize) -> usize {
         let first = self.queries.as_ref().map_or(self.n(), |queries| self.n() - queries.shape[1]);
         to.saturating_sub(first.max(from))
     }
 
-    /// Tokens `from..to` of the last rows of `rows`, `[heads, rows, d]`, as `[d, heads, tokens]`; `n` is the number of tokens.
+    /// Tokens `from..to` of `rows` `[heads, rows, d]`, in ggml's order `[d, heads, tokens]`. `rows` holds the last of
+    /// `n` tokens.
     fn tokens(rows: &Array, n: usize, from: usize, to: usize) -> Vec<f32> {
         let [heads, count, d] = rows.shape[..] else { unreachable!("checked when read") };
         let row = |t: usize, head: usize| &rows.data[(head * count + t + count - n) * d..][..d];
@@ -129,20 +134,20 @@ impl Rows {
     }
 }
 
-/// A case that keeps rows.
+/// A case that runs a policy.
 struct Retention<'a> {
     case: &'a Value,
     choice: String,
     retrieval: Option<Vec<bool>>,
     layer: usize,
-    /// Tokens that are read with full attention first.
-    text: usize,
-    /// Sizes of the pieces that follow.
-    pieces: Vec<usize>,
+    /// Tokens of the exact prefill.
+    prefill: usize,
+    /// Sizes of the chunks after it; a chunk of one token is a decode step.
+    chunks: Vec<usize>,
 }
 
 impl Runner<'_> {
-    /// Whether the case passed; `false` if the engine has nothing for it.
+    /// Runs a case; `false` if the engine does not have the policy. An error if a result differs.
     fn case(&self, policy: &str, case: &Value) -> Result<bool> {
         match policy {
             "head_selection" => head_selection(case)?,
@@ -175,32 +180,34 @@ impl Runner<'_> {
         Ok(rows)
     }
 
-    /// Keeps rows by a policy as the case says, and compares what is kept, the compensation entries, what was gathered, and the
-    /// attention over what is kept.
+    /// Runs a policy as the case says. Compares kept positions, compensation entries, accumulated attention, and the
+    /// output of attention over the kept rows.
     fn retain(&self, retention: &Retention) -> Result<()> {
-        let Retention { case, choice, retrieval, layer, text, pieces } = retention;
+        let Retention { case, choice, retrieval, layer, prefill, chunks } = retention;
         let (layer, expected) = (*layer, &case["expected"]);
         let rows = self.rows(case)?;
-        let room = Room { context: rows.n(), types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
+        let store_options =
+            StoreOptions { context: rows.n(), types: (Type::F32, Type::F32), reserve: Some(rows.n()) };
         let layout = Layout::from_flags(
-            (layer + 1, rows.shape()),
+            layer + 1,
+            rows.shape(),
             &choice.parse::<PolicyChoice>()?,
             |_, head| retrieval.as_ref().is_some_and(|flags| flags[head]),
-            room,
+            store_options,
         )?;
-        let mut store = Store::new(layout, &self.devices)?;
-        let mut workspace = Workspace::new(&self.devices);
-        if *text > 0 {
-            self.read(&mut store, &rows, layer, *text, &mut workspace)?;
+        let mut store = Store::new(layout, &self.backends)?;
+        let mut workspace = Workspace::new(&self.backends);
+        if *prefill > 0 {
+            self.exact_prefill(&mut store, &rows, layer, *prefill, &mut workspace)?;
         }
-        let mut from = *text;
-        for (step, piece) in pieces.iter().copied().enumerate() {
+        let mut from = *prefill;
+        for (step, chunk) in chunks.iter().copied().enumerate() {
             let layer_rows = store.rows(layer);
-            self.write(&layer_rows, &rows, layer, (from, from + piece), &store.state(), &mut workspace)?;
-            store.advance(piece);
-            let event = if piece == 1 { Event::Step } else { Event::Chunk };
-            store.compress(event, false, &self.devices, &mut workspace)?;
-            from += piece;
+            self.write(&layer_rows, &rows, layer, from..from + chunk, &store.state(), &mut workspace)?;
+            store.advance(chunk);
+            let event = if chunk == 1 { Event::Step } else { Event::Chunk };
+            store.compress(event, false, &self.backends, &mut workspace)?;
+            from += chunk;
             if let Some(lengths) = expected["len_per_step"].as_array() {
                 let have: Vec<usize> = store.positions(layer).iter().map(Vec::len).collect();
                 let want = &lengths[step];
@@ -208,7 +215,7 @@ impl Runner<'_> {
                     Some(heads) => heads.iter().map(|n| n.as_u64().unwrap_or(0) as usize).collect(),
                     None => vec![want.as_u64().context("a length")? as usize; have.len()],
                 };
-                ensure!(have == want, "after token {from}: {have:?} rows are kept, {want:?} expected");
+                ensure!(have == want, "after {from} tokens: {have:?} rows are kept, {want:?} expected");
             }
             if expected["kept_mid_step"].as_u64() == Some(step as u64) {
                 compare_kept(&store, layer, &expected["kept_mid"])?;
@@ -219,22 +226,22 @@ impl Runner<'_> {
             compare_entries(&store, layer, entries)?;
         }
         if let Some(heads) = expected["acc"].as_array() {
-            for (have, want) in store.gathered(layer)?.into_iter().zip(heads) {
-                let have = have.context("nothing was gathered")?;
-                close("gathered", have.iter().map(|x| f64::from(*x)), &numbers(want)?)?;
+            for (have, want) in store.accumulated_attention(layer)?.into_iter().zip(heads) {
+                let have = have.context("no accumulated attention")?;
+                close("accumulated attention", have.iter().map(|x| f64::from(*x)), &numbers(want)?)?;
             }
         }
         let out = self.attend(&store, &rows, layer, &mut workspace)?;
         close("attention", out.iter().map(|x| f64::from(*x)), &numbers(&expected["out"])?)
     }
 
-    /// Where the layers are.
+    /// The place of all layers.
     fn place(&self) -> Place {
-        self.devices.placement().of(0)
+        self.backends.placement().of(0)
     }
 
     fn backend(&self) -> &Backend {
-        self.devices.at(self.place())
+        self.backends.at(self.place())
     }
 
     fn split(&self) -> Split {
@@ -244,8 +251,8 @@ impl Runner<'_> {
         }
     }
 
-    /// The first `n` tokens at once, as exact prefill does.
-    fn read(
+    /// Fills the store with the first `n` tokens, as exact prefill does.
+    fn exact_prefill(
         &self,
         store: &mut Store,
         rows: &Rows,
@@ -265,51 +272,54 @@ impl Runner<'_> {
             positions: None,
         };
         ctx.allocate(&self.backend().buffer_type())?;
-        let observers = vec![store.observer_of(layer, &complete)];
-        let layer_rows = LayerRows { lanes: vec![complete.clone()], observers };
-        let nothing = (vec![0; MAX_LANES * (layer + 1)], vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)]);
-        self.write(&layer_rows, rows, layer, (0, n), &nothing, workspace)?;
-        store.take_layer(layer, &complete, n, &self.devices, workspace)?;
+        let recorders = vec![store.prefill_recorder(layer, &complete)];
+        let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders };
+        let empty = LaneValues {
+            rows: vec![0; MAX_LANES * (layer + 1)],
+            log_weights: vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)],
+        };
+        self.write(&layer_rows, rows, layer, 0..n, &empty, workspace)?;
+        store.fill_layer(layer, &complete, n, &self.backends, workspace)?;
         store.finish_exact(n);
         Ok(())
     }
 
-    /// Writes the rows of tokens `from..to` behind those that are live, and lets policies see their queries.
+    /// Appends the rows of `tokens` to the live rows, stores queries and accumulates attention.
     fn write(
         &self,
         to: &LayerRows,
         rows: &Rows,
         layer: usize,
-        (from, end): (usize, usize),
-        live: &(Vec<i32>, Vec<f32>),
+        tokens: Range<usize>,
+        live: &LaneValues,
         workspace: &mut Workspace,
     ) -> Result<()> {
         let shape = rows.shape();
-        let n = end - from;
+        let n = tokens.len();
         let ctx = Context::new(16);
         let [k, v] = ["k", "v"].map(|name| ctx.input(name, Type::F32, [shape.head_dim, shape.n_kv_heads, n]));
         let state = lane_state(&ctx, layer, n);
         let positions = &state.positions;
         let stored = graph::append(&ctx, (&k, &v), &to.lanes, &state);
-        let known = rows.with_queries(from, end);
+        let known = rows.with_queries(tokens.start, tokens.end);
         let n_heads = shape.n_kv_heads * shape.group;
         let q = ctx.input("queries", Type::F32, [shape.head_dim, n_heads, known.max(1)]);
         let mut effects = vec![stored.clone()];
         if known > 0 {
-            for observer in &to.observers {
-                observe(&ctx, shape, (&q, positions), &stored, observer, &state, &mut effects);
+            for recorder in &to.recorders {
+                record_attention(&ctx, shape, &q, &stored, recorder, &state, &mut effects);
             }
         }
         let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;
-        k.write(0, &Rows::tokens(&rows.k, rows.n(), from, end))?;
-        v.write(0, &Rows::tokens(&rows.v, rows.n(), from, end))?;
+        k.write(0, &Rows::tokens(&rows.k, rows.n(), tokens.start, tokens.end))?;
+        v.write(0, &Rows::tokens(&rows.v, rows.n(), tokens.start, tokens.end))?;
         if let (Some(queries), true) = (&rows.queries, q.is_allocated()) {
-            q.write(0, &Rows::tokens(queries, rows.n(), end - known, end))?;
+            q.write(0, &Rows::tokens(queries, rows.n(), tokens.end - known, tokens.end))?;
         }
         if positions.is_allocated() {
-            positions.write(0, &(from as i32..end as i32).collect::<Vec<_>>())?;
+            positions.write(0, &(tokens.start as i32..tokens.end as i32).collect::<Vec<_>>())?;
         }
-        fill_state(&state, live)?;
+        live.write(&state)?;
         Ok(self.backend().compute(&ready)?)
     }
 
@@ -338,12 +348,12 @@ impl Runner<'_> {
         let out: Tensor = out.output();
         let ready = workspace.prepare(self.place(), ctx.graph(&[&out])?)?;
         q.write(0, &rows.q.data)?;
-        fill_state(&state, &store.state())?;
+        store.state().write(&state)?;
         self.backend().compute(&ready)?;
         Ok(out.to_vec()?)
     }
 
-    /// How well key norms order keys by attention.
+    /// Compares the attention loss of key norms.
     fn attention_loss(&self, case: &Value) -> Result<()> {
         let rows = self.rows(case)?;
         let AttentionShape { head_dim, group, scale, .. } = rows.shape();
@@ -356,7 +366,7 @@ impl Runner<'_> {
                 let total: f32 = logits.iter().map(|x| (x - largest).exp()).sum();
                 let attention: Vec<f32> = logits.iter().map(|x| (x - largest).exp() / total).collect();
                 let norm = |t| key(head / group, t).iter().map(|x| x * x).sum::<f32>().sqrt();
-                l2::attention_loss(&attention, &(0..rows.n()).map(norm).collect::<Vec<_>>())
+                paper_formulas::attention_loss(&attention, &(0..rows.n()).map(norm).collect::<Vec<_>>())
             })
             .collect();
         close("attention loss", have.into_iter(), &numbers(&case["expected"]["alr"])?)
@@ -379,8 +389,9 @@ impl Runner<'_> {
         let (gamma, bias) = (self.array(case, "gamma")?.data, self.array(case, "b")?.data);
         for (key, rigorous) in [("scope", false), ("scope_rigorous", true)] {
             let options = ScopeOptions { epsilon: number("eps")?, rigorous };
-            let scope =
-                alibi::scope((&wq, &wk), (&gamma, &bias), slopes[head], number("logit_scale")?, &options);
+            let (slope, scale) = (slopes[head], number("logit_scale")?);
+            let weights = HeadWeights { wq: &wq, wk: &wk, gamma: &gamma, bias: &bias, slope, scale };
+            let scope = alibi::scope(&weights, &options);
             close(key, [scope].into_iter(), &numbers(&case["expected"][key])?)?;
             let keep = alibi::window(scope, usize::MAX);
             let expected = case["expected"]["keep_last"].as_u64().context("keep_last")?;
@@ -418,7 +429,7 @@ impl Runner<'_> {
     }
 }
 
-/// How a case of a policy is run; `None` for one that the engine does not have.
+/// How to run a case of a policy; `None` if the engine does not have the policy.
 fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>> {
     let p = &case["params"];
     let count = |key: &str| p[key].as_u64().map(|n| n as usize).with_context(|| key.to_owned());
@@ -483,15 +494,15 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
         }
         None => None,
     };
-    // The two whose rules speak of pieces, not of a text that is read with full attention.
+    // The rules of these two are defined for chunks, not for exact prefill.
     let prefill = p["prefill"].as_u64().map_or(n, |n| n as usize);
-    let (text, pieces) = match policy {
+    let (prefill, chunks) = match policy {
         "stream_lagkv" => (0, serde_json::from_value(p["chunks"].clone())?),
         "stream_l2" => (0, std::iter::once(prefill).chain(vec![1; n - prefill]).collect()),
         _ => (prefill, vec![1; n - prefill]),
     };
-    let layer = p["layer"].as_u64().map_or(LAYER, |layer| layer as usize);
-    Ok(Some(Retention { case, choice, retrieval, layer, text, pieces }))
+    let layer = p["layer"].as_u64().map_or(DEFAULT_LAYER, |layer| layer as usize);
+    Ok(Some(Retention { case, choice, retrieval, layer, prefill, chunks }))
 }
 
 fn count_of(value: &Value, key: &str) -> Result<usize> {
@@ -507,15 +518,7 @@ fn lane_state(ctx: &Context, layer: usize, n: usize) -> LaneInputs {
     }
 }
 
-fn fill_state(state: &LaneInputs, (rows, weights): &(Vec<i32>, Vec<f32>)) -> Result<()> {
-    state.rows.write(0, rows)?;
-    if state.log_weights.is_allocated() {
-        state.log_weights.write(0, weights)?;
-    }
-    Ok(())
-}
-
-/// What every head keeps; a flat list stands for all heads alike.
+/// Compares kept positions. A flat list is the expectation for the first head.
 fn compare_kept(store: &Store, layer: usize, expected: &Value) -> Result<()> {
     let have = store.positions(layer);
     let heads = expected.as_array().context("kept")?;
@@ -531,15 +534,15 @@ fn compare_kept(store: &Store, layer: usize, expected: &Value) -> Result<()> {
 
 fn compare_entries(store: &Store, layer: usize, expected: &[Value]) -> Result<()> {
     for (head, (have, want)) in store.compensation(layer)?.into_iter().zip(expected).enumerate() {
-        let Some((k, v, count)) = have else {
+        let Some(CompensationSums { keys, values, rows: count }) = have else {
             ensure!(want.is_null(), "KV head {head} has no compensation entry");
             continue;
         };
         ensure!(
             want["n_dropped"].as_u64() == Some(count as u64),
-            "KV head {head}: {count} rows stand behind the entry"
+            "KV head {head}: the entry stands for {count} rows"
         );
-        for (name, sum) in [("k", k), ("v", v)] {
+        for (name, sum) in [("k", keys), ("v", values)] {
             let mean = sum.iter().map(|x| f64::from(*x) / count as f64);
             close(&format!("mean {name} of KV head {head}"), mean, &numbers(&want[name])?)?;
         }
@@ -559,21 +562,21 @@ fn head_selection(case: &Value) -> Result<()> {
     let scores = |key: &str| -> Result<Vec<f32>> {
         Ok(numbers(&case["inputs"][key])?.into_iter().map(|x| x as f32).collect())
     };
-    let picked = heads::select::select(&shape, &scores("induction")?, &scores("echo")?, &rule)?;
+    let selected = heads::select::select(&shape, &scores("induction")?, &scores("echo")?, &rule)?;
     for (name, flags, columns) in
-        [("heads", picked.query_heads, shape.heads()), ("kv", picked.kv_heads, shape.kv_heads())]
+        [("heads", selected.query_heads, shape.heads()), ("kv", selected.kv_heads, shape.kv_heads())]
     {
         let have: Vec<[u64; 2]> = (0..flags.len())
             .filter(|i| flags[*i])
             .map(|i| [(i / columns) as u64, (i % columns) as u64])
             .collect();
         let want: Vec<[u64; 2]> = serde_json::from_value(case["expected"][name].clone())?;
-        ensure!(have == want, "{name}: {have:?} are picked, {want:?} expected");
+        ensure!(have == want, "{name}: {have:?} are selected, {want:?} expected");
     }
     Ok(())
 }
 
-/// Whether the engine has the formula; an error where it gives something else.
+/// Evaluates a formula; `false` if the engine does not have it. An error if a result differs.
 fn formula(case: &Value) -> Result<bool> {
     let inputs = case["inputs"].as_array().context("inputs")?;
     let expected = case["expected"].as_array().context("expected")?;
@@ -588,7 +591,7 @@ fn formula(case: &Value) -> Result<bool> {
             }
             Some("lag_len") => {
                 let [n, sinks, lag] = [number(0)? as usize, number(1)? as usize, number(2)? as usize];
-                vec![lagkv::length(n, sinks, lag, number(3)?) as f64]
+                vec![paper_formulas::lagkv_length(n, sinks, lag, number(3)?) as f64]
             }
             Some("aha_gain") => {
                 let [seen, budget, head_dim] =
@@ -609,7 +612,7 @@ fn formula(case: &Value) -> Result<bool> {
     Ok(true)
 }
 
-/// All numbers of a nested array, in order.
+/// The numbers of a nested array, flattened.
 fn numbers(value: &Value) -> Result<Vec<f64>> {
     match value {
         Value::Array(items) => Ok(items.iter().map(numbers).collect::<Result<Vec<_>>>()?.concat()),

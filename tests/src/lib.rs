@@ -1,21 +1,24 @@
-//! What the integration tests and the golden runner share: golden cases, arrays in NumPy's format and where the data lie.
+//! Shared by the integration tests and the golden runner: paths of test data, the device under test, models, sessions
+//! and policies, the golden cases, and arrays in NumPy's format.
 
+pub mod fixtures;
 pub mod golden;
 pub mod npy;
 
-use engine::{DeviceKind, DeviceOptions, EngineOptions};
 use std::path::PathBuf;
 
-/// A file or folder of this crate; where the tests have travelled without it, of the folder that `LONGHAND_TEST_DATA` names.
+use engine::{DeviceKind, DeviceOptions, EngineOptions};
+
+/// The path of a file or folder of this crate. On a machine without the sources, `LONGHAND_TEST_DATA` names the folder.
 pub fn data(path: &str) -> PathBuf {
     let home = std::env::var_os("LONGHAND_TEST_DATA");
     home.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from).join(path)
 }
 
-/// What the tests run on: the device that `LONGHAND_TEST_DEVICE` names (`cpu`, which is the default, `emulated` or `cuda`).
+/// The device under test. `LONGHAND_TEST_DEVICE` names it: `cpu` (the default, gives `None`), `emulated` or `cuda`.
 ///
 /// # Panics
-/// Where it names something else.
+/// If the variable has another value.
 pub fn device() -> Option<DeviceOptions> {
     match std::env::var("LONGHAND_TEST_DEVICE").as_deref() {
         Err(_) | Ok("cpu") => None,
@@ -25,12 +28,12 @@ pub fn device() -> Option<DeviceOptions> {
     }
 }
 
-/// How far logits may lie apart beyond what rounding in f32 explains: on a device, attention of many queries multiplies in f16.
-pub fn slack() -> f32 {
+/// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries multiplies in f16.
+pub fn device_tolerance() -> f32 {
     if device().is_some() { 1e-2 } else { 0.0 }
 }
 
-/// Options for one thread, on [`device`].
+/// Options of an engine with one thread and all layers on [`device`].
 pub fn engine_options() -> EngineOptions {
     EngineOptions { threads: Some(1), device: device(), ..EngineOptions::default() }
 }

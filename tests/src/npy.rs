@@ -1,19 +1,21 @@
-//! NumPy's array files, little-endian float32 in C order: what the references write and `longhand logits` writes.
+//! Arrays in NumPy's file format: little-endian float32 in C order. The references and `longhand logits` write such
+//! files.
 
-use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
 
-/// An array: extents, slowest first, and elements.
+use anyhow::{Context, Result, bail, ensure};
+
+/// An array of float32.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
-    /// Extents, slowest first (NumPy's order).
+    /// Extents in NumPy's order: the slowest dimension first.
     pub shape: Vec<usize>,
-    /// Elements, the last extent's neighbours beside each other.
+    /// Elements in C order: the last dimension is contiguous.
     pub data: Vec<f32>,
 }
 
 impl Array {
-    /// Reads a version 1 or 2 file of `<f4` in C order.
+    /// Reads a file of format version 1 or 2 with elements `<f4` in C order.
     pub fn read(path: &Path) -> Result<Array> {
         let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         parse(&bytes).with_context(|| format!("{} is not a float32 .npy file", path.display()))
@@ -33,7 +35,7 @@ fn parse(bytes: &[u8]) -> Result<Array> {
         2 => (12, u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize),
         version => bail!("version {version} of the format"),
     };
-    let header = bytes.get(start..start + length).context("the header is cut off")?;
+    let header = bytes.get(start..start + length).context("the header is truncated")?;
     let header = std::str::from_utf8(header)?;
     ensure!(header.contains("'<f4'"), "elements are not <f4: {header}");
     ensure!(header.contains("'fortran_order': False"), "not in C order: {header}");

@@ -1,16 +1,20 @@
-//! ALiBi, where attention depends on distances: rows must know their positions wherever they lie. The tiny random Baichuan model
-//! and its logits come from `golden/baichuan.py`.
+//! ALiBi: attention depends on distances, so rows must keep their positions when they move. `golden/baichuan.py` makes
+//! the tiny random Baichuan model and its logits.
+
+use std::sync::Arc;
 
 use engine::alibi::{self, ScopeOptions};
 use engine::calibrate::{CalibrationOptions, calibrate};
 use engine::heads::{HeadProfile, Provenance, SelectionRule};
-use engine::kv::{Budget, PolicyChoice, Room};
-use engine::plan::{self, Plan, PlanOptions};
+use engine::kv::{KvBudget, PolicyChoice, StoreOptions};
+use engine::outline::tensor_outlines;
+use engine::plan::{Plan, PlanOptions};
 use engine::{Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
 use serde_json::Value;
-use std::sync::Arc;
+use tests::fixtures::{case_tokens, golden_cases, max_difference, session, sync};
 use tests::npy::Array;
+use tests::{device_tolerance, fixtures};
 
 const NAME: &str = "baichuan-alibi-f16";
 
@@ -20,116 +24,94 @@ fn open(threads: usize) -> Arc<Engine> {
     Engine::open(&ModelSource::File(file), &options).expect("the model opens")
 }
 
-fn entry() -> Value {
-    let index = std::fs::read_to_string(tests::data("golden/index.json")).expect("golden/index.json");
-    let index: Value = serde_json::from_str(&index).expect("golden/index.json is JSON");
-    let cases = index["cases"].as_array().expect("cases");
-    cases.iter().find(|case| case["name"] == NAME).expect("the case").clone()
-}
-
-fn tokens(entry: &Value) -> Vec<u32> {
-    let tokens = entry["tokens"].as_array().expect("tokens").iter();
-    tokens.map(|token| token.as_u64().expect("a token") as u32).collect()
+fn case() -> Value {
+    golden_cases().into_iter().find(|case| case["name"] == NAME).expect("the case")
 }
 
 fn options(policy: &str, prefill: Prefill) -> SessionOptions {
-    SessionOptions {
-        context: 128,
-        policy: policy.parse().expect("a policy"),
-        types: (Type::F32, Type::F32),
-        prefill,
-        chunk: 32,
-        ..SessionOptions::default()
-    }
+    SessionOptions { prefill, ..fixtures::options(128, policy) }
 }
 
-fn difference(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    assert!(a.iter().all(|x| x.is_finite()));
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
-}
-
-/// Under a window, evicted rows leave holes that others fill: each must keep its distance.
+/// With a window, other rows move to the places of evicted ones. Their distances must not change.
 #[test]
-fn bounded_heads_equal_the_formulas() {
-    let entry = entry();
-    let tokens = tokens(&entry);
-    let bounded = &entry["bounded"];
+fn logits_of_bounded_heads_equal_the_formulas() {
+    let case = case();
+    let tokens = case_tokens(&case);
+    let bounded = &case["bounded"];
     let policy = bounded["policy"].as_str().expect("a policy");
     let prompt = bounded["prompt"].as_u64().expect("a prompt") as usize;
-    let limit = entry["tolerance_numpy"]["max_abs"].as_f64().expect("a tolerance") as f32;
+    let limit = case["tolerance_numpy"]["max_abs"].as_f64().expect("a tolerance") as f32;
     let expected = |name: &str| {
         let file = bounded[name].as_str().expect(name);
         Array::read(&tests::data("golden").join(file)).expect("reference logits")
     };
     for (threads, steps) in [(1, usize::MAX), (2, 5)] {
         let engine = open(threads);
-        // Token by token, and a prompt read with full attention first.
-        for (name, prefill, read) in
+        // Token by token from the beginning, and after a prompt with full attention.
+        for (name, prefill, prompt_read) in
             [("from_the_beginning", Prefill::Streaming, 0), ("after_the_prompt", Prefill::Exact, prompt)]
         {
             let want = expected(name);
-            let mut session = Session::new(&engine, options(policy, prefill)).expect("a session");
-            session.sync(&tokens[..read], &mut |_| {}).expect("prefill");
-            for (at, token) in tokens.iter().enumerate().skip(read).take(steps) {
+            let mut session = session(&engine, options(policy, prefill));
+            sync(&mut session, &tokens[..prompt_read]);
+            for (at, token) in tokens.iter().enumerate().skip(prompt_read).take(steps) {
                 session.push(*token).expect("a step");
                 if at >= prompt {
-                    let difference = difference(session.logits(), want.row(at - prompt));
+                    let difference = max_difference(session.logits(), want.row(at - prompt));
                     assert!(difference < limit, "{name}, token {at}, {threads} threads: {difference:e}");
                 }
             }
-            assert!(session.store().positions(0)[0].len() < 30, "rows have left");
+            assert!(session.store().positions(0)[0].len() < 30, "rows were evicted");
         }
-        // As a text, in chunks of one token (longer ones see what is about to leave).
-        let options = SessionOptions { chunk: 1, ..options(policy, Prefill::Streaming) };
-        let mut session = Session::new(&engine, options).expect("a session");
-        session.sync(&tokens, &mut |_| {}).expect("prefill");
+        // As a text, in chunks of one token. Longer chunks would see rows before their eviction.
+        let mut session =
+            session(&engine, SessionOptions { chunk: 1, ..options(policy, Prefill::Streaming) });
+        sync(&mut session, &tokens);
         let want = expected("from_the_beginning");
-        let difference = difference(session.logits(), want.row(tokens.len() - 1 - prompt));
+        let difference = max_difference(session.logits(), want.row(tokens.len() - 1 - prompt));
         assert!(difference < limit, "in chunks: {difference:e}");
     }
 }
 
-/// Rows written over those that were taken back have positions of their own.
+/// Rows that overwrite those of an undone turn have the positions of the new tokens.
 #[test]
-fn a_turn_is_taken_back() {
+fn positions_are_correct_after_an_undone_turn() {
     let engine = open(1);
-    let tokens = tokens(&entry());
+    let tokens = case_tokens(&case());
     let turn = |shift: u32| -> Vec<u32> {
         let changed = tokens[60..66].iter().map(|token| (token + shift) % 260);
         tokens[..60].iter().copied().chain(changed).collect()
     };
     for policy in ["full", "streaming:sinks=4,window=24,slack=8"] {
-        let [mut one, mut other] =
-            [(); 2].map(|()| Session::new(&engine, options(policy, Prefill::Exact)).expect("a session"));
-        for (session, shifts) in [(&mut one, &[1, 2][..]), (&mut other, &[2])] {
-            session.sync(&tokens[..60], &mut |_| {}).expect("prefill");
+        let [mut undone, mut fresh] = [(); 2].map(|()| session(&engine, options(policy, Prefill::Exact)));
+        for (session, shifts) in [(&mut undone, &[1, 2][..]), (&mut fresh, &[2])] {
+            sync(session, &tokens[..60]);
             for shift in shifts {
-                assert_eq!(session.sync(&turn(*shift), &mut |_| {}).expect("a turn"), 6, "{policy}");
+                assert_eq!(sync(session, &turn(*shift)), 6, "{policy}");
             }
             session.push(7).expect("a step");
         }
-        assert!(difference(one.logits(), other.logits()) < 1e-5 + tests::slack(), "{policy}");
+        assert!(max_difference(undone.logits(), fresh.logits()) < 1e-5 + device_tolerance(), "{policy}");
     }
 }
 
-/// Under razor with these scopes for the three heads of every layer.
-fn razor(engine: &Arc<Engine>, scopes: [f64; 3], prefill: Prefill) -> SessionOptions {
+/// Options for razor with these scopes for the three heads of every layer.
+fn razor(engine: &Engine, scopes: [f64; 3], prefill: Prefill) -> SessionOptions {
     let all = vec![scopes.to_vec(); engine.spec().n_layers];
     let shape = engine.head_shape().expect("heads");
     let profile = HeadProfile::from_scopes(shape, &all, Provenance::default()).expect("a profile");
     SessionOptions { profile: Some(profile), ..options("razor", prefill) }
 }
 
-/// Each head keeps what it sees, at most an eighth more, and those that see the whole context everything; no entry stands for
-/// rows that left: a mean has no position.
+/// Each head keeps the tokens within its scope, and at most an eighth more. Heads whose scope is the whole context keep
+/// everything. There are no compensation entries: a mean of rows has no position.
 #[test]
-fn razor_keeps_what_heads_see() {
+fn razor_keeps_the_scope_of_each_head() {
     let engine = open(1);
-    let tokens = tokens(&entry());
+    let tokens = case_tokens(&case());
     let scopes = [20.5, 1e9, 8.0];
     for prefill in [Prefill::Exact, Prefill::Streaming] {
-        let mut session = Session::new(&engine, razor(&engine, scopes, prefill)).expect("a session");
+        let mut session = session(&engine, razor(&engine, scopes, prefill));
         for lanes in &session.store().layout().layers {
             let heads: Vec<_> =
                 lanes.iter().map(|lane| (&lane.kv_heads[..], lane.policy.is_some())).collect();
@@ -142,16 +124,16 @@ fn razor_keeps_what_heads_see() {
                 for ((held, window), slack) in held.iter().zip([21, 128, 8]).zip(slack) {
                     let kept: Vec<u32> = (seen.saturating_sub(held.len()) as u32..seen as u32).collect();
                     assert_eq!(*held, kept, "the last tokens");
-                    let most = seen.min(window + slack);
-                    assert!((seen.min(window)..=most).contains(&held.len()), "{} of {seen}", held.len());
+                    let max_rows = seen.min(window + slack);
+                    assert!((seen.min(window)..=max_rows).contains(&held.len()), "{} of {seen}", held.len());
                 }
                 assert!(session.store().compensation(layer).expect("sums").iter().all(Option::is_none));
             }
             assert!(session.logits().iter().all(|x| x.is_finite()));
         };
-        session.sync(&tokens[..60], &mut |_| {}).expect("prefill");
+        sync(&mut session, &tokens[..60]);
         check(&session, if prefill == Prefill::Exact { [0; 3] } else { [2, 0, 1] });
-        session.sync(&tokens[..66], &mut |_| {}).expect("a turn");
+        sync(&mut session, &tokens[..66]);
         check(&session, [2, 0, 1]);
         for token in &tokens[66..] {
             session.push(*token).expect("a step");
@@ -160,42 +142,43 @@ fn razor_keeps_what_heads_see() {
     }
 }
 
-/// Equal scopes are one window for all, and scopes that nothing reaches leave dense attention.
+/// With equal scopes razor equals a window for all heads; with scopes longer than the text it equals dense attention.
 #[test]
-fn razor_is_windows() {
+fn razor_with_equal_scopes_equals_a_window() {
     let engine = open(1);
-    let tokens = tokens(&entry());
+    let tokens = case_tokens(&case());
     let logits = |options: SessionOptions| {
-        let mut session = Session::new(&engine, options).expect("a session");
-        session.sync(&tokens[..60], &mut |_| {}).expect("prefill");
+        let mut session = session(&engine, options);
+        sync(&mut session, &tokens[..60]);
         tokens[60..].iter().for_each(|token| session.push(*token).expect("a step"));
         session.logits().to_vec()
     };
     for prefill in [Prefill::Exact, Prefill::Streaming] {
         let window = logits(options("streaming:sinks=0,window=24", prefill));
         let dense = logits(options("full", prefill));
-        assert!(difference(&window, &dense) > 1e-3, "the window is felt");
+        assert!(max_difference(&window, &dense) > 1e-3, "the window changes the logits");
         assert_eq!(logits(razor(&engine, [23.5, 24.0, 23.1], prefill)), window);
         assert!(
-            difference(&logits(razor(&engine, [100.0, 1e9, 110.0], prefill)), &dense) < 1e-5 + tests::slack()
+            max_difference(&logits(razor(&engine, [100.0, 1e9, 110.0], prefill)), &dense)
+                < 1e-5 + device_tolerance()
         );
         assert_eq!(logits(razor(&engine, [f64::NAN; 3], prefill)), dense);
-        // Without a difference between heads it is a window that grows.
+        // Without a head profile razor is a window that grows with the text.
         let text = "razor:heads=off,buffer=24,ratio=1000,sinks=0";
         assert_eq!(logits(options(text, prefill)), window);
     }
 }
 
-/// What the weights say fits a session, also after it was kept in a file.
+/// Scopes that follow from the weights survive a head profile's file, and a session can use them.
 #[test]
-fn razor_from_the_weights() {
+fn scopes_from_the_weights_can_be_saved_and_used() {
     let engine = open(1);
     let policy: PolicyChoice = "razor:eps=0.5,rigorous=on".parse().expect("a policy");
-    let scopes = policy.scopes(engine.spec()).expect("windows follow from the weights");
+    let scopes = policy.scope_options(engine.spec()).expect("windows follow from the weights");
     assert_eq!(scopes, ScopeOptions { epsilon: 0.5, rigorous: true });
     let profile = alibi::profile(engine.model(), engine.threads(), &engine.interrupt(), &scopes, &mut |_| {})
         .expect("a profile");
-    let again = HeadProfile::from_json(&profile.to_json()).expect("it is read again");
+    let again = HeadProfile::from_json(&profile.to_json()).expect("the profile is parsed");
     assert_eq!(again, profile);
     let want = alibi::scopes(engine.model(), engine.threads(), &engine.interrupt(), &scopes, &mut |_| {})
         .expect("scopes");
@@ -204,14 +187,14 @@ fn razor_from_the_weights() {
         assert!(have.iter().zip(want).all(|(have, want)| (f64::from(*have) / want - 1.0).abs() < 1e-6));
     }
     let options = SessionOptions { policy, profile: Some(again), ..options("full", Prefill::Exact) };
-    let mut session = Session::new(&engine, options).expect("a session");
-    session.sync(&tokens(&entry()), &mut |_| {}).expect("prefill");
+    let mut session = session(&engine, options);
+    sync(&mut session, &case_tokens(&case()));
     assert!(session.logits().iter().all(|x| x.is_finite()));
 }
 
-/// What cannot be on such a model is said, with what to do instead.
+/// Compensation, budgets for razor, and calibration are rejected for models with ALiBi, with a hint.
 #[test]
-fn what_alibi_forbids_is_refused() {
+fn options_that_alibi_does_not_allow_are_rejected() {
     let engine = open(1);
     let profile = HeadProfile::uniform(engine.head_shape().expect("heads"), false);
     for (policy, part) in [
@@ -223,13 +206,13 @@ fn what_alibi_forbids_is_refused() {
         let error = Session::new(&engine, options).err().expect(policy);
         assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
     }
-    let room = Room { context: 128, types: (Type::F32, Type::F32), reserve: None };
-    for budget in [Budget::Rows(64), Budget::Share(0.5)] {
-        let apply = |text: &str| budget.apply(&text.parse().expect(text), engine.spec(), None, room);
+    let store_options = StoreOptions { context: 128, types: (Type::F32, Type::F32), reserve: None };
+    for budget in [KvBudget::Rows(64), KvBudget::Share(0.5)] {
+        let apply = |text: &str| budget.apply(&text.parse().expect(text), engine.spec(), None, store_options);
         let error = apply("razor").expect_err("no budget");
         assert!(error.to_string().contains("no budget can be set"), "{error}");
         assert_eq!(error.hint(), Some(Hint::OtherPolicy("snapkv")));
-        apply("razor:heads=off").expect("a window for all heads alike");
+        apply("razor:heads=off").expect("a window for all heads");
     }
     let options = CalibrationOptions::default();
     let error = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| {}).expect_err("ALiBi");
@@ -237,15 +220,14 @@ fn what_alibi_forbids_is_refused() {
 }
 
 #[test]
-fn the_plan_counts_positions() {
+fn the_plan_counts_the_bytes_of_positions() {
     let engine = open(1);
-    let mut session =
-        Session::new(&engine, options("streaming:window=64", Prefill::Exact)).expect("a session");
-    session.sync(&tokens(&entry()), &mut |_| {}).expect("prefill");
+    let mut session = session(&engine, options("streaming:window=64", Prefill::Exact));
+    sync(&mut session, &case_tokens(&case()));
     session.push(1).expect("a step");
     let plan = Plan::new(
         engine.spec(),
-        &plan::outline(engine.file()),
+        &tensor_outlines(engine.file()),
         session.store().layout(),
         &PlanOptions {
             repack: true,
@@ -259,18 +241,18 @@ fn the_plan_counts_positions() {
     )
     .expect("a plan");
     let (predicted, allocated) = (plan.host.store as f64, session.store().bytes() as f64);
-    assert!((allocated / predicted - 1.0).abs() < 0.01, "{predicted} planned, {allocated} taken");
+    assert!((allocated / predicted - 1.0).abs() < 0.01, "{predicted} planned, {allocated} allocated");
     let compute = session.compute_bytes();
     assert!(
         compute <= plan.host.compute && plan.host.compute <= 2 * compute,
-        "{compute} of {}",
+        "{compute} allocated, {} planned",
         plan.host.compute
     );
 }
 
-/// Against Wq Wk^T written out and multiplied with a vector again and again.
+/// Scopes equal those of a plain computation: power iteration with the full matrix Wq Wk^T.
 #[test]
-fn scopes_follow_from_the_weights() {
+fn scopes_equal_a_plain_computation_from_the_weights() {
     let engine = open(2);
     let spec = engine.spec();
     let scopes = alibi::scopes(

@@ -1,10 +1,14 @@
-//! A device beside the host: the same numbers, layer by layer; layers split between the two; memory that runs out at every single
-//! allocation; a device that is lost; sessions that are kept on one and opened on the other. The device is the one that
-//! `LONGHAND_TEST_DEVICE` names, else the emulated one.
+//! A device compared with the host: equal intermediates, layers split between both, memory that runs out at each
+//! allocation, a lost device, sessions that move from one to the other. The device is the one that
+//! `LONGHAND_TEST_DEVICE` names; if it names none, the emulated one.
 
-use engine::devices::Place;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use engine::generate::generate;
-use engine::plan::{self, Plan, PlanOptions};
+use engine::outline::tensor_outlines;
+use engine::placement::Place;
+use engine::plan::{Plan, PlanOptions};
 use engine::sampler::{Sampler, SamplerOptions};
 use engine::snapshot::{self, Snapshot};
 use engine::{
@@ -13,24 +17,20 @@ use engine::{
 use ggml::Type;
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-mod common;
-use common::{half, largest_difference, options, text};
+use tests::fixtures::{half_retrieval, max_difference, options, random_tokens, session, sync};
 
 fn device() -> DeviceOptions {
     tests::device().unwrap_or(DeviceOptions::all(DeviceKind::Emulated))
 }
 
-/// A model of the golden data, or the embedded one, with so many layers on the device.
+/// Opens a golden model, or the embedded one, with the last `layers` layers on the device.
 fn open(model: Option<&str>, layers: usize, memory: Option<usize>) -> Result<Arc<Engine>, EngineError> {
     let source = match model {
         Some(model) => ModelSource::File(tests::data(&format!("golden/models/{model}.gguf"))),
         None => ModelSource::Embedded,
     };
     let device = (layers > 0).then(|| DeviceOptions { layers, memory, ..device() });
-    // Only the small random models are looked into.
+    // Intermediates are read of the golden models only.
     let trace = model.is_some();
     Engine::open(&source, &EngineOptions { threads: Some(1), device, trace, ..EngineOptions::default() })
 }
@@ -39,9 +39,9 @@ fn model(name: &str, layers: usize) -> Arc<Engine> {
     open(Some(name), layers, None).expect("the model opens")
 }
 
-/// Every intermediate of every layer, for texts of one token, of a few and of many.
+/// All intermediates of all layers, for one, a few and many tokens at once.
 #[test]
-fn intermediates_agree() {
+fn intermediates_of_host_and_device_agree() {
     for name in [
         "llama-gqa-llama3rope-f32",
         "llama-mha-f32",
@@ -53,9 +53,9 @@ fn intermediates_agree() {
         let engines = [model(name, 0), model(name, usize::MAX)];
         let mut sessions = engines.each_ref().map(|engine| {
             let options = SessionOptions { types: (Type::F16, Type::F16), chunk: 64, ..options(200, "full") };
-            Session::new(engine, options).expect("a session")
+            session(engine, options)
         });
-        let tokens = text(&engines[0], 120, 3);
+        let tokens = random_tokens(&engines[0], 120, 3);
         let mut at = 0;
         for n in [40, 1, 3, 32, 1] {
             let [host, device] = sessions
@@ -63,15 +63,16 @@ fn intermediates_agree() {
                 .map(|session| session.intermediates(&tokens[at..at + n]).expect("intermediates"));
             assert_eq!(host.len(), device.len());
             assert_eq!(host.len(), 2 + 9 * engines[0].spec().n_layers);
-            for ((name_of, host), (same, device)) in host.iter().zip(&device) {
-                assert_eq!(name_of, same);
-                let size = host.iter().fold(0f32, |size, x| size.max(x.abs()));
-                let difference = largest_difference(host, device);
-                // Attention of many tokens multiplies in f16 on a device; products with smaller types round what they are given.
-                let share = if name.ends_with("f32") { 1e-2 } else { 3e-2 };
+            for ((tensor, host), (same, device)) in host.iter().zip(&device) {
+                assert_eq!(tensor, same);
+                let max = host.iter().fold(0f32, |max, x| max.max(x.abs()));
+                let difference = max_difference(host, device);
+                // On a device, attention of many tokens multiplies in f16. Products with weights smaller than f32 round
+                // their activations.
+                let tolerance = if name.ends_with("f32") { 1e-2 } else { 3e-2 };
                 assert!(
-                    difference <= share * size.max(1.0),
-                    "{name} {name_of} of {n} tokens: {difference} of {size}"
+                    difference <= tolerance * max.max(1.0),
+                    "{name} {tensor}, {n} tokens: {difference}, largest {max}"
                 );
             }
             at += n;
@@ -79,9 +80,9 @@ fn intermediates_agree() {
     }
 }
 
-/// The embedded model's greedy answer, wherever its layers are.
+/// The embedded model gives the same greedy answer with none, some or all layers on the device.
 #[test]
-fn answers_are_the_same_wherever_the_layers_are() {
+fn answers_do_not_depend_on_the_placement_of_layers() {
     let file = engine::open_gguf(&ModelSource::Embedded).expect("the embedded model");
     let tokenizer = Tokenizer::from_gguf(&file).expect("its vocabulary");
     let template = ChatTemplate::from_gguf(&file, &tokenizer).expect("its template");
@@ -93,38 +94,38 @@ fn answers_are_the_same_wherever_the_layers_are() {
     let mut answers = Vec::new();
     for layers in [0, 1, 3, 4] {
         let engine = open(None, layers, None).expect("the embedded model opens");
-        let placement = engine.devices().placement();
+        let placement = engine.backends().placement();
         assert_eq!((placement.on_device(), placement.layers(Place::Host).len()), (layers, 4 - layers));
         for policy in ["full", "razor:buffer=64,ratio=5,sinks=4", "snapkv:window=16,capacity=64,slack=4"] {
             let options = SessionOptions {
                 context: 400,
                 policy: policy.parse().expect("a policy"),
-                profile: Some(half(&engine)),
+                profile: Some(half_retrieval(&engine)),
                 chunk: 128,
                 ..SessionOptions::default()
             };
-            let mut session = Session::new(&engine, options).expect("a session");
-            session.sync(&prompt, &mut |_| {}).expect("reads");
-            let greedy = SamplerOptions { temperature: 0.0, ..SamplerOptions::default() };
-            let mut greedy = Sampler::new(greedy).expect("a sampler");
-            let mut on = |_: &str| ControlFlow::Continue(());
+            let mut session = session(&engine, options);
+            sync(&mut session, &prompt);
+            let mut greedy = Sampler::new(SamplerOptions::greedy()).expect("a sampler");
+            let mut output = |_: &str| ControlFlow::Continue(());
             let answer =
-                generate(&mut session, &tokenizer, &mut greedy, &[], 24, &mut on).expect("an answer");
+                generate(&mut session, &tokenizer, &mut greedy, &[], 24, &mut output).expect("an answer");
             answers.push((policy, layers, answer.text));
         }
     }
     assert_eq!(answers[0].2.trim(), "The pass key is 9078648.");
     for (policy, layers, answer) in &answers {
-        let of_host = answers.iter().find(|(name, ..)| name == policy).map(|(.., answer)| answer);
-        assert_eq!(Some(answer), of_host, "{policy}, {layers} layers");
+        let on_host = answers.iter().find(|(name, ..)| name == policy).map(|(.., answer)| answer);
+        assert_eq!(Some(answer), on_host, "{policy}, {layers} layers");
     }
 }
 
-/// What the plan says of the device is what is allocated there, and a bound of exactly that is enough.
+/// The plan's bytes for the device cover what is allocated there, and a memory limit of exactly what was allocated is
+/// enough.
 #[test]
-fn the_plan_of_a_device_is_what_is_allocated() {
+fn planned_device_bytes_cover_allocated_ones() {
     if device().kind != DeviceKind::Emulated {
-        return; // A GPU aligns otherwise and has as many blocks as it has.
+        return; // A GPU's alignment and number of blocks differ from the plan's.
     }
     for (layers, policy) in
         [(4, "full"), (2, "full"), (4, "razor:buffer=64,ratio=5,sinks=4"), (3, "h2o:heavy=64,recent=64")]
@@ -134,39 +135,39 @@ fn the_plan_of_a_device_is_what_is_allocated() {
             let options = SessionOptions {
                 context: 400,
                 policy: policy.parse()?,
-                profile: Some(half(&engine)),
+                profile: Some(half_retrieval(&engine)),
                 chunk: 64,
                 ..SessionOptions::default()
             };
             let mut session = Session::new(&engine, options)?;
-            session.sync(&text(&engine, 300, 9), &mut |_| {})?;
+            session.sync(&random_tokens(&engine, 300, 9), &mut |_| {})?;
             session.push(1)?;
-            let (_, peak) = engine.devices().at(Place::Device).memory_used().unwrap_or_default();
-            let how = PlanOptions {
+            let (_, peak) = engine.backends().at(Place::Device).memory_used().unwrap_or_default();
+            let options = PlanOptions {
                 repack: true,
                 prompt: 300,
                 chunk: 64,
                 exact: true,
                 threads: 1,
                 on_device: layers,
-                blocks: engine.devices().at(Place::Device).blocks(),
+                blocks: engine.backends().at(Place::Device).blocks(),
             };
-            let outline = plan::outline(engine.file());
-            Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &how)?))
+            let outline = tensor_outlines(engine.file());
+            Ok((peak, Plan::new(engine.spec(), &outline, session.store().layout(), &options)?))
         };
         let (peak, plan) = run(Some(1 << 30)).expect("a gibibyte is enough");
         let planned = plan.device_allocated();
         assert!(
             peak <= planned + 65536 && planned <= peak * 13 / 10,
-            "{layers} {policy}: {planned} planned, {peak} taken"
+            "{layers} layers, {policy}: {planned} planned, {peak} allocated"
         );
-        run(Some(peak)).expect("as much as was taken is enough");
+        run(Some(peak)).expect("the peak is enough");
     }
 }
 
-/// Whichever allocation finds no memory, it is an error that says so, and nothing else happens.
+/// If any one allocation fails, the result is an error that says so, and a session without tokens.
 #[test]
-fn memory_runs_out_at_every_allocation() {
+fn a_failed_allocation_is_an_error_at_every_allocation() {
     if device().kind != DeviceKind::Emulated {
         return;
     }
@@ -179,32 +180,33 @@ fn memory_runs_out_at_every_allocation() {
             ..SessionOptions::default()
         };
         let mut session = Session::new(&engine, options)?;
-        let tokens = text(&engine, 120, 9);
+        let tokens = random_tokens(&engine, 120, 9);
         let read = session.sync(&tokens, &mut |_| {});
         if read.is_err() {
-            assert!(session.tokens().is_empty(), "a failed reading leaves nothing half done");
+            assert!(session.tokens().is_empty(), "a failed prefill leaves an empty session");
         }
         read?;
         session.push(1)?;
-        Ok(engine.devices().at(Place::Device).memory_used().map_or(0, |(_, peak)| peak))
+        Ok(engine.backends().at(Place::Device).memory_used().map_or(0, |(_, peak)| peak))
     };
     let peak = attempt(1 << 30).expect("a gibibyte is enough");
-    let (mut limit, mut refusals) = (0, 0);
-    // Each refusal says how much would have been enough for the allocation that was refused.
+    let (mut limit, mut failures) = (0, 0);
+    // Each error says how many bytes would have been enough for the allocation that failed.
     while limit < peak {
         let error = attempt(limit).expect_err("less than the peak");
-        let EngineError::Compute(ggml::Error::OverBudget { bytes, used, limit: said, .. }) = &error else {
+        let EngineError::Compute(ggml::Error::OverBudget { bytes, used, limit: reported, .. }) = &error
+        else {
             panic!("{error}");
         };
-        assert_eq!(*said, limit);
+        assert_eq!(*reported, limit);
         assert_eq!(error.hint(), Some(Hint::LessMemory { on_device: true }));
-        (limit, refusals) = (used + bytes, refusals + 1);
+        (limit, failures) = (used + bytes, failures + 1);
     }
-    assert!(refusals >= 5, "weights, store, residual stream, scratch, compute buffers: {refusals}");
+    assert!(failures >= 5, "weights, store, residual stream, scratch, compute buffers: {failures}");
     attempt(limit).expect("enough");
 }
 
-/// A device that is lost, at any operation, is an error and no panic; the text can be read again elsewhere.
+/// If the device is lost, at whatever operation, the result is an error and not a panic.
 #[test]
 fn a_lost_device_is_an_error() {
     if device().kind != DeviceKind::Emulated {
@@ -218,19 +220,20 @@ fn a_lost_device_is_an_error() {
             chunk: 64,
             ..SessionOptions::default()
         };
-        let mut session = Session::new(&engine, options).expect("a session");
-        engine.devices().at(Place::Device).lose_after(operations);
-        let tokens = text(&engine, 120, 9);
-        let mut done = session.sync(&tokens, &mut |_| {}).map(|_| ());
+        let mut session = session(&engine, options);
+        engine.backends().at(Place::Device).lose_after(operations);
+        let tokens = random_tokens(&engine, 120, 9);
+        let mut result = session.sync(&tokens, &mut |_| {}).map(|_| ());
         for _ in 0..20 {
-            done = done.and_then(|()| session.push(1));
+            result = result.and_then(|()| session.push(1));
         }
-        let error = done.expect_err("it was lost");
+        let error = result.expect_err("the device is lost");
         assert!(matches!(error, EngineError::Compute(ggml::Error::Device(_))), "{error}");
     }
 }
 
-/// What was kept on one opens on the other, goes on alike, and can be kept again with the same bytes.
+/// A session saved on one can be restored on the other. It continues with the same logits, and saving it again gives
+/// the same bytes.
 #[test]
 fn sessions_move_between_host_and_device() {
     for policy in ["full", "razor:buffer=64,ratio=5,sinks=4", "h2o:heavy=48,recent=16", "ahakv:budget=64"] {
@@ -240,34 +243,38 @@ fn sessions_move_between_host_and_device() {
             let options = SessionOptions {
                 context: 400,
                 policy: policy.parse().expect("a policy"),
-                profile: Some(half(&from)),
+                profile: Some(half_retrieval(&from)),
                 types: (Type::Q8_0, Type::F16),
                 chunk: 128,
                 ..SessionOptions::default()
             };
-            let mut session = Session::new(&from, options).expect("a session");
-            let mut tokens = text(&from, 200, 9);
-            session.sync(&tokens, &mut |_| {}).expect("reads");
+            let mut original = session(&from, options);
+            let mut tokens = random_tokens(&from, 200, 9);
+            sync(&mut original, &tokens);
             let folder = std::env::temp_dir().join(format!("longhand-snapshots-{}", std::process::id()));
             std::fs::create_dir_all(&folder).expect("a folder");
             let [first, second] = ["first", "second"].map(|name| folder.join(name));
-            snapshot::save(&session, "mine", &first).expect("kept");
-            let kept = Snapshot::open(&first).expect("opens");
-            assert_eq!((kept.caller(), kept.tokens()), ("mine", 200));
-            let mut other = kept.restore(&to).expect("restored");
-            snapshot::save(&other, "mine", &second).expect("kept again");
+            snapshot::save(&original, "mine", &first).expect("saved");
+            let snapshot = Snapshot::open(&first).expect("opens");
+            assert_eq!((snapshot.caller(), snapshot.tokens()), ("mine", 200));
+            let mut restored = snapshot.restore(&to).expect("restored");
+            snapshot::save(&restored, "mine", &second).expect("saved again");
             let bytes = [&first, &second].map(|path| std::fs::read(path).expect("the file"));
-            assert!(bytes[0] == bytes[1], "{policy}: the same session, other bytes");
+            assert!(bytes[0] == bytes[1], "{policy}: the restored session gives another file");
 
-            assert_eq!(session.logits(), other.logits());
-            tokens.extend(text(&from, 20, 10));
-            session.sync(&tokens, &mut |_| {}).expect("goes on");
-            other.sync(&tokens, &mut |_| {}).expect("goes on");
-            let size = session.logits().iter().fold(0f32, |size, x| size.max(x.abs()));
-            let difference = largest_difference(session.logits(), other.logits());
-            // Random tokens leave the small model undecided, and rows are rounded to 8 bits.
-            let same = from.devices().placement() == to.devices().placement();
-            assert!(difference <= if same { 0.0 } else { 0.05 * size }, "{policy}: {difference} of {size}");
+            assert_eq!(original.logits(), restored.logits());
+            tokens.extend(random_tokens(&from, 20, 10));
+            for session in [&mut original, &mut restored] {
+                sync(session, &tokens);
+            }
+            let max = original.logits().iter().fold(0f32, |max, x| max.max(x.abs()));
+            let difference = max_difference(original.logits(), restored.logits());
+            // For random tokens the small model's logits are close together, and rows are rounded to 8 bits.
+            let same = from.backends().placement() == to.backends().placement();
+            assert!(
+                difference <= if same { 0.0 } else { 0.05 * max },
+                "{policy}: {difference}, largest {max}"
+            );
             std::fs::remove_dir_all(&folder).expect("removed");
         }
     }

@@ -1,11 +1,8 @@
-//! Ten thousand decode steps under every policy: memory does not grow. Alone in its file, so that nothing else runs in its process.
+//! Ten thousand decode steps under every policy do not make memory grow. The only test of its file, so that no other
+//! test runs in its process.
 
 use engine::Session;
-use engine::kv::PolicyChoice;
-use engine::kv::policy::REGISTRY;
-
-mod common;
-use common::{half, options, text, tiny};
+use tests::fixtures::{bounded_policies, options, random_tokens, session, sync, tiny_model, with_policy};
 
 /// Resident memory of this process in bytes, where the system tells.
 fn resident() -> Option<usize> {
@@ -15,29 +12,26 @@ fn resident() -> Option<usize> {
 }
 
 #[test]
-fn ten_thousand_steps_take_no_more_memory() {
+fn ten_thousand_steps_do_not_make_memory_grow() {
     const STEPS: usize = 10_000;
-    let engine = tiny();
-    let tokens = text(&engine, 100, 1);
-    for entry in REGISTRY.iter().filter(|entry| entry.make.is_some()) {
-        let choice: PolicyChoice = entry.name.parse().expect(entry.name);
-        let policy = choice.with_rows(64, STEPS + 100).expect("rows enough");
-        let profile = policy.uses_profile().then(|| half(&engine));
-        let options = engine::SessionOptions { policy, profile, ..options(STEPS + 100, "full") };
-        let mut session = Session::new(&engine, options).expect("a session");
-        session.sync(&tokens, &mut |_| {}).expect("prefill");
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 100, 1);
+    for policy in bounded_policies(64, STEPS + 100) {
+        let options = with_policy(&engine, &policy, options(STEPS + 100, "full"));
+        let mut session = session(&engine, options);
+        sync(&mut session, &tokens);
         let bytes = session.store().bytes();
         let step = |session: &mut Session, i: usize| session.push((i % 90) as u32).expect("a step");
-        // Whatever grows to its size has done so: rows kept aside, and the pages of heads that keep everything.
+        // After these steps all that grows to a fixed size has done so: undo rows, and the pages of the store.
         (0..STEPS / 5).for_each(|i| step(&mut session, i));
         let before = resident();
         (STEPS / 5..STEPS).for_each(|i| step(&mut session, i));
         let pages = session.store().live_bytes();
         if let (Some(before), Some(after)) = (before, resident()) {
-            let grown = after.saturating_sub(before);
-            assert!(grown <= pages + (4 << 20), "{}: {grown} bytes more", entry.name);
+            let growth = after.saturating_sub(before);
+            assert!(growth <= pages + (4 << 20), "{policy}: {growth} bytes more");
         }
-        assert_eq!(session.store().bytes(), bytes, "{}", entry.name);
-        assert!(session.logits().iter().all(|x| x.is_finite()), "{}", entry.name);
+        assert_eq!(session.store().bytes(), bytes, "{policy}");
+        assert!(session.logits().iter().all(|x| x.is_finite()), "{policy}");
     }
 }

@@ -1,11 +1,11 @@
-//! The golden cases of the policies, which `golden/policies/generate.py` made from a reference in numpy.
+//! The golden cases of the policies. `golden/policies/generate.py` makes them with a reference in NumPy.
 
 use tests::golden;
 
 #[test]
-fn all_cases_pass() {
-    let counts =
-        golden::run(&tests::data("golden/policies/cases"), tests::device()).expect("the cases are read");
+fn all_golden_cases_pass() {
+    let cases = tests::data("golden/policies/cases");
+    let counts = golden::run(&cases, tests::device()).expect("the cases are read");
     assert_eq!((counts.failed, counts.skipped), (0, 0));
     assert_eq!(counts.passed, 155);
 }

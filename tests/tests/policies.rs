@@ -1,78 +1,41 @@
-//! What every policy of the registry must keep to, whatever the types of keys and values and the grouping of heads.
+//! Rules that every policy follows, with all types of keys and values, grouped heads, heads of their own, and ALiBi.
 
-use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
-use engine::kv::policy::REGISTRY;
-use engine::kv::{Budget, PolicyChoice};
-use engine::{Engine, Hint, ModelSource, Prefill, Session, SessionOptions};
-use ggml::Type;
-use models::spec::PositionEncoding;
 use std::sync::Arc;
 
-mod common;
-use common::{half, largest_difference, open, options, text, tiny};
+use engine::kv::policy::policies;
+use engine::kv::{KvBudget, PolicyChoice};
+use engine::{Engine, Hint, Prefill, Session, SessionOptions};
+use ggml::Type;
+use models::spec::PositionEncoding;
+use tests::device_tolerance;
+use tests::fixtures::{
+    bounded_policies, embedded_model, golden_model, half_retrieval, max_difference, options, random_tokens,
+    session, sync, tiny_model, with_cache_types, with_policy,
+};
 
-/// A model whose query heads share KV heads, one where each has its own, and one whose attention falls with the distance.
+/// A model whose query heads share KV heads, one whose query heads have a KV head each, and one with ALiBi.
 fn engines() -> [Arc<Engine>; 3] {
-    [grouped(), open("golden/models/llama-mha-f32.gguf"), open("golden/models/baichuan-alibi-f16.gguf")]
+    [embedded_model(), golden_model("llama-mha-f32"), golden_model("baichuan-alibi-f16")]
 }
 
-/// The embedded model: four layers, so that policies that leave the first two alone have something to do.
-fn grouped() -> Arc<Engine> {
-    let options = tests::engine_options();
-    Engine::open(&ModelSource::Embedded, &options).expect("the embedded model opens")
+/// Positions of the rows of all layers and KV heads.
+fn all_positions(session: &Session) -> Vec<Vec<Vec<u32>>> {
+    let layers = 0..session.engine().spec().n_layers;
+    layers.map(|layer| session.store().positions(layer)).collect()
 }
 
-/// Types of keys and values that the model's heads can have.
-fn types(engine: &Arc<Engine>) -> Vec<(Type, Type)> {
-    let all = [(Type::F32, Type::F32), (Type::F16, Type::F16), (Type::Q8_0, Type::Q4_0)];
-    let fits = |ty: Type| engine.spec().head_dim.is_multiple_of(ty.block_elements());
-    all.into_iter().filter(|(k, v)| fits(*k) && fits(*v)).collect()
-}
-
-/// Every policy that bounds heads, told to keep so many rows.
-fn bounded(rows: usize, context: usize) -> Vec<PolicyChoice> {
-    let entries = REGISTRY.iter().filter(|entry| entry.make.is_some());
-    entries
-        .map(|entry| {
-            let choice: PolicyChoice = entry.name.parse().expect(entry.name);
-            choice.with_rows(rows, context).expect("rows enough")
-        })
-        .collect()
-}
-
-fn with(engine: &Arc<Engine>, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
-    let profile = policy.uses_profile().then(|| {
-        let half = half(engine);
-        // Where windows follow from the weights: half of the heads see everything, the others as much as razor's buffer holds.
-        let window = policy.value("buffer").unwrap_or_default() as f32;
-        let scope = |retrieves: &bool| if *retrieves { 1e9 } else { window };
-        let values = half.retrieval().iter().map(scope).collect();
-        let scopes = ScoreMap { name: "scope".into(), per: ScoresPer::KvHead, values };
-        HeadProfile::new(half.shape(), half.retrieval().to_vec(), vec![scopes], Default::default())
-            .expect("a profile")
-    });
-    SessionOptions { policy: policy.clone(), profile, ..options }
-}
-
-fn session(engine: &Arc<Engine>, options: SessionOptions) -> Session {
-    Session::new(engine, options).expect("a session")
-}
-
-/// No bounded head ever holds more than its budget and slack, all of its positions are different ones that were seen, and logits
-/// stay finite: read at once and in chunks, in later turns and in decode steps.
+/// A bounded head never holds more rows than its budget and slack, its positions are distinct and were seen, and logits
+/// are finite: after exact and streaming prefill, after a later turn, and after each decode step.
 #[test]
-fn budgets_hold_at_every_step() {
+fn policies_keep_their_budgets_at_every_step() {
     const CONTEXT: usize = 260;
     for engine in engines() {
-        let tokens = text(&engine, CONTEXT, 3);
-        for (policy, types) in bounded(48, CONTEXT)
-            .into_iter()
-            .flat_map(|p| types(&engine).into_iter().map(move |t| (p.clone(), t)))
-        {
+        let tokens = random_tokens(&engine, CONTEXT, 3);
+        for (policy, types) in with_cache_types(&engine, bounded_policies(48, CONTEXT)) {
             let rules = policy.policy().expect("bounded");
-            let most = rules.budget(CONTEXT) + rules.slack(CONTEXT);
+            let max_rows = rules.budget(CONTEXT) + rules.slack(CONTEXT);
             for prefill in [Prefill::Exact, Prefill::Streaming] {
-                let options = with(&engine, &policy, options(CONTEXT, "full"));
+                let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
                 let mut session = session(&engine, SessionOptions { prefill, types, ..options });
                 let profile = session.options().profile.clone();
                 let check = |session: &Session| {
@@ -82,11 +45,12 @@ fn budgets_hold_at_every_step() {
                         let entries = session.store().compensation(layer).expect("sums");
                         rows += entries.iter().flatten().count();
                         for (head, held) in session.store().positions(layer).into_iter().enumerate() {
-                            let free =
+                            let retrieval =
                                 profile.as_ref().is_some_and(|profile| profile.is_retrieval(layer, head));
-                            let most = if free || rules.spares(layer) { seen } else { most };
-                            assert!(held.len() <= most, "{policy}: {} rows after {seen}", held.len());
-                            assert!(free || held.is_sorted_by(|a, b| a < b), "{policy}: {held:?}");
+                            let max_rows =
+                                if retrieval || rules.skips_layer(layer) { seen } else { max_rows };
+                            assert!(held.len() <= max_rows, "{policy}: {} rows after {seen}", held.len());
+                            assert!(retrieval || held.is_sorted_by(|a, b| a < b), "{policy}: {held:?}");
                             rows += held.len();
                             assert!(held.last().is_some_and(|last| (*last as usize) < seen), "{policy}");
                         }
@@ -95,54 +59,54 @@ fn budgets_hold_at_every_step() {
                     assert_eq!(session.store().live_bytes(), rows * row, "{policy} after {seen}");
                     assert!(session.logits().iter().all(|x| x.is_finite()), "{policy} after {seen}");
                 };
-                session.sync(&tokens[..150], &mut |_| {}).expect("prefill");
-                check(&session);
-                session.sync(&tokens[..190], &mut |_| {}).expect("a later turn");
-                check(&session);
+                for n in [150, 190] {
+                    sync(&mut session, &tokens[..n]);
+                    check(&session);
+                }
                 for token in &tokens[190..] {
                     session.push(*token).expect("a step");
                     check(&session);
                 }
                 assert!(session.store().bytes() >= session.store().live_bytes());
-                let rest = session.store().layout().bytes();
+                let planned = session.store().layout().bytes();
                 assert!(
-                    session.store().bytes().abs_diff(rest) < rest / 50 + 4096,
-                    "{policy}: {rest} planned"
+                    session.store().bytes().abs_diff(planned) < planned / 50 + 4096,
+                    "{policy}: {planned} planned"
                 );
             }
         }
     }
 }
 
-/// A budget that nothing exceeds is dense attention.
+/// A budget that is never reached gives dense attention.
 #[test]
-fn a_full_budget_is_dense_attention() {
+fn a_full_budget_gives_dense_attention() {
     const CONTEXT: usize = 140;
     for engine in engines() {
-        let tokens = text(&engine, CONTEXT, 4);
+        let tokens = random_tokens(&engine, CONTEXT, 4);
         let logits = |options: SessionOptions| {
             let mut session = session(&engine, options);
-            session.sync(&tokens[..100], &mut |_| {}).expect("prefill");
-            session.sync(&tokens[..120], &mut |_| {}).expect("a later turn");
+            sync(&mut session, &tokens[..100]);
+            sync(&mut session, &tokens[..120]);
             tokens[120..].iter().for_each(|token| session.push(*token).expect("a step"));
             session.logits().to_vec()
         };
         for prefill in [Prefill::Exact, Prefill::Streaming] {
             let dense = logits(SessionOptions { prefill, ..options(CONTEXT, "full") });
-            for policy in bounded(2 * CONTEXT, CONTEXT) {
-                let options = with(&engine, &policy, options(CONTEXT, "full"));
-                let difference = largest_difference(&logits(SessionOptions { prefill, ..options }), &dense);
-                assert!(difference < 1e-4 + tests::slack(), "{policy}: {difference:e}");
+            for policy in bounded_policies(2 * CONTEXT, CONTEXT) {
+                let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
+                let difference = max_difference(&logits(SessionOptions { prefill, ..options }), &dense);
+                assert!(difference < 1e-4 + device_tolerance(), "{policy}: {difference:e}");
             }
         }
     }
 }
 
-/// What a policy protects it keeps: sinks where it has them, the window of recent rows where it has one.
+/// A policy with sinks always keeps them; a policy with a window always keeps the most recent rows.
 #[test]
-fn sinks_and_windows_survive() {
-    let engine = grouped();
-    let tokens = text(&engine, 220, 5);
+fn sinks_and_recent_rows_are_kept() {
+    let engine = embedded_model();
+    let tokens = random_tokens(&engine, 220, 5);
     for (policy, sinks, recent) in [
         ("streaming:sinks=3,window=20", 3, 20),
         ("razor:sinks=3,buffer=20,ratio=100", 3, 20),
@@ -157,7 +121,7 @@ fn sinks_and_windows_survive() {
         ("tova:capacity=30,protect_last=on", 0, 1),
     ] {
         let policy: PolicyChoice = policy.parse().expect(policy);
-        let mut session = session(&engine, with(&engine, &policy, options(220, "full")));
+        let mut session = session(&engine, with_policy(&engine, &policy, options(220, "full")));
         let check = |session: &Session| {
             let seen = session.store().seen() as u32;
             for held in (0..engine.spec().n_layers).flat_map(|layer| session.store().positions(layer)) {
@@ -165,7 +129,7 @@ fn sinks_and_windows_survive() {
                     (0..sinks).all(|position| held.binary_search(&position).is_ok()),
                     "{policy}: {held:?}"
                 );
-                // SnapKV's window is that of the last compression; what came since is there too.
+                // SnapKV's window is that of the last eviction; later rows are all kept.
                 let window = seen - recent..seen;
                 assert!(
                     window.clone().all(|position| held.binary_search(&position).is_ok()),
@@ -173,10 +137,10 @@ fn sinks_and_windows_survive() {
                 );
             }
         };
-        session.sync(&tokens[..120], &mut |_| {}).expect("prefill");
-        check(&session);
-        session.sync(&tokens[..140], &mut |_| {}).expect("a later turn");
-        check(&session);
+        for n in [120, 140] {
+            sync(&mut session, &tokens[..n]);
+            check(&session);
+        }
         for token in &tokens[140..] {
             session.push(*token).expect("a step");
             check(&session);
@@ -184,12 +148,12 @@ fn sinks_and_windows_survive() {
     }
 }
 
-/// Where what is kept is a matter of positions, keys and values alone, it does not depend on how a text is cut into chunks (first
-/// layer: later ones see other hidden states by design).
+/// Policies that decide by positions, keys and values alone keep the same rows whatever the chunk size. This is true
+/// for the first layer only: the inputs of later layers differ by design.
 #[test]
-fn chunks_make_no_difference_where_they_must_not() {
-    let engine = grouped();
-    let tokens = text(&engine, 230, 6);
+fn rows_kept_do_not_depend_on_the_chunk_size() {
+    let engine = embedded_model();
+    let tokens = random_tokens(&engine, 230, 6);
     for policy in [
         "streaming:sinks=4,window=24,slack=0",
         "razor:sinks=4,buffer=24,ratio=6,slack=0",
@@ -200,69 +164,68 @@ fn chunks_make_no_difference_where_they_must_not() {
     ] {
         let policy: PolicyChoice = policy.parse().expect(policy);
         let held = |prefill, chunk| {
-            let options = with(&engine, &policy, options(230, "full"));
+            let options = with_policy(&engine, &policy, options(230, "full"));
             let mut session = session(&engine, SessionOptions { prefill, chunk, ..options });
-            session.sync(&tokens[..200], &mut |_| {}).expect("prefill");
+            sync(&mut session, &tokens[..200]);
             tokens[200..].iter().for_each(|token| session.push(*token).expect("a step"));
             session.store().positions(0)
         };
         let whole = held(Prefill::Exact, 512);
-        assert!(whole.iter().any(|head| head.len() < 200), "{policy}: nothing left");
+        assert!(whole.iter().any(|head| head.len() < 200), "{policy}: no row was evicted");
         for chunk in [1, 7, 32, 512] {
             assert_eq!(held(Prefill::Streaming, chunk), whole, "{policy} in chunks of {chunk}");
         }
     }
 }
 
-/// The same token again and again: equal keys but for RoPE, equal scores, and still nothing that is not a number.
+/// With one token repeated, keys (but for RoPE) and scores are equal. Logits are still finite.
 #[test]
-fn a_text_of_one_token_does_no_harm() {
-    let engine = grouped();
-    for (policy, types) in
-        bounded(32, 200).into_iter().flat_map(|p| types(&engine).into_iter().map(move |t| (p.clone(), t)))
-    {
-        let options = SessionOptions { types, ..with(&engine, &policy, options(200, "full")) };
+fn logits_of_a_repeated_token_are_finite() {
+    let engine = embedded_model();
+    for (policy, types) in with_cache_types(&engine, bounded_policies(32, 200)) {
+        let options = SessionOptions { types, ..with_policy(&engine, &policy, options(200, "full")) };
         let mut session = session(&engine, options);
-        session.sync(&[7; 150], &mut |_| {}).expect("prefill");
+        sync(&mut session, &[7; 150]);
         (0..50).for_each(|_| session.push(7).expect("a step"));
         assert!(session.logits().iter().all(|x| x.is_finite()), "{policy}");
     }
 }
 
-/// Several sessions that read a text together end as each of them would alone.
+/// Sessions that read a text together have the same state as sessions that read it alone.
 #[test]
-fn reading_together_is_reading_alone() {
+fn reading_a_text_together_equals_reading_it_alone() {
     for engine in engines() {
-        let tokens = text(&engine, 150, 11);
-        let mut policies = bounded(40, 200);
+        let tokens = random_tokens(&engine, 150, 11);
+        let mut policies = bounded_policies(40, 200);
         policies.push(PolicyChoice::default());
-        let make = |policy: &PolicyChoice| session(&engine, with(&engine, policy, options(200, "full")));
+        let make =
+            |policy: &PolicyChoice| session(&engine, with_policy(&engine, policy, options(200, "full")));
         let mut together: Vec<Session> = policies.iter().map(make).collect();
         engine::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
         for (policy, together) in policies.iter().zip(&mut together) {
             let mut alone = make(policy);
-            alone.sync(&tokens, &mut |_| {}).expect("read alone");
+            sync(&mut alone, &tokens);
             for session in [&mut alone, together] {
-                session.sync(&[&tokens[..], &[1, 2, 3]].concat(), &mut |_| {}).expect("a turn");
+                sync(session, &[&tokens[..], &[1, 2, 3]].concat());
             }
-            for layer in 0..engine.spec().n_layers {
-                assert_eq!(together.store().positions(layer), alone.store().positions(layer), "{policy}");
-            }
+            assert_eq!(all_positions(together), all_positions(&alone), "{policy}");
             assert_eq!(together.logits(), alone.logits(), "{policy}");
-            assert_eq!(together.sync(&tokens, &mut |_| {}).expect("taken back"), 0, "{policy}");
+            assert_eq!(sync(together, &tokens), 0, "{policy}: the last turn is undone");
         }
     }
 }
 
-/// Going back to where an answer began, and to where a turn began, restores the store bit for bit.
+/// Undoing an answer, or a whole turn, restores the store bit for bit.
 #[test]
-fn a_turn_taken_back_leaves_no_trace() {
+fn undoing_a_turn_restores_the_store_exactly() {
     const CONTEXT: usize = 300;
     for engine in engines() {
-        let document = text(&engine, 150, 8);
-        let turn = |seed, n| -> Vec<u32> { document.iter().copied().chain(text(&engine, n, seed)).collect() };
-        let (question, other, answer) = (turn(1, 21), turn(2, 13), text(&engine, 60, 9));
-        let mut policies = bounded(40, CONTEXT);
+        let document = random_tokens(&engine, 150, 8);
+        let turn = |seed, n| -> Vec<u32> {
+            document.iter().copied().chain(random_tokens(&engine, n, seed)).collect()
+        };
+        let (question, other, answer) = (turn(1, 21), turn(2, 13), random_tokens(&engine, 60, 9));
+        let mut policies = bounded_policies(40, CONTEXT);
         policies.push(PolicyChoice::default());
         if engine.spec().position_encoding != PositionEncoding::Alibi {
             policies.extend(
@@ -270,23 +233,18 @@ fn a_turn_taken_back_leaves_no_trace() {
                     .map(|text| text.parse().expect(text)),
             );
         }
-        for (policy, types) in
-            policies.into_iter().flat_map(|p| types(&engine).into_iter().map(move |t| (p.clone(), t)))
-        {
+        for (policy, types) in with_cache_types(&engine, policies) {
             for prefill in [Prefill::Exact, Prefill::Streaming] {
-                let options = with(&engine, &policy, options(CONTEXT, "full"));
+                let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
                 let options = SessionOptions { types, prefill, ..options };
                 let make = || {
                     let mut session = session(&engine, options.clone());
-                    session.sync(&document, &mut |_| {}).expect("prefill");
+                    sync(&mut session, &document);
                     session
                 };
-                let positions = |session: &Session| -> Vec<_> {
-                    (0..engine.spec().n_layers).map(|layer| session.store().positions(layer)).collect()
-                };
-                let mut one = make();
-                one.sync(&question, &mut |_| {}).expect("a question");
-                let (before, held) = (one.logits().to_vec(), positions(&one));
+                let mut undone = make();
+                sync(&mut undone, &question);
+                let (logits, positions) = (undone.logits().to_vec(), all_positions(&undone));
                 let generate = |session: &mut Session| -> Vec<Vec<f32>> {
                     let step = |token: &u32| {
                         session.push(*token).expect("a step");
@@ -294,65 +252,68 @@ fn a_turn_taken_back_leaves_no_trace() {
                     };
                     answer.iter().map(step).collect()
                 };
-                let first = generate(&mut one);
-                // The answer is taken back and given again.
-                assert_eq!(one.sync(&question, &mut |_| {}).expect("regenerated"), 0, "{policy}");
-                assert_eq!((one.logits(), positions(&one)), (&before[..], held), "{policy}");
-                assert_eq!(generate(&mut one), first, "{policy} {types:?}");
-                // The whole turn is taken back and another one comes.
-                assert_eq!(one.sync(&other, &mut |_| {}).expect("another turn"), 13, "{policy}");
+                let first = generate(&mut undone);
+                // The answer is undone and generated again.
+                assert_eq!(sync(&mut undone, &question), 0, "{policy}");
+                assert_eq!((undone.logits(), all_positions(&undone)), (&logits[..], positions), "{policy}");
+                assert_eq!(generate(&mut undone), first, "{policy} {types:?}");
+                // The whole turn is replaced by another one.
+                assert_eq!(sync(&mut undone, &other), 13, "{policy}");
                 let mut fresh = make();
-                fresh.sync(&other, &mut |_| {}).expect("the other turn alone");
-                assert_eq!((one.logits(), positions(&one)), (fresh.logits(), positions(&fresh)), "{policy}");
-                assert_eq!(generate(&mut one), generate(&mut fresh), "{policy} {types:?}");
+                sync(&mut fresh, &other);
+                assert_eq!(undone.logits(), fresh.logits(), "{policy}");
+                assert_eq!(all_positions(&undone), all_positions(&fresh), "{policy}");
+                assert_eq!(generate(&mut undone), generate(&mut fresh), "{policy} {types:?}");
             }
         }
     }
 }
 
-/// A turn that lets too much leave is not taken back by halves: the text is read again.
+/// A turn that evicts more rows than can be undone is not undone in part: the text is read again.
 #[test]
-fn what_cannot_be_taken_back_is_read_again() {
-    let engine = tiny();
-    let document = text(&engine, 60, 8);
+fn a_text_is_read_again_if_too_many_rows_were_evicted() {
+    let engine = tiny_model();
+    let document = random_tokens(&engine, 60, 8);
     let options = options(1400, "h2o:heavy=10,recent=10");
-    let mut one = session(&engine, options.clone());
-    one.sync(&document, &mut |_| {}).expect("prefill");
-    text(&engine, 1200, 2).iter().for_each(|token| one.push(*token).expect("a step"));
-    assert_eq!(one.sync(&document, &mut |_| {}).expect("read again"), 60);
+    let mut reread = session(&engine, options.clone());
+    sync(&mut reread, &document);
+    random_tokens(&engine, 1200, 2).iter().for_each(|token| reread.push(*token).expect("a step"));
+    assert_eq!(sync(&mut reread, &document), 60);
     let mut fresh = session(&engine, options);
-    fresh.sync(&document, &mut |_| {}).expect("prefill");
-    assert_eq!(one.logits(), fresh.logits());
+    sync(&mut fresh, &document);
+    assert_eq!(reread.logits(), fresh.logits());
 }
 
-/// Rows, bytes and shares become stores of at most that size, as large as whole rows allow; what cannot be is refused.
+/// Budgets in rows, bytes and shares give stores of at most that size, as large as whole rows allow. Budgets that are
+/// too small are rejected.
 #[test]
-fn budgets_become_bytes() {
-    let engine = grouped();
+fn budgets_limit_the_size_of_the_store() {
+    let engine = embedded_model();
     let spec = engine.spec();
-    let profile = half(&engine);
-    let room = engine::kv::Room { context: 2000, types: (Type::F16, Type::F16), reserve: None };
+    let profile = half_retrieval(&engine);
+    let store_options =
+        engine::kv::StoreOptions { context: 2000, types: (Type::F16, Type::F16), reserve: None };
     let layout = |choice: &PolicyChoice| {
-        engine::kv::Layout::new(spec, choice, Some(&profile), room).expect("a layout")
+        engine::kv::Layout::new(spec, choice, Some(&profile), store_options).expect("a layout")
     };
     let full = layout(&PolicyChoice::default()).full_bytes(2000);
-    for entry in REGISTRY.iter().filter(|entry| entry.make.is_some()) {
+    for entry in policies().filter(|entry| entry.factory.is_some()) {
         let choice: PolicyChoice = entry.name.parse().expect(entry.name);
-        let apply = |budget: Budget| budget.apply(&choice, spec, Some(&profile), room);
+        let apply = |budget: KvBudget| budget.apply(&choice, spec, Some(&profile), store_options);
         for share in [0.7, 0.9] {
-            let fitted = apply(Budget::Share(share)).expect("fits");
+            let fitted = apply(KvBudget::Share(share)).expect("fits");
             let bytes = layout(&fitted).bytes() as f64 / full as f64;
             assert!(bytes <= share && bytes > share - 0.1, "{fitted}: {bytes} of {share}");
         }
-        let fitted = apply(Budget::Bytes(full * 8 / 10)).expect("fits");
+        let fitted = apply(KvBudget::Bytes(full * 8 / 10)).expect("fits");
         assert!(layout(&fitted).bytes() <= full * 8 / 10);
-        let rows = apply(Budget::Rows(200)).expect("fits").policy().expect("bounded").budget(2000);
+        let rows = apply(KvBudget::Rows(200)).expect("fits").policy().expect("bounded").budget(2000);
         assert!((100..=200).contains(&rows), "{rows}");
-        let error = apply(Budget::Bytes(1000)).expect_err("too small");
+        let error = apply(KvBudget::Bytes(1000)).expect_err("too small");
         assert!(
             error.to_string().contains("too small") && error.hint() == Some(Hint::LargerBudget),
             "{error}"
         );
     }
-    assert!(Budget::Share(0.5).apply(&PolicyChoice::default(), spec, None, room).is_err());
+    assert!(KvBudget::Share(0.5).apply(&PolicyChoice::default(), spec, None, store_options).is_err());
 }

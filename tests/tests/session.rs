@@ -1,64 +1,68 @@
-//! A session over many turns and interruptions, on tiny random models and on the embedded one. What every policy must keep to is in
-//! `policies.rs`.
+//! Sessions over many turns and interruptions, and the plan compared with what is allocated. Tests of every policy are
+//! in `policies.rs`.
 
-use engine::devices::{Devices, Place};
-use engine::plan::{self, Plan, PlanOptions};
-use engine::{Engine, EngineError, ModelSource, Prefill, Session, SessionOptions, Weights};
-use ggml::{Backend, Type};
-use models::gguf::GgufFile;
-use models::spec::ModelSpec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-mod common;
-use common::{half, largest_difference, options, text, tiny};
+use engine::backends::Backends;
+use engine::outline::tensor_outlines;
+use engine::placement::Place;
+use engine::plan::{Plan, PlanOptions};
+use engine::{EngineError, Prefill, Session, SessionOptions, Weights};
+use ggml::{Backend, Type};
+use models::gguf::GgufFile;
+use models::spec::ModelSpec;
+use tests::device_tolerance;
+use tests::fixtures::{
+    embedded_model, half_retrieval, max_difference, options, random_tokens, session, sync, tiny_model,
+};
 
 #[test]
-fn the_twentieth_turn_equals_a_fresh_session() {
-    let engine = tiny();
-    let tokens = text(&engine, 400, 7);
-    let mut turns = Session::new(&engine, options(400, "full")).expect("a session");
+fn twenty_turns_give_the_same_logits_as_one_text() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 400, 7);
+    let mut turns = session(&engine, options(400, "full"));
     for turn in 1..=20 {
-        turns.sync(&tokens[..20 * turn], &mut |_| {}).expect("a turn");
+        sync(&mut turns, &tokens[..20 * turn]);
     }
-    let mut fresh = Session::new(&engine, options(400, "full")).expect("a session");
-    fresh.sync(&tokens, &mut |_| {}).expect("the whole text");
+    let mut fresh = session(&engine, options(400, "full"));
+    sync(&mut fresh, &tokens);
     assert_eq!(turns.tokens(), fresh.tokens());
-    let difference = largest_difference(turns.logits(), fresh.logits());
-    assert!(difference < 1e-4 + tests::slack(), "{difference:e}");
+    let difference = max_difference(turns.logits(), fresh.logits());
+    assert!(difference < 1e-4 + device_tolerance(), "{difference:e}");
 }
 
 #[test]
-fn a_changed_text_keeps_its_common_beginning() {
-    let engine = tiny();
-    let (first, other) = (text(&engine, 100, 1), text(&engine, 60, 2));
+fn a_changed_text_reuses_the_common_prefix() {
+    let engine = tiny_model();
+    let (first, other) = (random_tokens(&engine, 100, 1), random_tokens(&engine, 60, 2));
     let changed: Vec<u32> = first[..70].iter().chain(&other).copied().collect();
-    let mut session = Session::new(&engine, options(200, "full")).expect("a session");
-    session.sync(&first, &mut |_| {}).expect("prefill");
-    assert_eq!(session.sync(&changed, &mut |_| {}).expect("the changed text"), 60);
-    let mut fresh = Session::new(&engine, options(200, "full")).expect("a session");
-    fresh.sync(&changed, &mut |_| {}).expect("prefill");
-    assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4 + tests::slack());
-    // A text that ends earlier has its last token computed again, for the logits.
-    assert_eq!(session.sync(&changed[..50], &mut |_| {}).expect("a shorter text"), 1);
+    let mut reused = session(&engine, options(200, "full"));
+    sync(&mut reused, &first);
+    assert_eq!(sync(&mut reused, &changed), 60);
+    let mut fresh = session(&engine, options(200, "full"));
+    sync(&mut fresh, &changed);
+    assert!(max_difference(reused.logits(), fresh.logits()) < 1e-4 + device_tolerance());
+    // The last token of a shorter text is computed again, for its logits.
+    assert_eq!(sync(&mut reused, &changed[..50]), 1);
     fresh.clear().expect("clear");
-    fresh.sync(&changed[..50], &mut |_| {}).expect("prefill");
-    assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4 + tests::slack());
+    sync(&mut fresh, &changed[..50]);
+    assert!(max_difference(reused.logits(), fresh.logits()) < 1e-4 + device_tolerance());
 }
 
-/// Reading layer by layer and token by token leaves the same rows and the same compensation entries (first layer: later ones
-/// see different hidden states by design).
+/// Exact prefill and decoding token by token keep the same rows and the same compensation entries. This is true for the
+/// first layer only: the inputs of later layers differ by design.
 #[test]
-fn compensation_does_not_depend_on_the_way() {
-    let engine = tiny();
-    let tokens = text(&engine, 120, 5);
+fn compensation_entries_of_prefill_and_decoding_agree() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 120, 5);
     let make = |prefill| {
         let policy = "razor:buffer=16,ratio=5,sinks=4,slack=0";
-        let options = SessionOptions { prefill, profile: Some(half(&engine)), ..options(120, policy) };
-        Session::new(&engine, options).expect("a session")
+        let profile = Some(half_retrieval(&engine));
+        session(&engine, SessionOptions { prefill, profile, ..options(120, policy) })
     };
     let mut exact = make(Prefill::Exact);
-    exact.sync(&tokens, &mut |_| {}).expect("prefill");
+    sync(&mut exact, &tokens);
     let mut steps = make(Prefill::Streaming);
     for token in &tokens {
         steps.push(*token).expect("a step");
@@ -68,104 +72,104 @@ fn compensation_does_not_depend_on_the_way() {
     for (a, b) in entries(&exact).into_iter().zip(entries(&steps)) {
         match (a, b) {
             (None, None) => {}
-            (Some((ka, va, na)), Some((kb, vb, nb))) => {
-                assert_eq!((na, nb), (120 - 24 - 4, 120 - 24 - 4));
-                assert!(largest_difference(&ka, &kb) < 1e-2 && largest_difference(&va, &vb) < 1e-2);
+            (Some(a), Some(b)) => {
+                assert_eq!((a.rows, b.rows), (120 - 24 - 4, 120 - 24 - 4));
+                assert!(max_difference(&a.keys, &b.keys) < 1e-2);
+                assert!(max_difference(&a.values, &b.values) < 1e-2);
             }
-            _ => panic!("one way has a compensation entry, the other has none"),
+            _ => panic!("only one of the sessions has a compensation entry"),
         }
     }
 }
 
 #[test]
-fn an_interrupted_reading_leaves_a_session_that_works() {
-    let engine = tiny();
-    let tokens = text(&engine, 200, 9);
+fn a_session_works_after_an_interrupted_prefill() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 200, 9);
     for prefill in [Prefill::Exact, Prefill::Streaming] {
-        let mut session =
-            Session::new(&engine, SessionOptions { prefill, ..options(200, "full") }).expect("a session");
+        let mut interrupted = session(&engine, SessionOptions { prefill, ..options(200, "full") });
         let flag = engine.interrupt();
-        let stopped =
-            session.sync(&tokens, &mut |progress| flag.store(progress.share > 0.3, Ordering::Relaxed));
-        assert!(stopped.expect_err("interrupted").is_interrupt());
+        let result =
+            interrupted.sync(&tokens, &mut |progress| flag.store(progress.share > 0.3, Ordering::Relaxed));
+        assert!(result.expect_err("interrupted").is_interrupt());
         flag.store(false, Ordering::Relaxed);
-        assert_eq!(session.tokens(), &tokens[..session.tokens().len()]);
-        session.sync(&tokens, &mut |_| {}).expect("the second try");
-        let mut fresh = Session::new(&engine, options(200, "full")).expect("a session");
-        fresh.sync(&tokens, &mut |_| {}).expect("prefill");
-        assert!(largest_difference(session.logits(), fresh.logits()) < 1e-4 + tests::slack());
+        assert_eq!(interrupted.tokens(), &tokens[..interrupted.tokens().len()]);
+        sync(&mut interrupted, &tokens);
+        let mut fresh = session(&engine, options(200, "full"));
+        sync(&mut fresh, &tokens);
+        assert!(max_difference(interrupted.logits(), fresh.logits()) < 1e-4 + device_tolerance());
     }
 }
 
-/// A stop while rows are leaving or between chunks never leaves rows and bookkeeping apart.
+/// Interrupts during eviction or between chunks leave the store consistent, and no chunk is lost.
 #[test]
-fn an_interrupted_bounded_session_goes_on_where_it_was() {
-    let engine = tiny();
-    let tokens = text(&engine, 200, 11);
+fn an_interrupted_bounded_session_continues_where_it_stopped() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 200, 11);
     let make = || {
         let policy = "razor:buffer=16,ratio=5,sinks=4";
         let options = SessionOptions {
             prefill: Prefill::Streaming,
-            profile: Some(half(&engine)),
+            profile: Some(half_retrieval(&engine)),
             ..options(200, policy)
         };
-        Session::new(&engine, options).expect("a session")
+        session(&engine, options)
     };
     let mut whole = make();
-    whole.sync(&tokens, &mut |_| {}).expect("prefill");
-    let mut broken = make();
+    sync(&mut whole, &tokens);
+    let mut interrupted = make();
     let flag = engine.interrupt();
-    let mut stops = 0;
-    while let Err(error) = broken.sync(&tokens, &mut |_| flag.store(true, Ordering::Relaxed)) {
+    let mut interrupts = 0;
+    while let Err(error) = interrupted.sync(&tokens, &mut |_| flag.store(true, Ordering::Relaxed)) {
         assert!(error.is_interrupt(), "{error}");
         flag.store(false, Ordering::Relaxed);
-        stops += 1;
+        interrupts += 1;
     }
     flag.store(false, Ordering::Relaxed);
-    assert!(stops > 3, "{stops} stops");
-    assert_eq!(broken.store().positions(0), whole.store().positions(0));
-    assert_eq!(largest_difference(broken.logits(), whole.logits()), 0.0);
+    assert!(interrupts > 3, "{interrupts} interrupts");
+    assert_eq!(interrupted.store().positions(0), whole.store().positions(0));
+    assert_eq!(max_difference(interrupted.logits(), whole.logits()), 0.0);
 }
 
-/// What was added since rows last left can be taken back.
+/// In a bounded session the last turn can be replaced by another one.
 #[test]
-fn a_bounded_session_takes_back_a_turn() {
-    let engine = tiny();
-    let document = text(&engine, 150, 12);
-    let turn = |seed| -> Vec<u32> { document.iter().copied().chain(text(&engine, 5, seed)).collect() };
+fn a_bounded_session_undoes_a_turn() {
+    let engine = tiny_model();
+    let document = random_tokens(&engine, 150, 12);
+    let turn =
+        |seed| -> Vec<u32> { document.iter().copied().chain(random_tokens(&engine, 5, seed)).collect() };
     let make = || {
         let policy = "razor:buffer=64,ratio=5,sinks=4";
-        let options = SessionOptions { profile: Some(half(&engine)), ..options(200, policy) };
-        Session::new(&engine, options).expect("a session")
+        session(&engine, SessionOptions { profile: Some(half_retrieval(&engine)), ..options(200, policy) })
     };
-    let (mut one, mut other) = (make(), make());
-    one.sync(&document, &mut |_| {}).expect("prefill");
-    one.sync(&turn(1), &mut |_| {}).expect("a turn");
-    assert_eq!(one.sync(&turn(2), &mut |_| {}).expect("another turn instead"), 5);
-    other.sync(&document, &mut |_| {}).expect("prefill");
-    other.sync(&turn(2), &mut |_| {}).expect("a turn");
-    assert_eq!(one.store().positions(1), other.store().positions(1));
-    assert!(largest_difference(one.logits(), other.logits()) < 1e-5 + tests::slack());
+    let (mut undone, mut fresh) = (make(), make());
+    sync(&mut undone, &document);
+    sync(&mut undone, &turn(1));
+    assert_eq!(sync(&mut undone, &turn(2)), 5);
+    sync(&mut fresh, &document);
+    sync(&mut fresh, &turn(2));
+    assert_eq!(undone.store().positions(1), fresh.store().positions(1));
+    assert!(max_difference(undone.logits(), fresh.logits()) < 1e-5 + device_tolerance());
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
-    let engine = tiny();
-    let tokens = text(&engine, 40, 1);
-    let mut session = Session::new(&engine, options(32, "full")).expect("a session");
+fn texts_tokens_and_options_that_do_not_fit_are_rejected() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 40, 1);
+    let mut session = session(&engine, options(32, "full"));
     let error = session.sync(&tokens, &mut |_| {}).expect_err("too long");
     assert!(matches!(error, EngineError::ContextFull { needed: 40, context: 32 }), "{error}");
     session.sync(&tokens[..32], &mut |_| {}).expect("exactly full");
     assert!(matches!(session.push(1), Err(EngineError::ContextFull { .. })));
-    let beyond = engine.spec().n_vocab as u32;
-    assert!(matches!(session.sync(&[beyond], &mut |_| {}), Err(EngineError::Token { .. })));
+    let outside = engine.spec().n_vocab as u32;
+    assert!(matches!(session.sync(&[outside], &mut |_| {}), Err(EngineError::Token { .. })));
     assert!(Session::new(&engine, options(0, "full")).is_err());
     assert!(Session::new(&engine, options(32, "razor")).is_err(), "razor needs a profile");
 }
 
-/// The plan counts the same tensors as used in two layouts.
+/// The plan's bytes of weights, and of matrices with a dual layout, are those that are loaded.
 #[test]
-fn the_plan_knows_what_is_used_in_two_layouts() {
+fn planned_weight_bytes_equal_loaded_ones() {
     let file = tests::data("golden/models/llama-wide-mqa-q4_k_m.gguf");
     let file = GgufFile::open(&file).expect("the model opens");
     let spec = ModelSpec::from_gguf(&file).expect("a model");
@@ -174,33 +178,33 @@ fn the_plan_knows_what_is_used_in_two_layouts() {
         let flag = Arc::new(AtomicBool::new(false));
         let device = Backend::emulated(flag.clone(), None).expect("starts");
         let host = Backend::cpu(1, flag).expect("starts");
-        let devices = Devices::new(host, Some(device), spec.n_layers, on_device);
-        let (mut copied, mut all) = (0, 0);
-        let loaded = Weights::load(&file, &spec, repack, &devices, &mut |done, of| {
-            (copied, all) = (done, of);
+        let backends = Backends::new(host, Some(device), spec.n_layers, on_device);
+        let (mut copied, mut total) = (0, 0);
+        let loaded = Weights::load(&file, &spec, repack, &backends, &mut |so_far, in_all| {
+            (copied, total) = (so_far, in_all);
             Ok(())
         });
         let loaded = loaded.expect("weights");
-        let planned = Weights::pretend(&spec, &plan::outline(&file), repack, devices.placement())
+        let planned = Weights::unallocated(&spec, &tensor_outlines(&file), repack, backends.placement())
             .expect("weights without memory");
         assert_eq!(loaded.bytes, planned.bytes);
-        assert_eq!(loaded.twice_bytes, planned.twice_bytes);
-        assert_eq!(copied, all, "loading is told to the end");
+        assert_eq!(loaded.dual_layout_bytes, planned.dual_layout_bytes);
+        assert_eq!(copied, total, "progress ends at the total");
         assert!(
-            all >= loaded.bytes.repacked + loaded.bytes.copied
+            total >= loaded.bytes.repacked + loaded.bytes.copied
                 && (on_device > 0) == (loaded.bytes.device > 0)
         );
-        let repacked: usize = loaded.twice_bytes.iter().sum();
+        let repacked: usize = loaded.dual_layout_bytes.iter().sum();
         assert!(repacked <= loaded.bytes.repacked, "{repacked} of {}", loaded.bytes.repacked);
     }
 }
 
-/// The plan's numbers are the allocated ones: weights and store to the byte (but for alignment), compute buffers at most.
+/// Planned bytes of weights equal the allocated ones, those of the store but for alignment. Compute buffers take at
+/// most the planned bytes, and at least half of them.
 #[test]
-fn the_plan_is_what_is_allocated() {
-    let options = tests::engine_options();
-    let engine = Engine::open(&ModelSource::Embedded, &options).expect("the embedded model opens");
-    let tokens = text(&engine, 700, 4);
+fn planned_bytes_equal_allocated_ones() {
+    let engine = embedded_model();
+    let tokens = random_tokens(&engine, 700, 4);
     for (policy, types) in [
         ("full", (Type::F16, Type::F16)),
         ("streaming:window=64", (Type::Q8_0, Type::Q4_0)),
@@ -211,37 +215,40 @@ fn the_plan_is_what_is_allocated() {
         let options = SessionOptions {
             context: 800,
             policy: policy.parse().expect("a policy"),
-            profile: Some(half(&engine)),
+            profile: Some(half_retrieval(&engine)),
             types,
             chunk: 256,
             ..SessionOptions::default()
         };
-        let mut session = Session::new(&engine, options).expect("a session");
-        session.sync(&tokens, &mut |_| {}).expect("prefill");
+        let mut session = session(&engine, options);
+        sync(&mut session, &tokens);
         session.push(1).expect("a step");
-        let on_device = engine.devices().placement().on_device();
-        let how = PlanOptions {
+        let on_device = engine.backends().placement().on_device();
+        let options = PlanOptions {
             repack: true,
             prompt: 700,
             chunk: 256,
             exact: true,
             threads: 1,
             on_device,
-            blocks: engine.devices().at(Place::Device).blocks(),
+            blocks: engine.backends().at(Place::Device).blocks(),
         };
-        let outline = plan::outline(engine.file());
-        let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &how).expect("a plan");
+        let outline = tensor_outlines(engine.file());
+        let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
         let (predicted, allocated) =
             ((plan.host.store + plan.device.store) as f64, session.store().bytes() as f64);
-        // A GPU aligns and pads each tensor of a layer by more than the host does.
+        // A GPU aligns and pads each tensor of a layer to larger multiples than the host.
         let alignment = 1024 * on_device;
         assert!(
             (allocated - predicted).abs() < 0.01 * predicted + alignment as f64,
-            "{policy}: store {predicted} planned, {allocated} taken"
+            "{policy}: store {predicted} planned, {allocated} allocated"
         );
         let compute = session.compute_bytes();
         let planned = plan.host.compute + plan.device.compute;
-        assert!(compute <= planned && planned <= 2 * compute, "{policy}: {compute} of {planned}");
+        assert!(
+            compute <= planned && planned <= 2 * compute,
+            "{policy}: {compute} allocated, {planned} planned"
+        );
     }
 }

@@ -1,22 +1,21 @@
-//! Sessions as files: whatever the policy, a session that was kept goes on as if it had not been; and a file that is damaged, or made
-//! to do harm, is refused. What moves between host and device is in `device.rs`.
+//! Sessions saved in files. With every policy, a restored session continues exactly like the saved one. Damaged and
+//! hostile files are rejected. Moves between host and device are tested in `device.rs`.
 
-use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
-use engine::kv::PolicyChoice;
-use engine::kv::policy::REGISTRY;
-use engine::snapshot::{self, Snapshot};
-use engine::{Engine, EngineError, Hint, ModelSource, Prefill, Session, SessionOptions};
-use ggml::Type;
-use models::spec::PositionEncoding;
-use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-mod common;
-use common::{half, open, options, text, tiny};
+use engine::kv::{PolicyChoice, policy};
+use engine::snapshot::{self, Snapshot};
+use engine::{Engine, EngineError, Hint, Prefill, Session, SessionOptions};
+use models::spec::PositionEncoding;
+use serde_json::{Value, json};
+use tests::fixtures::{
+    Random, embedded_model, golden_model, half_retrieval, options, random_tokens, session, sync, tiny_model,
+    with_cache_types, with_policy,
+};
 
-/// A folder of a test's own, gone with it.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -30,33 +29,33 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// The names of what is in it.
+    /// Names of the folder's entries.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("the folder");
         entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect()
     }
 
-    /// The session as a file's bytes.
-    fn bytes(&self, session: &Session) -> Vec<u8> {
-        snapshot::save(session, "the caller's", &self.file("kept")).expect("kept");
-        fs::read(self.file("kept")).expect("the file")
+    /// Saves a session and returns the bytes of the file.
+    fn save(&self, session: &Session) -> Vec<u8> {
+        snapshot::save(session, "the caller's", &self.file("saved")).expect("saved");
+        fs::read(self.file("saved")).expect("the file")
     }
 
-    /// The session that a file of these bytes holds.
+    /// Restores a session from the bytes of a file.
     fn restore(&self, engine: &Arc<Engine>, bytes: &[u8]) -> Result<Session, EngineError> {
         fs::write(self.file("given"), bytes).expect("a file");
         Snapshot::open(&self.file("given"))?.restore(engine)
     }
 
-    /// The session after it was kept and opened again.
+    /// Saves a session and restores it.
     fn round_trip(&self, engine: &Arc<Engine>, session: &Session) -> Session {
         let policy = &session.options().policy;
-        self.restore(engine, &self.bytes(session)).unwrap_or_else(|error| panic!("{policy}: {error}"))
+        self.restore(engine, &self.save(session)).unwrap_or_else(|error| panic!("{policy}: {error}"))
     }
 
-    /// Checks that these bytes are refused with the file's name, this in the message, and a hint.
+    /// Checks that a file of these bytes is rejected. The error names the file, contains `part` and has a hint.
     #[track_caller]
-    fn refused(&self, engine: &Arc<Engine>, bytes: &[u8], part: &str) {
+    fn assert_rejected(&self, engine: &Arc<Engine>, bytes: &[u8], part: &str) {
         let error = self.restore(engine, bytes).map(|_| ()).expect_err(part);
         assert!(error.hint().is_some(), "{error}");
         let error = error.to_string();
@@ -71,71 +70,38 @@ impl Drop for Folder {
     }
 }
 
-/// The embedded model: four layers, so that policies that leave the first two alone have something to do.
-fn grouped() -> Arc<Engine> {
-    Engine::open(&ModelSource::Embedded, &tests::engine_options()).expect("the embedded model opens")
-}
-
-/// Every policy, those that bound heads with so many rows, and two more with compensation.
-fn policies(engine: &Arc<Engine>, rows: usize, context: usize) -> Vec<PolicyChoice> {
-    let of_entry = |name: &str| -> PolicyChoice { name.parse().expect(name) };
-    let mut all: Vec<PolicyChoice> = REGISTRY
-        .iter()
-        .map(|entry| match entry.make {
-            Some(_) => of_entry(entry.name).with_rows(rows, context).expect("rows enough"),
-            None => of_entry(entry.name),
+/// Every policy, with parameters that keep `rows` rows a head, and three more, two of which have compensation entries.
+fn policies(engine: &Engine, rows: usize, context: usize) -> Vec<PolicyChoice> {
+    let parse = |text: &str| -> PolicyChoice { text.parse().expect(text) };
+    let mut all: Vec<PolicyChoice> = policy::policies()
+        .map(|entry| match entry.factory {
+            Some(_) => parse(entry.name).with_rows(rows, context).expect("enough rows"),
+            None => parse(entry.name),
         })
         .collect();
-    all.push(of_entry(&format!("l2:keep=0.5,after={rows},skip=0")));
+    all.push(parse(&format!("l2:keep=0.5,after={rows},skip=0")));
     if engine.spec().position_encoding != PositionEncoding::Alibi {
-        all.extend(["l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"].map(of_entry));
+        all.extend(["l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"].map(parse));
     }
     all
 }
 
-/// Options under a policy, with a head profile where it needs one.
-fn with(engine: &Arc<Engine>, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
-    let profile = policy.uses_profile().then(|| {
-        let half = half(engine);
-        let scope = |retrieves: &bool| if *retrieves { 1e9 } else { 40.0 };
-        let values = half.retrieval().iter().map(scope).collect();
-        let scopes = ScoreMap { name: "scope".into(), per: ScoresPer::KvHead, values };
-        HeadProfile::new(half.shape(), half.retrieval().to_vec(), vec![scopes], Default::default())
-            .expect("a profile")
-    });
-    SessionOptions { policy: policy.clone(), profile, ..options }
-}
-
-/// Types of keys and values that the model's heads can have.
-fn types(engine: &Arc<Engine>) -> Vec<(Type, Type)> {
-    let all = [(Type::F32, Type::F32), (Type::F16, Type::F16), (Type::Q8_0, Type::Q4_0)];
-    let fits = |ty: Type| engine.spec().head_dim.is_multiple_of(ty.block_elements());
-    all.into_iter().filter(|(k, v)| fits(*k) && fits(*v)).collect()
-}
-
-fn read(session: &mut Session, tokens: &[u32]) -> usize {
-    session.sync(tokens, &mut |_| {}).expect("reads")
-}
-
-/// After a text, a later turn, and again and again while tokens are generated.
+/// Sessions are saved and restored while empty, after each turn, and repeatedly between decode steps.
 #[test]
-fn a_kept_session_goes_on_as_if_it_had_not_been_kept() {
+fn a_restored_session_continues_like_the_saved_one() {
     const CONTEXT: usize = 260;
     let folder = Folder::new("goes-on");
-    for engine in [grouped(), open("golden/models/baichuan-alibi-f16.gguf")] {
-        let tokens = text(&engine, CONTEXT, 3);
-        for (policy, types) in policies(&engine, 40, CONTEXT)
-            .into_iter()
-            .flat_map(|p| types(&engine).into_iter().map(move |t| (p.clone(), t)))
-        {
+    for engine in [embedded_model(), golden_model("baichuan-alibi-f16")] {
+        let tokens = random_tokens(&engine, CONTEXT, 3);
+        for (policy, types) in with_cache_types(&engine, policies(&engine, 40, CONTEXT)) {
             for prefill in [Prefill::Exact, Prefill::Streaming] {
-                let options = with(&engine, &policy, options(CONTEXT, "full"));
+                let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
                 let options = SessionOptions { types, prefill, ..options };
-                let mut one = Session::new(&engine, options).expect("a session");
-                // An empty session is one too. Texts that end inside a partition, and below what some policies keep.
+                let mut one = session(&engine, options);
                 let mut other = folder.round_trip(&engine, &one);
+                // The texts end inside a partition; the first one is shorter than what some policies keep.
                 for n in [39, 151, 190] {
-                    assert_eq!(read(&mut one, &tokens[..n]), read(&mut other, &tokens[..n]));
+                    assert_eq!(sync(&mut one, &tokens[..n]), sync(&mut other, &tokens[..n]));
                     other = folder.round_trip(&engine, &other);
                     assert!(one.logits() == other.logits(), "{policy} {types:?}");
                 }
@@ -147,103 +113,104 @@ fn a_kept_session_goes_on_as_if_it_had_not_been_kept() {
                         other = folder.round_trip(&engine, &other);
                     }
                 }
-                assert!(folder.bytes(&one) == folder.bytes(&other), "{policy} {types:?}");
+                assert!(folder.save(&one) == folder.save(&other), "{policy} {types:?}");
                 assert_eq!((other.tokens(), other.options().context), (&tokens[..250], CONTEXT));
             }
         }
     }
 }
 
-/// Tokens taken off the end leave a session that can be kept, also where the text was longer before.
+/// A session can be saved after its text was shortened.
 #[test]
-fn a_shortened_text_can_be_kept() {
-    let (engine, folder) = (grouped(), Folder::new("shortened"));
-    let tokens = text(&engine, 120, 4);
+fn a_session_with_a_shortened_text_can_be_saved() {
+    let (engine, folder) = (embedded_model(), Folder::new("shortened"));
+    let tokens = random_tokens(&engine, 120, 4);
     for policy in policies(&engine, 200, 260) {
-        let make = with(&engine, &policy, options(260, "full"));
-        let mut one = Session::new(&engine, make).expect("a session");
+        let mut one = session(&engine, with_policy(&engine, &policy, options(260, "full")));
         for n in [100, 70] {
-            read(&mut one, &tokens[..n]);
+            sync(&mut one, &tokens[..n]);
         }
         let mut other = folder.round_trip(&engine, &one);
         for session in [&mut one, &mut other] {
-            read(session, &tokens);
+            sync(session, &tokens);
         }
         assert!(one.logits() == other.logits(), "{policy}");
     }
 }
 
-/// What came since a session was opened again is taken back as in any other: answers and whole turns.
+/// Answers and turns after a restore are undone as in any other session.
 #[test]
-fn turns_are_taken_back_in_an_opened_session() {
-    let (engine, folder) = (grouped(), Folder::new("taken-back"));
-    let document = text(&engine, 150, 8);
-    let turn = |seed, n| -> Vec<u32> { document.iter().copied().chain(text(&engine, n, seed)).collect() };
-    let (question, other_question, answer) = (turn(1, 21), turn(2, 13), text(&engine, 40, 9));
+fn turns_are_undone_in_a_restored_session() {
+    let (engine, folder) = (embedded_model(), Folder::new("taken-back"));
+    let document = random_tokens(&engine, 150, 8);
+    let turn =
+        |seed, n| -> Vec<u32> { document.iter().copied().chain(random_tokens(&engine, n, seed)).collect() };
+    let (question, other_question, answer) = (turn(1, 21), turn(2, 13), random_tokens(&engine, 40, 9));
     for policy in policies(&engine, 40, 300) {
-        let make = with(&engine, &policy, options(300, "full"));
-        let mut never_kept = Session::new(&engine, make).expect("a session");
-        read(&mut never_kept, &document);
-        let mut opened = folder.round_trip(&engine, &never_kept);
-        read(&mut opened, &question);
-        let before = opened.logits().to_vec();
-        answer.iter().for_each(|token| opened.push(*token).expect("a step"));
-        assert_eq!(read(&mut opened, &question), 0, "{policy}: the answer again");
-        assert!(opened.logits() == before, "{policy}");
-        assert_eq!(read(&mut opened, &other_question), 13, "{policy}: another question");
-        read(&mut never_kept, &other_question);
-        assert!(opened.logits() == never_kept.logits(), "{policy}");
-        // And back to where it was opened, for which nothing is computed.
-        assert_eq!(read(&mut opened, &document), 0, "{policy}");
+        let mut original = session(&engine, with_policy(&engine, &policy, options(300, "full")));
+        sync(&mut original, &document);
+        let mut restored = folder.round_trip(&engine, &original);
+        sync(&mut restored, &question);
+        let before = restored.logits().to_vec();
+        answer.iter().for_each(|token| restored.push(*token).expect("a step"));
+        assert_eq!(sync(&mut restored, &question), 0, "{policy}: the answer again");
+        assert!(restored.logits() == before, "{policy}");
+        assert_eq!(sync(&mut restored, &other_question), 13, "{policy}: another question");
+        sync(&mut original, &other_question);
+        assert!(restored.logits() == original.logits(), "{policy}");
+        // Back to the restored state, without any computation.
+        assert_eq!(sync(&mut restored, &document), 0, "{policy}");
     }
 }
 
-/// A small session under a policy that has most of what a store can have: two kinds of lanes, compensation, queries, gathering.
-fn rich(engine: &Arc<Engine>) -> Session {
+/// A small session whose store has most parts: two kinds of lanes, compensation entries, queries, accumulated
+/// attention.
+fn session_with_all_parts(engine: &Arc<Engine>) -> Session {
     let policy = "ahakv:budget=16,recent=4,heads=on,compensation=on".parse().expect("a policy");
-    let mut session = Session::new(engine, with(engine, &policy, options(64, "full"))).expect("a session");
-    read(&mut session, &text(engine, 40, 5));
+    let mut session = session(engine, with_policy(engine, &policy, options(64, "full")));
+    sync(&mut session, &random_tokens(engine, 40, 5));
     session
 }
 
 #[test]
-fn a_file_that_ends_too_early_is_refused() {
-    let (engine, folder) = (tiny(), Folder::new("short"));
-    let bytes = folder.bytes(&rich(&engine));
-    let description = 12 + u32::from_le_bytes(bytes[8..12].try_into().expect("four")) as usize;
-    // Everywhere in what is read first, then here and there, then everywhere in what is read last.
+fn truncated_and_extended_files_are_rejected() {
+    let (engine, folder) = (tiny_model(), Folder::new("short"));
+    let bytes = folder.save(&session_with_all_parts(&engine));
+    let description = description_end(&bytes);
+    // Lengths close together at both ends of the file, further apart between.
     let body = (description + 64..bytes.len() - 64).step_by(bytes.len() / 500 + 1);
     for length in (0..description + 64).step_by(3).chain(body).chain(bytes.len() - 64..bytes.len()) {
-        folder.refused(&engine, &bytes[..length], "the file ends too early");
+        folder.assert_rejected(&engine, &bytes[..length], "the file ends too early");
     }
-    folder.refused(&engine, &[&bytes[..], &[0]].concat(), "it has more bytes than it should");
+    folder.assert_rejected(&engine, &[&bytes[..], &[0]].concat(), "it has more bytes than it should");
     folder.restore(&engine, &bytes).expect("the whole file");
 }
 
 #[test]
-fn no_byte_can_change_unnoticed() {
-    let (engine, folder) = (tiny(), Folder::new("flips"));
-    let bytes = folder.bytes(&rich(&engine));
-    let mut state = 1u64;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
-    };
-    let description = 12 + u32::from_le_bytes(bytes[8..12].try_into().expect("four")) as usize;
+fn every_changed_byte_is_detected() {
+    let (engine, folder) = (tiny_model(), Folder::new("flips"));
+    let bytes = folder.save(&session_with_all_parts(&engine));
+    let mut random = Random(1);
+    let description = description_end(&bytes);
     let caller = bytes.windows(6).position(|part| part == b"caller").expect("the caller's text") + 10;
     for round in 0..1500 {
         let at = match round {
             0 => caller,
-            1..900 => random(description + 400),
-            _ => random(bytes.len()),
+            1..900 => random.below(description + 400),
+            _ => random.below(bytes.len()),
         };
         let mut changed = bytes.clone();
-        changed[at] ^= if round == 0 { 1 } else { 1 + random(255) as u8 };
-        folder.refused(&engine, &changed, if round == 0 { "its checksum is wrong" } else { "" });
+        changed[at] ^= if round == 0 { 1 } else { 1 + random.below(255) as u8 };
+        folder.assert_rejected(&engine, &changed, if round == 0 { "its checksum is wrong" } else { "" });
     }
 }
 
-/// A file in its parts, so that what is wrong in it can still add up.
+/// End of the description in a file: it follows a magic of 8 bytes and its own length in 4.
+fn description_end(bytes: &[u8]) -> usize {
+    12 + u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) as usize
+}
+
+/// The parts of a file, so that a changed file can have a correct checksum.
 #[derive(Clone)]
 struct Parts {
     magic: [u8; 8],
@@ -253,7 +220,7 @@ struct Parts {
 
 impl Parts {
     fn of(bytes: &[u8]) -> Parts {
-        let end = 12 + u32::from_le_bytes(bytes[8..12].try_into().expect("four")) as usize;
+        let end = description_end(bytes);
         Parts {
             magic: bytes[..8].try_into().expect("eight"),
             description: serde_json::from_slice(&bytes[12..end]).expect("a description"),
@@ -272,94 +239,95 @@ impl Parts {
         bytes
     }
 
-    /// With another value in the description.
-    fn saying(&self, name: &str, value: Value) -> Vec<u8> {
+    /// The file with another value in its description.
+    fn with_value(&self, name: &str, value: Value) -> Vec<u8> {
         let mut other = self.clone();
         other.description[name] = value;
         other.bytes()
     }
 
-    /// The number at this place of the store.
-    fn number(&mut self, at: usize) -> &mut [u8] {
+    /// The store's number with this index.
+    fn number(&mut self, index: usize) -> &mut [u8] {
         let of = |name: &str| self.description[name].as_u64().expect("a number") as usize;
-        let at = 4 * (of("tokens") + of("logits") + at);
+        let at = 4 * (of("tokens") + of("logits") + index);
         &mut self.body[at..at + 4]
     }
 
-    /// With other numbers in the store, the first lane's first.
-    fn holding(&self, numbers: &[(usize, u32)]) -> Vec<u8> {
+    /// The file with other numbers in its store: pairs of index and number. The first lane's numbers come first.
+    fn with_numbers(&self, numbers: &[(usize, u32)]) -> Vec<u8> {
         let mut other = self.clone();
-        for (at, number) in numbers {
-            other.number(*at).copy_from_slice(&number.to_le_bytes());
+        for (index, number) in numbers {
+            other.number(*index).copy_from_slice(&number.to_le_bytes());
         }
         other.bytes()
     }
 }
 
 #[test]
-fn descriptions_that_cannot_be_are_refused() {
-    let (engine, folder) = (tiny(), Folder::new("descriptions"));
-    let parts = Parts::of(&folder.bytes(&rich(&engine)));
-    folder.restore(&engine, &parts.bytes()).expect("parts make a whole");
-    let refused = |name: &str, value: Value, part: &str| {
+fn invalid_descriptions_are_rejected() {
+    let (engine, folder) = (tiny_model(), Folder::new("descriptions"));
+    let parts = Parts::of(&folder.save(&session_with_all_parts(&engine)));
+    folder.restore(&engine, &parts.bytes()).expect("the unchanged file");
+    let rejected = |name: &str, value: Value, part: &str| {
         println!("{name:.20} {part}");
-        folder.refused(&engine, &parts.saying(name, value), part);
+        folder.assert_rejected(&engine, &parts.with_value(name, value), part);
     };
-    refused("colour", json!("red"), "unknown field");
-    refused(&"colour".repeat(1 << 20), json!("red"), "unknown field");
-    refused("tokens", json!(-1), "cannot be read");
-    refused("tokens", json!(1e300), "cannot be read");
-    refused("tokens", json!(u64::MAX), "more tokens than its context");
-    refused("context", json!(u64::MAX), "more tokens than its context");
-    refused("context", json!(39), "more tokens than its context");
-    refused("context", json!(65), "another capacity");
-    refused("logits", json!(1), "logits of another vocabulary");
-    refused("logits", json!(u64::MAX), "logits of another vocabulary");
-    refused("model", json!("x".repeat(1 << 20)), "another model");
-    refused("policy", json!("rasor"), "there is no such policy");
-    refused("policy", json!("streaming:window=1e99"), "cannot be");
-    refused("policy", json!("x".repeat(1 << 20)), "too long");
-    refused("policy", json!("streaming"), "lane");
-    refused("type_k", json!("q9_9"), "cache type is unknown");
-    refused("type_k", json!("f16"), "");
-    refused("profile", json!("{}"), "its settings cannot be used");
-    refused("profile", Value::Null, "its settings cannot be used");
-    let other = open("golden/models/llama-mha-f32.gguf");
-    refused("profile", json!(half(&other).to_json()), "its settings cannot be used");
-    folder.refused(&other, &parts.bytes(), "made with another model");
+    rejected("colour", json!("red"), "unknown field");
+    rejected(&"colour".repeat(1 << 20), json!("red"), "unknown field");
+    rejected("tokens", json!(-1), "cannot be read");
+    rejected("tokens", json!(1e300), "cannot be read");
+    rejected("tokens", json!(u64::MAX), "more tokens than its context");
+    rejected("context", json!(u64::MAX), "more tokens than its context");
+    rejected("context", json!(39), "more tokens than its context");
+    rejected("context", json!(65), "another capacity");
+    rejected("logits", json!(1), "logits of another vocabulary");
+    rejected("logits", json!(u64::MAX), "logits of another vocabulary");
+    rejected("model", json!("x".repeat(1 << 20)), "another model");
+    rejected("policy", json!("rasor"), "there is no such policy");
+    rejected("policy", json!("streaming:window=1e99"), "cannot be");
+    rejected("policy", json!("x".repeat(1 << 20)), "too long");
+    rejected("policy", json!("streaming"), "lane");
+    rejected("type_k", json!("q9_9"), "cache type is unknown");
+    rejected("type_k", json!("f16"), "");
+    rejected("profile", json!("{}"), "its settings cannot be used");
+    rejected("profile", Value::Null, "its settings cannot be used");
+    let other = golden_model("llama-mha-f32");
+    rejected("profile", json!(half_retrieval(&other).to_json()), "its settings cannot be used");
+    folder.assert_rejected(&other, &parts.bytes(), "made with another model");
     let mut empty = parts.clone();
     (empty.description["tokens"], empty.description["context"]) = (json!(0), json!(0));
-    folder.refused(&engine, &empty.bytes(), "its settings cannot be used");
-    // A chunk only says how much is computed at once.
-    folder.restore(&engine, &parts.saying("chunk", json!(u64::MAX))).expect("any chunk");
-    folder.restore(&engine, &parts.saying("chunk", json!(0))).expect("any chunk");
+    folder.assert_rejected(&engine, &empty.bytes(), "its settings cannot be used");
+    // The chunk size changes only how many tokens are computed at once.
+    folder.restore(&engine, &parts.with_value("chunk", json!(u64::MAX))).expect("any chunk");
+    folder.restore(&engine, &parts.with_value("chunk", json!(0))).expect("any chunk");
 
     for (magic, part) in [(b"LHSTATE2", "another version"), (b"GGUF\x03\0\0\0", "not a saved session")] {
-        folder.refused(&engine, &Parts { magic: *magic, ..parts.clone() }.bytes(), part);
+        folder.assert_rejected(&engine, &Parts { magic: *magic, ..parts.clone() }.bytes(), part);
     }
     let mut long = parts.bytes();
     long[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-    folder.refused(&engine, &long, "too long");
+    folder.assert_rejected(&engine, &long, "too long");
     let mut token = parts.clone();
     token.body[..4].copy_from_slice(&u32::MAX.to_le_bytes());
-    folder.refused(&engine, &token.bytes(), "outside the model's vocabulary");
+    folder.assert_rejected(&engine, &token.bytes(), "outside the model's vocabulary");
 }
 
-/// The first lane of a window's store, number by number: heads, capacity, live, departed, done, of_text, settled, positions.
+/// The numbers of the first lane: heads, capacity, live, evicted, scanned_until, prompt_rows_kept, last_eviction_at,
+/// positions.
 #[test]
-fn stores_that_cannot_be_are_refused() {
-    let (engine, folder) = (tiny(), Folder::new("stores"));
-    let mut session =
-        Session::new(&engine, options(100, "streaming:sinks=2,window=10,slack=3")).expect("a session");
-    read(&mut session, &text(&engine, 60, 5));
-    session.push(1).expect("a step");
-    let parts = Parts::of(&folder.bytes(&session));
-    // 13 rows of 61 tokens: two sinks, ten of the text, and one more.
+fn invalid_stores_are_rejected() {
+    let (engine, folder) = (tiny_model(), Folder::new("stores"));
+    let mut streaming = session(&engine, options(100, "streaming:sinks=2,window=10,slack=3"));
+    sync(&mut streaming, &random_tokens(&engine, 60, 5));
+    streaming.push(1).expect("a step");
+    let parts = Parts::of(&folder.save(&streaming));
+    // 13 rows of 61 tokens: two sinks, ten recent tokens of the text, and the decoded one.
     assert_eq!(
-        folder.bytes(&session),
-        parts.holding(&[(2, 13), (3, 48), (4, 50), (5, 12), (6, 60), (19, 60)])
+        folder.save(&streaming),
+        parts.with_numbers(&[(2, 13), (3, 48), (4, 50), (5, 12), (6, 60), (19, 60)])
     );
-    let lane = |numbers: &[(usize, u32)]| folder.refused(&engine, &parts.holding(numbers), "a lane");
+    let lane =
+        |numbers: &[(usize, u32)]| folder.assert_rejected(&engine, &parts.with_numbers(numbers), "a lane");
     for number in 0..2 {
         lane(&[(number, 0)]);
         lane(&[(number, u32::MAX)]);
@@ -371,59 +339,56 @@ fn stores_that_cannot_be_are_refused() {
     lane(&[(2, 0)]);
     lane(&[(2, 12), (3, 48)]);
     lane(&[(3, 0)]);
-    lane(&[(6, 0)]); // 61 tokens would have come since
-    let position =
-        |numbers: &[(usize, u32)]| folder.refused(&engine, &parts.holding(numbers), "impossible positions");
+    lane(&[(6, 0)]); // there would be 61 tokens since the last eviction
+    let position = |numbers: &[(usize, u32)]| {
+        folder.assert_rejected(&engine, &parts.with_numbers(numbers), "impossible positions")
+    };
     position(&[(7, 1)]); // twice
     position(&[(7, 61)]); // not seen yet
     position(&[(7, u32::MAX)]);
     position(&[(18, 60), (19, 59)]); // not in order
     position(&[(19, 30)]);
-    position(&[(4, 49)]); // what was not cut is there
+    position(&[(4, 49)]); // rows that no eviction has considered must be kept
     position(&[(6, 59), (18, 40)]);
-    // The first head lacks a sink: that is possible as such, and found when the heads are to lose equally many.
-    let lacking = parts.holding(&[(7, 20)]);
-    let mut session = folder.restore(&engine, &lacking).expect("restored");
+    // The first head lacks a sink. That is a valid store; the error comes when the heads must evict equally many rows.
+    let without_sink = parts.with_numbers(&[(7, 20)]);
+    let mut session = folder.restore(&engine, &without_sink).expect("restored");
     let done = (0..20).try_for_each(|_| session.push(1));
     let error = done.expect_err("heads hold different positions");
     assert!(error.to_string().contains("rows of different positions") && error.hint().is_some(), "{error}");
-    assert!(session.tokens().is_empty(), "nothing is half done");
+    assert!(session.tokens().is_empty(), "the session is cleared");
 }
 
-/// Numbers of the store that are wrong in a file that adds up: an error, or a session that goes on somehow, also backwards.
+/// Wrong numbers in a file with a correct checksum give an error, or a session that can be used: reading, decoding and
+/// undo do not panic.
 #[test]
-fn hostile_stores_do_no_harm() {
+fn wrong_store_numbers_do_not_cause_panics() {
     let folder = Folder::new("hostile");
-    let mut state = 7u64;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
-    };
-    let (mut refused, mut opened) = (0, 0);
-    for engine in [tiny(), open("golden/models/baichuan-alibi-f16.gguf")] {
-        let tokens = text(&engine, 90, 5);
+    let mut random = Random(7);
+    let (mut rejected, mut restored) = (0, 0);
+    for engine in [tiny_model(), golden_model("baichuan-alibi-f16")] {
+        let tokens = random_tokens(&engine, 90, 5);
         let mut all = policies(&engine, 24, 90);
         all.push("l2:rows=24,skip=0,recent=4".parse().expect("a policy"));
         for policy in all {
-            let mut session =
-                Session::new(&engine, with(&engine, &policy, options(90, "full"))).expect("a session");
-            read(&mut session, &tokens[..57]);
-            tokens[57..60].iter().for_each(|token| session.push(*token).expect("a step"));
-            let parts = Parts::of(&folder.bytes(&session));
+            let mut valid = session(&engine, with_policy(&engine, &policy, options(90, "full")));
+            sync(&mut valid, &tokens[..57]);
+            tokens[57..60].iter().for_each(|token| valid.push(*token).expect("a step"));
+            let parts = Parts::of(&folder.save(&valid));
             for _ in 0..60 {
                 // The first lane's numbers, and the positions of its first heads.
-                let wrong: Vec<(usize, u32)> = (0..1 + random(3))
-                    .map(|_| match random(3) {
-                        0 => (2 + random(5), random(62) as u32),
-                        _ => (7 + random(50), random(61) as u32),
+                let wrong: Vec<(usize, u32)> = (0..1 + random.below(3))
+                    .map(|_| match random.below(3) {
+                        0 => (2 + random.below(5), random.below(62) as u32),
+                        _ => (7 + random.below(50), random.below(61) as u32),
                     })
                     .collect();
-                let Ok(mut session) = folder.restore(&engine, &parts.holding(&wrong)) else {
-                    refused += 1;
+                let Ok(mut session) = folder.restore(&engine, &parts.with_numbers(&wrong)) else {
+                    rejected += 1;
                     continue;
                 };
-                opened += 1;
-                // Any of these may fail, and then the session is empty or whole.
+                restored += 1;
+                // Each of these may fail; the session is then empty or consistent.
                 let _ = session.sync(&tokens[..75], &mut |_| {});
                 let _ = tokens[75..].iter().try_for_each(|token| session.push(*token));
                 for n in [75, 60, 58, 30, 90] {
@@ -433,30 +398,30 @@ fn hostile_stores_do_no_harm() {
             }
         }
     }
-    assert!(refused > 100 && opened > 100, "{refused} refused, {opened} opened");
+    assert!(rejected > 100 && restored > 100, "{rejected} rejected, {restored} restored");
 }
 
-/// A file that cannot be written leaves nothing behind, and what was there before as it was.
+/// If a file cannot be written, no partial file is left and an existing file is unchanged.
 #[test]
-fn what_cannot_be_written_leaves_nothing() {
-    let (engine, folder) = (tiny(), Folder::new("writing"));
-    let session = rich(&engine);
+fn a_failed_save_leaves_no_partial_file() {
+    let (engine, folder) = (tiny_model(), Folder::new("writing"));
+    let session = session_with_all_parts(&engine);
     fs::create_dir(folder.file("directory")).expect("a directory");
-    for path in ["missing/kept", "directory", "directory/."] {
+    for path in ["missing/saved", "directory", "directory/."] {
         let error = snapshot::save(&session, "", &folder.file(path)).expect_err(path);
         assert!(error.to_string().contains(path) && error.hint() == Some(Hint::CheckPath), "{error}");
         assert_eq!(folder.names(), ["directory"], "{path}");
     }
-    let before = folder.bytes(&session);
-    let too_much = "x".repeat(65 << 20);
-    let error = snapshot::save(&session, &too_much, &folder.file("kept")).expect_err("too much");
+    let before = folder.save(&session);
+    let too_large = "x".repeat(65 << 20);
+    let error = snapshot::save(&session, &too_large, &folder.file("saved")).expect_err("too large");
     assert!(error.to_string().contains("larger than") && error.hint().is_some(), "{error}");
-    assert_eq!(fs::read(folder.file("kept")).expect("still there"), before);
+    assert_eq!(fs::read(folder.file("saved")).expect("still there"), before);
     assert_eq!(folder.names().len(), 2);
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn folders_and_devices_are_rejected() {
     let folder = Folder::new("no-files");
     for (path, part) in [
         (folder.file("none"), "none: "),

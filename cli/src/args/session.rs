@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use engine::kv::{Budget, PolicyChoice, policy::REGISTRY, policy::registry::COMMON};
+use engine::kv::{KvBudget, PolicyChoice, policy::COMMON_PARAMETERS, policy::policies};
 use engine::{Context, HeadSource, Prefill, SessionOptions, SetupOptions};
 use ggml::Type;
 
@@ -65,7 +65,7 @@ impl ChunkArgs {
 pub struct BudgetArgs {
     /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the policy's parameters
     #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
-    pub kv_budget: Option<Budget>,
+    pub kv_budget: Option<KvBudget>,
     /// Rows that each bounded head keeps. Sets the policy's parameters
     #[arg(long, value_name = "ROWS", value_parser = values::positive)]
     pub keep: Option<usize>,
@@ -73,8 +73,8 @@ pub struct BudgetArgs {
 
 impl BudgetArgs {
     /// The budget, if one is given.
-    pub fn budget(&self) -> Option<Budget> {
-        self.kv_budget.or(self.keep.map(Budget::Rows))
+    pub fn budget(&self) -> Option<KvBudget> {
+        self.kv_budget.or(self.keep.map(KvBudget::Rows))
     }
 }
 
@@ -165,7 +165,7 @@ pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
 /// The policies of a list, as typed; all of the registry for `all`.
 pub fn policy_names(texts: &[String]) -> impl Iterator<Item = &str> {
     texts.iter().flat_map(|text| match text.trim() {
-        "all" => REGISTRY.iter().map(|entry| entry.name).collect(),
+        "all" => policies().map(|entry| entry.name).collect(),
         name => vec![name],
     })
 }
@@ -175,16 +175,16 @@ pub fn policy_help() -> String {
     let mut help = String::from(
         "Cache policy: what each head keeps. The policies, with their parameters and defaults:\n",
     );
-    for entry in REGISTRY {
+    for entry in policies() {
         help += &format!("\n{}: {}\n", entry.name, entry.summary);
         for parameter in entry.parameters {
-            let default = parameter.shown(entry.default(parameter));
-            help += &format!("  {}={default}  {}\n", parameter.name, parameter.meaning);
+            let default = parameter.format_value(entry.default(parameter));
+            help += &format!("  {}={default}  {}\n", parameter.name, parameter.description);
         }
     }
     help += "\nParameters of every policy but full (defaults differ):\n";
-    for parameter in COMMON {
-        help += &format!("  {}=on|off  {}\n", parameter.name, parameter.meaning);
+    for parameter in COMMON_PARAMETERS {
+        help += &format!("  {}=on|off  {}\n", parameter.name, parameter.description);
     }
     help + "\nFor example: --policy razor:buffer=4000,ratio=5"
 }

@@ -1,6 +1,6 @@
 //! Numbers with suffixes, as typed: `100k` tokens, `24GiB`.
 
-use engine::kv::Budget;
+use engine::kv::KvBudget;
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::tensor_type;
@@ -67,15 +67,15 @@ pub fn share(text: &str) -> Result<f64, Failure> {
 }
 
 /// A budget of the KV store: a size, or with % a share of the cache that keeps everything.
-pub fn budget(text: &str) -> Result<Budget, Failure> {
+pub fn budget(text: &str) -> Result<KvBudget, Failure> {
     if text.trim().ends_with('%') {
         return match share(text)? {
-            share if share > 0.0 => Ok(Budget::Share(share)),
+            share if share > 0.0 => Ok(KvBudget::Share(share)),
             _ => Err(Failure::usage("a budget of nothing", "give a share above 0, for example 30%")),
         };
     }
     match bytes(text) {
-        Ok(bytes) if bytes > 0 => Ok(Budget::Bytes(bytes)),
+        Ok(bytes) if bytes > 0 => Ok(KvBudget::Bytes(bytes)),
         _ => Err(Failure::usage(
             "not a budget",
             "give a size, for example 2GiB, or a share of the full cache, for example 30%",
@@ -136,8 +136,8 @@ mod tests {
         for bad in ["", "GiB", "-1GiB", "1XB", "9999999TiB"] {
             assert!(bytes(bad).is_err_and(|error| !error.hint().is_empty()), "{bad}");
         }
-        assert_eq!(budget("30%"), Ok(Budget::Share(0.3)));
-        assert_eq!(budget("2GiB"), Ok(Budget::Bytes(2 << 30)));
+        assert_eq!(budget("30%"), Ok(KvBudget::Share(0.3)));
+        assert_eq!(budget("2GiB"), Ok(KvBudget::Bytes(2 << 30)));
         for bad in ["", "0", "0%", "130%", "0.3", "2XB", "-1GiB"] {
             assert!(budget(bad).is_err_and(|error| !error.hint().is_empty()), "{bad}");
         }

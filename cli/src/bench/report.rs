@@ -103,7 +103,7 @@ impl Report<'_> {
 
     /// What computes, in llama.cpp's words.
     fn backend(&self) -> &'static str {
-        if self.engine.devices().placement().on_device() > 0 { "CUDA" } else { "CPU" }
+        if self.engine.backends().placement().on_device() > 0 { "CUDA" } else { "CPU" }
     }
 
     fn object(&self, case: &Case) -> Value {
@@ -114,7 +114,7 @@ impl Report<'_> {
             "build_number": 0,
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
             "backends": self.backend(),
-            "n_gpu_layers": self.engine.devices().placement().on_device(),
+            "n_gpu_layers": self.engine.backends().placement().on_device(),
             "model_filename": self.file,
             "model_type": self.name,
             "model_size": self.model_bytes(),

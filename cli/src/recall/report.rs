@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use engine::Model;
-use engine::kv::Budget;
+use engine::kv::KvBudget;
 use serde_json::{Value, json};
 
 use super::{Cell, RecallArgs, Trial};
@@ -82,10 +82,10 @@ fn object(args: &RecallArgs, model: &Model, trial: &Trial, cell: &Cell) -> Value
 }
 
 /// A budget as a column's name.
-fn shown(budget: Budget) -> String {
+fn shown(budget: KvBudget) -> String {
     match budget {
-        Budget::Rows(rows) => format!("{rows} rows"),
-        Budget::Bytes(bytes) => format::bytes(bytes),
-        Budget::Share(share) => format::percent(share),
+        KvBudget::Rows(rows) => format!("{rows} rows"),
+        KvBudget::Bytes(bytes) => format::bytes(bytes),
+        KvBudget::Share(share) => format::percent(share),
     }
 }

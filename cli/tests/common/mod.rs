@@ -1,13 +1,14 @@
-//! Runs the program as a user would, with a cache folder of the tests' own.
-#![allow(dead_code)] // every test file uses some of it
+//! Runs the program as a user would, with a separate cache folder.
+#![allow(dead_code)] // each test file uses some of these
 
-use models::gguf::GgufFile;
-use models::gguf::write::{GgufWriter, MetaValue};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a run came to.
+use models::gguf::GgufFile;
+use models::gguf::write::{GgufWriter, MetaValue};
+
+/// The result of a run.
 pub struct Run {
     pub code: Option<i32>,
     pub stdout: String,
@@ -15,23 +16,23 @@ pub struct Run {
 }
 
 impl Run {
-    /// stdout of a run that succeeded.
+    /// Checks that the run succeeded. Returns its stdout.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         self.stdout
     }
 
-    /// stdout of a run that succeeded, as JSON.
+    /// Checks that the run succeeded. Returns its stdout as JSON.
     #[track_caller]
     pub fn json(self) -> serde_json::Value {
         let text = self.ok();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// Checks that it failed as every failure should: exit code, `error: …` with this in it, a hint, nothing on stdout.
+    /// Checks that the run failed with this exit code: an `error: …` that contains `part`, a hint, nothing on stdout.
     #[track_caller]
-    pub fn refused(self, code: i32, part: &str) {
+    pub fn assert_failed(self, code: i32, part: &str) {
         let Run { code: found, stdout, stderr } = self;
         assert_eq!(found, Some(code), "{stderr}");
         assert!(stderr.lines().any(|line| line.starts_with("error: ")), "{stderr}");
@@ -41,21 +42,21 @@ impl Run {
     }
 }
 
-/// The program with these arguments, not started yet.
+/// A command that runs the program with these arguments.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
     command.args(args).env("XDG_CACHE_HOME", scratch("cache")).env_remove("NO_COLOR").stdin(Stdio::null());
     command
 }
 
-/// Runs it to its end.
+/// Runs the program with these arguments.
 pub fn longhand(args: &[&str]) -> Run {
     let output = command(args).output().expect("the program starts");
     finished(output)
 }
 
-/// Runs it with this input.
-pub fn longhand_with(args: &[&str], input: &[u8]) -> Run {
+/// Runs the program with these arguments and this standard input.
+pub fn longhand_with_input(args: &[&str], input: &[u8]) -> Run {
     let mut child = command(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -75,22 +76,22 @@ fn finished(output: std::process::Output) -> Run {
     }
 }
 
-/// A folder for files of the tests.
+/// A folder for files of tests.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
     std::fs::create_dir_all(&folder).expect("a folder for tests");
     folder
 }
 
-/// A file with this content, its path as text.
+/// Writes a file. Returns its path.
 pub fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = scratch("files").join(name);
     std::fs::write(&path, content).expect("a test file");
     path.to_str().expect("a path that is text").to_owned()
 }
 
-/// The small model's file with this done to it, its weights zero.
-pub fn changed(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
+/// Writes a changed copy of the embedded model, with all weights zero. Returns its path.
+pub fn changed_model(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
     let needle = GgufFile::from_bytes(models::embedded::needle()).expect("the embedded model");
     let mut writer = GgufWriter::new();
     for (key, value) in needle.metadata() {
@@ -103,13 +104,13 @@ pub fn changed(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String {
     file(name, writer.to_bytes_zeroed().expect("a file in memory"))
 }
 
-/// Data that is not part of the project; says so where it is absent.
+/// The path of data outside the repository; prints that the test is skipped if it is absent.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared").join(path);
     if path.exists() {
         return Some(path);
     }
-    println!("skipped: {} is not there", path.display());
+    println!("skipped: {} does not exist", path.display());
     None
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::profile::{HeadShape, MOST_HEADS};
+use super::profile::{HeadShape, MAX_QUERY_HEADS};
 use crate::Hint;
 
 /// A head profile or head map cannot be read, imported, made or used.
@@ -127,7 +127,7 @@ impl HeadsError {
             }
             HeadsError::NoModel { .. } => Hint::advice(format!(
                 "the query heads must be a multiple of the KV heads, each number at least 1, and the query heads of \
-                 all layers together at most {MOST_HEADS}"
+                 all layers together at most {MAX_QUERY_HEADS}"
             )),
             HeadsError::NotFinite { .. } => Hint::advice("compute the scores again"),
             HeadsError::Share { .. } => Hint::advice("give a share between 0 and 1, for example 0.15"),

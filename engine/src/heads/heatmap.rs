@@ -1,12 +1,11 @@
-//! Heat maps of heads as text: a row a layer, a column a head, darker or warmer where the value is higher, a mark where a head is kept.
-//!
-//! Returns lines of text and knows no terminal; the caller decides whether colour is welcome.
+//! Heat maps of heads as text: one row per layer, one column per head, darker or warmer where the value is higher, with
+//! a mark on retrieval heads. The caller knows the terminal and decides whether to use colour.
 
 use std::fmt::Write;
 
 use super::profile::{HeadProfile, ScoreMap, ScoresPer};
 
-/// What the cells are drawn with.
+/// The characters or colours of the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
     /// ` .:-=+*%@`: for any terminal and any font.
@@ -19,26 +18,27 @@ pub enum Palette {
 
 /// Colours of the 256-colour palette from cold to hot.
 const COLORS: [u8; 10] = [233, 53, 54, 60, 24, 30, 36, 71, 149, 226];
-/// Above this step of [`COLORS`] a mark is written in black, below in white.
+/// On colours above this index of [`COLORS`] a mark is black, on the others white.
 const BRIGHT: usize = 5;
 
-/// A map of numbers to be drawn.
+/// A map of numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Heatmap<'a> {
-    /// What the numbers are; stands in the first line.
+    /// What the numbers are; printed in the first line.
     pub title: &'a str,
     /// Heads of a layer.
     pub columns: usize,
-    /// `[layers, columns]`, layer by layer. A last row that is not whole is drawn as far as it goes.
+    /// `[layers, columns]`, layer by layer. The last row may be shorter.
     pub values: &'a [f32],
     /// `[layers, columns]`: heads to mark; empty for none.
     pub marks: &'a [bool],
 }
 
 impl Heatmap<'_> {
-    /// The map as lines, each ended by a line break: title with the range of values, column numbers, a row a layer.
+    /// The map as lines, each with a line break: title with the range of values, column numbers, one row per layer.
     ///
-    /// The scale runs from 0 (or the smallest value, if that is negative) to the largest value; what is not finite is drawn as `?`.
+    /// The scale runs from 0 (or the smallest value, if it is negative) to the largest value. Values that are not
+    /// finite are `?`.
     pub fn render(&self, palette: Palette) -> String {
         let columns = self.columns.max(1);
         let layers = self.values.len().div_ceil(columns);
@@ -54,7 +54,7 @@ impl Heatmap<'_> {
         }
         let _ = write!(out, "\n{:>digits$} ", "layer");
         for column in (0..columns).step_by(4) {
-            // Two characters a column; a number has room for four columns.
+            // A column has two characters; a number may take four columns.
             let width = 2 * (columns - column).min(4);
             let number = column.to_string();
             if number.len() <= width {
@@ -86,7 +86,7 @@ fn cell(out: &mut String, palette: Palette, value: f32, (low, high): (f32, f32),
         Palette::Shades => SHADES.len(),
         Palette::Colors => COLORS.len(),
     };
-    // A map of equal values has no range to divide by; all its heads are drawn coldest.
+    // Equal values have no range to divide by; all heads get the coldest colour.
     let share = if high > low { (value - low) / (high - low) } else { 0.0 };
     let step = ((share * steps as f32) as usize).min(steps - 1);
     let sign = if marked { mark(palette) } else { ' ' };
@@ -111,7 +111,7 @@ fn cell(out: &mut String, palette: Palette, value: f32, (low, high): (f32, f32),
 const ASCII: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '%', '@'];
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 
-/// How a head that is kept whole is marked.
+/// The mark of a retrieval head.
 fn mark(palette: Palette) -> char {
     match palette {
         Palette::Ascii => '!',
@@ -124,9 +124,8 @@ fn trim_end(out: &mut String) {
 }
 
 impl HeadProfile {
-    /// Heat maps of the profile's scores, or of the flags alone where it has none, with the retrieval heads marked.
-    ///
-    /// In a map of query heads all heads of a retrieval KV head are marked.
+    /// Heat maps of the profile's scores, or of the flags where it has none, with the retrieval heads marked. In a map
+    /// of query heads all query heads of a retrieval KV head are marked.
     pub fn heatmaps(&self, palette: Palette) -> String {
         let shape = self.shape();
         let flags: Vec<f32> = self.retrieval().iter().map(|&keeps| f32::from(u8::from(keeps))).collect();
@@ -164,7 +163,7 @@ mod tests {
     use crate::heads::{HeadShape, Provenance};
 
     #[test]
-    fn a_small_map_looks_like_this() {
+    fn a_small_map_is_drawn() {
         let heatmap = Heatmap {
             title: "induction",
             columns: 5,
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_negative_and_missing_values_are_drawn_too() {
+    fn equal_negative_and_missing_values_are_drawn() {
         for values in [&[][..], &[0.0, 0.0], &[-1.0, -1.0, -3.0], &[f32::NAN]] {
             let heatmap = Heatmap { title: "t", columns: 2, values, marks: &[] };
             let text = heatmap.render(Palette::Ascii);
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_marks_every_query_head_of_a_kept_kv_head() {
+    fn every_query_head_of_a_retrieval_kv_head_is_marked() {
         let shape = HeadShape::new(2, 4, 2).unwrap();
         let scores =
             vec![ScoreMap { name: "induction".to_owned(), per: ScoresPer::QueryHead, values: vec![0.0; 8] }];

@@ -1,9 +1,10 @@
 //! Head profiles from maps that others publish.
 //!
-//! - **DuoAttention** (Xiao et al. 2024): `full_attention_heads.tsv`, a row a layer, a column a KV head, trained gates from 0 (a
-//!   window is enough) to 1 (needs everything), and a `config.json` beside it with the sinks and the window they were trained with.
-//! - **Retrieval_Head** (Wu et al. 2024): one JSON object `{"LAYER-HEAD": [score, …]}`, a query head's retrieval scores over trials,
-//!   whose mean is the head's score.
+//! - **DuoAttention** (Xiao et al. 2024): `full_attention_heads.tsv`, one row per layer, one column per KV head. Its
+//!   values are trained gates from 0 (a window is enough) to 1 (needs everything). The `config.json` beside it has the
+//!   sinks and the window of the training.
+//! - **Retrieval_Head** (Wu et al. 2024): one JSON object `{"LAYER-HEAD": [score, …]}` with the retrieval scores of
+//!   query heads over several trials. A head's score is their mean.
 
 use std::path::Path;
 
@@ -14,32 +15,34 @@ use super::profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer, re
 use super::select::{check_share, mark_top_share};
 use crate::Hint;
 
-/// Where the line between retrieval heads and others is drawn.
+/// Which heads of a map are retrieval heads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cut {
-    /// Heads whose value is at least this.
-    Threshold(f64),
-    /// The highest share of the heads that the map counts (KV heads for DuoAttention, query heads for Retrieval_Head).
-    Share(f64),
+pub enum HeadThreshold {
+    /// Heads whose score is at least this.
+    MinScore(f64),
+    /// This share of the heads that the map lists (KV heads for DuoAttention, query heads for Retrieval_Head), those
+    /// with the highest scores.
+    TopShare(f64),
 }
 
-/// How to read a map.
+/// How a map is imported.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// Head counts of the model it is for.
+    /// Head counts of the model.
     pub shape: HeadShape,
-    /// The model's fingerprint, to be written into the profile.
+    /// The model's fingerprint, which the profile stores.
     pub fingerprint: Option<String>,
-    /// Where to draw the line; `None`: the format's own ([`DUO_ATTENTION_CUT`], [`RETRIEVAL_HEAD_CUT`]).
-    pub cut: Option<Cut>,
+    /// Which heads are retrieval heads; `None` for the format's own rule ([`DUO_ATTENTION_THRESHOLD`],
+    /// [`RETRIEVAL_HEAD_THRESHOLD`]).
+    pub threshold: Option<HeadThreshold>,
 }
 
-/// The threshold in DuoAttention's own configuration. Its paper reports results with `Cut::Share(0.25)` on MHA and `Cut::Share(0.5)` on
-/// GQA models, which is less on most of its maps.
-pub const DUO_ATTENTION_CUT: Cut = Cut::Threshold(0.5);
+/// The threshold in DuoAttention's own configuration. Its paper reports results with shares of 0.25 on MHA models and
+/// of 0.5 on GQA models, which are fewer heads on most of its maps.
+pub const DUO_ATTENTION_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.5);
 
-/// The retrieval score above which the Retrieval_Head paper calls a head one.
-pub const RETRIEVAL_HEAD_CUT: Cut = Cut::Threshold(0.1);
+/// The retrieval score from which on the Retrieval_Head paper counts a head as a retrieval head.
+pub const RETRIEVAL_HEAD_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.1);
 
 /// Name of DuoAttention's map inside its folder.
 const DUO_MAP: &str = "full_attention_heads.tsv";
@@ -48,10 +51,11 @@ const DUO_HINT: &str = "give full_attention_heads.tsv: one row per layer, one nu
 const RETRIEVAL: &str = "Retrieval_Head map";
 const RETRIEVAL_HINT: &str = "give one JSON object {\"LAYER-HEAD\": [score, …], …}";
 
-/// Imports a map, whichever it is: a folder of DuoAttention's, its TSV, a Retrieval_Head JSON, or a profile of our own.
+/// Imports a map of any format: DuoAttention's folder or TSV, Retrieval_Head's JSON, or a head profile.
 ///
 /// # Errors
-/// The file cannot be read, is none of these, or belongs to a model with other head counts or another fingerprint.
+/// The file cannot be read, has none of these formats, or belongs to a model with other head counts or another
+/// fingerprint.
 pub fn import(path: &Path, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
     let inside = path.join(DUO_MAP);
     let path = if path.is_dir() { &inside } else { path };
@@ -75,7 +79,7 @@ fn import_file(path: &Path, options: &ImportOptions) -> Result<HeadProfile, Head
     duo_attention(&text, config.as_deref(), options)
 }
 
-/// DuoAttention's configuration as text, whose faults are told with its own name.
+/// DuoAttention's configuration as text. Errors name this file.
 fn read_config(path: &Path) -> Result<String, HeadsError> {
     let read = || {
         let text = read_text(path, "DuoAttention configuration")?;
@@ -85,12 +89,13 @@ fn read_config(path: &Path) -> Result<String, HeadsError> {
     read().map_err(|fault: HeadsError| fault.in_file(path))
 }
 
-/// DuoAttention's `full_attention_heads.tsv`, with its `config.json` where there is one.
+/// Imports the text of DuoAttention's `full_attention_heads.tsv`, with that of its `config.json` where there is one.
 ///
-/// Gates a little outside 0 to 1, which training leaves behind, are taken as 0 or 1.
+/// Training leaves gates slightly outside 0 to 1; they are clamped.
 ///
 /// # Errors
-/// [`HeadsError::Malformed`] for a value that is no gate or rows of unequal length, [`HeadsError::Shape`] for another model's map.
+/// [`HeadsError::Malformed`] for a value that is not a gate or rows of unequal length, [`HeadsError::Shape`] for
+/// another model's map.
 pub fn duo_attention(
     tsv: &str,
     config: Option<&str>,
@@ -137,8 +142,8 @@ pub fn duo_attention(
         trained_window(config, &mut parameters)?;
     }
     let mut retrieval = vec![false; shape.all_kv_heads()];
-    let cut = options.cut.unwrap_or(DUO_ATTENTION_CUT);
-    mark(&mut retrieval, &gates, cut, &mut parameters)?;
+    let threshold = options.threshold.unwrap_or(DUO_ATTENTION_THRESHOLD);
+    mark(&mut retrieval, &gates, threshold, &mut parameters)?;
     let scores = vec![ScoreMap { name: "gate".to_owned(), per: ScoresPer::KvHead, values: gates }];
     let provenance = Provenance {
         source: "duo-attention".to_owned(),
@@ -148,7 +153,7 @@ pub fn duo_attention(
     HeadProfile::new(shape, retrieval, scores, provenance)
 }
 
-/// Sinks and window from DuoAttention's configuration; the sizes meant for use go before those of training.
+/// Reads sinks and window from DuoAttention's configuration: those for deployment, otherwise those of training.
 fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(), HeadsError> {
     let malformed = |what: String| HeadsError::Malformed {
         format: "DuoAttention configuration",
@@ -159,24 +164,24 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
     };
     let config: Map<String, Value> =
         serde_json::from_str(config).map_err(|error| malformed(error.to_string()))?;
-    for (ours, theirs) in [("sinks", "sink_size"), ("recent", "recent_size")] {
-        let deployed = format!("deploy_{theirs}");
-        let value = [deployed.as_str(), theirs]
+    for (name, key) in [("sinks", "sink_size"), ("recent", "recent_size")] {
+        let deployed = format!("deploy_{key}");
+        let value = [deployed.as_str(), key]
             .into_iter()
-            .filter_map(|name| config.get(name))
+            .filter_map(|key| config.get(key))
             .find(|value| !value.is_null());
         let Some(value) = value else { continue };
-        let tokens =
-            value.as_u64().ok_or_else(|| malformed(format!("{theirs} is not a number of tokens")))?;
-        parameters.insert(ours.to_owned(), tokens.into());
+        let tokens = value.as_u64().ok_or_else(|| malformed(format!("{key} is not a number of tokens")))?;
+        parameters.insert(name.to_owned(), tokens.into());
     }
     Ok(())
 }
 
-/// A Retrieval_Head score file. A head without scores counts as 0; a KV head is a retrieval head if any of its query heads is.
+/// Imports the text of a Retrieval_Head score file. A head without scores has score 0. A KV head is a retrieval head if
+/// any of its query heads is.
 ///
 /// # Errors
-/// [`HeadsError::Malformed`] for a key or score that is none, [`HeadsError::Shape`] for heads the model does not have.
+/// [`HeadsError::Malformed`] for an invalid key or score, [`HeadsError::Shape`] for heads the model does not have.
 pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
     let malformed =
         |what: String| HeadsError::Malformed { format: RETRIEVAL, what, hint: Hint::advice(RETRIEVAL_HINT) };
@@ -199,8 +204,8 @@ pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile
         }
         let mean = mean(value)
             .ok_or_else(|| malformed(format!("{key:?} is not a list of scores that are finite numbers")))?;
-        let place = &mut means[layer * shape.heads() + head];
-        if place.replace(mean).is_some() {
+        let mean_of_head = &mut means[layer * shape.heads() + head];
+        if mean_of_head.replace(mean).is_some() {
             return Err(malformed(format!("{key:?} names a head a second time")));
         }
     }
@@ -209,9 +214,9 @@ pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile
     }
     let values: Vec<f32> = means.into_iter().map(Option::unwrap_or_default).collect();
     let mut parameters = Map::new();
-    let cut = options.cut.unwrap_or(RETRIEVAL_HEAD_CUT);
+    let threshold = options.threshold.unwrap_or(RETRIEVAL_HEAD_THRESHOLD);
     let mut query_heads = vec![false; shape.all_heads()];
-    mark(&mut query_heads, &values, cut, &mut parameters)?;
+    mark(&mut query_heads, &values, threshold, &mut parameters)?;
     let retrieval = query_heads.chunks_exact(shape.group()).map(|heads| heads.contains(&true)).collect();
     let scores = vec![ScoreMap { name: "retrieval".to_owned(), per: ScoresPer::QueryHead, values }];
     let provenance = Provenance {
@@ -222,10 +227,10 @@ pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile
     HeadProfile::new(shape, retrieval, scores, provenance)
 }
 
-/// The mean of a list of scores, or a score that stands alone; an empty list is 0.
+/// The mean of a list of scores or of a single score; 0 for an empty list.
 fn mean(value: &Value) -> Option<f32> {
-    let alone = std::slice::from_ref(value);
-    let scores = value.as_array().map_or(alone, Vec::as_slice);
+    let single = std::slice::from_ref(value);
+    let scores = value.as_array().map_or(single, Vec::as_slice);
     let mut sum = 0.0;
     for score in scores {
         sum += score.as_f64()?;
@@ -234,22 +239,22 @@ fn mean(value: &Value) -> Option<f32> {
     mean.is_finite().then_some(mean)
 }
 
-/// Sets the flags of the values on the upper side of the cut and notes which cut it was.
+/// Sets the flags of the heads above the threshold and records the threshold in `parameters`.
 fn mark(
     flags: &mut [bool],
     values: &[f32],
-    cut: Cut,
+    threshold: HeadThreshold,
     parameters: &mut Map<String, Value>,
 ) -> Result<(), HeadsError> {
-    match cut {
-        Cut::Threshold(threshold) => {
-            check_share("the threshold", threshold)?;
+    match threshold {
+        HeadThreshold::MinScore(min) => {
+            check_share("the threshold", min)?;
             for (flag, &value) in flags.iter_mut().zip(values) {
-                *flag = f64::from(value) >= threshold;
+                *flag = f64::from(value) >= min;
             }
-            parameters.insert("threshold".to_owned(), threshold.into());
+            parameters.insert("threshold".to_owned(), min.into());
         }
-        Cut::Share(share) => {
+        HeadThreshold::TopShare(share) => {
             check_share("the share of heads", share)?;
             mark_top_share(flags, values, share);
             parameters.insert("share".to_owned(), share.into());
@@ -267,15 +272,15 @@ mod tests {
         ImportOptions {
             shape: HeadShape::new(layers, heads, kv_heads).unwrap(),
             fingerprint: Some("f00d".to_owned()),
-            cut: None,
+            threshold: None,
         }
     }
 
     #[test]
-    fn the_published_duo_attention_maps_are_read() {
+    fn published_duo_attention_maps_are_imported() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/heads/duo-attention");
         if !folder.is_dir() {
-            println!("skipped: no published head maps beside the project");
+            println!("skipped: there are no published head maps beside the project");
             return;
         }
         for (name, kv_heads, at_half) in [
@@ -292,7 +297,7 @@ mod tests {
             assert!(gates.iter().all(|gate| (0.0..=1.0).contains(gate)));
             assert_eq!(HeadProfile::from_json(&profile.to_json()).unwrap(), profile);
 
-            options.cut = Some(Cut::Share(0.5));
+            options.threshold = Some(HeadThreshold::TopShare(0.5));
             let file = folder.join(name).join(DUO_MAP);
             let half = import(&file, &options).unwrap();
             assert_eq!(half.retrieval_count(), 16 * kv_heads, "{name}");
@@ -302,7 +307,7 @@ mod tests {
             let error = import(&file, &options).unwrap_err().to_string();
             assert!(error.contains(&format!("32 layers of {kv_heads} KV heads")), "{error}");
         }
-        // The first row of the first map begins 0.0047, -0.0005, -0.00002, 0.89.
+        // The first row of this map begins with 0.0047, -0.0005, -0.00002, 0.89.
         let profile = import(&folder.join("Llama-2-7B-32K-Instruct"), &options(32, 32, 32)).unwrap();
         assert_eq!(profile.layer(0)[..4], [false, false, false, true]);
     }
@@ -315,17 +320,17 @@ mod tests {
         let scores = &profile.score("retrieval").unwrap().values;
         assert_eq!(scores[..4], [0.15, 0.095, 0.0, 0.05]);
         let mut top = options(2, 4, 2);
-        top.cut = Some(Cut::Share(0.125));
+        top.threshold = Some(HeadThreshold::TopShare(0.125));
         let profile = retrieval_head(json, &top).unwrap();
         assert_eq!(profile.retrieval(), [true, false, false, false]);
         assert_eq!(profile.provenance().fingerprint.as_deref(), Some("f00d"));
     }
 
     #[test]
-    fn hostile_maps_are_refused_with_a_reason() {
+    fn invalid_maps_are_refused_with_a_reason() {
         let options = options(2, 4, 2);
         let long = "9".repeat(100_000);
-        for (tsv, says) in [
+        for (tsv, part) in [
             ("", "no values"),
             ("\n \n\t\n", "no values"),
             ("0.1\t0.2", "1 layers of 2"),
@@ -338,25 +343,25 @@ mod tests {
             (&long, "not a gate"),
         ] {
             let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
-            assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains(part), "expected {part:?} in: {error}");
             assert!(error.len() < 500, "{error}");
         }
         let tsv = "0.1\t0.9\n0.8\t0.2\n";
-        for (config, says) in [
+        for (config, part) in [
             ("", "EOF"),
             ("[]", "invalid type"),
             (r#"{"sink_size": -1}"#, "sink_size"),
             (r#"{"recent_size": "all"}"#, "recent_size"),
         ] {
             let error = duo_attention(tsv, Some(config), &options).unwrap_err().to_string();
-            assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains(part), "expected {part:?} in: {error}");
         }
         let profile = duo_attention(tsv, Some(r#"{"sink_size": null}"#), &options).unwrap();
         assert_eq!(profile.retrieval(), [false, true, true, false]);
         assert_eq!(profile.trained_window(), None);
 
         let deep = format!("{{\"0-0\": {}", "[".repeat(100_000));
-        for (json, says) in [
+        for (json, part) in [
             ("{", "EOF"),
             ("{}", "no heads"),
             (r#"{"a": [1]}"#, "LAYER-HEAD"),
@@ -372,16 +377,16 @@ mod tests {
             (&deep, "recursion"),
         ] {
             let error = retrieval_head(json, &options).unwrap_err().to_string();
-            assert!(error.contains(says), "expected {says:?} in: {error}");
+            assert!(error.contains(part), "expected {part:?} in: {error}");
         }
         let mut options = options;
-        options.cut = Some(Cut::Threshold(f64::NAN));
+        options.threshold = Some(HeadThreshold::MinScore(f64::NAN));
         let error = duo_attention(tsv, None, &options).unwrap_err().to_string();
         assert!(error.contains("between 0 and 1"), "{error}");
     }
 
     #[test]
-    fn files_are_told_apart_by_their_content() {
+    fn formats_are_recognised_by_the_content_of_the_file() {
         let path: PathBuf = std::env::temp_dir().join(format!("longhand-import-{}", std::process::id()));
         let options = options(2, 4, 2);
         let with = |bytes: &[u8]| {

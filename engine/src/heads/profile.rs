@@ -1,6 +1,8 @@
-//! The head profile: per (layer, KV head) whether it keeps everything, where that knowledge comes from, and its JSON file.
+//! The head profile: for each (layer, KV head) whether it keeps everything, where the profile comes from, and its JSON
+//! file.
 //!
-//! Relies on nothing but the model's head counts and fingerprint, so that a profile can be checked before any weight is loaded.
+//! Only the model's head counts and fingerprint are needed, so that a profile can be checked before any weight is
+//! loaded.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::error::HeadsError;
-use super::select::{Selection, SelectionRule, select};
+use super::select::{SelectedHeads, SelectionRule, select};
 use crate::Hint;
 
-/// The most query heads that a model has, those of all layers together; no model known has 20,000.
-pub const MOST_HEADS: usize = 1 << 20;
+/// Maximum query heads of a model, all layers together. No known model has 20,000.
+pub const MAX_QUERY_HEADS: usize = 1 << 20;
 
 /// How many heads a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +31,12 @@ impl HeadShape {
     /// A model of `layers` layers with `heads` query heads each that share `kv_heads` KV heads.
     ///
     /// # Errors
-    /// [`HeadsError::NoModel`] if a count is 0, all heads together are more than [`MOST_HEADS`], or the query heads are no multiple of
-    /// the KV heads.
+    /// [`HeadsError::NoModel`] if a count is 0, the model has more than [`MAX_QUERY_HEADS`], or the query heads are not
+    /// a multiple of the KV heads.
     pub fn new(layers: usize, heads: usize, kv_heads: usize) -> Result<Self, HeadsError> {
         let all = layers.saturating_mul(heads);
-        // A file of three numbers must not be able to ask for much memory.
-        if all == 0 || all > MOST_HEADS || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+        // A small file must not cause large allocations.
+        if all == 0 || all > MAX_QUERY_HEADS || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
             return Err(HeadsError::NoModel { layers, heads, kv_heads });
         }
         Ok(Self { layers, heads, kv_heads })
@@ -95,10 +97,10 @@ pub enum ScoresPer {
     KvHead,
 }
 
-/// One number per head of the model: "induction", "echo", or what a published map calls its own.
+/// One number for each head of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreMap {
-    /// What the numbers are.
+    /// What the numbers are: "induction", "echo", or the name of a published map's values.
     pub name: String,
     /// Whether they are per query head or per KV head.
     pub per: ScoresPer,
@@ -113,7 +115,7 @@ impl ScoreMap {
     }
 }
 
-/// Refuses scores of the wrong length or that are not numbers.
+/// Refuses scores of the wrong length and scores that are not finite.
 pub(super) fn check_scores(
     name: &str,
     values: &[f32],
@@ -139,7 +141,7 @@ pub(super) fn check_scores(
 pub struct Provenance {
     /// "calibration", "duo-attention", "retrieval-head", "uniform", …
     pub source: String,
-    /// Fingerprint of the model it was made with, where that is known.
+    /// Fingerprint of the model it was made with, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// What it was made with: shares, seeds, thresholds, trained window.
@@ -157,17 +159,17 @@ pub struct HeadProfile {
     provenance: Provenance,
 }
 
-/// The name of scores that are numbers of tokens.
+/// The name of the score map with attention scopes in tokens.
 const SCOPE: &str = "scope";
-/// What the file says it is.
+/// The value of `format` in the file.
 const FORMAT: &str = "longhand-heads";
 /// The version written; older ones do not exist yet.
 const VERSION: u64 = 1;
-/// No head map is larger: 65536 heads with two scores each are about 3 MB.
-const MAX_FILE: u64 = 64 << 20;
+/// Maximum bytes of a file. 65536 heads with two scores each are about 3 MB.
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl HeadProfile {
-    /// A profile from flags `[layers, kv_heads]`, with the scores they were chosen by where there are any.
+    /// A profile from flags `[layers, kv_heads]`, with the scores they were selected by, if any.
     ///
     /// # Errors
     /// Flags or scores that do not fit the shape, or scores that are not finite.
@@ -190,7 +192,7 @@ impl HeadProfile {
         Ok(Self { shape, retrieval, scores, provenance })
     }
 
-    /// The paper's profile: retrieval heads chosen by `rule` from scores `[layers, heads]` of every query head.
+    /// The paper's profile: retrieval heads selected by `rule` from scores `[layers, heads]` of every query head.
     ///
     /// # Errors
     /// Those of [`select`].
@@ -201,7 +203,7 @@ impl HeadProfile {
         rule: &SelectionRule,
         mut provenance: Provenance,
     ) -> Result<Self, HeadsError> {
-        let Selection { kv_heads, .. } = select(&shape, &induction, &echo, rule)?;
+        let SelectedHeads { kv_heads, .. } = select(&shape, &induction, &echo, rule)?;
         let parameters = &mut provenance.parameters;
         parameters.insert("induction".to_owned(), rule.induction.into());
         parameters.insert("echo".to_owned(), rule.echo.into());
@@ -212,22 +214,23 @@ impl HeadProfile {
         Self::new(shape, kv_heads, scores, provenance)
     }
 
-    /// A profile that marks no head and says how many tokens each sees, `[layers][kv_heads]`; one without a number sees all.
+    /// A profile without retrieval heads, with the attention scope of each head in tokens, `[layers][kv_heads]`. Heads
+    /// with scope NaN keep everything.
     ///
     /// # Errors
-    /// Numbers that do not fit the shape.
+    /// Scopes that do not fit the shape.
     pub fn from_scopes(
         shape: HeadShape,
         scopes: &[Vec<f64>],
         provenance: Provenance,
     ) -> Result<Self, HeadsError> {
-        // `min` takes the number where the other is none.
+        // `min` turns NaN into the largest number.
         let values = scopes.iter().flatten().map(|scope| scope.min(f64::from(f32::MAX)) as f32).collect();
         let map = ScoreMap { name: SCOPE.to_owned(), per: ScoresPer::KvHead, values };
         Self::new(shape, vec![false; shape.all_kv_heads()], vec![map], provenance)
     }
 
-    /// Every KV head alike: all keep everything (dense), or none does.
+    /// A profile in which all KV heads are retrieval heads, or none is.
     pub fn uniform(shape: HeadShape, retrieval: bool) -> Self {
         Self {
             shape,
@@ -242,12 +245,12 @@ impl HeadProfile {
         self.shape
     }
 
-    /// Whether this KV head keeps everything. False for a head the model does not have.
+    /// Whether this KV head is a retrieval head. False for a head the model does not have.
     pub fn is_retrieval(&self, layer: usize, kv_head: usize) -> bool {
         self.layer(layer).get(kv_head).copied().unwrap_or(false)
     }
 
-    /// The flags of a layer, one a KV head; empty for a layer the model does not have.
+    /// The flags of a layer, `[kv_heads]`; empty for a layer the model does not have.
     pub fn layer(&self, layer: usize) -> &[bool] {
         let width = self.shape.kv_heads;
         self.retrieval.chunks_exact(width).nth(layer).unwrap_or_default()
@@ -258,12 +261,12 @@ impl HeadProfile {
         &self.retrieval
     }
 
-    /// How many KV heads of the model keep everything.
+    /// How many KV heads of the model are retrieval heads.
     pub fn retrieval_count(&self) -> usize {
         self.retrieval.iter().filter(|&&keeps| keeps).count()
     }
 
-    /// The scores it was chosen by, in the order in which they were given.
+    /// The scores it was selected by, in the order given.
     pub fn scores(&self) -> &[ScoreMap] {
         &self.scores
     }
@@ -273,7 +276,7 @@ impl HeadProfile {
         self.scores.iter().find(|map| map.name == name)
     }
 
-    /// How many tokens each KV head of a layer sees, where the profile says so ([`crate::alibi`]).
+    /// Attention scope of each KV head of a layer in tokens, if the profile has scopes ([`crate::alibi`]).
     pub fn scopes(&self, layer: usize) -> Option<&[f32]> {
         let map = self.score(SCOPE).filter(|map| map.per == ScoresPer::KvHead)?;
         map.values.chunks_exact(self.shape.kv_heads).nth(layer)
@@ -284,7 +287,7 @@ impl HeadProfile {
         &self.provenance
     }
 
-    /// Sinks and recent tokens the other heads were trained with, where a published map says so.
+    /// Sinks and recent tokens with which the other heads were trained, if a published map has them.
     pub fn trained_window(&self) -> Option<(usize, usize)> {
         let number = |name: &str| {
             let value = self.provenance.parameters.get(name)?.as_u64()?;
@@ -293,7 +296,8 @@ impl HeadProfile {
         Some((number("sinks")?, number("recent")?))
     }
 
-    /// The same profile, chosen again from its own scores by another rule; `None` if it has no induction and echo scores.
+    /// The same profile with heads selected from its own scores by another rule; `None` if it has no induction and echo
+    /// scores.
     ///
     /// # Errors
     /// Those of [`select`].
@@ -307,7 +311,7 @@ impl HeadProfile {
         Self::from_scores(self.shape, induction, echo, rule, self.provenance.clone()).map(Some)
     }
 
-    /// Refuses a profile of another model: other head counts, or, where both are known, another fingerprint.
+    /// Refuses a profile of another model: other head counts, or another fingerprint where both are known.
     ///
     /// # Errors
     /// [`HeadsError::Shape`], [`HeadsError::Fingerprint`].
@@ -323,7 +327,7 @@ impl HeadProfile {
         }
     }
 
-    /// The file's text. Retrieval heads are written as a list of KV head numbers for each layer.
+    /// The text of the profile file. Retrieval heads are written as a list of KV head numbers for each layer.
     pub fn to_json(&self) -> String {
         let scores = self
             .scores
@@ -349,21 +353,21 @@ impl HeadProfile {
             scores,
             provenance: self.provenance.clone(),
         };
-        // Strings, integers and finite numbers always have a JSON form; `to_string` fails only on maps with keys that are no strings.
+        // `to_string` fails only on maps whose keys are not strings, and there are none.
         serde_json::to_string(&file).unwrap_or_default() + "\n"
     }
 
     /// Reads [`to_json`](Self::to_json)'s text.
     ///
     /// # Errors
-    /// [`HeadsError::Malformed`], [`HeadsError::Version`], or what [`new`](Self::new) finds wrong.
+    /// [`HeadsError::Malformed`], [`HeadsError::Version`], and those of [`new`](Self::new).
     pub fn from_json(text: &str) -> Result<Self, HeadsError> {
         let malformed = |what: String| HeadsError::Malformed {
             format: "head profile",
             what,
             hint: Hint::MakeHeadProfile,
         };
-        // Format and version come first, so that a newer file is called newer and not malformed.
+        // Format and version are checked first, so that a newer file is reported as newer and not as malformed.
         let head: FileHead = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         if head.format != FORMAT {
             return Err(malformed(format!("\"format\" is {:?}, not {FORMAT:?}", shorten(&head.format))));
@@ -426,7 +430,7 @@ impl HeadProfile {
         Ok(profile)
     }
 
-    /// Writes a profile file, making its folder where it is missing. The file appears whole or not at all.
+    /// Writes a profile file, and creates its folder if it is missing. The file is written completely or not at all.
     ///
     /// # Errors
     /// [`HeadsError::Io`].
@@ -435,23 +439,23 @@ impl HeadProfile {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(fails)?;
         }
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".{}.tmp", std::process::id()));
-        fs::write(&beside, self.to_json()).and_then(|()| fs::rename(&beside, path)).map_err(|error| {
-            // The half-written file is of no use to anybody; that it cannot be removed either is not news.
-            let _ = fs::remove_file(&beside);
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}.tmp", std::process::id()));
+        fs::write(&temporary, self.to_json()).and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
+            // The first error is reported; an error of this clean-up would add nothing.
+            let _ = fs::remove_file(&temporary);
             fails(error)
         })
     }
 }
 
-/// Reads a text file of at most [`MAX_FILE`] bytes.
+/// Reads a text file of at most [`MAX_FILE_BYTES`].
 pub(super) fn read_text(path: &Path, format: &'static str) -> Result<String, HeadsError> {
     let fails = |source| HeadsError::Io { action: "read", path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(fails)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(HeadsError::TooLarge { path: path.to_owned(), limit: MAX_FILE });
+    File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)).map_err(fails)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(HeadsError::TooLarge { path: path.to_owned(), limit: MAX_FILE_BYTES });
     }
     String::from_utf8(bytes).map_err(|error| HeadsError::Malformed {
         format,
@@ -521,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn json_gives_back_the_same_profile() {
+    fn json_round_trips_keep_the_profile() {
         let made = profile();
         assert_eq!(made.retrieval(), [true, false, false, false, false, true]);
         let read = HeadProfile::from_json(&made.to_json()).unwrap();
@@ -531,13 +535,13 @@ mod tests {
     }
 
     #[test]
-    fn saving_makes_the_folder_and_loading_reads_it_back() {
+    fn saving_creates_the_folder_and_loading_reads_the_profile() {
         let folder = std::env::temp_dir().join(format!("longhand-heads-{}", std::process::id()));
         let path = folder.join("deep/profile.json");
         profile().save(&path).unwrap();
         assert_eq!(HeadProfile::load(&path).unwrap(), profile());
         let left: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
-        assert_eq!(left.len(), 1, "no temporary file stays behind");
+        assert_eq!(left.len(), 1, "the temporary file is gone");
         fs::remove_dir_all(&folder).unwrap();
         let error = HeadProfile::load(&path).unwrap_err().to_string();
         assert!(error.starts_with("cannot read") && error.contains("profile.json"));
@@ -558,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn choosing_again_from_the_scores_follows_the_new_rule() {
+    fn reselect_follows_the_new_rule() {
         let all = SelectionRule { induction: 1.0, ..SelectionRule::default() };
         let again = profile().reselect(&all).unwrap().unwrap();
         assert_eq!(again.retrieval_count(), 6);
@@ -567,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_files_are_refused_with_a_reason() {
+    fn invalid_files_are_refused_with_a_reason() {
         let good = profile().to_json();
         let changed = |from: &str, to: &str| {
             assert!(good.contains(from), "{from} is in the file");
@@ -579,7 +583,7 @@ mod tests {
             "{{\"format\":\"longhand-heads\",\"version\":1,\"layers\":{layers},\"heads\":65536,\"kv_heads\":65536,{empty},\"provenance\":{{\"source\":\"me\"}}}}"
         );
         let deep = "[".repeat(100_000) + "7" + &"]".repeat(100_000);
-        for (text, says) in [
+        for (text, part) in [
             (String::new(), "EOF"),
             ("null".to_owned(), "invalid type"),
             ("[".repeat(100_000), "invalid type"),
@@ -605,7 +609,7 @@ mod tests {
         ] {
             let error = HeadProfile::from_json(&text).unwrap_err();
             let text = format!("{error}; {}", error.hint());
-            assert!(text.contains(says), "expected {says:?} in: {text}");
+            assert!(text.contains(part), "expected {part:?} in: {text}");
         }
     }
 }

@@ -1,20 +1,21 @@
 //! RazorAttention's choice of retrieval heads from induction and echo scores (section 3.3 and table 2 of the paper).
 //!
-//! The query heads with the highest induction scores and those with the highest echo scores are picked; the two lists may overlap and
-//! are not topped up. A KV head is a retrieval head if any query head that reads it was picked.
+//! The query heads with the highest induction scores and those with the highest echo scores are selected. Heads in both
+//! lists count in both; they are not replaced by others. A KV head is a retrieval head if any of its query heads is
+//! selected.
 
 use super::error::HeadsError;
 use super::profile::{HeadShape, ScoresPer, check_scores};
 
-/// How many heads are picked.
+/// How many heads are selected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SelectionRule {
-    /// Share of the model's query heads picked by induction score: 0.14 in the paper.
+    /// Share of the model's query heads selected by induction score: 0.14 in the paper.
     pub induction: f64,
-    /// Share picked by echo score: 0.01 in the paper. Models with fewer than 50 heads get none at this share.
+    /// Share selected by echo score: 0.01 in the paper. In models with fewer than 50 heads that is none.
     pub echo: f64,
-    /// Instead take the maximum of each KV head's query heads first, then the shares of the *KV heads*. Keeps fewer of them
-    /// where query heads share KV heads.
+    /// Scores each KV head by the maximum of its query heads, and takes the shares of the *KV heads*. This selects
+    /// fewer KV heads where query heads share them.
     pub group_max: bool,
 }
 
@@ -25,18 +26,19 @@ impl Default for SelectionRule {
     }
 }
 
-/// Which heads were picked.
+/// Which heads were selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
-    /// `[layers, heads]`: the query heads picked; with `group_max` all those of a picked KV head.
+pub struct SelectedHeads {
+    /// `[layers, heads]`: the query heads; with `group_max` all those of a selected KV head.
     pub query_heads: Vec<bool>,
     /// `[layers, kv_heads]`: the retrieval heads.
     pub kv_heads: Vec<bool>,
 }
 
-/// Picks retrieval heads from scores `[layers, heads]`.
+/// Selects retrieval heads from scores `[layers, heads]`.
 ///
-/// The counts are the shares of the model's heads, rounded half to even; equal scores go to the smaller (layer, head).
+/// The counts are the shares of the model's heads, rounded half to even. Of equal scores the smaller (layer, head) is
+/// selected.
 ///
 /// # Errors
 /// Scores that do not fit the shape or are not finite; shares outside 0 to 1.
@@ -45,7 +47,7 @@ pub fn select(
     induction: &[f32],
     echo: &[f32],
     rule: &SelectionRule,
-) -> Result<Selection, HeadsError> {
+) -> Result<SelectedHeads, HeadsError> {
     check_scores("induction", induction, shape, ScoresPer::QueryHead)?;
     check_scores("echo", echo, shape, ScoresPer::QueryHead)?;
     check_share("the share of induction heads", rule.induction)?;
@@ -55,18 +57,19 @@ pub fn select(
         let mut kv_heads = vec![false; shape.all_kv_heads()];
         mark_top_share(&mut kv_heads, &group_max(induction, group), rule.induction);
         mark_top_share(&mut kv_heads, &group_max(echo, group), rule.echo);
-        let query_heads = kv_heads.iter().flat_map(|&picked| std::iter::repeat_n(picked, group)).collect();
-        return Ok(Selection { query_heads, kv_heads });
+        let query_heads =
+            kv_heads.iter().flat_map(|&selected| std::iter::repeat_n(selected, group)).collect();
+        return Ok(SelectedHeads { query_heads, kv_heads });
     }
     let mut query_heads = vec![false; shape.all_heads()];
     mark_top_share(&mut query_heads, induction, rule.induction);
     mark_top_share(&mut query_heads, echo, rule.echo);
     // A layer's heads are a whole number of groups, so groups never cross layers.
     let kv_heads = query_heads.chunks_exact(group).map(|heads| heads.contains(&true)).collect();
-    Ok(Selection { query_heads, kv_heads })
+    Ok(SelectedHeads { query_heads, kv_heads })
 }
 
-/// Refuses what is no share.
+/// Refuses values outside 0 to 1.
 pub(super) fn check_share(what: &'static str, value: f64) -> Result<(), HeadsError> {
     if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(HeadsError::Share { what, value }) }
 }
@@ -80,7 +83,7 @@ fn group_max(values: &[f32], group: usize) -> Vec<f32> {
 pub(super) fn mark_top_share(flags: &mut [bool], values: &[f32], share: f64) {
     let count = (share * values.len() as f64).round_ties_even() as usize;
     let mut order: Vec<usize> = (0..values.len()).collect();
-    // Adding 0.0 makes -0.0 and 0.0 the tie they are; the sort is stable, so ties stay in order.
+    // Adding 0.0 makes -0.0 equal to 0.0. The sort is stable, so equal values stay in order.
     order.sort_by(|&a, &b| (values[b] + 0.0).total_cmp(&(values[a] + 0.0)));
     for &index in order.iter().take(count) {
         flags[index] = true;
@@ -112,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn the_golden_cases_of_head_selection_agree() {
+    fn the_golden_cases_of_head_selection_pass() {
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/policies/golden/head_selection.json");
         let Ok(text) = std::fs::read_to_string(&path) else {
-            println!("skipped: no golden cases of head selection beside the project");
+            println!("skipped: there are no golden cases of head selection beside the project");
             return;
         };
         let golden: Value = serde_json::from_str(&text).unwrap();
@@ -133,38 +136,38 @@ mod tests {
             };
             let induction = numbers(&case["inputs"]["induction"]);
             let echo = numbers(&case["inputs"]["echo"]);
-            let picked = select(&shape, &induction, &echo, &rule).unwrap();
+            let selected = select(&shape, &induction, &echo, &rule).unwrap();
             let name = &case["name"];
             let expected = &case["expected"];
-            let heads = positions(&picked.query_heads, shape.heads());
+            let heads = positions(&selected.query_heads, shape.heads());
             assert_eq!(heads, expected["heads"], "{name}: query heads");
-            let kv = positions(&picked.kv_heads, shape.kv_heads());
+            let kv = positions(&selected.kv_heads, shape.kv_heads());
             assert_eq!(kv, expected["kv"], "{name}: KV heads");
         }
     }
 
     #[test]
-    fn by_hand_ties_overlap_and_rounding() {
+    fn ties_overlaps_and_rounding_are_those_computed_by_hand() {
         // 10 heads: 0.25 of them is 2.5, rounded to even 2; 0.35 is 3.5, rounded to 4.
         let shape = HeadShape::new(1, 10, 5).unwrap();
         let induction = [0.5, 0.5, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, -0.0, 0.0];
         let echo = [0.0, 0.0, 0.9, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         let rule = |induction, echo| SelectionRule { induction, echo, group_max: false };
-        let picked = |rule| {
+        let selected = |rule| {
             let selection = select(&shape, &induction, &echo, &rule).unwrap();
             positions(&selection.query_heads, 10).to_string()
         };
-        assert_eq!(picked(rule(0.25, 0.0)), "[[0,0],[0,2]]");
-        // Both lists name head 2, and the union is not topped up.
-        assert_eq!(picked(rule(0.25, 0.1)), "[[0,0],[0,2]]");
-        assert_eq!(picked(rule(0.35, 0.0)), "[[0,0],[0,1],[0,2],[0,3]]");
-        assert_eq!(picked(rule(0.0, 0.0)), "[]");
-        // The fifth place is a tie of zeros of either sign: the smaller index has it.
-        assert_eq!(picked(rule(0.5, 0.0)), "[[0,0],[0,1],[0,2],[0,3],[0,4]]");
+        assert_eq!(selected(rule(0.25, 0.0)), "[[0,0],[0,2]]");
+        // Both lists contain head 2, and no other head replaces it.
+        assert_eq!(selected(rule(0.25, 0.1)), "[[0,0],[0,2]]");
+        assert_eq!(selected(rule(0.35, 0.0)), "[[0,0],[0,1],[0,2],[0,3]]");
+        assert_eq!(selected(rule(0.0, 0.0)), "[]");
+        // The fifth head is one of several zeros of either sign: the smallest index.
+        assert_eq!(selected(rule(0.5, 0.0)), "[[0,0],[0,1],[0,2],[0,3],[0,4]]");
     }
 
     #[test]
-    fn wrong_scores_and_shares_are_refused() {
+    fn invalid_scores_and_shares_are_refused() {
         let shape = HeadShape::new(2, 2, 1).unwrap();
         let rule = SelectionRule::default();
         let error = select(&shape, &[0.0; 3], &[0.0; 4], &rule).unwrap_err();

@@ -1,33 +1,34 @@
-//! Budgets as users think of them: rows a head, bytes, or a share of the full cache, turned into a policy's parameters.
+//! KV budgets as users give them (rows a head, bytes, or a share of the full cache), turned into a policy's parameters.
 
-use super::policy::registry::LEAST_ROWS;
-use super::{Layout, PolicyChoice, Room};
+use models::spec::ModelSpec;
+
+use super::policy::MIN_ROWS;
+use super::{Layout, PolicyChoice, StoreOptions};
 use crate::heads::HeadProfile;
 use crate::{EngineError, Hint};
-use models::spec::ModelSpec;
 
 /// How much may be kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Budget {
-    /// Rows of a bounded head when a compression is over.
+pub enum KvBudget {
+    /// Rows of a bounded head after an eviction.
     Rows(usize),
     /// Bytes of the store.
     Bytes(usize),
-    /// Bytes of the store as a share of those that a cache takes which keeps everything, between 0 and 1.
+    /// Bytes of the store as a share, from 0 to 1, of a cache that keeps everything.
     Share(f64),
 }
 
-impl Budget {
-    /// `choice` with parameters such that it keeps as much as the budget allows, and not more. `profile` must be given for
-    /// policies that use one.
+impl KvBudget {
+    /// `choice` with parameters such that it keeps as much as the budget allows, and not more. `profile` must be given
+    /// for policies that use one.
     pub fn apply(
         self,
         choice: &PolicyChoice,
         spec: &ModelSpec,
         profile: Option<&HeadProfile>,
-        room: Room,
+        options: StoreOptions,
     ) -> Result<PolicyChoice, EngineError> {
-        if choice.scopes(spec).is_some() {
+        if choice.scope_options(spec).is_some() {
             return Err(EngineError::Policy {
                 given: choice.to_string(),
                 reason: "on a model with ALiBi its windows follow from the weights, so no budget can be set"
@@ -35,39 +36,40 @@ impl Budget {
                 hint: Hint::OtherPolicy("snapkv"),
             });
         }
-        let layout = |choice: &PolicyChoice| Layout::new(spec, choice, profile, room);
-        let (bytes, said) = match self {
-            Budget::Rows(rows) => return choice.with_rows(rows, room.context),
-            Budget::Bytes(bytes) => (bytes, format!("{bytes} bytes")),
-            Budget::Share(share) => {
-                let full = layout(&PolicyChoice::default())?.full_bytes(room.context);
+        let layout = |choice: &PolicyChoice| Layout::new(spec, choice, profile, options);
+        let (bytes, budget) = match self {
+            KvBudget::Rows(rows) => return choice.with_rows(rows, options.context),
+            KvBudget::Bytes(bytes) => (bytes, format!("{bytes} bytes")),
+            KvBudget::Share(share) => {
+                let full = layout(&PolicyChoice::default())?.full_bytes(options.context);
                 let bytes = (full as f64 * share) as usize;
                 (bytes, format!("{} % ({bytes} bytes)", share * 100.0))
             }
         };
         let bytes_of = |rows: usize| -> Result<usize, EngineError> {
-            Ok(layout(&choice.with_rows(rows, room.context)?)?.bytes())
+            Ok(layout(&choice.with_rows(rows, options.context)?)?.bytes())
         };
-        let least = bytes_of(LEAST_ROWS)?;
-        if least > bytes {
+        let min = bytes_of(MIN_ROWS)?;
+        if min > bytes {
             return Err(EngineError::Policy {
                 given: choice.to_string(),
                 reason: format!(
-                    "a KV budget of {said} is too small for {} tokens: it needs at least {least} bytes",
-                    room.context
+                    "a KV budget of {budget} is too small for {} tokens: it needs at least {min} bytes",
+                    options.context
                 ),
                 hint: Hint::LargerBudget,
             });
         }
-        let (mut fits, mut beyond) = (LEAST_ROWS, room.context.max(LEAST_ROWS) + 1);
-        while beyond - fits > 1 {
-            let rows = fits + (beyond - fits) / 2;
+        // Bisection: `fits` rows fit, `too_many` do not.
+        let (mut fits, mut too_many) = (MIN_ROWS, options.context.max(MIN_ROWS) + 1);
+        while too_many - fits > 1 {
+            let rows = fits + (too_many - fits) / 2;
             if bytes_of(rows)? <= bytes {
                 fits = rows;
             } else {
-                beyond = rows;
+                too_many = rows;
             }
         }
-        choice.with_rows(fits, room.context)
+        choice.with_rows(fits, options.context)
     }
 }

@@ -1,241 +1,334 @@
-//! Policies: what the heads that may forget keep. A policy says which positions compete, for how many places and by which
-//! numbers; the store ([`super::Store`]) measures, picks, moves and sums, the same for all. The names, parameters and help
-//! that users see are in [`registry`].
+//! Policies: which rows bounded heads keep, and how to add a policy of your own.
+//!
+//! A policy decides; the store ([`super::Store`]) measures, selects and moves rows, the same way for every policy.
+//! After an exact prefill, a chunk and a decode step the store asks each lane's policy for an [`EvictionPlan`]: regions
+//! of positions, how many rows of each region stay, and by which [`ScoreInput`]s they are scored. The inputs are
+//! computed where the rows are. Then [`Policy::score`] turns them into one score a row, and the rows with the lowest
+//! scores are evicted. A policy never sees keys, values or heads that it does not bound.
+//!
+//! # Writing a policy
+//!
+//! Implement [`Policy`], describe it in a static [`PolicyEntry`] and [`register`] the entry. Its name and its
+//! parameters then work wherever those of the built-in policies do: [`PolicyChoice`] parses and prints them, budgets
+//! set its parameters, saved sessions restore it. Every policy also has the parameters `heads` and `compensation`
+//! ([`COMMON_PARAMETERS`]).
+//!
+//! ```ignore
+//! use longhand::policy::{self, EvictionPlan, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyEntry};
+//! use longhand::policy::{PolicyFactory, ScoreInput, Scoring};
+//! use std::sync::Arc;
+//!
+//! /// Keeps the rows whose values have the largest norms.
+//! #[derive(Debug)]
+//! struct LargeValues {
+//!     rows: usize,
+//! }
+//!
+//! impl Policy for LargeValues {
+//!     fn budget(&self, _context: usize) -> usize {
+//!         self.rows
+//!     }
+//!
+//!     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+//!         (status.live > self.rows).then(|| {
+//!             let scoring = Scoring::of_all_rows(vec![ScoreInput::Value(Measure::Norm)]);
+//!             EvictionPlan::single(0..status.seen, self.rows, Some(scoring))
+//!         })
+//!     }
+//! }
+//!
+//! static LARGE_VALUES: PolicyEntry = PolicyEntry {
+//!     name: "large-values",
+//!     summary: "the values of largest norm",
+//!     parameters: &[Parameter::rows("rows", "rows kept", 1024.0, 1.0)],
+//!     default_heads: false,
+//!     default_compensation: false,
+//!     factory: Some(PolicyFactory {
+//!         build: |values| Ok(Arc::new(LargeValues { rows: values.count("rows") })),
+//!         fit: |values, rows, _context| values.set("rows", rows),
+//!     }),
+//! };
+//!
+//! policy::register(&LARGE_VALUES)?;
+//! let choice: PolicyChoice = "large-values:rows=500,heads=on".parse()?;
+//! assert_eq!(choice.to_string(), "large-values:rows=500,heads=on");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod ahakv;
 mod full;
 mod h2o;
-pub mod l2;
-pub mod lagkv;
-pub mod pool;
+mod l2;
+mod lagkv;
+mod pool;
 mod razor;
-pub mod recent;
-pub mod registry;
+mod recent;
+mod registry;
 mod slimkv;
 mod snapkv;
 mod streaming;
 mod tova;
 
-pub use registry::{PolicyChoice, REGISTRY};
-
-use kernels::graph::Gain;
-use kernels::measure::Measure;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Decides what bounded heads keep.
-pub trait Policy: fmt::Debug {
-    /// Rows that a head holds at most when a compression is over, in a session of `context` tokens.
+pub use kernels::graph::Gain;
+pub use kernels::measure::Measure;
+
+pub use pool::Pool;
+pub use recent::Recent;
+pub use registry::{
+    COMMON_PARAMETERS, MIN_ROWS, Parameter, ParameterValue, ParameterValues, PolicyChoice, PolicyEntry,
+    PolicyFactory, RegisterError, policies, register,
+};
+
+/// Formulas of the papers that the engine itself does not need: golden cases and tests compare with them.
+pub mod paper_formulas {
+    pub use super::l2::attention_loss;
+    pub use super::lagkv::length as lagkv_length;
+}
+
+/// Decides which rows bounded heads keep.
+pub trait Policy: fmt::Debug + Send + Sync {
+    /// Maximum rows that a head holds after an eviction, in a session of `context` tokens.
     fn budget(&self, context: usize) -> usize;
 
-    /// Rows that may gather beyond the budget before the next compression.
+    /// Rows beyond the budget that a head may hold before the next eviction.
     fn slack(&self, _context: usize) -> usize {
         0
     }
 
-    /// Why the policy makes no sense in a session of `context` tokens, if it does not.
+    /// Refuses a session of `context` tokens for which the parameters make no sense, with the reason.
     fn check(&self, _context: usize) -> Result<(), String> {
         Ok(())
     }
 
-    /// Whether the heads of a layer keep everything all the same.
-    fn spares(&self, _layer: usize) -> bool {
+    /// Whether no head of this layer is bounded.
+    fn skips_layer(&self, _layer: usize) -> bool {
         false
     }
 
-    /// What has to be kept of the attention while the model runs.
-    fn needs(&self) -> Needs {
-        Needs::default()
+    /// What has to be recorded of the attention while the model runs. What is not declared here is not computed.
+    fn needs(&self) -> AttentionNeeds {
+        AttentionNeeds::default()
     }
 
-    /// What competes for which places now; `None` where nothing has to leave and nothing has to be scored.
-    fn cut(&self, moment: &Moment) -> Option<Cut>;
+    /// Which rows compete now; `None` where nothing has to be evicted or scored.
+    fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan>;
 
-    /// Scores rows from the numbers that the cut asked for: per head one a row, the higher the more worth keeping. The first of
-    /// the numbers, unless the policy has more to say. Not called for cuts without numbers.
-    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
-        rows.as_they_are()
+    /// Scores the candidates: for each head one score a row, higher for rows more worth keeping. By default the first
+    /// input is the score. Not called for plans without scoring.
+    fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
+        candidates.first_inputs()
     }
 }
 
 /// What a policy needs of the attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Needs {
-    /// Queries of the last so many tokens, for [`Basis::Window`].
+pub struct AttentionNeeds {
+    /// How many of the last tokens' queries are stored, for [`ScoreInput::WindowAttention`].
     pub queries: usize,
-    /// Attention gathered row by row while the model runs, for [`Basis::Gathered`].
-    pub gathered: Option<Gathered>,
+    /// Attention that is accumulated for every row while the model runs, for [`ScoreInput::Accumulated`].
+    pub accumulation: Option<AccumulationRule>,
 }
 
-/// Attention that rows gather.
+/// How a row's attention is accumulated: for each query the mean over the query heads of the KV head.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gathered {
-    /// From which queries of a text or a chunk of it.
-    pub chunk: Option<Counted>,
-    /// Whether a decode step adds to what was gathered; otherwise it replaces it.
+pub struct AccumulationRule {
+    /// Which queries of a prompt or chunk count; `None` for none.
+    pub chunk: Option<CountedQueries>,
+    /// Whether a decode step adds to the accumulated attention; otherwise it replaces it.
     pub steps_add: bool,
-    /// Sharpness of the rows.
+    /// Sharpness of the attention.
     pub gain: Gain,
 }
 
 /// Which queries of a chunk count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// All of them, on top of what was gathered.
+pub enum CountedQueries {
+    /// All of them; they add to the accumulated attention.
     All,
-    /// Only the last, instead of what was gathered.
+    /// The last one; it replaces the accumulated attention.
     Last,
 }
 
-/// What has just happened.
+/// What has just been computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The first text was read with full attention; nothing has left yet.
-    Text,
-    /// Several tokens were computed against the rows kept.
+    /// The first prompt, with full attention. No row has been evicted yet.
+    ExactPrefill,
+    /// Several tokens, which attended to the rows kept.
     Chunk,
-    /// One token was.
+    /// One token.
     Step,
 }
 
-/// The state of a lane when a policy is asked.
+/// The state of a lane when its policy is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    /// What has happened.
+pub struct LaneStatus {
+    /// What has just been computed.
     pub event: Event,
-    /// Whether rows must leave, as far as the policy allows, because there is no room for the next.
+    /// Whether as many rows as the policy allows must be evicted now, because the lane has no room for the next tokens.
     pub forced: bool,
-    /// Tokens seen, those that left included.
+    /// Tokens seen, evicted ones included.
     pub seen: usize,
-    /// Rows held by each head, the compensation entry excluded.
+    /// Rows that each head holds, without the compensation entry.
     pub live: usize,
-    /// End of the positions that were cut so far.
-    pub done: usize,
-    /// Rows that were kept of the text read with full attention.
-    pub of_text: usize,
-    /// Tokens the session has room for.
+    /// End of the positions that earlier plans have covered.
+    pub scanned_until: usize,
+    /// Rows that were kept of the prompt after exact prefill.
+    pub prompt_rows_kept: usize,
+    /// Maximum tokens of the session.
     pub context: usize,
 }
 
-impl Moment {
-    /// How many of `slack` rows may gather now: decode steps let them, unless there is no room.
-    fn slack(&self, slack: usize) -> usize {
+impl LaneStatus {
+    /// How many rows beyond the budget may stay now: `slack` in decode steps unless eviction is forced, otherwise 0.
+    pub fn allowed_slack(&self, slack: usize) -> usize {
         if self.event == Event::Step && !self.forced { slack } else { 0 }
     }
 }
 
-/// Positions that compete.
+/// Positions whose rows compete with each other. A region must hold equally many rows in every head, as it does unless
+/// it divides positions of an earlier region that kept rows: heads of a lane always keep equally many rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// The positions; rows whose positions are in none stay.
+    /// The positions. Rows at positions in no region stay.
     pub positions: Range<usize>,
-    /// How many of their rows stay: those of the highest scores, of equal ones those of the smaller positions.
+    /// How many of their rows stay: those with the highest scores; of equal scores the smaller position stays.
     pub keep: usize,
 }
 
-/// Who competes, and by what.
+/// Which rows compete, and by which scores.
 #[derive(Clone, Debug, Default)]
-pub struct Cut {
+pub struct EvictionPlan {
     /// The regions, ascending, without overlap.
     pub regions: Vec<Region>,
-    /// What is scored; nothing where regions keep no rows.
-    pub scored: Option<Scored>,
+    /// How rows are scored; `None` where the regions keep no rows.
+    pub scoring: Option<Scoring>,
 }
 
-impl Cut {
-    /// A cut of one region.
-    pub fn one(positions: Range<usize>, keep: usize, scored: Option<Scored>) -> Cut {
-        Cut { regions: vec![Region { positions, keep }], scored }
+impl EvictionPlan {
+    /// A plan with one region.
+    pub fn single(positions: Range<usize>, keep: usize, scoring: Option<Scoring>) -> EvictionPlan {
+        EvictionPlan { regions: vec![Region { positions, keep }], scoring }
     }
 
-    /// A cut of one region by what its rows have gathered.
-    fn by_gathered(positions: Range<usize>, keep: usize) -> Cut {
-        let scored = Scored { ordered: None, by: vec![Basis::Gathered], remembered: false };
-        Cut::one(positions, keep, Some(scored))
+    /// A plan with one region whose rows are scored by their accumulated attention.
+    pub fn by_accumulated(positions: Range<usize>, keep: usize) -> EvictionPlan {
+        EvictionPlan::single(positions, keep, Some(Scoring::of_all_rows(vec![ScoreInput::Accumulated])))
+    }
+
+    /// End of the positions that the plan covers.
+    pub(super) fn end(&self) -> usize {
+        self.regions.last().map_or(0, |region| region.positions.end)
     }
 }
 
-/// Rows that are scored.
+/// How rows are scored.
 #[derive(Clone, Debug)]
-pub struct Scored {
-    /// Where neighbours matter: the rows of these positions, in their order. Otherwise all rows of a head, as they lie.
-    pub ordered: Option<Range<usize>>,
-    /// The numbers that are asked for.
-    pub by: Vec<Basis>,
-    /// Whether the scores become what the rows have gathered.
-    pub remembered: bool,
+pub struct Scoring {
+    /// Which rows are scored: those of these positions, ordered by position, for scores that depend on neighbours.
+    /// `None` for all rows of a head in the order in which they lie.
+    pub ordered_positions: Option<Range<usize>>,
+    /// The inputs that are computed.
+    pub inputs: Vec<ScoreInput>,
+    /// Whether the scores replace the rows' accumulated attention.
+    pub store_scores: bool,
 }
 
-/// A number of every row.
+impl Scoring {
+    /// Scores all rows of a head, in the order in which they lie.
+    pub fn of_all_rows(inputs: Vec<ScoreInput>) -> Scoring {
+        Scoring { ordered_positions: None, inputs, store_scores: false }
+    }
+
+    /// Scores the rows of some positions, ordered by position.
+    pub fn ordered(positions: Range<usize>, inputs: Vec<ScoreInput>) -> Scoring {
+        Scoring { ordered_positions: Some(positions), inputs, store_scores: false }
+    }
+}
+
+/// A number for every row that is scored.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Basis {
-    /// A measure of its key.
+pub enum ScoreInput {
+    /// A measure of its key, `[rows]`.
     Key(Measure),
-    /// A measure of its value.
+    /// A measure of its value, `[rows]`.
     Value(Measure),
-    /// What it has gathered, see [`Needs::gathered`].
-    Gathered,
-    /// What it receives from each query head of its group, added up over the last `queries` tokens: `[rows, group]`.
-    Window {
+    /// Its accumulated attention, `[rows]`; see [`AttentionNeeds::accumulation`].
+    Accumulated,
+    /// The attention that it receives from each query head of its KV head, summed over the last `queries` tokens:
+    /// `[rows, group]`, rows innermost. See [`AttentionNeeds::queries`].
+    WindowAttention {
         /// How many tokens.
         queries: usize,
-        /// Sharpness of their rows.
+        /// Sharpness of the attention.
         gain: Gain,
     },
 }
 
-/// The rows of a lane that are scored, and their numbers.
+/// The rows of a lane that are scored, with their inputs.
 #[derive(Clone, Debug)]
-pub struct ScoredRows {
-    /// The moment of the cut.
-    pub moment: Moment,
-    /// Query heads of a KV head.
+pub struct Candidates {
+    /// The status for which the plan was made.
+    pub status: LaneStatus,
+    /// Query heads per KV head.
     pub group: usize,
     /// The lane's heads.
-    pub heads: Vec<HeadRows>,
+    pub heads: Vec<HeadCandidates>,
 }
 
-impl ScoredRows {
+impl Candidates {
     /// Scores head by head.
-    pub fn each(&self, score: impl FnMut(&HeadRows) -> Vec<f32>) -> Vec<Vec<f32>> {
+    pub fn map_heads(&self, score: impl FnMut(&HeadCandidates) -> Vec<f32>) -> Vec<Vec<f32>> {
         self.heads.iter().map(score).collect()
     }
 
-    /// The first number of every row as its score.
-    pub fn as_they_are(self) -> Vec<Vec<f32>> {
-        self.heads.into_iter().map(|mut head| head.numbers.swap_remove(0)).collect()
+    /// The first input of every row as its score.
+    pub fn first_inputs(self) -> Vec<Vec<f32>> {
+        self.heads.into_iter().map(|head| head.inputs.into_iter().next().unwrap_or_default()).collect()
     }
 }
 
-/// Scored rows of one head.
+/// The rows of one head that are scored.
 #[derive(Clone, Debug)]
-pub struct HeadRows {
-    /// `[rows]`
+pub struct HeadCandidates {
+    /// The rows' positions, `[rows]`.
     pub positions: Arc<Vec<u32>>,
-    /// Per [`Basis`] of the cut its numbers, `[rows]` or `[rows, group]`.
-    pub numbers: Vec<Vec<f32>>,
+    /// For each [`ScoreInput`] of the plan its numbers, `[rows]` or `[rows, group]`.
+    pub inputs: Vec<Vec<f32>>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Rows that a head holds after a policy had its say about `live` rows of as many tokens.
-    fn left(policy: &dyn Policy, event: Event, forced: bool, live: usize) -> usize {
-        let moment = Moment { event, forced, seen: live, live, done: 0, of_text: 0, context: 1000 };
-        let cut = policy.cut(&moment).unwrap_or_default();
-        let leaving = |region: &Region| region.positions.len().saturating_sub(region.keep);
-        live - cut.regions.iter().map(leaving).sum::<usize>()
+    /// Rows that a head holds after the policy has been applied to `live` rows of as many tokens.
+    fn rows_left(policy: &dyn Policy, event: Event, forced: bool, live: usize) -> usize {
+        let status = LaneStatus {
+            event,
+            forced,
+            seen: live,
+            live,
+            scanned_until: 0,
+            prompt_rows_kept: 0,
+            context: 1000,
+        };
+        let plan = policy.plan_eviction(&status).unwrap_or_default();
+        let evicted = |region: &Region| region.positions.len().saturating_sub(region.keep);
+        live - plan.regions.iter().map(evicted).sum::<usize>()
     }
 
-    fn policy(text: &str) -> std::rc::Rc<dyn Policy> {
+    fn policy(text: &str) -> Arc<dyn Policy> {
         text.parse::<PolicyChoice>().expect(text).policy().expect("bounded")
     }
 
-    /// In decode steps rows gather up to the slack and then leave together; a text, a chunk and a store without room wait for nothing.
+    /// In decode steps rows accumulate up to the slack and are then evicted together. After a prompt, after a chunk and
+    /// without room they are evicted at once.
     #[test]
-    fn slack_is_for_steps() {
+    fn slack_applies_to_decode_steps_only() {
         for text in [
             "h2o:heavy=20,recent=10,slack=7",
             "tova:capacity=30,slack=7",
@@ -248,35 +341,37 @@ mod tests {
             let policy = policy(text);
             assert_eq!((policy.budget(1000), policy.slack(1000)), (30, 7), "{text}");
             for live in [12, 30, 31, 37] {
-                assert_eq!(left(&*policy, Event::Step, false, live), live, "{text} {live}");
-                assert_eq!(left(&*policy, Event::Step, true, live), live.min(30), "{text} {live} forced");
+                assert_eq!(rows_left(&*policy, Event::Step, false, live), live, "{text} {live}");
+                assert_eq!(
+                    rows_left(&*policy, Event::Step, true, live),
+                    live.min(30),
+                    "{text} {live} forced"
+                );
             }
-            assert_eq!(left(&*policy, Event::Step, false, 38), 30, "{text}");
-            assert_eq!(left(&*policy, Event::Text, false, 31), 30, "{text}");
+            assert_eq!(rows_left(&*policy, Event::Step, false, 38), 30, "{text}");
+            assert_eq!(rows_left(&*policy, Event::ExactPrefill, false, 31), 30, "{text}");
             if !text.starts_with("l2") {
-                assert_eq!(left(&*policy, Event::Chunk, false, 31), 30, "{text}");
+                assert_eq!(rows_left(&*policy, Event::Chunk, false, 31), 30, "{text}");
             }
         }
     }
 
-    /// Windows let rows gather in chunks too.
     #[test]
-    fn windows_have_slack_everywhere_but_after_a_text() {
+    fn slack_of_windows_applies_to_chunks_too() {
         for text in ["streaming:sinks=4,window=26,slack=7", "razor:sinks=4,buffer=26,ratio=100,slack=7"] {
             let policy = policy(text);
             assert_eq!((policy.budget(1000), policy.slack(1000)), (30, 7), "{text}");
             for event in [Event::Step, Event::Chunk] {
-                assert_eq!(left(&*policy, event, false, 37), 37, "{text}");
-                assert_eq!(left(&*policy, event, false, 38), 30, "{text}");
-                assert_eq!(left(&*policy, event, true, 31), 30, "{text}");
+                assert_eq!(rows_left(&*policy, event, false, 37), 37, "{text}");
+                assert_eq!(rows_left(&*policy, event, false, 38), 30, "{text}");
+                assert_eq!(rows_left(&*policy, event, true, 31), 30, "{text}");
             }
-            assert_eq!(left(&*policy, Event::Text, false, 31), 30, "{text}");
+            assert_eq!(rows_left(&*policy, Event::ExactPrefill, false, 31), 30, "{text}");
         }
     }
 
-    /// Slack that is left to the policy is an eighth of what it keeps, from 1 to 512.
     #[test]
-    fn slack_of_its_own() {
+    fn default_slack_is_an_eighth_of_the_rows_kept_from_1_to_512() {
         for (text, slack) in [
             ("streaming:window=4", 1),
             ("streaming:window=800", 100),
@@ -291,17 +386,18 @@ mod tests {
         }
     }
 
-    /// LagKV's length is what equation 10 says, and never more than its budget.
     #[test]
-    fn partitions_leave_their_share() {
+    fn lagkv_keeps_the_rows_of_equation_10_and_at_most_its_budget() {
         let lag = policy("lagkv:sinks=4,lag=16,ratio=0.25");
         for seen in [10, 35, 36, 51, 52, 200] {
-            assert_eq!(left(&*lag, Event::Text, false, seen), lagkv::length(seen, 4, 16, 0.25), "{seen}");
+            let left = rows_left(&*lag, Event::ExactPrefill, false, seen);
+            assert_eq!(left, lagkv::length(seen, 4, 16, 0.25), "{seen}");
         }
         // After 1000 tokens: sinks, 61 partitions of 4 rows, and up to two whole ones.
         assert_eq!(lag.budget(1000), 4 + 4 * 61 + 2 * 16);
-        assert!(policy("lag-l2").spares(1) && !policy("lag-l2").spares(2) && !policy("lagkv").spares(0));
-        assert!(policy("l2").spares(1) && !policy("l2").spares(2) && !policy("l2:skip=0").spares(0));
+        let skips = |text, layer| policy(text).skips_layer(layer);
+        assert!(skips("lag-l2", 1) && !skips("lag-l2", 2) && !skips("lagkv", 0));
+        assert!(skips("l2", 1) && !skips("l2", 2) && !skips("l2:skip=0", 0));
         assert!(lag.check(16).is_ok() && lag.check(15).is_err());
     }
 }

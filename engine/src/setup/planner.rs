@@ -5,8 +5,9 @@ use models::shapes::{FileType, ModelShape};
 use models::spec::{ModelSpec, ModelTensors};
 
 use crate::heads::{HeadShape, HeadsError};
-use crate::kv::{Budget, Layout, Room};
-use crate::plan::{Plan, PlanOptions, TensorOutline, outline};
+use crate::kv::{KvBudget, Layout, StoreOptions};
+use crate::outline::{TensorOutline, tensor_outlines};
+use crate::plan::{Plan, PlanOptions};
 use crate::{EngineError, Model, Prefill, SessionOptions};
 
 /// A model as far as memory is concerned: of a file, or a well-known shape without weights.
@@ -21,7 +22,7 @@ pub struct ModelOutline {
 impl ModelOutline {
     /// The outline of a model file.
     pub fn of_model(model: &Model) -> ModelOutline {
-        ModelOutline { spec: model.spec().clone(), tensors: outline(model.gguf()) }
+        ModelOutline { spec: model.spec().clone(), tensors: tensor_outlines(model.gguf()) }
     }
 
     /// The outline of a well-known shape.
@@ -46,7 +47,7 @@ pub struct Planner<'a> {
     /// Threads that compute.
     pub threads: usize,
     /// How much bounded heads keep, instead of the policy's own parameters.
-    pub budget: Option<Budget>,
+    pub budget: Option<KvBudget>,
     /// Blocks of the device, see [`PlanOptions::blocks`].
     pub blocks: usize,
 }
@@ -74,11 +75,11 @@ impl Planner<'_> {
     ) -> Result<Planned, EngineError> {
         let spec = &self.outline.spec;
         let mut session = session.clone();
-        let room = Room { context: session.context, types: session.types, reserve: None };
+        let store_options = StoreOptions { context: session.context, types: session.types, reserve: None };
         if let Some(budget) = self.budget {
-            session.policy = budget.apply(&session.policy, spec, session.profile.as_ref(), room)?;
+            session.policy = budget.apply(&session.policy, spec, session.profile.as_ref(), store_options)?;
         }
-        let layout = Layout::new(spec, &session.policy, session.profile.as_ref(), room)?;
+        let layout = Layout::new(spec, &session.policy, session.profile.as_ref(), store_options)?;
         let options = PlanOptions {
             repack: self.repack,
             prompt,

@@ -87,7 +87,7 @@ impl<'a> Profiles<'a> {
             Err(EngineError::UnusedProfile { policy: policy.to_string(), reason: reason.into() })
         };
         let given = matches!(self.options.heads, HeadSource::File(_) | HeadSource::Profile(_));
-        if let Some(options) = policy.scopes(self.model.spec()) {
+        if let Some(options) = policy.scope_options(self.model.spec()) {
             return match given {
                 true => unused("on a model with ALiBi its windows follow from the weights"),
                 false => self.windows(&options, observer).map(Found::Profile),

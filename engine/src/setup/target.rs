@@ -4,7 +4,7 @@ use ggml::{Error, NoCuda};
 
 use super::planner::Planned;
 use super::{SetupOptions, available_memory};
-use crate::plan::{DRIVER, Plan};
+use crate::plan::{DRIVER_BYTES, Plan};
 use crate::progress::{Notice, Observer};
 use crate::{DeviceKind, EngineError};
 
@@ -48,8 +48,10 @@ impl Target {
     pub fn find(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Target, EngineError> {
         let Some((kind, free)) = choose(options, observer)? else { return Ok(Target::host(options)) };
         // What is free is so beside the driver's part, which is taken once the GPU is in use; a limit has to hold that too.
-        let limit =
-            [options.gpu_memory.map(|limit| limit.saturating_sub(DRIVER)), free].into_iter().flatten().min();
+        let limit = [options.gpu_memory.map(|limit| limit.saturating_sub(DRIVER_BYTES)), free]
+            .into_iter()
+            .flatten()
+            .min();
         Ok(Target { device: Some(kind), layers: options.gpu_layers, limit, driver: 0 })
     }
 
@@ -79,7 +81,7 @@ impl Target {
     fn gpu((kind, free): (DeviceKind, Option<usize>), options: &SetupOptions) -> Target {
         let (limit, driver) = match (options.gpu_memory, free) {
             (None, Some(free)) => (Some(free), 0),
-            (limit, _) => (limit, DRIVER),
+            (limit, _) => (limit, DRIVER_BYTES),
         };
         Target { device: Some(kind), layers: options.gpu_layers, limit, driver }
     }
@@ -204,7 +206,7 @@ mod tests {
         };
         assert_eq!(target(Some(20 * GIB), None), (Some(20 * GIB), 0));
         for free in [Some(20 * GIB), None] {
-            assert_eq!(target(free, Some(24 * GIB)), (Some(24 * GIB), DRIVER));
+            assert_eq!(target(free, Some(24 * GIB)), (Some(24 * GIB), DRIVER_BYTES));
         }
         let options = SetupOptions { gpu_memory: Some(24 * GIB), ..SetupOptions::default() };
         let host = Target::host(&options);

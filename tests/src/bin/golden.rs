@@ -1,6 +1,6 @@
-//! Runs a folder of golden cases through the engine's own code and prints `N passed, N failed, N skipped`.
+//! Runs a folder of golden cases and prints `N passed, N failed, N skipped`.
 //!
-//! Usage: `cargo run --release -p tests --bin golden -- DIR`; `LONGHAND_TEST_DEVICE` names the device.
+//! Usage: `cargo run --release -p tests --bin golden -- DIR`; `LONGHAND_TEST_DEVICE` names the device (see `tests::device`).
 
 use std::path::Path;
 use std::process::ExitCode;

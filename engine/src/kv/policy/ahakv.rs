@@ -1,18 +1,20 @@
-//! AhaKV (Gu et al. 2025, arXiv 2506.03762): attention accumulated over queries favours old tokens and flattens as texts grow, so
-//! rows are sharpened by sqrt(2 ln(i / B)) (equation 12), only the last B_r queries count, and the sum is weighted by a prior
-//! from the values, their pooled squared norms relative to the largest (equations 13 to 15). While tokens are generated each
-//! adds its row to what was gathered (algorithm 1).
+//! AhaKV (Gu et al. 2025, arXiv 2506.03762): attention accumulated over queries favours old tokens and flattens as
+//! texts grow. So attention rows are sharpened by sqrt(2 ln(i / B)) (equation 12), only the last B_r queries count, and
+//! the sum is weighted by a prior from the values: their pooled squared norms relative to the largest (equations 13 to
+//! 15). Each decode step adds its attention row to the accumulated attention (algorithm 1).
 //!
-//! Decisions: lambda acts on the raw product, which meets the design target (`lambda=literal` is the algorithm as printed); up to
-//! B tokens rows are not sharpened; B is the total budget; B_r rows, not B_r + 1; the mean over the group; width 5 and zeros at
-//! the ends for the pooling, which the paper leaves open; the prior is 1 where all values are zero.
+//! Decisions: lambda acts on the raw product, which meets the design target (`lambda=literal` is the algorithm as
+//! printed). Up to B tokens, rows are not sharpened. B is the total budget. There are B_r recent rows, not B_r + 1.
+//! Scores are means over the group. Pooling has width 5 and zeros beyond the ends, which the paper leaves open. The
+//! prior is 1 where all values are zero.
 
-use super::pool::Pool;
-use super::registry::{Entry, Make, Parameter, choice, rows, slack};
-use super::{Basis, Cut, Event, Gathered, Moment, Needs, Policy, Scored, ScoredRows};
-use kernels::graph::Gain;
-use kernels::measure::Measure;
-use std::rc::Rc;
+use std::sync::Arc;
+
+use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::{
+    AccumulationRule, AttentionNeeds, Candidates, Event, EvictionPlan, Gain, LaneStatus, Measure, Policy,
+    Pool, ScoreInput, Scoring,
+};
 
 #[derive(Debug)]
 struct AhaKv {
@@ -32,37 +34,37 @@ impl Policy for AhaKv {
         self.slack
     }
 
-    fn needs(&self) -> Needs {
-        let gathered = Gathered { chunk: None, steps_add: true, gain: self.gain };
-        Needs { queries: self.recent, gathered: Some(gathered) }
+    fn needs(&self) -> AttentionNeeds {
+        let accumulation = AccumulationRule { chunk: None, steps_add: true, gain: self.gain };
+        AttentionNeeds { queries: self.recent, accumulation: Some(accumulation) }
     }
 
-    fn cut(&self, moment: &Moment) -> Option<Cut> {
-        let competing = 0..moment.seen.saturating_sub(self.recent);
+    fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+        let competing = 0..status.seen.saturating_sub(self.recent);
         let keep = self.budget - self.recent;
-        if moment.event == Event::Step {
-            let over = moment.live > self.budget + moment.slack(self.slack);
-            return over.then(|| Cut::by_gathered(competing, keep));
+        if status.event == Event::Step {
+            let over = status.live > self.budget + status.allowed_slack(self.slack);
+            return over.then(|| EvictionPlan::by_accumulated(competing, keep));
         }
-        // All rows are scored, also where none has to leave: what is gathered later comes on top.
-        let window = Basis::Window { queries: self.recent, gain: self.gain };
-        let by = vec![window, Basis::Value(Measure::SquaredNorm)];
-        let scored = Scored { ordered: Some(0..moment.seen), by, remembered: true };
-        let keep = if moment.live > self.budget { keep } else { usize::MAX };
-        Some(Cut::one(competing, keep, Some(scored)))
+        // All rows are scored, also where none has to be evicted: later attention adds to the scores.
+        let window = ScoreInput::WindowAttention { queries: self.recent, gain: self.gain };
+        let inputs = vec![window, ScoreInput::Value(Measure::SquaredNorm)];
+        let scoring = Scoring { store_scores: true, ..Scoring::ordered(0..status.seen, inputs) };
+        let keep = if status.live > self.budget { keep } else { usize::MAX };
+        Some(EvictionPlan::single(competing, keep, Some(scoring)))
     }
 
-    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
-        if rows.moment.event == Event::Step {
-            return rows.as_they_are(); // gathered
+    fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
+        if candidates.status.event == Event::Step {
+            return candidates.first_inputs(); // the accumulated attention
         }
-        rows.each(|head| {
+        candidates.map_heads(|head| {
             let n = head.positions.len();
             let mut score = vec![0f32; n];
-            for received in head.numbers[0].chunks_exact(n.max(1)) {
-                score.iter_mut().zip(received).for_each(|(score, x)| *score += x / rows.group as f32);
+            for attention in head.inputs[0].chunks_exact(n.max(1)) {
+                score.iter_mut().zip(attention).for_each(|(score, x)| *score += x / candidates.group as f32);
             }
-            let prior = Pool::Average.over(&head.numbers[1], self.kernel);
+            let prior = Pool::Average.over(&head.inputs[1], self.kernel);
             let largest = prior.iter().copied().fold(0f32, f32::max);
             if largest > 0.0 {
                 score.iter_mut().zip(prior).for_each(|(score, prior)| *score *= prior / largest);
@@ -72,23 +74,25 @@ impl Policy for AhaKv {
     }
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "ahakv",
-    summary: "sharpened attention of the last queries times the size of the value, gathered further in decode (AhaKV)",
+    summary: "sharpened attention of the last queries times the size of the value, accumulated further in decode (AhaKV)",
     parameters: &[
-        rows("budget", "B: rows kept (1000 in the paper)", 1000.0, 2.0),
-        rows("recent", "B_r: last queries that decide, and rows that stay (32 in the paper)", 32.0, 1.0),
-        Parameter {
-            always_shown: false,
-            ..rows("kernel", "neighbouring values pooled, an odd number", 5.0, 1.0)
-        },
-        choice("lambda", "on what the sharpening acts", &["entropy", "literal"], 0.0),
-        Parameter { least: 0.0, ..slack(0.0) },
+        Parameter::rows("budget", "B: rows kept (1000 in the paper)", 1000.0, 2.0),
+        Parameter::rows(
+            "recent",
+            "B_r: last queries that decide, and rows that stay (32 in the paper)",
+            32.0,
+            1.0,
+        ),
+        Parameter::rows("kernel", "neighbouring values pooled, an odd number", 5.0, 1.0).hidden(),
+        Parameter::choice("lambda", "what the sharpening acts on", &["entropy", "literal"]),
+        Parameter::slack(0.0, 0.0),
     ],
-    profile: false,
-    compensation: false,
-    make: Some(Make {
-        policy: |values| {
+    default_heads: false,
+    default_compensation: false,
+    factory: Some(PolicyFactory {
+        build: |values| {
             let (budget, recent, kernel) =
                 (values.count("budget"), values.count("recent"), values.count("kernel"));
             if budget <= recent {
@@ -101,7 +105,7 @@ pub(super) const ENTRY: Entry = Entry {
                 0 => Gain::Entropy { budget },
                 _ => Gain::Literal { budget },
             };
-            Ok(Rc::new(AhaKv { budget, recent, kernel, gain, slack: values.count("slack") }))
+            Ok(Arc::new(AhaKv { budget, recent, kernel, gain, slack: values.count("slack") }))
         },
         fit: |values, rows, _| {
             let recent = values.count("recent").min((rows / 2).max(1));

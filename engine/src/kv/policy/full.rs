@@ -1,12 +1,12 @@
-//! Keep everything: dense attention, what every other policy is compared with.
+//! Keeps every row: dense attention, with which every other policy is compared.
 
-use super::registry::Entry;
+use super::registry::PolicyEntry;
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "full",
     summary: "keep every row of every head",
     parameters: &[],
-    profile: false,
-    compensation: false,
-    make: None,
+    default_heads: false,
+    default_compensation: false,
+    factory: None,
 };

@@ -1,12 +1,12 @@
-//! H2O (Zhang et al. 2023, arXiv 2306.14048): attention that each row has received from all queries so far decides, and the most
-//! recent rows stay. Reading a text needs a second pass over all pairs of tokens.
+//! H2O (Zhang et al. 2023, arXiv 2306.14048): keeps the rows with the most attention accumulated over all queries so
+//! far, and the most recent rows. Prefill needs a second pass over all pairs of tokens.
 //!
 //! Decisions: a plain sum, not divided by how many queries could see the row; the mean over the group.
 
-use super::registry::{Entry, Make, Parameter, rows, slack};
-use super::{Counted, Cut, Gathered, Moment, Needs, Policy};
-use kernels::graph::Gain;
-use std::rc::Rc;
+use std::sync::Arc;
+
+use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::{AccumulationRule, AttentionNeeds, CountedQueries, EvictionPlan, Gain, LaneStatus, Policy};
 
 #[derive(Debug)]
 struct H2o {
@@ -24,30 +24,31 @@ impl Policy for H2o {
         self.slack
     }
 
-    fn needs(&self) -> Needs {
-        let gathered = Gathered { chunk: Some(Counted::All), steps_add: true, gain: Gain::One };
-        Needs { queries: 0, gathered: Some(gathered) }
+    fn needs(&self) -> AttentionNeeds {
+        let accumulation =
+            AccumulationRule { chunk: Some(CountedQueries::All), steps_add: true, gain: Gain::One };
+        AttentionNeeds { queries: 0, accumulation: Some(accumulation) }
     }
 
-    fn cut(&self, moment: &Moment) -> Option<Cut> {
-        (moment.live > self.heavy + self.recent + moment.slack(self.slack))
-            .then(|| Cut::by_gathered(0..moment.seen - self.recent, self.heavy))
+    fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+        (status.live > self.heavy + self.recent + status.allowed_slack(self.slack))
+            .then(|| EvictionPlan::by_accumulated(0..status.seen - self.recent, self.heavy))
     }
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "h2o",
-    summary: "rows that have received most attention from all queries, and the recent ones (H2O)",
+    summary: "the rows that received the most attention from all queries, and the recent ones (H2O)",
     parameters: &[
-        rows("heavy", "rows kept for their attention", 512.0, 1.0),
-        rows("recent", "last rows kept", 512.0, 1.0),
-        Parameter { least: 0.0, ..slack(0.0) },
+        Parameter::rows("heavy", "rows kept for their attention", 512.0, 1.0),
+        Parameter::rows("recent", "last rows kept", 512.0, 1.0),
+        Parameter::slack(0.0, 0.0),
     ],
-    profile: false,
-    compensation: false,
-    make: Some(Make {
-        policy: |values| {
-            Ok(Rc::new(H2o {
+    default_heads: false,
+    default_compensation: false,
+    factory: Some(PolicyFactory {
+        build: |values| {
+            Ok(Arc::new(H2o {
                 heavy: values.count("heavy"),
                 recent: values.count("recent"),
                 slack: values.count("slack"),

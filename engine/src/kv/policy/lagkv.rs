@@ -1,17 +1,19 @@
-//! LagKV (Liang et al. 2025, arXiv 2504.04704): tokens come in partitions of `lag`; when two are complete, the older one is
-//! scored by how far its keys and values spread when normalised by the range of the newer one, and `ratio` of it stays
-//! (equations 5 to 11). Variants: LocalKV is its own reference (equations 12 and 13); Lag-L2 scores by low key norm inside the
-//! partitions (equation 14) and leaves layers 0 and 1 alone.
+//! LagKV (Liang et al. 2025, arXiv 2504.04704): tokens come in partitions of `lag`. When two are complete, the older
+//! one is scored by how far its keys and values spread when normalised by the range of the newer one, and `ratio` of
+//! its rows stay (equations 5 to 11). Variants: LocalKV is its own reference (equations 12 and 13); Lag-L2 scores by
+//! low key norm inside the partitions (equation 14) and does not compress layers 0 and 1.
 //!
-//! Nothing is scored twice and the borders of partitions stay where they are, so that what is kept does not depend on how the
-//! text was cut into chunks. Decisions: compression begins at sinks + 2 · lag tokens; ratio · lag is rounded down; an element
-//! that does not vary in the reference counts as 0.
+//! No row is scored twice, and the borders of partitions do not move, so the rows kept do not depend on how the text
+//! was cut into chunks. Decisions: compression begins at sinks + 2 · lag tokens; ratio · lag is rounded down; an
+//! element that does not vary in the reference counts as 0.
+
+use std::sync::Arc;
 
 use super::recent::floor;
-use super::registry::{Entry, Make, Parameter, number, rows};
-use super::{Basis, Cut, HeadRows, Moment, Policy, Region, Scored, ScoredRows};
-use kernels::measure::Measure;
-use std::rc::Rc;
+use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::{
+    Candidates, EvictionPlan, HeadCandidates, LaneStatus, Measure, Policy, Region, ScoreInput, Scoring,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
@@ -51,43 +53,43 @@ impl Policy for LagKv {
         }
     }
 
-    fn spares(&self, layer: usize) -> bool {
+    fn skips_layer(&self, layer: usize) -> bool {
         self.variant == Variant::Norm && layer < 2
     }
 
-    fn cut(&self, moment: &Moment) -> Option<Cut> {
-        let start = moment.done.max(self.sinks);
-        let partitions = moment.seen.saturating_sub(start) / self.lag;
+    fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+        let start = status.scanned_until.max(self.sinks);
+        let partitions = status.seen.saturating_sub(start) / self.lag;
         if partitions < 2 {
             return None;
         }
-        let at = |partition: usize| start + partition * self.lag;
+        let border = |partition: usize| start + partition * self.lag;
         let spread = Measure::Spread { lag: self.lag, own: self.variant == Variant::Local };
-        let by = match self.variant {
-            Variant::Norm => vec![Basis::Key(Measure::Norm)],
-            _ => vec![Basis::Key(spread), Basis::Value(spread)],
+        let inputs = match self.variant {
+            Variant::Norm => vec![ScoreInput::Key(Measure::Norm)],
+            _ => vec![ScoreInput::Key(spread), ScoreInput::Value(spread)],
         };
-        Some(Cut {
+        Some(EvictionPlan {
             regions: (0..partitions - 1)
-                .map(|p| Region { positions: at(p)..at(p + 1), keep: self.kept })
+                .map(|p| Region { positions: border(p)..border(p + 1), keep: self.kept })
                 .collect(),
-            scored: Some(Scored { ordered: Some(start..at(partitions)), by, remembered: false }),
+            scoring: Some(Scoring::ordered(start..border(partitions), inputs)),
         })
     }
 
-    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
-        rows.each(|head| match self.variant {
-            Variant::Norm => head.numbers[0].iter().map(|norm| -norm).collect(),
+    fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
+        candidates.map_heads(|head| match self.variant {
+            Variant::Norm => head.inputs[0].iter().map(|norm| -norm).collect(),
             _ => self.spread(head),
         })
     }
 }
 
 impl LagKv {
-    /// The sum of what keys and values say, each a softmax over its partition (equation 9).
-    fn spread(&self, head: &HeadRows) -> Vec<f32> {
+    /// The weighted sum of the keys' and the values' spreads, each after a softmax over its partition (equation 9).
+    fn spread(&self, head: &HeadCandidates) -> Vec<f32> {
         let [keys, values] =
-            [0, 1].map(|which| head.numbers[which].chunks(self.lag).flat_map(softmax).collect::<Vec<f64>>());
+            [0, 1].map(|which| head.inputs[which].chunks(self.lag).flat_map(softmax).collect::<Vec<f64>>());
         keys.into_iter().zip(values).map(|(k, v)| (k + self.v_weight * v) as f32).collect()
     }
 }
@@ -99,26 +101,33 @@ fn softmax(logits: &[f32]) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / total).collect()
 }
 
-const SINKS: Parameter = rows("sinks", "S: first rows kept (16 in the paper)", 16.0, 0.0);
-const LAG: Parameter = rows(
+const SINKS: Parameter = Parameter::rows("sinks", "S: first rows kept (16 in the paper)", 16.0, 0.0);
+const LAG: Parameter = Parameter::rows(
     "lag",
     "L: rows of a partition; the last one to two partitions are complete (128 to 1024 in the paper)",
     512.0,
     1.0,
 );
-const RATIO: Parameter =
-    number("ratio", "r: share of a partition that stays (0.5 to 0.125 in the paper)", 0.25, (0.0, 1.0));
-const V_WEIGHT: Parameter = Parameter {
-    always_shown: false,
-    ..number("v_weight", "weight of the values' score beside the keys' (1 in the paper)", 1.0, (0.0, 1e3))
-};
+const RATIO: Parameter = Parameter::number(
+    "ratio",
+    "r: share of a partition that stays (0.5 to 0.125 in the paper)",
+    0.25,
+    0.0..=1.0,
+);
+const V_WEIGHT: Parameter = Parameter::number(
+    "v_weight",
+    "weight of the values' score beside the keys' (1 in the paper)",
+    1.0,
+    0.0..=1e3,
+)
+.hidden();
 
-macro_rules! make {
+macro_rules! factory {
     ($variant:expr) => {
-        Some(Make {
-            policy: |values| {
+        Some(PolicyFactory {
+            build: |values| {
                 let lag = values.count("lag");
-                Ok(Rc::new(LagKv {
+                Ok(Arc::new(LagKv {
                     variant: $variant,
                     sinks: values.count("sinks"),
                     lag,
@@ -127,8 +136,8 @@ macro_rules! make {
                 }))
             },
             fit: |values, rows, context| {
-                // Sinks and two partitions are complete: short budgets take short partitions, and those too short for a row of
-                // every partition all go to the complete ones.
+                // Sinks and two partitions are complete, so small budgets get short partitions. Where the budget has no
+                // row for every partition, the complete partitions get all of it.
                 let sinks = values.count("sinks").min(rows / 8);
                 let mut lag = values.count("lag").min((rows / 8).max(1));
                 let partitions = (context.saturating_sub(sinks) / lag).saturating_sub(1).max(1);
@@ -144,29 +153,26 @@ macro_rules! make {
     };
 }
 
-pub(super) const LAGKV: Entry = Entry {
+pub(super) const LAGKV: PolicyEntry = PolicyEntry {
     name: "lagkv",
     summary: "of each partition the rows that spread most in the range of the next (LagKV)",
     parameters: &[SINKS, LAG, RATIO, V_WEIGHT],
-    profile: false,
-    compensation: false,
-    make: make!(Variant::Lag),
+    default_heads: false,
+    default_compensation: false,
+    factory: factory!(Variant::Lag),
 };
 
-pub(super) const LOCALLAG: Entry = Entry {
+pub(super) const LOCALLAG: PolicyEntry = PolicyEntry {
     name: "locallag",
     summary: "of each partition the rows that spread most in its own range (LocalKV of the LagKV paper)",
-    parameters: &[SINKS, LAG, RATIO, V_WEIGHT],
-    profile: false,
-    compensation: false,
-    make: make!(Variant::Local),
+    factory: factory!(Variant::Local),
+    ..LAGKV
 };
 
-pub(super) const LAG_L2: Entry = Entry {
+pub(super) const LAG_L2: PolicyEntry = PolicyEntry {
     name: "lag-l2",
     summary: "of each partition the keys of lowest norm (Lag-L2 of the LagKV paper)",
     parameters: &[SINKS, LAG, RATIO],
-    profile: false,
-    compensation: false,
-    make: make!(Variant::Norm),
+    factory: factory!(Variant::Norm),
+    ..LAGKV
 };

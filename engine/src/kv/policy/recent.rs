@@ -1,17 +1,19 @@
-//! The first rows and the most recent ones: what streaming and razor keep of a head.
+//! The first rows and the most recent ones: what `streaming` and `razor` keep of a head.
 
-use super::{Cut, Event, Moment, Policy};
+use super::{Event, EvictionPlan, LaneStatus, Policy};
 
 /// Keeps the first `sinks` and the last `window` rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recent {
-    /// Rows kept from the beginning.
+    /// First rows kept.
     pub sinks: usize,
-    /// Recent rows kept at least.
+    /// Minimum recent rows kept.
     pub window: usize,
-    /// Keep at least this share of all tokens seen: window = max(window, floor(seen · share)); 0 for a fixed window.
+    /// Share of all tokens seen that the window covers at least: window = max(window, floor(seen · share)); 0 for a
+    /// fixed window.
     pub share: f64,
-    /// Rows that may gather beyond the window before they leave together; `None` takes an eighth of the window.
+    /// Rows beyond the window that a head may hold before they are evicted together; `None` for an eighth of the
+    /// window.
     pub slack: Option<usize>,
 }
 
@@ -21,8 +23,8 @@ impl Recent {
         self.window.max(floor(seen as f64 * self.share))
     }
 
-    /// Positions `[sinks, horizon)` have left after `seen` tokens.
-    fn horizon(&self, seen: usize) -> usize {
+    /// After `seen` tokens the positions `[sinks, window_start)` are evicted.
+    fn window_start(&self, seen: usize) -> usize {
         seen.saturating_sub(self.window(seen)).max(self.sinks)
     }
 }
@@ -36,43 +38,41 @@ impl Policy for Recent {
         self.slack.unwrap_or_else(|| (self.window(context) / 8).clamp(1, 512))
     }
 
-    fn cut(&self, moment: &Moment) -> Option<Cut> {
-        let excess = moment.live.saturating_sub(self.sinks.min(moment.seen) + self.window(moment.seen));
-        let due = match moment.event {
-            Event::Text => excess > 0,
-            Event::Chunk | Event::Step if moment.forced => excess > 0,
-            Event::Chunk | Event::Step => excess > self.slack(moment.context),
-        };
-        due.then(|| Cut::one(self.sinks..self.horizon(moment.seen), 0, None))
+    fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+        let excess = status.live.saturating_sub(self.sinks.min(status.seen) + self.window(status.seen));
+        let at_once = status.event == Event::ExactPrefill || status.forced;
+        let slack = if at_once { 0 } else { self.slack(status.context) };
+        let positions = self.sinks..self.window_start(status.seen);
+        (excess > slack).then(|| EvictionPlan::single(positions, 0, None))
     }
 }
 
-/// The largest whole number not above x, forgiving the rounding of ratios (0.29 · 100 is 29).
-pub fn floor(x: f64) -> usize {
+/// The largest integer not above x. Tolerates the rounding of ratios: 0.29 · 100 gives 29.
+pub(super) fn floor(x: f64) -> usize {
     (x + 1e-6).floor() as usize
 }
 
-/// The smallest whole number not below x, as forgiving.
-pub fn ceil(x: f64) -> usize {
+/// The smallest integer not below x, with the same tolerance.
+pub(super) fn ceil(x: f64) -> usize {
     (x - 1e-6).ceil() as usize
 }
 
-/// The meaning of `slack`, the same for all policies with a window.
-pub(super) const SLACK: &str = "rows that may gather beyond the window before they leave together; -1 is an eighth of the window, at most 512";
+/// The description of `slack`, the same for all policies with a window.
+pub(super) const SLACK: &str = "rows beyond the window that a head may hold before they are evicted together; -1 is an eighth of the window, at most 512";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_papers_window() {
+    fn the_window_is_the_papers() {
         let razor = Recent { sinks: 4, window: 4000, share: 0.2, slack: None };
         assert_eq!((razor.window(100), razor.window(20_000), razor.window(100_004)), (4000, 4000, 20_000));
-        assert_eq!((razor.horizon(4004), razor.horizon(4005)), (4, 5));
+        assert_eq!((razor.window_start(4004), razor.window_start(4005)), (4, 5));
     }
 
     #[test]
-    fn ratios_are_forgiven_their_rounding() {
+    fn floor_and_ceil_tolerate_the_rounding_of_ratios() {
         assert_eq!((floor(0.29 * 100.0), ceil(0.07 * 100.0)), (29, 7));
         assert_eq!((floor(28.9), ceil(7.1)), (28, 8));
     }

@@ -1,16 +1,18 @@
-//! The one list of policies: names, parameters, defaults and limits, from which the command line's help, the parser and the tests
-//! are made; and a policy as users write it, `razor:buffer=4000,ratio=5`.
+//! The list of policies: names, parameters, defaults and limits, from which the help text, the parser and the tests are
+//! made. [`PolicyChoice`] is a policy as users write it, `razor:buffer=4000,ratio=5`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use models::spec::{ModelSpec, PositionEncoding};
 
 use super::{Policy, ahakv, full, h2o, l2, lagkv, razor, slimkv, snapkv, streaming, tova};
 use crate::alibi::ScopeOptions;
 use crate::{EngineError, Hint};
-use models::spec::{ModelSpec, PositionEncoding};
-use std::fmt;
-use std::rc::Rc;
-use std::str::FromStr;
 
-/// Every policy there is.
-pub const REGISTRY: &[Entry] = &[
+static BUILT_IN: [PolicyEntry; 12] = [
     full::ENTRY,
     streaming::ENTRY,
     razor::ENTRY,
@@ -25,173 +27,265 @@ pub const REGISTRY: &[Entry] = &[
     tova::ENTRY,
 ];
 
-/// A policy's entry in the registry.
+static REGISTERED: RwLock<Vec<&'static PolicyEntry>> = RwLock::new(Vec::new());
+
+/// All policies: the built-in ones first, then the registered ones in the order of their registration.
+pub fn policies() -> impl Iterator<Item = &'static PolicyEntry> {
+    BUILT_IN.iter().chain(REGISTERED.read().unwrap_or_else(PoisonError::into_inner).clone())
+}
+
+/// Adds a policy to the list of this process; it cannot be removed.
+///
+/// # Errors
+/// A name that is taken, or a name, parameter or default that the parser could not read back.
+pub fn register(entry: &'static PolicyEntry) -> Result<(), RegisterError> {
+    let invalid = |reason: String| RegisterError::Invalid { name: entry.name.to_owned(), reason };
+    entry.check().map_err(invalid)?;
+    PolicyChoice::new(ParameterValues::defaults(entry))
+        .map_err(|reason| invalid(format!("its defaults are refused: {reason}")))?;
+    let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    if BUILT_IN.iter().chain(registered.iter().copied()).any(|other| other.name == entry.name) {
+        return Err(RegisterError::NameTaken { name: entry.name.to_owned() });
+    }
+    registered.push(entry);
+    Ok(())
+}
+
+/// A policy that cannot be registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// Another policy has this name.
+    #[error("there is already a policy `{name}`")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The entry cannot be used.
+    #[error("policy `{name}` cannot be registered: {reason}")]
+    Invalid {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// The description of a policy.
 #[derive(Debug)]
-pub struct Entry {
-    /// Name on the command line.
+pub struct PolicyEntry {
+    /// Name before the `:`, of ASCII letters, digits, `-` and `_`.
     pub name: &'static str,
     /// What it keeps, in a line.
     pub summary: &'static str,
     /// Its own parameters.
     pub parameters: &'static [Parameter],
-    /// Whether retrieval heads keep everything where `heads` is not given.
-    pub profile: bool,
-    /// Whether one entry stands for all rows that left where `compensation` is not given.
-    pub compensation: bool,
-    /// How it is made; `None` for the policy that bounds no head.
-    pub make: Option<Make>,
+    /// Default of the parameter `heads`: whether retrieval heads keep everything.
+    pub default_heads: bool,
+    /// Default of the parameter `compensation`: whether one entry stands for all evicted rows.
+    pub default_compensation: bool,
+    /// Makes the policy; `None` for a policy that bounds no head.
+    pub factory: Option<PolicyFactory>,
 }
 
-/// How a policy is made from its parameters.
+/// Makes a policy from its parameters.
 #[derive(Clone, Copy, Debug)]
-pub struct Make {
-    /// The policy, or why parameters do not go together.
-    pub policy: fn(&Values) -> Result<Rc<dyn Policy>, String>,
-    /// Sets parameters such that a head keeps at most so many rows (at least [`LEAST_ROWS`]) in a session of so many tokens.
-    pub fit: fn(&mut Values, usize, usize),
+pub struct PolicyFactory {
+    /// Makes the policy; an error is the reason why the parameters do not fit together.
+    pub build: fn(values: &ParameterValues) -> Result<Arc<dyn Policy>, String>,
+    /// Sets the parameters such that a head keeps at most `rows` rows (at least [`MIN_ROWS`]) in a session of `context`
+    /// tokens.
+    pub fit: fn(values: &mut ParameterValues, rows: usize, context: usize),
 }
 
-/// The smallest number of rows a head can be told to keep.
-pub const LEAST_ROWS: usize = 16;
+/// The smallest number of rows that a budget can give a head.
+pub const MIN_ROWS: usize = 16;
 
-/// Parameters that every policy has whose heads are bounded.
-pub const COMMON: &[Parameter] = &[
-    choice("heads", "whether retrieval heads keep everything (needs a head profile)", SWITCH, 0.0),
-    choice("compensation", "whether one entry stands for the rows that left", SWITCH, 0.0),
+/// Parameters of every policy that bounds heads.
+pub const COMMON_PARAMETERS: &[Parameter] = &[
+    Parameter::switch("heads", "whether retrieval heads keep everything (needs a head profile)"),
+    Parameter::switch("compensation", "whether one entry stands for the evicted rows"),
 ];
 
-/// The values of a parameter that is on or off.
-pub(super) const SWITCH: &[&str] = &["off", "on"];
-
-impl Entry {
+impl PolicyEntry {
     /// All parameters, the common ones last.
     pub fn parameters(&self) -> impl Iterator<Item = &'static Parameter> {
-        let common = if self.make.is_some() { COMMON } else { &[] };
+        let common = if self.factory.is_some() { COMMON_PARAMETERS } else { &[] };
         self.parameters.iter().chain(common)
     }
 
-    /// A parameter's value where none is given.
+    /// A parameter's default for this policy.
     pub fn default(&self, parameter: &Parameter) -> f64 {
         match parameter.name {
-            "heads" => f64::from(self.profile),
-            "compensation" => f64::from(self.compensation),
+            "heads" => f64::from(self.default_heads),
+            "compensation" => f64::from(self.default_compensation),
             _ => parameter.default,
         }
     }
 
-    /// `razor:buffer=4000,ratio=5,…`
+    /// A sentence with all parameters and their defaults: `…razor:buffer=4000,ratio=5,…`
     pub fn usage(&self) -> String {
-        if self.make.is_none() {
+        if self.factory.is_none() {
             return format!("`{}` has no parameters", self.name);
         }
         let list: Vec<String> =
-            self.parameters().map(|p| format!("{}={}", p.name, p.shown(self.default(p)))).collect();
+            self.parameters().map(|p| format!("{}={}", p.name, p.format_value(self.default(p)))).collect();
         format!("its parameters, with their defaults, are {}:{}", self.name, list.join(","))
+    }
+
+    /// Refuses names and defaults that the parser could not read back.
+    fn check(&self) -> Result<(), String> {
+        let is_name = |text: &str| {
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+        };
+        if !is_name(self.name) {
+            return Err("a name consists of ASCII letters, digits, `-` and `_`".into());
+        }
+        for (number, parameter) in self.parameters().enumerate() {
+            let Parameter { name, choices, .. } = parameter;
+            if !is_name(name) || !choices.iter().all(|choice| is_name(choice)) {
+                return Err(format!(
+                    "the name of the parameter `{name}` or of a choice is not made of letters, digits, `-` and `_`"
+                ));
+            }
+            if self.parameters().take(number).any(|other| other.name == *name) {
+                return Err(format!("two parameters are called `{name}`"));
+            }
+            let default = self.default(parameter);
+            if parameter.parse(&parameter.format_value(default)).ok() != Some(default) {
+                return Err(format!("the default of `{name}` is not one of its values"));
+            }
+        }
+        Ok(())
     }
 }
 
-/// A parameter of a policy.
-#[derive(Clone, Debug)]
+/// A parameter of a policy. Values are numbers; those of a choice number its names.
+#[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// Name before the `=`.
     pub name: &'static str,
     /// What it means, with unit and source.
-    pub meaning: &'static str,
-    /// Value where none is given.
+    pub description: &'static str,
+    /// The value where none is given.
     pub default: f64,
     /// Smallest value allowed.
-    pub least: f64,
+    pub min: f64,
     /// Largest value allowed.
-    pub most: f64,
-    /// Whether only whole numbers make sense.
-    pub whole: bool,
-    /// Names of the values 0, 1, …; empty for numbers.
-    pub names: &'static [&'static str],
-    /// Whether the value is shown even where it is the default.
+    pub max: f64,
+    /// Whether only integers are allowed.
+    pub is_integer: bool,
+    /// The names of the values 0, 1, …; empty for numbers.
+    pub choices: &'static [&'static str],
+    /// Whether [`PolicyChoice`] prints the value even where it is the default.
     pub always_shown: bool,
 }
 
 impl Parameter {
-    fn usage(&self) -> String {
-        if !self.names.is_empty() {
-            return format!("`{}` is one of {}: {}", self.name, self.names.join(", "), self.meaning);
+    /// A number.
+    pub const fn number(
+        name: &'static str,
+        description: &'static str,
+        default: f64,
+        range: RangeInclusive<f64>,
+    ) -> Parameter {
+        let (min, max) = (*range.start(), *range.end());
+        Parameter {
+            name,
+            description,
+            default,
+            min,
+            max,
+            is_integer: false,
+            choices: &[],
+            always_shown: true,
         }
-        let kind = if self.whole { "a whole number" } else { "a number" };
-        format!("`{}` is {kind} from {} to {}: {}", self.name, self.least, self.most, self.meaning)
     }
 
-    /// A value as it is written.
-    pub fn shown(&self, value: f64) -> String {
-        match self.names.get(value as usize) {
+    /// A number of rows, at least `min`.
+    pub const fn rows(name: &'static str, description: &'static str, default: f64, min: f64) -> Parameter {
+        Parameter { is_integer: true, ..Parameter::number(name, description, default, min..=1e9) }
+    }
+
+    /// One of several names, the first by default.
+    pub const fn choice(
+        name: &'static str,
+        description: &'static str,
+        choices: &'static [&'static str],
+    ) -> Parameter {
+        let range = 0.0..=choices.len() as f64 - 1.0;
+        Parameter { is_integer: true, choices, ..Parameter::number(name, description, 0.0, range) }.hidden()
+    }
+
+    /// `off` (the default) or `on`.
+    pub const fn switch(name: &'static str, description: &'static str) -> Parameter {
+        Parameter::choice(name, description, &["off", "on"])
+    }
+
+    /// The parameter `slack`: rows beyond the budget that decode steps may add. With the value -1 the policy chooses.
+    pub const fn slack(default: f64, min: f64) -> Parameter {
+        Parameter::rows(
+            "slack",
+            "rows beyond those kept that a head may hold before some are evicted",
+            default,
+            min,
+        )
+        .hidden()
+    }
+
+    /// The same parameter, printed only where it is given or is not the default.
+    pub const fn hidden(self) -> Parameter {
+        Parameter { always_shown: false, ..self }
+    }
+
+    /// The same parameter with another description.
+    pub const fn described(self, description: &'static str) -> Parameter {
+        Parameter { description, ..self }
+    }
+
+    fn usage(&self) -> String {
+        if !self.choices.is_empty() {
+            return format!("`{}` is one of {}: {}", self.name, self.choices.join(", "), self.description);
+        }
+        let kind = if self.is_integer { "a whole number" } else { "a number" };
+        format!("`{}` is {kind} from {} to {}: {}", self.name, self.min, self.max, self.description)
+    }
+
+    /// A value as users write it.
+    pub fn format_value(&self, value: f64) -> String {
+        match self.choices.get(value as usize) {
             Some(name) => (*name).to_owned(),
             None => value.to_string(),
         }
     }
 
-    /// A value from how it is written.
-    fn read(&self, text: &str) -> Result<f64, (String, String)> {
-        let wrong = |reason: String| Err((reason, self.usage()));
-        if !self.names.is_empty() {
-            return match self.names.iter().position(|name| *name == text) {
-                Some(index) => Ok(index as f64),
-                None => wrong(format!("`{}` cannot be `{text}`", self.name)),
-            };
+    /// A value from how users write it, or what is wrong with it.
+    fn parse(&self, text: &str) -> Result<f64, String> {
+        if !self.choices.is_empty() {
+            let index = self.choices.iter().position(|name| *name == text);
+            return index.map(|index| index as f64).ok_or(format!("`{}` cannot be `{text}`", self.name));
         }
-        let Ok(value) = text.parse::<f64>() else { return wrong(format!("`{text}` is not a number")) };
-        if !(self.least..=self.most).contains(&value) || (self.whole && value.fract() != 0.0) {
-            return wrong(format!("`{}` cannot be {value}", self.name));
+        let value = text.parse::<f64>().map_err(|_| format!("`{text}` is not a number"))?;
+        if !(self.min..=self.max).contains(&value) || (self.is_integer && value.fract() != 0.0) {
+            return Err(format!("`{}` cannot be {value}", self.name));
         }
         Ok(value)
     }
 }
 
-/// A parameter that is a number.
-pub(super) const fn number(
-    name: &'static str,
-    meaning: &'static str,
-    default: f64,
-    (least, most): (f64, f64),
-) -> Parameter {
-    Parameter { name, meaning, default, least, most, whole: false, names: &[], always_shown: true }
-}
-
-/// A parameter that counts rows.
-pub(super) const fn rows(name: &'static str, meaning: &'static str, default: f64, least: f64) -> Parameter {
-    Parameter { whole: true, ..number(name, meaning, default, (least, 1e9)) }
-}
-
-/// A parameter that is one of several names.
-pub(super) const fn choice(
-    name: &'static str,
-    meaning: &'static str,
-    names: &'static [&'static str],
-    default: f64,
-) -> Parameter {
-    let most = names.len() as f64 - 1.0;
-    Parameter { whole: true, names, always_shown: false, ..number(name, meaning, default, (0.0, most)) }
-}
-
-/// The parameter `slack`; -1 leaves it to the policy.
-pub(super) const fn slack(default: f64) -> Parameter {
-    Parameter {
-        always_shown: false,
-        ..rows("slack", "rows that may gather beyond those kept before some leave", default, -1.0)
-    }
-}
-
-/// A policy's parameters by name.
+/// The values of a policy's parameters, by name.
 #[derive(Clone, Debug)]
-pub struct Values {
-    entry: &'static Entry,
+pub struct ParameterValues {
+    entry: &'static PolicyEntry,
     values: Vec<f64>,
-    /// Which of them the user has written.
+    /// Which of them the user has given.
     given: Vec<bool>,
 }
 
-impl Values {
-    fn defaults(entry: &'static Entry) -> Values {
+impl ParameterValues {
+    fn defaults(entry: &'static PolicyEntry) -> ParameterValues {
         let values: Vec<f64> = entry.parameters().map(|p| entry.default(p)).collect();
-        Values { entry, given: vec![false; values.len()], values }
+        ParameterValues { entry, given: vec![false; values.len()], values }
     }
 
     fn index(&self, name: &str) -> Option<usize> {
@@ -204,57 +298,62 @@ impl Values {
         self.index(name).map_or(0.0, |index| self.values[index])
     }
 
-    /// A parameter that counts something or numbers a choice.
+    /// The value of a parameter that counts something, or the index of a choice.
     pub fn count(&self, name: &str) -> usize {
         self.get(name) as usize
     }
 
-    /// The parameter `slack`.
+    /// The value of a switch.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.get(name) != 0.0
+    }
+
+    /// The parameter `slack`; `None` where the policy chooses.
     pub fn slack(&self) -> Option<usize> {
         (self.get("slack") >= 0.0).then_some(self.count("slack"))
     }
 
-    /// Sets a parameter.
-    pub fn set(&mut self, name: &str, value: impl Into<Number>) {
-        if let (Some(index), Number(value)) = (self.index(name), value.into()) {
+    /// Sets a parameter; does nothing for one that the policy does not have.
+    pub fn set(&mut self, name: &str, value: impl Into<ParameterValue>) {
+        if let (Some(index), ParameterValue(value)) = (self.index(name), value.into()) {
             self.values[index] = value;
         }
     }
 }
 
-/// A parameter's value, from a count or a fraction.
-pub struct Number(f64);
+/// The value of a parameter, made from a count or a fraction.
+pub struct ParameterValue(f64);
 
-impl From<f64> for Number {
-    fn from(value: f64) -> Number {
-        Number(value)
+impl From<f64> for ParameterValue {
+    fn from(value: f64) -> ParameterValue {
+        ParameterValue(value)
     }
 }
 
-impl From<usize> for Number {
-    fn from(value: usize) -> Number {
-        Number(value as f64)
+impl From<usize> for ParameterValue {
+    fn from(value: usize) -> ParameterValue {
+        ParameterValue(value as f64)
     }
 }
 
-/// A policy with its parameters, as written on the command line: `razor:buffer=4000,ratio=5`.
+/// A policy with its parameters, as users write it: `razor:buffer=4000,ratio=5`.
 #[derive(Clone, Debug)]
 pub struct PolicyChoice {
-    values: Values,
-    policy: Option<Rc<dyn Policy>>,
+    values: ParameterValues,
+    policy: Option<Arc<dyn Policy>>,
 }
 
 impl PolicyChoice {
-    fn new(values: Values) -> Result<PolicyChoice, String> {
-        let policy = match &values.entry.make {
-            Some(make) => Some((make.policy)(&values)?),
+    fn new(values: ParameterValues) -> Result<PolicyChoice, String> {
+        let policy = match &values.entry.factory {
+            Some(factory) => Some((factory.build)(&values)?),
             None => None,
         };
         Ok(PolicyChoice { values, policy })
     }
 
-    /// The policy's entry.
-    pub fn entry(&self) -> &'static Entry {
+    /// The policy's description.
+    pub fn entry(&self) -> &'static PolicyEntry {
         self.values.entry
     }
 
@@ -263,31 +362,31 @@ impl PolicyChoice {
         self.entry().name
     }
 
-    /// The decisions about bounded heads; `None` where no head is bounded.
-    pub fn policy(&self) -> Option<Rc<dyn Policy>> {
+    /// The policy of bounded heads; `None` where no head is bounded.
+    pub fn policy(&self) -> Option<Arc<dyn Policy>> {
         self.policy.clone()
     }
 
     /// Whether retrieval heads keep everything, so that a head profile is needed.
     pub fn uses_profile(&self) -> bool {
-        self.policy.is_some() && self.values.get("heads") != 0.0
+        self.policy.is_some() && self.values.is_on("heads")
     }
 
-    /// Whether one entry stands for the rows that left.
+    /// Whether one entry stands for the evicted rows.
     pub fn is_compensated(&self) -> bool {
-        self.policy.is_some() && self.values.get("compensation") != 0.0
+        self.policy.is_some() && self.values.is_on("compensation")
     }
 
-    /// What counts as out of sight where the windows of heads follow from the model's weights: under `razor` on models whose
-    /// attention falls with the distance. The profile then says how far heads see ([`crate::alibi::profile`]).
-    pub fn scopes(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
+    /// How attention scopes are computed, where each head's window follows from the model's weights: under `razor` on
+    /// models with ALiBi. The head profile then holds the scopes ([`crate::alibi::profile`]).
+    pub fn scope_options(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
         let epsilon = self
             .value("eps")
             .filter(|_| self.uses_profile() && spec.position_encoding == PositionEncoding::Alibi)?;
-        Some(ScopeOptions { epsilon, rigorous: self.values.get("rigorous") != 0.0 })
+        Some(ScopeOptions { epsilon, rigorous: self.value("rigorous").is_some_and(|value| value != 0.0) })
     }
 
-    /// Refuses what makes no sense for a model, whatever its heads do.
+    /// Refuses what makes no sense for a model, whatever its heads are.
     pub fn check(&self, spec: &ModelSpec) -> Result<(), EngineError> {
         let given = self.values.index("compensation").is_some_and(|index| self.values.given[index]);
         if spec.position_encoding == PositionEncoding::Alibi && self.is_compensated() && given {
@@ -306,29 +405,30 @@ impl PolicyChoice {
         self.values.index(name).map(|index| self.values.values[index])
     }
 
-    /// The same policy with parameters such that a bounded head keeps at most `rows` rows in a session of `context` tokens.
+    /// The same policy with parameters such that a bounded head keeps at most `rows` rows in a session of `context`
+    /// tokens.
     pub fn with_rows(&self, rows: usize, context: usize) -> Result<PolicyChoice, EngineError> {
         let wrong =
             |reason: String, hint: Hint| EngineError::Policy { given: self.to_string(), reason, hint };
-        let Some(make) = &self.entry().make else {
+        let Some(factory) = &self.entry().factory else {
             return Err(wrong(
                 "it keeps every row, so no budget can be set".into(),
                 Hint::OtherPolicy("razor"),
             ));
         };
-        if rows < LEAST_ROWS {
+        if rows < MIN_ROWS {
             return Err(wrong(
                 format!("a head cannot keep only {rows} rows"),
-                Hint::advice(format!("keep at least {LEAST_ROWS} rows a head")),
+                Hint::advice(format!("keep at least {MIN_ROWS} rows a head")),
             ));
         }
         let mut values = self.values.clone();
-        (make.fit)(&mut values, rows, context);
+        (factory.fit)(&mut values, rows, context);
         Self::new(values).map_err(|reason| wrong(reason, Hint::LargerBudget))
     }
 }
 
-/// Whether they decide alike, whatever the user has written out.
+/// Equal policies have the same name and the same values, whether given or default.
 impl PartialEq for PolicyChoice {
     fn eq(&self, other: &PolicyChoice) -> bool {
         self.name() == other.name() && self.values.values == other.values.values
@@ -336,8 +436,9 @@ impl PartialEq for PolicyChoice {
 }
 
 impl Default for PolicyChoice {
+    /// `full`.
     fn default() -> Self {
-        "full".parse().expect("`full` is in the registry and has no parameters")
+        PolicyChoice { values: ParameterValues::defaults(&BUILT_IN[0]), policy: None }
     }
 }
 
@@ -350,7 +451,7 @@ impl fmt::Display for PolicyChoice {
             .filter(|(parameter, (value, given))| {
                 **given || **value != entry.default(parameter) || parameter.always_shown
             })
-            .map(|(parameter, (value, _))| format!("{}={}", parameter.name, parameter.shown(*value)))
+            .map(|(parameter, (value, _))| format!("{}={}", parameter.name, parameter.format_value(*value)))
             .collect();
         f.write_str(entry.name)?;
         if shown.is_empty() { Ok(()) } else { write!(f, ":{}", shown.join(",")) }
@@ -367,11 +468,11 @@ impl FromStr for PolicyChoice {
             hint: Hint::advice(hint),
         };
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        let entry = REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            let names: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
+        let entry = policies().find(|entry| entry.name == name).ok_or_else(|| {
+            let names: Vec<&str> = policies().map(|entry| entry.name).collect();
             wrong("there is no such policy".into(), format!("use one of {}", names.join(", ")))
         })?;
-        let mut values = Values::defaults(entry);
+        let mut values = ParameterValues::defaults(entry);
         for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
             let (key, value) = setting
                 .split_once('=')
@@ -385,7 +486,7 @@ impl FromStr for PolicyChoice {
                 return Err(wrong(format!("`{key}` is given twice"), "give each parameter once".into()));
             }
             values.values[index] =
-                parameter.read(value.trim()).map_err(|(reason, hint)| wrong(reason, hint))?;
+                parameter.parse(value.trim()).map_err(|reason| wrong(reason, parameter.usage()))?;
         }
         PolicyChoice::new(values).map_err(|reason| wrong(reason, entry.usage()))
     }
@@ -393,7 +494,12 @@ impl FromStr for PolicyChoice {
 
 #[cfg(test)]
 mod tests {
+    use ggml::Type;
+
     use super::*;
+    use crate::heads::{HeadProfile, HeadShape};
+    use crate::kv::policy::{EvictionPlan, LaneStatus, Measure, ScoreInput, Scoring};
+    use crate::kv::{KvBudget, Layout, StoreOptions};
 
     fn refused(text: &str, part: &str) {
         let error = text.parse::<PolicyChoice>().expect_err(text);
@@ -401,27 +507,36 @@ mod tests {
         assert!(text.contains(part), "{text}");
     }
 
+    /// The built-in policies that bound heads.
+    fn bounding() -> impl Iterator<Item = &'static PolicyEntry> {
+        BUILT_IN.iter().filter(|entry| entry.factory.is_some())
+    }
+
     #[test]
-    fn every_policy_is_made_from_its_name() {
-        for entry in REGISTRY {
+    fn every_built_in_policy_is_parsed_from_its_name() {
+        for entry in &BUILT_IN {
+            assert_eq!(entry.check(), Ok(()), "{}", entry.name);
             let choice: PolicyChoice = entry.name.parse().expect(entry.name);
             assert_eq!(choice.name(), entry.name);
-            let again: PolicyChoice = choice.to_string().parse().expect("what is shown is understood");
+            let again: PolicyChoice = choice.to_string().parse().expect("the printed policy is parsed");
             assert_eq!(again.to_string(), choice.to_string());
-            assert_eq!((choice.uses_profile(), choice.is_compensated()), (entry.profile, entry.compensation));
+            assert_eq!(
+                (choice.uses_profile(), choice.is_compensated()),
+                (entry.default_heads, entry.default_compensation)
+            );
         }
     }
 
-    /// What a policy is told to keep it keeps at most, whatever the length of the session, and most of it is used.
+    /// A head keeps at most the rows of the budget and at least half of them, in sessions of any length.
     #[test]
     fn budgets_are_kept() {
-        for entry in REGISTRY.iter().filter(|entry| entry.make.is_some()) {
+        for entry in bounding() {
             let choice: PolicyChoice = entry.name.parse().expect(entry.name);
             for (rows, context) in [(16, 100), (100, 1000), (4096, 100_000), (30_000, 32_768), (5000, 4096)] {
-                let fitted = choice.with_rows(rows, context).expect("rows enough");
+                let fitted = choice.with_rows(rows, context).expect("enough rows");
                 let budget = fitted.policy().expect("bounded").budget(context);
                 assert!(budget <= rows, "{fitted} keeps {budget} rows instead of {rows} of {context}");
-                let again: PolicyChoice = fitted.to_string().parse().expect("what is shown is understood");
+                let again: PolicyChoice = fitted.to_string().parse().expect("the printed policy is parsed");
                 assert_eq!(again.policy().expect("bounded").budget(context), budget, "{fitted}");
                 if rows < context {
                     assert!(2 * budget >= rows, "{fitted} keeps only {budget} rows of {rows}");
@@ -431,18 +546,18 @@ mod tests {
             assert_eq!(error.hint(), Some(Hint::advice("keep at least 16 rows a head")));
         }
         let full = PolicyChoice::default();
+        assert_eq!(full.name(), "full");
         assert!(full.with_rows(100, 1000).is_err());
-        // What is protected gives way to a budget that does not hold it.
+        // Fewer rows are protected where the budget does not hold them.
         let protecting: PolicyChoice = "l2:sinks=4,recent=64".parse().expect("a policy");
         for (rows, want) in [
             (16, "l2:keep=0.5,after=2048,rows=16,sinks=4,recent=8"),
             (500, "l2:keep=0.5,after=2048,rows=500,sinks=4,recent=64"),
         ] {
-            assert_eq!(protecting.with_rows(rows, 1000).expect("rows enough").to_string(), want);
+            assert_eq!(protecting.with_rows(rows, 1000).expect("enough rows").to_string(), want);
         }
     }
 
-    /// What a budget makes of parameters that do not fit it.
     #[test]
     fn parameters_shrink_with_the_budget() {
         for (text, rows, fitted) in [
@@ -462,10 +577,9 @@ mod tests {
         }
     }
 
-    /// Names with the parameters that matter most.
     #[test]
-    fn policies_show_what_they_are() {
-        let shown: Vec<String> = REGISTRY
+    fn policies_are_printed_with_their_main_parameters() {
+        let shown: Vec<String> = BUILT_IN
             .iter()
             .map(|entry| entry.name.parse::<PolicyChoice>().expect(entry.name).to_string())
             .collect();
@@ -487,8 +601,8 @@ mod tests {
     }
 
     #[test]
-    fn any_score_goes_with_heads_and_compensation() {
-        for entry in REGISTRY.iter().filter(|entry| entry.make.is_some()) {
+    fn every_policy_takes_heads_and_compensation() {
+        for entry in bounding() {
             let choice: PolicyChoice =
                 format!("{}:heads=on,compensation=on", entry.name).parse().expect(entry.name);
             assert!(choice.uses_profile() && choice.is_compensated());
@@ -499,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_policies_are_refused() {
         refused("rasor", "there is no such policy");
         refused("razor:window=3", "no parameter");
         refused("razor:buffer", "NAME=VALUE");
@@ -518,5 +632,86 @@ mod tests {
         refused("ahakv:budget=32", "leaves none");
         refused("l2:rows=10,sinks=8,recent=8", "do not fit");
         refused("l2:order=up", "cannot be");
+    }
+
+    /// Keeps the rows whose values have the largest norms.
+    #[derive(Debug)]
+    struct LargeValues(usize);
+
+    impl Policy for LargeValues {
+        fn budget(&self, _context: usize) -> usize {
+            self.0
+        }
+
+        fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+            let scoring = Scoring::of_all_rows(vec![ScoreInput::Value(Measure::Norm)]);
+            (status.live > self.0).then(|| EvictionPlan::single(0..status.seen, self.0, Some(scoring)))
+        }
+    }
+
+    const LARGE_VALUES: PolicyEntry = PolicyEntry {
+        name: "test-large-values",
+        summary: "the values of largest norm",
+        parameters: &[Parameter::rows("rows", "rows kept", 1024.0, 1.0)],
+        default_heads: false,
+        default_compensation: false,
+        factory: Some(PolicyFactory {
+            build: |values| match values.count("rows") {
+                13 => Err("13 rows are refused".into()),
+                rows => Ok(Arc::new(LargeValues(rows))),
+            },
+            fit: |values, rows, _| values.set("rows", rows),
+        }),
+    };
+
+    #[test]
+    fn a_registered_policy_works_like_a_built_in_one() {
+        static ENTRY: PolicyEntry = LARGE_VALUES;
+        refused("test-large-values", "there is no such policy");
+        register(&ENTRY).expect("a new name");
+        assert_eq!(policies().take(BUILT_IN.len()).last().map(|entry| entry.name), Some("tova"));
+        assert!(policies().any(|entry| entry.name == ENTRY.name));
+        let choice: PolicyChoice = "test-large-values:rows=500,heads=on".parse().expect("a policy");
+        assert_eq!(choice.to_string(), "test-large-values:rows=500,heads=on");
+        assert!(choice.uses_profile() && !choice.is_compensated());
+        let fitted = choice.with_rows(100, 1000).expect("enough rows");
+        assert_eq!(fitted.to_string(), "test-large-values:rows=100,heads=on");
+        assert_eq!(fitted.policy().expect("bounded").budget(1000), 100);
+        let spec = models::shapes::ModelShape::parse("llama-3.2-1b").expect("a known shape").0.spec();
+        let options = StoreOptions { context: 1000, types: (Type::F16, Type::F16), reserve: None };
+        let profile = HeadProfile::uniform(HeadShape::new(16, 32, 8).expect("a shape"), false);
+        let fitted = KvBudget::Share(0.5).apply(&choice, &spec, Some(&profile), options).expect("fits");
+        let store = Layout::new(&spec, &fitted, Some(&profile), options).expect("a layout");
+        let full = store.full_bytes(1000);
+        assert!((full * 49 / 100..=full / 2).contains(&store.bytes()), "{fitted}: {}", store.bytes());
+        refused("test-large-values:rows=0", "`rows` is a whole number from 1");
+        refused("test-large-values:rows=13", "13 rows are refused");
+        assert_eq!(register(&ENTRY), Err(RegisterError::NameTaken { name: ENTRY.name.into() }));
+    }
+
+    #[test]
+    fn entries_that_the_parser_could_not_read_back_are_not_registered() {
+        const fn with(name: &'static str, parameters: &'static [Parameter]) -> PolicyEntry {
+            PolicyEntry { name, parameters, ..LARGE_VALUES }
+        }
+        const ROWS: Parameter = Parameter::rows("rows", "rows kept", 1024.0, 1.0);
+        static ENTRIES: [PolicyEntry; 9] = [
+            with("", &[ROWS]),
+            with("a:b", &[ROWS]),
+            with("a b", &[ROWS]),
+            with("test-a", &[Parameter::rows("rows=", "rows kept", 1.0, 1.0)]),
+            with("test-b", &[ROWS, ROWS]),
+            with("test-c", &[ROWS, Parameter::switch("heads", "a common parameter")]),
+            with("test-d", &[Parameter::rows("rows", "rows kept", 0.0, 1.0)]),
+            with("test-e", &[ROWS, Parameter::choice("kind", "a choice", &["a,b"])]),
+            with("test-f", &[Parameter::rows("rows", "rows kept", 13.0, 1.0)]),
+        ];
+        for entry in &ENTRIES {
+            let error = register(entry).expect_err(entry.name);
+            assert!(matches!(error, RegisterError::Invalid { .. }), "{error}");
+            assert!(policies().all(|other| other.name != entry.name));
+        }
+        static TAKEN: PolicyEntry = with("razor", &[ROWS]);
+        assert_eq!(register(&TAKEN), Err(RegisterError::NameTaken { name: "razor".into() }));
     }
 }

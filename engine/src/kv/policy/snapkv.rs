@@ -1,18 +1,19 @@
-//! SnapKV (Li et al. 2024, arXiv 2404.14469): the attention of the last `window` queries, pooled over neighbours, says which
-//! rows of the text before them stay; the window itself stays too.
+//! SnapKV (Li et al. 2024, arXiv 2404.14469): of the rows before the last `window` tokens those stay to which the
+//! queries of these tokens attend most, pooled over neighbours. The rows of the window stay too.
 //!
-//! Decisions: per KV head, the mean over the group after pooling. While tokens are generated the cache grows, as in the
-//! authors' code; after `slack` tokens the rule is applied again with the queries of the last ones, so that memory is bounded.
+//! Decisions: one choice per KV head, by the mean over the group after pooling. The cache grows during decoding, as in
+//! the authors' code; after `slack` tokens the rule is applied again with the queries of the last ones, so that memory
+//! is bounded.
+
+use std::sync::Arc;
 
 use super::pool::{self, Pool};
-use super::registry::{Entry, Make, Parameter, Values, choice, rows, slack};
-use super::{Basis, Cut, Moment, Needs, Policy, Scored, ScoredRows};
-use kernels::graph::Gain;
-use std::rc::Rc;
+use super::registry::{Parameter, ParameterValues, PolicyEntry, PolicyFactory};
+use super::{AttentionNeeds, Candidates, EvictionPlan, Gain, LaneStatus, Policy, ScoreInput, Scoring};
 
-/// A window of queries that decides what stays of the rows before it; SlimKV's frame too.
+/// A window of queries that decides which rows before it stay; SlimKV uses it too.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Snapshot {
+pub(super) struct QueryWindow {
     pub window: usize,
     pub capacity: usize,
     pub kernel: usize,
@@ -20,52 +21,50 @@ pub(super) struct Snapshot {
     pub slack: usize,
 }
 
-impl Snapshot {
-    pub(super) fn new(values: &Values) -> Result<Snapshot, String> {
-        let snapshot = Snapshot {
-            window: values.count("window"),
-            capacity: values.count("capacity"),
-            kernel: values.count("kernel"),
-            pool: Pool::from_index(values.count("pool")),
-            slack: values.count("slack"),
-        };
-        let Snapshot { window, capacity, kernel, .. } = snapshot;
+impl QueryWindow {
+    pub(super) fn new(values: &ParameterValues) -> Result<QueryWindow, String> {
+        let [window, capacity, kernel] = ["window", "capacity", "kernel"].map(|name| values.count(name));
         if capacity < window {
             return Err(format!("a capacity of {capacity} rows does not hold the window of {window}"));
         }
         if kernel % 2 == 0 {
             return Err(format!("pooling needs an odd number of rows, not {kernel}"));
         }
-        Ok(snapshot)
+        let (pool, slack) = (Pool::from_index(values.count("pool")), values.count("slack"));
+        Ok(QueryWindow { window, capacity, kernel, pool, slack })
     }
 
-    pub(super) fn fit(values: &mut Values, rows: usize) {
+    pub(super) fn fit(values: &mut ParameterValues, rows: usize) {
         let window = values.count("window").min((rows / 2).max(1));
         values.set("window", window);
         values.set("capacity", rows);
-        // Room for generated tokens is memory too: where little is kept, not much of it, or it would be most of the store.
+        // Rows of generated tokens take memory too. Where few rows are kept they would be most of the store.
         values.set("slack", values.count("slack").min(rows / 8));
     }
 
-    pub(super) fn needs(&self) -> Needs {
-        Needs { queries: self.window, gathered: None }
+    pub(super) fn needs(&self) -> AttentionNeeds {
+        AttentionNeeds { queries: self.window, accumulation: None }
     }
 
-    /// The rows before the window compete, if there are too many; `more` is asked for beside the window's attention.
-    pub(super) fn cut(&self, moment: &Moment, more: Option<Basis>) -> Option<Cut> {
-        let Snapshot { window, capacity, .. } = *self;
-        (moment.live > capacity + moment.slack(self.slack)).then(|| {
-            let positions = 0..moment.seen - window;
-            let by =
-                Some(Basis::Window { queries: window, gain: Gain::One }).into_iter().chain(more).collect();
-            let scored = Scored { ordered: Some(positions.clone()), by, remembered: false };
-            Cut::one(positions, capacity - window, Some(scored))
+    /// If there are too many rows, those before the window compete by the window's attention and `more`.
+    pub(super) fn plan_eviction(
+        &self,
+        status: &LaneStatus,
+        more: Option<ScoreInput>,
+    ) -> Option<EvictionPlan> {
+        let QueryWindow { window, capacity, .. } = *self;
+        (status.live > capacity + status.allowed_slack(self.slack)).then(|| {
+            let positions = 0..status.seen - window;
+            let attention = ScoreInput::WindowAttention { queries: window, gain: Gain::One };
+            let inputs = [attention].into_iter().chain(more).collect();
+            let scoring = Scoring::ordered(positions.clone(), inputs);
+            EvictionPlan::single(positions, capacity - window, Some(scoring))
         })
     }
 }
 
 #[derive(Debug)]
-struct SnapKv(Snapshot);
+struct SnapKv(QueryWindow);
 
 impl Policy for SnapKv {
     fn budget(&self, _context: usize) -> usize {
@@ -76,21 +75,21 @@ impl Policy for SnapKv {
         self.0.slack
     }
 
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> AttentionNeeds {
         self.0.needs()
     }
 
-    fn cut(&self, moment: &Moment) -> Option<Cut> {
-        self.0.cut(moment, None)
+    fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+        self.0.plan_eviction(status, None)
     }
 
-    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
-        rows.each(|head| {
+    fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
+        candidates.map_heads(|head| {
             let n = head.positions.len();
             let mut mean = vec![0f32; n];
-            for received in head.numbers[0].chunks_exact(n.max(1)) {
-                for (mean, x) in mean.iter_mut().zip(self.0.pool.over(received, self.0.kernel)) {
-                    *mean += x / rows.group as f32;
+            for attention in head.inputs[0].chunks_exact(n.max(1)) {
+                for (mean, x) in mean.iter_mut().zip(self.0.pool.over(attention, self.0.kernel)) {
+                    *mean += x / candidates.group as f32;
                 }
             }
             mean
@@ -99,27 +98,23 @@ impl Policy for SnapKv {
 }
 
 pub(super) const WINDOW: Parameter =
-    rows("window", "last queries that decide, and rows that stay", 32.0, 1.0);
-pub(super) const CAPACITY: Parameter = rows("capacity", "rows kept, the window included", 1024.0, 2.0);
-pub(super) const KERNEL: Parameter = Parameter {
-    always_shown: false,
-    ..rows("kernel", "neighbouring rows that are pooled, an odd number", 5.0, 1.0)
-};
-pub(super) const POOL: Parameter = choice("pool", "how neighbours are combined", pool::NAMES, 0.0);
-pub(super) const SLACK: Parameter = Parameter {
-    meaning: "rows that generated tokens may add before the rule is applied again",
-    least: 0.0,
-    ..slack(512.0)
-};
+    Parameter::rows("window", "last queries that decide, and rows that stay", 32.0, 1.0);
+pub(super) const CAPACITY: Parameter =
+    Parameter::rows("capacity", "rows kept, the window included", 1024.0, 2.0);
+pub(super) const KERNEL: Parameter =
+    Parameter::rows("kernel", "neighbouring rows that are pooled, an odd number", 5.0, 1.0).hidden();
+pub(super) const POOL: Parameter = Parameter::choice("pool", "how neighbours are combined", pool::NAMES);
+pub(super) const SLACK: Parameter = Parameter::slack(512.0, 0.0)
+    .described("rows that generated tokens may add before the rule is applied again");
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "snapkv",
-    summary: "what the last queries of the text attend to, pooled, and the window (SnapKV)",
+    summary: "the rows that the last queries attend to, pooled, and the window (SnapKV)",
     parameters: &[WINDOW, CAPACITY, KERNEL, POOL, SLACK],
-    profile: false,
-    compensation: false,
-    make: Some(Make {
-        policy: |values| Ok(Rc::new(SnapKv(Snapshot::new(values)?))),
-        fit: |values, rows, _| Snapshot::fit(values, rows),
+    default_heads: false,
+    default_compensation: false,
+    factory: Some(PolicyFactory {
+        build: |values| Ok(Arc::new(SnapKv(QueryWindow::new(values)?))),
+        fit: |values, rows, _| QueryWindow::fit(values, rows),
     }),
 };

@@ -1,25 +1,27 @@
 //! StreamingLLM (Xiao et al. 2023, arXiv 2309.17453): every head keeps the first few tokens, which collect surplus
 //! attention, and the most recent ones.
 //!
-//! Deviation: keys keep the RoPE positions they were made with; the original turns them again by their place in the cache.
+//! Deviation: keys keep the RoPE positions they were made with; the original applies RoPE again by their index in the
+//! cache.
+
+use std::sync::Arc;
 
 use super::recent::{Recent, SLACK};
-use super::registry::{Entry, Make, Parameter, rows, slack};
-use std::rc::Rc;
+use super::registry::{Parameter, PolicyEntry, PolicyFactory};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "streaming",
     summary: "sinks and a recent window (StreamingLLM)",
     parameters: &[
-        rows("sinks", "first rows kept (4 in the paper)", 4.0, 0.0),
-        rows("window", "recent rows kept", 1024.0, 1.0),
-        Parameter { meaning: SLACK, ..slack(-1.0) },
+        Parameter::rows("sinks", "first rows kept (4 in the paper)", 4.0, 0.0),
+        Parameter::rows("window", "recent rows kept", 1024.0, 1.0),
+        Parameter::slack(-1.0, -1.0).described(SLACK),
     ],
-    profile: false,
-    compensation: false,
-    make: Some(Make {
-        policy: |values| {
-            Ok(Rc::new(Recent {
+    default_heads: false,
+    default_compensation: false,
+    factory: Some(PolicyFactory {
+        build: |values| {
+            Ok(Arc::new(Recent {
                 sinks: values.count("sinks"),
                 window: values.count("window"),
                 share: 0.0,

@@ -1,13 +1,15 @@
-//! TOVA (Oren et al. 2024, arXiv 2401.06104): the rows that the last query attends to least leave; one choice for all heads of a
-//! layer, by the mean over all its query heads.
+//! TOVA (Oren et al. 2024, arXiv 2401.06104): evicts the rows to which the last query attends least. All heads of a
+//! layer keep the same rows, by the mean over all its query heads.
 //!
-//! Decisions: the newest token is not protected (`protect_last=on` does). Where some heads of the layer keep everything, only
-//! the others vote.
+//! Decisions: the newest token is not protected (`protect_last=on` protects it). Where some heads of the layer keep
+//! everything, the mean is over the others.
 
-use super::registry::{Entry, Make, Parameter, choice, rows, slack};
-use super::{Counted, Cut, Gathered, Moment, Needs, Policy, ScoredRows};
-use kernels::graph::Gain;
-use std::rc::Rc;
+use std::sync::Arc;
+
+use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::{
+    AccumulationRule, AttentionNeeds, Candidates, CountedQueries, EvictionPlan, Gain, LaneStatus, Policy,
+};
 
 #[derive(Debug)]
 struct Tova {
@@ -25,40 +27,42 @@ impl Policy for Tova {
         self.slack
     }
 
-    fn needs(&self) -> Needs {
-        let gathered = Gathered { chunk: Some(Counted::Last), steps_add: false, gain: Gain::One };
-        Needs { queries: 0, gathered: Some(gathered) }
+    fn needs(&self) -> AttentionNeeds {
+        let accumulation =
+            AccumulationRule { chunk: Some(CountedQueries::Last), steps_add: false, gain: Gain::One };
+        AttentionNeeds { queries: 0, accumulation: Some(accumulation) }
     }
 
-    fn cut(&self, moment: &Moment) -> Option<Cut> {
-        (moment.live > self.capacity + moment.slack(self.slack))
-            .then(|| Cut::by_gathered(0..moment.seen - self.protected, self.capacity - self.protected))
+    fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+        (status.live > self.capacity + status.allowed_slack(self.slack)).then(|| {
+            EvictionPlan::by_accumulated(0..status.seen - self.protected, self.capacity - self.protected)
+        })
     }
 
-    fn score(&self, rows: ScoredRows) -> Vec<Vec<f32>> {
-        // All heads hold the same positions in the same order; of a sum the same are the largest as of a mean.
-        let mut sum = vec![0f32; rows.heads.first().map_or(0, |head| head.positions.len())];
-        for head in &rows.heads {
-            sum.iter_mut().zip(&head.numbers[0]).for_each(|(sum, x)| *sum += x);
+    fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
+        // All heads hold the same positions in the same order, and sums are ordered as means are.
+        let mut sum = vec![0f32; candidates.heads.first().map_or(0, |head| head.positions.len())];
+        for head in &candidates.heads {
+            sum.iter_mut().zip(&head.inputs[0]).for_each(|(sum, x)| *sum += x);
         }
-        vec![sum; rows.heads.len()]
+        vec![sum; candidates.heads.len()]
     }
 }
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "tova",
     summary: "the rows that the last query attends to most, the same for all heads of a layer (TOVA)",
     parameters: &[
-        rows("capacity", "rows kept", 1024.0, 1.0),
-        choice("protect_last", "whether the newest row stays in any case", &["off", "on"], 0.0),
-        Parameter { least: 0.0, ..slack(0.0) },
+        Parameter::rows("capacity", "rows kept", 1024.0, 1.0),
+        Parameter::switch("protect_last", "whether the newest row always stays"),
+        Parameter::slack(0.0, 0.0),
     ],
-    profile: false,
-    compensation: false,
-    make: Some(Make {
-        policy: |values| {
+    default_heads: false,
+    default_compensation: false,
+    factory: Some(PolicyFactory {
+        build: |values| {
             let (capacity, protected) = (values.count("capacity"), values.count("protect_last"));
-            Ok(Rc::new(Tova { capacity, protected, slack: values.count("slack") }))
+            Ok(Arc::new(Tova { capacity, protected, slack: values.count("slack") }))
         },
         fit: |values, rows, _| values.set("capacity", rows),
     }),

@@ -1,72 +1,78 @@
-//! How rows leave: a policy says who competes and by which numbers, the numbers are taken where the rows lie, and of every head
-//! the lowest scores go. The same for the complete rows of a text and for the rows of a lane.
+//! How rows are evicted: a policy plans which rows compete and by which inputs, the inputs are computed where the rows
+//! are, and each head loses the rows with the lowest scores. This is the same for the complete rows of a prompt and for
+//! the rows of a lane.
 
-use super::undo::Departed;
-use super::{Lane, Store};
-use crate::devices::{Devices, Place, Workspace};
-use crate::kv::policy::{Basis, Cut, Event, HeadRows, Moment, Scored, ScoredRows};
-use crate::{EngineError, Hint};
-use ggml::{Context, Tensor};
-use kernels::graph::{self, AttentionShape, Eviction, GraphLane, RowSelection, WindowQueries};
-use kernels::rows::fill_holes;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The rows of a lane's heads: in the lane itself, or complete in a scratch tensor.
+use ggml::{Context, Tensor};
+use kernels::graph::{self, AttentionShape, Eviction, GraphLane, RowSelection, WindowQueries};
+use kernels::rows::fill_holes;
+
+use super::undo::EvictedRows;
+use super::{Lane, LaneId, Store};
+use crate::backends::Backends;
+use crate::kv::policy::{Candidates, Event, EvictionPlan, HeadCandidates, LaneStatus, ScoreInput, Scoring};
+use crate::placement::Place;
+use crate::workspace::Workspace;
+use crate::{EngineError, Hint};
+
+/// Rows of a lane's heads from which some may be evicted: in the lane itself, or complete in a scratch tensor.
 struct Source<'a> {
     lane: &'a Lane,
     rows: &'a GraphLane,
     queries: Option<&'a Tensor>,
-    /// Per head of the lane its number in the tensors.
+    /// For each head of the lane its index in the tensors.
     heads: Vec<u32>,
-    /// Per head the positions of its rows, from row `first` on.
+    /// For each head the positions of its rows, from row `first` on.
     positions: Vec<Arc<Vec<u32>>>,
     /// The first row that holds a token.
     first: usize,
-    moment: Moment,
+    status: LaneStatus,
 }
 
-/// What becomes of a lane's rows.
+/// Which rows of a lane are evicted.
 struct Decision {
-    /// Per head the rows that leave, ascending, counted from the first that holds a token.
-    dropped: Vec<Vec<u32>>,
-    /// Per head what the rows have gathered from now on, if that changes.
-    gathered: Option<Vec<Vec<f32>>>,
+    /// For each head the rows, ascending, counted from the first that holds a token.
+    evicted: Vec<Vec<u32>>,
+    /// For each head the accumulated attention of its rows from now on, if it changes.
+    accumulated: Option<Vec<Vec<f32>>>,
 }
 
 impl Store {
-    /// Lets policies act on what has happened: rows leave where there are too many. With `forced`, also those leave that a
-    /// policy would let gather. Runs to its end whatever the interrupt flag says; after an error the store is empty.
+    /// Lets the policies act on what has just been computed: they evict rows where there are too many, with `forced`
+    /// also rows within their slack. Runs to its end whatever the interrupt flag says; after an error the store is
+    /// empty.
     pub fn compress(
         &mut self,
         event: Event,
         forced: bool,
-        devices: &Devices,
+        backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
-        let done = self.compress_lanes(event, forced, devices, workspace);
-        if done.is_err() {
+        let result = self.compress_lanes(event, forced, backends, workspace);
+        if result.is_err() {
             self.clear()?;
         }
-        done
+        result
     }
 
     fn compress_lanes(
         &mut self,
         event: Event,
         forced: bool,
-        devices: &Devices,
+        backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
         let (seen, context) = (self.seen, self.layout.context);
         let mut decisions = Vec::new();
         for (l, layer) in self.layers.iter().enumerate() {
-            let place = devices.placement().of(l);
+            let place = backends.placement().of(l);
             for (number, lane) in layer.lanes.iter().enumerate() {
                 let Some(policy) = &lane.layout.policy else { continue };
-                let moment = lane.moment(event, forced, seen, context);
-                let Some(cut) = policy.cut(&moment) else { continue };
+                let status = lane.status(event, forced, seen, context);
+                let Some(plan) = policy.plan_eviction(&status) else { continue };
                 let source = Source {
                     lane,
                     rows: &lane.graph,
@@ -74,89 +80,90 @@ impl Store {
                     heads: (0..lane.layout.kv_heads.len() as u32).collect(),
                     positions: lane.positions.clone(),
                     first: lane.first(),
-                    moment,
+                    status,
                 };
-                let decision = decide((self.layout.heads, &source, &cut), (devices, place), workspace)?;
-                decisions.push(((l, number), decision, end(&cut)));
+                let decision = source.decide(self.layout.heads, &plan, backends, place, workspace)?;
+                decisions.push((LaneId { layer: l, lane: number }, decision, plan.end()));
             }
         }
 
         let contexts = Place::ALL.map(|_| Context::new(2 * decisions.len() + 1));
         let mut nodes = [Vec::new(), Vec::new()];
-        // What is kept of the rows that leave, and the nodes that give the rows themselves.
-        let (mut left, mut wanted) = (Vec::new(), Vec::new());
-        for ((l, number), decision, end) in decisions {
-            let lane = &mut self.layers[l].lanes[number];
-            lane.state.done = lane.state.done.max(end);
-            if let Some(gathered) = &decision.gathered {
-                lane.write_received(gathered)?;
+        // What undo needs to know of the evicted rows, and the nodes that give their bytes.
+        let mut saved = Vec::new();
+        for (id, decision, end) in decisions {
+            let lane = self.lane_mut(id);
+            lane.state.scanned_until = lane.state.scanned_until.max(end);
+            if let Some(accumulated) = &decision.accumulated {
+                lane.write_accumulated(accumulated)?;
             }
-            let count = decision.dropped.first().map_or(0, Vec::len);
+            let count = decision.evicted.first().map_or(0, Vec::len);
             if count == 0 {
                 continue;
             }
             let (first, live) = (lane.first() as u32, lane.tokens());
-            let (mut dropped, mut moves, mut gone) = (decision.dropped, Vec::new(), Vec::new());
-            for (rows, head) in dropped.iter_mut().zip(lane.positions.iter_mut().map(Arc::make_mut)) {
-                gone.push(rows.iter().map(|row| head[*row as usize]).collect());
+            let (mut evicted, mut moves, mut positions) = (decision.evicted, Vec::new(), Vec::new());
+            for (rows, head) in evicted.iter_mut().zip(lane.positions.iter_mut().map(Arc::make_mut)) {
+                positions.push(rows.iter().map(|row| head[*row as usize]).collect());
                 let filled = fill_holes(rows, live);
                 for (to, from) in &filled {
                     head[*to as usize] = head[*from as usize];
                 }
                 head.truncate(live - count);
-                // Rows count from `first`; what follows works on the whole head.
+                // Until here rows count from `first`; kernels and undo count from the head's beginning.
                 rows.iter_mut().for_each(|row| *row += first);
                 moves.push(filled.into_iter().map(|(to, from)| (to + first, from + first)).collect());
             }
             lane.state.live -= count;
-            lane.state.departed += count;
-            lane.state.settled = seen;
+            lane.state.evicted += count;
+            lane.state.last_eviction_at = seen;
             lane.write_positions()?;
-            let aside = self.undo.wants((l, number), count);
-            if aside {
-                let (live, dropped, moves) = (lane.state.live, dropped.clone(), moves.clone());
-                let departed =
-                    Departed { place: (l, number), live, dropped, moves, rows: Vec::new(), positions: gone };
-                left.push(departed);
-            }
-            let eviction =
-                Eviction { evicted: dropped, moves, total_evicted: lane.state.departed, return_rows: aside };
-            let place = devices.placement().of(l) as usize;
+            let save = self.undo.must_save(id, count);
+            let lane = &self.layers[id.layer].lanes[id.lane];
+            let undo = save.then(|| EvictedRows {
+                id,
+                live: lane.state.live,
+                evicted: evicted.clone(),
+                moves: moves.clone(),
+                rows: Vec::new(),
+                positions,
+            });
+            let eviction = Eviction { evicted, moves, total_evicted: lane.state.evicted, return_rows: save };
+            let place = backends.placement().of(id.layer) as usize;
             let node = graph::evict_rows(&contexts[place], &lane.graph, lane.sums.as_ref(), eviction);
-            if aside {
-                wanted.push(node.clone());
-            }
+            saved.extend(undo.map(|undo| (undo, node.clone())));
             nodes[place].push(node);
         }
         for place in Place::ALL {
-            workspace.run(devices, place, &contexts[place as usize], &nodes[place as usize])?;
+            workspace.run(backends, place, &contexts[place as usize], &nodes[place as usize])?;
         }
-        for (departed, rows) in left.into_iter().zip(wanted) {
-            self.undo.keep(Departed { rows: rows.to_vec()?, ..departed });
+        for (evicted, bytes) in saved {
+            self.undo.save(EvictedRows { rows: bytes.to_vec()?, ..evicted });
         }
         Ok(())
     }
 
-    /// Fills the lanes of a layer from its complete rows, `n` of them in `complete`, a lane of all KV heads: what its policy
-    /// would keep of a text read with full attention. The store must be empty; [`Store::finish_exact`] ends it.
-    pub fn take_layer(
+    /// Fills the lanes of a layer from its complete rows, the `n` rows of each head in `complete`, a lane with all KV
+    /// heads: with the rows that the layer's policies keep after exact prefill. The store must be empty;
+    /// [`Store::finish_exact`] ends it.
+    pub fn fill_layer(
         &mut self,
         layer: usize,
         complete: &GraphLane,
         n: usize,
-        devices: &Devices,
+        backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
-        let (context, place) = (self.layout.context, devices.placement().of(layer));
-        let identity = Arc::new((0..n as u32).collect::<Vec<_>>());
+        let (context, place) = (self.layout.context, backends.placement().of(layer));
+        let all_positions = Arc::new((0..n as u32).collect::<Vec<_>>());
         let mut decisions: Vec<(Decision, usize)> = Vec::new();
         let queries = self.layers[layer].queries.clone();
         for lane in &self.layers[layer].lanes {
             let heads = lane.layout.kv_heads.len();
-            let moment = Moment { live: n, ..lane.moment(Event::Text, false, n, context) };
-            let cut = lane.layout.policy.as_ref().and_then(|policy| policy.cut(&moment));
-            let Some(cut) = cut else {
-                decisions.push((Decision { dropped: vec![Vec::new(); heads], gathered: None }, 0));
+            let status = LaneStatus { live: n, ..lane.status(Event::ExactPrefill, false, n, context) };
+            let plan = lane.layout.policy.as_ref().and_then(|policy| policy.plan_eviction(&status));
+            let Some(plan) = plan else {
+                decisions.push((Decision { evicted: vec![Vec::new(); heads], accumulated: None }, 0));
                 continue;
             };
             let source = Source {
@@ -164,23 +171,23 @@ impl Store {
                 rows: complete,
                 queries: queries.as_ref(),
                 heads: lane.layout.kv_heads.clone(),
-                positions: vec![identity.clone(); heads],
+                positions: vec![all_positions.clone(); heads],
                 first: 0,
-                moment,
+                status,
             };
-            let decision = decide((self.layout.heads, &source, &cut), (devices, place), workspace)?;
-            decisions.push((decision, end(&cut)));
+            let decision = source.decide(self.layout.heads, &plan, backends, place, workspace)?;
+            decisions.push((decision, plan.end()));
         }
 
         let ctx = Context::new(2 * self.layers[layer].lanes.len() + 1);
         let mut nodes = Vec::new();
         for (lane, (decision, end)) in self.layers[layer].lanes.iter_mut().zip(decisions) {
-            let kept: Vec<Vec<u32>> = decision.dropped.iter().map(|dropped| others(dropped, n)).collect();
-            lane.settle(&kept, n, end);
+            let kept: Vec<Vec<u32>> = decision.evicted.iter().map(|evicted| complement(evicted, n)).collect();
+            lane.start_after_prompt(&kept, n, end);
             lane.write_positions()?;
             if lane.graph.accumulated.is_some() {
-                let gathered = match decision.gathered {
-                    Some(gathered) => gathered,
+                let accumulated = match decision.accumulated {
+                    Some(accumulated) => accumulated,
                     None => (lane.layout.kv_heads.iter())
                         .map(|head| read_column(complete.accumulated.as_ref(), *head as usize, n))
                         .collect::<Result<_, _>>()?,
@@ -188,37 +195,39 @@ impl Store {
                 let of_kept = |(column, kept): (&Vec<f32>, &Vec<u32>)| {
                     kept.iter().map(|row| column[*row as usize]).collect()
                 };
-                lane.write_received(&gathered.iter().zip(&kept).map(of_kept).collect::<Vec<_>>())?;
+                let of_kept: Vec<Vec<f32>> = accumulated.iter().zip(&kept).map(of_kept).collect();
+                lane.write_accumulated(&of_kept)?;
             }
-            let selection = RowSelection { kept, evicted: decision.dropped };
+            let selection = RowSelection { kept, evicted: decision.evicted };
             let sums = lane.sums.as_ref();
             nodes.push(graph::select_rows(&ctx, (&complete.k, &complete.v), &lane.graph, sums, selection));
         }
-        workspace.run(devices, place, &ctx, &nodes)
+        workspace.run(backends, place, &ctx, &nodes)
     }
 }
 
 impl Lane {
-    /// Puts the lane into the state in which `kept` positions of `n` tokens are left of a text, cut up to position `done`.
-    fn settle(&mut self, kept: &[Vec<u32>], n: usize, done: usize) {
+    /// Sets the state after an exact prefill of `n` tokens of which the rows `kept` stay; plans have covered the
+    /// positions up to `scanned_until`.
+    fn start_after_prompt(&mut self, kept: &[Vec<u32>], n: usize, scanned_until: usize) {
         self.clear();
         let count = kept.first().map_or(0, Vec::len);
         self.state.live += count;
-        self.state.departed = n - count;
-        self.state.done = done;
-        self.state.of_text = count;
-        self.state.settled = if count < n { n } else { 0 };
+        self.state.evicted = n - count;
+        self.state.scanned_until = scanned_until;
+        self.state.prompt_rows_kept = count;
+        self.state.last_eviction_at = if count < n { n } else { 0 };
         self.positions.iter_mut().zip(kept).for_each(|(head, kept)| Arc::make_mut(head).clone_from(kept));
     }
 
-    /// What the rows of head `number` have gathered, from the first that holds a token.
-    pub(super) fn received(&self, tensor: &Tensor, number: usize) -> Result<Vec<f32>, EngineError> {
+    /// The accumulated attention of the rows of head `number`, from the first that holds a token.
+    pub(super) fn read_accumulated(&self, tensor: &Tensor, number: usize) -> Result<Vec<f32>, EngineError> {
         let mut column = read_column(Some(tensor), number, self.state.live)?;
         Ok(column.split_off(self.first()))
     }
 
-    /// Sets what the rows of every head have gathered.
-    fn write_received(&self, columns: &[Vec<f32>]) -> Result<(), EngineError> {
+    /// Sets the accumulated attention of the rows of every head, from the first row that holds a token.
+    fn write_accumulated(&self, columns: &[Vec<f32>]) -> Result<(), EngineError> {
         let Some(tensor) = &self.graph.accumulated else { return Ok(()) };
         for (number, column) in columns.iter().enumerate() {
             tensor.write(number * tensor.strides()[1] + 4 * self.first(), column)?;
@@ -235,167 +244,203 @@ fn read_column(tensor: Option<&Tensor>, number: usize, rows: usize) -> Result<Ve
     Ok(column)
 }
 
-/// The end of the positions that a cut has dealt with.
-fn end(cut: &Cut) -> usize {
-    cut.regions.last().map_or(0, |region| region.positions.end)
+/// The rows of `0..n` that are not in `rows` (ascending).
+fn complement(rows: &[u32], n: usize) -> Vec<u32> {
+    let mut rows = rows.iter().peekable();
+    (0..n as u32).filter(|row| rows.next_if_eq(&row).is_none()).collect()
 }
 
-/// The rows of `0..n` that are not among `dropped` (ascending).
-fn others(dropped: &[u32], n: usize) -> Vec<u32> {
-    let mut dropped = dropped.iter().peekable();
-    (0..n as u32).filter(|row| dropped.next_if_eq(&row).is_none()).collect()
-}
+impl Source<'_> {
+    /// Computes the inputs that a plan needs, and selects the rows that are evicted.
+    fn decide(
+        &self,
+        shape: AttentionShape,
+        plan: &EvictionPlan,
+        backends: &Backends,
+        place: Place,
+        workspace: &mut Workspace,
+    ) -> Result<Decision, EngineError> {
+        let Some(scoring) = &plan.scoring else {
+            let evicted =
+                |positions: &Arc<Vec<u32>>| rows_to_evict(plan, positions, &vec![0.0; positions.len()]);
+            let evicted: Vec<Vec<u32>> = self.positions.iter().map(evicted).collect();
+            check_equal_counts(&evicted)?;
+            return Ok(Decision { evicted, accumulated: None });
+        };
+        self.check_inputs(scoring)?;
+        let ctx = Context::new(3 * scoring.inputs.len() + 1);
+        let rows = self.rows_to_score(scoring)?;
+        let nodes = self.input_nodes(&ctx, shape, scoring, rows.as_deref());
+        let computed: Vec<Tensor> = nodes.iter().flatten().cloned().collect();
+        workspace.run(backends, place, &ctx, &computed)?;
+        let heads = self.candidates(shape, scoring, rows.as_deref(), &nodes)?;
+        self.select(shape, plan, scoring, rows.as_deref(), heads)
+    }
 
-/// Takes the numbers that a cut asks for, and picks what leaves.
-fn decide(
-    (shape, source, cut): (AttentionShape, &Source, &Cut),
-    (devices, place): (&Devices, Place),
-    workspace: &mut Workspace,
-) -> Result<Decision, EngineError> {
-    let Some(scored) = &cut.scored else {
-        let dropped = |positions: &Arc<Vec<u32>>| losers(cut, positions, &vec![0.0; positions.len()]);
-        let dropped: Vec<Vec<u32>> = source.positions.iter().map(dropped).collect();
-        alike(&dropped)?;
-        return Ok(Decision { dropped, gathered: None });
-    };
-    let ctx = Context::new(3 * scored.by.len() + 1);
-    let measured = Measured::new(&ctx, shape, source, scored)?;
-    let nodes: Vec<Tensor> = measured.nodes.iter().flatten().cloned().collect();
-    workspace.run(devices, place, &ctx, &nodes)?;
-    measured.decide(shape, source, (cut, scored))
-}
+    /// Refuses inputs for which nothing has been recorded, because the policy does not declare them.
+    fn check_inputs(&self, scoring: &Scoring) -> Result<(), EngineError> {
+        let needs = self.lane.layout.needs();
+        let is_declared = |input: &ScoreInput| match input {
+            ScoreInput::Key(_) | ScoreInput::Value(_) => true,
+            ScoreInput::Accumulated => needs.accumulation.is_some(),
+            ScoreInput::WindowAttention { queries, .. } => *queries <= needs.queries,
+        };
+        match scoring.inputs.iter().find(|input| !is_declared(input)) {
+            Some(input) => {
+                Err(self.policy_error(format!("it scores by {input:?}, which it does not declare")))
+            }
+            None => Ok(()),
+        }
+    }
 
-/// The numbers of a lane's rows, when they have been computed.
-struct Measured {
-    /// Per head the rows that are scored, counted from the first that holds a token; `None` for all, as they lie.
-    rows: Option<Vec<Vec<u32>>>,
-    /// Per basis the node that computes it; none for what is gathered already.
-    nodes: Vec<Option<Tensor>>,
-}
+    /// A fault of the lane's policy.
+    fn policy_error(&self, reason: String) -> EngineError {
+        EngineError::Policy {
+            given: format!("{:?}", self.lane.layout.policy),
+            reason,
+            hint: Hint::advice("tell the author of the policy"),
+        }
+    }
 
-impl Measured {
-    fn new(
+    /// For each head the rows that are scored, counted from the first that holds a token; `None` for all, as they lie.
+    fn rows_to_score(&self, scoring: &Scoring) -> Result<Option<Vec<Vec<u32>>>, EngineError> {
+        let Some(range) = &scoring.ordered_positions else { return Ok(None) };
+        let of_head = |positions: &Arc<Vec<u32>>| {
+            let within = |row: &u32| range.contains(&(positions[*row as usize] as usize));
+            let mut rows: Vec<u32> = (0..positions.len() as u32).filter(within).collect();
+            if !rows.is_sorted_by_key(|row| positions[*row as usize]) {
+                rows.sort_unstable_by_key(|row| positions[*row as usize]);
+            }
+            rows
+        };
+        let rows: Vec<Vec<u32>> = self.positions.iter().map(of_head).collect();
+        check_equal_counts(&rows)?;
+        Ok(Some(rows))
+    }
+
+    /// For each input the node that computes it; `None` for accumulated attention, which is there already.
+    fn input_nodes(
+        &self,
         ctx: &Context,
         shape: AttentionShape,
-        source: &Source,
-        scored: &Scored,
-    ) -> Result<Measured, EngineError> {
-        let rows = scored.ordered.as_ref().map(|range| {
-            let of_head = |positions: &Arc<Vec<u32>>| {
-                let within = |row: &u32| range.contains(&(positions[*row as usize] as usize));
-                let mut rows: Vec<u32> = (0..positions.len() as u32).filter(within).collect();
-                if !rows.is_sorted_by_key(|row| positions[*row as usize]) {
-                    rows.sort_unstable_by_key(|row| positions[*row as usize]);
-                }
-                rows
-            };
-            source.positions.iter().map(of_head).collect::<Vec<_>>()
-        });
-        alike(rows.as_deref().unwrap_or_default())?;
-        let first = source.first as u32;
-        let measured = || graph::RowLists {
-            heads: source.heads.clone(),
-            rows: match &rows {
+        scoring: &Scoring,
+        rows: Option<&[Vec<u32>]>,
+    ) -> Vec<Option<Tensor>> {
+        let first = self.first as u32;
+        let scored_rows = || graph::RowLists {
+            heads: self.heads.clone(),
+            rows: match rows {
                 Some(rows) => {
                     (rows.iter()).map(|rows| Arc::new(rows.iter().map(|row| row + first).collect())).collect()
                 }
                 None => {
-                    let live = source.positions.first().map_or(0, |head| head.len()) as u32;
+                    let live = self.positions.first().map_or(0, |head| head.len()) as u32;
                     let all = Arc::new((first..first + live).collect::<Vec<_>>());
-                    source.heads.iter().map(|_| all.clone()).collect()
+                    self.heads.iter().map(|_| all.clone()).collect()
                 }
             },
         };
-        let seen = source.moment.seen;
-        let nodes = scored
-            .by
-            .iter()
-            .map(|basis| match basis {
-                Basis::Key(what) => Some(graph::measure_rows(ctx, &source.rows.k, measured(), *what)),
-                Basis::Value(what) => Some(graph::measure_rows(ctx, &source.rows.v, measured(), *what)),
-                Basis::Gathered => None,
-                Basis::Window { queries, gain } => {
-                    let ring = source.queries?;
-                    let window = WindowQueries {
-                        positions: seen - (*queries).min(seen)..seen,
-                        gain: *gain,
-                        kv_heads: source.lane.layout.kv_heads.clone(),
-                        first: source.first,
-                        log_weight: source.lane.log_weight(),
-                        alibi: source.lane.graph.positions.is_some(),
-                    };
-                    let which =
-                        graph::RowLists { heads: source.heads.clone(), rows: source.positions.clone() };
-                    Some(graph::window_attention(ctx, shape, &source.rows.k, ring, which, window))
-                }
-            })
-            .collect();
-        Ok(Measured { rows, nodes })
+        let seen = self.status.seen;
+        let node = |input: &ScoreInput| match input {
+            ScoreInput::Key(what) => Some(graph::measure_rows(ctx, &self.rows.k, scored_rows(), *what)),
+            ScoreInput::Value(what) => Some(graph::measure_rows(ctx, &self.rows.v, scored_rows(), *what)),
+            ScoreInput::Accumulated => None,
+            ScoreInput::WindowAttention { queries, gain } => {
+                let stored = self.queries?;
+                let window = WindowQueries {
+                    positions: seen - (*queries).min(seen)..seen,
+                    gain: *gain,
+                    kv_heads: self.lane.layout.kv_heads.clone(),
+                    first: self.first,
+                    log_weight: self.lane.log_weight(),
+                    alibi: self.lane.graph.positions.is_some(),
+                };
+                let which = graph::RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
+                Some(graph::window_attention(ctx, shape, &self.rows.k, stored, which, window))
+            }
+        };
+        scoring.inputs.iter().map(node).collect()
     }
 
-    fn decide(
-        self,
+    /// The rows that are scored, with their inputs.
+    fn candidates(
+        &self,
         shape: AttentionShape,
-        source: &Source,
-        (cut, scored): (&Cut, &Scored),
-    ) -> Result<Decision, EngineError> {
-        let Some(policy) = &source.lane.layout.policy else {
-            return Ok(Decision { dropped: vec![Vec::new(); source.heads.len()], gathered: None });
-        };
-        let positions = |number: usize| match &self.rows {
-            None => source.positions[number].clone(),
+        scoring: &Scoring,
+        rows: Option<&[Vec<u32>]>,
+        nodes: &[Option<Tensor>],
+    ) -> Result<Vec<HeadCandidates>, EngineError> {
+        let positions = |number: usize| match rows {
+            None => self.positions[number].clone(),
             Some(rows) => {
-                let positions = &source.positions[number];
+                let positions = &self.positions[number];
                 Arc::new(rows[number].iter().map(|row| positions[*row as usize]).collect())
             }
         };
-        // Of numbers as the rows lie, those of the rows that are scored.
-        let scored_of = |number: usize, all: &[f32]| -> Vec<f32> {
-            let all = &all[source.first..];
-            match &self.rows {
+        // Takes the scored rows' numbers out of those of all rows, as they lie.
+        let of_scored = |number: usize, all: &[f32]| -> Vec<f32> {
+            let all = &all[self.first..];
+            match rows {
                 None => all.to_vec(),
                 Some(rows) => rows[number].iter().map(|row| all[*row as usize]).collect(),
             }
         };
-        let mut heads: Vec<HeadRows> = (0..source.heads.len())
-            .map(|number| HeadRows { positions: positions(number), numbers: Vec::new() })
+        let mut heads: Vec<HeadCandidates> = (0..self.heads.len())
+            .map(|number| HeadCandidates { positions: positions(number), inputs: Vec::new() })
             .collect();
-        for (basis, node) in scored.by.iter().zip(&self.nodes) {
-            // At once: from a device every read is a journey.
-            let numbers = node.as_ref().or(source.rows.accumulated.as_ref());
+        for (input, node) in scoring.inputs.iter().zip(nodes) {
+            // One read for all heads: from a device every read waits for a transfer.
+            let numbers = node.as_ref().or(self.rows.accumulated.as_ref());
             let all: Vec<f32> = numbers.map_or(Ok(Vec::new()), Tensor::to_vec)?;
-            let capacity = source.rows.k.dim(1);
+            let capacity = self.rows.k.dim(1);
             for (number, head) in heads.iter_mut().enumerate() {
-                let (n, live) = (head.positions.len(), source.first + source.positions[number].len());
-                head.numbers.push(match basis {
-                    Basis::Key(_) | Basis::Value(_) => all[number * n..][..n].to_vec(),
-                    Basis::Gathered => {
-                        let column = source.heads[number] as usize * capacity;
-                        scored_of(number, &all[column..][..live])
+                let (n, live) = (head.positions.len(), self.first + self.positions[number].len());
+                head.inputs.push(match input {
+                    ScoreInput::Key(_) | ScoreInput::Value(_) => all[number * n..][..n].to_vec(),
+                    ScoreInput::Accumulated => {
+                        let column = self.heads[number] as usize * capacity;
+                        of_scored(number, &all[column..][..live])
                     }
-                    Basis::Window { .. } => {
-                        let members =
-                            all[number * shape.group * live..][..shape.group * live].chunks_exact(live);
-                        members.flat_map(|member| scored_of(number, member)).collect()
+                    ScoreInput::WindowAttention { .. } => {
+                        let group = &all[number * shape.group * live..][..shape.group * live];
+                        group.chunks_exact(live).flat_map(|member| of_scored(number, member)).collect()
                     }
                 });
             }
         }
+        Ok(heads)
+    }
+
+    /// Scores the rows and selects those that are evicted.
+    fn select(
+        &self,
+        shape: AttentionShape,
+        plan: &EvictionPlan,
+        scoring: &Scoring,
+        rows: Option<&[Vec<u32>]>,
+        heads: Vec<HeadCandidates>,
+    ) -> Result<Decision, EngineError> {
+        let Some(policy) = &self.lane.layout.policy else {
+            return Ok(Decision { evicted: vec![Vec::new(); self.heads.len()], accumulated: None });
+        };
         let positions: Vec<Arc<Vec<u32>>> = heads.iter().map(|head| head.positions.clone()).collect();
-        let scores = policy.score(ScoredRows { moment: source.moment, group: shape.group, heads });
-        let dropped = positions.iter().zip(&scores).enumerate().map(|(number, (positions, scores))| {
-            let mut dropped = losers(cut, positions, scores);
-            if let Some(rows) = &self.rows {
-                dropped.iter_mut().for_each(|index| *index = rows[number][*index as usize]);
-                dropped.sort_unstable();
+        let scores = policy.score(Candidates { status: self.status, group: shape.group, heads });
+        if !scores.iter().map(Vec::len).eq(positions.iter().map(|positions| positions.len())) {
+            return Err(self.policy_error("it does not give one score a row".into()));
+        }
+        let evicted = positions.iter().zip(&scores).enumerate().map(|(number, (positions, scores))| {
+            let mut evicted = rows_to_evict(plan, positions, scores);
+            if let Some(rows) = rows {
+                evicted.iter_mut().for_each(|index| *index = rows[number][*index as usize]);
+                evicted.sort_unstable();
             }
-            dropped
+            evicted
         });
-        let dropped: Vec<Vec<u32>> = dropped.collect();
-        alike(&dropped)?;
-        let gathered = scored.remembered.then(|| match self.rows {
+        let evicted: Vec<Vec<u32>> = evicted.collect();
+        check_equal_counts(&evicted)?;
+        let accumulated = scoring.store_scores.then(|| match rows {
             None => scores,
-            Some(rows) => (rows.iter().zip(&scores).zip(&source.positions))
+            Some(rows) => (rows.iter().zip(&scores).zip(&self.positions))
                 .map(|((rows, scores), positions)| {
                     let mut column = vec![0f32; positions.len()];
                     rows.iter().zip(scores).for_each(|(row, score)| column[*row as usize] = *score);
@@ -403,132 +448,188 @@ impl Measured {
                 })
                 .collect(),
         });
-        Ok(Decision { dropped, gathered })
+        Ok(Decision { evicted, accumulated })
     }
 }
 
-/// Checks that there are as many rows of each head. In a store that made itself there are; in one from a file, heads may hold other
-/// positions than policies ever leave them.
-fn alike(rows: &[Vec<u32>]) -> Result<(), EngineError> {
+/// Checks that there are equally many rows of each head. A damaged session file may hold positions that no policy
+/// would leave, and a policy may divide positions into regions that hold different numbers of rows in each head.
+fn check_equal_counts(rows: &[Vec<u32>]) -> Result<(), EngineError> {
     match rows.windows(2).all(|pair| pair[0].len() == pair[1].len()) {
         true => Ok(()),
         false => Err(EngineError::Setting {
-            what: "the restored session".into(),
+            what: "the rows of a lane".into(),
             reason: "heads that evict the same number of rows hold rows of different positions".into(),
-            hint: Hint::advice("its file is damaged; read the text again"),
+            hint: Hint::advice(
+                "if the session was restored, its file is damaged: read the text again; otherwise tell the author of the policy",
+            ),
         }),
     }
 }
 
-/// Which of some rows leave, ascending: of each region all but the `keep` best, where of equal scores the smaller position wins.
-fn losers(cut: &Cut, positions: &[u32], scores: &[f32]) -> Vec<u32> {
-    if let [region] = &cut.regions[..] {
+/// Which rows are evicted, ascending: of each region all but the `keep` rows with the highest scores, where of equal
+/// scores the smaller position stays.
+fn rows_to_evict(plan: &EvictionPlan, positions: &[u32], scores: &[f32]) -> Vec<u32> {
+    if let [region] = &plan.regions[..] {
         let end = region.positions.end.min(u32::MAX as usize);
         let range = region.positions.start as u32..end as u32;
-        let leaving = positions.iter().filter(|p| range.contains(p)).count().saturating_sub(region.keep);
-        if leaving <= FEW {
-            return worst(leaving, range, positions, scores);
+        let count = positions.iter().filter(|p| range.contains(p)).count().saturating_sub(region.keep);
+        if count <= MAX_LINEAR_SEARCHES {
+            return lowest_scores(count, range, positions, scores);
         }
     }
-    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); cut.regions.len()];
+    let mut rows: Vec<Vec<u32>> = vec![Vec::new(); plan.regions.len()];
     for (row, position) in (0..).zip(positions) {
         let position = *position as usize;
-        let after = cut.regions.partition_point(|region| region.positions.start <= position);
+        let after = plan.regions.partition_point(|region| region.positions.start <= position);
         if let Some(number) = after.checked_sub(1)
-            && cut.regions[number].positions.contains(&position)
+            && plan.regions[number].positions.contains(&position)
         {
             rows[number].push(row);
         }
     }
-    let mut dropped = Vec::new();
-    for (mut rows, region) in rows.into_iter().zip(&cut.regions) {
-        let leaving = rows.len().saturating_sub(region.keep);
-        if leaving > 0 && region.keep > 0 {
-            // The worst first.
-            rows.select_nth_unstable_by(leaving, |a, b| {
+    let mut evicted = Vec::new();
+    for (mut rows, region) in rows.into_iter().zip(&plan.regions) {
+        let count = rows.len().saturating_sub(region.keep);
+        if count > 0 && region.keep > 0 {
+            // The lowest scores first.
+            rows.select_nth_unstable_by(count, |a, b| {
                 let (a, b) = (*a as usize, *b as usize);
                 scores[a].total_cmp(&scores[b]).then(positions[b].cmp(&positions[a]))
             });
         }
-        dropped.extend_from_slice(&rows[..leaving]);
+        evicted.extend_from_slice(&rows[..count]);
     }
-    dropped.sort_unstable();
-    dropped
+    evicted.sort_unstable();
+    evicted
 }
 
-/// So few rows are found by looking for them instead of ordering all: decode steps let one leave.
-const FEW: usize = 4;
+/// Up to this number of rows is found by a linear search for each, which is faster than ordering all rows. Decode steps
+/// evict one.
+const MAX_LINEAR_SEARCHES: usize = 4;
 
-/// The `leaving` worst rows whose positions lie in `range`, ascending.
-fn worst(leaving: usize, range: Range<u32>, positions: &[u32], scores: &[f32]) -> Vec<u32> {
-    let mut dropped: Vec<u32> = Vec::with_capacity(leaving);
-    for _ in 0..leaving {
+/// The `count` rows with the lowest scores whose positions are in `range`, ascending.
+fn lowest_scores(count: usize, range: Range<u32>, positions: &[u32], scores: &[f32]) -> Vec<u32> {
+    let mut evicted: Vec<u32> = Vec::with_capacity(count);
+    for _ in 0..count {
         let mut found: Option<(u32, f32, u32)> = None;
         for ((row, position), score) in (0..).zip(positions).zip(scores) {
-            let worse = match &found {
+            let lower = match &found {
                 None => true,
                 Some((_, lowest, latest)) => {
                     score.total_cmp(lowest).then(latest.cmp(position)) == Ordering::Less
                 }
             };
-            if worse && range.contains(position) && !dropped.contains(&row) {
+            if lower && range.contains(position) && !evicted.contains(&row) {
                 found = Some((row, *score, *position));
             }
         }
-        dropped.extend(found.map(|(row, ..)| row));
+        evicted.extend(found.map(|(row, ..)| row));
     }
-    dropped.sort_unstable();
-    dropped
+    evicted.sort_unstable();
+    evicted
 }
 
 #[cfg(test)]
 mod tests {
+    use ggml::{Backend, Type};
+
     use super::*;
-    use crate::kv::policy::Region;
+    use crate::kv::policy::{Gain, Measure, Policy, Region};
+    use crate::kv::{LaneLayout, Layout};
 
     #[test]
-    fn the_lowest_scores_leave_and_of_equal_ones_the_later() {
+    fn the_lowest_scores_are_evicted_and_of_equal_ones_the_later() {
         let positions = [6, 1, 2, 5, 4, 3, 0];
         let scores = [-9.0, 1.0, 3.0, 1.0, 0.0, 1.0, -9.0];
         // Positions 0 and 6 do not compete; rows 4, 3 and 5 hold positions 4, 5 and 3.
-        assert_eq!(losers(&Cut::one(1..6, 4, None), &positions, &scores), [4]);
-        assert_eq!(losers(&Cut::one(1..6, 2, None), &positions, &scores), [3, 4, 5]);
-        assert_eq!(losers(&Cut::one(1..6, 0, None), &positions, &scores), [1, 2, 3, 4, 5]);
-        assert_eq!(losers(&Cut::one(1..6, 5, None), &positions, &scores), [0; 0]);
+        let evicted = |keep| rows_to_evict(&EvictionPlan::single(1..6, keep, None), &positions, &scores);
+        assert_eq!(evicted(4), [4]);
+        assert_eq!(evicted(2), [3, 4, 5]);
+        assert_eq!(evicted(0), [1, 2, 3, 4, 5]);
+        assert_eq!(evicted(5), [0; 0]);
     }
 
-    /// Looking for a few and ordering all come to the same.
     #[test]
-    fn few_and_many_agree_with_sorting() {
+    fn linear_search_and_ordering_agree_with_sorting() {
         let n = 64u32;
         let positions: Vec<u32> = (0..n).map(|row| row * 37 % n).collect();
         let scores: Vec<f32> = (0..n).map(|row| (row * 29 % 7) as f32).collect();
-        let mut worst: Vec<u32> = (0..n).collect();
-        worst.sort_by_key(|row| (scores[*row as usize] as u32, u32::MAX - positions[*row as usize]));
-        for leaving in 0..=n as usize {
-            let cut = Cut::one(0..n as usize, n as usize - leaving, None);
-            let mut want = worst[..leaving].to_vec();
+        let mut sorted: Vec<u32> = (0..n).collect();
+        sorted.sort_by_key(|row| (scores[*row as usize] as u32, u32::MAX - positions[*row as usize]));
+        for count in 0..=n as usize {
+            let plan = EvictionPlan::single(0..n as usize, n as usize - count, None);
+            let mut want = sorted[..count].to_vec();
             want.sort_unstable();
-            assert_eq!(losers(&cut, &positions, &scores), want, "{leaving}");
+            assert_eq!(rows_to_evict(&plan, &positions, &scores), want, "{count}");
         }
     }
 
     #[test]
-    fn regions_compete_by_themselves() {
+    fn rows_compete_only_within_their_region() {
         let regions = vec![Region { positions: 0..2, keep: 1 }, Region { positions: 3..5, keep: 1 }];
-        let cut = Cut { regions, scored: None };
-        assert_eq!(losers(&cut, &[0, 1, 2, 3, 4], &[5.0, 6.0, 0.0, 2.0, 1.0]), [0, 4]);
+        let plan = EvictionPlan { regions, scoring: None };
+        assert_eq!(rows_to_evict(&plan, &[0, 1, 2, 3, 4], &[5.0, 6.0, 0.0, 2.0, 1.0]), [0, 4]);
     }
 
     #[test]
-    fn scores_that_are_no_numbers_do_no_harm() {
+    fn nan_and_infinite_scores_are_ordered_too() {
         let scores = [f32::NAN, f32::INFINITY, -f32::NAN];
-        assert_eq!(losers(&Cut::one(0..3, 1, None), &[0, 1, 2], &scores).len(), 2);
+        assert_eq!(rows_to_evict(&EvictionPlan::single(0..3, 1, None), &[0, 1, 2], &scores).len(), 2);
+    }
+
+    /// A policy that needs no attention and gives a fixed number of scores.
+    #[derive(Debug)]
+    struct Faulty {
+        input: ScoreInput,
+        scores: usize,
+    }
+
+    impl Policy for Faulty {
+        fn budget(&self, _context: usize) -> usize {
+            4
+        }
+
+        fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+            let scoring = Scoring::of_all_rows(vec![self.input.clone()]);
+            Some(EvictionPlan::single(0..status.seen, 4, Some(scoring)))
+        }
+
+        fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
+            vec![vec![0.0; self.scores]; candidates.heads.len()]
+        }
     }
 
     #[test]
-    fn what_does_not_leave_stays() {
-        assert_eq!(others(&[0, 2], 4), [1, 3]);
-        assert_eq!(others(&[], 2), [0, 1]);
+    fn a_faulty_policy_is_an_error() {
+        let backends = Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0);
+        let mut workspace = Workspace::new(&backends);
+        let window = ScoreInput::WindowAttention { queries: 1, gain: Gain::One };
+        for (input, scores, reason) in [
+            (ScoreInput::Key(Measure::Norm), 8, None),
+            (ScoreInput::Key(Measure::Norm), 7, Some("one score a row")),
+            (ScoreInput::Accumulated, 8, Some("does not declare")),
+            (window, 8, Some("does not declare")),
+        ] {
+            let policy: Option<Arc<dyn Policy>> = Some(Arc::new(Faulty { input, scores }));
+            let lane = LaneLayout { kv_heads: vec![0, 1], capacity: 8, policy, compensated: false };
+            let heads = AttentionShape { head_dim: 4, n_kv_heads: 2, group: 1, scale: 1.0 };
+            let (k_type, v_type) = (Type::F32, Type::F32);
+            let layers = vec![vec![lane]];
+            let layout = Layout { heads, context: 8, k_type, v_type, alibi: false, layers };
+            let mut store = Store::new(layout, &backends).expect("a store");
+            store.advance(8);
+            let result = store.compress(Event::Chunk, false, &backends, &mut workspace);
+            match reason {
+                None => assert_eq!((result.is_ok(), store.positions(0)), (true, vec![vec![0, 1, 2, 3]; 2])),
+                Some(reason) => assert!(result.expect_err(reason).to_string().contains(reason)),
+            }
+        }
+    }
+
+    #[test]
+    fn the_complement_is_what_stays() {
+        assert_eq!(complement(&[0, 2], 4), [1, 3]);
+        assert_eq!(complement(&[], 2), [0, 1]);
     }
 }

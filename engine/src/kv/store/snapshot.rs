@@ -1,28 +1,31 @@
-//! A store as bytes: what each lane knows of itself, the rows that are live, and what was summed, gathered and kept beside them. The
-//! same bytes wherever the rows are, host or device. What is read is judged by the layout of the store that takes it.
+//! The store as bytes: each lane's state, its live rows, running sums, accumulated attention and stored queries. The
+//! bytes are the same wherever the rows are, host or device. What is read is checked against the layout of the store
+//! that reads it.
+
+use std::sync::Arc;
+
+use ggml::Tensor;
 
 use super::{Lane, LaneState, Store};
 use crate::EngineError;
 use crate::snapshot::{Input, Output, SnapshotError};
-use ggml::Tensor;
-use std::sync::Arc;
 
 impl Store {
-    /// Writes everything that is in the store.
+    /// Writes the contents of the store.
     pub(crate) fn write_to(&self, to: &mut Output) -> Result<(), EngineError> {
         for layer in &self.layers {
             for lane in &layer.lanes {
                 lane.write_to(to)?;
             }
             if let Some(queries) = &layer.queries {
-                to.bytes(&whole(queries)?)?;
+                to.bytes(&read_all(queries)?)?;
             }
         }
         Ok(())
     }
 
-    /// Takes what [`Store::write_to`] wrote of a store of the same layout that had seen `seen` tokens. After an error the store is
-    /// empty.
+    /// Reads what [`Store::write_to`] wrote of a store of the same layout that had seen `seen` tokens. After an error
+    /// the store is empty.
     pub(crate) fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
         self.clear()?;
         let read = self.read_layers(from, seen);
@@ -48,9 +51,14 @@ impl Store {
 
 impl Lane {
     fn write_to(&self, to: &mut Output) -> Result<(), EngineError> {
-        let LaneState { live, departed, done, of_text, settled } = self.state;
+        let LaneState { live, evicted, scanned_until, prompt_rows_kept, last_eviction_at } = self.state;
         let shape = [self.layout.kv_heads.len(), self.layout.capacity];
-        to.numbers(shape.into_iter().chain([live, departed, done, of_text, settled]).map(|n| n as u32))?;
+        to.numbers(
+            shape
+                .into_iter()
+                .chain([live, evicted, scanned_until, prompt_rows_kept, last_eviction_at])
+                .map(|n| n as u32),
+        )?;
         for positions in &self.positions {
             to.numbers(positions.iter().copied())?;
         }
@@ -63,36 +71,36 @@ impl Lane {
             }
         }
         for tensor in self.sums.iter().chain(&self.graph.accumulated) {
-            to.bytes(&whole(tensor)?)?;
+            to.bytes(&read_all(tensor)?)?;
         }
         Ok(())
     }
 
     fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
-        let [heads, capacity, live, departed, done, of_text, settled] =
+        let [heads, capacity, live, evicted, scanned_until, prompt_rows_kept, last_eviction_at] =
             from.numbers(7)?.try_into().map(|n: [u32; 7]| n.map(|n| n as usize)).unwrap_or_default();
         if (heads, capacity) != (self.layout.kv_heads.len(), self.layout.capacity) {
             return Err(
-                SnapshotError::new("a lane has other heads or another capacity than this session").into()
+                SnapshotError::new("a lane has other heads or another capacity than this session's").into()
             );
         }
         let contradiction = || SnapshotError::new("a lane's numbers contradict each other");
         let tokens = live.checked_sub(self.first()).ok_or_else(contradiction)?;
-        // Nobody leaves where there is no policy, and what came since rows left last is still there.
-        let sound = live <= capacity
-            && tokens.checked_add(departed) == Some(seen)
-            && [done, of_text, settled].iter().all(|n| *n <= seen)
-            && seen - settled <= tokens
-            && (self.layout.policy.is_some() || [departed, done, settled] == [0; 3]);
-        if !sound {
+        // Without a policy nothing is evicted, and rows written since the last eviction are still there.
+        let is_consistent = live <= capacity
+            && tokens.checked_add(evicted) == Some(seen)
+            && [scanned_until, prompt_rows_kept, last_eviction_at].iter().all(|n| *n <= seen)
+            && seen - last_eviction_at <= tokens
+            && (self.layout.policy.is_some() || [evicted, scanned_until, last_eviction_at] == [0; 3]);
+        if !is_consistent {
             return Err(contradiction().into());
         }
         for positions in &mut self.positions {
             let read = from.numbers(tokens)?;
-            if !are_possible(&read, (done, settled, seen)) {
-                return Err(SnapshotError::new("rows have impossible positions").into());
+            if !are_possible(&read, scanned_until, last_eviction_at, seen) {
+                return Err(SnapshotError::new("rows lie at positions that cannot be").into());
             }
-            // In place, so that there is room for all that the lane can hold.
+            // In place, which keeps the capacity allocated for all rows of the lane.
             Arc::make_mut(positions).clone_from(&read);
         }
         for tensor in [&self.graph.k, &self.graph.v] {
@@ -106,24 +114,25 @@ impl Lane {
         for tensor in self.sums.iter().chain(&self.graph.accumulated) {
             fill(tensor, from)?;
         }
-        self.state = LaneState { live, departed, done, of_text, settled };
+        self.state = LaneState { live, evicted, scanned_until, prompt_rows_kept, last_eviction_at };
         self.write_positions()
     }
 }
 
-/// Whether the rows of a head can lie at these positions after `seen` tokens: different ones, complete from where nothing was cut
-/// (`done`), and at the end, in order, what came since rows left last (`settled`).
-fn are_possible(positions: &[u32], (done, settled, seen): (usize, usize, usize)) -> bool {
+/// Whether the rows of a head can lie at these positions after `seen` tokens: no position twice, complete from
+/// `scanned_until` on, and in order at the end where the tokens after `last_eviction_at` lie.
+fn are_possible(positions: &[u32], scanned_until: usize, last_eviction_at: usize, seen: usize) -> bool {
     let mut sorted = positions.to_vec();
     sorted.sort_unstable();
-    let uncut = sorted.iter().filter(|position| **position as usize >= done).count();
+    let unscanned = sorted.iter().filter(|position| **position as usize >= scanned_until).count();
+    let newest = &positions[positions.len() - (seen - last_eviction_at)..];
     sorted.windows(2).all(|pair| pair[0] < pair[1])
         && sorted.last().is_none_or(|last| (*last as usize) < seen)
-        && uncut == seen - done
-        && positions[positions.len() - (seen - settled)..].iter().copied().eq(settled as u32..seen as u32)
+        && unscanned == seen - scanned_until
+        && newest.iter().copied().eq(last_eviction_at as u32..seen as u32)
 }
 
-fn whole(tensor: &Tensor) -> Result<Vec<u8>, EngineError> {
+fn read_all(tensor: &Tensor) -> Result<Vec<u8>, EngineError> {
     Ok(tensor.to_vec()?)
 }
 

@@ -1,0 +1,69 @@
+//! The backends that compute a model: the host, and a device for the last layers.
+
+use std::time::Instant;
+
+use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+
+use crate::EngineError;
+use crate::placement::{Place, Placement};
+
+/// The host's backend, and the device's if there is one.
+pub struct Backends {
+    host: Backend,
+    device: Option<Backend>,
+    placement: Placement,
+}
+
+impl Backends {
+    /// Backends for a model of `layers` layers, the last `on_device` of which are on `device`. Without a
+    /// device all are on the host.
+    pub fn new(host: Backend, device: Option<Backend>, layers: usize, on_device: usize) -> Backends {
+        let on_device = if device.is_some() { on_device } else { 0 };
+        Backends { host, device, placement: Placement::new(layers, on_device) }
+    }
+
+    /// Which layers are where.
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// The backend of a place; for [`Place::Device`] the host's where there is no device.
+    pub fn at(&self, place: Place) -> &Backend {
+        match (place, &self.device) {
+            (Place::Device, Some(device)) => device,
+            _ => &self.host,
+        }
+    }
+}
+
+/// Memory bandwidth of a backend in bytes a second, reads and writes together: the best of `passes`, each of
+/// which copies `bytes` several times within the backend's memory.
+pub fn copy_bandwidth(backend: &Backend, bytes: usize, passes: usize) -> Result<f64, EngineError> {
+    /// Copies in a pass: enough that the time to start them does not count.
+    const COPIES: usize = 8;
+    let (memory, ctx) = (Context::new(2), Context::new(4 * COPIES));
+    let [from, to] = [(); 2].map(|()| memory.tensor(Type::F32, [bytes / size_of::<f32>()]));
+    memory.allocate(&backend.buffer_type())?;
+    let copies: Vec<Tensor> = (0..COPIES).map(|_| ctx.copy(&from, &to)).collect();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(ctx.graph(&copies.iter().collect::<Vec<_>>())?)?;
+    let mut best = f64::INFINITY;
+    for _ in 0..passes.max(1) {
+        let started = Instant::now();
+        backend.compute(&graph)?;
+        best = best.min(started.elapsed().as_secs_f64());
+    }
+    Ok((2 * COPIES * from.bytes()) as f64 / best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_bandwidth_is_finite_and_positive() {
+        let backend = Backend::cpu(1, Default::default()).expect("starts");
+        let speed = copy_bandwidth(&backend, 1 << 20, 2).expect("copies");
+        assert!(speed > 1e6 && speed.is_finite(), "{speed}");
+    }
+}

@@ -1,0 +1,18 @@
+//! Which heads keep the whole context: head profiles, the paper's rule that makes them, imports of published maps, and
+//! heat maps.
+//!
+//! A profile marks every (layer, KV head) that is a *retrieval head*, of which no row is evicted. It comes from
+//! calibration (scores of every query head, [`select`]) or from a published map ([`import`]), is stored as a small JSON
+//! file ([`profile`]) and is shown by [`heatmap`]. No tensor is used here.
+
+mod error;
+pub mod heatmap;
+pub mod import;
+pub mod profile;
+pub mod select;
+
+pub use error::HeadsError;
+pub use heatmap::{Heatmap, Palette};
+pub use import::{HeadThreshold, ImportOptions};
+pub use profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer};
+pub use select::{SelectedHeads, SelectionRule};

@@ -1,0 +1,138 @@
+//! The tensors of a store's layers, and what graphs read and write of them. The store allocates these tensors; a plan
+//! measures graphs over the same tensors without memory.
+
+use std::sync::Arc;
+
+use ggml::{Context, Tensor, Type};
+use kernels::graph::{GraphLane, RowPositions};
+
+use super::layout::{LaneLayout, Layout};
+use super::policy::{AccumulationRule, CountedQueries};
+
+/// The tensors of one layer.
+pub(crate) struct LayerTensors {
+    /// In the order of the layout's lanes.
+    pub lanes: Vec<LaneTensors>,
+    /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
+    pub queries: Option<Tensor>,
+}
+
+/// The tensors of one lane.
+pub(crate) struct LaneTensors {
+    /// What graphs read and write.
+    pub graph: GraphLane,
+    /// Running sums of the evicted rows, `[head_dim, heads, 2]` f32, K then V, where the lane is compensated.
+    pub sums: Option<Tensor>,
+}
+
+impl LayerTensors {
+    /// Maximum number of tensors in a layer of this many lanes.
+    pub fn max_count(lanes: usize) -> usize {
+        4 * lanes + 2
+    }
+
+    /// The tensors of a layer, without memory yet. `created` is called with each of them.
+    pub fn new(ctx: &Context, layout: &Layout, layer: usize, created: impl Fn(&Tensor)) -> LayerTensors {
+        let tensor = |ty: Type, dims: [usize; 3]| {
+            let tensor = ctx.tensor(ty, dims);
+            created(&tensor);
+            tensor
+        };
+        let (shape, lanes) = (layout.heads, &layout.layers[layer]);
+        let rows = lanes.iter().map(LaneLayout::rows).sum();
+        let all = layout.alibi.then(|| tensor(Type::I32, [rows, 1, 1]));
+        let mut first = 0;
+        let new_lane = |lane: &LaneLayout| {
+            let (heads, positions) =
+                (lane.kv_heads.len(), all.clone().map(|all| RowPositions { all, first }));
+            first += lane.rows();
+            let graph = GraphLane {
+                k: tensor(layout.k_type, [shape.head_dim, lane.capacity, heads]),
+                v: tensor(layout.v_type, [shape.head_dim, lane.capacity, heads]),
+                kv_heads: lane.kv_heads.as_slice().into(),
+                compensated: lane.compensated,
+                accumulated: lane.accumulates().then(|| tensor(Type::F32, [lane.capacity, heads, 1])),
+                positions,
+            };
+            LaneTensors {
+                graph,
+                sums: lane.compensated.then(|| tensor(Type::F32, [shape.head_dim, heads, 2])),
+            }
+        };
+        let lanes = lanes.iter().map(new_lane).collect();
+        let queries = layout.stored_queries(layer);
+        let n_heads = shape.n_kv_heads * shape.group;
+        let queries = (queries > 0).then(|| tensor(Type::F32, [shape.head_dim, n_heads, queries]));
+        LayerTensors { lanes, queries }
+    }
+}
+
+/// What a layer's part of a graph reads and writes.
+#[derive(Clone)]
+pub struct LayerRows {
+    /// The lanes.
+    pub lanes: Vec<GraphLane>,
+    /// What is recorded of the layer's attention: one recorder for each store that takes rows from the layer.
+    pub recorders: Vec<AttentionRecorder>,
+}
+
+/// What the policies of one store need of a layer's attention.
+#[derive(Clone)]
+pub struct AttentionRecorder {
+    /// Where queries are stored, `[head_dim, n_heads, tokens]` f32.
+    pub queries: Option<Tensor>,
+    /// Where attention is accumulated.
+    pub accumulator: Option<AttentionAccumulator>,
+}
+
+/// A lane whose rows accumulate attention.
+#[derive(Clone)]
+pub struct AttentionAccumulator {
+    /// The lane, with a tensor for the accumulated attention.
+    pub lane: GraphLane,
+    /// Its index in the layer.
+    pub lane_index: usize,
+    /// The heads of the lane that accumulate.
+    pub heads: Arc<[u32]>,
+    /// From which queries, and how.
+    pub accumulation: AccumulationRule,
+}
+
+impl LayerRows {
+    /// The rows of a store's layer: its lanes, and where its queries are stored.
+    pub(crate) fn new<'a>(
+        lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)> + Clone,
+        queries: Option<&Tensor>,
+    ) -> LayerRows {
+        let accumulator = lanes.clone().enumerate().find_map(|(lane_index, (lane, layout))| {
+            let heads = (0..layout.kv_heads.len() as u32).collect();
+            let accumulation = layout.needs().accumulation?;
+            Some(AttentionAccumulator { lane: lane.clone(), lane_index, heads, accumulation })
+        });
+        LayerRows {
+            lanes: lanes.map(|(lane, _)| lane.clone()).collect(),
+            recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulator }],
+        }
+    }
+
+    /// How many of the last tokens' queries are recorded in a computation of `n` tokens.
+    pub fn recorded_queries(&self, n: usize) -> usize {
+        self.recorders.iter().map(|recorder| recorder.recorded_queries(n)).max().unwrap_or(0)
+    }
+}
+
+impl AttentionRecorder {
+    fn recorded_queries(&self, n: usize) -> usize {
+        let stored = self.queries.as_ref().map_or(0, |queries| queries.dim(2).min(n));
+        let accumulated = match &self.accumulator {
+            Some(_) if n == 1 => 1,
+            Some(accumulator) => match accumulator.accumulation.chunk {
+                Some(CountedQueries::All) => n,
+                Some(CountedQueries::Last) => 1,
+                None => 0,
+            },
+            None => 0,
+        };
+        stored.max(accumulated)
+    }
+}

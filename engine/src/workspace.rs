@@ -1,0 +1,52 @@
+//! Memory for the intermediates of graphs: one allocator for each place.
+
+use ggml::{Context, Graph, GraphAllocator, ReadyGraph, Tensor};
+
+use crate::EngineError;
+use crate::backends::Backends;
+use crate::placement::Place;
+
+/// Memory for one graph at a time in each place.
+pub struct Workspace {
+    allocators: [GraphAllocator; 2],
+}
+
+impl Workspace {
+    /// A workspace without memory yet.
+    pub fn new(backends: &Backends) -> Workspace {
+        Workspace {
+            allocators: Place::ALL.map(|place| GraphAllocator::new(&backends.at(place).buffer_type())),
+        }
+    }
+
+    /// The allocator of a place.
+    pub fn at(&mut self, place: Place) -> &mut GraphAllocator {
+        &mut self.allocators[place as usize]
+    }
+
+    /// Allocates a graph in a place. The graph that was prepared there before becomes invalid.
+    pub fn prepare(&mut self, place: Place, graph: Graph) -> Result<ReadyGraph, ggml::Error> {
+        self.at(place).prepare(graph)
+    }
+
+    /// Computes `nodes` in a place. The interrupt flag does not stop the computation.
+    pub fn run(
+        &mut self,
+        backends: &Backends,
+        place: Place,
+        ctx: &Context,
+        nodes: &[Tensor],
+    ) -> Result<(), EngineError> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let results: Vec<&Tensor> = nodes.iter().collect();
+        let graph = self.prepare(place, ctx.graph(&results)?)?;
+        Ok(backends.at(place).compute_to_end(&graph)?)
+    }
+
+    /// Bytes allocated in a place.
+    pub fn bytes(&self, place: Place) -> usize {
+        self.allocators[place as usize].bytes()
+    }
+}

@@ -1,0 +1,130 @@
+//! Models, tokens, sessions and policies that several tests use. All functions panic where something does not work.
+
+use std::sync::Arc;
+
+use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
+use engine::kv::PolicyChoice;
+use engine::kv::policy::policies;
+use engine::{Engine, ModelSource, Session, SessionOptions};
+use ggml::Type;
+use serde_json::Value;
+
+/// The cases of `golden/index.json`.
+pub fn golden_cases() -> Vec<Value> {
+    let index = std::fs::read_to_string(crate::data("golden/index.json")).expect("golden/index.json");
+    let index: Value = serde_json::from_str(&index).expect("golden/index.json is JSON");
+    index["cases"].as_array().expect("cases").clone()
+}
+
+/// The tokens of a golden case.
+pub fn case_tokens(case: &Value) -> Vec<u32> {
+    let tokens = case["tokens"].as_array().expect("tokens").iter();
+    tokens.map(|token| token.as_u64().expect("a token") as u32).collect()
+}
+
+/// Opens a model of `golden/models` by its name, with [`crate::engine_options`].
+pub fn golden_model(name: &str) -> Arc<Engine> {
+    let file = crate::data(&format!("golden/models/{name}.gguf"));
+    Engine::open(&ModelSource::File(file), &crate::engine_options()).expect("the model opens")
+}
+
+/// A random model of two layers, whose query heads share KV heads.
+pub fn tiny_model() -> Arc<Engine> {
+    golden_model("llama-gqa-llama3rope-f32")
+}
+
+/// The embedded model. It has four layers, so that policies that skip the first two still evict rows.
+pub fn embedded_model() -> Arc<Engine> {
+    Engine::open(&ModelSource::Embedded, &crate::engine_options()).expect("the embedded model opens")
+}
+
+/// `n` pseudo-random tokens; the same on every machine.
+pub fn random_tokens(engine: &Engine, n: usize, seed: u64) -> Vec<u32> {
+    let mut random = Random(seed);
+    (0..n).map(|_| random.below(engine.spec().n_vocab) as u32).collect()
+}
+
+/// Pseudo-random numbers (Knuth's linear congruential generator), the same on every machine.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number in `0..n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) % n as u64) as usize
+    }
+}
+
+/// A head profile in which every second KV head is a retrieval head.
+pub fn half_retrieval(engine: &Engine) -> HeadProfile {
+    let shape = engine.head_shape().expect("heads");
+    let flags = (0..shape.all_kv_heads()).map(|i| i % 2 == 0).collect();
+    HeadProfile::new(shape, flags, Vec::new(), Default::default()).expect("a profile")
+}
+
+/// Options of a session with f32 keys and values and chunks of 32 tokens.
+pub fn options(context: usize, policy: &str) -> SessionOptions {
+    SessionOptions {
+        context,
+        policy: policy.parse().expect("a policy"),
+        types: (Type::F32, Type::F32),
+        chunk: 32,
+        ..SessionOptions::default()
+    }
+}
+
+/// `options` with another policy and, if the policy needs one, a head profile. Half of the heads are retrieval heads.
+/// With ALiBi, these see the whole text and the others as many tokens as the policy's parameter `buffer` says.
+pub fn with_policy(engine: &Engine, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
+    let profile = policy.uses_profile().then(|| {
+        let half = half_retrieval(engine);
+        let window = policy.value("buffer").unwrap_or_default() as f32;
+        let scope = |retrieval: &bool| if *retrieval { 1e9 } else { window };
+        let values = half.retrieval().iter().map(scope).collect();
+        let scopes = ScoreMap { name: "scope".into(), per: ScoresPer::KvHead, values };
+        HeadProfile::new(half.shape(), half.retrieval().to_vec(), vec![scopes], Default::default())
+            .expect("a profile")
+    });
+    SessionOptions { policy: policy.clone(), profile, ..options }
+}
+
+/// Every policy that bounds heads, with parameters that keep `rows` rows a head.
+pub fn bounded_policies(rows: usize, context: usize) -> Vec<PolicyChoice> {
+    let entries = policies().filter(|entry| entry.factory.is_some());
+    entries
+        .map(|entry| {
+            let choice: PolicyChoice = entry.name.parse().expect(entry.name);
+            choice.with_rows(rows, context).expect("enough rows")
+        })
+        .collect()
+}
+
+/// Types of keys and values that the model's head size allows.
+pub fn cache_types(engine: &Engine) -> Vec<(Type, Type)> {
+    let all = [(Type::F32, Type::F32), (Type::F16, Type::F16), (Type::Q8_0, Type::Q4_0)];
+    let fits = |ty: Type| engine.spec().head_dim.is_multiple_of(ty.block_elements());
+    all.into_iter().filter(|(k, v)| fits(*k) && fits(*v)).collect()
+}
+
+/// Each policy with each of [`cache_types`].
+pub fn with_cache_types(engine: &Engine, policies: Vec<PolicyChoice>) -> Vec<(PolicyChoice, (Type, Type))> {
+    let types = cache_types(engine);
+    policies.into_iter().flat_map(|p| types.iter().map(move |types| (p.clone(), *types))).collect()
+}
+
+/// Opens a session.
+pub fn session(engine: &Arc<Engine>, options: SessionOptions) -> Session {
+    Session::new(engine, options).expect("a session")
+}
+
+/// Makes `tokens` the session's text. Returns the number of tokens that were computed.
+pub fn sync(session: &mut Session, tokens: &[u32]) -> usize {
+    session.sync(tokens, &mut |_| {}).expect("the text is read")
+}
+
+/// Largest absolute difference of two arrays of finite numbers.
+pub fn max_difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    assert!(a.iter().all(|x| x.is_finite()));
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
