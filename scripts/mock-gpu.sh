@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests, or another command, with a mock of a GPU (tests/mock-cuda): all CUDA calls are checked, and the CPU computes what is
-# launched. To be run by hand after changes around devices: the first run takes about twenty minutes of CPU time to compile ggml-cuda,
-# too much for .ci/run.
+# Runs the tests, or another command, with a mock of a GPU (tests/mock-cuda): all CUDA calls are checked, and the CPU
+# computes what is launched. To be run by hand after changes around devices: the first run takes about twenty minutes
+# of CPU time to compile ggml-cuda, too much for .ci/run.
 #
 #     scripts/mock-gpu.sh                 # golden cases and integration tests
 #     scripts/mock-gpu.sh cargo run --release -p cli --features cuda,testing,ggml/external-cudart -- devices
 #
-# LONGHAND_CUDA_ARCHS (default 89) is the mock's architecture. NVCC and CUDA_HOME are as in ggml/sys/build/cuda.rs; without them the
-# toolkit is put into target/cuda-toolkit. The mock's own variables are in tests/mock-cuda/machine.h.
+# LONGHAND_CUDA_ARCHS (default 89) is the mock's architecture. NVCC and CUDA_HOME are as in ggml/sys/build/cuda.rs;
+# without them the toolkit is put into target/cuda-toolkit. The mock's own variables are in tests/mock-cuda/machine.h.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

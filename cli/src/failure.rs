@@ -92,7 +92,8 @@ fn exit_code(error: &EngineError) -> u8 {
         EngineError::Policy { .. }
         | EngineError::UnusedProfile { .. }
         | EngineError::NoHeadScores { .. }
-        | EngineError::Sampling(_) => 2,
+        | EngineError::Sampling(_)
+        | EngineError::Compute(ggml::Error::NoCuda(_) | ggml::Error::NoSuchGpu { .. }) => 2,
         _ => 1,
     }
 }

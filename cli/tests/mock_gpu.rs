@@ -132,7 +132,7 @@ fn the_conversation_is_saved_when_the_gpu_is_lost() {
         let [saved] = &saved[..] else { panic!("launch {launch}: {saved:?}, {}", run.stderr) };
         let saved = std::fs::read_to_string(saved.path()).expect("the conversation");
         assert!(saved.contains(QUESTION), "launch {launch}: {saved}");
-        assert!(saved.ends_with(&run.stdout), "what was answered so far: {saved}");
+        assert!(saved.ends_with(&run.stdout), "the answer so far: {saved}");
     }
     assert!(lost > 5 && answered, "{lost} of the launches were too late");
 }

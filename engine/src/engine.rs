@@ -59,6 +59,7 @@ pub struct DeviceOptions {
 
 /// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceKind {
     /// A device that the host emulates, for tests: see [`Backend::emulated`].
     #[cfg(feature = "testing")]

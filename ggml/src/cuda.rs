@@ -7,11 +7,11 @@ use std::ffi::{CStr, c_char, c_int};
 
 use ggml_sys as sys;
 
-use crate::devices::{Capability, Code, CudaVersion, Found, NoCuda, Probe};
+use crate::devices::{Capability, CompiledArch, CudaVersion, FoundGpu, NoCuda, Probe};
 use crate::{Error, Type};
 
-/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. The error is the loader's message. Call
-/// this before any such work: without libcublas ggml would abort the process.
+/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. The error is the loader's
+/// message. Call this before any such work: without libcublas ggml would abort the process.
 pub fn cublas() -> Result<(), String> {
     // SAFETY: no arguments; the result is null or a string that is never freed.
     let message = unsafe { sys::longhand_cublas_open() };
@@ -19,8 +19,8 @@ pub fn cublas() -> Result<(), String> {
     if message.is_null() { Ok(()) } else { Err(unsafe { text(message) }) }
 }
 
-/// An error for matrix types that ggml has no kernels for on GPUs, and for types whose large products ggml leaves to cuBLAS where
-/// cuBLAS cannot be opened.
+/// An error for matrix types that ggml has no kernels for on GPUs, and for types whose large products ggml leaves to
+/// cuBLAS where cuBLAS cannot be opened.
 pub(crate) fn check_products(ty: Type) -> Result<(), Error> {
     const WITH_KERNELS: [&str; 22] = [
         "q1_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "nvfp4", "q2_K", "q3_K", "q4_K",
@@ -48,15 +48,15 @@ pub(crate) fn probe() -> Probe {
         // SAFETY: as above.
         .and_then(|()| check_cuda(unsafe { sys::longhand_cuda_count(&mut count) }))
         .and_then(|()| (0..count).map(describe_gpu).collect());
-    let compiled = sys::CUDA_ARCHITECTURES.split(',').filter_map(Code::parse).collect();
+    let compiled = sys::CUDA_ARCHITECTURES.split(',').filter_map(CompiledArch::parse).collect();
     Probe { runtime: CudaVersion(runtime), driver: CudaVersion(driver), gpus, compiled }
 }
 
-fn describe_gpu(index: c_int) -> Result<Found, NoCuda> {
+fn describe_gpu(index: c_int) -> Result<FoundGpu, NoCuda> {
     let mut gpu = sys::longhand_gpu { name: [0; 256], major: 0, minor: 0, total: 0 };
     // SAFETY: points to a description.
     check_cuda(unsafe { sys::longhand_cuda_gpu(index, &mut gpu) })?;
-    Ok(Found {
+    Ok(FoundGpu {
         // SAFETY: NUL-terminated by the callee.
         name: unsafe { text(gpu.name.as_ptr()) },
         capability: Capability(gpu.major as u32, gpu.minor as u32),

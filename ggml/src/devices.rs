@@ -1,5 +1,5 @@
-//! Which GPUs can compute, and in a line each why one, or all, cannot. Asked before ggml is: ggml-cuda ends the process where
-//! it finds something it does not expect.
+//! Which GPUs can compute, and why others cannot. Checked before ggml-cuda is used: it aborts the process where it
+//! finds something unexpected.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// Why CUDA cannot be used. As text: one line that says what to do.
+/// Why CUDA cannot be used. Its text is one line that also says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoCuda {
@@ -51,7 +51,7 @@ pub enum NoCuda {
         release = release(*needed)
     )]
     NoDriver {
-        /// What the program was built with.
+        /// The version that the program was built with.
         needed: CudaVersion,
     },
     /// The driver is older than what the program was built with.
@@ -60,12 +60,12 @@ pub enum NoCuda {
         release = release(*needed)
     )]
     DriverTooOld {
-        /// The newest that the driver knows.
+        /// The newest version that the driver knows.
         driver: CudaVersion,
-        /// What the program was built with.
+        /// The version that the program was built with.
         needed: CudaVersion,
     },
-    /// A driver, and no GPU that it would show.
+    /// The driver shows no GPU.
     #[error(
         "the NVIDIA driver shows no GPU; see whether `nvidia-smi` lists one and whether CUDA_VISIBLE_DEVICES hides it"
     )]
@@ -83,19 +83,19 @@ pub enum NoCuda {
         /// Architectures that the program has code for.
         compiled: Vec<Capability>,
     },
-    /// CUDA reported something else.
+    /// CUDA reported another error.
     #[error(
         "CUDA cannot be used: {text} (error {code}); see whether `nvidia-smi` works, and restart after a driver update"
     )]
     Failed {
-        /// CUDA's number for it.
+        /// CUDA's error number.
         code: i32,
-        /// CUDA's words for it.
+        /// CUDA's text.
         text: String,
     },
 }
 
-/// The release of the driver for Linux in which a version of CUDA came.
+/// The release of the driver for Linux that supports a version of CUDA.
 fn release(needed: CudaVersion) -> &'static str {
     match needed.0 / 1000 {
         12 => " (525 or later)",
@@ -108,15 +108,17 @@ fn list(capabilities: &[Capability]) -> String {
     capabilities.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// All GPUs, in CUDA's order, at least one of them without a problem; otherwise why there is none. Touches none of them.
+/// All GPUs, in CUDA's order, at least one of them without a problem; otherwise the reason. Creates no context on any
+/// GPU.
 pub fn devices() -> Result<Vec<Gpu>, NoCuda> {
     #[cfg(not(feature = "cuda"))]
     return Err(NoCuda::NotBuilt);
     #[cfg(feature = "cuda")]
-    judge(crate::cuda::probe())
+    usable_gpus(crate::cuda::probe())
 }
 
-/// Bytes of GPU number `index` that nobody uses. Starts to use it, which takes some hundred MiB of it for as long as the program runs.
+/// Bytes of GPU number `index` that are free. Creates a CUDA context on it, which takes some hundred MiB until the
+/// program ends.
 pub fn free_memory(index: usize) -> Result<u64, NoCuda> {
     #[cfg(not(feature = "cuda"))]
     return {
@@ -127,21 +129,21 @@ pub fn free_memory(index: usize) -> Result<u64, NoCuda> {
     crate::cuda::free_memory(index)
 }
 
-/// What CUDA answers.
-#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "nobody asks"))]
+/// Everything that CUDA reports.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only called with CUDA"))]
 pub(crate) struct Probe {
-    /// CUDA as it was linked.
+    /// Version of the linked CUDA runtime.
     pub runtime: CudaVersion,
-    /// The newest CUDA that the driver knows; 0 without a driver.
+    /// The newest version that the driver knows; 0 without a driver.
     pub driver: CudaVersion,
     /// The GPUs, or CUDA's error.
-    pub gpus: Result<Vec<Found>, NoCuda>,
-    /// What code there is for.
-    pub compiled: Vec<Code>,
+    pub gpus: Result<Vec<FoundGpu>, NoCuda>,
+    /// Architectures that the program has code for.
+    pub compiled: Vec<CompiledArch>,
 }
 
 /// A GPU as CUDA describes it.
-pub(crate) struct Found {
+pub(crate) struct FoundGpu {
     pub name: String,
     pub capability: Capability,
     pub total: u64,
@@ -149,34 +151,34 @@ pub(crate) struct Found {
 
 /// An architecture that the program has code for.
 #[derive(Clone, Copy)]
-pub(crate) struct Code {
+pub(crate) struct CompiledArch {
     pub capability: Capability,
-    /// Whether later architectures of the same generation run it too.
+    /// Whether later architectures of the same major number run it too.
     pub compatible: bool,
 }
 
-#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "nobody asks"))]
-impl Code {
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only called with CUDA"))]
+impl CompiledArch {
     /// From nvcc's name: `89`, or `120a` for code that no other architecture runs.
-    pub(crate) fn parse(name: &str) -> Option<Code> {
+    pub(crate) fn parse(name: &str) -> Option<CompiledArch> {
         let digits = name.trim_end_matches(|c: char| c.is_ascii_lowercase());
         let number: u32 = digits.parse().ok()?;
-        Some(Code { capability: Capability(number / 10, number % 10), compatible: digits == name })
+        Some(CompiledArch { capability: Capability(number / 10, number % 10), compatible: digits == name })
     }
 
     fn runs_on(&self, gpu: Capability) -> bool {
-        let Code { capability: Capability(major, minor), compatible } = *self;
+        let CompiledArch { capability: Capability(major, minor), compatible } = *self;
         major == gpu.0 && if compatible { minor <= gpu.1 } else { minor == gpu.1 }
     }
 }
 
-/// CUDA's number for a driver that is too old, or missing.
+/// CUDA's error number for a driver that is too old, or missing.
 const INSUFFICIENT_DRIVER: i32 = 35;
-/// CUDA's number for a driver without a GPU.
+/// CUDA's error number for a driver without a GPU.
 const NO_DEVICE: i32 = 100;
 
-#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "nobody asks"))]
-fn judge(probe: Probe) -> Result<Vec<Gpu>, NoCuda> {
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only called with CUDA"))]
+fn usable_gpus(probe: Probe) -> Result<Vec<Gpu>, NoCuda> {
     let Probe { runtime, driver, gpus, compiled } = probe;
     let gpus = gpus.map_err(|error| match error {
         NoCuda::Failed { .. } if driver.0 == 0 => NoCuda::NoDriver { needed: runtime },
@@ -186,7 +188,7 @@ fn judge(probe: Probe) -> Result<Vec<Gpu>, NoCuda> {
     })?;
     let gpus: Vec<Gpu> = (0..)
         .zip(gpus)
-        .map(|(index, Found { name, capability, total })| {
+        .map(|(index, FoundGpu { name, capability, total })| {
             let problem = (!compiled.iter().any(|code| code.runs_on(capability))).then(|| {
                 let compiled = compiled.iter().map(|code| code.capability).collect();
                 NoCuda::Architecture { name: name.clone(), found: capability, compiled }
@@ -210,34 +212,34 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn failed(code: i32) -> NoCuda {
-        NoCuda::Failed { code, text: "as CUDA says".into() }
+        NoCuda::Failed { code, text: "text of CUDA".into() }
     }
 
-    fn gpu(name: &str, major: u32, minor: u32) -> Found {
-        Found { name: name.into(), capability: Capability(major, minor), total: 24 * GIB }
+    fn gpu(name: &str, major: u32, minor: u32) -> FoundGpu {
+        FoundGpu { name: name.into(), capability: Capability(major, minor), total: 24 * GIB }
     }
 
-    fn ask(driver: i32, gpus: Result<Vec<Found>, NoCuda>) -> Result<Vec<Gpu>, NoCuda> {
-        let compiled = ["86", "90", "120a"].map(|name| Code::parse(name).unwrap()).to_vec();
+    fn ask(driver: i32, gpus: Result<Vec<FoundGpu>, NoCuda>) -> Result<Vec<Gpu>, NoCuda> {
+        let compiled = ["86", "90", "120a"].map(|name| CompiledArch::parse(name).unwrap()).to_vec();
         let probe = Probe { runtime: CudaVersion(13000), driver: CudaVersion(driver), gpus, compiled };
-        judge(probe)
+        usable_gpus(probe)
     }
 
-    /// The message, which must be one line that says `part`.
+    /// Checks that the message is one line with `part` in it.
     #[track_caller]
     fn check(result: Result<Vec<Gpu>, NoCuda>, part: &str) {
-        let said = result.unwrap_err().to_string();
-        assert!(said.contains(part), "{said}");
-        assert!(!said.contains('\n'), "{said}");
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+        assert!(!message.contains('\n'), "{message}");
     }
 
     #[test]
-    fn reasons_say_what_to_install() {
+    fn messages_say_what_to_install() {
         check(ask(0, Err(failed(35))), "install one that knows CUDA 13.0 (580 or later)");
         check(ask(12080, Err(failed(35))), "knows CUDA 12.8 at most, this program needs 13.0");
         check(ask(13000, Err(failed(100))), "shows no GPU");
         check(ask(13000, Ok(vec![])), "shows no GPU");
-        check(ask(13000, Err(failed(999))), "as CUDA says (error 999)");
+        check(ask(13000, Err(failed(999))), "text of CUDA (error 999)");
         check(
             ask(13000, Ok(vec![gpu("Tesla T4", 7, 5)])),
             "no code for Tesla T4, architecture 7.5, only for 8.6, 9.0, 12.0; build it with LONGHAND_CUDA_ARCHS=75",
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn code_runs_on_later_gpus_of_its_generation() {
+    fn code_runs_on_later_gpus_of_its_major_number() {
         let usable = |major, minor| ask(13000, Ok(vec![gpu("G", major, minor)])).is_ok();
         assert!(usable(8, 6) && usable(8, 9) && usable(9, 0) && usable(12, 0));
         // 8.0 is older than 8.6, 10.0 another generation, and 120a runs on 12.0 alone.
@@ -261,7 +263,7 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "cuda"))]
-    fn without_the_feature_it_says_so() {
+    fn without_the_feature_the_error_names_it() {
         check(devices(), "--features cuda");
     }
 }

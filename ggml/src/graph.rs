@@ -18,14 +18,15 @@ pub struct Graph {
     parts: GraphParts,
 }
 
-// SAFETY: the graph and the tensors that `parts` points to lie in the context's arena and are accessed under the context's lock.
+// SAFETY: the graph and the tensors that `parts` points to lie in the context's arena and are accessed under the
+// context's lock.
 unsafe impl Send for Graph {}
 // SAFETY: as above.
 unsafe impl Sync for Graph {}
 
 impl Context {
-    /// The graph that computes `results` (and everything they depend on), or the first mistake made while the operations were
-    /// recorded. A context holds one graph.
+    /// The graph that computes `results` (and everything they depend on), or the first mistake made while the
+    /// operations were recorded. A context holds one graph.
     pub fn graph(&self, results: &[&Tensor]) -> Result<Graph, Error> {
         let mut state = self.inner.write();
         state.check()?;
@@ -38,8 +39,9 @@ impl Context {
             return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
         }
         state.has_graph = true;
-        // SAFETY: `Context::new` reserved room for one graph of this size; every node belongs to this context, which is locked, and
-        // every leaf to it or was counted as a foreign operand. ggml changes nodes and unnamed leaves; no leaf is unnamed.
+        // SAFETY: `Context::new` reserved room for one graph of this size; every node belongs to this context, which
+        // is locked, and every leaf to it or was counted as a foreign operand. ggml changes nodes and unnamed leaves;
+        // no leaf is unnamed.
         let raw = unsafe {
             let raw = sys::ggml_new_graph_custom(self.inner.raw.as_ptr(), nodes, false);
             for result in results {
@@ -174,8 +176,8 @@ impl GraphAllocator {
                 resized?;
             }
         }
-        // SAFETY: live allocator and graph, both locked exclusively. Leaves of other contexts have memory and are only read. A failed
-        // reservation is reported as false.
+        // SAFETY: live allocator and graph, both locked exclusively. Leaves of other contexts have memory and are
+        // only read. A failed reservation is reported as false.
         let allocated =
             unsafe { sys::ggml_gallocr_alloc_graph(self.memory.raw.as_ptr(), graph.raw.as_ptr()) };
         if !allocated {

@@ -1,7 +1,7 @@
 //! The operations, as methods of the context that records them.
 //!
-//! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and that activations are f32.
-//! Weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
+//! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and that
+//! activations are f32. Weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
 
 use ggml_sys as sys;
 
@@ -214,11 +214,14 @@ impl Context {
     /// A window into `a`: extents, strides in bytes of dimensions 1 to 3, offset in bytes.
     pub fn view(&self, a: &Tensor, shape: impl Into<Shape>, strides: [usize; 3], offset: usize) -> Tensor {
         let shape = shape.into();
-        let blocks = shape.0[0] / a.ty().block_elements();
-        let last = blocks * a.ty().block_bytes()
-            + (1..4).map(|i| shape.0[i].saturating_sub(1) * strides[i - 1]).sum::<usize>();
-        let fits = shape.elements() == 0
-            || (offset + last <= a.bytes() && shape.0[0].is_multiple_of(a.ty().block_elements()));
+        let row = (shape.0[0] / a.ty().block_elements()).saturating_mul(a.ty().block_bytes());
+        let outer = (1..4).map(|i| shape.0[i].saturating_sub(1).saturating_mul(strides[i - 1]));
+        let extent = outer.fold(row, usize::saturating_add);
+        let inside = |bytes: usize| offset.checked_add(bytes).is_some_and(|end| end <= a.bytes());
+        // ggml also requires room for the elements without gaps.
+        let fits = shape.0[0].is_multiple_of(a.ty().block_elements())
+            && inside(if shape.elements() == 0 { 0 } else { extent })
+            && shape.bytes(a.ty()).is_some_and(inside);
         let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
         let [s1, s2, s3] = strides;
         self.op("view", &[a], fits, |raw| {
@@ -253,8 +256,8 @@ impl Context {
         })
     }
 
-    /// Copies the elements of `from` to `to`, which has as many, and converts them to its type. Returns `to`, as operand for what must
-    /// come after. `to` may not lie in read-only memory.
+    /// Copies the elements of `from` to `to`, which has as many, and converts them to its type. Returns `to`, as
+    /// operand for what must come after. `to` may not lie in read-only memory.
     pub fn copy(&self, from: &Tensor, to: &Tensor) -> Tensor {
         let fits = from.shape().elements() == to.shape().elements();
         self.op_using("copy", &[(from, Use::Read), (to, Use::Write)], fits, |raw| {

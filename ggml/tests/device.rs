@@ -1,22 +1,23 @@
-//! Graphs on a device, which the host emulates: stretches of ggml's operations with device twins between them, constants, and the
-//! bound on memory.
+//! Graphs on an emulated device: segments of ggml's operations with device implementations of our own between them,
+//! constants, and the limit on memory.
 
-use ggml::{Backend, Context, Error, GraphAllocator, Tensor, Type};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use ggml::{Backend, Context, Error, GraphAllocator, Tensor, Type};
 
 fn device(memory: Option<usize>) -> Backend {
     Backend::emulated(Arc::new(AtomicBool::new(false)), memory).expect("starts")
 }
 
 /// `x` with `add` added to each element on the CPU, or the constant's numbers on a device.
-fn twin(ctx: &Context, x: &Tensor, constant: &Tensor) -> Tensor {
+fn add_constant(ctx: &Context, x: &Tensor, constant: &Tensor) -> Tensor {
     let n = x.dim(0);
     ctx.custom_on(
         Type::F32,
         [n],
         &[x, constant],
-        |_| panic!("the CPU is not asked"),
+        |_| panic!("the CPU implementation is not called"),
         move |task| {
             assert!(task.emulated() && task.stream().is_null());
             // SAFETY: contiguous f32 and i32 of n elements each, on the host.
@@ -34,11 +35,11 @@ fn twin(ctx: &Context, x: &Tensor, constant: &Tensor) -> Tensor {
 }
 
 #[test]
-fn twins_run_between_stretches_as_often_as_asked() {
+fn a_graph_with_own_operations_can_be_computed_repeatedly() {
     let (backend, ctx) = (device(None), Context::new(16));
     let x = ctx.input("x", Type::F32, [3]);
-    let first = twin(&ctx, &ctx.scale(&x, 2.0), &ctx.constant(&[10, 20, 30]));
-    let second = twin(&ctx, &ctx.scale(&first, 10.0), &ctx.constant(&[1, 2, 3])).output();
+    let first = add_constant(&ctx, &ctx.scale(&x, 2.0), &ctx.constant(&[10, 20, 30]));
+    let second = add_constant(&ctx, &ctx.scale(&first, 10.0), &ctx.constant(&[1, 2, 3])).output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let graph = allocator.prepare(ctx.graph(&[&second]).expect("graph")).expect("memory");
     for _ in 0..2 {
@@ -49,7 +50,7 @@ fn twins_run_between_stretches_as_often_as_asked() {
 }
 
 #[test]
-fn what_a_device_cannot_do_is_an_error() {
+fn missing_and_failing_device_implementations_are_errors() {
     let (backend, ctx) = (device(None), Context::new(16));
     let x = ctx.input("x", Type::F32, [1]);
     let none = ctx.custom(Type::F32, [1], &[&x], |_| ());
@@ -66,7 +67,7 @@ fn what_a_device_cannot_do_is_an_error() {
 }
 
 #[test]
-fn an_interrupt_stops_a_device() {
+fn an_interrupt_stops_a_device_between_operations() {
     let flag = Arc::new(AtomicBool::new(false));
     let (backend, ctx) = (Backend::emulated(flag.clone(), None).expect("starts"), Context::new(16));
     let x = ctx.input("x", Type::F32, [1]);
@@ -89,7 +90,7 @@ fn an_interrupt_stops_a_device() {
 }
 
 #[test]
-fn a_bound_on_memory_holds() {
+fn the_memory_limit_holds() {
     let backend = device(Some(10_000));
     let tensors = |n: usize| {
         let ctx = Context::new(4);
@@ -115,10 +116,11 @@ fn a_bound_on_memory_holds() {
     compute(1000).expect("fits now");
 }
 
-/// On a GPU, ggml's operations alone: the first time they are launched, the second time recorded, from then on repeated.
+/// On a GPU, ggml's operations alone: the first time they are launched, the second time recorded, from then on the
+/// recording is started.
 #[cfg(feature = "cuda")]
 #[test]
-fn a_gpu_records_what_it_computes_again() {
+fn a_gpu_records_graphs_that_are_computed_again() {
     if std::env::var("LONGHAND_TEST_DEVICE").as_deref() != Ok("cuda") {
         return;
     }

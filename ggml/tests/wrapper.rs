@@ -1,9 +1,9 @@
-//! The wrapper against results worked out by hand: products, views, custom operations, and what is
-//! refused.
+//! The wrapper against results computed by hand: products, views, custom operations, and errors.
 
-use ggml::{Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Tensor, Type};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use ggml::{Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Tensor, Type};
 
 fn cpu() -> Backend {
     Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend starts")
@@ -40,7 +40,7 @@ fn a_custom_operation_sees_its_operands_and_all_threads() {
     let sum = context.custom(Type::F32, [2], &[&doubled], |task| {
         let (from, to) = (task.operand(0), task.result());
         for i in (task.thread..2).step_by(task.threads) {
-            // SAFETY: both tensors are contiguous f32, 8 and 2 elements; threads write apart.
+            // SAFETY: both tensors are contiguous f32, 8 and 2 elements; threads write different elements.
             unsafe {
                 let from = std::slice::from_raw_parts(from.data.cast::<f32>().add(4 * i), 4);
                 *to.data.cast::<f32>().add(i) = from.iter().sum();
@@ -52,7 +52,7 @@ fn a_custom_operation_sees_its_operands_and_all_threads() {
     assert_eq!(out, [20., 52.]);
 }
 
-/// Ten operands are as many as a tensor has places for; ggml's own constructor takes nine.
+/// A tensor has room for ten operands; ggml's own constructor takes nine.
 #[test]
 fn a_custom_operation_has_ten_operands() {
     let backend = cpu();
@@ -79,7 +79,7 @@ fn a_custom_operation_has_ten_operands() {
 }
 
 #[test]
-fn misfits_are_errors_not_aborts() {
+fn operands_that_do_not_fit_are_errors() {
     let context = Context::new(16);
     let a = context.input("a", Type::F32, [2, 3]);
     let b = context.input("b", Type::F32, [3, 1]);
@@ -94,6 +94,23 @@ fn misfits_are_errors_not_aborts() {
 }
 
 #[test]
+fn views_outside_of_their_tensor_are_errors() {
+    const MAX: usize = usize::MAX;
+    let fits = |shape: [usize; 4], strides: [usize; 3], offset: usize| {
+        let context = Context::new(16);
+        let a = context.input("a", Type::F32, [8, 4]);
+        let view = context.view(&a, shape, strides, offset);
+        context.graph(&[&view]).is_ok()
+    };
+    assert!(fits([8, 4, 1, 1], [32, 128, 128], 0) && fits([2, 3, 1, 1], [32, 128, 128], 32 + 24));
+    assert!(!fits([8, 4, 1, 1], [32, 128, 128], 4));
+    assert!(!fits([8, 1, 1, 1], [32, 128, 128], MAX - 16));
+    assert!(!fits([8, 3, 1, 1], [MAX / 2 + 1, 128, 128], 0));
+    assert!(!fits([MAX, MAX, 1, 1], [32, 128, 128], 0));
+    assert!(!fits([8, 16, 1, 1], [0, 128, 128], 0), "rows on top of each other");
+}
+
+#[test]
 fn a_full_context_is_an_error() {
     let context = Context::new(2);
     let a = context.input("a", Type::F32, [1]);
@@ -105,7 +122,7 @@ fn a_full_context_is_an_error() {
 }
 
 #[test]
-fn tensors_lie_over_foreign_memory_without_a_copy() {
+fn tensors_are_placed_in_read_only_memory_without_a_copy() {
     #[repr(align(64))]
     struct Aligned([f32; 16]);
     static DATA: Aligned = Aligned([3.0; 16]);
@@ -151,7 +168,7 @@ fn buffer_types_have_names() {
 }
 
 #[test]
-fn blocks_become_floats_wherever_they_lie() {
+fn blocks_of_any_alignment_are_dequantized() {
     // q8_0: scale 0.5 as f16, then 32 signed bytes -16 … 15; from an odd address.
     let block: Vec<u8> = [0, 0x00, 0x38].into_iter().chain((-16i8..16).map(|x| x as u8)).collect();
     let mut floats = [0f32; 32];
@@ -162,5 +179,5 @@ fn blocks_become_floats_wherever_they_lie() {
     assert_eq!(floats[..2], [1.5, -0.5]);
     assert!(!Type::Q8_0.dequantize(&block[2..], &mut floats), "no whole block");
     assert!(!Type::Q8_0.dequantize(&block[1..], &mut floats[..31]), "fewer floats than elements");
-    assert!(!Type::I32.dequantize(&[0; 4], &mut floats[..1]), "no type of weights");
+    assert!(!Type::I32.dequantize(&[0; 4], &mut floats[..1]), "a type without conversion");
 }

@@ -1,6 +1,7 @@
-// Replaces the functions that launch work on a GPU (`--wrap` of the linker): each launches the work on the mock, whose kernels compute
-// nothing, and behind it puts work that computes the same on the host: ggml's CPU backend for ggml's nodes, the emulator for our
-// kernels. The device's memory is the host's, and ggml lays out tensors the same there.
+// Replaces the functions that launch work on a GPU (`--wrap` of the linker): each launches the work on the mock,
+// whose kernels compute nothing, and behind it puts work that computes the same on the host: ggml's CPU backend for
+// ggml's nodes, the emulator for our kernels. The device's memory is the host's, and ggml lays out tensors the same
+// there.
 
 #include "machine.h"
 

@@ -1,14 +1,17 @@
-// A mock of a GPU, for tests of CUDA calls on machines without one. runtime.cpp takes the place of CUDA's runtime library; this is what
-// it drives: memory, streams, recordings (CUDA graphs) and faults. launches.cpp emulates the kernels.
+// A mock of a GPU, for tests of CUDA calls on machines without one. runtime.cpp takes the place of CUDA's runtime
+// library; this is what it drives: memory, streams, recordings (CUDA graphs) and faults. launches.cpp emulates the
+// kernels.
 //
-// - Work on a stream is queued and runs only when the host waits for it, so that code that does not wait reads old data. With
-//   LONGHAND_MOCK_EAGER=1 it runs at once, so that code that reuses memory too early overwrites data still in use.
-// - The device's memory is accessible only while queued work runs: a host that uses an address of the device dies of it. Freed memory
-//   is never accessible again.
-// - Kernels compute nothing. Behind each launch launches.cpp queues work that computes the same on the host. With LONGHAND_MOCK_IDLE=1
-//   nothing is computed or copied, and all reads give 0, so that models of any size take no time.
-// - A use of CUDA that is forbidden or undefined, as far as it is checked here, ends the process with a line that begins with
-//   `mock CUDA:`.
+// - Work on a stream is queued and runs only when the host waits for it, so that code that does not wait reads old
+//   data. With LONGHAND_MOCK_EAGER=1 it runs at once, so that code that reuses memory too early overwrites data still
+//   in use.
+// - The device's memory is accessible only while queued work runs: a host that uses an address of the device dies of
+//   it. Freed memory is never accessible again.
+// - Kernels compute nothing. Behind each launch launches.cpp queues work that computes the same on the host. With
+//   LONGHAND_MOCK_IDLE=1 nothing is computed or copied, and all reads give 0, so that models of any size take no
+//   time.
+// - A use of CUDA that is forbidden or undefined, as far as it is checked here, ends the process with a line that
+//   begins with `mock CUDA:`.
 //
 // More variables of the environment:
 // - LONGHAND_MOCK_MEMORY: MiB of the GPU (24564).
@@ -57,8 +60,9 @@ size_t free_memory();
 struct Stream;
 struct Event;
 
-// The stream that launches of this thread go to while they are emulated, otherwise null. Copies and fills inside the device that are
-// part of such a launch do nothing. Memory allocated meanwhile is ggml's pool: once it is freed, recordings of the stream are stale.
+// The stream that launches of this thread go to while they are emulated, otherwise null. Copies and fills inside the
+// device that are part of such a launch do nothing. Memory allocated meanwhile is ggml's pool: once it is freed,
+// recordings of the stream are stale.
 extern thread_local Stream* emulated;
 
 // ---- Streams

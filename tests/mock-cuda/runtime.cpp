@@ -1,5 +1,5 @@
-// CUDA's runtime library as far as ggml-cuda and our own code call it, on the mock of machine.h. The linker reports a function that is
-// missing.
+// CUDA's runtime library as far as ggml-cuda and our own code call it, on the mock of machine.h. The linker reports a
+// function that is missing.
 
 #include "machine.h"
 
@@ -17,7 +17,8 @@ using mock::Kind;
 
 constexpr int MAJOR = LONGHAND_MOCK_ARCHITECTURE / 10;
 constexpr int MINOR = LONGHAND_MOCK_ARCHITECTURE % 10;
-// The largest opt-in shared memory of a block in bytes. A multiprocessor has one KiB more, and each block takes one KiB besides.
+// The largest opt-in shared memory of a block in bytes. A multiprocessor has one KiB more, and each block takes one
+// KiB besides.
 constexpr size_t SHARED = MAJOR == 9 || MAJOR == 10 ? 227 * 1024 : MINOR == 0 && MAJOR == 8 ? 163 * 1024 : 99 * 1024;
 constexpr int    MULTIPROCESSORS = MAJOR == 9 ? 132 : 128;
 

@@ -1,22 +1,20 @@
 //! Compiles ggml-cuda and our own CUDA glue (`ggml/sys/cuda`) with nvcc, for the feature `cuda`.
 //!
-//! One architecture of ggml-cuda is about half an hour of one CPU core. So each object is kept under a name made of
-//! everything that decides what is in it (source, headers, flags, compilers) and is never compiled twice, whatever
-//! Cargo thinks of the build script. What is compiled is written to `build.log` beside the objects while it goes on. Nothing
-//! removes old objects but deleting the folder.
+//! ggml-cuda takes about half an hour of one CPU core for each architecture. So each object is kept under the hash of
+//! all its inputs (source, headers, flags, compilers) and is never compiled twice, even where Cargo runs the build
+//! script again. Progress is written to `build.log` beside the objects. Old objects are removed only by deleting the
+//! folder.
 //!
-//! Environment, all read at build time only:
+//! Variables of the environment, read at build time only:
 //! - `LONGHAND_CUDA_ARCHS`: architectures such as `86,89,90,120`; without it the GPUs of this machine.
 //! - `NVCC`, or `CUDA_HOME` (or `CUDA_PATH`): where the compiler is; without them `nvcc` from PATH.
-//! - `LONGHAND_CUDA_OBJECTS`: the folder (its whole path) where objects are kept; without it `cuda-objects` in the target
-//!   folder.
-//! - `LONGHAND_CUDA_CHECK=1`: of all C++ only our own CUDA files are compiled, with warnings as errors, and nothing can be
+//! - `LONGHAND_CUDA_OBJECTS`: absolute path of the folder of objects; without it `cuda-objects` in the target folder.
+//! - `LONGHAND_CUDA_CHECK=1`: only our own CUDA files are compiled, with warnings as errors, and nothing can be
 //!   linked: for `cargo clippy`.
 //!
 //! Other crates' build scripts find the same compiler and architectures in `DEP_GGML_NVCC`, `DEP_GGML_NVCC_FLAGS`
-//! (separated by spaces) and `DEP_GGML_CUDA_INCLUDE`.
+//! (separated by spaces), `DEP_GGML_CUDA_INCLUDE` and `DEP_GGML_CUDA_ARCHITECTURES` (separated by commas).
 
-use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
@@ -25,6 +23,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
 
 /// Pairs of K and V types that ggml's attention has vector kernels for, ggml's own default.
 const ATTENTION_PAIRS: &[&str] = &["q4_0-q4_0", "q8_0-q8_0", "f16-f16", "bf16-bf16"];
@@ -51,33 +51,37 @@ const GGML_FLAGS: &[&str] = &[
 /// Flags for device code that never runs: it is not optimised and, with `code=compute_..`, not assembled.
 const NOTHING_RUNS: &[&str] = &["-Xcicc=-O0", "-Xcompiler=-O0"];
 
-/// A CUDA toolkit: the compiler, what it says of itself, and the host compiler it is to use.
+/// A CUDA toolkit.
 struct Toolkit {
     nvcc: PathBuf,
+    /// The folder of the toolkit.
     home: PathBuf,
+    /// The C++ compiler that nvcc calls.
     host: PathBuf,
+    /// What both compilers print for `--version`.
     versions: String,
 }
 
-/// One file to compile. Paths in `flags` are relative to ggml-cuda's folder or do not decide what is compiled.
+/// One file to compile. Paths in `flags` are relative to ggml-cuda's folder, so that hashes do not depend on this
+/// machine.
 struct Unit {
     source: PathBuf,
-    /// What is compiled by, and what names the object.
+    /// Flags for nvcc; part of the object's name.
     flags: Vec<String>,
     /// Hash of all headers it may include.
     headers: u128,
 }
 
-/// What [`compile`] made.
+/// Result of [`compile`].
 #[derive(PartialEq)]
 pub enum Made {
     /// The archive `ggml_cuda`.
     Archive,
-    /// A check was asked for.
+    /// `LONGHAND_CUDA_CHECK` is set.
     NothingToLink,
 }
 
-/// Compiles everything, makes the archive `ggml_cuda` of it and tells Cargo what to link.
+/// Compiles everything into the archive `ggml_cuda` and tells Cargo what to link.
 pub fn compile(ggml: &Path) -> Result<Made> {
     for name in [
         "LONGHAND_CUDA_ARCHS",
@@ -95,7 +99,8 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     let architectures = architectures()?;
     let cuda = ggml.join("src/ggml-cuda");
 
-    // With `external-cudart` a mock takes the place of CUDA's runtime library, and no device code runs. A check is of the code that runs.
+    // With `external-cudart` a mock takes the place of CUDA's runtime library, and no device code runs. A check is of
+    // the code that runs.
     let external_cudart = cfg!(feature = "external-cudart");
     let runs = check || !external_cudart;
     let mut generate: Vec<String> = architectures
@@ -152,7 +157,7 @@ fn architectures() -> Result<Vec<String>> {
                 Ok(output) if output.status.success() => {
                     String::from_utf8_lossy(&output.stdout).replace('\n', ",")
                 }
-                _ => bail!("feature cuda: this machine shows no NVIDIA GPU to compile for\n{hint}"),
+                _ => bail!("feature cuda: no NVIDIA GPU was found on this machine to compile for\n{hint}"),
             }
         }
     };
@@ -162,7 +167,9 @@ fn architectures() -> Result<Vec<String>> {
         let number: Option<u32> = name.replacen('.', "", 1).parse().ok();
         // Our kernels copy asynchronously, which GPUs before 80 cannot.
         let number = number.filter(|number| (80..1000).contains(number)).with_context(|| {
-            format!("feature cuda: `{name}` is no architecture the kernels can be compiled for\n{hint}")
+            format!(
+                "feature cuda: `{name}` is not an architecture that the kernels can be compiled for\n{hint}"
+            )
         })?;
         numbers.insert(number);
     }
@@ -216,7 +223,7 @@ fn version(compiler: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Our own files: everything in `ggml/sys/cuda` that is not a header. Their warnings are shown, and errors in a check.
+/// Our own files: all sources in `ggml/sys/cuda`. Their warnings are shown; in a check they are errors.
 fn own_units(headers: u128, generate: &[String], check: bool) -> Result<Vec<Unit>> {
     let folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("cuda");
     let headers = digest_headers(&[&folder], headers)?;
@@ -239,14 +246,15 @@ fn own_units(headers: u128, generate: &[String], check: bool) -> Result<Vec<Unit
     Ok(sources.into_iter().map(|source| Unit { source, flags: flags.clone(), headers }).collect())
 }
 
-/// ggml-cuda as its CMake files list it. Left out are only the pairs of types of attention that are not in
+/// ggml-cuda's files as its CMake files list them, except for pairs of types of attention that are not in
 /// [`ATTENTION_PAIRS`].
 fn ggml_units(cuda: &Path, headers: u128, generate: &[String]) -> Result<Vec<Unit>> {
     let mut sources = files(cuda, &["cu"])?;
     sources.extend(files(&cuda.join("template-instances"), &["cu"])?.into_iter().filter(|source| {
         stem(source).strip_prefix("fattn-vec-instance-").is_none_or(|pair| ATTENTION_PAIRS.contains(&pair))
     }));
-    // Attention is ours (kernels/cuda): ggml's is there to link, without the code for GPUs, which would be a third of the whole.
+    // Attention is computed by our own kernels (kernels/cuda). ggml's is compiled only to be linked, without its
+    // device code, which would be a third of all device code.
     let attention = |source: &Path| stem(source).starts_with("fattn");
     sources.sort_by_key(|source| attention(source));
 
@@ -274,7 +282,7 @@ fn ggml_units(cuda: &Path, headers: u128, generate: &[String]) -> Result<Vec<Uni
     Ok(sources.into_iter().map(unit).collect())
 }
 
-/// The folder in which objects are kept.
+/// The folder of objects.
 struct Objects {
     folder: PathBuf,
     log: PathBuf,
@@ -284,7 +292,7 @@ impl Objects {
     fn open() -> Result<Objects> {
         let folder = match env::var_os("LONGHAND_CUDA_OBJECTS") {
             Some(folder) => PathBuf::from(folder),
-            // OUT_DIR is <target>/<profile>/build/ggml-sys-<hash>/out; objects outlive all of it but the target folder.
+            // OUT_DIR is <target>/<profile>/build/ggml-sys-<hash>/out.
             None => Path::new(&env::var("OUT_DIR")?)
                 .ancestors()
                 .nth(4)
@@ -298,7 +306,7 @@ impl Objects {
         Ok(Objects { folder, log })
     }
 
-    /// The objects of all units, in their order; compiles those that are not there yet, as many at once as Cargo's `-j`.
+    /// The objects of all units, in their order. Compiles the missing ones, as many at once as Cargo's `-j`.
     fn compile(&self, toolkit: &Toolkit, cuda: &Path, units: &[Unit]) -> Result<Vec<PathBuf>> {
         let objects = units.iter().map(|unit| self.object(toolkit, unit)).collect::<Result<Vec<_>>>()?;
         let missing: Vec<usize> = (0..units.len()).filter(|&i| !objects[i].is_file()).collect();
@@ -320,7 +328,7 @@ impl Objects {
                 let result = self.compile_one(toolkit, cuda, &units[i], &objects[i]);
                 let state = if result.is_ok() { "compiled" } else { "failed" };
                 if let Ok(mut log) = log.lock() {
-                    // A log that cannot be written is no reason to stop.
+                    // An unwritable log does not stop the build.
                     let _ = writeln!(
                         log,
                         "{}/{} {state} {} in {:.1} s",
@@ -354,7 +362,7 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Where the object of a unit lies: named after all that decides what is in it.
+    /// Path of a unit's object: its name has the hash of all inputs.
     fn object(&self, toolkit: &Toolkit, unit: &Unit) -> Result<PathBuf> {
         let source =
             fs::read(&unit.source).with_context(|| format!("cannot read {}", unit.source.display()))?;
@@ -366,7 +374,7 @@ impl Objects {
     }
 
     fn compile_one(&self, toolkit: &Toolkit, cuda: &Path, unit: &Unit, object: &Path) -> Result<()> {
-        // Under another name until it is complete: who finds an object may trust it.
+        // The object has its name only when it is complete.
         let unfinished = object.with_extension(format!("{}.tmp", std::process::id()));
         let output = Command::new(&toolkit.nvcc)
             .current_dir(cuda)
@@ -380,17 +388,17 @@ impl Objects {
             .args(&unit.flags)
             .output()
             .with_context(|| format!("cannot start {}", toolkit.nvcc.display()))?;
-        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        let messages = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
             let _ = fs::remove_file(&unfinished);
             bail!(
-                "compiling {} failed ({}); the log is {}\n{said}",
+                "compiling {} failed ({}); the log is {}\n{messages}",
                 unit.source.display(),
                 output.status,
                 self.log.display()
             );
         }
-        for line in said.lines() {
+        for line in messages.lines() {
             println!("cargo:warning={line}");
         }
         fs::rename(&unfinished, object).with_context(|| format!("cannot write {}", object.display()))
@@ -414,7 +422,7 @@ fn stem(path: &Path) -> &str {
     path.file_stem().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// Hash of names and contents of all headers in some folders.
+/// Hash of the names and contents of all headers in some folders, starting from `key`.
 fn digest_headers(folders: &[&Path], mut key: u128) -> Result<u128> {
     for folder in folders {
         for header in files(folder, &["h", "cuh"])? {
@@ -426,8 +434,8 @@ fn digest_headers(folders: &[&Path], mut key: u128) -> Result<u128> {
     Ok(key)
 }
 
-/// FNV-1a of 128 bits over the length and the bytes, going on from `key`. Unlike the standard library's hash it is
-/// the same with every release of Rust.
+/// 128-bit FNV-1a over the length and the bytes, starting from `key`. Unlike the standard library's hash it is the
+/// same with every release of Rust.
 fn digest(bytes: &[u8], key: u128) -> u128 {
     const BASIS: u128 = 0x6c62272e07bb014262b821756295c58d;
     const PRIME: u128 = 0x0000000001000000000000000000013b;

@@ -1,19 +1,22 @@
-//! Compiles ggml with the `cc` crate from the sources that Cargo downloaded with the
-//! `llama-cpp-sys-2` package, and (feature `generate-bindings`) writes src/bindings.rs.
+//! Compiles ggml with the `cc` crate from the sources that Cargo downloaded with the package `llama-cpp-sys-2`. With
+//! the feature `generate-bindings` it writes src/bindings.rs instead.
 //!
-//! Nothing but Rust and a C/C++ compiler is needed. The file list is explicit: a new ggml version
-//! that adds a file fails to link here instead of silently changing what is built. With the feature
-//! `cuda`, cuda.rs compiles ggml-cuda as well.
+//! Nothing but Rust and a C/C++ compiler is needed. The list of files is explicit: a new ggml version that adds a
+//! file fails to link instead of silently changing the build. With the feature `cuda`, cuda.rs compiles ggml-cuda as
+//! well.
+//!
+//! Other crates' build scripts find ggml's headers in `DEP_GGML_INCLUDE` and `DEP_GGML_SOURCE`.
 
 #[cfg(all(feature = "cuda", not(feature = "generate-bindings")))]
 mod cuda;
 
-use anyhow::{Context, Result, bail};
 use std::env;
 #[cfg(not(feature = "generate-bindings"))]
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use anyhow::{Context, Result, bail};
 
 const PROVIDER: &str = "llama-cpp-sys-2";
 #[cfg(not(feature = "generate-bindings"))]
@@ -65,7 +68,7 @@ fn main() -> Result<()> {
     compile(&ggml)
 }
 
-/// The `ggml` folder inside the provider package, as Cargo laid it out on this machine.
+/// The folder `ggml` of the package with the sources, on this machine.
 fn sources() -> Result<PathBuf> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("Cargo.toml");
     let output = Command::new(env::var("CARGO")?)
@@ -172,8 +175,8 @@ fn compile(ggml: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the linker take the C++ library as a part of the program, where the compiler has it so: the one on another machine may be
-/// older. A folder that is searched first holds nothing but that.
+/// Links the C++ library statically, where the compiler has a static one: the library of another machine may be
+/// older. For this, a folder that the linker searches first holds nothing but the static library.
 #[cfg(all(feature = "portable", not(feature = "generate-bindings")))]
 fn static_cpp_library(out: &Path) -> Result<()> {
     let name = "libstdc++.a";
@@ -190,7 +193,7 @@ fn static_cpp_library(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Local builds use everything the build machine has; `portable` builds run on any x86-64-v3 CPU.
+/// Local builds use all instructions of the build machine; `portable` builds run on any x86-64-v3 CPU.
 ///
 /// AMX stays off: ggml's AMX matrix product crashed with Q8_0 weights when compiled by gcc 12.
 #[cfg(not(feature = "generate-bindings"))]

@@ -1,8 +1,8 @@
-// The cuBLAS functions that ggml-cuda calls, forwarded to libcublas, which is opened when the first of them is called.
-// So the program needs no cuBLAS to start, and none at all for models whose products ggml computes itself. A caller
-// who is going to need it asks longhand_cublas_open() first: ggml-cuda ends the process when a call fails.
+// The cuBLAS functions that ggml-cuda calls. Each forwards to libcublas, which is opened by the first call. So the
+// program starts without cuBLAS, and models whose products ggml computes itself never need it. Callers that need it
+// call longhand_cublas_open() first: ggml-cuda aborts the process when a call fails.
 //
-// The prototypes are cuBLAS's own; the compiler compares them with its header.
+// The prototypes are those of cuBLAS's header, which is included, so that the compiler compares them.
 
 #include <cublas_v2.h>
 #include <cuda_fp16.h>
@@ -10,19 +10,19 @@
 
 #include <string>
 
-// What the loader said of the newest release.
+// The loader's message about the newest release.
 static std::string open_error;
 
-// libcublas, or null; the first caller opens it. Of CUDA 13, or one release older.
+// libcublas of CUDA 13 or 12, or null. The first call opens it.
 static void * library() {
     static void * const opened = [] {
         for (const char * name : { "libcublas.so.13", "libcublas.so.12" }) {
             if (void * found = dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
                 return found;
             }
-            const char * said = dlerror();
+            const char * message = dlerror();
             if (open_error.empty()) {
-                open_error = said != nullptr ? said : name;
+                open_error = message != nullptr ? message : name;
             }
         }
         return static_cast<void *>(nullptr);
@@ -30,7 +30,7 @@ static void * library() {
     return opened;
 }
 
-// Opens libcublas; null is success, otherwise why not.
+// Opens libcublas. Returns null, or the loader's message.
 extern "C" const char * longhand_cublas_open() {
     return library() != nullptr ? nullptr : open_error.c_str();
 }
@@ -46,8 +46,8 @@ template <typename Function> static Function * find(const char * name) {
         return function != nullptr ? function arguments : CUBLAS_STATUS_NOT_INITIALIZED; \
     }
 
-// ggml asks for sums of F16 products in f16, which overflow and lose half of the digits; they are taken in f32 instead, from
-// the same F16 numbers into the same F16 result. The factors are then f32 too.
+// ggml requests sums of F16 products in f16, which overflow and lose half of the digits. Here they are computed in
+// f32, from the same F16 operands to the same F16 result. cuBLAS then expects the factors alpha and beta in f32 too.
 struct Precise {
     cublasComputeType_t compute;
     float               alpha_f32 = 1.0f;

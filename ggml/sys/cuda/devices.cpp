@@ -1,5 +1,5 @@
-// What GPUs there are, asked before ggml is: ggml-cuda ends the process when it meets a GPU that it cannot use. Every
-// function returns cudaError_t as int and leaves no pending error behind.
+// The list of GPUs. It is read before ggml-cuda is used, which aborts the process when it finds a GPU that it cannot
+// use. Every function returns cudaError_t as int and leaves no pending error.
 
 #include <cuda_runtime_api.h>
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Gpu in src/devices.rs has the same layout.
+// longhand_gpu in src/lib.rs has the same layout.
 struct longhand_gpu {
     char     name[256];
     int32_t  major;
@@ -22,8 +22,8 @@ static int settle(cudaError_t error) {
     return error;
 }
 
-// CUDA versions as 1000 * major + 10 * minor: of the runtime in this program, and the newest the driver knows (0: there
-// is no driver).
+// CUDA versions as 1000 * major + 10 * minor: of the linked runtime, and the newest that the driver knows (0 without
+// a driver).
 extern "C" int longhand_cuda_versions(int * runtime, int * driver) {
     const cudaError_t error = cudaRuntimeGetVersion(runtime);
     return settle(error == cudaSuccess ? cudaDriverGetVersion(driver) : error);
@@ -46,7 +46,7 @@ extern "C" int longhand_cuda_gpu(int index, longhand_gpu * gpu) {
     return settle(error);
 }
 
-// Bytes of its memory that are free. Starts to use the GPU, which takes some of them.
+// Bytes of its memory that are free. Creates a CUDA context on the GPU, which takes some of them.
 extern "C" int longhand_cuda_free_memory(int index, uint64_t * free) {
     int         before = 0;
     std::size_t unused = 0;

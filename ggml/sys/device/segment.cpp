@@ -1,5 +1,5 @@
-// Computes a segment of a graph: a run of ggml's own nodes between two operations of ours. The type of a graph is private to ggml, so
-// this cannot be written in Rust.
+// Computes a segment of a graph: a run of ggml's own nodes between two operations of ours. The type of a graph is
+// private to ggml, so this cannot be written in Rust.
 
 #include "ggml-backend.h"
 #include "ggml-impl.h"

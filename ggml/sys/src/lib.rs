@@ -1,5 +1,5 @@
-//! ggml's C API as bindgen sees it, and our own C functions beside it (`longhand_*`). The crate `ggml` is the safe wrapper; nothing
-//! else calls these functions.
+//! ggml's C API as bindgen sees it, and our own C functions beside it (`longhand_*`). The crate `ggml` is the safe
+//! wrapper; nothing else calls these functions.
 
 #![allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case, clippy::all)]
 
