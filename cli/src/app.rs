@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use engine::{Engine, EngineError, Model, ModelSource, Setup, SetupOptions};
+use longhand::{Engine, EngineError, Model, ModelSource, Setup, SetupOptions};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;

@@ -120,7 +120,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
         None => text.trim_end().to_owned(),
     };
-    let text = engine::text::sanitize_for_terminal(&text).into_owned();
+    let text = longhand::text::sanitize_for_terminal(&text).into_owned();
     let _ = writeln!(std::io::stderr(), "{text}");
     ExitCode::from(2)
 }

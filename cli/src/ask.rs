@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use engine::{
+use longhand::{
     Chat, ChatFormat, ChatOptions, Context, Model, ModelSource, Preamble, Reading, SetupOptions,
     needed_context,
 };

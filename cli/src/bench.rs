@@ -10,12 +10,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use engine::backends::copy_bandwidth;
-use engine::kv::PolicyChoice;
-use engine::placement::Place;
-use engine::setup::ASSUMED_SHARE;
-use engine::{Context, HeadSource, Model, ModelSource, Observer, Setup, SetupOptions};
-use kernels::bandwidth::Bandwidth;
+use longhand::policy::PolicyChoice;
+use longhand::setup::ASSUMED_SHARE;
+use longhand::{Context, HeadSource, Model, ModelSource, Observer, Setup, SetupOptions};
 
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
@@ -155,11 +152,7 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     }
     let engine = app.load(&setup)?;
     app.console.note("measuring the memory bandwidth");
-    // Where all layers are on a device, its memory is what bounds them.
-    let bandwidth = match engine.backends().placement().layers(Place::Host).is_empty() {
-        true => copy_bandwidth(engine.backends().at(Place::Device), BANDWIDTH_BYTES, 5)?,
-        false => Bandwidth::new(BANDWIDTH_BYTES).best(engine.threads(), 5),
-    };
+    let bandwidth = app.interrupt.reading(|| engine.memory_bandwidth(BANDWIDTH_BYTES, 5))?;
 
     let mut cases = Vec::new();
     for policy in &policies {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use engine::generate::{Generated, Stop};
-use engine::{
+use longhand::{
     Chat, ChatOptions, Context, EngineError, Model, ModelSource, Observer, Preamble, Reading, SavedChat,
     Setup, SetupOptions,
 };
+use longhand::{Generated, Stop};
 
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::text::sanitize_for_terminal;
+use longhand::text::sanitize_for_terminal;
 use serde::Serialize;
 
 /// Whether the last line of stdout has no end yet.

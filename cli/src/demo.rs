@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use engine::generate::Stop;
-use engine::kv::PolicyChoice;
-use engine::setup::prepare;
-use engine::{
+use longhand::Stop;
+use longhand::policy::PolicyChoice;
+use longhand::setup::prepare;
+use longhand::{
     Chat, ChatOptions, Context, Engine, KvUsage, Model, ModelSource, Preamble, Session, SetupOptions,
     needed_context,
 };

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
-use engine::setup::available_memory;
 use ggml::{Gpu, NoCuda};
+use longhand::setup::available_memory;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -20,7 +20,7 @@ pub struct DevicesArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
-    let threads = engine::EngineOptions::default().threads();
+    let threads = longhand::EngineOptions::default().threads();
     let gpus = ggml::devices();
     if args.json {
         let of_gpu = |gpu: &Gpu| {

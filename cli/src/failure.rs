@@ -4,10 +4,10 @@
 use std::error::Error;
 use std::io;
 
-use engine::heads::HeadsError;
-use engine::sampler::SamplerError;
-use engine::text::sanitize_for_terminal;
-use engine::{EngineError, Hint};
+use longhand::SamplerError;
+use longhand::heads::HeadsError;
+use longhand::text::sanitize_for_terminal;
+use longhand::{EngineError, Hint};
 use models::LoadError;
 use models::chat::ChatError;
 use models::gguf::GgufFile;
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(report(&Failure::interrupted().into()).1, 130);
         let pipe = Err::<(), _>(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");
         assert_eq!(report(&pipe.expect_err("an error")), (String::new(), 0));
-        let policy = "rasor".parse::<engine::kv::PolicyChoice>().expect_err("no such policy");
+        let policy = "rasor".parse::<longhand::policy::PolicyChoice>().expect_err("no such policy");
         let (text, code) = report(&policy.into());
         assert!(code == 2 && text.contains("\nhint: use one of full, "), "{text}");
     }
@@ -256,8 +256,7 @@ mod tests {
     fn errors_of_every_library_have_a_hint() {
         let load = || LoadError::MissingKey { key: "k".into() };
         let shape = models::shapes::ModelShape::parse("x").expect_err("no shape");
-        let options =
-            engine::sampler::SamplerOptions { top_p: 2.0, ..engine::sampler::SamplerOptions::greedy() };
+        let options = longhand::SamplerOptions { top_p: 2.0, ..engine::sampler::SamplerOptions::greedy() };
         for error in [
             anyhow::Error::from(load()),
             EngineError::from(load()).into(),
@@ -268,7 +267,7 @@ mod tests {
             TokenizerError::Missing { key: "k" }.into(),
             ChatError::NoAnswer.into(),
             shape.into(),
-            engine::sampler::Sampler::new(options).expect_err("out of range").into(),
+            longhand::Sampler::new(options).expect_err("out of range").into(),
             io::Error::from(io::ErrorKind::NotFound).into(),
         ] {
             for error in [report(&error).0, report(&error.context("outside")).0] {

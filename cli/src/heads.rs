@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use engine::calibrate::{CalibrationOptions, calibrate};
-use engine::heads::{
+use longhand::heads::{CalibrationOptions, calibrate};
+use longhand::heads::{
     HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, ScoreMap, SelectionRule, import,
 };
-use engine::setup::Profiles;
-use engine::text::sanitize_for_terminal;
-use engine::{Model, Observer, SetupOptions};
+use longhand::setup::Profiles;
+use longhand::text::sanitize_for_terminal;
+use longhand::{Model, Observer, SetupOptions};
 use models::shapes::ModelShape;
 
 use crate::app::App;

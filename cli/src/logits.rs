@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use engine::{Context, Model, SetupOptions};
+use longhand::{Context, Model, SetupOptions};
 
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};

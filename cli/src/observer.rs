@@ -1,6 +1,6 @@
 //! What the library tells while it works, as a progress bar and notes on stderr.
 
-use engine::{Notice, Observer, Progress, Task};
+use longhand::{Notice, Observer, Progress, Task};
 
 use crate::console::Console;
 use crate::format;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use engine::heads::HeadProfile;
-use engine::kv::{PolicyChoice, policy::policies};
-use engine::plan::{ASSUMED_DEVICE_BLOCKS, KERNEL_CODE_BYTES};
-use engine::setup::{
-    ASSUMED_SHARE, Found, ModelOutline, Planned, Planner, Profiles, Target, policy_rule, spread,
-};
-use engine::{HeadSource, Model, SessionOptions, SetupOptions};
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::tensor_type;
+use longhand::heads::HeadProfile;
+use longhand::plan::{ASSUMED_DEVICE_BLOCKS, KERNEL_CODE_BYTES};
+use longhand::policy::{PolicyChoice, policy::policies};
+use longhand::setup::{
+    ASSUMED_SHARE, Found, ModelOutline, Planned, Planner, Profiles, Target, policy_rule, spread,
+};
+use longhand::{HeadSource, Model, SessionOptions, SetupOptions};
 use models::shapes::ModelShape;
 use models::spec::PositionEncoding;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crossterm::terminal;
-use engine::{Progress, Task};
+use longhand::{Progress, Task};
 
 use crate::console::Console;
 use crate::format;

@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use engine::generate::{Stop, generate};
-use engine::heads::HeadProfile;
-use engine::kv::{KvBudget, PolicyChoice, StoreOptions};
-use engine::sampler::{Sampler, SamplerOptions};
-use engine::setup::{Profiles, available_memory, plan_on};
-use engine::{
+use longhand::heads::HeadProfile;
+use longhand::policy::{KvBudget, PolicyChoice};
+use longhand::setup::{Profiles, available_memory, plan_on};
+use longhand::{
     ChatFormat, Context, Engine, EngineError, HeadSource, Model, Session, SessionOptions, SetupOptions,
     sync_all,
 };
+use longhand::{Sampler, SamplerOptions};
+use longhand::{Stop, generate};
 
 use self::texts::{Question, Text};
 use crate::app::App;
@@ -197,9 +197,9 @@ impl Trial {
         let mut cells = vec![cell(everything.name(), None, Ok(options(args, &everything, None, context)))];
         for Row { name, policy, profile } in rows {
             for budget in &args.kv_budget {
-                let store_options = StoreOptions { context, types: args.types.types(), reserve: None };
-                let options = match budget.apply(policy, engine.spec(), profile.as_ref(), store_options) {
-                    Ok(policy) => Ok(options(args, &policy, profile.clone(), context)),
+                let whole = options(args, policy, profile.clone(), context);
+                let options = match whole.within(*budget, engine.spec()) {
+                    Ok(options) => Ok(options),
                     Err(EngineError::Policy { reason, .. }) => {
                         app.console.note(&format!("note: {name}: {reason}"));
                         Err(reason)
@@ -343,7 +343,7 @@ impl Examiner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::{EngineOptions, ModelSource};
+    use longhand::{EngineOptions, ModelSource};
 
     #[test]
     fn groups_fit_the_memory() {

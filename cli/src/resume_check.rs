@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use engine::heads::HeadProfile;
-use engine::kv::StoreOptions;
-use engine::setup::Profiles;
-use engine::{Context, HeadSource, Model, SessionOptions, SetupOptions};
+use longhand::heads::HeadProfile;
+use longhand::setup::Profiles;
+use longhand::{Context, HeadSource, Model, SessionOptions, SetupOptions};
 
 use crate::args::session::PrefillArg;
 
@@ -35,8 +34,7 @@ pub fn differences(saved: &SessionOptions, asked: &SetupOptions, model: &Arc<Mod
     let same = choice.name() == saved.policy.name() && choice.uses_profile() == saved.policy.uses_profile();
     let policy = match asked.budget.filter(|_| same) {
         Some(budget) => {
-            let store_options = StoreOptions { context: saved.context, types: saved.types, reserve: None };
-            budget.apply(choice, spec, saved.profile.as_ref(), store_options)?
+            SessionOptions { policy: choice.clone(), ..saved.clone() }.within(budget, spec)?.policy
         }
         None => choice.clone(),
     };

@@ -51,7 +51,7 @@ pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
         }
         (None, prompt) => prompt.clone().unwrap_or_default(),
     };
-    let file = engine::open_gguf(&app::source(args.model.as_deref().or(args.model_arg.path.as_deref())))?;
+    let file = longhand::open_gguf(&app::source(args.model.as_deref().or(args.model_arg.path.as_deref())))?;
     let tokenizer = Tokenizer::from_gguf(&file).map_err(|error| Failure::from(error).found_in(&file))?;
     let ids = tokenizer.encode(&text, args.add_special, args.parse_special).map_err(Failure::from)?;
     app.console.print(&(serde_json::to_string(&ids)? + "\n"))?;

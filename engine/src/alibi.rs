@@ -40,6 +40,7 @@ impl Default for ScopeOptions {
 
 /// The weights of a query head on which its scope depends.
 #[derive(Clone, Copy, Debug)]
+#[cfg(any(test, feature = "testing"))]
 pub struct HeadWeights<'a> {
     /// Query matrix `[n_embd, head_dim]`: element i of a query is row i times the normed input.
     pub wq: &'a [f32],
@@ -56,6 +57,7 @@ pub struct HeadWeights<'a> {
 }
 
 /// The scope of a query head, in tokens. NaN where the weights are.
+#[cfg(any(test, feature = "testing"))]
 pub fn scope(head: &HeadWeights, options: &ScopeOptions) -> f64 {
     let n_embd = head.gamma.len();
     let sigma = spectral_norm(&Gram::new(head.wq, n_embd), &Gram::new(head.wk, n_embd));

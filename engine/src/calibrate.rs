@@ -140,7 +140,7 @@ fn score_layers(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<HeadScores>, EngineError> {
     let started = Instant::now();
-    let (spec, backends, n) = (engine.spec(), engine.backends(), tokens.len());
+    let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let mut workspace = Workspace::new(backends);
     let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut workspace)?;
     let options = StoreOptions { context: n, types: (Type::F16, Type::F16), reserve: None };
@@ -187,6 +187,7 @@ fn score_layers(
 
 /// Scores heads by their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE) of a whole
 /// sequence.
+#[cfg(any(test, feature = "testing"))]
 pub fn score_heads(
     shape: AttentionShape,
     pattern: Pattern,

@@ -5,15 +5,18 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use ggml::Backend;
+use kernels::bandwidth::Bandwidth;
 use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
 
-use crate::backends::Backends;
+use crate::backends::{Backends, copy_bandwidth};
 use crate::forward::{Forward, Workers};
 use crate::heads::HeadShape;
 use crate::placement::Place;
-use crate::weights::{WeightBytes, Weights};
+#[cfg(feature = "testing")]
+use crate::plan::WeightBytes;
+use crate::weights::Weights;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
 /// How a model is loaded.
@@ -136,11 +139,13 @@ impl Engine {
     }
 
     /// Where the bytes of the weights are.
+    #[cfg(feature = "testing")]
     pub fn weight_bytes(&self) -> WeightBytes {
         self.forward.weights().bytes
     }
 
     /// What computes, and which layers are where.
+    #[cfg(feature = "testing")]
     pub fn backends(&self) -> &Backends {
         &self.backends
     }
@@ -153,6 +158,20 @@ impl Engine {
     /// As [`Engine::release`], for all layers.
     pub(crate) fn release_all(&self) {
         (0..self.spec().n_layers).for_each(|layer| self.release(layer));
+    }
+
+    /// Bytes a second, read or copied, that the memory of most layers gives: what bounds decoding. Measured over `bytes` bytes, the best
+    /// of `passes` passes.
+    pub fn memory_bandwidth(&self, bytes: usize, passes: usize) -> Result<f64, EngineError> {
+        match self.backends.placement().layers(Place::Host).is_empty() {
+            true => copy_bandwidth(self.backends.at(Place::Device), bytes, passes),
+            false => Ok(Bandwidth::new(bytes).best(self.threads(), passes)),
+        }
+    }
+
+    /// How many of the layers are on a device.
+    pub fn layers_on_device(&self) -> usize {
+        self.backends.placement().on_device()
     }
 
     /// Number of threads that compute.

@@ -6,11 +6,12 @@
 //! file ([`profile`]) and is shown by [`heatmap`]. No tensor is used here.
 
 mod error;
-pub mod heatmap;
+mod heatmap;
 pub mod import;
-pub mod profile;
-pub mod select;
+mod profile;
+mod select;
 
+pub use crate::calibrate::{CalibrationOptions, calibrate};
 pub use error::HeadsError;
 pub use heatmap::{Heatmap, Palette};
 pub use import::{HeadThreshold, ImportOptions};

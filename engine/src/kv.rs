@@ -12,8 +12,10 @@ mod tensors;
 
 pub use budget::KvBudget;
 pub use lane_values::LaneValues;
-pub use layout::{LaneLayout, Layout, StoreOptions, UNDO_ROWS_PER_HEAD};
-pub use policy::{Policy, PolicyChoice};
-pub use store::{CompensationSums, Store};
+pub use layout::{Layout, StoreOptions, UNDO_ROWS_PER_HEAD};
+pub use policy::PolicyChoice;
+#[cfg(feature = "testing")]
+pub use store::CompensationSums;
+pub use store::Store;
 pub(crate) use tensors::LayerTensors;
-pub use tensors::{AttentionAccumulator, AttentionRecorder, LayerRows};
+pub use tensors::{AttentionRecorder, LayerRows};

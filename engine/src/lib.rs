@@ -1,39 +1,66 @@
-//! The engine: a model file ([`Model`]), a loaded model ([`Engine`]), what running it will cost ([`plan`]), and conversations with it
-//! ([`Session`]).
+//! Conversations with local models about long documents, with a KV cache that keeps only what each attention head needs.
 //!
-//! Nothing here prints or exits; long work reports progress through a callback and stops when the engine's interrupt flag is set.
+//! - [`Model`] is a model file, opened and checked; no weights are read yet.
+//! - [`Setup`] decides how it is run, from [`SetupOptions`]: device, layers, context, policy, head profile and memory ([`plan`]).
+//! - [`Session`] is one timeline of tokens with the model, and its KV store. Sessions share a loaded model, the [`Engine`].
+//! - [`Chat`] is a conversation over a session: documents, questions, answers, undo, saving and resuming.
+//! - [`policy`] has the policies that decide which rows the store keeps, and the way to add one; [`heads`] has head profiles.
+//!
+//! Long work reports [`Progress`] and stops when the engine's interrupt flag is set. An [`EngineError`] says what was wrong and
+//! where, and its [`Hint`] what to do. The library never prints, exits or panics on input.
+//!
+//! ```
+//! use longhand::{Chat, ChatOptions, Model, ModelSource, Setup, SetupOptions};
+//!
+//! let model = Model::open(ModelSource::Embedded)?;
+//! let session = Setup::resolve(&model, &SetupOptions::default(), 0, &mut ())?.start(&mut ())?;
+//! let mut chat = Chat::new(session, ChatOptions::default())?;
+//! let answer = chat.ask("Mary's favorite number is 34251. What is Mary's favorite number?", &mut |_| ())?;
+//! assert_eq!(answer.text.trim(), "Mary's favorite number is 34251.");
+//! # Ok::<(), longhand::EngineError>(())
+//! ```
 
-pub mod alibi;
-pub mod backends;
-pub mod calibrate;
+mod alibi;
+mod backends;
+mod calibrate;
 mod chat;
 mod engine;
 mod error;
-pub mod forward;
-pub mod generate;
+mod forward;
+mod generate;
 pub mod heads;
-pub mod kv;
+mod kv;
 mod model;
-pub mod outline;
+mod outline;
 mod pass;
-pub mod placement;
+mod placement;
 pub mod plan;
 mod progress;
 mod random;
-pub mod sampler;
+mod sampler;
 mod scratch;
 mod session;
 pub mod setup;
-pub mod snapshot;
+mod snapshot;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod text;
 mod weights;
-pub mod workspace;
+mod workspace;
 
 pub use chat::{Chat, ChatOptions, Preamble, Reading, SavedChat, needed_context};
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
 pub use error::{EngineError, Hint};
+pub use generate::{Generated, Stop, generate};
+pub use ggml::Type;
+pub use kv::policy;
 pub use model::{ChatFormat, Model, ModelSource, open_gguf};
 pub use progress::{Notice, Observer, Progress, Task};
+pub use sampler::{Sampler, SamplerError, SamplerOptions};
 pub use session::{KvUsage, Prefill, Session, SessionOptions, sync_all};
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
-pub use weights::{WeightBytes, Weights};
+
+/// The README's example is a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -7,11 +7,14 @@
 use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
 use models::spec::ModelSpec;
 
+use crate::EngineError;
 use crate::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
 use crate::kv::{LayerRows, LayerTensors, Layout};
 use crate::outline::TensorOutline;
 use crate::placement::{Place, Placement};
-use crate::{EngineError, WeightBytes, Weights};
+use crate::weights::Weights;
+
+pub use crate::weights::WeightBytes;
 
 /// How a session will be run.
 #[derive(Clone, Copy, Debug)]

@@ -1,18 +1,15 @@
-//! A conversation: one timeline of tokens and the store that remembers them.
+//! A session: one timeline of tokens, and the store that holds their rows.
 //!
-//! The caller hands over the whole text so far as tokens ([`Session::sync`]); the session keeps what it has of it and computes
-//! the rest. An empty session is filled layer by layer ([`Prefill::Exact`]): each layer sees all of the text before its rows are
-//! thinned out, and only one layer's complete rows are held at a time. Everything later runs chunk by chunk through all layers
-//! against the store as it is.
+//! The caller hands over the whole text so far as tokens ([`Session::sync`]); the session keeps what it has of it and computes the
+//! rest. An empty session reads layer by layer ([`Prefill::Exact`]): each layer reads the whole text before its rows are evicted, and
+//! only one layer's complete rows are held at a time. Later texts run chunk by chunk through all layers against the store as it is.
 //!
-//! A turn can be taken back: the store remembers how it was when the last text was handed over and when it had been read, so that
-//! handing over a beginning of the same text goes back there exactly, if not too much has left since ([`kv::UNDO_ROWS_PER_HEAD`]).
-//!
-//! [`kv::UNDO_ROWS_PER_HEAD`]: crate::kv::UNDO_ROWS_PER_HEAD
+//! Undo: the store keeps checkpoints from before the last text was read and from after it. Handing over a beginning of the same text
+//! restores the checkpoint exactly, unless more than 1024 rows of a head were evicted since.
 
 use crate::forward::{OutputTokens, TextChunk};
 use crate::kv::policy::Event;
-use crate::kv::{LayerRows, Layout, PolicyChoice, Store, StoreOptions};
+use crate::kv::{KvBudget, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
 use crate::placement::Place;
 use crate::random::Random;
@@ -22,6 +19,7 @@ use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile};
 use ggml::{Tensor, Type};
 use kernels::graph::MAX_LANES;
+use models::spec::ModelSpec;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -65,6 +63,19 @@ impl Default for SessionOptions {
     }
 }
 
+impl SessionOptions {
+    /// The same options, with the policy's parameters set such that the store keeps as much as `budget` allows, and not more. The
+    /// profile must be there for policies that use one.
+    ///
+    /// # Errors
+    /// Where the policy keeps everything, its windows follow from the weights (ALiBi), or the budget is too small.
+    pub fn within(&self, budget: KvBudget, spec: &ModelSpec) -> Result<SessionOptions, EngineError> {
+        let store = StoreOptions { context: self.context, types: self.types, reserve: None };
+        let policy = budget.apply(&self.policy, spec, self.profile.as_ref(), store)?;
+        Ok(SessionOptions { policy, ..self.clone() })
+    }
+}
+
 /// What a KV store holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvUsage {
@@ -90,7 +101,7 @@ impl KvUsage {
 /// One timeline of tokens with a model, and the KV store that remembers it.
 pub struct Session {
     options: SessionOptions,
-    store: Store,
+    pub(crate) store: Store,
     tokens: Vec<u32>,
     logits: Vec<f32>,
     /// Logits at the moments that the store has marked.
@@ -187,6 +198,7 @@ impl Session {
     }
 
     /// The store.
+    #[cfg(feature = "testing")]
     pub fn store(&self) -> &Store {
         &self.store
     }

@@ -363,7 +363,7 @@ pub fn fit(
     let (session, plan) = plan_on(engine, session, budget, prompt)?;
     check_host(&plan, session.context, available_memory())?;
     let on_device = plan.device_allocated() - plan.weights.device;
-    match engine.backends().at(Place::Device).memory_left() {
+    match engine.backends.at(Place::Device).memory_left() {
         Some(free) if on_device > free => {
             Err(EngineError::Memory { context: session.context, needed: on_device, free, on_device: true })
         }
@@ -378,7 +378,7 @@ pub fn plan_on(
     budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
-    let backends = engine.backends();
+    let backends = &engine.backends;
     let planner = Planner {
         outline: &ModelOutline::of_model(engine.model()),
         repack: false,

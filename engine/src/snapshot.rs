@@ -162,6 +162,7 @@ impl Snapshot {
     }
 
     /// Tokens of its text.
+    #[cfg(any(test, feature = "testing"))]
     pub fn tokens(&self) -> usize {
         self.description.tokens
     }
@@ -274,7 +275,7 @@ fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), Engi
     to.bytes(&description)?;
     to.numbers(session.tokens().iter().copied())?;
     to.numbers(session.logits().iter().map(|logit| logit.to_bits()))?;
-    session.store().write_to(&mut to)?;
+    session.store.write_to(&mut to)?;
     let sum = to.sum;
     Ok(to.bytes(&sum.to_le_bytes())?)
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use engine::heads::{HeadProfile, ScoreMap, ScoresPer};
-use engine::kv::PolicyChoice;
-use engine::kv::policy::policies;
-use engine::{Engine, ModelSource, Session, SessionOptions};
 use ggml::Type;
+use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
+use longhand::testing::kv::PolicyChoice;
+use longhand::testing::kv::policy::policies;
+use longhand::{Engine, ModelSource, Session, SessionOptions};
 use serde_json::Value;
 
 /// The cases of `golden/index.json`.

@@ -12,18 +12,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use engine::DeviceOptions;
-use engine::alibi::{self, HeadWeights, ScopeOptions};
-use engine::backends::Backends;
-use engine::calibrate::{Occurrences, Pattern, score_heads};
-use engine::forward::record_attention;
-use engine::heads::{self, SelectionRule};
-use engine::kv::policy::{Event, Pool, Recent, paper_formulas};
-use engine::kv::{CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
-use engine::placement::Place;
-use engine::workspace::Workspace;
 use ggml::{Backend, Context, Tensor, Type};
 use kernels::graph::{self, Appended, AttentionShape, Gain, GraphLane, LaneInputs, MAX_LANES, Split};
+use longhand::DeviceOptions;
+use longhand::heads::{self, SelectionRule};
+use longhand::testing::alibi::{self, HeadWeights, ScopeOptions};
+use longhand::testing::backends::Backends;
+use longhand::testing::calibrate::{Occurrences, Pattern, score_heads};
+use longhand::testing::forward::record_attention;
+use longhand::testing::kv::policy::{Event, Pool, Recent, paper_formulas};
+use longhand::testing::kv::{
+    CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
+};
+use longhand::testing::placement::Place;
+use longhand::testing::workspace::Workspace;
 use serde_json::Value;
 
 use crate::npy::Array;

@@ -7,7 +7,7 @@ pub mod npy;
 
 use std::path::PathBuf;
 
-use engine::{DeviceKind, DeviceOptions, EngineOptions};
+use longhand::{DeviceKind, DeviceOptions, EngineOptions};
 
 /// The path of a file or folder of this crate. On a machine without the sources, `LONGHAND_TEST_DATA` names the folder.
 pub fn data(path: &str) -> PathBuf {

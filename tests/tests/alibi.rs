@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use engine::alibi::{self, ScopeOptions};
-use engine::calibrate::{CalibrationOptions, calibrate};
-use engine::heads::{HeadProfile, Provenance, SelectionRule};
-use engine::kv::{KvBudget, PolicyChoice, StoreOptions};
-use engine::outline::tensor_outlines;
-use engine::plan::{Plan, PlanOptions};
-use engine::{Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
 use ggml::Type;
+use longhand::heads::{HeadProfile, Provenance, SelectionRule};
+use longhand::plan::{Plan, PlanOptions};
+use longhand::testing::alibi::{self, ScopeOptions};
+use longhand::testing::calibrate::{CalibrationOptions, calibrate};
+use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
+use longhand::testing::outline::tensor_outlines;
+use longhand::{Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, max_difference, session, sync};
 use tests::npy::Array;

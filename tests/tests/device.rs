@@ -5,16 +5,16 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use engine::generate::generate;
-use engine::outline::tensor_outlines;
-use engine::placement::Place;
-use engine::plan::{Plan, PlanOptions};
-use engine::sampler::{Sampler, SamplerOptions};
-use engine::snapshot::{self, Snapshot};
-use engine::{
+use ggml::Type;
+use longhand::generate::generate;
+use longhand::plan::{Plan, PlanOptions};
+use longhand::sampler::{Sampler, SamplerOptions};
+use longhand::testing::outline::tensor_outlines;
+use longhand::testing::placement::Place;
+use longhand::testing::snapshot::{self, Snapshot};
+use longhand::{
     DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions,
 };
-use ggml::Type;
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{half_retrieval, max_difference, options, random_tokens, session, sync};
@@ -83,7 +83,7 @@ fn intermediates_of_host_and_device_agree() {
 /// The embedded model gives the same greedy answer with none, some or all layers on the device.
 #[test]
 fn answers_do_not_depend_on_the_placement_of_layers() {
-    let file = engine::open_gguf(&ModelSource::Embedded).expect("the embedded model");
+    let file = longhand::open_gguf(&ModelSource::Embedded).expect("the embedded model");
     let tokenizer = Tokenizer::from_gguf(&file).expect("its vocabulary");
     let template = ChatTemplate::from_gguf(&file, &tokenizer).expect("its template");
     let filler = "In the winter the famous teacher described the narrow bridge. ";

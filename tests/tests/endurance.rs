@@ -1,7 +1,7 @@
 //! Ten thousand decode steps under every policy do not make memory grow. The only test of its file, so that no other
 //! test runs in its process.
 
-use engine::Session;
+use longhand::Session;
 use tests::fixtures::{bounded_policies, options, random_tokens, session, sync, tiny_model, with_policy};
 
 /// Resident memory of this process in bytes, where the system tells.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use engine::heads::HeadProfile;
-use engine::{Engine, Prefill, SessionOptions};
+use longhand::heads::HeadProfile;
+use longhand::{Engine, Prefill, SessionOptions};
 use models::spec::PositionEncoding;
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, golden_model, max_difference, session, sync};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, EngineOptions, ModelSource};
+use longhand::{Engine, EngineOptions, ModelSource};
 use models::embedded::needle;
 use models::gguf::Blob;
 

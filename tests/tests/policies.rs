@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::kv::policy::policies;
-use engine::kv::{KvBudget, PolicyChoice};
-use engine::{Engine, Hint, Prefill, Session, SessionOptions};
 use ggml::Type;
+use longhand::testing::kv::policy::policies;
+use longhand::testing::kv::{KvBudget, PolicyChoice};
+use longhand::{Engine, Hint, Prefill, Session, SessionOptions};
 use models::spec::PositionEncoding;
 use tests::device_tolerance;
 use tests::fixtures::{
@@ -201,7 +201,7 @@ fn reading_a_text_together_equals_reading_it_alone() {
         let make =
             |policy: &PolicyChoice| session(&engine, with_policy(&engine, policy, options(200, "full")));
         let mut together: Vec<Session> = policies.iter().map(make).collect();
-        engine::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
+        longhand::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
         for (policy, together) in policies.iter().zip(&mut together) {
             let mut alone = make(policy);
             sync(&mut alone, &tokens);
@@ -292,9 +292,9 @@ fn budgets_limit_the_size_of_the_store() {
     let spec = engine.spec();
     let profile = half_retrieval(&engine);
     let store_options =
-        engine::kv::StoreOptions { context: 2000, types: (Type::F16, Type::F16), reserve: None };
+        longhand::testing::kv::StoreOptions { context: 2000, types: (Type::F16, Type::F16), reserve: None };
     let layout = |choice: &PolicyChoice| {
-        engine::kv::Layout::new(spec, choice, Some(&profile), store_options).expect("a layout")
+        longhand::testing::kv::Layout::new(spec, choice, Some(&profile), store_options).expect("a layout")
     };
     let full = layout(&PolicyChoice::default()).full_bytes(2000);
     for entry in policies().filter(|entry| entry.factory.is_some()) {

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::backends::Backends;
-use engine::outline::tensor_outlines;
-use engine::placement::Place;
-use engine::plan::{Plan, PlanOptions};
-use engine::{EngineError, Prefill, Session, SessionOptions, Weights};
 use ggml::{Backend, Type};
+use longhand::plan::{Plan, PlanOptions};
+use longhand::testing::backends::Backends;
+use longhand::testing::outline::tensor_outlines;
+use longhand::testing::placement::Place;
+use longhand::{EngineError, Prefill, Session, SessionOptions, Weights};
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
 use tests::device_tolerance;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::kv::{PolicyChoice, policy};
-use engine::snapshot::{self, Snapshot};
-use engine::{Engine, EngineError, Hint, Prefill, Session, SessionOptions};
+use longhand::testing::kv::{PolicyChoice, policy};
+use longhand::testing::snapshot::{self, Snapshot};
+use longhand::{Engine, EngineError, Hint, Prefill, Session, SessionOptions};
 use models::spec::PositionEncoding;
 use serde_json::{Value, json};
 use tests::fixtures::{

@@ -1,8 +1,8 @@
 //! What computes: the CPU, or a GPU for the last layers.
 
 use clap::Args;
-use engine::DeviceKind;
-use engine::setup::{DeviceRequest, GpuLayers};
+use longhand::DeviceKind;
+use longhand::setup::{DeviceRequest, GpuLayers};
 
 use super::values;
 use crate::failure::Failure;

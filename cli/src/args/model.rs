@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use engine::{ModelSource, SetupOptions};
+use longhand::{ModelSource, SetupOptions};
 
 use super::device::DeviceArgs;
 use super::llama::UnusedArgs;

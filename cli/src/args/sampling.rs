@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use engine::sampler::{Sampler, SamplerOptions};
+use longhand::{Sampler, SamplerOptions};
 
 use crate::failure::Failure;
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use engine::kv::{KvBudget, PolicyChoice, policy::COMMON_PARAMETERS, policy::policies};
-use engine::{Context, HeadSource, Prefill, SessionOptions, SetupOptions};
 use ggml::Type;
+use longhand::policy::{KvBudget, PolicyChoice, policy::COMMON_PARAMETERS, policy::policies};
+use longhand::{Context, HeadSource, Prefill, SessionOptions, SetupOptions};
 
 use super::values;
 use crate::failure::Failure;

@@ -1,9 +1,9 @@
 //! Numbers with suffixes, as typed: `100k` tokens, `24GiB`.
 
-use engine::kv::KvBudget;
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::tensor_type;
+use longhand::policy::KvBudget;
 
 use crate::failure::Failure;
 

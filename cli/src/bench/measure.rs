@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use engine::kv::PolicyChoice;
-use engine::setup::prepare;
-use engine::{Engine, EngineError, Session, SetupOptions};
+use longhand::policy::PolicyChoice;
+use longhand::setup::prepare;
+use longhand::{Engine, EngineError, Session, SetupOptions};
 
 use crate::app::App;
 use crate::failure::Failure;

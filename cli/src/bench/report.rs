@@ -1,7 +1,7 @@
 //! What `bench` prints: a table for people and documents, or objects with llama-bench's names and some of our own.
 
 use anyhow::Result;
-use engine::Engine;
+use longhand::Engine;
 use serde_json::{Value, json};
 
 use super::measure::Case;
@@ -103,7 +103,7 @@ impl Report<'_> {
 
     /// What computes, in llama.cpp's words.
     fn backend(&self) -> &'static str {
-        if self.engine.backends().placement().on_device() > 0 { "CUDA" } else { "CPU" }
+        if self.engine.layers_on_device() > 0 { "CUDA" } else { "CPU" }
     }
 
     fn object(&self, case: &Case) -> Value {
@@ -114,7 +114,7 @@ impl Report<'_> {
             "build_number": 0,
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
             "backends": self.backend(),
-            "n_gpu_layers": self.engine.backends().placement().on_device(),
+            "n_gpu_layers": self.engine.layers_on_device(),
             "model_filename": self.file,
             "model_type": self.name,
             "model_size": self.model_bytes(),

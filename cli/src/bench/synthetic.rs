@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use engine::setup::{available_memory, cache_folder};
+use longhand::setup::{available_memory, cache_folder};
 use models::gguf::GgufFile;
 use models::gguf::write::TensorDecl;
 use models::shapes::ModelShape;

@@ -1,8 +1,8 @@
 //! What `recall` prints: a Markdown table for each length of document, or an object for each of their cells.
 
 use anyhow::Result;
-use engine::Model;
-use engine::kv::KvBudget;
+use longhand::Model;
+use longhand::policy::KvBudget;
 use serde_json::{Value, json};
 
 use super::{Cell, RecallArgs, Trial};

@@ -2,7 +2,7 @@
 //! follows with its question.
 
 use anyhow::Result;
-use engine::ChatFormat;
+use longhand::ChatFormat;
 use models::chat::Message;
 
 use crate::demo::document::{DEMO_KINDS, DemoDocument, DocumentOptions, Fact, FactKind};

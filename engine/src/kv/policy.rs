@@ -13,7 +13,7 @@
 //! set its parameters, saved sessions restore it. Every policy also has the parameters `heads` and `compensation`
 //! ([`COMMON_PARAMETERS`]).
 //!
-//! ```ignore
+//! ```
 //! use longhand::policy::{self, EvictionPlan, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyEntry};
 //! use longhand::policy::{PolicyFactory, ScoreInput, Scoring};
 //! use std::sync::Arc;
@@ -76,6 +76,7 @@ use std::sync::Arc;
 pub use kernels::graph::Gain;
 pub use kernels::measure::Measure;
 
+pub use super::KvBudget;
 pub use pool::Pool;
 pub use recent::Recent;
 pub use registry::{
@@ -84,6 +85,7 @@ pub use registry::{
 };
 
 /// Formulas of the papers that the engine itself does not need: golden cases and tests compare with them.
+#[cfg(any(test, feature = "testing"))]
 pub mod paper_formulas {
     pub use super::l2::attention_loss;
     pub use super::lagkv::length as lagkv_length;

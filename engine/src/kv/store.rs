@@ -74,6 +74,7 @@ struct LaneState {
 
 /// What the compensation entry of a KV head stands for.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg(any(test, feature = "testing"))]
 pub struct CompensationSums {
     /// Sum of the evicted keys, `[head_dim]`.
     pub keys: Vec<f32>,
@@ -295,6 +296,7 @@ impl Store {
     }
 
     /// The positions that each KV head of a layer holds, ascending.
+    #[cfg(any(test, feature = "testing"))]
     pub fn positions(&self, layer: usize) -> Vec<Vec<u32>> {
         let mut all = vec![Vec::new(); self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {
@@ -312,6 +314,7 @@ impl Store {
 
     /// For each KV head of a layer what its compensation entry stands for; `None` where nothing has been evicted or
     /// there is no entry.
+    #[cfg(any(test, feature = "testing"))]
     pub fn compensation(&self, layer: usize) -> Result<Vec<Option<CompensationSums>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {
@@ -328,6 +331,7 @@ impl Store {
 
     /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions; `None` for
     /// heads that do not accumulate attention.
+    #[cfg(any(test, feature = "testing"))]
     pub fn accumulated_attention(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {

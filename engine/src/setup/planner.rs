@@ -74,11 +74,11 @@ impl Planner<'_> {
         on_device: usize,
     ) -> Result<Planned, EngineError> {
         let spec = &self.outline.spec;
-        let mut session = session.clone();
+        let session = match self.budget {
+            Some(budget) => session.within(budget, spec)?,
+            None => session.clone(),
+        };
         let store_options = StoreOptions { context: session.context, types: session.types, reserve: None };
-        if let Some(budget) = self.budget {
-            session.policy = budget.apply(&session.policy, spec, session.profile.as_ref(), store_options)?;
-        }
         let layout = Layout::new(spec, &session.policy, session.profile.as_ref(), store_options)?;
         let options = PlanOptions {
             repack: self.repack,
