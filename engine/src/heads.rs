@@ -16,4 +16,4 @@ pub use error::HeadsError;
 pub use heatmap::{Heatmap, Palette};
 pub use import::{HeadThreshold, ImportOptions};
 pub use profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer};
-pub use select::{SelectedHeads, SelectionRule};
+pub use select::{SelectedHeads, SelectionRule, select};

@@ -564,7 +564,7 @@ fn head_selection(case: &Value) -> Result<()> {
     let scores = |key: &str| -> Result<Vec<f32>> {
         Ok(numbers(&case["inputs"][key])?.into_iter().map(|x| x as f32).collect())
     };
-    let selected = heads::select::select(&shape, &scores("induction")?, &scores("echo")?, &rule)?;
+    let selected = heads::select(&shape, &scores("induction")?, &scores("echo")?, &rule)?;
     for (name, flags, columns) in
         [("heads", selected.query_heads, shape.heads()), ("kv", selected.kv_heads, shape.kv_heads())]
     {

@@ -6,15 +6,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ggml::Type;
-use longhand::generate::generate;
+use longhand::generate;
 use longhand::plan::{Plan, PlanOptions};
-use longhand::sampler::{Sampler, SamplerOptions};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
     DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions,
 };
+use longhand::{Sampler, SamplerOptions};
 use models::chat::{ChatTemplate, Message};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{half_retrieval, max_difference, options, random_tokens, session, sync};

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ggml::{Backend, Type};
 use longhand::plan::{Plan, PlanOptions};
+use longhand::testing::Weights;
 use longhand::testing::backends::Backends;
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
-use longhand::{EngineError, Prefill, Session, SessionOptions, Weights};
+use longhand::{EngineError, Prefill, Session, SessionOptions};
 use models::gguf::GgufFile;
 use models::spec::ModelSpec;
 use tests::device_tolerance;

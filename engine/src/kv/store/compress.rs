@@ -536,8 +536,9 @@ mod tests {
     use ggml::{Backend, Type};
 
     use super::*;
+    use crate::kv::Layout;
+    use crate::kv::layout::LaneLayout;
     use crate::kv::policy::{Gain, Measure, Policy, Region};
-    use crate::kv::{LaneLayout, Layout};
 
     #[test]
     fn the_lowest_scores_are_evicted_and_of_equal_ones_the_later() {

@@ -81,7 +81,7 @@ impl Lane {
             from.numbers(7)?.try_into().map(|n: [u32; 7]| n.map(|n| n as usize)).unwrap_or_default();
         if (heads, capacity) != (self.layout.kv_heads.len(), self.layout.capacity) {
             return Err(
-                SnapshotError::new("a lane has other heads or another capacity than this session's").into()
+                SnapshotError::new("a lane has other heads or another capacity than this session").into()
             );
         }
         let contradiction = || SnapshotError::new("a lane's numbers contradict each other");
@@ -98,7 +98,7 @@ impl Lane {
         for positions in &mut self.positions {
             let read = from.numbers(tokens)?;
             if !are_possible(&read, scanned_until, last_eviction_at, seen) {
-                return Err(SnapshotError::new("rows lie at positions that cannot be").into());
+                return Err(SnapshotError::new("rows have impossible positions").into());
             }
             // In place, which keeps the capacity allocated for all rows of the lane.
             Arc::make_mut(positions).clone_from(&read);
