@@ -256,7 +256,7 @@ mod tests {
     fn errors_of_every_library_have_a_hint() {
         let load = || LoadError::MissingKey { key: "k".into() };
         let shape = models::shapes::ModelShape::parse("x").expect_err("no shape");
-        let options = longhand::SamplerOptions { top_p: 2.0, ..engine::sampler::SamplerOptions::greedy() };
+        let options = longhand::SamplerOptions { top_p: 2.0, ..longhand::SamplerOptions::greedy() };
         for error in [
             anyhow::Error::from(load()),
             EngineError::from(load()).into(),

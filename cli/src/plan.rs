@@ -10,7 +10,7 @@ use kernels::RowType;
 use kernels::graph::tensor_type;
 use longhand::heads::HeadProfile;
 use longhand::plan::{ASSUMED_DEVICE_BLOCKS, KERNEL_CODE_BYTES};
-use longhand::policy::{PolicyChoice, policy::policies};
+use longhand::policy::{PolicyChoice, policies};
 use longhand::setup::{
     ASSUMED_SHARE, Found, ModelOutline, Planned, Planner, Profiles, Target, policy_rule, spread,
 };

@@ -3,7 +3,7 @@
 //!
 //! A profile marks every (layer, KV head) that is a *retrieval head*, of which no row is evicted. It comes from
 //! calibration (scores of every query head, [`select`]) or from a published map ([`import`]), is stored as a small JSON
-//! file ([`profile`]) and is shown by [`heatmap`]. No tensor is used here.
+//! file ([`HeadProfile`]) and is shown by a [`Heatmap`]. No tensor is used here.
 
 mod error;
 mod heatmap;

@@ -50,7 +50,7 @@ fn are_f32(a: &Tensor, b: &Tensor) -> bool {
 }
 
 impl Context {
-    /// Rows `indices` [n] (i32) of `table` [d, rows] as f32: [d, n]; with a third dimension
+    /// Rows `indices` `[n]` (i32) of `table` `[d, rows]` as f32: `[d, n]`; with a third dimension
     /// [d, rows, h] and [n, h], per h. Integer tables stay integer.
     pub fn get_rows(&self, table: &Tensor, indices: &Tensor) -> Tensor {
         let (t, i) = (table.shape().0, indices.shape().0);
@@ -130,7 +130,7 @@ impl Context {
         })
     }
 
-    /// Rotary position embedding of `a` [head_dim, heads, n] at `positions` [n] (i32); `factors`
+    /// Rotary position embedding of `a` [head_dim, heads, n] at `positions` `[n]` (i32); `factors`
     /// [dims / 2] divide the frequencies (Llama 3.1).
     pub fn rope(
         &self,

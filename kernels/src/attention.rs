@@ -1,10 +1,10 @@
 //! The description of an attention call, for decode, prefill and the reference.
 //!
-//! out[h] = softmax_j(scale * q[h]·k[j] + bias[j]) · v[j], where query head `h` reads KV head `h / group` and `j` runs
+//! `out[h] = softmax_j(scale * q[h]·k[j] + bias[j]) · v[j]`, where query head `h` reads KV head `h / group` and `j` runs
 //! over the rows of its KV head. KV heads are grouped in *lanes*: the heads of a lane share tensors, a capacity and a
 //! number of rows; lanes differ in length. Row 0 of a lane may be a compensation entry, with a log-weight that is added
 //! to its logit (RazorAttention eq. 5: a mean key that stands for N evicted keys weighs N, that is log N on the logit).
-//! Under ALiBi the bias of row j is slope[h] * (position of j - position of the query), so the call has the position of
+//! Under ALiBi the bias of row j is `slope[h] * (position of j - position of the query)`, so the call has the position of
 //! each row.
 //!
 //! Rows are in any order, except that with several query tokens the last `n_q` rows are those of the query tokens, in

@@ -10,7 +10,7 @@
 //!
 //! Each K and V row is read from memory once, for all query heads of its group and all query tokens. Rows are processed
 //! in blocks: the logits of the block for all queries, then one maximum, one rescaling and the exponentials, then the
-//! values. Everything is f32. Logits are in units of log 2 (see [`exp`](crate::exp)).
+//! values. Everything is f32. Logits are in units of log 2 (see `exp.rs`).
 //!
 //! # History
 //! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s per core) with f16. Numbers are cycles per row of K and V

@@ -10,7 +10,7 @@
 //! - [`rows`]: eviction of rows, and their sums for the compensation entry.
 //! - [`quant`]: the element types of rows.
 //! - `device`: all of these as kernels for NVIDIA GPUs (cuda/), launched by [`graph`].
-//! - [`reference`]: attention in f64, the expected result of the tests.
+//! - [`mod@reference`]: attention in f64, the expected result of the tests.
 //! - [`bandwidth`]: measures the speed of memory and multipliers, so that speeds can be reported as fractions of it.
 
 pub mod accumulate;

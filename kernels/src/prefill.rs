@@ -1,6 +1,6 @@
 //! Prefill attention: many query tokens at once. Compute bound, so it is built like a matrix product.
 //!
-//! The unit of work is a *tile* of up to [`TILE`] queries of one KV head: all query heads of the group, token after
+//! The unit of work is a *tile* of up to `TILE` queries of one KV head: all query heads of the group, token after
 //! token. Queries are in the vector lanes throughout. The logits of a block of rows are `K · Qᵀ`, the softmax runs down
 //! the columns without horizontal operations, and the output is accumulated as `Vᵀ · P` and transposed once at the end.
 //! So K and V are only converted to f32, never rearranged, and one kernel computes both products: it broadcasts a

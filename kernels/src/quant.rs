@@ -1,7 +1,7 @@
 //! The element types of rows of keys and values, in ggml's byte layouts: encoding, decoding, and loads into vectors.
-//! The vector loads are generic over the instruction set ([`Simd`]).
+//! The vector loads are generic over the instruction set (`Simd`).
 //!
-//! To add a type: a line in quant/types.rs, its encoding, decoding and [`Load`] here, and its reads and writes in
+//! To add a type: a line in quant/types.rs, its encoding, decoding and `Load` here, and its reads and writes in
 //! cuda/rows.h. Missing parts are compile errors. Everything else follows from [`RowType::ALL`].
 
 use half::f16;

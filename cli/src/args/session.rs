@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ggml::Type;
-use longhand::policy::{KvBudget, PolicyChoice, policy::COMMON_PARAMETERS, policy::policies};
+use longhand::policy::{COMMON_PARAMETERS, KvBudget, PolicyChoice, policies};
 use longhand::{Context, HeadSource, Prefill, SessionOptions, SetupOptions};
 
 use super::values;

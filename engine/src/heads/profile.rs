@@ -31,7 +31,7 @@ impl HeadShape {
     /// A model of `layers` layers with `heads` query heads each that share `kv_heads` KV heads.
     ///
     /// # Errors
-    /// [`HeadsError::NoModel`] if a count is 0, the model has more than [`MAX_QUERY_HEADS`], or the query heads are not
+    /// [`HeadsError::NoModel`] if a count is 0, the model has more than `MAX_QUERY_HEADS`, or the query heads are not
     /// a multiple of the KV heads.
     pub fn new(layers: usize, heads: usize, kv_heads: usize) -> Result<Self, HeadsError> {
         let all = layers.saturating_mul(heads);
@@ -276,7 +276,7 @@ impl HeadProfile {
         self.scores.iter().find(|map| map.name == name)
     }
 
-    /// Attention scope of each KV head of a layer in tokens, if the profile has scopes ([`crate::alibi`]).
+    /// Attention scope of each KV head of a layer in tokens, if the profile has scopes (models with ALiBi).
     pub fn scopes(&self, layer: usize) -> Option<&[f32]> {
         let map = self.score(SCOPE).filter(|map| map.per == ScoresPer::KvHead)?;
         map.values.chunks_exact(self.shape.kv_heads).nth(layer)
