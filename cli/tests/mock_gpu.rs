@@ -1,5 +1,5 @@
-//! The program on a mock of a GPU (tests/mock-cuda; scripts/mock-gpu.sh runs these tests): its CUDA calls are
-//! checked, and every fault of the GPU is one error, with the conversation saved.
+//! The program with a GPU that is a mock (ggml/mock; scripts/mock-gpu.sh runs these): everything that it says to CUDA is checked, and
+//! whatever goes wrong there is one error, with the conversation saved.
 #![cfg(mock_cuda)]
 
 mod common;
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 const QUESTION: &str = "What is the pass key?";
 const ANSWER: &str = "The pass key is 9078648.";
 
-/// Runs the program on the mock with these settings (names without LONGHAND_MOCK_, and values), in a folder of its own.
+/// The program on this mock: pairs of names (behind LONGHAND_MOCK_) and values. It runs in a folder of its own, and answers `input`.
 fn on(mock: &[(&str, &str)], folder: &str, args: &[&str], input: &str) -> Run {
     let mut command = command(args);
     for (name, value) in mock {
@@ -36,13 +36,13 @@ fn ask(mock: &[(&str, &str)], folder: &str, more: &[&str]) -> Run {
     on(mock, folder, &[&["ask", "-f", document(), QUESTION][..], more].concat(), "")
 }
 
-/// The document's file, written once because several tests read it at the same time.
+/// The document's file, written once: several tests read it at the same time.
 fn document() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| file("mock.txt", DOCUMENT))
 }
 
-/// Checks that the program ended with code 1 and printed one error with a hint.
+/// It ended with code 1 and one error with a hint, not by a signal.
 #[track_caller]
 fn failed(run: &Run, when: &str) {
     let Run { code, stderr, .. } = run;
@@ -53,13 +53,13 @@ fn failed(run: &Run, when: &str) {
 }
 
 #[test]
-fn answers_are_those_of_the_cpu() {
+fn it_answers_as_on_the_cpu() {
     for (mock, place, how) in [
         (&[][..], &["--device", "cuda"][..], &[][..]),
         (&[("EAGER", "1")], &["--device", "cuda:0"], &["--policy", "snapkv", "--keep", "64"]),
         (&[], &["--device", "cuda"], &["--policy", "razor:buffer=32", "-ctk", "q8_0", "-ctv", "q4_0"]),
         (&[], &["-ngl", "2"], &["--policy", "h2o:heavy=40,recent=40"]),
-        // Two GPUs, of which the second is named.
+        // Two of the mock: the second is taken where it is named.
         (&[("GPUS", "2")], &["--device", "cuda:1"], &[]),
     ] {
         for place in [place, &["--device", "cpu"]] {
@@ -70,33 +70,33 @@ fn answers_are_those_of_the_cpu() {
 }
 
 #[test]
-fn devices_and_driver_problems_are_reported_in_one_line() {
-    let devices = |mock: &[(&str, &str)]| on(mock, "devices", &["devices"], "").ok();
-    assert!(devices(&[("MEMORY", "24564")]).contains("24.0 GiB"));
-    assert!(devices(&[("DRIVER", "0")]).contains("no NVIDIA driver was found"));
-    assert!(devices(&[("DRIVER", "12080")]).contains("knows CUDA 12.8 at most"));
-    assert!(devices(&[("GPUS", "0")]).contains("shows no GPU"));
+fn what_there_is_is_said_in_one_line() {
+    let said = |mock: &[(&str, &str)]| on(mock, "devices", &["devices"], "").ok();
+    assert!(said(&[("MEMORY", "24564")]).contains("24.0 GiB"));
+    assert!(said(&[("DRIVER", "0")]).contains("no NVIDIA driver was found"));
+    assert!(said(&[("DRIVER", "12080")]).contains("knows CUDA 12.8 at most"));
+    assert!(said(&[("GPUS", "0")]).contains("shows no GPU"));
     // Asked for by name it is an error, otherwise the CPU computes.
     ask(&[("DRIVER", "12080")], "devices", &["--device", "cuda"]).refused(2, "knows CUDA 12.8 at most");
     assert_eq!(ask(&[("DRIVER", "0")], "devices", &[]).ok(), format!("{ANSWER}\n"));
 }
 
-/// Allocation number 1, 2, ... fails, ggml's own included.
+/// The GPU's memory ends at each allocation in turn, ggml's own too.
 #[test]
-fn every_failed_allocation_is_one_error() {
+fn memory_may_end_anywhere() {
     for number in 1..200 {
         let run = ask(&[("REFUSE", &number.to_string())], "memory", &["--device", "cuda"]);
         if run.code == Some(0) {
-            assert!(number > 4, "the program uses the GPU");
+            assert!(number > 4, "what needs no memory is not computed on a GPU");
             assert_eq!(run.stdout, format!("{ANSWER}\n"));
             return;
         }
         failed(&run, &format!("allocation {number}"));
     }
-    panic!("the number of allocations is not bounded");
+    panic!("allocations without end");
 }
 
-/// A GPU too small for the model is an error if all layers must be on it; otherwise the CPU computes.
+/// A GPU too small for the model: refused where all layers are to be there, otherwise the CPU computes.
 #[test]
 fn a_small_gpu_is_not_used() {
     let small = [("MEMORY", "306")];
@@ -106,9 +106,9 @@ fn a_small_gpu_is_not_used() {
     assert_eq!(run.ok(), format!("{ANSWER}\n"));
 }
 
-/// At whichever launch the GPU is lost, the process ends with one error, and the conversation is in a file.
+/// Whenever the GPU is lost, the process ends with one error, and what was said is in a file.
 #[test]
-fn the_conversation_is_saved_when_the_gpu_is_lost() {
+fn a_lost_gpu_takes_no_conversation_with_it() {
     let (mut lost, mut answered) = (0, false);
     for launch in [1, 2, 10, 40, 150, 200, 240, 280, 320, 400, 100_000] {
         let folder = format!("lost/{launch}");
@@ -130,12 +130,12 @@ fn the_conversation_is_saved_when_the_gpu_is_lost() {
         let [saved] = &saved[..] else { panic!("launch {launch}: {saved:?}, {}", run.stderr) };
         let saved = std::fs::read_to_string(saved.path()).expect("the conversation");
         assert!(saved.contains(QUESTION), "launch {launch}: {saved}");
-        assert!(saved.ends_with(&run.stdout), "the answer so far: {saved}");
+        assert!(saved.ends_with(&run.stdout), "what was answered so far: {saved}");
     }
     assert!(lost > 5 && answered, "{lost} of the launches were too late");
 }
 
-/// Two processes that lose the same GPU at the same time save two conversations.
+/// Two processes that die with the same GPU at the same time save two conversations.
 #[test]
 fn two_processes_save_two_files() {
     let folder = "together";
@@ -151,8 +151,8 @@ fn two_processes_save_two_files() {
     assert_eq!(std::fs::read_dir(scratch(folder)).expect("the folder").count(), 2);
 }
 
-/// The peak of allocated memory, ggml's own included, is what the plan says, without the parts of the driver and of
-/// the kernels' code, which do not exist on the mock.
+/// The most that is allocated is what the plan says, whatever ggml allocates by itself; without the driver's and the kernels' code,
+/// which the mock has none of.
 #[test]
 fn the_plan_covers_what_ggml_allocates() {
     let (document, memory) = (file("mock-long.txt", DOCUMENT.repeat(40)), 1 << 20);
