@@ -110,7 +110,7 @@ fn a_small_gpu_is_not_used() {
 
 /// If the GPU is lost, at whatever launch, the process ends with one error and the conversation is in a file.
 #[test]
-fn the_conversation_is_saved_when_the_gpu_is_lost() {
+fn a_lost_gpu_takes_no_conversation_with_it() {
     let (mut lost, mut answered) = (0, false);
     for launch in [1, 2, 10, 40, 150, 200, 240, 280, 320, 400, 100_000] {
         let folder = format!("lost/{launch}");
@@ -132,12 +132,12 @@ fn the_conversation_is_saved_when_the_gpu_is_lost() {
         let [saved] = &saved[..] else { panic!("launch {launch}: {saved:?}, {}", run.stderr) };
         let saved = std::fs::read_to_string(saved.path()).expect("the conversation");
         assert!(saved.contains(QUESTION), "launch {launch}: {saved}");
-        assert!(saved.ends_with(&run.stdout), "the answer so far: {saved}");
+        assert!(saved.ends_with(&run.stdout), "what was answered so far: {saved}");
     }
     assert!(lost > 5 && answered, "{lost} of the launches were too late");
 }
 
-/// Two processes that lose the same GPU at the same time save two conversations.
+/// Two processes that die with the same GPU at the same time save two conversations.
 #[test]
 fn two_processes_save_two_files() {
     let folder = "together";
