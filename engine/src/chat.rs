@@ -2,18 +2,6 @@
 //!
 //! The timeline of tokens only grows while the chat template allows it: answers are never tokenised again, and what was read stays
 //! in the (possibly compressed) store. Documents and questions never become control tokens (see [`models::chat::Prompt`]).
-//!
-//! ```
-//! use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
-//!
-//! let model = Model::open(ModelSource::Embedded)?;
-//! let preamble = Preamble::new(model.chat_format()?, None, "Mary's favorite number is 34251.")?;
-//! let setup = Setup::resolve(&model, &SetupOptions::default(), preamble.min_tokens(), &mut ())?;
-//! let mut chat = Chat::new(setup.start(&mut ())?, ChatOptions { preamble, ..ChatOptions::default() })?;
-//! let answer = chat.ask("What is Mary's favorite number?", &mut |_| ())?;
-//! assert_eq!(answer.text.trim(), "Mary's favorite number is 34251.");
-//! # Ok::<(), longhand::EngineError>(())
-//! ```
 
 mod preamble;
 
@@ -64,6 +52,18 @@ pub struct Reading {
 }
 
 /// A conversation with a model.
+///
+/// ```
+/// use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
+///
+/// let model = Model::open(ModelSource::Embedded)?;
+/// let preamble = Preamble::new(model.chat_format()?, None, "Mary's favorite number is 34251.")?;
+/// let setup = Setup::resolve(&model, &SetupOptions::default(), preamble.min_tokens(), &mut ())?;
+/// let mut chat = Chat::new(setup.start(&mut ())?, ChatOptions { preamble, ..ChatOptions::default() })?;
+/// let answer = chat.ask("What is Mary's favorite number?", &mut |_| ())?;
+/// assert_eq!(answer.text.trim(), "Mary's favorite number is 34251.");
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 pub struct Chat {
     session: Session,
     sampler: Sampler,
@@ -115,6 +115,17 @@ struct Conversation {
 }
 
 /// A saved conversation, opened but not restored yet.
+///
+/// ```no_run
+/// use longhand::{ChatOptions, Model, ModelSource, SavedChat, Setup, SetupOptions};
+///
+/// let model = Model::open(ModelSource::File("model.gguf".into()))?;
+/// let saved = SavedChat::open("talk.session".as_ref())?;
+/// let setup = Setup::resume(&model, &SetupOptions::default(), saved.options().clone(), &mut ())?;
+/// let mut chat = saved.restore(&setup.load(&mut ())?, ChatOptions::default())?;
+/// println!("{}", chat.ask("Where were we?", &mut |_| ())?.text);
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 pub struct SavedChat {
     snapshot: Snapshot,
     record: Record,

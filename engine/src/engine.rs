@@ -72,6 +72,17 @@ pub enum DeviceKind {
 }
 
 /// A loaded model. Sessions share it: it can be used from several threads at a time.
+///
+/// ```
+/// use longhand::{Engine, EngineOptions, Model, ModelSource, Session, SessionOptions};
+///
+/// let model = Model::open(ModelSource::Embedded)?;
+/// let options = EngineOptions { threads: Some(2), ..EngineOptions::default() };
+/// let engine = Engine::load(&model, &options, &mut |progress| println!("{:.0} %", 100.0 * progress.share))?;
+/// let sessions = [Session::new(&engine, SessionOptions::default())?, Session::new(&engine, SessionOptions::default())?];
+/// # drop(sessions);
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 pub struct Engine {
     pub(crate) forward: Forward,
     model: Arc<Model>,

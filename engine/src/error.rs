@@ -14,6 +14,14 @@ use crate::heads::HeadsError;
 use crate::sampler::SamplerError;
 
 /// An error of the engine. The text says what was wrong and where; [`EngineError::hint`] says what to do.
+///
+/// ```
+/// use longhand::{Hint, policy::PolicyChoice};
+///
+/// let error = "razor:buffer=none".parse::<PolicyChoice>().expect_err("not a number");
+/// assert!(error.to_string().contains("`none` is not a number"));
+/// assert!(matches!(error.hint(), Some(Hint::Advice(_))));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {

@@ -13,6 +13,13 @@ use crate::EngineError;
 use crate::heads::{HeadShape, HeadsError};
 
 /// Where a model comes from.
+///
+/// ```
+/// use longhand::{Model, ModelSource};
+///
+/// let missing = Model::open(ModelSource::File("no/such/model.gguf".into()));
+/// assert!(missing.is_err_and(|error| error.to_string().contains("no/such/model.gguf")));
+/// ```
 #[derive(Clone, Debug)]
 pub enum ModelSource {
     /// A GGUF file (any part of a split one).
@@ -30,6 +37,12 @@ impl<P: Into<PathBuf>> From<P> for ModelSource {
 }
 
 /// A model file: metadata and tensor descriptions, checked. Weights are read by [`Engine::load`](crate::Engine::load).
+///
+/// ```
+/// let model = longhand::Model::open(longhand::ModelSource::Embedded)?;
+/// assert_eq!((model.name(), model.spec().n_layers), ("needle", 4));
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 pub struct Model {
     name: String,
     gguf: GgufFile,
@@ -106,6 +119,12 @@ pub fn open_gguf(source: &ModelSource) -> Result<GgufFile, EngineError> {
 }
 
 /// How a model's file writes conversations: its tokenizer and chat template.
+///
+/// ```
+/// let model = longhand::Model::open(longhand::ModelSource::Embedded)?;
+/// assert!(model.chat_format()?.count("How many tokens are this?")? > 5);
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Debug)]
 pub struct ChatFormat {
     tokenizer: Tokenizer,

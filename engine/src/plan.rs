@@ -37,6 +37,17 @@ pub struct PlanOptions {
 }
 
 /// Bytes that a session allocates.
+///
+/// ```
+/// use longhand::{Model, ModelSource, Setup, SetupOptions};
+///
+/// let options = SetupOptions { context: longhand::Context::Tokens(1000), ..SetupOptions::default() };
+/// let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 1000, &mut ())?;
+/// let plan = setup.plan();
+/// assert_eq!(plan.host.store, 4 * 4 * 1000 * 2 * 64 * 2); // layers, KV heads, tokens, K and V, head_dim, bytes
+/// assert!(plan.total() > plan.host.store + plan.weights.total());
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Weights, by place.

@@ -18,6 +18,14 @@ pub enum Task {
 }
 
 /// How far a task is.
+///
+/// ```
+/// use longhand::{Progress, Task};
+/// use std::time::Duration;
+///
+/// let progress = Progress { task: Task::Prefill, share: 0.25, size: 8000, elapsed: Duration::from_secs(10) };
+/// assert_eq!(progress.remaining(), Some(Duration::from_secs(30)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// What is being done.
@@ -87,6 +95,22 @@ pub enum Notice {
 }
 
 /// Receives progress and notices. `()` ignores both; a closure that takes [`Progress`] ignores notices.
+///
+/// ```
+/// use longhand::{Notice, Observer, Progress};
+///
+/// struct Log(Vec<String>);
+///
+/// impl Observer for Log {
+///     fn progress(&mut self, progress: Progress) {
+///         self.0.push(format!("{:?}: {:.0} %", progress.task, 100.0 * progress.share));
+///     }
+///
+///     fn notice(&mut self, notice: Notice) {
+///         self.0.push(format!("{notice:?}"));
+///     }
+/// }
+/// ```
 pub trait Observer {
     /// Called again and again while a task runs.
     fn progress(&mut self, progress: Progress);

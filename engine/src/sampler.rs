@@ -69,6 +69,14 @@ impl SamplerError {
 }
 
 /// Samples tokens. Keeps the recent ones for the repetition penalty.
+///
+/// ```
+/// use longhand::{Sampler, SamplerOptions};
+///
+/// let mut sampler = Sampler::new(SamplerOptions::greedy())?;
+/// assert_eq!(sampler.sample(&mut [0.1, 0.9, 0.3]), 1);
+/// # Ok::<(), longhand::SamplerError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Sampler {
     options: SamplerOptions,

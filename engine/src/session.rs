@@ -77,6 +77,17 @@ impl SessionOptions {
 }
 
 /// What a KV store holds.
+///
+/// ```
+/// use longhand::{Model, ModelSource, Setup, SetupOptions};
+///
+/// let options = SetupOptions { policy: Some("streaming:sinks=4,window=28,slack=0".parse()?), ..SetupOptions::default() };
+/// let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 0, &mut ())?;
+/// let mut session = setup.start(&mut ())?;
+/// session.sync(&[7; 64], &mut |_| ())?;
+/// assert_eq!((session.kv_usage().tokens, session.kv_usage().share()), (64, 0.5));
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvUsage {
     /// Tokens seen, evicted ones included.
@@ -99,6 +110,17 @@ impl KvUsage {
 }
 
 /// One timeline of tokens with a model, and the KV store that remembers it.
+///
+/// ```
+/// use longhand::{Model, ModelSource, Setup, SetupOptions};
+///
+/// let model = Model::open(ModelSource::Embedded)?;
+/// let mut session = Setup::resolve(&model, &SetupOptions::default(), 0, &mut ())?.start(&mut ())?;
+/// session.sync(&[1, 2, 3, 4], &mut |_| ())?; // reads four tokens
+/// assert_eq!(session.sync(&[1, 2, 3, 4, 5], &mut |_| ())?, 1); // computes the fifth only
+/// assert_eq!(session.logits().len(), model.spec().n_vocab);
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 pub struct Session {
     options: SessionOptions,
     pub(crate) store: Store,

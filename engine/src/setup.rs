@@ -1,16 +1,5 @@
 //! From what is asked for to what runs. [`Setup::resolve`] decides device, layers, context, policy, types and memory once, from the
 //! model file alone; [`Setup::start`] loads the weights and makes the session that was planned.
-//!
-//! ```
-//! use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
-//!
-//! let model = Model::open(ModelSource::Embedded)?;
-//! let options = SetupOptions { policy: Some("snapkv".parse()?), context: Context::Tokens(8192), ..SetupOptions::default() };
-//! let setup = Setup::resolve(&model, &options, 0, &mut ())?;
-//! println!("{} bytes for the KV store", setup.plan().host.store);
-//! let session = setup.start(&mut ())?;
-//! # Ok::<(), longhand::EngineError>(())
-//! ```
 
 mod memory;
 mod planner;
@@ -78,6 +67,20 @@ pub enum HeadSource {
 }
 
 /// What is asked of a setup. Whatever is `None` or at its default is decided by [`Setup::resolve`].
+///
+/// ```
+/// use longhand::{Context, SetupOptions};
+/// use longhand::policy::KvBudget;
+///
+/// let options = SetupOptions {
+///     context: Context::Tokens(32_768),
+///     policy: Some("h2o".parse()?),
+///     budget: Some(KvBudget::Share(0.25)),
+///     ..SetupOptions::default()
+/// };
+/// # drop(options);
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SetupOptions {
     /// Threads that compute; `None` for every processor this process may use.
@@ -161,6 +164,17 @@ impl SetupOptions {
 }
 
 /// A session that was decided on and fits the memory, but is not loaded yet.
+///
+/// ```
+/// use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
+///
+/// let model = Model::open(ModelSource::Embedded)?;
+/// let options = SetupOptions { policy: Some("snapkv".parse()?), context: Context::Tokens(8192), ..SetupOptions::default() };
+/// let setup = Setup::resolve(&model, &options, 0, &mut ())?;
+/// println!("{} bytes for the KV store", setup.plan().host.store);
+/// let session = setup.start(&mut ())?;
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 pub struct Setup {
     model: Arc<Model>,
     options: SetupOptions,

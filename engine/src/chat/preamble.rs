@@ -7,6 +7,13 @@ use crate::model::ChatFormat;
 
 /// System message and documents. No token reaches from the documents into a question, so that the tokens of the documents do not
 /// depend on what is asked.
+///
+/// ```
+/// let model = longhand::Model::open(longhand::ModelSource::Embedded)?;
+/// let preamble = longhand::Preamble::new(model.chat_format()?, None, "The old boat crossed the river.")?;
+/// assert!(preamble.document_tokens() < preamble.min_tokens());
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Preamble {
     system: Option<String>,

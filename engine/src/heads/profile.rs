@@ -150,6 +150,15 @@ pub struct Provenance {
 }
 
 /// Which KV heads of a model keep everything.
+///
+/// ```
+/// use longhand::heads::{HeadProfile, HeadShape, Provenance};
+///
+/// let shape = HeadShape::new(2, 8, 4)?; // layers, query heads, KV heads
+/// let profile = HeadProfile::new(shape, vec![true, false, false, false, false, true, false, false], vec![], Provenance::default())?;
+/// assert!(profile.is_retrieval(1, 1) && profile.retrieval_count() == 2);
+/// # Ok::<(), longhand::heads::HeadsError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadProfile {
     shape: HeadShape,

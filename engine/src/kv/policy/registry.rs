@@ -337,6 +337,15 @@ impl From<usize> for ParameterValue {
 }
 
 /// A policy with its parameters, as users write it: `razor:buffer=4000,ratio=5`.
+///
+/// ```
+/// use longhand::policy::PolicyChoice;
+///
+/// let choice: PolicyChoice = "razor:buffer=256".parse()?;
+/// assert_eq!(choice.to_string(), "razor:buffer=256,ratio=5,sinks=4");
+/// assert!(choice.uses_profile() && choice.is_compensated());
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct PolicyChoice {
     values: ParameterValues,
