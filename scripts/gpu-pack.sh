@@ -19,7 +19,7 @@ rm -rf "$pack" "$pack.tar.xz"
 mkdir -p "$pack/tests"
 
 # Only tests that ask on which device to run travel; the others have run here.
-cargo test --release --locked --no-run --features portable,cuda -p cli -p ggml -p kernels -p tests \
+cargo test --release --locked --no-run --features portable,cuda -p longhand-cli -p ggml -p kernels -p tests \
     --message-format json-render-diagnostics |
     grep -o '"executable":"[^"]*/deps/[^"]*"' | cut -d'"' -f4 |
     while read -r test; do

@@ -20,15 +20,15 @@ failures=0
 
 # Runs a command under a name, with a limit of time; keeps how it ended.
 try() {
-    local name=$1 start=$SECONDS code=0 said=passed
+    local name=$1 start=$SECONDS code=0 result=passed
     shift
     printf '\n== %s: %s\n' "$name" "$*"
     timeout --kill-after=10 "${SECONDS_EACH:-300}" "$@" || code=$?
     if [ "$code" != 0 ]; then
         failures=$((failures + 1))
-        said="FAILED, status $code"
+        result="FAILED, status $code"
     fi
-    summary+=("$(printf '%5d s  %-32s %s' $((SECONDS - start)) "$name" "$said")")
+    summary+=("$(printf '%5d s  %-32s %s' $((SECONDS - start)) "$name" "$result")")
 }
 
 nvidia-smi || echo "no nvidia-smi"

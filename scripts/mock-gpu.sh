@@ -4,7 +4,7 @@
 # of CPU time to compile ggml-cuda, too much for .ci/run.
 #
 #     scripts/mock-gpu.sh                 # golden cases and integration tests
-#     scripts/mock-gpu.sh cargo run --release -p cli --features cuda,testing,ggml/external-cudart -- devices
+#     scripts/mock-gpu.sh cargo run --release -p longhand-cli --features cuda,testing,ggml/external-cudart -- devices
 #
 # LONGHAND_CUDA_ARCHS (default 89) is the mock's architecture. NVCC and CUDA_HOME are as in ggml/sys/build/cuda.rs;
 # without them the toolkit is put into target/cuda-toolkit. The mock's own variables are in tests/mock-cuda/machine.h.
@@ -27,7 +27,7 @@ out=$(cargo build --release -p mock-cuda --features external-cudart --message-fo
     grep -o '"out_dir":"[^"]*/mock-cuda-[^"]*"' | cut -d'"' -f4)
 if ! cmp -s "$out/libmock_cuda.a" "$library/libmock_cuda.a"; then
     # Cargo does not know that programs depend on the library.
-    cargo clean --quiet --release -p ggml -p kernels -p tests -p cli
+    cargo clean --quiet --release -p ggml -p kernels -p tests -p longhand-cli
     cp "$out/libmock_cuda.a" "$out/link.args" "$library"
 fi
 cc -shared -fPIC -o "$library/libcublas.so.13" tests/mock-cuda/cublas.c
@@ -41,5 +41,5 @@ cargo build --release -p tests --features "${features/testing,/}" --bin golden
 for eager in 0 1; do
     LONGHAND_MOCK_EAGER=$eager "$target/$CARGO_BUILD_TARGET/release/golden" tests/golden/policies/cases
 done
-cargo test --release -p tests -p cli -p kernels --features "$features" --test logits --test session --test device --test mock_gpu \
+cargo test --release -p tests -p longhand-cli -p kernels --features "$features" --test logits --test session --test device --test mock_gpu \
     --test 'device_*'

@@ -29,9 +29,9 @@ if [[ $features == *cuda* ]]; then
     fi
     echo "compiling CUDA code for $LONGHAND_CUDA_ARCHS; progress in ${LONGHAND_CUDA_OBJECTS:-$target/cuda-objects}/build.log"
 fi
-cargo build --release --locked --package cli --features "$features"
+cargo build --release --locked --package longhand-cli --features "$features"
 
-version=$(cargo metadata --format-version 1 --no-deps | grep -o '"name":"cli","version":"[^"]*"' | cut -d'"' -f8)
+version=$(cargo metadata --format-version 1 --no-deps | grep -o '"name":"longhand-cli","version":"[^"]*"' | cut -d'"' -f8)
 mkdir -p dist
 file=dist/longhand-$version-x86_64-linux
 strip -o "$file" "$target/release/longhand"
@@ -76,7 +76,7 @@ if [[ $features == *cuda* ]]; then
     echo 'int cuDriverGetVersion(int *version) { *version = 12020; return 0; }' |
         cc -shared -fPIC -x c - -o "$root$(dirname "$libc")/libcuda.so.1"
     printf '\nwith an old driver:\n'
-    bare devices | tee "$root/said"
-    grep -q 'knows CUDA 12.2 at most' "$root/said" || fail "the old driver was not refused"
+    bare devices | tee "$root/output"
+    grep -q 'knows CUDA 12.2 at most' "$root/output" || fail "the old driver was not refused"
     bare demo --tokens 2000
 fi
