@@ -127,7 +127,7 @@ impl Session {
             });
         }
         if let Some(profile) = &options.profile {
-            profile.check(engine.head_shape()?, Some(&engine.file().fingerprint()))?;
+            profile.check(engine.head_shape()?, Some(engine.model().fingerprint()))?;
         }
         let store_options = StoreOptions { context: options.context, types: options.types, reserve: None };
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;

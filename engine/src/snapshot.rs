@@ -248,7 +248,7 @@ pub fn save(session: &Session, caller: &str, path: &Path) -> Result<(), EngineEr
 fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), EngineError> {
     let options = session.options();
     let description = Description {
-        model: session.engine().file().fingerprint(),
+        model: session.engine().model().fingerprint().to_owned(),
         tokens: session.tokens().len(),
         logits: session.logits().len(),
         context: options.context,
