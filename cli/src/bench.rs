@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use longhand::policy::PolicyChoice;
-use longhand::setup::ASSUMED_SHARE;
+use longhand::setup::{ASSUMED_SHARE, Profiles};
 use longhand::{Context, HeadSource, Model, ModelSource, Observer, Setup, SetupOptions};
 
 use crate::app::App;
@@ -151,13 +151,22 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         }
     }
     let engine = app.load(&setup)?;
+    for policy in &policies {
+        for test in &tests {
+            measure::refuse_early(&engine, &asked_for(policy), *test)?;
+        }
+    }
     app.console.note("measuring the memory bandwidth");
     let bandwidth = app.interrupt.reading(|| engine.memory_bandwidth(BANDWIDTH_BYTES, 5))?;
 
     let mut cases = Vec::new();
     for policy in &policies {
-        let bench =
-            Bench { engine: &engine, asked: asked_for(policy), random_fill: args.fill == Fill::Random };
+        let asked = asked_for(policy);
+        let profiles = Profiles::new(&model, &asked);
+        let profile =
+            app.interrupt.reading(|| profiles.find_or_calibrate(&engine, policy, &mut app.reporter()))?;
+        let random_fill = args.fill == Fill::Random;
+        let bench = Bench { engine: &engine, asked: &asked, profile, random_fill };
         for test in &tests {
             app.console.note(&format!("{policy}: {test}"));
             cases.push(bench.measure(app, *test, args.repetitions)?);

@@ -190,9 +190,13 @@ fn resume(
     let setup = app
         .interrupt
         .reading(|| Setup::resume(model, asked, options_of_file.clone(), &mut app.reporter()))
-        .map_err(|error| anyhow::Error::from(error).context(path))?;
+        .map_err(|error| anyhow::Error::from(error).context(path.clone()))?;
     let engine = app.load(&setup)?;
-    let chat = saved.restore(&engine, options(sampling, Preamble::default()))?;
+    let chat =
+        saved.restore(&engine, options(sampling, Preamble::default())).map_err(|error| match error {
+            EngineError::Memory { .. } => anyhow::Error::from(error).context(path),
+            error => error.into(),
+        })?;
     crash_save::remember(chat.messages());
     app.console.note(&format!(
         "{}, policy {}, context {}, {} tokens kept; /help lists commands",
@@ -296,6 +300,9 @@ fn take_back(app: &App, chat: &mut Chat) {
 /// Lets the model read a question, with a progress bar. Ctrl-C stops it.
 pub fn read(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
     let mut reporter = app.reporter();
+    // A GPU that is lost meanwhile must not take the question with it.
+    crash_save::remember(chat.messages());
+    crash_save::append(&format!("[user]\n{}\n\n", question.trim_end()));
     let read = app.interrupt.reading(|| chat.read(question, &mut |progress| reporter.progress(progress)));
     crash_save::remember(chat.messages());
     read

@@ -9,9 +9,9 @@ use longhand::heads::{CalibrationOptions, calibrate};
 use longhand::heads::{
     HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, ScoreMap, SelectionRule, import,
 };
-use longhand::setup::Profiles;
+use longhand::setup::{Found, Profiles};
 use longhand::text::sanitize_for_terminal;
-use longhand::{Model, Observer, SetupOptions};
+use longhand::{Engine, EngineError, Model, Observer, Setup, SetupOptions};
 use models::shapes::ModelShape;
 
 use crate::app::App;
@@ -103,7 +103,7 @@ pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
 fn find_heads(app: &App, args: &CalibrateArgs) -> Result<()> {
     let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
     let asked = args.model.setup(app);
-    let engine = app.load(&app.resolve(&model, &asked, 0)?)?;
+    let engine = load(app, &model, &asked)?;
     let options =
         CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
@@ -121,15 +121,28 @@ fn find_heads(app: &App, args: &CalibrateArgs) -> Result<()> {
     Ok(())
 }
 
+/// Loads a model for a calibration, which needs no session.
+fn load(app: &App, model: &Arc<Model>, asked: &SetupOptions) -> Result<Arc<Engine>, EngineError> {
+    let setup = app.interrupt.reading(|| Setup::without_session(model, asked, &mut app.reporter()))?;
+    app.load(&setup)
+}
+
 fn show(app: &App, args: &ShowArgs) -> Result<()> {
     let profile = match &args.heads {
         Some(path) => HeadProfile::load(path)?,
         None => {
             let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
-            let asked = SetupOptions { policy: Some("razor".parse()?), ..args.model.setup(app) };
-            let session = app.resolve(&model, &asked, 0)?;
-            let session = app.interrupt.reading(|| session.start(&mut app.reporter()))?;
-            let profile = session.options().profile.clone();
+            let (asked, razor) = (args.model.setup(app), "razor".parse()?);
+            let profiles = Profiles::new(&model, &asked);
+            let find = || profiles.find(&razor, &mut app.reporter());
+            let profile = match app.interrupt.reading(find)? {
+                Found::Profile(profile) => Some(profile),
+                _ => {
+                    let engine = load(app, &model, &asked)?;
+                    let find = || profiles.find_or_calibrate(&engine, &razor, &mut app.reporter());
+                    app.interrupt.reading(find)?
+                }
+            };
             profile.ok_or_else(|| {
                 Failure::new("the policy razor uses no profile", "this is a bug; please report it")
             })?

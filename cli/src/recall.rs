@@ -15,8 +15,8 @@ use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::{Profiles, available_memory, plan_on};
 use longhand::{
-    ChatFormat, Context, Engine, EngineError, HeadSource, Model, Session, SessionOptions, SetupOptions,
-    sync_all,
+    ChatFormat, Context, Engine, EngineError, HeadSource, Model, Session, SessionOptions, Setup,
+    SetupOptions, sync_all,
 };
 use longhand::{Sampler, SamplerOptions};
 use longhand::{Stop, generate};
@@ -107,15 +107,13 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let (k_type, v_type) = args.types.types();
     let asked = SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup(app) };
     // Every length is resolved before the first document is read; layers are placed for the longest.
-    let mut lengths = args.lengths.clone();
-    lengths.sort_unstable();
-    let mut setup = None;
-    for tokens in lengths {
-        let options = SetupOptions { context: Context::Tokens(tokens), ..asked.clone() };
-        setup = Some(app.resolve(&model, &options, tokens)?);
+    let options = |tokens| SetupOptions { context: Context::Tokens(tokens), ..asked.clone() };
+    let Some(longest) = args.lengths.iter().copied().max() else { return Ok(()) };
+    for tokens in args.lengths.iter().copied().filter(|tokens| *tokens < longest) {
+        // Notices are those of the longest.
+        app.interrupt.reading(|| Setup::resolve(&model, &options(tokens), tokens, &mut ()))?;
     }
-    let Some(setup) = setup else { return Ok(()) };
-    let engine = app.load(&setup)?;
+    let engine = app.load(&app.resolve(&model, &options(longest), longest)?)?;
     let rows = rows(app, args, &engine, &asked, policies)?;
     let mut trials = Vec::new();
     for tokens in &args.lengths {

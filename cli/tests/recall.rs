@@ -74,3 +74,25 @@ fn an_impossible_budget_does_not_stop_the_others() {
     assert_eq!(row("l2")[2], "-", "l2 skips two of the four layers");
     assert!(row("l2")[3].contains('(') && row("tova")[2].contains('(') && row("full")[2].contains("(100.0)"));
 }
+
+#[test]
+fn notes_about_the_device_are_printed_once_for_all_lengths() {
+    let run = longhand(&[
+        "recall",
+        "-t",
+        "1",
+        "-c",
+        "300,400",
+        "--questions",
+        "1",
+        "--policy",
+        "full",
+        "--memory",
+        "1GiB",
+        "--device",
+        "auto",
+    ]);
+    let notes = run.stderr.matches("the CPU computes everything").count();
+    assert!(notes <= 1, "{}", run.stderr);
+    run.ok();
+}

@@ -17,7 +17,7 @@ use crate::generate::{Generated, Stop, generate};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
 use crate::snapshot::{self, Snapshot};
-use crate::{Engine, EngineError, Model, Progress, Session, SessionOptions};
+use crate::{Engine, EngineError, Hint, Model, Progress, Session, SessionOptions, setup};
 
 pub use preamble::Preamble;
 
@@ -42,7 +42,7 @@ impl Default for ChatOptions {
     }
 }
 
-/// What reading a turn took.
+/// The cost of reading a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Tokens that were computed.
@@ -75,13 +75,13 @@ pub struct Chat {
     turns: Vec<Turn>,
 }
 
-/// A question, by lengths of the timeline in tokens.
+/// Where a question and its answer begin in the timeline, in tokens.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(from = "(usize, usize)", into = "(usize, usize)")]
 struct Turn {
-    /// Before the question.
+    /// Start of the question.
     question: usize,
-    /// Before its answer.
+    /// Start of its answer.
     answer: usize,
 }
 
@@ -169,7 +169,7 @@ impl Chat {
         self.timeline.len()
     }
 
-    /// Whether a question was asked that is not taken back.
+    /// Whether a question was read and not undone.
     pub fn has_questions(&self) -> bool {
         !self.turns.is_empty()
     }
@@ -249,10 +249,22 @@ impl Chat {
 
     /// Generates the answer to what was read last. `on_text` gets it piece by piece, without white space at its beginning, and
     /// stops it by returning [`ControlFlow::Break`].
+    ///
+    /// # Errors
+    /// If there is no question that waits for an answer, or the computation fails.
     pub fn answer(
         &mut self,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generated, EngineError> {
+        if self.turns.is_empty() || self.messages.last().is_none_or(|last| last.role != "user") {
+            return Err(EngineError::Setting {
+                what: "an answer".into(),
+                reason: "no question waits for one".into(),
+                hint: Hint::advice("read a question first"),
+            });
+        }
+        // Computes nothing, unless going back to the question was interrupted.
+        self.session.sync(&self.timeline, &mut |_| ())?;
         let model = self.session.engine().model().clone();
         let format = model.chat_format()?;
         let stops: Vec<String> =
@@ -379,20 +391,20 @@ impl SavedChat {
         &self.record.documents
     }
 
-    /// Computes `chunk` tokens at a time from now on, not as many as when it was saved.
+    /// Sets how many tokens the session computes at a time, instead of the saved number.
     pub fn set_chunk(&mut self, chunk: usize) {
         self.snapshot.set_chunk(chunk);
     }
 
-    /// Refuses a model that it was not made with.
+    /// Refuses a model other than the one it was made with.
     pub fn check(&self, model: &Model) -> Result<(), EngineError> {
         self.snapshot.check(model)
     }
 
-    /// The conversation again. `options` say how it is answered; the preamble is the saved one.
+    /// Restores the conversation. Of `options`, the preamble is ignored: it is the saved one.
     ///
     /// # Errors
-    /// Where it was made with another model, does not fit the memory, or is damaged.
+    /// If it was made with another model, does not fit the free memory of the host or the device, or the file is damaged.
     pub fn restore(self, engine: &Arc<Engine>, options: ChatOptions) -> Result<Chat, EngineError> {
         let path = self.path().to_owned();
         let vocabulary = engine.spec().n_vocab;
@@ -411,6 +423,12 @@ impl SavedChat {
         }
         let system = messages.first().filter(|(role, _)| role == "system").map(|(_, text)| text.as_str());
         let preamble = Preamble::unencoded(system, &documents);
+        // Other errors of the options are the file's, which restoring reports with its path.
+        if let Err(error @ EngineError::Memory { .. }) =
+            setup::fit(engine, self.snapshot.options().clone(), None, 0)
+        {
+            return Err(error);
+        }
         let session = self.snapshot.restore(engine)?;
         let mut chat = Chat::new(session, ChatOptions { preamble, ..options })?;
         chat.messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
@@ -440,4 +458,28 @@ pub fn needed_context(
         needed = needed.saturating_add(format.count(question)? + TEMPLATE_TOKENS).saturating_add(answer);
     }
     Ok(needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EngineOptions, ModelSource};
+
+    #[test]
+    fn answers_need_a_question_and_survive_an_interrupted_retraction() {
+        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
+        let session = Session::new(&engine, SessionOptions::default()).expect("a session");
+        let mut chat = Chat::new(session, ChatOptions::default()).expect("a chat");
+        let ignore = &mut |_: &str| ControlFlow::Continue(());
+        chat.answer(ignore).expect_err("nothing was asked");
+        let question = "Mary's favorite number is 34251. What is Mary's favorite number?";
+        let first = chat.ask(question, &mut |_| ()).expect("an answer").text;
+        chat.answer(ignore).expect_err("the question is answered");
+        // The session lost its place, so that retracting reads the text again, which is interrupted.
+        chat.session.clear().expect("an empty session");
+        engine.interrupt().store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(chat.retract_answer(&mut |_| ()).expect_err("an interrupt").is_interrupt());
+        engine.interrupt().store(false, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(chat.answer(ignore).expect("an answer").text, first);
+    }
 }

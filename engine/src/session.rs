@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// How the first text of a session is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefill {
-    /// Layer by layer with full attention; rows leave when a layer is done.
+    /// Layer by layer with full attention; rows are evicted after each layer.
     #[default]
     Exact,
     /// Chunk by chunk; bounded heads see only what they keep, from the beginning. Cheaper for long texts.
@@ -64,8 +64,8 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// The same options, with the policy's parameters set such that the store keeps as much as `budget` allows, and not more. The
-    /// profile must be there for policies that use one.
+    /// The same options, with the policy's parameters set to the largest that `budget` allows. Policies that use a head
+    /// profile need it in `self`.
     ///
     /// # Errors
     /// Where the policy keeps everything, its windows follow from the weights (ALiBi), or the budget is too small.
@@ -109,7 +109,7 @@ impl KvUsage {
     }
 }
 
-/// One timeline of tokens with a model, and the KV store that remembers it.
+/// One timeline of tokens with a model, and the KV store that holds their rows.
 ///
 /// ```
 /// use longhand::{Model, ModelSource, Setup, SetupOptions};
@@ -126,8 +126,8 @@ pub struct Session {
     pub(crate) store: Store,
     tokens: Vec<u32>,
     logits: Vec<f32>,
-    /// Logits at the moments that the store has marked.
-    marked: Vec<(usize, Vec<f32>)>,
+    /// Number of tokens and logits at the store's checkpoints.
+    checkpoint_logits: Vec<(usize, Vec<f32>)>,
     /// For everything but decode steps.
     workspace: Workspace,
     /// The graphs of a decode step, built once, and their memory.
@@ -149,7 +149,7 @@ impl Session {
             });
         }
         if let Some(profile) = &options.profile {
-            profile.check(engine.head_shape()?, Some(&engine.file().fingerprint()))?;
+            profile.check(engine.head_shape()?, Some(engine.model().fingerprint()))?;
         }
         let store_options = StoreOptions { context: options.context, types: options.types, reserve: None };
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;
@@ -160,7 +160,7 @@ impl Session {
             store,
             tokens: Vec::new(),
             logits: Vec::new(),
-            marked: Vec::new(),
+            checkpoint_logits: Vec::new(),
             workspace,
             decode: None,
             compressing: Duration::ZERO,
@@ -178,7 +178,7 @@ impl Session {
         &self.engine
     }
 
-    /// Takes over a text, the logits of what follows and the store that was made of it. After an error the session is empty.
+    /// Replaces the session's text, logits and store by saved ones. After an error the session is empty.
     pub(crate) fn read_from(
         &mut self,
         from: &mut Input,
@@ -189,7 +189,7 @@ impl Session {
         self.store.read_from(from, tokens.len())?;
         (self.tokens, self.logits) = (tokens, logits);
         self.store.begin_turn()?;
-        self.marked.push((self.tokens.len(), self.logits.clone()));
+        self.checkpoint_logits.push((self.tokens.len(), self.logits.clone()));
         Ok(())
     }
 
@@ -245,10 +245,10 @@ impl Session {
         if rest.is_empty() {
             return Ok(0);
         }
-        self.marked.clear();
+        self.checkpoint_logits.clear();
         if !self.tokens.is_empty() {
             self.store.begin_turn()?;
-            self.marked.push((self.tokens.len(), self.logits.clone()));
+            self.checkpoint_logits.push((self.tokens.len(), self.logits.clone()));
         }
         match rest {
             [token] if !self.tokens.is_empty() => self.push(*token)?,
@@ -258,11 +258,11 @@ impl Session {
             _ => self.read_streaming(rest, progress)?,
         }
         self.store.add_checkpoint()?;
-        self.marked.push((self.tokens.len(), self.logits.clone()));
+        self.checkpoint_logits.push((self.tokens.len(), self.logits.clone()));
         Ok(rest.len())
     }
 
-    /// Goes back to a beginning of `tokens` after which what follows is known, or is computed next.
+    /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or computed next.
     fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
         let common = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
@@ -275,8 +275,8 @@ impl Session {
             Some(mark) if mark >= cut && mark > 0 => {
                 self.store.rewind(common)?;
                 self.tokens.truncate(mark);
-                self.marked.retain(|(seen, _)| *seen <= mark);
-                self.logits = self.marked.last().map_or(Vec::new(), |(_, logits)| logits.clone());
+                self.checkpoint_logits.retain(|(seen, _)| *seen <= mark);
+                self.logits = self.checkpoint_logits.last().map_or(Vec::new(), |(_, logits)| logits.clone());
                 Ok(())
             }
             _ if cut > 0 => {
@@ -289,11 +289,11 @@ impl Session {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all tokens.
     pub fn clear(&mut self) -> Result<(), EngineError> {
         self.tokens.clear();
         self.logits.clear();
-        self.marked.clear();
+        self.checkpoint_logits.clear();
         self.store.clear()
     }
 
@@ -316,7 +316,7 @@ impl Session {
         let mut all = Vec::new();
         let mut at = 0;
         while at < tokens.len() {
-            let n = self.room(tokens.len() - at)?;
+            let n = self.make_room(tokens.len() - at)?;
             let logits = self.chunk(&tokens[at..at + n], OutputTokens::All)?;
             all.extend(logits);
             at += n;
@@ -329,7 +329,7 @@ impl Session {
     /// [`EngineOptions::trace`](crate::EngineOptions::trace).
     pub fn intermediates(&mut self, tokens: &[u32]) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
         self.check(tokens)?;
-        if self.room(tokens.len())? < tokens.len() {
+        if self.make_room(tokens.len())? < tokens.len() {
             let needed = self.tokens.len() + tokens.len();
             return Err(EngineError::ContextFull { needed, context: self.options.context });
         }
@@ -352,7 +352,7 @@ impl Session {
             let context = self.options.context;
             return Err(EngineError::ContextFull { needed: context + 1, context });
         }
-        self.room(1)?;
+        self.make_room(1)?;
         if self.decode.is_none() {
             let mut workspace = Workspace::new(&self.engine.backends);
             let rows = |layer| self.store.rows(layer);
@@ -370,7 +370,7 @@ impl Session {
         self.compress(Event::Step, false)
     }
 
-    /// Lets rows leave; a failure leaves an empty session.
+    /// Evicts rows as the policies decide. After an error the session is empty.
     fn compress(&mut self, event: Event, forced: bool) -> Result<(), EngineError> {
         let done = self.store.compress(event, forced, &self.engine.backends, &mut self.workspace);
         if done.is_err() {
@@ -379,8 +379,8 @@ impl Session {
         done
     }
 
-    /// Makes room for at most `wanted` tokens and says for how many there is.
-    fn room(&mut self, wanted: usize) -> Result<usize, EngineError> {
+    /// Makes room for up to `wanted` tokens. Returns for how many there is room, at least 1.
+    fn make_room(&mut self, wanted: usize) -> Result<usize, EngineError> {
         let wanted = wanted.min(self.options.chunk.max(1));
         if self.store.free_rows() < wanted {
             self.compress(Event::Chunk, true)?;
@@ -424,7 +424,7 @@ impl Session {
         let started = Instant::now();
         let mut at = 0;
         while at < tokens.len() {
-            let n = self.room(tokens.len() - at)?;
+            let n = self.make_room(tokens.len() - at)?;
             let needed = if at + n == tokens.len() { OutputTokens::Last } else { OutputTokens::None };
             self.logits = self.chunk(&tokens[at..at + n], needed)?;
             at += n;
@@ -440,7 +440,7 @@ impl Session {
         self.finish_exact(tokens, read)
     }
 
-    /// Takes over what reading layer by layer gave.
+    /// Ends an exact prefill: stores its logits, or clears the session after an error.
     fn finish_exact(
         &mut self,
         tokens: &[u32],
@@ -461,8 +461,8 @@ impl Session {
         }
     }
 
-    /// How long it took to choose and move rows when the session's first text was read layer by layer, or pretended to be. What
-    /// policies ask for of the attention is not in it.
+    /// Time spent on selecting and moving rows after the last exact prefill, or after [`Session::fill_random`]. The attention
+    /// that policies ask for is not included.
     pub fn compressing(&self) -> Duration {
         self.compressing
     }
@@ -500,7 +500,7 @@ impl Session {
         self.store.finish_exact(n);
         self.tokens = vec![0; n];
         self.store.begin_turn()?;
-        self.marked.push((n, Vec::new()));
+        self.checkpoint_logits.push((n, Vec::new()));
         Ok(())
     }
 
@@ -541,7 +541,7 @@ pub fn sync_all(
             for session in sessions {
                 session.finish_exact(tokens, Ok(logits.clone()))?;
                 session.store.add_checkpoint()?;
-                session.marked.push((tokens.len(), logits.clone()));
+                session.checkpoint_logits.push((tokens.len(), logits.clone()));
             }
             Ok(())
         }
@@ -583,7 +583,7 @@ fn layer_by_layer(
     let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let Some(first) = sessions.first_mut() else { return Ok(Vec::new()) };
     let chunk = first.options.chunk.max(1);
-    // A single store keeps the rows of layers that forget nothing where they belong.
+    // With a single store, layers that keep everything are computed in the store itself.
     let at_home = |sessions: &[&mut Session], layer| sessions.len() == 1 && sessions[0].store.is_dense(layer);
     let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut first.workspace)?;
     let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();

@@ -8,14 +8,14 @@ mod target;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ggml::Type;
 
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::placement::Place;
-use crate::plan::{ASSUMED_DEVICE_BLOCKS, Plan, device_overhead};
+use crate::plan::{ASSUMED_DEVICE_BLOCKS, Plan};
 use crate::progress::{Notice, Observer};
 use crate::{DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions};
 
@@ -24,15 +24,15 @@ pub use planner::{ModelOutline, Planned, Planner};
 pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, policy_rule, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, Target};
 
-/// Tokens there is room for beyond the first text where no context is asked for.
+/// Tokens of a session beyond its first text, if no context is asked for.
 const ROOM_FOR_TALK: usize = 8192;
-/// Tokens there is room for at least, beyond a first text that is longer than the model's training.
+/// The same at least, if the first text alone exceeds what the model was trained for.
 const ROOM_FOR_ANSWER: usize = 1024;
 
-/// Tokens of a session.
+/// How many tokens a session can hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Context {
-    /// The first text and room to talk about it.
+    /// The first text and 8192 tokens more. Not more than the model was trained for, but at least 1024 beyond the first text.
     #[default]
     AsNeeded,
     /// As many as the model was trained for.
@@ -52,7 +52,7 @@ impl Context {
     }
 }
 
-/// Which heads keep everything, for policies that make a difference between heads.
+/// Which heads keep everything, for policies that use a head profile.
 #[derive(Clone, Debug, Default)]
 pub enum HeadSource {
     /// The cached profile of the model; calibrated and cached if there is none.
@@ -62,11 +62,11 @@ pub enum HeadSource {
     File(PathBuf),
     /// This profile.
     Profile(HeadProfile),
-    /// No measurement: this share of the query heads, evenly spread. For benchmarks of models without a profile.
+    /// A made-up profile: this share of the query heads, from 0 to 1, evenly spread. For benchmarks of models without a profile.
     Assumed(f64),
 }
 
-/// What is asked of a setup. Whatever is `None` or at its default is decided by [`Setup::resolve`].
+/// How a model should be run. [`Setup::resolve`] decides what is left at its default.
 ///
 /// ```
 /// use longhand::{Context, SetupOptions};
@@ -91,25 +91,26 @@ pub struct SetupOptions {
     pub device: DeviceRequest,
     /// How many of the last layers a GPU computes.
     pub gpu_layers: GpuLayers,
-    /// Bytes of the GPU's memory that may be used, the driver's part included; `None` for what is free.
+    /// Limit on the GPU's memory in bytes, the driver's part included; `None` for what is free.
     pub gpu_memory: Option<usize>,
-    /// Tokens of a session.
+    /// How many tokens a session can hold.
     pub context: Context,
-    /// What bounded heads keep; [`PolicyChoice::default`] keeps everything.
+    /// What bounded heads keep; `None` is [`PolicyChoice::default`], which keeps everything.
     pub policy: Option<PolicyChoice>,
     /// How much they keep, instead of the policy's own parameters.
     pub budget: Option<KvBudget>,
     /// Which heads keep everything.
     pub heads: HeadSource,
-    /// Element type of keys.
+    /// Element type of keys; `None` is f16.
     pub k_type: Option<Type>,
-    /// Element type of values.
+    /// Element type of values; `None` is f16.
     pub v_type: Option<Type>,
-    /// How the first text is read.
+    /// How the first text is read; `None` is [`Prefill::Exact`].
     pub prefill: Option<Prefill>,
-    /// Tokens computed at a time while a text is read.
+    /// Tokens computed at a time while a text is read; `None` is 512.
     pub chunk: Option<usize>,
-    /// Where head profiles are cached; `None` caches none.
+    /// Where head profiles are cached: by default the folder `heads` of [`cache_folder`]. `None` caches none, so that every
+    /// [`Setup`] computes them again.
     pub profile_folder: Option<PathBuf>,
     /// See [`EngineOptions::interrupt`].
     pub interrupt: Arc<AtomicBool>,
@@ -163,7 +164,7 @@ impl SetupOptions {
     }
 }
 
-/// A session that was decided on and fits the memory, but is not loaded yet.
+/// How a model will be run: device, layers, session options and memory are decided, but nothing is loaded yet.
 ///
 /// ```
 /// use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
@@ -180,7 +181,7 @@ pub struct Setup {
     options: SetupOptions,
     engine: EngineOptions,
     session: SessionOptions,
-    /// Whether the head profile is known, as far as one is needed.
+    /// Whether the head profile is known, or none is needed.
     known: bool,
     plan: Plan,
     prompt: usize,
@@ -189,11 +190,12 @@ pub struct Setup {
 impl Setup {
     /// Decides how `model` is run for a session whose first text has `prompt` tokens. Nothing is loaded.
     ///
-    /// Where a policy needs a head profile that is not there yet, the plan assumes one that is as small as any;
-    /// [`Setup::start`] plans again with the profile that it makes.
+    /// If the policy needs a head profile that must be calibrated first, [`Setup::plan`] assumes one, and only what does not fit
+    /// with any profile is refused. [`Setup::start`] calibrates and plans again with the real one.
     ///
     /// # Errors
-    /// Where options contradict each other, the device cannot be used, or the session does not fit the memory that is free.
+    /// If options contradict each other, the device cannot be used, the session does not fit the free memory of the host, or the
+    /// interrupt flag is set.
     pub fn resolve(
         model: &Arc<Model>,
         options: &SetupOptions,
@@ -205,8 +207,18 @@ impl Setup {
         if context > trained {
             observer.notice(Notice::BeyondTraining { context, trained });
         }
+        let (spec, shape) = (model.spec(), model.head_shape()?);
         let session = options.session(context);
-        let shape = model.head_shape()?;
+        session.policy.check(spec)?;
+        Planner::check_tensors(model)?;
+        let target = Target::find(options, observer)?;
+        if session.policy.scope_options(spec).is_some() {
+            // Windows take a while to compute: what does not fit whatever they are is refused before.
+            let session = SessionOptions { profile: Some(smallest(shape)?), ..session.clone() };
+            let outline = ModelOutline::of_model(model);
+            let on_device = target.wanted_layers(spec.n_layers);
+            check_unloaded(&planner(&outline, options).plan(&session, prompt, on_device)?)?;
+        }
         let heads = match Profiles::new(model, options).find(&session.policy, observer)? {
             Found::NotNeeded => Heads { known: true, expected: None, smallest: None },
             Found::Profile(profile) => {
@@ -218,11 +230,12 @@ impl Setup {
                 smallest: Some(smallest(shape)?),
             },
         };
-        Setup::decide(model, options, session, heads, prompt, observer)
+        let case = Case { target, session, heads, prompt, check_memory: true };
+        Setup::decide(model, options, case, observer)
     }
 
-    /// Decides how `model` is run for a session that was saved: `session` are the options it was made with. Of `options` those
-    /// count that are about the engine.
+    /// Decides how `model` is run for a session that was saved: `session` are the options it was made with. Of `options`, only
+    /// those of the engine are used.
     ///
     /// # Errors
     /// As for [`Setup::resolve`].
@@ -235,46 +248,62 @@ impl Setup {
         let heads =
             Heads { known: true, expected: session.profile.clone(), smallest: session.profile.clone() };
         let options = SetupOptions { budget: None, ..options.clone() };
-        Setup::decide(model, &options, session, heads, 0, observer)
+        Planner::check_tensors(model)?;
+        let target = Target::find(&options, observer)?;
+        let case = Case { target, session, heads, prompt: 0, check_memory: true };
+        Setup::decide(model, &options, case, observer)
+    }
+
+    /// Decides how `model` is loaded for work that makes no session, such as a calibration. Layers are placed on a GPU so that a
+    /// session of 8192 tokens would fit beside them; the host's memory is not checked.
+    ///
+    /// # Errors
+    /// Where the device cannot be used.
+    pub fn without_session(
+        model: &Arc<Model>,
+        options: &SetupOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Setup, EngineError> {
+        let context = ROOM_FOR_TALK.min(model.spec().n_ctx_train.max(1));
+        let options = SetupOptions { budget: None, ..options.clone() };
+        let session = SessionOptions { context, ..SessionOptions::default() };
+        Planner::check_tensors(model)?;
+        let heads = Heads { known: true, expected: None, smallest: None };
+        let target = Target::find(&options, observer)?;
+        let case = Case { target, session, heads, prompt: context, check_memory: false };
+        Setup::decide(model, &options, case, observer)
     }
 
     fn decide(
         model: &Arc<Model>,
         options: &SetupOptions,
-        session: SessionOptions,
-        heads: Heads,
-        prompt: usize,
+        case: Case,
         observer: &mut dyn Observer,
     ) -> Result<Setup, EngineError> {
+        let Case { target, session, heads, prompt, check_memory } = case;
         let spec = model.spec();
         if let Some(window) = spec.ignored_sliding_window {
             observer.notice(Notice::IgnoredWindow { window });
         }
         let outline = ModelOutline::of_model(model);
-        let planner = Planner {
-            outline: &outline,
-            repack: options.repack,
-            threads: options.engine().threads(),
-            budget: options.budget,
-            blocks: ASSUMED_DEVICE_BLOCKS,
-        };
+        let planner = planner(&outline, options);
         let plan = |profile: &Option<HeadProfile>, on_device: usize| {
             let session = SessionOptions { profile: profile.clone(), ..session.clone() };
             planner.plan(&session, prompt, on_device)
         };
+        // A budget may be too small for the expected profile and large enough for the real one.
+        let expected =
+            |on_device| plan(&heads.expected, on_device).or_else(|_| plan(&heads.smallest, on_device));
 
-        let target = Target::find(options, observer)?;
-        let on_device = target.choose_layers(spec.n_layers, |layers| plan(&heads.expected, layers));
+        let on_device = target.choose_layers(spec.n_layers, expected);
         let smallest = plan(&heads.smallest, on_device)?;
-        let copies = smallest.bytes.weights.repacked + smallest.bytes.weights.copied;
-        let free = available_memory().map(|free| free.saturating_sub(copies));
-        check_host(&smallest.bytes, session.context, free)?;
-        let planned = plan(&heads.expected, on_device).unwrap_or(smallest);
+        if check_memory {
+            check_unloaded(&smallest)?;
+        }
+        let planned = if heads.known { smallest } else { expected(on_device)? };
 
         let mut engine = options.engine();
         if let Some(kind) = target.device {
-            let overhead = device_overhead(spec, session.chunk);
-            let memory = target.limit.map(|limit| limit.saturating_sub(overhead));
             match on_device {
                 0 if options.gpu_layers == GpuLayers::Auto => {
                     observer.notice(Notice::NothingFitsGpu { free: target.limit.unwrap_or(0) });
@@ -284,16 +313,18 @@ impl Setup {
                     if on_gpu < spec.n_layers {
                         observer.notice(Notice::LayersOnGpu { on_gpu, layers: spec.n_layers });
                     }
+                    let overhead = planned.bytes.device_overhead;
+                    let memory = target.limit.map(|limit| limit.saturating_sub(overhead));
                     engine.device = Some(DeviceOptions { kind, layers: on_gpu, memory });
                 }
             }
         }
-        let Heads { known, .. } = heads;
-        let profile = planned.session.profile.filter(|_| known);
+        check_interrupt(&options.interrupt)?;
+        let profile = planned.session.profile.filter(|_| heads.known);
         Ok(Setup {
             model: model.clone(),
             options: options.clone(),
-            known,
+            known: heads.known,
             engine,
             session: SessionOptions { profile, ..planned.session },
             plan: planned.bytes,
@@ -311,49 +342,75 @@ impl Setup {
         &self.engine
     }
 
-    /// How the session will be made. The head profile is missing where it must be calibrated first.
+    /// The options of the session. The head profile is missing if it must be calibrated first.
     pub fn session_options(&self) -> &SessionOptions {
         &self.session
     }
 
-    /// The memory that it takes.
+    /// The memory that the session takes, in bytes.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
     /// Loads the weights.
+    ///
+    /// # Errors
+    /// As for [`Engine::load`].
     pub fn load(&self, observer: &mut dyn Observer) -> Result<Arc<Engine>, EngineError> {
         Engine::load(&self.model, &self.engine, &mut |progress| observer.progress(progress))
     }
 
-    /// Makes the session on a loaded engine.
+    /// Makes the session on a loaded engine; calibrates the head profile first if one is missing.
+    ///
+    /// # Errors
+    /// If the session does not fit the free memory of the host or the device, or the interrupt flag is set.
     pub fn session(&self, engine: &Arc<Engine>, observer: &mut dyn Observer) -> Result<Session, EngineError> {
         let (options, _) = match self.known {
             true => fit(engine, self.session.clone(), None, self.prompt)?,
             false => prepare(engine, &self.options, self.session.context, self.prompt, observer)?,
         };
-        Session::new(engine, options)
+        let session = Session::new(engine, options)?;
+        check_interrupt(&engine.interrupt())?;
+        Ok(session)
     }
 
     /// Loads the weights and makes the session.
+    ///
+    /// # Errors
+    /// As for [`Setup::load`] and [`Setup::session`].
     pub fn start(&self, observer: &mut dyn Observer) -> Result<Session, EngineError> {
         let engine = self.load(observer)?;
         self.session(&engine, observer)
     }
 }
 
+/// A session to decide about.
+struct Case {
+    target: Target,
+    /// Without its head profile, which is in `heads`.
+    session: SessionOptions,
+    heads: Heads,
+    /// Tokens of the first text.
+    prompt: usize,
+    /// Whether a session that does not fit the host's memory is refused.
+    check_memory: bool,
+}
+
 /// What is known of a session's heads before the model is loaded.
 struct Heads {
     /// Whether there is a profile, or none is needed.
     known: bool,
-    /// The profile, or one as large as to be expected.
+    /// The profile, or an assumed one of the usual size.
     expected: Option<HeadProfile>,
-    /// The profile, or one with which nothing takes more than with the real one.
+    /// The profile, or one that takes no more memory than any other.
     smallest: Option<HeadProfile>,
 }
 
-/// The options of a session of `context` tokens on an engine that is loaded: with its head profile, which is calibrated where there is
-/// none, and with the policy's parameters as the budget allows. Refuses what does not fit the memory that is free.
+/// The options and the memory of a session of `context` tokens, whose first text has `prompt` tokens, on a loaded engine.
+/// Calibrates the head profile if one is missing, and sets the policy's parameters to what the budget allows.
+///
+/// # Errors
+/// If options contradict each other, or the session does not fit the free memory of the host or the device.
 pub fn prepare(
     engine: &Engine,
     options: &SetupOptions,
@@ -362,12 +419,18 @@ pub fn prepare(
     observer: &mut dyn Observer,
 ) -> Result<(SessionOptions, Plan), EngineError> {
     let session = options.session(context);
+    session.policy.check(engine.spec())?;
+    if session.policy.uses_profile() {
+        // What does not fit whatever the heads do is refused before they are calibrated.
+        let session = SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() };
+        fit(engine, session, options.budget, prompt)?;
+    }
     let profile =
         Profiles::new(engine.model(), options).find_or_calibrate(engine, &session.policy, observer)?;
     fit(engine, SessionOptions { profile, ..session }, options.budget, prompt)
 }
 
-/// The same for options whose head profile is known.
+/// As [`prepare`], for a session whose head profile is known.
 pub fn fit(
     engine: &Engine,
     session: SessionOptions,
@@ -385,7 +448,7 @@ pub fn fit(
     }
 }
 
-/// What a session takes on an engine, whether it fits or not. The weights' own layout counts as there already.
+/// As [`fit`], but accepts what does not fit. Weights that are repacked are part of the engine and not counted again.
 pub fn plan_on(
     engine: &Engine,
     session: SessionOptions,
@@ -404,11 +467,56 @@ pub fn plan_on(
     Ok((planned.session, planned.bytes))
 }
 
-/// Refuses a session that takes more of the host's memory beside the weights than is free.
+/// The planner for a model that is not loaded yet.
+fn planner<'a>(outline: &'a ModelOutline, options: &SetupOptions) -> Planner<'a> {
+    Planner {
+        outline,
+        repack: options.repack,
+        threads: options.engine().threads(),
+        budget: options.budget,
+        blocks: ASSUMED_DEVICE_BLOCKS,
+    }
+}
+
+/// Refuses a session that will not fit the host's memory once the weights are loaded.
+fn check_unloaded(planned: &Planned) -> Result<(), EngineError> {
+    let weights = &planned.bytes.weights;
+    let copies = weights.repacked + weights.copied;
+    let free = available_memory().map(|free| free.saturating_sub(copies));
+    check_host(&planned.bytes, planned.session.context, free)
+}
+
+/// Fails if the interrupt flag is set: the steps of a setup are too short to look at it, and none of them resets it.
+fn check_interrupt(flag: &AtomicBool) -> Result<(), EngineError> {
+    match flag.load(Ordering::Relaxed) {
+        true => Err(ggml::Error::Interrupted.into()),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a session that needs more of the host's memory besides the weights than is free.
 fn check_host(plan: &Plan, context: usize, free: Option<usize>) -> Result<(), EngineError> {
     let needed = plan.total() - plan.weights.on_host();
     match free {
         Some(free) if needed > free => Err(EngineError::Memory { context, needed, free, on_device: false }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ModelSource;
+
+    #[test]
+    fn an_interrupt_during_setup_is_not_lost() {
+        let model = Model::open(ModelSource::Embedded).expect("embedded model");
+        let options = SetupOptions { device: DeviceRequest::Cpu, ..SetupOptions::default() };
+        let setup = Setup::resolve(&model, &options, 0, &mut ()).expect("a setup");
+        let engine = setup.load(&mut ()).expect("an engine");
+        options.interrupt.store(true, Ordering::Relaxed);
+        let resolved = Setup::resolve(&model, &options, 0, &mut ()).err().expect("an interrupt");
+        let session = setup.session(&engine, &mut ()).err().expect("an interrupt");
+        assert!(resolved.is_interrupt() && session.is_interrupt(), "{resolved} {session}");
     }
 }

@@ -1,11 +1,12 @@
-//! Sessions as files: a text that was read once need not be read again. A file says how its session was made, so that the same can be
-//! made again, and holds its tokens, logits and store; it opens on the host and on a device, whichever wrote it.
+//! Sessions as files, so that a text that was read once need not be read again. A file has the options of its session, the tokens, the
+//! logits and the store. It can be restored on the host and on a device, whichever wrote it.
 //!
-//! The form: `LHSTATE1`, the length of the description (u32), the description (JSON), the tokens (u32), the logits (f32), the store
-//! (see [`crate::kv::Store`]), and the sum of all before it (FNV-1a, u64). Numbers are little-endian. A file is foreign: nothing in it
-//! is believed before it is compared with the model and the layout, and nothing but the store it asks for ([`Snapshot::options`]) is
-//! allocated by its word alone. The sum finds accidents; who writes a file on purpose can make a session that talks nonsense, but no
-//! other harm.
+//! Format: `LHSTATE1`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store (see
+//! [`crate::kv::Store`]), checksum of all before it (FNV-1a, u64). Numbers are little-endian.
+//!
+//! A file is untrusted: everything in it is compared with the model and the layout before it is used, and only the store that it asks
+//! for ([`Snapshot::options`]) is allocated before its size is proven. The checksum finds damage. A file that was forged can make a
+//! session that generates nonsense, but does no other harm.
 
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
@@ -117,7 +118,7 @@ impl Input<'_> {
         Ok(())
     }
 
-    /// So many numbers; no more memory is taken than the file has bytes, but for a little.
+    /// Reads `count` numbers. Allocates little more than the file has bytes, whatever `count` is.
     pub(crate) fn numbers(&mut self, count: usize) -> Result<Vec<u32>, SnapshotError> {
         let mut numbers = Vec::new();
         let mut piece = vec![0u8; 4 * READ_AT_ONCE.min(count)];
@@ -239,7 +240,7 @@ pub fn save(session: &Session, caller: &str, path: &Path) -> Result<(), EngineEr
         fs::rename(&beside, path).map_err(|error| SnapshotError::from(error).into())
     })();
     written.map_err(|error| {
-        // The half-written file is of no use to anybody; that it cannot be removed either is not news.
+        // The incomplete file is useless. That it cannot be removed either is not worth a second error.
         let _ = fs::remove_file(&beside);
         named(error)
     })
@@ -248,7 +249,7 @@ pub fn save(session: &Session, caller: &str, path: &Path) -> Result<(), EngineEr
 fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), EngineError> {
     let options = session.options();
     let description = Description {
-        model: session.engine().file().fingerprint(),
+        model: session.engine().model().fingerprint().to_owned(),
         tokens: session.tokens().len(),
         logits: session.logits().len(),
         context: options.context,

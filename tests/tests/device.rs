@@ -7,10 +7,14 @@ use std::sync::Arc;
 
 use ggml::Type;
 use longhand::generate;
-use longhand::plan::{Plan, PlanOptions};
+use longhand::plan::{DRIVER_BYTES, Plan, PlanOptions};
+use longhand::policy::KvBudget;
+use longhand::setup::{ASSUMED_SHARE, DeviceRequest, fit, prepare, smallest, spread};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
+use longhand::{Chat, ChatOptions, SavedChat};
+use longhand::{Context, Notice, Observer, Progress, Setup, SetupOptions};
 use longhand::{
     DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions,
 };
@@ -204,6 +208,85 @@ fn a_failed_allocation_is_an_error_at_every_allocation() {
     }
     assert!(failures >= 5, "weights, store, residual stream, scratch, compute buffers: {failures}");
     attempt(limit).expect("enough");
+}
+
+/// A saved conversation that does not fit the device's memory is refused before its store is allocated.
+#[test]
+fn a_saved_chat_that_does_not_fit_the_device_is_refused() {
+    if device().kind != DeviceKind::Emulated {
+        return;
+    }
+    let host = open(None, 0, None).expect("the embedded model opens");
+    let session = session(&host, SessionOptions { context: 4096, ..SessionOptions::default() });
+    let path = std::env::temp_dir().join(format!("longhand-device-{}.chat", std::process::id()));
+    Chat::new(session, ChatOptions::default()).expect("a chat").save(&path).expect("saved");
+    let all = open(None, 4, None).expect("the embedded model opens");
+    let weights = all.backends().at(Place::Device).memory_used().map_or(0, |(used, _)| used);
+    let small = open(None, 4, Some(weights + 10_000)).expect("enough for the weights");
+    let restored = SavedChat::open(&path).expect("a saved chat").restore(&small, ChatOptions::default());
+    std::fs::remove_file(&path).expect("removed");
+    let error = restored.err().expect("it does not fit");
+    assert!(matches!(error, EngineError::Memory { on_device: true, .. }), "{error}");
+}
+
+/// Remembers whether a calibration began.
+struct Calibrations(bool);
+
+impl Observer for Calibrations {
+    fn progress(&mut self, _: Progress) {}
+
+    fn notice(&mut self, notice: Notice) {
+        self.0 |= matches!(notice, Notice::Begins(_));
+    }
+}
+
+/// What does not fit with any head profile is refused before one is calibrated.
+#[test]
+fn a_session_that_cannot_fit_the_device_is_refused_before_the_calibration() {
+    if device().kind != DeviceKind::Emulated {
+        return;
+    }
+    let all = open(None, 4, None).expect("the embedded model opens");
+    let weights = all.backends().at(Place::Device).memory_used().map_or(0, |(used, _)| used);
+    let small = open(None, 4, Some(weights + 10_000)).expect("enough for the weights");
+    let asked = SetupOptions {
+        policy: Some("razor".parse().expect("a policy")),
+        profile_folder: None,
+        ..SetupOptions::default()
+    };
+    let mut calibrations = Calibrations(false);
+    let error = prepare(&small, &asked, 4096, 4000, &mut calibrations).expect_err("it does not fit");
+    assert!(matches!(error, EngineError::Memory { on_device: true, .. }), "{error}");
+    assert!(!calibrations.0, "a calibration began");
+}
+
+/// A budget that is too small for the assumed head profile may be enough for the calibrated one: the layers stay on the device.
+#[test]
+fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
+    if device().kind != DeviceKind::Emulated {
+        return;
+    }
+    let host = open(None, 0, None).expect("the embedded model opens");
+    let shape = host.head_shape().expect("a shape");
+    let asked = |share: u32| SetupOptions {
+        policy: Some("razor".parse().expect("a policy")),
+        budget: Some(KvBudget::Share(f64::from(share) / 100.0)),
+        context: Context::Tokens(16_384),
+        device: DeviceRequest::Device(DeviceKind::Emulated),
+        gpu_memory: Some(DRIVER_BYTES + (1 << 30)),
+        profile_folder: None,
+        ..SetupOptions::default()
+    };
+    let fits = |share, profile| {
+        let options = SessionOptions { profile: Some(profile), ..asked(share).session(16_384) };
+        fit(&host, options, asked(share).budget, 0).is_ok()
+    };
+    let (assumed, smallest) =
+        (spread(shape, ASSUMED_SHARE).expect("a profile"), smallest(shape).expect("a profile"));
+    let between = |share: &u32| !fits(*share, assumed.clone()) && fits(*share, smallest.clone());
+    let share = (1..100).find(between).expect("a budget between the two");
+    let setup = Setup::resolve(host.model(), &asked(share), 0, &mut ()).expect("a setup");
+    assert_eq!(setup.engine_options().device.map(|device| device.layers), Some(4));
 }
 
 /// If the device is lost, at whatever operation, the result is an error and not a panic.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use longhand::heads::HeadProfile;
 use longhand::policy::PolicyChoice;
-use longhand::setup::prepare;
-use longhand::{Engine, EngineError, Session, SetupOptions};
+use longhand::setup::{fit, smallest};
+use longhand::{Engine, EngineError, Session, SessionOptions, SetupOptions};
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -50,7 +51,9 @@ pub struct Bench<'a> {
     /// The loaded model.
     pub engine: &'a Arc<Engine>,
     /// What sessions are made with.
-    pub asked: SetupOptions,
+    pub asked: &'a SetupOptions,
+    /// The head profile, for policies that use one.
+    pub profile: Option<HeadProfile>,
     /// Whether the depth is made of random rows.
     pub random_fill: bool,
 }
@@ -97,14 +100,20 @@ impl Case {
     }
 }
 
+/// Refuses a test that does not fit the memory whatever the head profile is.
+pub fn refuse_early(engine: &Engine, asked: &SetupOptions, test: Test) -> Result<()> {
+    let profile = Some(smallest(engine.head_shape()?)?);
+    let options = SessionOptions { profile, ..asked.session(test.tokens() + 1) };
+    fit(engine, options, asked.budget, test.tokens())?;
+    Ok(())
+}
+
 impl Bench<'_> {
     /// Runs a test `repetitions` times after a warm-up.
     pub fn measure(&self, app: &App, test: Test, repetitions: u32) -> Result<Case> {
         let length = test.tokens();
-        let mut reporter = app.reporter();
-        let (options, _) =
-            app.interrupt.reading(|| prepare(self.engine, &self.asked, length + 1, length, &mut reporter))?;
-        drop(reporter);
+        let options = SessionOptions { profile: self.profile.clone(), ..self.asked.session(length + 1) };
+        let (options, _) = fit(self.engine, options, self.asked.budget, length)?;
         let policy = options.policy.clone();
         let mut runner = Runner {
             app,

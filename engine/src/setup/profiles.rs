@@ -15,7 +15,7 @@ use crate::{Engine, EngineError, Model};
 /// Share of the query heads assumed to retrieve where no profile is known: the paper's 14 % + 1 %.
 pub const ASSUMED_SHARE: f64 = 0.15;
 
-/// The folder for what can be made again.
+/// The user's cache folder of longhand; `None` if the system names none.
 pub fn cache_folder() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_CACHE_HOME")
@@ -34,7 +34,7 @@ pub fn policy_rule(policy: &PolicyChoice) -> SelectionRule {
     }
 }
 
-/// A profile under which every policy keeps as little as under any other: for what cannot fit whatever the heads do.
+/// A profile with which every policy keeps the fewest rows: what does not fit with it fits with none.
 pub fn smallest(shape: HeadShape) -> Result<HeadProfile, HeadsError> {
     HeadProfile::from_scopes(shape, &vec![vec![0.0; shape.kv_heads()]; shape.layers()], Provenance::default())
 }
@@ -54,9 +54,9 @@ pub fn spread(shape: HeadShape, share: f64) -> Result<HeadProfile, HeadsError> {
 /// What is known of a policy's profile before a model is loaded.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// The policy uses none.
+    /// The policy uses no profile.
     NotNeeded,
-    /// This one.
+    /// The profile.
     Profile(HeadProfile),
     /// It must be calibrated.
     Missing {
@@ -80,7 +80,7 @@ impl<'a> Profiles<'a> {
     /// The profile that `policy` needs, as far as it is known without running the model.
     ///
     /// # Errors
-    /// Where a given profile cannot be used, or the policy uses none.
+    /// If a given profile cannot be used, or is given although the policy uses none.
     pub fn find(&self, policy: &PolicyChoice, observer: &mut dyn Observer) -> Result<Found, EngineError> {
         policy.check(self.model.spec())?;
         let unused = |reason: &str| {
@@ -129,7 +129,7 @@ impl<'a> Profiles<'a> {
         observer.notice(Notice::Begins(Task::Calibrate));
         let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
-        told(self.cache(&profile), observer);
+        notify_if_not_cached(self.cache(&profile), observer);
         Ok(Some(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
     }
 
@@ -202,13 +202,13 @@ impl<'a> Profiles<'a> {
             alibi::profile(self.model, threads, &self.options.interrupt, options, &mut |progress| {
                 observer.progress(progress);
             })?;
-        told(path.map_or(Ok(()), |path| profile.save(&path)), observer);
+        notify_if_not_cached(path.map_or(Ok(()), |path| profile.save(&path)), observer);
         Ok(profile)
     }
 }
 
-/// A profile that is not cached is no failure, but is made again the next time.
-fn told<T>(cached: Result<T, HeadsError>, observer: &mut dyn Observer) {
+/// A profile that cannot be cached is no error: it is made again the next time.
+fn notify_if_not_cached<T>(cached: Result<T, HeadsError>, observer: &mut dyn Observer) {
     if let Err(error) = cached {
         observer.notice(Notice::ProfileNotCached { reason: error.to_string() });
     }
