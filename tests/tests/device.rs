@@ -220,7 +220,7 @@ fn a_saved_chat_that_does_not_fit_the_device_is_refused() {
     let session = session(&host, SessionOptions { context: 4096, ..SessionOptions::default() });
     let path = std::env::temp_dir().join(format!("longhand-device-{}.chat", std::process::id()));
     Chat::new(session, ChatOptions::default()).expect("a chat").save(&path).expect("saved");
-    let all = open(None, 4, None).expect("the embedded model opens");
+    let all = open(None, 4, Some(1 << 30)).expect("the embedded model opens");
     let weights = all.backends().at(Place::Device).memory_used().map_or(0, |(used, _)| used);
     let small = open(None, 4, Some(weights + 10_000)).expect("enough for the weights");
     let restored = SavedChat::open(&path).expect("a saved chat").restore(&small, ChatOptions::default());
@@ -246,7 +246,7 @@ fn a_session_that_cannot_fit_the_device_is_refused_before_the_calibration() {
     if device().kind != DeviceKind::Emulated {
         return;
     }
-    let all = open(None, 4, None).expect("the embedded model opens");
+    let all = open(None, 4, Some(1 << 30)).expect("the embedded model opens");
     let weights = all.backends().at(Place::Device).memory_used().map_or(0, |(used, _)| used);
     let small = open(None, 4, Some(weights + 10_000)).expect("enough for the weights");
     let asked = SetupOptions {
