@@ -102,7 +102,7 @@ pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
 
 fn find_heads(app: &App, args: &CalibrateArgs) -> Result<()> {
     let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
-    let asked = args.model.setup(app);
+    let asked = args.model.setup_options(app);
     let engine = app.load(&app.resolve(&model, &asked, 0)?)?;
     let options =
         CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
@@ -110,7 +110,7 @@ fn find_heads(app: &App, args: &CalibrateArgs) -> Result<()> {
     let mut reporter = app.reporter();
     let profile = app
         .interrupt
-        .reading(|| calibrate(&engine, &options, &rule, &mut |progress| reporter.progress(progress)))?;
+        .computing(|| calibrate(&engine, &options, &rule, &mut |progress| reporter.progress(progress)))?;
     drop(reporter);
     app.console.print_foreign(&format!("{}: {}\n", model.name(), summary(&profile)))?;
     keep(app, &model, &asked, &profile);
@@ -126,9 +126,9 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
         Some(path) => HeadProfile::load(path)?,
         None => {
             let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
-            let asked = SetupOptions { policy: Some("razor".parse()?), ..args.model.setup(app) };
+            let asked = SetupOptions { policy: Some("razor".parse()?), ..args.model.setup_options(app) };
             let session = app.resolve(&model, &asked, 0)?;
-            let session = app.interrupt.reading(|| session.start(&mut app.reporter()))?;
+            let session = app.interrupt.computing(|| session.start(&mut app.reporter()))?;
             let profile = session.options().profile.clone();
             profile.ok_or_else(|| {
                 Failure::new("the policy razor uses no profile", "this is a bug; please report it")
@@ -164,7 +164,7 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
             app.console.note(&format!("written to {}", out.display()));
         }
         (None, Some(model)) => {
-            if !keep(app, model, &args.model.setup(app), &profile) {
+            if !keep(app, model, &args.model.setup_options(app), &profile) {
                 return Err(Failure::new(
                     "there is no cache folder for the profile",
                     "write it with --out FILE",

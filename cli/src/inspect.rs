@@ -10,7 +10,7 @@ use models::spec::ModelSpec;
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
 
-use crate::app::{self, App};
+use crate::app::{App, model_source};
 use crate::args::model::ModelArg;
 use crate::format;
 use crate::table::Table;
@@ -37,7 +37,7 @@ pub struct InspectArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
     let path = args.model.as_deref().or(args.model_arg.path.as_deref());
-    let file = longhand::open_gguf(&app::source(path))?;
+    let file = longhand::open_gguf(&model_source(path))?;
     let name =
         path.map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
     if args.json {

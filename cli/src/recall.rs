@@ -105,7 +105,7 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let policies = policies(args)?;
     let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
-    let asked = SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup(app) };
+    let asked = SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup_options(app) };
     // Every length is resolved before the first document is read; layers are placed for the longest.
     let mut lengths = args.lengths.clone();
     lengths.sort_unstable();
@@ -128,7 +128,7 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
 /// The policies asked for whose heads are bounded.
 fn policies(args: &RecallArgs) -> Result<Vec<(String, PolicyChoice)>, Failure> {
     let mut policies = Vec::new();
-    for name in session::policy_names(&args.policy) {
+    for name in session::expand_policies(&args.policy) {
         let policy = session::policy(name)?;
         if policy.policy().is_some() {
             policies.push((name.to_owned(), policy));
@@ -137,7 +137,7 @@ fn policies(args: &RecallArgs) -> Result<Vec<(String, PolicyChoice)>, Failure> {
     if args.heads.is_some() && !policies.iter().any(|(_, policy)| policy.uses_profile()) {
         return Err(Failure::usage(
             "--heads is given, but no policy uses a head profile",
-            "add --policy razor, or leave --heads out",
+            "add --policy razor, or leave out --heads",
         ));
     }
     Ok(policies)
@@ -159,7 +159,7 @@ fn rows(
         let asked = SetupOptions { heads, ..asked.clone() };
         let profiles = Profiles::new(engine.model(), &asked);
         let profile =
-            app.interrupt.reading(|| profiles.find_or_calibrate(engine, &policy, &mut app.reporter()))?;
+            app.interrupt.computing(|| profiles.find_or_calibrate(engine, &policy, &mut app.reporter()))?;
         rows.push(Row { name, policy, profile });
     }
     Ok(rows)
@@ -248,7 +248,7 @@ fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> 
                 let detail = format!("document {} of {}", number + 1, format::count(*tokens));
                 let weight = *tokens * group.len();
                 examiner.examine(&mut sessions, &mut group, text, &mut |share| {
-                    bar.work((done as f64 + weight as f64 * share) / all as f64, &detail);
+                    bar.show_share((done as f64 + weight as f64 * share) / all as f64, &detail);
                 })?;
                 done += weight;
             }
@@ -305,7 +305,7 @@ impl Examiner<'_> {
     ) -> Result<()> {
         let interrupt = &self.app.interrupt;
         interrupt
-            .reading(|| sync_all(sessions, &text.document, &mut |progress| show(progress.share / 2.0)))?;
+            .computing(|| sync_all(sessions, &text.document, &mut |progress| show(progress.share / 2.0)))?;
         let all = sessions.len() * text.questions.len();
         let mut asked = 0;
         for (session, cell) in sessions.iter_mut().zip(cells) {
@@ -326,7 +326,7 @@ impl Examiner<'_> {
         let Examiner { app, format, sampler, stops } = self;
         let prompt = [text.document.as_slice(), &question.tokens].concat();
         let go_on = &mut |_: &str| ControlFlow::Continue(());
-        let answer = app.interrupt.reading(|| {
+        let answer = app.interrupt.computing(|| {
             // First back to the end of the document: going on from where this question parts from the one before would move the
             // moment that one can go back to, behind which another question may begin.
             session.sync(&text.document, &mut |_| ())?;

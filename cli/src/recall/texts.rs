@@ -5,7 +5,7 @@ use anyhow::Result;
 use longhand::ChatFormat;
 use models::chat::Message;
 
-use crate::demo::document::{DEMO_KINDS, DemoDocument, DocumentOptions, Fact, FactKind};
+use crate::facts::{DEMO_KINDS, DocumentOptions, Fact, FactDocument, FactKind};
 use crate::failure::Failure;
 
 /// Facts in a document.
@@ -56,7 +56,7 @@ pub fn make(format: &ChatFormat, tokens: usize, questions: usize, seed: u64) -> 
 
 fn text(format: &ChatFormat, options: &DocumentOptions) -> Result<Text> {
     let count = |text: &str| format.count(text).unwrap_or(0);
-    let DemoDocument { text, facts } = DemoDocument::generate(options, &count);
+    let FactDocument { text, facts } = FactDocument::generate(options, &count);
     let text = text.trim_end();
     let prompt =
         |user: &str| -> Result<Vec<u32>> { Ok(format.encode(&format.prompt(&[Message::user(user)])?)?) };
