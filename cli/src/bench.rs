@@ -1,4 +1,5 @@
-//! `longhand bench`: speed with llama-bench's test names (`pp512`, `tg128`, `@ d32768`), KV bytes, and memory bandwidth.
+//! `longhand bench`: speed with llama-bench's test names (`pp512`, `tg128`, `@ d32768`), KV bytes, and memory
+//! bandwidth.
 //!
 //! Each test runs once as a warm-up and then `-r` times. Before each run the cache is filled to the test's depth again.
 

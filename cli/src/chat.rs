@@ -1,5 +1,5 @@
-//! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read with the first
-//! question; later turns read only their question.
+//! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read with the
+//! first question; later turns read only their question.
 
 mod resume_check;
 mod start;

@@ -1,5 +1,5 @@
-//! `longhand demo`: reads a long document with facts at known depths, and asks about every fact, under four policies: `full`,
-//! `razor`, and `streaming` with the same window and with the same bytes as `razor`.
+//! `longhand demo`: reads a long document with facts at known depths, and asks about every fact, under four policies:
+//! `full`, `razor`, and `streaming` with the same window and with the same bytes as `razor`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -161,8 +161,8 @@ impl<'a> Demo<'a> {
     fn print_introduction(&self) -> Result<()> {
         let model = self.engine.model();
         self.print(&format!(
-            "Document: {} tokens with {} facts. Model: {}, {} threads. Each policy reads the document once and answers a \
-             question about each fact:\n",
+            "Document: {} tokens with {} facts. Model: {}, {} threads. Each policy reads the document once and \
+             answers a question about each fact:\n",
             format::count(self.tokens),
             self.document.facts.len(),
             self.app.console.sanitize(model.name()),

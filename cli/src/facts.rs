@@ -76,8 +76,8 @@ impl FactKind {
     }
 }
 
-/// The kinds of facts that the embedded model answers most reliably at 8192 tokens, besides favorite numbers. It drops a
-/// digit of some pass keys and phone numbers, and confuses cities, colors and hiding places with those of the filler.
+/// The kinds of facts that the embedded model answers most reliably at 8192 tokens, besides favorite numbers. It drops
+/// a digit of some pass keys and phone numbers, and confuses cities, colors and hiding places with those of the filler.
 pub const DEMO_KINDS: [FactKind; 5] =
     [FactKind::Secret, FactKind::Code, FactKind::Food, FactKind::Animal, FactKind::Born];
 
@@ -153,8 +153,8 @@ struct Piece {
 }
 
 impl FactDocument {
-    /// Generates a document. `count_tokens` returns the number of tokens of a text, without special tokens; it is called
-    /// twice for each sentence.
+    /// Generates a document. `count_tokens` returns the number of tokens of a text, without special tokens; it is
+    /// called twice for each sentence.
     ///
     /// All facts are in the document, even if it becomes longer than `options.tokens`.
     pub fn generate(options: &DocumentOptions, count_tokens: &dyn Fn(&str) -> usize) -> Self {

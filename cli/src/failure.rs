@@ -190,8 +190,8 @@ fn hint_text(hint: &Hint) -> String {
              more GPU memory (--memory)"
         }
         Hint::SmallerSession { on_device: false } => {
-            "use another --policy, smaller types (-ctk q8_0 -ctv q8_0) or a smaller context (-c); `longhand plan` shows \
-             their memory"
+            "use another --policy, smaller types (-ctk q8_0 -ctv q8_0) or a smaller context (-c); `longhand plan` \
+             shows their memory"
         }
         Hint::SmallerSession { on_device: true } => {
             "use another --policy, smaller types (-ctk q8_0 -ctv q8_0), a smaller context (-c) or fewer layers on the \

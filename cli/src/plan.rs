@@ -218,8 +218,8 @@ fn heads(
     })
 }
 
-/// The profile for one policy: the windows of the model's heads, or the subject's profile with the heads that the policy
-/// selects from its scores.
+/// The profile for one policy: the windows of the model's heads, or the subject's profile with the heads that the
+/// policy selects from its scores.
 fn profile_of(app: &App, subject: &Subject, policy: &PolicyChoice) -> Result<HeadProfile> {
     // With a budget, planning such a policy is an error whatever the windows are.
     if let (Some(model), Some(_), None) =

@@ -63,7 +63,8 @@ impl ChunkArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct BudgetArgs {
-    /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the policy's parameters
+    /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the policy's
+    /// parameters
     #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
     pub kv_budget: Option<KvBudget>,
     /// Rows that each bounded head keeps. Sets the policy's parameters

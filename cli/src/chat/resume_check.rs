@@ -1,5 +1,5 @@
-//! Compares flags with a saved session before anything is loaded. Flags cannot change a saved session, but the command that
-//! started it also continues it.
+//! Compares flags with a saved session before anything is loaded. Flags cannot change a saved session, but the command
+//! that started it also continues it.
 
 use std::sync::Arc;
 

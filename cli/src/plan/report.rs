@@ -35,8 +35,8 @@ pub fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target,
         subject.heads.source
     );
     if subject.heads.assumed_max {
-        out += "note: this is the maximum, with each retrieval head in a KV head of its own; `longhand heads calibrate` often \
-                finds fewer KV heads: give its profile with --heads FILE\n";
+        out += "note: this is the maximum, with each retrieval head in a KV head of its own; `longhand heads \
+                calibrate` often finds fewer KV heads: give its profile with --heads FILE\n";
     }
     if let Some(limit) = limit {
         let source =
@@ -139,7 +139,8 @@ fn advice(context: usize, target: &Target, layers: usize, rows: &[Row]) -> Strin
     if let Some((row, plan)) = plans().max_by_key(|(_, plan)| plan.max_context) {
         match plan.max_context {
             0 if target.device.is_some() => {
-                out += "- the weights do not all fit on the GPU: use a smaller file type, or fewer layers on the GPU (-ngl)\n";
+                out += "- the weights do not all fit on the GPU: use a smaller file type, or fewer layers on the \
+                        GPU (-ngl)\n";
             }
             0 => out += "- the weights alone do not fit: use a smaller model or a smaller file type\n",
             max if max < context => {
