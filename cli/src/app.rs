@@ -1,51 +1,55 @@
-//! What every command is given: where output goes, Ctrl-C, and the ways to a loaded model that all commands share.
+//! What every command receives: the console and Ctrl-C, with the steps towards a loaded model.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Result;
-use longhand::{Engine, EngineError, Model, ModelSource, Setup, SetupOptions};
+use longhand::{Engine, EngineError, Model, ModelSource, Session, Setup, SetupOptions};
 
 use crate::console::Console;
 use crate::interrupt::Interrupt;
-use crate::observer::Reporter;
+use crate::reporter::Reporter;
 
-/// What every command is given.
+/// What every command receives.
 pub struct App {
-    /// Where output goes.
+    /// Standard output and standard error.
     pub console: Console,
     /// Ctrl-C.
     pub interrupt: Interrupt,
 }
 
 impl App {
-    /// The terminal and Ctrl-C of this process.
+    /// The console and the Ctrl-C handler of this process.
     pub fn new() -> App {
         App { console: Console::detect(), interrupt: Interrupt::install() }
     }
 
-    /// Shows progress and notices.
+    /// Shows progress and notices of the library.
     pub fn reporter(&self) -> Reporter<'_> {
         Reporter::new(&self.console)
     }
 
-    /// Decides how a model is run; Ctrl-C stops it.
+    /// Decides how a model is run with a first prompt of `prompt` tokens. Ctrl-C stops it.
     pub fn resolve(
         &self,
         model: &Arc<Model>,
         options: &SetupOptions,
         prompt: usize,
     ) -> Result<Setup, EngineError> {
-        self.interrupt.reading(|| Setup::resolve(model, options, prompt, &mut self.reporter()))
+        self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut self.reporter()))
     }
 
-    /// Loads the weights with a progress bar; Ctrl-C stops it.
+    /// Loads the weights. Ctrl-C stops it.
     pub fn load(&self, setup: &Setup) -> Result<Arc<Engine>, EngineError> {
-        self.interrupt.reading(|| setup.load(&mut self.reporter()))
+        self.interrupt.computing(|| setup.load(&mut self.reporter()))
+    }
+
+    /// Loads the weights and makes a session. Ctrl-C stops it.
+    pub fn start(&self, setup: &Setup) -> Result<Session, EngineError> {
+        self.interrupt.computing(|| setup.start(&mut self.reporter()))
     }
 }
 
-/// A model file, or the embedded model where none is named.
-pub fn source(path: Option<&Path>) -> ModelSource {
+/// A model file, or the embedded model if there is no path.
+pub fn model_source(path: Option<&Path>) -> ModelSource {
     path.map_or(ModelSource::Embedded, |path| ModelSource::File(path.to_owned()))
 }

@@ -1,5 +1,5 @@
-//! Raw arguments: the commands, and groups of flags that several of them share. Flags are llama.cpp's where it has them. Everything
-//! here is text and numbers; `validate` makes settings of it, so that whatever can be refused is refused before a model is opened.
+//! Parses the arguments and runs a command. The modules are groups of flags that several commands share. Flags have
+//! llama.cpp's names where it has the same flag. Invalid values are rejected before a model is opened.
 
 pub mod device;
 mod llama;
@@ -17,10 +17,10 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::App;
-use crate::console;
 use crate::failure::Failure;
 use crate::{
-    ask, bench, chat, crash_save, demo, devices, failure, heads, inspect, logits, plan, recall, tokenize,
+    ask, bench, chat, console, crash_save, demo, devices, failure, heads, inspect, logits, plan, recall,
+    tokenize,
 };
 
 /// Talk about long documents with a local model, with a KV cache that keeps only what each attention head needs.
@@ -57,14 +57,14 @@ enum Command {
     Logits(logits::LogitsArgs),
 }
 
-/// Runs the program with these arguments, its own name first.
+/// Runs the program. The first argument is its name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
-    let parsed = declaration()
+    let parsed = clap_command()
         .try_get_matches_from(llama::translate(arguments))
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(error) => return report_usage(&error),
     };
     crash_save::install();
     let app = App::new();
@@ -84,35 +84,35 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let (text, code) = failure::report(&error);
-            console::report(&text);
-            ExitCode::from(code)
+            let report = failure::report(&error);
+            console::print_error(&report.text);
+            ExitCode::from(report.exit_code)
         }
     }
 }
 
-/// The arguments as clap takes them. `-c -1` is a value that makes no sense, not a flag that nobody knows.
-fn declaration() -> clap::Command {
-    fn numbers(command: clap::Command) -> clap::Command {
+/// The arguments for clap. Negative numbers are values: the error of `-c -1` is an invalid value, not an unknown flag.
+fn clap_command() -> clap::Command {
+    fn allow_negative(command: clap::Command) -> clap::Command {
         command
             .mut_args(
                 |arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg },
             )
-            .mut_subcommands(numbers)
+            .mut_subcommands(allow_negative)
     }
-    numbers(Cli::command())
+    allow_negative(Cli::command())
 }
 
-/// Prints help where it was asked for, else what is wrong with the arguments, in the same form as every other error.
-fn refuse(error: &clap::Error) -> ExitCode {
+/// Prints the help or the version, or an error in the arguments in the same form as other errors.
+fn report_usage(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // That nobody reads the help is no failure.
+        // A closed stdout is no error.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
     let text = error.render().to_string();
     let failure = error.source().and_then(|source| source.downcast_ref::<Failure>());
-    // clap's last line says how to get help. It becomes the hint unless the value's own error has one.
+    // clap's last line says how to get help. It becomes the hint, unless the error of the value has a hint.
     let text = match text.rsplit_once("\n\nFor more information, try") {
         Some((text, help)) => {
             let help = format!("try {}", help.trim().trim_end_matches('.'));
@@ -130,9 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_declarations_are_consistent() {
-        declaration().debug_assert();
-        // clap looks for this where debug assertions are on only, and of two flags of one name takes either's value for both.
+    fn argument_names_are_unique() {
+        clap_command().debug_assert();
+        // clap checks this only with debug assertions. Two arguments of one name would share their values.
         fn names_are_unique(command: &clap::Command) {
             let mut seen = std::collections::HashSet::new();
             for arg in command.get_arguments() {
@@ -145,6 +145,6 @@ mod tests {
             }
             command.get_subcommands().for_each(names_are_unique);
         }
-        names_are_unique(&declaration());
+        names_are_unique(&clap_command());
     }
 }

@@ -1,11 +1,12 @@
-//! `longhand ask`: questions about documents, asked in turn in one session.
+//! `longhand ask`: questions about documents, asked one after the other in one session.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use longhand::{
-    Chat, ChatFormat, ChatOptions, Context, Model, ModelSource, Preamble, Reading, SetupOptions,
+    Chat, ChatFormat, ChatOptions, Context, Generated, Model, ModelSource, Preamble, Reading, SetupOptions,
     needed_context,
 };
 use models::embedded::EMBEDDED_NAME;
@@ -16,15 +17,15 @@ use crate::args::model::{ModelArgs, looks_like_model};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
 use crate::failure::Failure;
-use crate::{chat, documents, format};
+use crate::{documents, format, turn};
 
-/// Most tokens of an answer where -n does not say otherwise.
-const ANSWER: usize = 256;
+/// Maximum tokens of an answer without -n.
+const ANSWER_LIMIT: usize = 256;
 
 /// Ask questions about documents, one after the other in one session.
 ///
-/// The documents and the first question form the first turn; each further question is another turn. Answers go to stdout, one per
-/// line; use --json in programs. Without a model file, the small built-in model answers.
+/// The documents and the first question form the first turn; each further question is another turn. Answers go to
+/// stdout, one per line; use --json in programs. Without a model file, the small built-in model answers.
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [MODEL] -f FILE [-f FILE]... QUESTION...")]
 pub struct AskArgs {
@@ -52,32 +53,34 @@ pub struct AskArgs {
 }
 
 impl AskArgs {
-    /// The model given as an argument, and the questions.
-    fn parts(&self) -> (Option<PathBuf>, Vec<String>) {
-        let arguments = self.arguments.as_slice();
-        let (model, rest) = match arguments.split_first() {
-            Some((first, rest)) if self.model.model.is_none() && looks_like_model(first) => {
-                (Some(PathBuf::from(first)), rest)
-            }
-            _ => (None, arguments),
+    /// The model, if it is the first positional argument.
+    fn positional_model(&self) -> Option<&Path> {
+        let first = self.arguments.first().filter(|_| self.model.model.is_none())?;
+        looks_like_model(first).then_some(Path::new(first))
+    }
+
+    /// The questions, those of -p first.
+    ///
+    /// # Errors
+    /// Where there is no question, or one is empty.
+    fn questions(&self) -> Result<Vec<String>, Failure> {
+        let positional = self.arguments.iter().skip(usize::from(self.positional_model().is_some()));
+        let questions: Vec<String> = self.prompts.iter().chain(positional).cloned().collect();
+        let problem = match &questions[..] {
+            [] => "there is no question",
+            _ if questions.iter().any(|question| question.trim().is_empty()) => "a question is empty",
+            _ => return Ok(questions),
         };
-        (model, self.prompts.iter().chain(rest).cloned().collect())
+        Err(Failure::usage(problem, "for example: longhand ask -f report.txt \"Who wrote it?\""))
     }
 }
 
 /// Runs the command.
 pub fn run(app: &App, args: &AskArgs) -> Result<()> {
-    let sampling = args.sampling.validate(0.0, ANSWER)?;
-    let (argument, questions) = args.parts();
-    if questions.is_empty() || questions.iter().any(|question| question.trim().is_empty()) {
-        return Err(Failure::usage(
-            if questions.is_empty() { "there is no question" } else { "a question is empty" },
-            "for example: longhand ask -f report.txt \"Who wrote it?\"",
-        )
-        .into());
-    }
-    let source = args.model.source(argument.as_deref())?;
-    let asked = args.session.apply(args.model.setup(app))?;
+    let sampling = args.sampling.validate(0.0, ANSWER_LIMIT)?;
+    let questions = args.questions()?;
+    let source = args.model.source(args.positional_model())?;
+    let options = args.session.apply(args.model.setup_options(app))?;
     let documents = documents::read_all(&args.files)?;
     let model = Model::open(source.clone())?;
     let chat_format = model.chat_format()?;
@@ -85,24 +88,21 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let document_tokens = preamble.document_tokens();
     let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
     let trained = model.spec().n_ctx_train;
-    let context = context(chat_format, trained, asked.context, prompt_tokens, &questions, sampling.limit)?;
-    let asked = SetupOptions { context: Context::Tokens(context), ..asked };
-    let setup = app.resolve(&model, &asked, prompt_tokens)?;
-    let session = app.interrupt.reading(|| setup.start(&mut app.reporter()))?;
-    let heads = session.options().profile.as_ref().map(|profile| profile.retrieval_count());
-    let mut chat = Chat::new(
-        session,
-        ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.limit },
-    )?;
+    let limit = sampling.answer_limit;
+    let context = context(chat_format, trained, options.context, prompt_tokens, &questions[1..], limit)?;
+    let options = SetupOptions { context: Context::Tokens(context), ..options };
+    let session = app.start(&app.resolve(&model, &options, prompt_tokens)?)?;
+    let retrieval_heads = session.options().profile.as_ref().map(|profile| profile.retrieval_count());
+    let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit };
+    let mut chat = Chat::new(session, chat_options)?;
 
     let mut answers: Vec<Value> = Vec::new();
-    let (mut read, mut steps, mut decoding) = (Reading::default(), 0, std::time::Duration::ZERO);
-    for (number, question) in questions.iter().enumerate() {
-        let reading = chat::read(app, &mut chat, question)?;
-        if number == 0 {
-            read = reading;
-        }
-        let answer = chat::generate(app, &mut chat, &mut |piece| match args.json {
+    let mut first_reading = None;
+    let (mut steps, mut decoding) = (0, Duration::ZERO);
+    for question in &questions {
+        let reading = turn::read(app, &mut chat, question)?;
+        first_reading.get_or_insert(reading);
+        let answer = turn::generate(app, &mut chat, &mut |piece| match args.json {
             true => Ok(()),
             false => app.console.print_foreign(piece),
         })?;
@@ -111,25 +111,14 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         }
         steps += answer.steps;
         decoding += answer.elapsed;
-        answers.push(json!({
-            "question": question,
-            "answer": answer.text.trim(),
-            "tokens": answer.tokens.len(),
-            "stop": answer.stop.name(),
-            "timings": {
-                "prompt_tokens": reading.tokens,
-                "prompt_seconds": reading.elapsed.as_secs_f64(),
-                "prompt_tps": format::rate(reading.tokens, reading.elapsed),
-                "answer_seconds": answer.elapsed.as_secs_f64(),
-                "answer_tps": answer.steps_per_second(),
-            },
-        }));
+        answers.push(answer_object(question, reading, &answer));
     }
 
     let (usage, options) = (chat.session().kv_usage(), chat.session().options());
     let policy = &options.policy;
+    let read = first_reading.unwrap_or_default();
     app.console.note(&format!(
-        "{policy}: {} tokens read, {} t/s; {} steps, {} t/s; KV cache {} of {} ({})",
+        "{policy}: {} tokens read, {} t/s; {} decode steps, {} t/s; KV cache {} of {} ({})",
         format::count(read.tokens),
         format::speed(format::rate(read.tokens, read.elapsed)),
         format::count(steps),
@@ -147,7 +136,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
             "model": model.name(),
             "file": file,
             "policy": policy.to_string(),
-            "retrieval_heads": heads,
+            "retrieval_heads": retrieval_heads,
             "kv_heads": model.spec().n_layers * model.spec().n_kv_heads,
             "type_k": options.types.0.name(),
             "type_v": options.types.1.name(),
@@ -166,31 +155,52 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     Ok(())
 }
 
-/// The context to use: the one given, if the first turn fits, else what everything needs.
+/// A question and its answer as JSON.
+fn answer_object(question: &str, reading: Reading, answer: &Generated) -> Value {
+    json!({
+        "question": question,
+        "answer": answer.text.trim(),
+        "tokens": answer.tokens.len(),
+        "stop": answer.stop.name(),
+        "timings": {
+            "prompt_tokens": reading.tokens,
+            "prompt_seconds": reading.elapsed.as_secs_f64(),
+            "prompt_tps": format::rate(reading.tokens, reading.elapsed),
+            "answer_seconds": answer.elapsed.as_secs_f64(),
+            "answer_tps": answer.steps_per_second(),
+        },
+    })
+}
+
+/// Tokens of the context: as given, else enough for a first turn of `prompt` tokens, the other questions and all
+/// answers.
+///
+/// # Errors
+/// Where the first turn does not fit.
 fn context(
     format: &ChatFormat,
     trained: usize,
-    asked: Context,
+    given: Context,
     prompt: usize,
-    questions: &[String],
-    limit: Option<usize>,
+    other_questions: &[String],
+    answer_limit: Option<usize>,
 ) -> Result<usize> {
-    let needed = match limit {
-        Some(limit) => needed_context(format, prompt, &questions[1..], limit)?,
-        None => needed_context(format, prompt, &questions[1..], ANSWER)?.max(trained),
+    let needed = match answer_limit {
+        Some(limit) => needed_context(format, prompt, other_questions, limit)?,
+        None => needed_context(format, prompt, other_questions, ANSWER_LIMIT)?.max(trained),
     };
-    let context = match asked {
+    let context = match given {
         Context::AsNeeded => needed,
         given => given.tokens(prompt, trained),
     };
     if context <= prompt {
         return Err(Failure::new(
             format!(
-                "the first turn (documents, question and chat template) is {prompt} tokens, \
+                "the first turn (documents, question and chat template) has {prompt} tokens, \
                  but the context is {context}"
             ),
             format!(
-                "give a larger context with -c {needed}, or leave -c out; `longhand plan` says what it costs"
+                "give a larger context with -c {needed}, or leave out -c; `longhand plan` shows the memory it needs"
             ),
         )
         .into());

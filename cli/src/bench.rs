@@ -1,6 +1,7 @@
-//! `longhand bench`: speed in llama.cpp's vocabulary (`pp512`, `tg128`, `@ d32768`), with the bytes that a token costs beside it.
+//! `longhand bench`: speed with llama-bench's test names (`pp512`, `tg128`, `@ d32768`), KV bytes, and memory
+//! bandwidth.
 //!
-//! Every test is run once unmeasured and then `-r` times; before each run the session is brought to its depth again.
+//! Each test runs once as a warm-up and then `-r` times. Before each run the cache is filled to the test's depth again.
 
 mod measure;
 mod report;
@@ -22,7 +23,7 @@ use crate::failure::Failure;
 use measure::{Bench, Test};
 use report::Report;
 
-/// Memory that the bandwidth is measured over: several times the caches of most machines.
+/// Size of the memory that the bandwidth is measured with. It is larger than most machines' caches.
 const BANDWIDTH_BYTES: usize = 256 << 20;
 
 /// Measure speed, KV cache size, and bytes moved against the machine's memory bandwidth.
@@ -57,7 +58,8 @@ pub struct BenchArgs {
     /// Head profile for policies that use one [default: the cached profile of the model, else a new calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Instead of a profile: assume that this share of the query heads are retrieval heads, spread evenly [default with --shape: 0.15]
+    /// Instead of a profile: assume that this share of the query heads are retrieval heads, spread evenly
+    /// [default with --shape: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// Output format
@@ -82,7 +84,7 @@ enum Fill {
     Random,
 }
 
-/// Form of the result.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// A Markdown table
@@ -96,11 +98,11 @@ enum Output {
 /// Runs the command.
 pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     let policies =
-        session::policy_names(&args.policy).map(session::policy).collect::<Result<Vec<_>, Failure>>()?;
+        session::expand_policies(&args.policy).map(session::policy).collect::<Result<Vec<_>, Failure>>()?;
     if args.heads.is_some() && !policies.iter().any(|policy| policy.uses_profile()) {
         return Err(Failure::usage(
             "--heads is given, but no policy uses a head profile",
-            "add --policy razor, or leave --heads out",
+            "add --policy razor, or leave out --heads",
         )
         .into());
     }
@@ -112,7 +114,7 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
     let model = Model::open(source.clone())?;
     let longest = tests.iter().map(Test::tokens).max().unwrap_or(0);
     let (k_type, v_type) = args.types.types();
-    let asked = SetupOptions {
+    let options = SetupOptions {
         heads: match (&args.heads, args.heads_share, &args.shape) {
             (Some(path), _, _) => HeadSource::File(path.clone()),
             (None, Some(share), _) => HeadSource::Assumed(share),
@@ -123,53 +125,54 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         v_type: Some(v_type),
         prefill: Some(args.prefill.prefill()),
         chunk: Some(args.chunk.tokens()),
-        ..args.model.setup(app)
+        ..args.model.setup_options(app)
     };
-    let asked_for = |policy: &PolicyChoice| SetupOptions {
+    let options_with = |policy: &PolicyChoice| SetupOptions {
         policy: Some(policy.clone()),
-        // A budget means nothing to a policy that keeps everything.
+        // The policy that keeps everything takes no budget.
         budget: args.budget.budget().filter(|_| policy.policy().is_some()),
-        heads: if policy.uses_profile() { asked.heads.clone() } else { HeadSource::Auto },
-        ..asked.clone()
+        heads: if policy.uses_profile() { options.heads.clone() } else { HeadSource::Auto },
+        ..options.clone()
     };
-    // Every test is resolved before the first is run, so that one that does not fit is refused at once. Layers are placed for the one
-    // that takes most: of several policies the one that keeps everything.
+    // The layers on the GPU are chosen for the largest test: with several policies, for the one that keeps everything.
     let largest = SetupOptions {
         context: Context::Tokens(longest.max(1)),
         ..match &policies[..] {
-            [policy] => asked_for(policy),
-            _ => SetupOptions { heads: HeadSource::Auto, ..asked.clone() },
+            [policy] => options_with(policy),
+            _ => SetupOptions { heads: HeadSource::Auto, ..options.clone() },
         }
     };
     let setup = app.resolve(&model, &largest, longest)?;
+    // Every test is resolved before the first one runs, so that a test that does not fit is an error at once.
     for policy in &policies {
         for test in &tests {
-            let options = SetupOptions { context: Context::Tokens(test.tokens() + 1), ..asked_for(policy) };
+            let options =
+                SetupOptions { context: Context::Tokens(test.tokens() + 1), ..options_with(policy) };
             let mut reporter = app.reporter();
             let mut progress = |progress| reporter.progress(progress);
-            app.interrupt.reading(|| Setup::resolve(&model, &options, test.tokens(), &mut progress))?;
+            app.interrupt.computing(|| Setup::resolve(&model, &options, test.tokens(), &mut progress))?;
         }
     }
     let engine = app.load(&setup)?;
     for policy in &policies {
         for test in &tests {
-            measure::refuse_early(&engine, &asked_for(policy), *test)?;
+            measure::refuse_early(&engine, &options_with(policy), *test)?;
         }
     }
     app.console.note("measuring the memory bandwidth");
-    let bandwidth = app.interrupt.reading(|| engine.memory_bandwidth(BANDWIDTH_BYTES, 5))?;
+    let bandwidth = app.interrupt.computing(|| engine.memory_bandwidth(BANDWIDTH_BYTES, 5))?;
 
-    let mut cases = Vec::new();
+    let mut measurements = Vec::new();
     for policy in &policies {
-        let asked = asked_for(policy);
-        let profiles = Profiles::new(&model, &asked);
-        let profile =
-            app.interrupt.reading(|| profiles.find_or_calibrate(&engine, policy, &mut app.reporter()))?;
-        let random_fill = args.fill == Fill::Random;
-        let bench = Bench { engine: &engine, asked: &asked, profile, random_fill };
+        let options = options_with(policy);
+        let profiles = Profiles::new(&model, &options);
+        let find = || profiles.find_or_calibrate(&engine, policy, &mut app.reporter());
+        let profile = app.interrupt.computing(find)?;
+        let bench =
+            Bench { engine: &engine, options: &options, profile, random_fill: args.fill == Fill::Random };
         for test in &tests {
             app.console.note(&format!("{policy}: {test}"));
-            cases.push(bench.measure(app, *test, args.repetitions)?);
+            measurements.push(bench.measure(app, *test, args.repetitions)?);
         }
     }
     let file = match &source {
@@ -177,10 +180,10 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         _ => model.name().to_owned(),
     };
     let report = Report { engine: &engine, name: model.name().to_owned(), file, bandwidth, args };
-    report.print(app, &cases)
+    report.print(app, &measurements)
 }
 
-/// Every depth with every prompt, then with every generation, as llama-bench orders them.
+/// For each depth the prompt tests, then the generation tests, in llama-bench's order.
 fn tests(args: &BenchArgs) -> Result<Vec<Test>, Failure> {
     let or = |list: &[usize], default: usize| if list.is_empty() { vec![default] } else { list.to_vec() };
     let (prompts, gens) = (or(&args.n_prompt, 512), or(&args.n_gen, 128));

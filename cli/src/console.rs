@@ -1,5 +1,5 @@
-//! stdout and stderr: what kind of thing they lead to, and writing to them without ever panicking. Text of models, documents and
-//! metadata is made harmless before it reaches a terminal; into a file or pipe it goes as it is.
+//! Standard output and standard error. Writing to them never panics. Control characters are removed from foreign text
+//! (of models, documents and metadata) if the output is a terminal; files and pipes receive the text unchanged.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longhand::text::sanitize_for_terminal;
 use serde::Serialize;
 
-/// Whether the last line of stdout has no end yet.
-static OPEN_LINE: AtomicBool = AtomicBool::new(false);
+/// Whether the last line on stdout is not ended yet.
+static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// The user's Enter has ended the line of the prompt.
+/// Call this after the user has pressed Enter at a prompt, which ends the line on the terminal.
 pub fn line_ended() {
-    OPEN_LINE.store(false, Ordering::Relaxed);
+    LINE_IS_OPEN.store(false, Ordering::Relaxed);
 }
 
-/// Writes the text of an error to stderr, in a line of its own where an answer breaks off on the same terminal.
-pub fn report(text: &str) {
+/// Writes an error to stderr, on a new line if the terminal shows an unfinished answer.
+pub fn print_error(text: &str) {
     let mut err = io::stderr().lock();
-    if OPEN_LINE.load(Ordering::Relaxed) && io::stdout().is_terminal() && err.is_terminal() {
+    if LINE_IS_OPEN.load(Ordering::Relaxed) && io::stdout().is_terminal() && err.is_terminal() {
         let _ = err.write_all(b"\n");
     }
     let _ = err.write_all(text.as_bytes());
 }
 
-/// Where output goes.
+/// Standard output and standard error of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     stdout_terminal: bool,
@@ -34,7 +34,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Looks at the streams, `NO_COLOR` and `TERM`.
+    /// Checks which streams are terminals, and the environment variables `NO_COLOR` and `TERM`.
     pub fn detect() -> Console {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -46,7 +46,7 @@ impl Console {
         }
     }
 
-    /// Whether colour on stdout is welcome.
+    /// Whether stdout may have colours.
     pub fn color(&self) -> bool {
         self.color
     }
@@ -61,39 +61,39 @@ impl Console {
         self.stderr_terminal
     }
 
-    /// Foreign text as it may go to stdout.
-    pub fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// Foreign text, made safe for stdout.
+    pub fn sanitize<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.stdout_terminal { sanitize_for_terminal(text) } else { Cow::Borrowed(text) }
     }
 
-    /// Writes to stdout at once.
+    /// Writes to stdout and flushes it.
     pub fn print(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         if !text.is_empty() {
-            OPEN_LINE.store(!text.ends_with('\n'), Ordering::Relaxed);
+            LINE_IS_OPEN.store(!text.ends_with('\n'), Ordering::Relaxed);
         }
         out.flush()
     }
 
-    /// Writes foreign text to stdout at once.
+    /// Writes foreign text to stdout and flushes it.
     pub fn print_foreign(&self, text: &str) -> io::Result<()> {
-        self.print(&self.clean(text))
+        self.print(&self.sanitize(text))
     }
 
-    /// Writes an indented JSON document to stdout. JSON escapes most control characters by itself, but not all of them.
+    /// Writes indented JSON to stdout, as foreign text: JSON escapes most control characters, but not all of them.
     pub fn print_json(&self, value: &impl Serialize) -> anyhow::Result<()> {
         Ok(self.print_foreign(&(serde_json::to_string_pretty(value)? + "\n"))?)
     }
 
-    /// Writes a line to stderr; that nobody reads it is no failure.
+    /// Writes a line to stderr. Errors are ignored.
     pub fn note(&self, text: &str) {
         let text = sanitize_for_terminal(text);
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
-    /// `text` in a colour of the basic palette (31 red, 32 green, …) where colour is welcome.
-    pub fn paint(&self, color: u8, text: &str) -> String {
-        if self.color { format!("\x1b[{color}m{text}\x1b[0m") } else { text.to_owned() }
+    /// `text` in an ANSI colour (31 is red, 32 green, 36 cyan), if stdout may have colours.
+    pub fn paint(&self, ansi_color: u8, text: &str) -> String {
+        if self.color { format!("\x1b[{ansi_color}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }

@@ -1,5 +1,4 @@
-//! What is left when the process must end at once: a GPU that was lost takes everything down that touches it, so the text of the
-//! conversation is written to a file first.
+//! Saves the text of the conversation when the process must end at once, because a GPU was lost.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -14,20 +13,20 @@ use crate::{console, failure};
 /// The conversation so far, as text.
 static CONVERSATION: Mutex<String> = Mutex::new(String::new());
 
-/// Prepares for the worst.
+/// Makes fatal errors of a GPU print an error and save the conversation before the process ends.
 pub fn install() {
     ggml::on_fatal(|error| {
-        let (text, code) = failure::report(&anyhow::Error::from(error.clone()));
-        console::report(&text);
-        if let Some(saved) = save() {
-            let _ = writeln!(io::stderr(), "the conversation is saved in {}", saved.display());
+        let report = failure::report(&anyhow::Error::from(error.clone()));
+        console::print_error(&report.text);
+        if let Some(path) = save() {
+            let _ = writeln!(io::stderr(), "saved the text of the conversation to {}", path.display());
         }
-        i32::from(code)
+        i32::from(report.exit_code)
     });
 }
 
-/// What has been said up to now.
-pub fn remember(messages: &[Message]) {
+/// Sets the conversation that would be saved.
+pub fn set_messages(messages: &[Message]) {
     let Ok(mut conversation) = CONVERSATION.lock() else { return };
     conversation.clear();
     for message in messages {
@@ -35,22 +34,23 @@ pub fn remember(messages: &[Message]) {
     }
 }
 
-/// A piece of the answer that is being given.
+/// Appends a piece of the answer that is being generated.
 pub fn append(piece: &str) {
     if let Ok(mut conversation) = CONVERSATION.lock() {
         conversation.push_str(piece);
     }
 }
 
-/// Writes the conversation into a new file, here or among the temporary files; where there is one.
+/// Writes the conversation to a new file in the current folder or, if that fails, in the folder for temporary files.
+/// Returns its path, or `None` if there is no conversation or both fail.
 fn save() -> Option<PathBuf> {
-    // The thread that ends may be the one that writes here.
+    // The thread that failed may hold the lock.
     let conversation = CONVERSATION.try_lock().ok()?;
     if conversation.is_empty() {
         return None;
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    // Several processes may end in the same second: with the GPU that they share.
+    // Several processes may lose the same GPU in the same second.
     let name = format!("longhand-conversation-{seconds}-{}.txt", std::process::id());
     [PathBuf::from("."), std::env::temp_dir()].into_iter().map(|folder| folder.join(&name)).find(|path| {
         let file = OpenOptions::new().write(true).create_new(true).open(path);
@@ -63,9 +63,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_is_written_into_a_new_file() {
-        assert_eq!(save(), None, "nothing was said");
-        remember(&[Message::system("Be kind."), Message::user("Who is there?\n")]);
+    fn the_conversation_is_written_to_a_new_file() {
+        assert_eq!(save(), None, "there is no conversation");
+        set_messages(&[Message::system("Be kind."), Message::user("Who is there?\n")]);
         append("It is");
         append(" me");
         let path = save().expect("a file");

@@ -1,37 +1,36 @@
-//! `longhand demo`: the main job, shown on the embedded model. A long document with facts at known depths, questions about them asked
-//! one after another in one session, under four policies: everything kept, RazorAttention, and StreamingLLM with the same window and
-//! with the same bytes. Every number comes from these runs.
-
-pub mod document;
+//! `longhand demo`: reads a long document with facts at known depths, and asks about every fact, under four policies:
+//! `full`, `razor`, and `streaming` with the same window and with the same bytes as `razor`.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use longhand::Stop;
 use longhand::policy::PolicyChoice;
-use longhand::setup::prepare;
+use longhand::setup::prepare_session;
 use longhand::{
-    Chat, ChatOptions, Context, Engine, KvUsage, Model, ModelSource, Preamble, Session, SetupOptions,
+    Chat, ChatOptions, Context, Engine, KvUsage, Model, ModelSource, Preamble, Session, SetupOptions, Stop,
     needed_context,
 };
 use serde_json::json;
 
-use self::document::{DemoDocument, DocumentOptions, FactKind};
 use crate::app::App;
 use crate::args::model::ModelArgs;
 use crate::args::values;
+use crate::facts::{DocumentOptions, FactDocument, FactKind};
 use crate::failure::Failure;
 use crate::table::Table;
-use crate::{chat, format};
+use crate::{format, turn};
 
-/// RazorAttention at the scale of the small model: the paper's C and sinks, its S0 of 4000 shrunk with the model.
+/// RazorAttention with the paper's C and number of sinks. Its S0 of 4000 is scaled down for the small model.
 const RAZOR: &str = "razor:buffer=256,ratio=5,sinks=4";
-/// Most tokens of an answer; the facts have about ten.
-const ANSWER: usize = 32;
-/// Decode steps that are timed after the last answer, and into how many blocks they are divided: the answers are too short to tell.
+/// Maximum tokens of an answer. Facts have about ten.
+const ANSWER_LIMIT: usize = 32;
+/// Tokens for the chat template and the first question.
+const TEMPLATE_TOKENS: usize = 64;
+/// Decode steps that are timed after the last answer, because the answers are too short to measure.
 const TIMED_STEPS: usize = 256;
+/// Blocks of these steps. The result is the median of their speeds.
 const TIMED_BLOCKS: usize = 16;
 
 /// Find facts in a long document under several cache policies.
@@ -58,28 +57,30 @@ pub struct DemoArgs {
     model: ModelArgs,
 }
 
-/// What one policy came to.
+/// The results of one policy.
 struct Outcome {
     policy: PolicyChoice,
     /// Of the KV store after the document and the first question were read.
     usage: KvUsage,
+    /// Questions with a correct answer.
     answered: usize,
+    /// Questions.
     asked: usize,
+    /// Tokens per second.
     prefill_tps: f64,
-    /// Median of blocks of steps at the end.
+    /// Tokens per second.
     decode_tps: f64,
 }
 
 /// Runs the command.
 pub fn run(app: &App, args: &DemoArgs) -> Result<()> {
     let demo = Demo::new(app, args)?;
-    demo.introduce()?;
-    let razor: PolicyChoice = RAZOR.parse()?;
+    demo.print_introduction()?;
     let full = demo.run("full".parse()?)?;
-    let razor = demo.run(razor)?;
-    let window = Demo::same_window(&razor)?;
-    let bytes = Demo::same_bytes(&razor)?;
-    let outcomes = [full, razor, demo.run(window)?, demo.run(bytes)?];
+    let razor = demo.run(RAZOR.parse()?)?;
+    let same_window = demo.run(streaming_with_same_window(&razor)?)?;
+    let same_bytes = demo.run(streaming_with_same_bytes(&razor)?)?;
+    let outcomes = [full, razor, same_window, same_bytes];
     if args.json {
         return app.console.print_json(&outcomes.iter().map(Outcome::object).collect::<Vec<_>>());
     }
@@ -87,17 +88,18 @@ pub fn run(app: &App, args: &DemoArgs) -> Result<()> {
     Ok(())
 }
 
-/// A document and the model to ask.
+/// A document and a loaded model.
 struct Demo<'a> {
     app: &'a App,
     engine: Arc<Engine>,
-    asked: SetupOptions,
-    document: DemoDocument,
+    options: SetupOptions,
+    document: FactDocument,
     preamble: Preamble,
     /// Tokens of the document.
     tokens: usize,
+    /// Tokens of the context.
     context: usize,
-    /// Nothing but the result goes to stdout.
+    /// Whether to print only the JSON result.
     quiet: bool,
 }
 
@@ -127,43 +129,47 @@ impl<'a> Demo<'a> {
         }
         let chat_format = model.chat_format()?;
         let count = |text: &str| chat_format.count(text).unwrap_or(0);
-        let options = DocumentOptions {
+        let document_options = DocumentOptions {
             tokens: args.tokens,
             facts: args.facts,
             seed: args.seed,
             kinds: kinds(&args.kinds)?,
             ..DocumentOptions::default()
         };
-        let document = DemoDocument::generate(&options, &count);
+        let document = FactDocument::generate(&document_options, &count);
         let tokens = count(&document.text);
         let questions: Vec<String> = document.facts.iter().map(|fact| fact.question.clone()).collect();
-        let context = needed_context(chat_format, tokens + 64, &questions, ANSWER)? + TIMED_STEPS;
+        let prompt = tokens + TEMPLATE_TOKENS;
+        let context = needed_context(chat_format, prompt, &questions, ANSWER_LIMIT)? + TIMED_STEPS;
         if matches!(source, ModelSource::Embedded) && tokens > 16_384 {
-            app.console.note("note: the small model was trained for documents of up to 16 K tokens");
+            app.console.note("note: the built-in model was trained on documents of up to 16,384 tokens");
         }
         let preamble = Preamble::new(chat_format, None, &document.text)?;
-        let asked = SetupOptions { context: Context::Tokens(context), ..args.model.setup(app) };
-        let engine = app.load(&app.resolve(&model, &asked, tokens)?)?;
-        Ok(Demo { app, engine, asked, document, preamble, tokens, context, quiet: args.json })
+        let options = SetupOptions { context: Context::Tokens(context), ..args.model.setup_options(app) };
+        let engine = app.load(&app.resolve(&model, &options, tokens)?)?;
+        Ok(Demo { app, engine, options, document, preamble, tokens, context, quiet: args.json })
     }
 
-    fn say(&self, text: &str) -> Result<()> {
+    /// Prints to stdout, unless only JSON is wanted.
+    fn print(&self, text: &str) -> Result<()> {
         if !self.quiet {
-            self.app.console.print_foreign(text)?;
+            self.app.console.print(text)?;
         }
         Ok(())
     }
 
-    fn introduce(&self) -> Result<()> {
-        self.say(&format!(
-            "A document of {} tokens with {} facts in it, asked about one after another; the model is {} on {} threads.\n",
+    fn print_introduction(&self) -> Result<()> {
+        let model = self.engine.model();
+        self.print(&format!(
+            "Document: {} tokens with {} facts. Model: {}, {} threads. Each policy reads the document once and \
+             answers a question about each fact:\n",
             format::count(self.tokens),
             self.document.facts.len(),
-            self.engine.model().name(),
+            self.app.console.sanitize(model.name()),
             self.engine.threads()
         ))?;
         for fact in &self.document.facts {
-            self.say(&format!("  at {:3.0} %  {}\n", fact.depth * 100.0, fact.text))?;
+            self.print(&format!("  at {:3.0} %  {}\n", fact.depth * 100.0, fact.text))?;
         }
         Ok(())
     }
@@ -171,36 +177,35 @@ impl<'a> Demo<'a> {
     /// Reads the document under a policy and asks about every fact.
     fn run(&self, policy: PolicyChoice) -> Result<Outcome> {
         let Demo { app, engine, document, .. } = self;
-        let asked = SetupOptions { policy: Some(policy.clone()), ..self.asked.clone() };
+        let options = SetupOptions { policy: Some(policy.clone()), ..self.options.clone() };
         let mut reporter = app.reporter();
-        let (options, _) =
-            app.interrupt.reading(|| prepare(engine, &asked, self.context, self.tokens, &mut reporter))?;
+        let (session_options, _) = app
+            .interrupt
+            .computing(|| prepare_session(engine, &options, self.context, self.tokens, &mut reporter))?;
         drop(reporter);
-        self.say(&format!("\n{policy}\n"))?;
+        self.print(&format!("\n{policy}\n"))?;
         let chat_options = ChatOptions {
             preamble: self.preamble.clone(),
-            answer_limit: Some(ANSWER),
+            answer_limit: Some(ANSWER_LIMIT),
             ..ChatOptions::default()
         };
-        let mut chat = Chat::new(Session::new(engine, options)?, chat_options)?;
+        let mut chat = Chat::new(Session::new(engine, session_options)?, chat_options)?;
         let (mut answered, mut prefill_tps, mut usage) = (0, 0.0, chat.session().kv_usage());
         for (number, fact) in document.facts.iter().enumerate() {
-            let reading = chat::read(app, &mut chat, &fact.question)?;
+            let reading = turn::read(app, &mut chat, &fact.question)?;
             if number == 0 {
                 prefill_tps = format::rate(reading.tokens, reading.elapsed);
                 usage = chat.session().kv_usage();
             }
-            let answer = chat::generate(app, &mut chat, &mut |_| Ok(()))?;
+            let answer = turn::generate(app, &mut chat, &mut |_| Ok(()))?;
             if answer.stop == Stop::Interrupted {
                 return Err(Failure::interrupted().into());
             }
-            let right = fact.is_answered_by(&answer.text);
-            answered += usize::from(right);
-            let mark = if right { app.console.paint(32, "✓") } else { app.console.paint(31, "✗") };
-            let shown = app.console.clean(answer.text.trim()).into_owned();
-            if !self.quiet {
-                app.console.print(&format!("  {mark} {} {shown}\n", fact.question))?;
-            }
+            let correct = fact.is_answered_by(&answer.text);
+            answered += usize::from(correct);
+            let mark = if correct { app.console.paint(32, "✓") } else { app.console.paint(31, "✗") };
+            let answer = app.console.sanitize(answer.text.trim());
+            self.print(&format!("  {mark} {} {answer}\n", fact.question))?;
         }
         Ok(Outcome {
             policy,
@@ -211,23 +216,23 @@ impl<'a> Demo<'a> {
             decode_tps: decode_speed(app, chat.into_session())?,
         })
     }
-
-    /// StreamingLLM with the window that razor's bounded heads have over this document.
-    fn same_window(razor: &Outcome) -> Result<PolicyChoice> {
-        let value = |name| razor.policy.value(name).unwrap_or_default();
-        let window = (razor.usage.tokens as f64 / value("ratio").max(1.0)).max(value("buffer")) as usize;
-        Ok(format!("streaming:sinks={},window={window}", value("sinks")).parse()?)
-    }
-
-    /// StreamingLLM with the window that makes its bytes those of razor.
-    fn same_bytes(razor: &Outcome) -> Result<PolicyChoice> {
-        let sinks = razor.policy.value("sinks").unwrap_or(4.0) as usize;
-        let rows = razor.usage.bytes * razor.usage.tokens / razor.usage.full_bytes.max(1);
-        Ok(format!("streaming:sinks={sinks},window={}", rows.saturating_sub(sinks).max(1)).parse()?)
-    }
 }
 
-/// Kinds of facts by their names; the usual ones where none is named.
+/// StreamingLLM with the window of `razor`'s bounded heads.
+fn streaming_with_same_window(razor: &Outcome) -> Result<PolicyChoice> {
+    let value = |name| razor.policy.value(name).unwrap_or_default();
+    let window = (razor.usage.tokens as f64 / value("ratio").max(1.0)).max(value("buffer")) as usize;
+    Ok(format!("streaming:sinks={},window={window}", value("sinks")).parse()?)
+}
+
+/// StreamingLLM with as many bytes as `razor`.
+fn streaming_with_same_bytes(razor: &Outcome) -> Result<PolicyChoice> {
+    let sinks = razor.policy.value("sinks").unwrap_or(4.0) as usize;
+    let rows = razor.usage.bytes * razor.usage.tokens / razor.usage.full_bytes.max(1);
+    Ok(format!("streaming:sinks={sinks},window={}", rows.saturating_sub(sinks).max(1)).parse()?)
+}
+
+/// Kinds of facts by name, or the default kinds if there are no names.
 fn kinds(names: &[String]) -> Result<Vec<FactKind>, Failure> {
     let kind = |name: &String| {
         FactKind::ALL.into_iter().find(|kind| kind.name() == name.trim()).ok_or_else(|| {
@@ -244,13 +249,13 @@ fn kinds(names: &[String]) -> Result<Vec<FactKind>, Failure> {
     }
 }
 
-/// Steps per second of a session as it stands, without the drawing of tokens: the median over blocks of steps.
+/// Decode steps per second, without sampling: the median over blocks of steps.
 fn decode_speed(app: &App, mut session: Session) -> Result<f64> {
     let tokens = session.tokens()[..TIMED_STEPS.min(session.tokens().len())].to_vec();
     let mut speeds = Vec::new();
     for block in tokens.chunks_exact(TIMED_STEPS / TIMED_BLOCKS) {
         let started = Instant::now();
-        app.interrupt.reading(|| block.iter().try_for_each(|token| session.push(*token)))?;
+        app.interrupt.computing(|| block.iter().try_for_each(|token| session.push(*token)))?;
         speeds.push(format::rate(block.len(), started.elapsed()));
     }
     speeds.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `longhand devices`: what can compute here, and in a line why a GPU cannot.
+//! `longhand devices`: lists the CPU and the GPUs, and says why a GPU cannot be used.
 
 use anyhow::Result;
 use clap::Args;
@@ -23,7 +23,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     let threads = longhand::EngineOptions::default().threads();
     let gpus = ggml::devices();
     if args.json {
-        let of_gpu = |gpu: &Gpu| {
+        let gpu_object = |gpu: &Gpu| {
             json!({
                 "device": format!("cuda:{}", gpu.index),
                 "name": gpu.name,
@@ -35,7 +35,7 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         };
         let object = json!({
             "cpu": { "threads": threads, "free": available_memory() },
-            "gpus": gpus.iter().flatten().map(of_gpu).collect::<Vec<Value>>(),
+            "gpus": gpus.iter().flatten().map(gpu_object).collect::<Vec<Value>>(),
             "problem": gpus.as_ref().err().map(ToString::to_string),
         });
         return app.console.print_json(&object);
@@ -52,11 +52,11 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
-    let why = gpus.err().map_or(String::new(), |why| format!("\nno GPU: {why}\n"));
-    Ok(app.console.print_foreign(&(table.plain() + &why))?)
+    let no_gpu = gpus.err().map_or(String::new(), |reason| format!("\nno GPU: {reason}\n"));
+    Ok(app.console.print_foreign(&(table.plain() + &no_gpu))?)
 }
 
-/// The bytes that are free on a GPU, or why it cannot compute.
+/// Free bytes on a GPU, or why it cannot be used.
 fn free(gpu: &Gpu) -> Result<u64, NoCuda> {
     match &gpu.problem {
         Some(problem) => Err(problem.clone()),

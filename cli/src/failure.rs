@@ -1,47 +1,47 @@
-//! How an error reaches the user: `error: what, where`, then `hint: what to do`, and an exit code (1 failure, 2 wrong
-//! usage, 130 interrupted). The libraries' hints are data; here they become sentences with the program's flags.
+//! Error messages: `error: what and where`, then `hint: what to do`, and the exit code (1 failure, 2 wrong usage,
+//! 130 interrupted). Hints of the libraries are data; this file turns them into sentences with flags.
 
 use std::error::Error;
 use std::io;
 
-use longhand::SamplerError;
 use longhand::heads::HeadsError;
 use longhand::text::sanitize_for_terminal;
-use longhand::{EngineError, Hint};
+use longhand::{EngineError, Hint, SamplerError};
 use models::LoadError;
 use models::chat::ChatError;
 use models::gguf::GgufFile;
 use models::shapes::ShapeError;
 use models::tokenizer::TokenizerError;
 
-use crate::format;
+use crate::{format, interrupt};
 
-/// An error of the program itself: what was wrong, what to do about it, and the exit code.
+/// An error of the command line: what was wrong, what to do about it, and the exit code.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     message: String,
     hint: String,
-    code: u8,
+    exit_code: u8,
 }
 
 impl Failure {
-    /// Something failed although the arguments are right.
+    /// An error that the arguments did not cause, with exit code 1.
     pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { message: message.into(), hint: hint.into(), code: 1 }
+        Failure { message: message.into(), hint: hint.into(), exit_code: 1 }
     }
 
-    /// The arguments are wrong.
+    /// An error in the arguments, with exit code 2.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Failure {
-        Failure { code: 2, ..Failure::new(message, hint) }
+        Failure { exit_code: 2, ..Failure::new(message, hint) }
     }
 
-    /// The user stopped the program.
+    /// The user pressed Ctrl-C.
     pub fn interrupted() -> Failure {
-        Failure { code: 130, ..Failure::new("interrupted", "nothing was kept; run it again to start over") }
+        let hint = "nothing was saved; run the command again to start over";
+        Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new("interrupted", hint) }
     }
 
-    /// The same failure with the name of the file it was found in, if the file is on disk.
+    /// Adds the file's path to the message, if the file is on disk.
     pub fn found_in(self, file: &GgufFile) -> Failure {
         match file.path() {
             Some(path) => Failure { message: format!("{}: {}", path.display(), self.message), ..self },
@@ -57,8 +57,8 @@ impl Failure {
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Failure {
-        let hint = error.hint().map_or_else(|| "see `longhand help`".to_owned(), |hint| sentence(&hint));
-        Failure { code: exit_code(&error), ..Failure::new(message_of(&error), hint) }
+        let hint = error.hint().map_or_else(|| "see `longhand help`".to_owned(), |hint| hint_text(&hint));
+        Failure { exit_code: exit_code(&error), ..Failure::new(message(&error), hint) }
     }
 }
 
@@ -82,11 +82,11 @@ impl From<ShapeError> for Failure {
 
 impl From<SamplerError> for Failure {
     fn from(error: SamplerError) -> Failure {
-        Failure::usage(error.to_string(), sentence(&error.hint()))
+        Failure::usage(error.to_string(), hint_text(&error.hint()))
     }
 }
 
-/// These errors are always caused by the arguments.
+/// 2 for errors that only the arguments can cause, else 1.
 fn exit_code(error: &EngineError) -> u8 {
     match error {
         EngineError::Policy { .. }
@@ -98,11 +98,11 @@ fn exit_code(error: &EngineError) -> u8 {
     }
 }
 
-/// An error's text, sizes as people read them.
-fn message_of(error: &(dyn Error + 'static)) -> String {
+/// The text of an error. The error that memory is not enough has units here.
+fn message(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
         Some(EngineError::Memory { context, needed, free, on_device }) => format!(
-            "a context of {} tokens needs {} besides the weights{}, but {} are free",
+            "a context of {} tokens needs {} besides the weights{}, but only {} are free",
             format::count(*context),
             format::bytes(*needed),
             if *on_device { " on the GPU" } else { "" },
@@ -112,42 +112,51 @@ fn message_of(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// The text to print and the exit code. If the reader of stdout is gone, that is success and the text is empty.
-pub fn report(error: &anyhow::Error) -> (String, u8) {
+/// What the program prints and returns after an error.
+#[derive(Debug, PartialEq)]
+pub struct Report {
+    /// `error: …` and `hint: …`, each on a line; empty where there is nothing to print.
+    pub text: String,
+    /// Exit code.
+    pub exit_code: u8,
+}
+
+/// How an error is reported. A closed stdout is success, with no text.
+pub fn report(error: &anyhow::Error) -> Report {
     let broken_pipe = |cause: &(dyn Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(broken_pipe) {
-        return (String::new(), 0);
+        return Report { text: String::new(), exit_code: 0 };
     }
     let interrupted =
         error.chain().any(|cause| cause.downcast_ref::<EngineError>().is_some_and(EngineError::is_interrupt));
     if interrupted {
         return report(&Failure::interrupted().into());
     }
-    let code = match error.downcast_ref::<Failure>() {
-        Some(failure) => failure.code,
+    let exit_code = match error.downcast_ref::<Failure>() {
+        Some(failure) => failure.exit_code,
         None => error.downcast_ref::<EngineError>().map_or(1, exit_code),
     };
-    // A cause that an error's own text quotes is not repeated.
-    let mut message = String::new();
-    for cause in error.chain().map(message_of) {
-        if message.is_empty() {
-            message = cause;
-        } else if !message.contains(&cause) {
-            message = format!("{message}: {cause}");
+    let mut messages = String::new();
+    for cause in error.chain().map(message) {
+        if messages.is_empty() {
+            messages = cause;
+        } else if !messages.contains(&cause) {
+            // The error's own text does not quote its cause.
+            messages = format!("{messages}: {cause}");
         }
     }
-    let system = || error.chain().find_map(|cause| cause.downcast_ref().map(Hint::for_io));
-    let mut text = format!("error: {}\n", message.trim_end());
-    if let Some(hint) = error.chain().find_map(hint_of).or_else(|| system().as_ref().map(sentence)) {
+    let io_hint = || error.chain().find_map(|cause| cause.downcast_ref().map(Hint::for_io));
+    let mut text = format!("error: {}\n", messages.trim_end());
+    if let Some(hint) = error.chain().find_map(hint).or_else(|| io_hint().as_ref().map(hint_text)) {
         text.push_str(&format!("hint: {hint}\n"));
     }
-    (sanitize_for_terminal(&text).into_owned(), code)
+    Report { text: sanitize_for_terminal(&text).into_owned(), exit_code }
 }
 
-/// What an error of a known type says to do.
-fn hint_of(error: &(dyn Error + 'static)) -> Option<String> {
+/// The hint of an error, if its type has hints.
+fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     fn of<E: Error + 'static>(
         error: &(dyn Error + 'static),
         hint: fn(&E) -> Option<String>,
@@ -155,54 +164,55 @@ fn hint_of(error: &(dyn Error + 'static)) -> Option<String> {
         error.downcast_ref().and_then(hint)
     }
     of::<Failure>(error, |failure| Some(failure.hint.clone()))
-        .or_else(|| of::<EngineError>(error, |error| error.hint().as_ref().map(sentence)))
-        .or_else(|| of::<ggml::Error>(error, |error| Hint::for_compute(error).as_ref().map(sentence)))
-        .or_else(|| of::<HeadsError>(error, |error| Some(sentence(&error.hint()))))
-        .or_else(|| of::<SamplerError>(error, |error| Some(sentence(&error.hint()))))
+        .or_else(|| of::<EngineError>(error, |error| error.hint().as_ref().map(hint_text)))
+        .or_else(|| of::<ggml::Error>(error, |error| Hint::for_compute(error).as_ref().map(hint_text)))
+        .or_else(|| of::<HeadsError>(error, |error| Some(hint_text(&error.hint()))))
+        .or_else(|| of::<SamplerError>(error, |error| Some(hint_text(&error.hint()))))
         .or_else(|| of::<LoadError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<TokenizerError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ChatError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ShapeError>(error, |error| Some(error.hint())))
 }
 
-/// A hint as a sentence with the program's flags and commands. Hints that need none are the library's own words.
-fn sentence(hint: &Hint) -> String {
+/// A hint as a sentence with flags and commands. Hints about neither have the library's text.
+fn hint_text(hint: &Hint) -> String {
     let text = match hint {
         Hint::LargerContext { tokens } => {
             return format!(
-                "give a larger context with -c {tokens} (`longhand plan` says what it costs), or a shorter text"
+                "give a larger context with -c {tokens} (`longhand plan` shows its memory), or a shorter text"
             );
         }
         Hint::LessMemory { on_device: false } => {
-            "give a smaller context (-c), a smaller KV budget (--kv-budget) or a smaller model"
+            "use a smaller context (-c), a smaller KV budget (--kv-budget) or a smaller model"
         }
         Hint::LessMemory { on_device: true } => {
-            "give a smaller context (-c), a smaller KV budget (--kv-budget), fewer layers on the GPU (-ngl), or allow more \
-             of its memory (--memory)"
+            "use a smaller context (-c), a smaller KV budget (--kv-budget) or fewer layers on the GPU (-ngl), or allow \
+             more GPU memory (--memory)"
         }
         Hint::SmallerSession { on_device: false } => {
-            "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c"
+            "use another --policy, smaller types (-ctk q8_0 -ctv q8_0) or a smaller context (-c); `longhand plan` \
+             shows their memory"
         }
         Hint::SmallerSession { on_device: true } => {
-            "see `longhand plan` for what takes less: a policy, -ctk q8_0 -ctv q8_0, a smaller -c; or leave layers on the CPU with \
-             -ngl"
+            "use another --policy, smaller types (-ctk q8_0 -ctv q8_0), a smaller context (-c) or fewer layers on the \
+             GPU (-ngl); `longhand plan` shows their memory"
         }
         Hint::LeaveDeviceMemoryFree => {
-            "other programs may use the same GPU; leave more of its memory free with --memory, or use --device cpu"
+            "other programs may use the same GPU: leave more of its memory to them with --memory, or use --device cpu"
         }
         Hint::UseCpu => "use --device cpu to compute without a GPU",
-        Hint::Restart => "start again; if the error comes back, use --device cpu",
+        Hint::Restart => "start the program again; if the error comes back, use --device cpu",
         Hint::ListDevices => "`longhand devices` lists the GPUs",
         Hint::InstallCublas => {
             "install NVIDIA's package libcublas-13-0, or `pip install nvidia-cublas` and add its lib folder to \
              LD_LIBRARY_PATH; or use a quantised model, or --device cpu"
         }
         Hint::LargerBudget => {
-            "give a larger budget (--kv-budget or --keep), a smaller context (-c), smaller types (-ctk q8_0 -ctv q8_0), or \
-             let fewer heads keep everything"
+            "use a larger budget (--kv-budget or --keep), a smaller context (-c), smaller types (-ctk q8_0 -ctv q8_0), \
+             or a head profile with fewer retrieval heads"
         }
         Hint::SmallerParameters => {
-            "give smaller parameters, a larger context (-c), or a budget: --keep ROWS sets them all"
+            "use smaller parameters or a larger context (-c), or let --keep ROWS set the parameters"
         }
         Hint::OtherPolicy(name) => return format!("use another policy, for example --policy {name}"),
         Hint::GiveHeadProfile => {
@@ -212,18 +222,19 @@ fn sentence(hint: &Hint) -> String {
             "make a head profile of this model with `longhand heads calibrate` or `longhand heads import`"
         }
         Hint::OmitHeadProfile => {
-            "leave the head profile (--heads) out, or add heads=off to the policy: one window for all heads"
+            "leave out the head profile (--heads), or add heads=off to the policy to use one window for all heads"
         }
-        Hint::PolicyWithProfile => "leave --heads out, or use a policy with heads=on",
-        Hint::OmitHeadShares => "leave induction= and echo= out: the profile's own selection is used",
+        Hint::PolicyWithProfile => "leave out --heads, or use a policy with heads=on",
+        Hint::OmitHeadShares => "leave out induction= and echo= to use the selection in the profile",
         Hint::WindowsFromWeights => {
-            "use --policy razor, which computes its windows from the weights; for heads=on, give a profile with --heads FILE"
+            "use --policy razor, which computes its windows from the weights; for heads=on, give a profile with \
+             --heads FILE"
         }
-        Hint::LongerPeriod => "give a larger --period",
+        Hint::LongerPeriod => "use a larger --period",
         Hint::OtherTensorType { cpu_can: true } => {
             "use a model file quantised to another type, or --device cpu"
         }
-        plain => return plain.to_string(),
+        other => return other.to_string(),
     };
     text.to_owned()
 }
@@ -237,19 +248,20 @@ mod tests {
     #[test]
     fn hints_are_on_a_line_of_their_own() {
         let error = anyhow::Error::from(Failure::new("bad", "good")).context("file x");
-        assert_eq!(report(&error), ("error: file x: bad\nhint: good\n".to_owned(), 1));
-        assert_eq!(report(&anyhow::anyhow!("bad\x1b[2J")).0, "error: bad␛[2J\n");
+        let expected = Report { text: "error: file x: bad\nhint: good\n".to_owned(), exit_code: 1 };
+        assert_eq!(report(&error), expected);
+        assert_eq!(report(&anyhow::anyhow!("bad\x1b[2J")).text, "error: bad␛[2J\n");
     }
 
     #[test]
-    fn exit_codes() {
-        assert_eq!(report(&Failure::usage("a", "b").into()).1, 2);
-        assert_eq!(report(&Failure::interrupted().into()).1, 130);
+    fn errors_have_exit_codes() {
+        assert_eq!(report(&Failure::usage("a", "b").into()).exit_code, 2);
+        assert_eq!(report(&Failure::interrupted().into()).exit_code, 130);
         let pipe = Err::<(), _>(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");
-        assert_eq!(report(&pipe.expect_err("an error")), (String::new(), 0));
+        assert_eq!(report(&pipe.expect_err("an error")), Report { text: String::new(), exit_code: 0 });
         let policy = "rasor".parse::<longhand::policy::PolicyChoice>().expect_err("no such policy");
-        let (text, code) = report(&policy.into());
-        assert!(code == 2 && text.contains("\nhint: use one of full, "), "{text}");
+        let Report { text, exit_code } = report(&policy.into());
+        assert!(exit_code == 2 && text.contains("\nhint: use one of full, "), "{text}");
     }
 
     #[test]
@@ -270,14 +282,14 @@ mod tests {
             longhand::Sampler::new(options).expect_err("out of range").into(),
             io::Error::from(io::ErrorKind::NotFound).into(),
         ] {
-            for error in [report(&error).0, report(&error.context("outside")).0] {
+            for error in [report(&error).text, report(&error.context("outside")).text] {
                 assert_eq!(error.matches("\nhint: ").count(), 1, "{error}");
             }
         }
     }
 
     #[test]
-    fn every_hint_has_a_sentence() {
+    fn every_hint_has_a_text() {
         for (hint, part) in [
             (Hint::LargerContext { tokens: 4096 }, "-c 4096"),
             (Hint::LessMemory { on_device: false }, "--kv-budget"),
@@ -307,7 +319,7 @@ mod tests {
             (Hint::FreeDiskSpace, "free some space"),
             (Hint::advice("read again"), "read again"),
         ] {
-            let text = sentence(&hint);
+            let text = hint_text(&hint);
             assert!(text.contains(part), "{hint:?}: {text}");
         }
     }

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub fn bytes(bytes: usize) -> String {
     }
     let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // What would be shown as 1024.0 is shown in the next unit.
+    // Use the next unit where this one would show 1024.0.
     while value >= 1023.95 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -43,7 +43,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Tokens per second: `1,234`, `87.3`, `4.21`, or `-` where nothing was measured.
+/// Tokens per second: `1,234`, `87.3`, `4.21`; `-` if nothing was measured.
 pub fn speed(per_second: f64) -> String {
     match per_second {
         p if p.is_nan() || p <= 0.0 => "-".into(),
@@ -58,13 +58,13 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Tokens per second, 0 where no time passed.
+/// Tokens per second; 0 if no time passed.
 pub fn rate(tokens: usize, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
 }
 
-/// The share of `part` in `whole`, 0 of nothing.
+/// `part / whole`; 0 if `whole` is 0.
 pub fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

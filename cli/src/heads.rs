@@ -1,13 +1,13 @@
-//! `longhand heads`: which heads keep everything. Finds them, shows them, imports published maps.
+//! `longhand heads`: finds, shows and imports retrieval heads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use longhand::heads::{CalibrationOptions, calibrate};
 use longhand::heads::{
-    HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, ScoreMap, SelectionRule, import,
+    CalibrationOptions, HeadProfile, HeadShape, HeadThreshold, ImportOptions, Palette, ScoreMap,
+    SelectionRule, calibrate, import,
 };
 use longhand::setup::{Found, Profiles};
 use longhand::text::sanitize_for_terminal;
@@ -20,7 +20,7 @@ use crate::args::values;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// Find, show and import retrieval heads: the heads that keep everything.
+/// Find, show and import retrieval heads, which keep all their rows.
 #[derive(Debug, Args)]
 pub struct HeadsArgs {
     #[command(subcommand)]
@@ -29,7 +29,8 @@ pub struct HeadsArgs {
 
 #[derive(Debug, Subcommand)]
 enum HeadsCommand {
-    /// Find a model's retrieval heads: the model reads the same random tokens four times, and heads that attend to the earlier copies score
+    /// Find a model's retrieval heads: it reads the same random tokens four times, and heads that attend to earlier
+    /// copies score
     Calibrate(CalibrateArgs),
     /// Draw the heads and their scores
     Show(ShowArgs),
@@ -44,7 +45,8 @@ struct CalibrateArgs {
     /// Also write the profile to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Number of random tokens, which are read four times (2500 in the paper; fewer if they do not fit the model's context)
+    /// Number of random tokens, which are read four times (2500 in the paper; fewer if the model's context is too
+    /// small)
     #[arg(long, value_name = "TOKENS", default_value = "2500", value_parser = values::positive)]
     period: usize,
     /// Share of the query heads selected by induction score
@@ -94,53 +96,51 @@ struct ImportArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
     match &args.command {
-        HeadsCommand::Calibrate(args) => find_heads(app, args),
-        HeadsCommand::Show(args) => show(app, args),
-        HeadsCommand::Import(args) => import_map(app, args),
+        HeadsCommand::Calibrate(args) => run_calibrate(app, args),
+        HeadsCommand::Show(args) => run_show(app, args),
+        HeadsCommand::Import(args) => run_import(app, args),
     }
 }
 
-fn find_heads(app: &App, args: &CalibrateArgs) -> Result<()> {
+fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
     let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
-    let asked = args.model.setup(app);
-    let engine = load(app, &model, &asked)?;
+    let setup_options = args.model.setup_options(app);
+    let engine = load(app, &model, &setup_options)?;
     let options =
         CalibrationOptions { period: args.period, seed: args.seed, ..CalibrationOptions::default() };
     let rule = SelectionRule { induction: args.induction, echo: args.echo, ..SelectionRule::default() };
     let mut reporter = app.reporter();
     let profile = app
         .interrupt
-        .reading(|| calibrate(&engine, &options, &rule, &mut |progress| reporter.progress(progress)))?;
+        .computing(|| calibrate(&engine, &options, &rule, &mut |progress| reporter.progress(progress)))?;
     drop(reporter);
     app.console.print_foreign(&format!("{}: {}\n", model.name(), summary(&profile)))?;
-    keep(app, &model, &asked, &profile);
-    if let Some(out) = &args.out {
-        profile.save(out)?;
-        app.console.note(&format!("written to {}", out.display()));
+    cache(app, &model, &setup_options, &profile);
+    match &args.out {
+        Some(out) => save(app, &profile, out),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Loads a model for a calibration, which needs no session.
-fn load(app: &App, model: &Arc<Model>, asked: &SetupOptions) -> Result<Arc<Engine>, EngineError> {
-    let setup = app.interrupt.reading(|| Setup::without_session(model, asked, &mut app.reporter()))?;
+fn load(app: &App, model: &Arc<Model>, options: &SetupOptions) -> Result<Arc<Engine>, EngineError> {
+    let setup = app.interrupt.computing(|| Setup::without_session(model, options, &mut app.reporter()))?;
     app.load(&setup)
 }
 
-fn show(app: &App, args: &ShowArgs) -> Result<()> {
+fn run_show(app: &App, args: &ShowArgs) -> Result<()> {
     let profile = match &args.heads {
         Some(path) => HeadProfile::load(path)?,
         None => {
             let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
-            let (asked, razor) = (args.model.setup(app), "razor".parse()?);
-            let profiles = Profiles::new(&model, &asked);
-            let find = || profiles.find(&razor, &mut app.reporter());
-            let profile = match app.interrupt.reading(find)? {
+            let (setup_options, razor) = (args.model.setup_options(app), "razor".parse()?);
+            let profiles = Profiles::new(&model, &setup_options);
+            let profile = match app.interrupt.computing(|| profiles.find(&razor, &mut app.reporter()))? {
                 Found::Profile(profile) => Some(profile),
                 _ => {
-                    let engine = load(app, &model, &asked)?;
+                    let engine = load(app, &model, &setup_options)?;
                     let find = || profiles.find_or_calibrate(&engine, &razor, &mut app.reporter());
-                    app.interrupt.reading(find)?
+                    app.interrupt.computing(find)?
                 }
             };
             profile.ok_or_else(|| {
@@ -148,12 +148,12 @@ fn show(app: &App, args: &ShowArgs) -> Result<()> {
             })?
         }
     };
-    app.console.print(&harmless(&profile)?.heatmaps(palette(&app.console)))?;
+    app.console.print(&with_safe_names(&profile)?.heatmaps(palette(&app.console)))?;
     app.console.print_foreign(&format!("\n{}\n", summary(&profile)))?;
     Ok(())
 }
 
-fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
+fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
     let model = match &args.shape {
         Some(_) => None,
         None => Some(Model::open(args.model.source(None)?)?),
@@ -172,15 +172,12 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
     let threshold = args.threshold.map(HeadThreshold::MinScore).or(args.share.map(HeadThreshold::TopShare));
     let profile = import::import(&args.map, &ImportOptions { shape, fingerprint, threshold })?;
     match (&args.out, &model) {
-        (Some(out), _) => {
-            profile.save(out)?;
-            app.console.note(&format!("written to {}", out.display()));
-        }
+        (Some(out), _) => save(app, &profile, out)?,
         (None, Some(model)) => {
-            if !keep(app, model, &args.model.setup(app), &profile) {
+            if !cache(app, model, &args.model.setup_options(app), &profile) {
                 return Err(Failure::new(
-                    "there is no cache folder for the profile",
-                    "write it with --out FILE",
+                    "the head profile could not be cached",
+                    "write it to a file with --out FILE",
                 )
                 .into());
             }
@@ -193,21 +190,31 @@ fn import_map(app: &App, args: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Caches the profile for its model and says where; false where there is no place for it.
-fn keep(app: &App, model: &Arc<Model>, asked: &SetupOptions, profile: &HeadProfile) -> bool {
-    match Profiles::new(model, asked).cache(profile) {
-        Ok(Some(path)) => app.console.note(&format!("kept for this model as {}", path.display())),
-        Ok(None) => return false,
-        Err(error) => {
-            app.console.note(&format!("note: the head profile is not kept: {error}"));
-            return false;
-        }
-    }
-    true
+/// Writes a profile to a file and prints its path.
+fn save(app: &App, profile: &HeadProfile, path: &Path) -> Result<()> {
+    profile.save(path)?;
+    app.console.note(&format!("saved the head profile to {}", path.display()));
+    Ok(())
 }
 
-/// The profile with names that cannot steer a terminal: the maps themselves are drawn with escape sequences.
-fn harmless(profile: &HeadProfile) -> Result<HeadProfile> {
+/// Caches a profile for its model and prints its path. Returns false if that fails.
+fn cache(app: &App, model: &Arc<Model>, setup_options: &SetupOptions, profile: &HeadProfile) -> bool {
+    match Profiles::new(model, setup_options).cache(profile) {
+        Ok(Some(path)) => {
+            app.console.note(&format!("cached the head profile for this model in {}", path.display()));
+            true
+        }
+        Ok(None) => false,
+        Err(error) => {
+            app.console.note(&format!("note: the head profile could not be cached: {error}"));
+            false
+        }
+    }
+}
+
+/// The profile with sanitized score names. The heat maps as a whole cannot be sanitized, because they contain escape
+/// sequences.
+fn with_safe_names(profile: &HeadProfile) -> Result<HeadProfile> {
     let scores = profile
         .scores()
         .iter()

@@ -1,4 +1,4 @@
-//! `longhand inspect`: what a model file says, also one that cannot be run here (other architectures, vocabulary only).
+//! `longhand inspect`: the content of any GGUF file, including those that longhand cannot run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use models::spec::ModelSpec;
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
 
-use crate::app::{self, App};
+use crate::app::{App, model_source};
 use crate::args::model::ModelArg;
 use crate::format;
 use crate::table::Table;
 
-/// Elements of an array that are shown.
-const SHOWN: usize = 8;
+/// Elements shown of an array.
+const SHOWN_ELEMENTS: usize = 8;
 
 /// Show metadata, tensors and sizes of a model file. Works with every GGUF file.
 #[derive(Debug, Args)]
@@ -37,17 +37,21 @@ pub struct InspectArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
     let path = args.model.as_deref().or(args.model_arg.path.as_deref());
-    let file = longhand::open_gguf(&app::source(path))?;
+    let file = longhand::open_gguf(&model_source(path))?;
     let name =
         path.map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
     if args.json {
-        return app.console.print_json(&object(&name, &file, if args.all { usize::MAX } else { SHOWN }));
+        return app.console.print_json(&object(
+            &name,
+            &file,
+            if args.all { usize::MAX } else { SHOWN_ELEMENTS },
+        ));
     }
     app.console.print_foreign(&text(&name, &file))?;
     Ok(())
 }
 
-/// What can be said about running it: a summary, or why it cannot be run.
+/// The model's description, or why the model cannot be run.
 fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
     let spec = ModelSpec::from_gguf(file).map_err(|error| error.kind().to_string())?;
     models::spec::ModelTensors::from_gguf(file, &spec).map_err(|error| error.kind().to_string())?;
@@ -92,12 +96,12 @@ fn text(name: &str, file: &GgufFile) -> String {
     match Tokenizer::from_gguf(file) {
         Ok(tokenizer) => {
             out += &format!(
-                "tokenizer: {} tokens, {} end an answer\n",
+                "tokenizer: {} tokens, {} of them end an answer\n",
                 format::count(tokenizer.n_vocab()),
                 tokenizer.eog_tokens().len()
             );
         }
-        Err(why) => out += &format!("no tokenizer that can be used: {why}\n"),
+        Err(why) => out += &format!("no usable tokenizer: {why}\n"),
     }
 
     out += "\n";
@@ -107,12 +111,18 @@ fn text(name: &str, file: &GgufFile) -> String {
     }
     out += &table.plain();
 
-    let mut types: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    /// Totals of the tensors of one type.
+    #[derive(Default)]
+    struct Totals {
+        tensors: usize,
+        bytes: u64,
+    }
+    let mut types: BTreeMap<&str, Totals> = BTreeMap::new();
     let mut table = Table::new(["tensor", "type", ">shape", ">bytes"]);
     for tensor in file.tensors() {
-        let entry = types.entry(tensor.ty.name()).or_default();
-        entry.0 += 1;
-        entry.1 += tensor.bytes;
+        let totals = types.entry(tensor.ty.name()).or_default();
+        totals.tensors += 1;
+        totals.bytes += tensor.bytes;
         let dims: Vec<String> = tensor.dims.iter().map(u64::to_string).collect();
         table.row([
             tensor.name.escape_debug().to_string(),
@@ -123,8 +133,8 @@ fn text(name: &str, file: &GgufFile) -> String {
     }
     if !file.tensors().is_empty() {
         out += &format!("\n{}\n", table.plain());
-        for (ty, (count, bytes)) in types {
-            out += &format!("{count} tensors of {ty}: {}\n", format::bytes(bytes as usize));
+        for (ty, Totals { tensors, bytes }) in types {
+            out += &format!("{tensors} tensors of {ty}: {}\n", format::bytes(bytes as usize));
         }
     }
     out += &format!("{} tensors: {}\n", file.tensors().len(), format::bytes(weight_bytes(file) as usize));
@@ -183,7 +193,7 @@ fn metadata(value: &Value, shown: usize) -> serde_json::Value {
     match value {
         Value::Bool(v) => (*v).into(),
         Value::F32(_) | Value::F64(_) => float(value.as_float().unwrap_or(f64::NAN)),
-        Value::String(s) => text_or_bytes(s.as_bytes()),
+        Value::String(s) => lossy_text(s.as_bytes()),
         Value::Array(array) => {
             let element = |i| array.get(i).map_or(serde_json::Value::Null, |value| metadata(&value, shown));
             let first: Vec<serde_json::Value> = (0..array.len().min(shown)).map(element).collect();
@@ -196,7 +206,7 @@ fn metadata(value: &Value, shown: usize) -> serde_json::Value {
     }
 }
 
-/// JSON has no numbers that are not finite: those are written out as text.
+/// A number, or text if it is not finite, because JSON has no such numbers.
 fn float(value: f64) -> serde_json::Value {
     serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), serde_json::Value::Number)
 }
@@ -209,7 +219,7 @@ fn integer(value: i128) -> serde_json::Value {
     }
 }
 
-/// Text, with what is none shown as U+FFFD.
-fn text_or_bytes(bytes: &[u8]) -> serde_json::Value {
+/// Text, with invalid UTF-8 replaced by U+FFFD.
+fn lossy_text(bytes: &[u8]) -> serde_json::Value {
     String::from_utf8_lossy(bytes).into_owned().into()
 }

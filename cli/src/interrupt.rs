@@ -1,5 +1,5 @@
-//! Ctrl-C: it ends what is being computed, not the program. At the prompt of a chat the second press quits; where nothing is
-//! being computed, and when a press is not obeyed, the program ends.
+//! Ctrl-C. While the program computes, the first press stops the computation and the second one quits. At the prompt of
+//! a chat the first press prints how to quit, and the second one quits. Otherwise a press quits at once.
 
 use std::process;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 const IDLE: u8 = 0;
 const PROMPT: u8 = 1;
-const READING: u8 = 2;
+const COMPUTING: u8 = 2;
 const GENERATING: u8 = 3;
 
-/// Exit code of a program that was interrupted.
-const INTERRUPTED: i32 = 130;
+/// Exit code after an interrupt.
+pub const EXIT_CODE: u8 = 130;
 
-/// What is going on, shared with the handler's thread.
+/// Shared with the handler's thread.
 #[derive(Debug, Default)]
 struct State {
     phase: AtomicU8,
     pressed: AtomicBool,
-    /// The engines' flag: it stops a computation in the middle.
-    engine: Arc<AtomicBool>,
+    /// The interrupt flag of engines: it stops a running computation.
+    engine_flag: Arc<AtomicBool>,
 }
 
 /// The program's Ctrl-C handler.
@@ -27,35 +27,35 @@ struct State {
 pub struct Interrupt(Arc<State>);
 
 impl Interrupt {
-    /// Takes over Ctrl-C. Where the system refuses, Ctrl-C ends the program as it always did.
+    /// Installs the handler. If that fails, Ctrl-C ends the program, which is the system's default.
     pub fn install() -> Interrupt {
         let state = Arc::new(State::default());
-        let seen = state.clone();
-        let _ = ctrlc::set_handler(move || seen.press());
+        let shared = state.clone();
+        let _ = ctrlc::set_handler(move || shared.press());
         Interrupt(state)
     }
 
-    /// The flag that stops an engine: engines are set up with it.
+    /// The interrupt flag for the options of an engine.
     pub fn flag(&self) -> Arc<AtomicBool> {
-        self.0.engine.clone()
+        self.0.engine_flag.clone()
     }
 
-    /// A prompt is being read; stopped by the engine's own flag.
-    pub fn reading<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.during(READING, work)
+    /// Runs `work`, in which Ctrl-C sets the engine's interrupt flag.
+    pub fn computing<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.during(COMPUTING, work)
     }
 
-    /// An answer is being generated, which looks at [`Interrupt::is_pressed`] after every token.
+    /// Runs `work`, which checks [`Interrupt::is_pressed`] after each token.
     pub fn generating<T>(&self, work: impl FnOnce() -> T) -> T {
         self.during(GENERATING, work)
     }
 
-    /// The user is being waited for.
+    /// Runs `work`, which waits for the user at the prompt.
     pub fn prompting<T>(&self, work: impl FnOnce() -> T) -> T {
         self.during(PROMPT, work)
     }
 
-    /// Whether Ctrl-C was pressed since the present work began.
+    /// Whether Ctrl-C was pressed since the current work began.
     pub fn is_pressed(&self) -> bool {
         self.0.pressed.load(Ordering::SeqCst)
     }
@@ -72,24 +72,24 @@ impl State {
     fn begin(&self, phase: u8) {
         self.phase.store(phase, Ordering::SeqCst);
         self.pressed.store(false, Ordering::SeqCst);
-        self.engine.store(false, Ordering::SeqCst);
+        self.engine_flag.store(false, Ordering::SeqCst);
     }
 
     fn press(&self) {
         let again = self.pressed.swap(true, Ordering::SeqCst);
         match self.phase.load(Ordering::SeqCst) {
-            READING if !again => self.engine.store(true, Ordering::SeqCst),
+            COMPUTING if !again => self.engine_flag.store(true, Ordering::SeqCst),
             GENERATING if !again => {}
             PROMPT if !again => {
                 let _ = std::io::Write::write_all(
                     &mut std::io::stderr(),
-                    b"\n(Ctrl-C again, Ctrl-D or /exit quits)\n> ",
+                    b"\n(to quit, press Ctrl-C again or Ctrl-D, or type /exit)\n> ",
                 );
             }
             _ => {
-                // A progress bar may stand on the line.
+                // The line may contain a progress bar.
                 let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\n");
-                process::exit(INTERRUPTED);
+                process::exit(EXIT_CODE.into());
             }
         }
     }
@@ -100,15 +100,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_press_stops_reading_by_the_engines_flag_and_generating_by_asking() {
+    fn a_press_sets_the_engine_flag_or_is_pressed() {
         let interrupt = Interrupt(Arc::new(State::default()));
         let flag = interrupt.flag();
-        interrupt.reading(|| {
+        interrupt.computing(|| {
             assert!(!flag.load(Ordering::SeqCst));
             interrupt.0.press();
             assert!(flag.load(Ordering::SeqCst));
         });
-        assert!(!flag.load(Ordering::SeqCst), "the next work can run");
+        assert!(!flag.load(Ordering::SeqCst), "the flag is cleared after the work");
         interrupt.generating(|| {
             interrupt.0.press();
             assert!(interrupt.is_pressed() && !flag.load(Ordering::SeqCst));

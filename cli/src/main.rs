@@ -1,9 +1,10 @@
-//! `longhand`: the command line of the engine. Arguments become validated settings, one module a command does the work, data go
-//! to stdout and everything else to stderr.
+//! `longhand`: the command line of the library. Each command is a module with its arguments and a function `run`.
+//! Results go to stdout and everything else to stderr.
 
 mod app;
 mod args;
 mod ask;
+mod atomic_file;
 mod bench;
 mod chat;
 mod console;
@@ -11,19 +12,20 @@ mod crash_save;
 mod demo;
 mod devices;
 mod documents;
+mod facts;
 mod failure;
 mod format;
 mod heads;
 mod inspect;
 mod interrupt;
 mod logits;
-mod observer;
 mod plan;
 mod progress;
 mod recall;
-mod resume_check;
+mod reporter;
 mod table;
 mod tokenize;
+mod turn;
 
 use std::process::ExitCode;
 

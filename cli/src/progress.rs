@@ -1,5 +1,5 @@
-//! A progress bar with an estimate on stderr, where that is a terminal; elsewhere nothing. The bar's line is cleared when it is
-//! dropped, however that comes about.
+//! A progress bar on stderr with an estimate of the remaining time, if stderr is a terminal. Dropping it clears its
+//! line.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -10,32 +10,32 @@ use longhand::{Progress, Task};
 use crate::console::Console;
 use crate::format;
 
-/// Redrawn at most this often.
+/// Minimum time between two drawings.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Work shorter than this shows no bar at all.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// Time before the bar appears, so that short work shows none.
+const DELAY: Duration = Duration::from_millis(300);
 
-/// A bar on its own line.
+/// A progress bar on a line of its own.
 pub struct ProgressBar {
     title: String,
     visible: bool,
-    drawn: Option<Instant>,
+    last_drawn: Option<Instant>,
     started: Instant,
 }
 
 impl ProgressBar {
-    /// A bar for some work; it appears when the work takes a while.
+    /// A bar for work that starts now.
     pub fn new(console: &Console, title: impl Into<String>) -> ProgressBar {
         ProgressBar {
             title: title.into(),
             visible: console.stderr_terminal(),
-            drawn: None,
+            last_drawn: None,
             started: Instant::now(),
         }
     }
 
-    /// Shows how far a task of the library is.
-    pub fn progress(&mut self, progress: Progress) {
+    /// Shows the progress of a task of the library.
+    pub fn show(&mut self, progress: Progress) {
         let Progress { task, share, size, elapsed } = progress;
         let detail = match task {
             Task::LoadWeights => format::bytes((share * size as f64) as usize),
@@ -44,35 +44,35 @@ impl ProgressBar {
                 format!("{} t/s", format::speed(share * format::rate(size, elapsed)))
             }
         };
-        self.show(share, &detail, progress.remaining());
+        self.draw(share, &detail, progress.remaining());
     }
 
-    /// Shows how many of some bytes are done.
-    pub fn bytes(&mut self, done: u64, total: u64) {
+    /// Shows how many of `total` bytes are done.
+    pub fn show_bytes(&mut self, done: u64, total: u64) {
         let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
-        self.work(share, &format::bytes(done as usize));
+        self.show_share(share, &format::bytes(done as usize));
     }
 
-    /// Shows which share of some work is done, and what it is at.
-    pub fn work(&mut self, share: f64, detail: &str) {
+    /// Shows the share of the work that is done, from 0 to 1, and `detail`.
+    pub fn show_share(&mut self, share: f64, detail: &str) {
         let elapsed = self.started.elapsed();
         let remaining = (share > 0.0).then(|| elapsed.mul_f64((1.0 - share).max(0.0) / share));
-        self.show(share, detail, remaining);
+        self.draw(share, detail, remaining);
     }
 
-    fn show(&mut self, share: f64, detail: &str, remaining: Option<Duration>) {
-        let due = match self.drawn {
-            None => self.started.elapsed() >= PATIENCE,
+    fn draw(&mut self, share: f64, detail: &str, remaining: Option<Duration>) {
+        let due = match self.last_drawn {
+            None => self.started.elapsed() >= DELAY,
             Some(last) => last.elapsed() >= INTERVAL,
         };
         if !self.visible || !due {
             return;
         }
-        self.drawn = Some(Instant::now());
+        self.last_drawn = Some(Instant::now());
         let columns = terminal::size().map_or(0, |(columns, _)| usize::from(columns));
         let width = if columns == 0 { 80 } else { columns.max(20) };
         let line = render(&self.title, share, detail, remaining, width - 1);
-        // Nobody watches a terminal that cannot be written to.
+        // A terminal that cannot be written to is no reason to stop.
         let mut err = io::stderr().lock();
         let _ = write!(err, "\r{line}\x1b[K");
         let _ = err.flush();
@@ -81,7 +81,7 @@ impl ProgressBar {
 
 impl Drop for ProgressBar {
     fn drop(&mut self) {
-        if self.drawn.is_some() {
+        if self.last_drawn.is_some() {
             let mut err = io::stderr().lock();
             let _ = write!(err, "\r\x1b[K");
             let _ = err.flush();
@@ -92,8 +92,8 @@ impl Drop for ProgressBar {
 /// One line of at most `width` characters.
 fn render(title: &str, share: f64, detail: &str, remaining: Option<Duration>, width: usize) -> String {
     let share = share.clamp(0.0, 1.0);
-    let left = remaining.map(|time| format!(", {} left", format::duration(time))).unwrap_or_default();
-    let text = format!(" {:3.0} %  {detail}{left}", share * 100.0);
+    let remaining = remaining.map(|time| format!(", {} left", format::duration(time))).unwrap_or_default();
+    let text = format!(" {:3.0} %  {detail}{remaining}", share * 100.0);
     let used = title.chars().count() + text.chars().count() + 3;
     let cells = width.saturating_sub(used).min(40);
     let line = if cells < 5 {
@@ -111,11 +111,11 @@ mod tests {
 
     #[test]
     fn a_bar_fits_its_line() {
-        let five = Some(Duration::from_secs(5));
-        let line = render("reading", 0.5, "100 t/s", five, 60);
+        let remaining = Some(Duration::from_secs(5));
+        let line = render("reading", 0.5, "100 t/s", remaining, 60);
         assert_eq!(line, "reading [############...........]  50 %  100 t/s, 5.0 s left");
         for width in 0..100 {
-            assert!(render("reading", 0.3, "1,000 t/s", five, width).chars().count() <= width);
+            assert!(render("reading", 0.3, "1,000 t/s", remaining, width).chars().count() <= width);
         }
     }
 }

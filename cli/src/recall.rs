@@ -1,6 +1,6 @@
-//! `longhand recall`: how many facts of a long document each policy still answers, at equal memory. A document is read once into one
-//! session a policy and budget, and without any question: rows leave before it is known what will be asked. Then every question is
-//! asked from that same state.
+//! `longhand recall`: how many facts of a long document each policy still answers, at equal memory. Each session, one
+//! for every policy and budget, reads the document once without a question, so rows are evicted before the questions
+//! are known. Then every question is asked from that state.
 
 mod report;
 mod texts;
@@ -13,13 +13,11 @@ use anyhow::Result;
 use clap::Args;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
-use longhand::setup::{Profiles, available_memory, plan_on};
+use longhand::setup::{Profiles, available_memory, plan_session};
 use longhand::{
-    ChatFormat, Context, Engine, EngineError, HeadSource, Model, Session, SessionOptions, Setup,
-    SetupOptions, sync_all,
+    ChatFormat, Context, Engine, EngineError, HeadSource, Model, Sampler, SamplerOptions, Session,
+    SessionOptions, Setup, SetupOptions, Stop, generate, sync_all,
 };
-use longhand::{Sampler, SamplerOptions};
-use longhand::{Stop, generate};
 
 use self::texts::{Question, Text};
 use crate::app::App;
@@ -30,13 +28,14 @@ use crate::failure::Failure;
 use crate::format;
 use crate::progress::ProgressBar;
 
-/// Most tokens of an answer; the facts have about ten.
-const ANSWER: usize = 32;
+/// Maximum tokens of an answer. Facts have about ten.
+const ANSWER_LIMIT: usize = 32;
 
 /// Measure how many facts of a long document each policy still answers, at equal memory.
 ///
-/// Each document is generated with facts at evenly spaced depths and read without a question. Then every fact is asked about, each
-/// time from the state of the cache after reading. The policy `full`, which keeps everything, is the reference.
+/// Each document is generated with facts at evenly spaced depths and read without a question. Then every fact is asked
+/// about, each time from the state of the cache after reading. The policy `full`, which keeps everything, is the
+/// reference.
 #[derive(Debug, Args)]
 pub struct RecallArgs {
     #[command(flatten)]
@@ -68,35 +67,37 @@ pub struct RecallArgs {
     model: ModelArgs,
 }
 
-/// A policy whose heads are bounded, a row of every table.
+/// A policy with bounded heads: a row of every table.
 struct Row {
-    /// As it was typed: a budget sets its parameters.
+    /// As given. A budget sets other parameters.
     name: String,
     policy: PolicyChoice,
     profile: Option<HeadProfile>,
 }
 
-/// Everything about documents of one length.
+/// The documents of one length, and the results.
 struct Trial {
     /// Tokens of a document.
     tokens: usize,
     texts: Vec<Text>,
     /// Tokens of a session: a document, a question and its answer.
     context: usize,
-    /// The reference, then row by row the policies under every budget.
+    /// The reference, then every policy with every budget, row by row.
     cells: Vec<Cell>,
 }
 
-/// A policy under a budget, and what it came to.
+/// A policy with a budget, and its results.
 struct Cell {
     name: String,
     /// `None` for the reference.
     budget: Option<KvBudget>,
-    /// The policy with the parameters that the budget allows, or why there are none.
+    /// The policy with the parameters that the budget allows, or why the budget is impossible.
     options: Result<SessionOptions, String>,
+    /// Questions with a correct answer.
     answered: usize,
-    /// Bytes of the rows kept when the documents were read, and of all their rows.
+    /// Bytes of the KV cache after reading, summed over the documents.
     kv_bytes: usize,
+    /// The same for a cache that keeps everything.
     kv_full: usize,
 }
 
@@ -105,16 +106,17 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let policies = policies(args)?;
     let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
-    let asked = SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup(app) };
-    // Every length is resolved before the first document is read; layers are placed for the longest.
-    let options = |tokens| SetupOptions { context: Context::Tokens(tokens), ..asked.clone() };
+    let setup_options =
+        SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup_options(app) };
+    // Every length is resolved before the first document is read. The layers on the GPU are chosen for the longest.
+    let options = |tokens| SetupOptions { context: Context::Tokens(tokens), ..setup_options.clone() };
     let Some(longest) = args.lengths.iter().copied().max() else { return Ok(()) };
     for tokens in args.lengths.iter().copied().filter(|tokens| *tokens < longest) {
-        // Notices are those of the longest.
-        app.interrupt.reading(|| Setup::resolve(&model, &options(tokens), tokens, &mut ()))?;
+        // Only the notices of the longest are shown.
+        app.interrupt.computing(|| Setup::resolve(&model, &options(tokens), tokens, &mut ()))?;
     }
     let engine = app.load(&app.resolve(&model, &options(longest), longest)?)?;
-    let rows = rows(app, args, &engine, &asked, policies)?;
+    let rows = rows(app, args, &engine, &setup_options, policies)?;
     let mut trials = Vec::new();
     for tokens in &args.lengths {
         trials.push(Trial::new(app, args, &engine, &rows, *tokens)?);
@@ -123,10 +125,10 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     report::print(app, args, &model, &trials)
 }
 
-/// The policies asked for whose heads are bounded.
+/// The given policies with bounded heads, by name.
 fn policies(args: &RecallArgs) -> Result<Vec<(String, PolicyChoice)>, Failure> {
     let mut policies = Vec::new();
-    for name in session::policy_names(&args.policy) {
+    for name in session::expand_policies(&args.policy) {
         let policy = session::policy(name)?;
         if policy.policy().is_some() {
             policies.push((name.to_owned(), policy));
@@ -135,17 +137,18 @@ fn policies(args: &RecallArgs) -> Result<Vec<(String, PolicyChoice)>, Failure> {
     if args.heads.is_some() && !policies.iter().any(|(_, policy)| policy.uses_profile()) {
         return Err(Failure::usage(
             "--heads is given, but no policy uses a head profile",
-            "add --policy razor, or leave --heads out",
+            "add --policy razor, or leave out --heads",
         ));
     }
     Ok(policies)
 }
 
+/// Finds the head profile of each policy.
 fn rows(
     app: &App,
     args: &RecallArgs,
     engine: &Engine,
-    asked: &SetupOptions,
+    setup_options: &SetupOptions,
     policies: Vec<(String, PolicyChoice)>,
 ) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -154,16 +157,16 @@ fn rows(
             Some(path) => HeadSource::File(path),
             None => HeadSource::Auto,
         };
-        let asked = SetupOptions { heads, ..asked.clone() };
-        let profiles = Profiles::new(engine.model(), &asked);
+        let setup_options = SetupOptions { heads, ..setup_options.clone() };
+        let profiles = Profiles::new(engine.model(), &setup_options);
         let profile =
-            app.interrupt.reading(|| profiles.find_or_calibrate(engine, &policy, &mut app.reporter()))?;
+            app.interrupt.computing(|| profiles.find_or_calibrate(engine, &policy, &mut app.reporter()))?;
         rows.push(Row { name, policy, profile });
     }
     Ok(rows)
 }
 
-fn options(
+fn session_options(
     args: &RecallArgs,
     policy: &PolicyChoice,
     profile: Option<HeadProfile>,
@@ -181,8 +184,9 @@ fn options(
 
 impl Trial {
     fn new(app: &App, args: &RecallArgs, engine: &Engine, rows: &[Row], tokens: usize) -> Result<Trial> {
-        let texts = texts::make(engine.model().chat_format()?, tokens, args.questions as usize, args.seed)?;
-        let context = texts.iter().map(Text::longest).max().unwrap_or(0) + ANSWER;
+        let texts =
+            texts::generate(engine.model().chat_format()?, tokens, args.questions as usize, args.seed)?;
+        let context = texts.iter().map(Text::max_prompt).max().unwrap_or(0) + ANSWER_LIMIT;
         let cell = |name: &str, budget, options| Cell {
             name: name.to_owned(),
             budget,
@@ -191,12 +195,12 @@ impl Trial {
             kv_bytes: 0,
             kv_full: 0,
         };
-        let everything = PolicyChoice::default();
-        let mut cells = vec![cell(everything.name(), None, Ok(options(args, &everything, None, context)))];
+        let full = PolicyChoice::default();
+        let mut cells = vec![cell(full.name(), None, Ok(session_options(args, &full, None, context)))];
         for Row { name, policy, profile } in rows {
             for budget in &args.kv_budget {
-                let whole = options(args, policy, profile.clone(), context);
-                let options = match whole.within(*budget, engine.spec()) {
+                let unlimited = session_options(args, policy, profile.clone(), context);
+                let options = match unlimited.within(*budget, engine.spec()) {
                     Ok(options) => Ok(options),
                     Err(EngineError::Policy { reason, .. }) => {
                         app.console.note(&format!("note: {name}: {reason}"));
@@ -221,10 +225,10 @@ impl Cell {
     }
 }
 
-/// Reads and asks everything.
+/// Reads all documents and asks all questions.
 fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> {
     let format = engine.model().chat_format()?;
-    let mut examiner = Examiner {
+    let mut evaluator = Evaluator {
         app,
         format,
         sampler: Sampler::new(SamplerOptions::greedy())?,
@@ -245,8 +249,8 @@ fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> 
             for (number, text) in texts.iter().enumerate() {
                 let detail = format!("document {} of {}", number + 1, format::count(*tokens));
                 let weight = *tokens * group.len();
-                examiner.examine(&mut sessions, &mut group, text, &mut |share| {
-                    bar.work((done as f64 + weight as f64 * share) / all as f64, &detail);
+                evaluator.evaluate(&mut sessions, &mut group, text, &mut |share| {
+                    bar.show_share((done as f64 + weight as f64 * share) / all as f64, &detail);
                 })?;
                 done += weight;
             }
@@ -255,8 +259,8 @@ fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> 
     Ok(())
 }
 
-/// The cells that are possible, in groups that fit `available` bytes together: as few as that allows, for each reads every document.
-/// A cell that does not fit by itself is a group all the same.
+/// Divides the possible cells into few groups that fit `available` bytes, because each group reads every document. A
+/// cell that does not fit alone is a group of its own.
 fn groups<'c>(
     engine: &Engine,
     cells: &'c mut [Cell],
@@ -278,32 +282,34 @@ fn groups<'c>(
     Ok(groups)
 }
 
-/// Bytes of the host that a session takes besides the weights.
+/// Bytes of host memory that a session needs besides the weights.
 fn bytes_beside_weights(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<usize> {
-    let (_, plan) = plan_on(engine, options.clone(), None, prompt)?;
+    let (_, plan) = plan_session(engine, options.clone(), None, prompt)?;
     Ok(plan.total() - plan.weights.on_host())
 }
 
-/// Asks questions.
-struct Examiner<'a> {
+/// Asks questions and checks the answers.
+struct Evaluator<'a> {
     app: &'a App,
     format: &'a ChatFormat,
     sampler: Sampler,
     stops: Vec<String>,
 }
 
-impl Examiner<'_> {
-    /// Reads a document into all sessions, and asks each of them about all of its facts. `show` is told the share that is done.
-    fn examine(
+impl Evaluator<'_> {
+    /// Reads a document into all sessions, and asks each of them about all facts. `on_progress` receives the share that
+    /// is done, from 0 to 1.
+    fn evaluate(
         &mut self,
         sessions: &mut [Session],
         cells: &mut [&mut Cell],
         text: &Text,
-        show: &mut dyn FnMut(f64),
+        on_progress: &mut dyn FnMut(f64),
     ) -> Result<()> {
         let interrupt = &self.app.interrupt;
-        interrupt
-            .reading(|| sync_all(sessions, &text.document, &mut |progress| show(progress.share / 2.0)))?;
+        interrupt.computing(|| {
+            sync_all(sessions, &text.document, &mut |progress| on_progress(progress.share / 2.0))
+        })?;
         let all = sessions.len() * text.questions.len();
         let mut asked = 0;
         for (session, cell) in sessions.iter_mut().zip(cells) {
@@ -313,23 +319,23 @@ impl Examiner<'_> {
             for question in &text.questions {
                 cell.answered += usize::from(self.is_answered(session, text, question)?);
                 asked += 1;
-                show(0.5 + format::share(asked, all) / 2.0);
+                on_progress(0.5 + format::share(asked, all) / 2.0);
             }
         }
         Ok(())
     }
 
-    /// Asks a question from the state in which the reading of the document left the session.
+    /// Asks a question from the state after reading the document. Returns whether the answer is correct.
     fn is_answered(&mut self, session: &mut Session, text: &Text, question: &Question) -> Result<bool> {
-        let Examiner { app, format, sampler, stops } = self;
+        let Evaluator { app, format, sampler, stops } = self;
         let prompt = [text.document.as_slice(), &question.tokens].concat();
-        let go_on = &mut |_: &str| ControlFlow::Continue(());
-        let answer = app.interrupt.reading(|| {
-            // First back to the end of the document: going on from where this question parts from the one before would move the
-            // moment that one can go back to, behind which another question may begin.
+        let on_text = &mut |_: &str| ControlFlow::Continue(());
+        let answer = app.interrupt.computing(|| {
+            // Return to the end of the document first. Syncing from one question directly to the next would return to
+            // where the two differ, and move the session's undo point there. A later question may differ earlier.
             session.sync(&text.document, &mut |_| ())?;
             session.sync(&prompt, &mut |_| ())?;
-            generate(session, format.tokenizer(), sampler, stops, ANSWER, go_on)
+            generate(session, format.tokenizer(), sampler, stops, ANSWER_LIMIT, on_text)
         })?;
         match answer.stop {
             Stop::Interrupted => Err(Failure::interrupted().into()),
@@ -340,8 +346,9 @@ impl Examiner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use longhand::{EngineOptions, ModelSource};
+
+    use super::*;
 
     #[test]
     fn groups_fit_the_memory() {
@@ -360,12 +367,12 @@ mod tests {
             })
             .into();
         let needed = |cell: &Cell| bytes_beside_weights(&engine, cell.options.as_ref().ok()?, 4000).ok();
-        let three: usize = [0, 1, 3].iter().filter_map(|place| needed(&cells[*place])).sum();
-        for (available, want) in
+        let three: usize = [0, 1, 3].iter().filter_map(|index| needed(&cells[*index])).sum();
+        for (available, expected) in
             [(usize::MAX, vec![4]), (three, vec![3, 1]), (three - 1, vec![2, 2]), (0, vec![1; 4])]
         {
             let groups = groups(&engine, &mut cells, 4000, available).expect("plans");
-            assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), want, "{available}");
+            assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), expected, "{available}");
         }
     }
 }

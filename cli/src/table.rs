@@ -1,15 +1,16 @@
-//! Tables: aligned for people, Markdown for documents, CSV for programs.
+//! Tables as aligned text, Markdown or CSV.
 
-/// A table of texts. Columns are aligned to the right where `right` says so.
+/// A table of texts.
 #[derive(Debug, Default)]
 pub struct Table {
     headers: Vec<String>,
+    /// Whether each column is aligned to the right.
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these columns; a `>` before a name aligns it to the right.
+    /// A table with these columns. A `>` before a name aligns the column to the right.
     pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
         let (right, headers) = columns
             .into_iter()
@@ -28,7 +29,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Aligned by spaces, a line under the headers.
+    /// Columns aligned with spaces, and a line under the headers.
     pub fn plain(&self) -> String {
         let widths = self.widths();
         let mut out = self.line(&self.headers, &widths, "  ");
@@ -40,7 +41,7 @@ impl Table {
         out
     }
 
-    /// A Markdown table, aligned in the source too.
+    /// A Markdown table. Its source is aligned too.
     pub fn markdown(&self) -> String {
         let escaped = Table {
             headers: self.headers.iter().map(|cell| cell.replace('|', "\\|")).collect(),
@@ -90,7 +91,7 @@ impl Table {
         (0..self.headers.len()).map(widest).collect()
     }
 
-    fn line(&self, cells: &[String], widths: &[usize], between: &str) -> String {
+    fn line(&self, cells: &[String], widths: &[usize], separator: &str) -> String {
         let cells: Vec<String> = cells
             .iter()
             .zip(widths)
@@ -100,9 +101,9 @@ impl Table {
                 if *right { format!("{space}{cell}") } else { format!("{cell}{space}") }
             })
             .collect();
-        let line = cells.join(between);
-        // A frame keeps the spaces before it.
-        let line = if between.trim().is_empty() { line.trim_end() } else { &line };
+        let line = cells.join(separator);
+        // In Markdown, spaces at the end align the last `|`.
+        let line = if separator.trim().is_empty() { line.trim_end() } else { &line };
         format!("{line}\n")
     }
 }

@@ -1,4 +1,4 @@
-//! `longhand tokenize`: the token ids of a text, for checking against other programs. Vocabulary-only files will do.
+//! `longhand tokenize`: the token ids of a text, to compare with other programs. Works with vocabulary-only files.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use models::tokenizer::Tokenizer;
 
-use crate::app::{self, App};
+use crate::app::{App, model_source};
 use crate::args::model::ModelArg;
 use crate::documents;
 use crate::failure::Failure;
@@ -36,22 +36,11 @@ pub struct TokenizeArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
     let text = match (&args.file, &args.prompt) {
-        (Some(path), _) => {
-            let bytes = documents::bytes(path)?;
-            String::from_utf8(bytes).map_err(|error| {
-                Failure::new(
-                    format!(
-                        "{}: not UTF-8 text: byte {} is invalid",
-                        path.display(),
-                        error.utf8_error().valid_up_to()
-                    ),
-                    "convert it, for example with: iconv -f latin1 -t utf-8",
-                )
-            })?
-        }
+        (Some(path), _) => documents::read_utf8(path)?,
         (None, prompt) => prompt.clone().unwrap_or_default(),
     };
-    let file = longhand::open_gguf(&app::source(args.model.as_deref().or(args.model_arg.path.as_deref())))?;
+    let path = args.model.as_deref().or(args.model_arg.path.as_deref());
+    let file = longhand::open_gguf(&model_source(path))?;
     let tokenizer = Tokenizer::from_gguf(&file).map_err(|error| Failure::from(error).found_in(&file))?;
     let ids = tokenizer.encode(&text, args.add_special, args.parse_special).map_err(Failure::from)?;
     app.console.print(&(serde_json::to_string(&ids)? + "\n"))?;

@@ -134,7 +134,7 @@ fn regen_and_undo_restore_the_earlier_state() {
         format!("/undo\n/regen\n{NUMBER}\n/regen\n{KEY}\n/undo\n/regen\n/undo\n/stats\n{KEY}\n/stats\n");
     let args = ["chat", "-f", &document, "--policy", "razor:buffer=256,ratio=5,sinks=4"];
     let run = longhand_with_input(&args, input.as_bytes());
-    for part in ["no question to take back", "no answer to take back", "are taken back"] {
+    for part in ["no question to remove", "no answer to replace", "removed the last question"] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     let out = run.ok();
@@ -156,7 +156,7 @@ fn a_chat_reads_the_document_once_and_handles_commands() {
     let out = run.ok();
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!((lines[0], lines.last()), (NUMBER_IS, Some(&KEY_IS)), "{out}");
-    assert!(out.contains("KV cache") && out.contains("/stats  tokens"), "{out}");
+    assert!(out.contains("KV cache") && out.contains("/stats  show tokens"), "{out}");
     // In the second turn only the question was read.
     let stats =
         longhand_with_input(&["chat", "-f", &document], format!("{NUMBER}\n{KEY}\n/stats\n").as_bytes()).ok();

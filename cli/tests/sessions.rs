@@ -26,7 +26,7 @@ fn saved_session(name: &str) -> String {
     let (document, path) = (file(name, DOCUMENT), new_session(name));
     let run =
         longhand_with_input(&["chat", "--session", &path, "-f", &document], format!("{NUMBER}\n").as_bytes());
-    assert!(run.stderr.contains(&format!("the conversation is kept in {path}")), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("saved the conversation to {path}")), "{}", run.stderr);
     assert_eq!(run.ok(), format!("{NUMBER_IS}\n"));
     path
 }
@@ -65,7 +65,7 @@ fn a_conversation_continues_in_another_process() {
         let path = new_session("continues");
         let args = ["chat", "--session", &path, "-f", &document, "--policy", policy];
         let run = longhand_with_input(&args, format!("{NUMBER}\n/save\n/stats\n").as_bytes());
-        assert_eq!(run.stderr.matches("the conversation is kept in").count(), 2, "{}", run.stderr);
+        assert_eq!(run.stderr.matches("saved the conversation to").count(), 2, "{}", run.stderr);
         let out = run.ok();
         assert_eq!(answers(&out), [NUMBER_IS], "{policy}: {out}");
         assert!(reads(&out)[0] > 150, "{out}");
@@ -73,16 +73,16 @@ fn a_conversation_continues_in_another_process() {
         let again = ["chat", "--session", &path];
         let run = longhand_with_input(&again, format!("/stats\n{KEY}\n/stats\n/regen\n").as_bytes());
         assert!(run.stderr.contains(&format!("policy {policy}")), "{}", run.stderr);
-        assert!(run.stderr.contains(" tokens kept"), "{}", run.stderr);
+        assert!(run.stderr.contains("resumed after "), "{}", run.stderr);
         let out = run.ok();
         assert_eq!(answers(&out), [KEY_IS, KEY_IS], "{policy}: {out}");
         assert!(reads(&out)[0] == 0 && (1..40).contains(&reads(&out)[1]), "{policy}: {out}");
 
-        // The third process takes both questions back; with the next one the document is read again.
+        // The third process removes both questions; with the next one the document is read again.
         let run =
             longhand_with_input(&again, format!("/undo\n/undo\n/undo\n{KEY}\n/clear\n{NUMBER}\n").as_bytes());
-        assert_eq!(run.stderr.matches("are taken back").count(), 2, "{}", run.stderr);
-        assert!(run.stderr.contains("no question to take back"), "{}", run.stderr);
+        assert_eq!(run.stderr.matches("removed the last question").count(), 2, "{}", run.stderr);
+        assert!(run.stderr.contains("no question to remove"), "{}", run.stderr);
         let out = run.ok();
         assert_eq!(answers(&out), [KEY_IS, NUMBER_IS], "{policy}: {out}");
     }

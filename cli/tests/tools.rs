@@ -110,14 +110,14 @@ fn windows_from_the_weights_are_cached() {
     for damaged in [&text[..text.len() / 2], &text.replace("0.25", "0.5"), &text.replace("scope", "echo")] {
         std::fs::write(file, damaged).expect("written");
         let again = plan();
-        assert!(again.stderr.contains("made again"), "{}", again.stderr);
+        assert!(again.stderr.contains("a new one is made"), "{}", again.stderr);
         assert_eq!(rows(again.json()), expected);
     }
     for (args, part) in [
         (&["plan", &model, "--policy", "razor:compensation=on"][..], "ALiBi"),
         (&["bench", &model, "--policy", "razor", "--keep", "100"], "no budget can be set"),
         (&["bench", &model, "--policy", "h2o:compensation=on"], "ALiBi"),
-        (&["bench", &model, "--policy", "razor", "--heads", "x.json"], "leave --heads out"),
+        (&["bench", &model, "--policy", "razor", "--heads", "x.json"], "leave out --heads"),
     ] {
         longhand(args).assert_failed(2, part);
     }
@@ -164,7 +164,7 @@ fn plans_show_what_fits_and_what_would_fit() {
     assert!(find("razor", "f16")["store"].as_u64() < find("full", "f16")["store"].as_u64());
     assert!(plan("1GiB")["plans"].as_array().expect("an array").iter().all(|plan| plan["fits"] == false));
     let text = longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB"]).ok();
-    assert!(text.contains("What does not fit, fits with:") && text.contains("--policy"), "{text}");
+    assert!(text.contains("Not everything fits.") && text.contains("--policy"), "{text}");
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
 }
 
@@ -190,7 +190,7 @@ fn a_head_profile_changes_the_plan_of_a_shape() {
     // 15 % of 64 x 40 query heads, no two in one group.
     assert_eq!((number(&shape, "retrieval_heads"), number(&given, "retrieval_heads")), (384, 64));
     assert!(number(&given, "store") * 2 < number(&shape, "store"));
-    let note = "plan with them by --heads FILE";
+    let note = "give its profile with --heads FILE";
     assert!(longhand(&shape).ok().contains(note) && !longhand(&given).ok().contains(note));
     let mha = ["plan", "--shape", "tinyllama-160m", "--policy", "razor"];
     assert!(!longhand(&mha).ok().contains(note), "each query head has a KV head of its own");

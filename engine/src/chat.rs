@@ -425,7 +425,7 @@ impl SavedChat {
         let preamble = Preamble::unencoded(system, &documents);
         // Other errors of the options are the file's, which restoring reports with its path.
         if let Err(error @ EngineError::Memory { .. }) =
-            setup::fit(engine, self.snapshot.options().clone(), None, 0)
+            setup::fit_session(engine, self.snapshot.options().clone(), None, 0)
         {
             return Err(error);
         }

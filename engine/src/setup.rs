@@ -366,8 +366,8 @@ impl Setup {
     /// If the session does not fit the free memory of the host or the device, or the interrupt flag is set.
     pub fn session(&self, engine: &Arc<Engine>, observer: &mut dyn Observer) -> Result<Session, EngineError> {
         let (options, _) = match self.known {
-            true => fit(engine, self.session.clone(), None, self.prompt)?,
-            false => prepare(engine, &self.options, self.session.context, self.prompt, observer)?,
+            true => fit_session(engine, self.session.clone(), None, self.prompt)?,
+            false => prepare_session(engine, &self.options, self.session.context, self.prompt, observer)?,
         };
         let session = Session::new(engine, options)?;
         check_interrupt(&engine.interrupt())?;
@@ -411,7 +411,7 @@ struct Heads {
 ///
 /// # Errors
 /// If options contradict each other, or the session does not fit the free memory of the host or the device.
-pub fn prepare(
+pub fn prepare_session(
     engine: &Engine,
     options: &SetupOptions,
     context: usize,
@@ -423,21 +423,21 @@ pub fn prepare(
     if session.policy.uses_profile() {
         // What does not fit whatever the heads do is refused before they are calibrated.
         let session = SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() };
-        fit(engine, session, options.budget, prompt)?;
+        fit_session(engine, session, options.budget, prompt)?;
     }
     let profile =
         Profiles::new(engine.model(), options).find_or_calibrate(engine, &session.policy, observer)?;
-    fit(engine, SessionOptions { profile, ..session }, options.budget, prompt)
+    fit_session(engine, SessionOptions { profile, ..session }, options.budget, prompt)
 }
 
 /// As [`prepare`], for a session whose head profile is known.
-pub fn fit(
+pub fn fit_session(
     engine: &Engine,
     session: SessionOptions,
     budget: Option<KvBudget>,
     prompt: usize,
 ) -> Result<(SessionOptions, Plan), EngineError> {
-    let (session, plan) = plan_on(engine, session, budget, prompt)?;
+    let (session, plan) = plan_session(engine, session, budget, prompt)?;
     check_host(&plan, session.context, available_memory())?;
     let on_device = plan.device_allocated() - plan.weights.device;
     match engine.backends.at(Place::Device).memory_left() {
@@ -449,7 +449,7 @@ pub fn fit(
 }
 
 /// As [`fit`], but accepts what does not fit. Weights that are repacked are part of the engine and not counted again.
-pub fn plan_on(
+pub fn plan_session(
     engine: &Engine,
     session: SessionOptions,
     budget: Option<KvBudget>,

@@ -9,7 +9,7 @@ use ggml::Type;
 use longhand::generate;
 use longhand::plan::{DRIVER_BYTES, Plan, PlanOptions};
 use longhand::policy::KvBudget;
-use longhand::setup::{ASSUMED_SHARE, DeviceRequest, fit, prepare, smallest, spread};
+use longhand::setup::{ASSUMED_SHARE, DeviceRequest, fit_session, prepare_session, smallest, spread};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
@@ -255,7 +255,7 @@ fn a_session_that_cannot_fit_the_device_is_refused_before_the_calibration() {
         ..SetupOptions::default()
     };
     let mut calibrations = Calibrations(false);
-    let error = prepare(&small, &asked, 4096, 4000, &mut calibrations).expect_err("it does not fit");
+    let error = prepare_session(&small, &asked, 4096, 4000, &mut calibrations).expect_err("it does not fit");
     assert!(matches!(error, EngineError::Memory { on_device: true, .. }), "{error}");
     assert!(!calibrations.0, "a calibration began");
 }
@@ -279,7 +279,7 @@ fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
     };
     let fits = |share, profile| {
         let options = SessionOptions { profile: Some(profile), ..asked(share).session(16_384) };
-        fit(&host, options, asked(share).budget, 0).is_ok()
+        fit_session(&host, options, asked(share).budget, 0).is_ok()
     };
     let (assumed, smallest) =
         (spread(shape, ASSUMED_SHARE).expect("a profile"), smallest(shape).expect("a profile"));

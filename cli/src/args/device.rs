@@ -1,4 +1,4 @@
-//! What computes: the CPU, or a GPU for the last layers.
+//! Flags for the device: the CPU, or a GPU for some layers.
 
 use clap::Args;
 use longhand::DeviceKind;
@@ -26,7 +26,7 @@ fn device(text: &str) -> Result<DeviceRequest, Failure> {
     let lower = text.trim().to_ascii_lowercase();
     match lower.as_str() {
         "auto" => return Ok(DeviceRequest::Auto),
-        // llama.cpp's word for no device.
+        // llama.cpp calls it none.
         "cpu" | "none" => return Ok(DeviceRequest::Cpu),
         "cuda" => return Ok(DeviceRequest::Device(DeviceKind::Cuda(0))),
         #[cfg(feature = "testing")]
@@ -44,7 +44,7 @@ fn device(text: &str) -> Result<DeviceRequest, Failure> {
 fn layers(text: &str) -> Result<GpuLayers, Failure> {
     match text.trim() {
         "auto" => Ok(GpuLayers::Auto),
-        // llama.cpp's -1 means all too.
+        // In llama.cpp -1 means all.
         "all" | "-1" => Ok(GpuLayers::Count(usize::MAX)),
         number => match number.parse() {
             Ok(number) => Ok(GpuLayers::Count(number)),
@@ -58,8 +58,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_have_names() {
-        for (text, wanted) in [
+    fn device_names_are_parsed() {
+        for (text, expected) in [
             ("auto", DeviceRequest::Auto),
             ("CPU", DeviceRequest::Cpu),
             ("none", DeviceRequest::Cpu),
@@ -67,7 +67,7 @@ mod tests {
             ("cuda:1", DeviceRequest::Device(DeviceKind::Cuda(1))),
             ("CUDA1", DeviceRequest::Device(DeviceKind::Cuda(1))),
         ] {
-            assert_eq!(device(text), Ok(wanted), "{text}");
+            assert_eq!(device(text), Ok(expected), "{text}");
         }
         for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:99999999999999999999"] {
             assert!(device(text).is_err(), "{text}");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_counted() {
+    fn layer_counts_are_parsed() {
         assert_eq!(layers("auto"), Ok(GpuLayers::Auto));
         assert_eq!((layers("0"), layers("99")), (Ok(GpuLayers::Count(0)), Ok(GpuLayers::Count(99))));
         assert_eq!(

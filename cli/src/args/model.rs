@@ -1,4 +1,4 @@
-//! Which model, and on how many threads.
+//! Flags for the model and its threads.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use longhand::{ModelSource, SetupOptions};
 use super::device::DeviceArgs;
 use super::llama::UnusedArgs;
 use super::values;
-use crate::app::{self, App};
+use crate::app::{App, model_source};
 use crate::failure::Failure;
 
 /// Flags of commands that open a model.
@@ -30,7 +30,7 @@ pub struct ModelArgs {
     unused: UnusedArgs,
 }
 
-/// The model as an argument.
+/// The model as a positional argument.
 #[derive(Clone, Debug, Args)]
 pub struct ModelArg {
     /// GGUF file, the same as -m
@@ -39,20 +39,22 @@ pub struct ModelArg {
 }
 
 impl ModelArgs {
-    /// The source, where the file may also be given as an argument.
+    /// The model given by -m or by a positional argument, else the embedded model.
     pub fn source(&self, argument: Option<&Path>) -> Result<ModelSource, Failure> {
         match (&self.model, argument) {
             (Some(flag), Some(argument)) => Err(Failure::usage(
                 format!("two models are given: {} and {}", flag.display(), argument.display()),
                 "name the model once, with -m or as the first argument",
             )),
-            (flag, argument) => Ok(app::source(flag.as_deref().or(argument))),
+            (flag, argument) => Ok(model_source(flag.as_deref().or(argument))),
         }
     }
 
-    /// The setup asked for, as far as it is about the model, with a note for each flag that is not used.
-    pub fn setup(&self, app: &App) -> SetupOptions {
-        self.unused.notes().iter().for_each(|note| app.console.note(&format!("note: {note}")));
+    /// Setup options with these flags. Prints a note for each flag without effect.
+    pub fn setup_options(&self, app: &App) -> SetupOptions {
+        for note in self.unused.notes() {
+            app.console.note(&format!("note: {note}"));
+        }
         SetupOptions {
             threads: self.threads,
             repack: !self.no_repack,
@@ -65,7 +67,7 @@ impl ModelArgs {
     }
 }
 
-/// Whether an argument that could be a model or a question is a model: something that exists, or a name ending in `.gguf`.
+/// Whether an argument that may be a model or a question is a model: it ends in `.gguf` or is an existing path.
 pub fn looks_like_model(text: &str) -> bool {
     let path = Path::new(text);
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) || path.exists()

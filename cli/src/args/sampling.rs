@@ -1,4 +1,4 @@
-//! How tokens are chosen and when an answer ends.
+//! Flags for sampling and for the length of an answer.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -48,15 +48,18 @@ pub struct SamplingArgs {
 pub struct Sampling {
     /// How tokens are sampled.
     pub options: SamplerOptions,
-    /// Most tokens of an answer; `None` for no limit.
-    pub limit: Option<usize>,
+    /// Maximum tokens of an answer; `None` for no limit.
+    pub answer_limit: Option<usize>,
 }
 
 impl SamplingArgs {
-    /// The options and the limit, with the command's own defaults.
-    pub fn validate(&self, temperature: f32, limit: usize) -> Result<Sampling, Failure> {
-        let limit = match self.n_predict {
-            None => Some(limit),
+    /// The values of the flags, with the command's defaults for the temperature and the tokens of an answer.
+    ///
+    /// # Errors
+    /// Where a value is out of range.
+    pub fn validate(&self, temperature: f32, answer_limit: usize) -> Result<Sampling, Failure> {
+        let answer_limit = match self.n_predict {
+            None => Some(answer_limit),
             Some(-1) => None,
             Some(n) => Some(usize::try_from(n).map_err(|_| {
                 Failure::usage(
@@ -77,8 +80,8 @@ impl SamplingArgs {
                 seed => seed as u64,
             },
         };
-        // A sampler is made here only to refuse what makes no sense before a model is opened.
+        // This sampler only checks the options before a model is opened.
         Sampler::new(options.clone())?;
-        Ok(Sampling { options, limit })
+        Ok(Sampling { options, answer_limit })
     }
 }

@@ -1,4 +1,4 @@
-//! The cache: policy, types, context, and how a document is read into it.
+//! Flags for the KV cache: policy, types, context, and prefill.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub struct SessionArgs {
     pub chunk: ChunkArgs,
 }
 
-/// How many tokens are computed at once while a text is read.
+/// How many tokens are computed at once during prefill.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct ChunkArgs {
@@ -47,23 +47,24 @@ pub struct ChunkArgs {
 }
 
 impl ChunkArgs {
-    /// Tokens.
+    /// Tokens computed at once.
     pub fn tokens(&self) -> usize {
         let size = self.ubatch_size.unwrap_or(SessionOptions::default().chunk);
         self.batch_size.map_or(size, |limit| limit.min(size))
     }
 
-    /// Tokens, if they were asked for.
+    /// Tokens computed at once, if a flag was given.
     fn given(&self) -> Option<usize> {
         self.ubatch_size.or(self.batch_size).map(|_| self.tokens())
     }
 }
 
-/// How much is kept, instead of the policy's own parameters.
+/// A KV budget, which sets the parameters of a policy.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct BudgetArgs {
-    /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the policy's parameters
+    /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the policy's
+    /// parameters
     #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
     pub kv_budget: Option<KvBudget>,
     /// Rows that each bounded head keeps. Sets the policy's parameters
@@ -72,14 +73,14 @@ pub struct BudgetArgs {
 }
 
 impl BudgetArgs {
-    /// The budget, if one is given.
+    /// The budget, if a flag was given.
     pub fn budget(&self) -> Option<KvBudget> {
         self.kv_budget.or(self.keep.map(KvBudget::Rows))
     }
 }
 
-fn cache_type_help(of: &str) -> String {
-    format!("Type of {of}: {} [default: f16]", kernels::RowType::names())
+fn cache_type_help(what: &str) -> String {
+    format!("Type of {what}: {} [default: f16]", kernels::RowType::names())
 }
 
 /// Types of keys and values.
@@ -93,14 +94,14 @@ pub struct TypeArgs {
 }
 
 impl TypeArgs {
-    /// Keys, values.
+    /// The types of keys and values.
     pub fn types(&self) -> (Type, Type) {
         let (k, v) = SessionOptions::default().types;
         (self.cache_type_k.unwrap_or(k), self.cache_type_v.unwrap_or(v))
     }
 }
 
-/// How the first text is read.
+/// How the first text is read into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PrefillArg {
     /// Layer by layer with full attention; rows are evicted after each layer
@@ -110,7 +111,7 @@ pub enum PrefillArg {
 }
 
 impl PrefillArg {
-    /// The engine's word for it.
+    /// The library's value.
     pub fn prefill(self) -> Prefill {
         match self {
             PrefillArg::Exact => Prefill::Exact,
@@ -118,7 +119,7 @@ impl PrefillArg {
         }
     }
 
-    /// As it is typed.
+    /// The name in arguments and output.
     pub fn name(self) -> &'static str {
         match self {
             PrefillArg::Exact => "exact",
@@ -137,7 +138,10 @@ impl From<Prefill> for PrefillArg {
 }
 
 impl SessionArgs {
-    /// The setup asked for: `options` with the cache's flags, or what makes no sense about them.
+    /// Adds these flags to `options`.
+    ///
+    /// # Errors
+    /// Where the policy is invalid.
     pub fn apply(&self, options: SetupOptions) -> Result<SetupOptions, Failure> {
         Ok(SetupOptions {
             context: match self.context {
@@ -157,20 +161,20 @@ impl SessionArgs {
     }
 }
 
-/// A policy as typed.
+/// Parses a policy with its parameters.
 pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
     Ok(text.parse()?)
 }
 
-/// The policies of a list, as typed; all of the registry for `all`.
-pub fn policy_names(texts: &[String]) -> impl Iterator<Item = &str> {
+/// The policies of a list. `all` becomes the names of all policies.
+pub fn expand_policies(texts: &[String]) -> impl Iterator<Item = &str> {
     texts.iter().flat_map(|text| match text.trim() {
         "all" => policies().map(|entry| entry.name).collect(),
         name => vec![name],
     })
 }
 
-/// All policies with their parameters, from the engine's registry.
+/// Help about all policies and their parameters.
 pub fn policy_help() -> String {
     let mut help = String::from(
         "Cache policy: what each head keeps. The policies, with their parameters and defaults:\n",

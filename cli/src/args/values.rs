@@ -1,4 +1,4 @@
-//! Numbers with suffixes, as typed: `100k` tokens, `24GiB`.
+//! Parses values of flags: `100k` tokens, `24GiB`, `30%`.
 
 use ggml::Type;
 use kernels::RowType;
@@ -7,7 +7,7 @@ use longhand::policy::KvBudget;
 
 use crate::failure::Failure;
 
-/// A count of tokens: `8192`, `100k` (100,000, as documents are counted), `1m`.
+/// A number of tokens: `8192`, `100k` (100,000), `1m`.
 pub fn tokens(text: &str) -> Result<usize, Failure> {
     let lower = text.trim().to_ascii_lowercase();
     let (number, factor) = match lower.strip_suffix(['k', 'm']) {
@@ -29,7 +29,7 @@ pub fn tokens(text: &str) -> Result<usize, Failure> {
     }
 }
 
-/// A number of bytes: `24GiB`, `24G` (the same), `24GB` (of 10⁹), or plain bytes.
+/// A number of bytes: `24GiB` or `24G` (2³⁰), `24GB` (10⁹), or a number without a unit.
 pub fn bytes(text: &str) -> Result<usize, Failure> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(lower.len());
@@ -53,7 +53,7 @@ pub fn bytes(text: &str) -> Result<usize, Failure> {
     }
 }
 
-/// A share between 0 and 1: `0.15` or `15%`.
+/// A share from 0 to 1: `0.15` or `15%`.
 pub fn share(text: &str) -> Result<f64, Failure> {
     let text = text.trim();
     let value = match text.strip_suffix('%') {
@@ -62,16 +62,16 @@ pub fn share(text: &str) -> Result<f64, Failure> {
     };
     match value {
         Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
-        _ => Err(Failure::usage("not a share", "give a number between 0 and 1, for example 0.15")),
+        _ => Err(Failure::usage("not a share", "give a number from 0 to 1, for example 0.15")),
     }
 }
 
-/// A budget of the KV store: a size, or with % a share of the cache that keeps everything.
+/// A KV budget: a size, or with % a share of the full cache.
 pub fn budget(text: &str) -> Result<KvBudget, Failure> {
     if text.trim().ends_with('%') {
         return match share(text)? {
             share if share > 0.0 => Ok(KvBudget::Share(share)),
-            _ => Err(Failure::usage("a budget of nothing", "give a share above 0, for example 30%")),
+            _ => Err(Failure::usage("the budget is 0", "give a share above 0, for example 30%")),
         };
     }
     match bytes(text) {
@@ -95,7 +95,7 @@ pub fn threads(text: &str) -> Result<usize, Failure> {
         Ok(threads @ 1..=512) => Ok(threads),
         _ => Err(Failure::usage(
             "not a number of threads",
-            "give a number from 1 to 512; without -t all processors are used",
+            "give a number from 1 to 512, or leave out -t to use all processors",
         )),
     }
 }
@@ -108,7 +108,7 @@ pub fn positive(text: &str) -> Result<usize, Failure> {
     }
 }
 
-/// A finite, not negative number times a factor.
+/// A number of digits with an optional point, times a factor. `None` if the result is not finite.
 fn scaled(number: &str, factor: f64) -> Option<f64> {
     let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let value = number.parse::<f64>().ok().filter(|_| plain)? * factor;
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes() {
+    fn values_with_suffixes_are_parsed() {
         assert_eq!(tokens("8192"), Ok(8192));
         assert_eq!(tokens("100k"), Ok(100_000));
         assert_eq!(tokens("1.5K"), Ok(1500));

@@ -1,4 +1,5 @@
-//! What `recall` prints: a Markdown table for each length of document, or an object for each of their cells.
+//! Prints the results of `recall` as a Markdown table for each document length, or as JSON with an object for each
+//! cell.
 
 use anyhow::Result;
 use longhand::Model;
@@ -10,7 +11,7 @@ use crate::app::App;
 use crate::format;
 use crate::table::Table;
 
-/// Prints everything.
+/// Prints all results.
 pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> Result<()> {
     if args.json {
         let objects = trials
@@ -20,8 +21,8 @@ pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> R
     }
     let types = args.types.types();
     let mut text = format!(
-        "{}, keys {}, values {}, seed {}. Cells: right answers in %, and in brackets the share of the cache that was held when \
-         the document had been read.\n",
+        "{}, keys {}, values {}, seed {}. Cells: correct answers in %, and in brackets the KV cache after the \
+         document in % of the full cache.\n",
         model.name(),
         types.0.name(),
         types.1.name(),
@@ -40,18 +41,18 @@ pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> R
 }
 
 fn table(args: &RecallArgs, trial: &Trial) -> Table {
-    let budgets = args.kv_budget.iter().map(|budget| format!(">{}", shown(*budget)));
+    let budgets = args.kv_budget.iter().map(|budget| format!(">{}", budget_text(*budget)));
     let headers: Vec<String> = std::iter::once("policy".to_owned()).chain(budgets).collect();
     let mut table = Table::new(headers.iter().map(String::as_str));
     let Some((reference, cells)) = trial.cells.split_first() else { return table };
     let text = |cell: &Cell| match &cell.options {
         Ok(_) => {
-            let right = 100.0 * format::share(cell.answered, trial.questions());
-            format!("{right:.1} ({:.1})", 100.0 * cell.kv_share())
+            let correct = 100.0 * format::share(cell.answered, trial.questions());
+            format!("{correct:.1} ({:.1})", 100.0 * cell.kv_share())
         }
         Err(_) => "-".to_owned(),
     };
-    // The reference is the same whatever the budget.
+    // The reference does not depend on the budget.
     let repeated = std::iter::repeat_n(text(reference), args.kv_budget.len());
     table.row(std::iter::once(reference.name.clone()).chain(repeated));
     for row in cells.chunks(args.kv_budget.len()) {
@@ -71,7 +72,7 @@ fn object(args: &RecallArgs, model: &Model, trial: &Trial, cell: &Cell) -> Value
         "context": trial.context,
         "documents": trial.texts.len(),
         "name": cell.name,
-        "budget": cell.budget.map(shown),
+        "budget": cell.budget.map(budget_text),
         "policy": cell.options.as_ref().ok().map(|options| options.policy.to_string()),
         "impossible": cell.options.as_ref().err(),
         "answered": cell.options.as_ref().ok().map(|_| cell.answered),
@@ -81,8 +82,8 @@ fn object(args: &RecallArgs, model: &Model, trial: &Trial, cell: &Cell) -> Value
     })
 }
 
-/// A budget as a column's name.
-fn shown(budget: KvBudget) -> String {
+/// A budget as text.
+fn budget_text(budget: KvBudget) -> String {
     match budget {
         KvBudget::Rows(rows) => format!("{rows} rows"),
         KvBudget::Bytes(bytes) => format::bytes(bytes),

@@ -1,44 +1,44 @@
-//! Documents with facts, as the tokens that a model reads: a chat prompt up to the end of the document, and for each fact what
-//! follows with its question.
+//! Documents with facts as tokens: the prompt up to the end of the document, which all questions share, and the rest of
+//! the prompt for each question.
 
 use anyhow::Result;
 use longhand::ChatFormat;
 use models::chat::Message;
 
-use crate::demo::document::{DEMO_KINDS, DemoDocument, DocumentOptions, Fact, FactKind};
+use crate::facts::{DEMO_KINDS, DocumentOptions, Fact, FactDocument, FactKind};
 use crate::failure::Failure;
 
 /// Facts in a document.
 const FACTS: usize = 10;
-/// Tokens at the end of a document that may be others once a question follows it.
+/// Maximum number of tokens at the end of a document that may change when a question follows.
 const BORDER: usize = 8;
 
 /// A document with questions.
 pub struct Text {
-    /// The prompt up to the end of the document: the beginning of every question's prompt.
+    /// Tokens of the prompt up to the end of the document.
     pub document: Vec<u32>,
-    /// One a fact.
+    /// One question for each fact.
     pub questions: Vec<Question>,
 }
 
 /// A question.
 pub struct Question {
-    /// What answers it.
+    /// The fact that answers it.
     pub fact: Fact,
-    /// The prompt after the document.
+    /// Tokens of the prompt after the document.
     pub tokens: Vec<u32>,
 }
 
 impl Text {
     /// Tokens of the longest prompt.
-    pub fn longest(&self) -> usize {
+    pub fn max_prompt(&self) -> usize {
         let questions = self.questions.iter().map(|question| question.tokens.len());
         self.document.len() + questions.max().unwrap_or(0)
     }
 }
 
-/// As many documents of `tokens` tokens as it takes for so many questions; each has a seed of its own.
-pub fn make(format: &ChatFormat, tokens: usize, questions: usize, seed: u64) -> Result<Vec<Text>> {
+/// Generates documents of `tokens` tokens with `questions` facts in all. Each document has a seed of its own.
+pub fn generate(format: &ChatFormat, tokens: usize, questions: usize, seed: u64) -> Result<Vec<Text>> {
     let starts = (0..questions).step_by(FACTS);
     (starts.zip(0..))
         .map(|(start, number)| {
@@ -56,11 +56,11 @@ pub fn make(format: &ChatFormat, tokens: usize, questions: usize, seed: u64) -> 
 
 fn text(format: &ChatFormat, options: &DocumentOptions) -> Result<Text> {
     let count = |text: &str| format.count(text).unwrap_or(0);
-    let DemoDocument { text, facts } = DemoDocument::generate(options, &count);
+    let FactDocument { text, facts } = FactDocument::generate(options, &count);
     let text = text.trim_end();
     let prompt =
         |user: &str| -> Result<Vec<u32>> { Ok(format.encode(&format.prompt(&[Message::user(user)])?)?) };
-    // What the prompts have in common with that of the document alone says nothing of a question.
+    // The tokens that all prompts share, with or without a question.
     let mut document = prompt(text)?;
     let mut prompts = Vec::new();
     for fact in facts {
@@ -72,7 +72,7 @@ fn text(format: &ChatFormat, options: &DocumentOptions) -> Result<Text> {
     if document.len() + BORDER < count(text) {
         return Err(Failure::new(
             "the model's chat template does not put the question after the documents",
-            "use a model file with another template",
+            "use a model file with another chat template",
         )
         .into());
     }

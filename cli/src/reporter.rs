@@ -1,4 +1,4 @@
-//! What the library tells while it works, as a progress bar and notes on stderr.
+//! Shows the library's progress as a progress bar on stderr, and its notices as notes.
 
 use longhand::{Notice, Observer, Progress, Task};
 
@@ -25,13 +25,13 @@ impl Observer for Reporter<'_> {
             self.bar = Some((progress.task, ProgressBar::new(self.console, title(progress.task))));
         }
         if let Some((_, bar)) = &mut self.bar {
-            bar.progress(progress);
+            bar.show(progress);
         }
     }
 
     fn notice(&mut self, notice: Notice) {
         self.bar = None;
-        if let Some(text) = text(&notice) {
+        if let Some(text) = notice_text(&notice) {
             self.console.note(&text);
         }
     }
@@ -41,18 +41,18 @@ fn title(task: Task) -> &'static str {
     match task {
         Task::LoadWeights => "loading",
         Task::Calibrate => "calibrating",
-        Task::ComputeWindows => "windows",
+        Task::ComputeWindows => "computing windows",
         Task::Prefill => "reading",
     }
 }
 
-/// A notice in words; `None` for what nobody needs to know.
-fn text(notice: &Notice) -> Option<String> {
+/// The text of a notice; `None` if it is not shown.
+fn notice_text(notice: &Notice) -> Option<String> {
     Some(match notice {
         Notice::NoGpu { expected: true, .. } => return None,
-        Notice::NoGpu { reason, .. } => format!("note: the CPU computes everything: {reason}"),
+        Notice::NoGpu { reason, .. } => format!("note: no GPU is used: {reason}"),
         Notice::NothingFitsGpu { free } => format!(
-            "note: not even one layer fits the {} that are free on the GPU: the CPU computes everything",
+            "note: no GPU is used: not even one layer fits in the {} of free GPU memory",
             format::bytes(*free)
         ),
         Notice::LayersOnGpu { on_gpu, layers } => {
@@ -60,24 +60,26 @@ fn text(notice: &Notice) -> Option<String> {
         }
         Notice::BeyondTraining { context, trained } => format!(
             "note: a context of {} tokens is more than the {} that the model was trained for; \
-             it may not understand what lies beyond",
+             answers about longer texts may be wrong",
             format::count(*context),
             format::count(*trained)
         ),
         Notice::IgnoredWindow { window } => format!(
-            "note: the file states a sliding window of {window} tokens, which is not applied: attention is full"
+            "note: the model's sliding window of {window} tokens is not used; its layers attend to all tokens"
         ),
         Notice::Begins(Task::Calibrate) => {
-            "finding the model's retrieval heads (once; the result is kept)".to_owned()
+            "finding the model's retrieval heads (only once; the result is cached)".to_owned()
         }
         Notice::Begins(Task::ComputeWindows) => {
-            "computing how far the model's heads attend (once; the result is kept)".to_owned()
+            "computing how far the model's heads attend (only once; the result is cached)".to_owned()
         }
         Notice::Begins(_) => return None,
         Notice::UnusableProfile { reason } => {
-            format!("note: the kept head profile cannot be used and is made again: {reason}")
+            format!("note: the cached head profile cannot be used, so a new one is made: {reason}")
         }
-        Notice::ProfileNotCached { reason } => format!("note: the head profile is not kept: {reason}"),
+        Notice::ProfileNotCached { reason } => {
+            format!("note: the head profile could not be cached: {reason}")
+        }
         _ => return None,
     })
 }
