@@ -1,6 +1,6 @@
-//! Compiles the device kernels in cuda/: with nvcc (feature `cuda`), and with the host's C++ compiler for the emulator
-//! (feature `testing`). Without these features nothing is compiled. The headers row_types.h and calls.h are
-//! generated from the lists that the Rust side uses, so that both sides always agree.
+//! Compiles the device kernels in cuda/: with nvcc (feature `cuda`), and with the host's C++ compiler for the
+//! emulator (feature `testing`). Without these features nothing is compiled. The headers row_types.h and
+//! calls.h are generated from the lists that the Rust side uses, so that both sides always agree.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,5 +1,6 @@
-//! Parses the arguments and runs a command. The modules are groups of flags that several commands share. Flags have
-//! llama.cpp's names where it has the same flag. Invalid values are rejected before a model is opened.
+//! Parses the arguments and runs a command. The modules are groups of flags that several commands share.
+//! Flags have llama.cpp's names where it has the same flag. Invalid values are rejected before a model is
+//! opened.
 
 pub mod device;
 mod llama;
@@ -23,7 +24,8 @@ use crate::{
     tokenize,
 };
 
-/// Talk about long documents with a local model, with a KV cache that keeps only what each attention head needs.
+/// Talk about long documents with a local model, with a KV cache that keeps only what each attention head
+/// needs.
 #[derive(Debug, Parser)]
 #[command(name = "longhand", version, max_term_width = 100, propagate_version = false)]
 pub struct Cli {
@@ -33,27 +35,16 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Find facts in a long document under several cache policies
     Demo(demo::DemoArgs),
-    /// Chat with a model, about documents if any are given
     Chat(chat::ChatArgs),
-    /// Ask questions about documents
     Ask(ask::AskArgs),
-    /// Show the memory that a session needs under each policy, without running it
     Plan(plan::PlanArgs),
-    /// Find, show and import retrieval heads
     Heads(heads::HeadsArgs),
-    /// Measure speed and KV cache size, with llama-bench's test names
     Bench(bench::BenchArgs),
-    /// Measure how many facts of a document each policy still answers, at equal memory
     Recall(recall::RecallArgs),
-    /// List the CPU and the GPUs that can be used
     Devices(devices::DevicesArgs),
-    /// Show metadata, tensors and sizes of a model file
     Inspect(inspect::InspectArgs),
-    /// Print the token ids of a text
     Tokenize(tokenize::TokenizeArgs),
-    /// Write the logits after every token of a text to a NumPy file
     Logits(logits::LogitsArgs),
 }
 
@@ -91,7 +82,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The arguments for clap. Negative numbers are values: the error of `-c -1` is an invalid value, not an unknown flag.
+/// The arguments for clap. Negative numbers are values: the error of `-c -1` is an invalid value, not an
+/// unknown flag.
 fn clap_command() -> clap::Command {
     fn allow_negative(command: clap::Command) -> clap::Command {
         command

@@ -24,8 +24,9 @@ const ANSWER_LIMIT: usize = 256;
 
 /// Ask questions about documents, one after the other in one session.
 ///
-/// The documents and the first question form the first turn; each further question is another turn. Answers go to
-/// stdout, one per line; use --json in programs. Without a model file, the small built-in model answers.
+/// The documents and the first question form the first turn; each further question is another turn. Answers
+/// go to stdout, one per line; use --json in programs. Without a model file, the small built-in model
+/// answers.
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [MODEL] -f FILE [-f FILE]... QUESTION...")]
 pub struct AskArgs {
@@ -172,8 +173,8 @@ fn answer_object(question: &str, reading: Reading, answer: &Generated) -> Value 
     })
 }
 
-/// Tokens of the context: as given, else enough for a first turn of `prompt` tokens, the other questions and all
-/// answers.
+/// Tokens of the context: as given, else enough for a first turn of `prompt` tokens, the other questions and
+/// all answers.
 ///
 /// # Errors
 /// Where the first turn does not fit.

@@ -1,4 +1,4 @@
-//! Writes a file such that it appears complete or not at all.
+//! Writes a file that appears complete or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};

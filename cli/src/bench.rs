@@ -1,7 +1,8 @@
 //! `longhand bench`: speed with llama-bench's test names (`pp512`, `tg128`, `@ d32768`), KV bytes, and memory
 //! bandwidth.
 //!
-//! Each test runs once as a warm-up and then `-r` times. Before each run the cache is filled to the test's depth again.
+//! Each test runs once as a warm-up and then `-r` times. Before each run the cache is filled to the test's
+//! depth again.
 
 mod measure;
 mod report;
@@ -47,7 +48,7 @@ pub struct BenchArgs {
     #[arg(short = 'r', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
     /// A policy; repeat or separate with ; for several; `all` for all of them
-    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full", long_help = session::policy_help())]
+    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full", long_help = format!("A policy; repeat or separate with ; for several; `all` for all of them\n\n{}", session::policy_help()))]
     policy: Vec<String>,
     /// How the cache is filled before a test
     #[arg(long, value_enum, default_value_t = Fill::Prefill)]
@@ -55,7 +56,8 @@ pub struct BenchArgs {
     /// How texts are read into the cache
     #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
     prefill: PrefillArg,
-    /// Head profile for policies that use one [default: the cached profile of the model, else a new calibration]
+    /// Head profile for policies that use one [default: the cached profile of the model, else a new
+    /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
     /// Instead of a profile: assume that this share of the query heads are retrieval heads, spread evenly
@@ -134,7 +136,8 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         heads: if policy.uses_profile() { options.heads.clone() } else { HeadSource::Auto },
         ..options.clone()
     };
-    // The layers on the GPU are chosen for the largest test: with several policies, for the one that keeps everything.
+    // The layers on the GPU are chosen for the largest test: with several policies, for the one that keeps
+    // everything.
     let largest = SetupOptions {
         context: Context::Tokens(longest.max(1)),
         ..match &policies[..] {

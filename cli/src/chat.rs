@@ -1,5 +1,5 @@
-//! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read with the
-//! first question; later turns read only their question.
+//! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read
+//! with the first question; later turns read only their question.
 
 mod resume_check;
 mod start;
@@ -40,8 +40,9 @@ pub struct ChatArgs {
     /// UTF-8 text file to talk about, read with the first question; repeat for several files
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Save the conversation and its cache to this file at the end; if the file exists, continue the conversation in it
-    /// without reading anything again. Flags that ask for another cache than the saved one are refused
+    /// Save the conversation and its cache to this file at the end; if the file exists, continue the
+    /// conversation in it without reading anything again. Flags that ask for another cache than the saved one
+    /// are refused
     #[arg(long = "session", value_name = "FILE")]
     session_file: Option<PathBuf>,
     /// System message
@@ -194,7 +195,8 @@ fn answer(app: &App, chat: &mut Chat, reading: Reading) -> Result<TurnStats> {
     Ok(TurnStats { reading, steps: answer.steps, decoding: answer.elapsed })
 }
 
-/// Reads the next line. Returns `None` at the end of the input. Lines that are not UTF-8 are skipped with an error.
+/// Reads the next line. Returns `None` at the end of the input. Lines that are not UTF-8 are skipped with an
+/// error.
 fn prompt_line(app: &App) -> Result<Option<String>> {
     loop {
         if app.console.stdout_terminal() {

@@ -1,5 +1,6 @@
-//! Standard output and standard error. Writing to them never panics. Control characters are removed from foreign text
-//! (of models, documents and metadata) if the output is a terminal; files and pipes receive the text unchanged.
+//! Standard output and standard error. Writing to them never panics. Control characters are removed from
+//! foreign text (of models, documents and metadata) if the output is a terminal; files and pipes receive the
+//! text unchanged.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -81,7 +82,8 @@ impl Console {
         self.print(&self.sanitize(text))
     }
 
-    /// Writes indented JSON to stdout, as foreign text: JSON escapes most control characters, but not all of them.
+    /// Writes indented JSON to stdout, as foreign text: JSON escapes most control characters, but not all of
+    /// them.
     pub fn print_json(&self, value: &impl Serialize) -> anyhow::Result<()> {
         Ok(self.print_foreign(&(serde_json::to_string_pretty(value)? + "\n"))?)
     }

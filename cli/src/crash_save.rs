@@ -41,8 +41,8 @@ pub fn append(piece: &str) {
     }
 }
 
-/// Writes the conversation to a new file in the current folder or, if that fails, in the folder for temporary files.
-/// Returns its path, or `None` if there is no conversation or both fail.
+/// Writes the conversation to a new file in the current folder or, if that fails, in the folder for temporary
+/// files. Returns its path, or `None` if there is no conversation or both fail.
 fn save() -> Option<PathBuf> {
     // The thread that failed may hold the lock.
     let conversation = CONVERSATION.try_lock().ok()?;

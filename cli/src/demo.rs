@@ -1,5 +1,5 @@
-//! `longhand demo`: reads a long document with facts at known depths, and asks about every fact, under four policies:
-//! `full`, `razor`, and `streaming` with the same window and with the same bytes as `razor`.
+//! `longhand demo`: reads a long document with facts at known depths, and asks about every fact, under four
+//! policies: `full`, `razor`, and `streaming` with the same window and with the same bytes as `razor`.
 
 use std::sync::Arc;
 use std::time::Instant;

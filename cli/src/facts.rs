@@ -1,9 +1,10 @@
 //! Generated documents with facts at known depths, for `demo` and `recall`.
 //!
-//! The task is that of figure 2 of the RazorAttention paper: "Mary's favorite number is 34251." stands somewhere in a
-//! long text, and the question is "What is Mary's favorite number?". Kinds of facts, names and words are those that the
-//! embedded model was trained on (`models/needle/facts.py`). Every tenth name was held out of its training facts and is
-//! not used here either. The same options and the same token counter give the same document.
+//! The task is that of figure 2 of the RazorAttention paper: "Mary's favorite number is 34251." stands
+//! somewhere in a long text, and the question is "What is Mary's favorite number?". Kinds of facts, names and
+//! words are those that the embedded model was trained on (`models/needle/facts.py`). Every tenth name was
+//! held out of its training facts and is not used here either. The same options and the same token counter
+//! give the same document.
 
 #[rustfmt::skip] // one word a line is too long
 mod words;
@@ -76,8 +77,9 @@ impl FactKind {
     }
 }
 
-/// The kinds of facts that the embedded model answers most reliably at 8192 tokens, besides favorite numbers. It drops
-/// a digit of some pass keys and phone numbers, and confuses cities, colors and hiding places with those of the filler.
+/// The kinds of facts that the embedded model answers most reliably at 8192 tokens, besides favorite numbers.
+/// It drops a digit of some pass keys and phone numbers, and confuses cities, colors and hiding places with
+/// those of the filler.
 pub const DEMO_KINDS: [FactKind; 5] =
     [FactKind::Secret, FactKind::Code, FactKind::Food, FactKind::Animal, FactKind::Born];
 
@@ -114,13 +116,14 @@ pub struct DocumentOptions {
     pub seed: u64,
     /// Kinds of facts, used in rotation in a random order.
     pub kinds: Vec<FactKind>,
-    /// Whether to include the two facts of the paper's figure: Mary's favorite number is 34251, Bob's is 7690.
+    /// Whether to include the two facts of the paper's figure: Mary's favorite number is 34251, Bob's is
+    /// 7690.
     pub paper_pair: bool,
 }
 
 impl Default for DocumentOptions {
-    /// The document of the demo. With a full cache, the embedded model answers about 97 % of the questions about such
-    /// documents (24 seeds), and all six of this seed.
+    /// The document of the demo. With a full cache, the embedded model answers about 97 % of the questions
+    /// about such documents (24 seeds), and all six of this seed.
     fn default() -> Self {
         Self { tokens: 8192, facts: 6, seed: 2, kinds: DEMO_KINDS.to_vec(), paper_pair: true }
     }
@@ -141,8 +144,8 @@ const DEPTHS: Range<f64> = 0.05..0.97;
 /// Share of sentences that begin a new paragraph.
 const PARAGRAPHS: f64 = 0.1;
 
-/// A filler sentence that does not fit is replaced by another one, which may be shorter. After this many failures the
-/// document is complete.
+/// A filler sentence that does not fit is replaced by another one, which may be shorter. After this many
+/// failures the document is complete.
 const MAX_MISSES: usize = 16;
 
 /// A sentence with the separator before it.
@@ -153,8 +156,8 @@ struct Piece {
 }
 
 impl FactDocument {
-    /// Generates a document. `count_tokens` returns the number of tokens of a text, without special tokens; it is
-    /// called twice for each sentence.
+    /// Generates a document. `count_tokens` returns the number of tokens of a text, without special tokens;
+    /// it is called twice for each sentence.
     ///
     /// All facts are in the document, even if it becomes longer than `options.tokens`.
     pub fn generate(options: &DocumentOptions, count_tokens: &dyn Fn(&str) -> usize) -> Self {
@@ -298,8 +301,8 @@ fn state(kind: FactKind, subject: &str, value: String) -> Fact {
     Fact { kind, text, question, key: value, depth: 0.0 }
 }
 
-/// A sentence without a fact. It has no digits, as in the paper's example: a model as small as the embedded one would
-/// sometimes answer with a number of the filler.
+/// A sentence without a fact. It has no digits, as in the paper's example: a model as small as the embedded
+/// one would sometimes answer with a number of the filler.
 fn filler_sentence(random: &mut Random) -> String {
     let (a, b) = (random.any(ADJECTIVES), random.any(ADJECTIVES));
     let (n1, n2) = (random.any(NOUNS), random.any(NOUNS));

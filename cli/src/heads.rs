@@ -29,8 +29,8 @@ pub struct HeadsArgs {
 
 #[derive(Debug, Subcommand)]
 enum HeadsCommand {
-    /// Find a model's retrieval heads: it reads the same random tokens four times, and heads that attend to earlier
-    /// copies score
+    /// Find a model's retrieval heads: it reads the same random tokens four times, and heads that attend to
+    /// earlier copies score
     Calibrate(CalibrateArgs),
     /// Draw the heads and their scores
     Show(ShowArgs),
@@ -45,8 +45,8 @@ struct CalibrateArgs {
     /// Also write the profile to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Number of random tokens, which are read four times (2500 in the paper; fewer if the model's context is too
-    /// small)
+    /// Number of random tokens, which are read four times (2500 in the paper; fewer if the model's context is
+    /// too small)
     #[arg(long, value_name = "TOKENS", default_value = "2500", value_parser = values::positive)]
     period: usize,
     /// Share of the query heads selected by induction score
@@ -212,8 +212,8 @@ fn cache(app: &App, model: &Arc<Model>, setup_options: &SetupOptions, profile: &
     }
 }
 
-/// The profile with sanitized score names. The heat maps as a whole cannot be sanitized, because they contain escape
-/// sequences.
+/// The profile with sanitized score names. The heat maps as a whole cannot be sanitized, because they contain
+/// escape sequences.
 fn with_safe_names(profile: &HeadProfile) -> Result<HeadProfile> {
     let scores = profile
         .scores()

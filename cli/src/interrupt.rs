@@ -1,5 +1,6 @@
-//! Ctrl-C. While the program computes, the first press stops the computation and the second one quits. At the prompt of
-//! a chat the first press prints how to quit, and the second one quits. Otherwise a press quits at once.
+//! Ctrl-C. While the program computes, the first press stops the computation and the second one quits. At the
+//! prompt of a chat the first press prints how to quit, and the second one quits. Otherwise a press quits at
+//! once.
 
 use std::process;
 use std::sync::Arc;

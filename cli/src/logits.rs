@@ -73,8 +73,8 @@ fn parse_tokens(text: &str) -> Result<Vec<u32>, Failure> {
     if tokens.is_empty() { Err(failure("--tokens: no token id is given".into())) } else { Ok(tokens) }
 }
 
-/// The header of NumPy's format 1.0 for f32 `[rows, columns]`, padded such that the data begin at a multiple of 64
-/// bytes.
+/// The header of NumPy's format 1.0 for f32 `[rows, columns]`, padded such that the data begin at a multiple
+/// of 64 bytes.
 fn npy_header(rows: usize, columns: usize) -> Vec<u8> {
     const PREFIX_BYTES: usize = 10;
     let mut text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");

@@ -1,5 +1,5 @@
-//! `longhand`: the command line of the library. Each command is a module with its arguments and a function `run`.
-//! Results go to stdout and everything else to stderr.
+//! `longhand`: the command line of the library. Each command is a module with its arguments and a function
+//! `run`. Results go to stdout and everything else to stderr.
 
 mod app;
 mod args;

@@ -1,4 +1,5 @@
-//! `longhand plan`: the memory of a session under each policy and cache type, and what fits. Nothing is allocated.
+//! `longhand plan`: the memory of a session under each policy and cache type, and what fits. Nothing is
+//! allocated.
 
 mod report;
 
@@ -39,7 +40,7 @@ pub struct PlanArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
     /// A policy; repeat for several [default: all, with their default parameters]
-    #[arg(long, value_name = "POLICY", long_help = session::policy_help())]
+    #[arg(long, value_name = "POLICY", long_help = format!("A policy; repeat for several [default: all, with their default parameters]\n\n{}", session::policy_help()))]
     policy: Vec<String>,
     #[command(flatten)]
     budget: BudgetArgs,
@@ -52,7 +53,8 @@ pub struct PlanArgs {
     /// Head profile [default: the cached profile of the model, else --heads-share]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Without a profile: assume that this share of the query heads are retrieval heads, spread evenly [default: 0.15]
+    /// Without a profile: assume that this share of the query heads are retrieval heads, spread evenly
+    /// [default: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// How the text is read
@@ -218,8 +220,8 @@ fn heads(
     })
 }
 
-/// The profile for one policy: the windows of the model's heads, or the subject's profile with the heads that the
-/// policy selects from its scores.
+/// The profile for one policy: the windows of the model's heads, or the subject's profile with the heads that
+/// the policy selects from its scores.
 fn profile_of(app: &App, subject: &Subject, policy: &PolicyChoice) -> Result<HeadProfile> {
     // With a budget, planning such a policy is an error whatever the windows are.
     if let (Some(model), Some(_), None) =

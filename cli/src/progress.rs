@@ -1,5 +1,5 @@
-//! A progress bar on stderr with an estimate of the remaining time, if stderr is a terminal. Dropping it clears its
-//! line.
+//! A progress bar on stderr with an estimate of the remaining time, if stderr is a terminal. Dropping it
+//! clears its line.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};

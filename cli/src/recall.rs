@@ -1,6 +1,6 @@
-//! `longhand recall`: how many facts of a long document each policy still answers, at equal memory. Each session, one
-//! for every policy and budget, reads the document once without a question, so rows are evicted before the questions
-//! are known. Then every question is asked from that state.
+//! `longhand recall`: how many facts of a long document each policy still answers, at equal memory. Each
+//! session, one for every policy and budget, reads the document once without a question, so rows are evicted
+//! before the questions are known. Then every question is asked from that state.
 
 mod report;
 mod texts;
@@ -33,9 +33,9 @@ const ANSWER_LIMIT: usize = 32;
 
 /// Measure how many facts of a long document each policy still answers, at equal memory.
 ///
-/// Each document is generated with facts at evenly spaced depths and read without a question. Then every fact is asked
-/// about, each time from the state of the cache after reading. The policy `full`, which keeps everything, is the
-/// reference.
+/// Each document is generated with facts at evenly spaced depths and read without a question. Then every fact
+/// is asked about, each time from the state of the cache after reading. The policy `full`, which keeps
+/// everything, is the reference.
 #[derive(Debug, Args)]
 pub struct RecallArgs {
     #[command(flatten)]
@@ -43,11 +43,12 @@ pub struct RecallArgs {
     /// Lengths of the documents in tokens, comma-separated
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4k,8k,16k", value_parser = values::positive)]
     lengths: Vec<usize>,
-    /// Memory of the KV store, comma-separated: a share of a cache that keeps everything (30%) or a size (2GiB)
+    /// Memory of the KV store, comma-separated: a share of a cache that keeps everything (30%) or a size
+    /// (2GiB)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "15%,25%,33%,50%", value_parser = values::budget)]
     kv_budget: Vec<KvBudget>,
     /// A policy; repeat or separate with ; for several; `all` for all of them
-    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", long_help = session::policy_help())]
+    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", long_help = format!("A policy; repeat or separate with ; for several; `all` for all of them\n\n{}", session::policy_help()))]
     policy: Vec<String>,
     /// Questions for each policy and budget, ten about each document
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -55,7 +56,8 @@ pub struct RecallArgs {
     /// Random seed of the documents
     #[arg(short = 's', long, default_value_t = 1)]
     seed: u64,
-    /// Head profile for policies that use one [default: the cached profile of the model, else a new calibration]
+    /// Head profile for policies that use one [default: the cached profile of the model, else a new
+    /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
     /// Print a JSON array with one object for each policy and budget
@@ -108,7 +110,8 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let (k_type, v_type) = args.types.types();
     let setup_options =
         SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup_options(app) };
-    // Every length is resolved before the first document is read. The layers on the GPU are chosen for the longest.
+    // Every length is resolved before the first document is read. The layers on the GPU are chosen for the
+    // longest.
     let options = |tokens| SetupOptions { context: Context::Tokens(tokens), ..setup_options.clone() };
     let Some(longest) = args.lengths.iter().copied().max() else { return Ok(()) };
     for tokens in args.lengths.iter().copied().filter(|tokens| *tokens < longest) {
@@ -259,8 +262,8 @@ fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> 
     Ok(())
 }
 
-/// Divides the possible cells into few groups that fit `available` bytes, because each group reads every document. A
-/// cell that does not fit alone is a group of its own.
+/// Divides the possible cells into few groups that fit `available` bytes, because each group reads every
+/// document. A cell that does not fit alone is a group of its own.
 fn groups<'c>(
     engine: &Engine,
     cells: &'c mut [Cell],
@@ -297,8 +300,8 @@ struct Evaluator<'a> {
 }
 
 impl Evaluator<'_> {
-    /// Reads a document into all sessions, and asks each of them about all facts. `on_progress` receives the share that
-    /// is done, from 0 to 1.
+    /// Reads a document into all sessions, and asks each of them about all facts. `on_progress` receives the
+    /// share that is done, from 0 to 1.
     fn evaluate(
         &mut self,
         sessions: &mut [Session],
@@ -331,8 +334,9 @@ impl Evaluator<'_> {
         let prompt = [text.document.as_slice(), &question.tokens].concat();
         let on_text = &mut |_: &str| ControlFlow::Continue(());
         let answer = app.interrupt.computing(|| {
-            // Return to the end of the document first. Syncing from one question directly to the next would return to
-            // where the two differ, and move the session's undo point there. A later question may differ earlier.
+            // Return to the end of the document first. Syncing from one question directly to the next would
+            // return to where the two differ, and move the session's undo point there. A later question may
+            // differ earlier.
             session.sync(&text.document, &mut |_| ())?;
             session.sync(&prompt, &mut |_| ())?;
             generate(session, format.tokenizer(), sampler, stops, ANSWER_LIMIT, on_text)

@@ -1,4 +1,5 @@
-//! `longhand tokenize`: the token ids of a text, to compare with other programs. Works with vocabulary-only files.
+//! `longhand tokenize`: the token ids of a text, to compare with other programs. Works with vocabulary-only
+//! files.
 
 use std::path::PathBuf;
 

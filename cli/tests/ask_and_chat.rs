@@ -38,7 +38,8 @@ fn json_holds_questions_answers_timings_and_cache_bytes() {
     assert_eq!(object["policy"], "full");
     assert!(object["kv_bytes_full"].as_u64() > Some(0));
     assert_eq!(object["kv_bytes_full"], object["kv_bytes_kept"]);
-    // f16 keys and values of 64 elements in 4 layers of 4 heads, for all tokens but the last answer's end token.
+    // f16 keys and values of 64 elements in 4 layers of 4 heads, for all tokens but the last answer's end
+    // token.
     let tokens = object["kv_bytes_full"].as_u64().expect("a number") / (2 * 2 * 64 * 16);
     assert!(tokens > object["prompt_tokens"].as_u64().expect("a number"), "{tokens}");
 }
@@ -125,8 +126,8 @@ fn a_full_chat_gives_an_error_and_can_be_cleared() {
     assert!((1..30).contains(&tokens), "{read}");
 }
 
-/// With a bounded policy, `/regen` generates an answer from exactly the same state, and `/undo` removes a question
-/// completely. If it was the first question, the document is read again with the next one.
+/// With a bounded policy, `/regen` generates an answer from exactly the same state, and `/undo` removes a
+/// question completely. If it was the first question, the document is read again with the next one.
 #[test]
 fn regen_and_undo_restore_the_earlier_state() {
     let document = file("undo.txt", DOCUMENT);

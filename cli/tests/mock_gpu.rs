@@ -1,5 +1,5 @@
-//! The program with a mock GPU (tests/mock-cuda; scripts/mock-gpu.sh runs these tests). The mock checks all CUDA calls.
-//! Each failure there gives one error, and the conversation is saved.
+//! The program with a mock GPU (tests/mock-cuda; scripts/mock-gpu.sh runs these tests). The mock checks all
+//! CUDA calls. Each failure there gives one error, and the conversation is saved.
 #![cfg(mock_cuda)]
 
 mod common;
@@ -156,8 +156,8 @@ fn two_processes_save_two_files() {
     assert_eq!(std::fs::read_dir(scratch(folder)).expect("the folder").count(), 2);
 }
 
-/// The peak of allocated bytes, ggml's own included, is at most the planned one. The plan's estimates for the driver
-/// and the kernels' code are not tested: the mock has neither.
+/// The peak of allocated bytes, ggml's own included, is at most the planned one. The plan's estimates for the
+/// driver and the kernels' code are not tested: the mock has neither.
 #[test]
 fn the_plan_covers_all_allocations() {
     let (document, memory) = (file("mock-long.txt", DOCUMENT.repeat(40)), 1 << 20);

@@ -1,4 +1,5 @@
-//! The main use: facts in a long document are found with a compressed cache, but not with one that drops their rows.
+//! The main use: facts in a long document are found with a compressed cache, but not with one that drops
+//! their rows.
 
 mod common;
 

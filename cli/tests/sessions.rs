@@ -57,7 +57,8 @@ fn with_description(name: &str, path: &str, change: impl FnOnce(&mut Value)) -> 
     file(name, bytes)
 }
 
-/// With each policy, another process answers without reading the document, undoes turns and clears the conversation.
+/// With each policy, another process answers without reading the document, undoes turns and clears the
+/// conversation.
 #[test]
 fn a_conversation_continues_in_another_process() {
     let document = file("continues.txt", DOCUMENT.repeat(4));
@@ -115,8 +116,8 @@ fn sessions_of_other_documents_or_models_are_rejected() {
     );
 }
 
-/// The command that started a conversation continues it, and so does the same command with fewer flags. A command with
-/// other flags is rejected, and the error names the session's.
+/// The command that started a conversation continues it, and so does the same command with fewer flags. A
+/// command with other flags is rejected, and the error names the session's.
 #[test]
 fn flags_that_contradict_the_session_are_rejected() {
     let (document, path) = (file("flags.txt", DOCUMENT.repeat(4)), new_session("flags"));

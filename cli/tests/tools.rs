@@ -15,7 +15,8 @@ fn tokens_equal_those_of_llama_cpp() {
         let vocabulary = path("");
         let vocabulary = vocabulary.to_str().expect("a path that is text");
         let inputs: Vec<&str> = inputs.split("\n__ggml_vocab_test__\n").collect();
-        // Each text is a run of the program, so only every seventh is tested here. The tests of `models` cover all.
+        // Each text is a run of the program, so only every seventh is tested here. The tests of `models`
+        // cover all.
         for (text, ids) in inputs.iter().zip(outputs.lines()).step_by(7) {
             let text = file(&format!("{name}.txt"), text);
             let found = longhand(&["tokenize", vocabulary, "-f", &text]).json();
@@ -78,8 +79,8 @@ fn inspect_shows_any_gguf() {
     assert!(text.contains("cannot be run here") && text.contains("tokenizer.ggml.tokens"), "{text}");
 }
 
-/// Windows that follow from the weights are computed once and cached. If the cached file is damaged, they are computed
-/// again.
+/// Windows that follow from the weights are computed once and cached. If the cached file is damaged, they are
+/// computed again.
 #[test]
 fn windows_from_the_weights_are_cached() {
     let model =
@@ -143,7 +144,7 @@ fn plans_show_what_fits_and_what_would_fit() {
     assert_eq!(find("full", "q8_0")["store"], 32u64 * 8 * 100_000 * 256 * 34 / 32);
     for plan in plans {
         let number = |name: &str| plan[name].as_u64().expect("a number");
-        let passing = number("aside").max(number("scratch") + number("residual"));
+        let passing = number("undo").max(number("scratch") + number("residual"));
         let parts = ["file_pages", "store", "compute"].map(number).iter().sum::<u64>() + passing;
         assert_eq!(number("total"), parts + plan["weights"]["total"].as_u64().expect("a number"), "{plan}");
         assert_eq!(plan["fits"], number("total") <= 24 << 30);
@@ -151,8 +152,8 @@ fn plans_show_what_fits_and_what_would_fit() {
         assert!(number("scratch") <= 8 * 100_000 * (256 * 2 + 4 * 7));
         assert_eq!(number("longest_context") >= 99_000, plan["fits"] == true, "{plan}");
     }
-    // File pages of matrices with a dual layout, if this CPU uses two: those of one layer, or with streaming of all
-    // layers.
+    // File pages of matrices with a dual layout, if this CPU uses two: those of one layer, or with streaming
+    // of all layers.
     let pages = |flags: &[&str]| {
         let shape = ["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "1k", "--policy", "full", "--json"];
         let plans = longhand(&[&shape[..], flags].concat()).json();
@@ -168,8 +169,8 @@ fn plans_show_what_fits_and_what_would_fit() {
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
 }
 
-/// Without a head profile the plan of a shape assumes the retrieval heads that take the most memory, and prints a note.
-/// A profile of the shape is used.
+/// Without a head profile the plan of a shape assumes the retrieval heads that take the most memory, and
+/// prints a note. A profile of the shape is used.
 #[test]
 fn a_head_profile_changes_the_plan_of_a_shape() {
     let shape = ["plan", "--shape", "qwen2.5-32b:q4_k_m", "-c", "100k", "--policy", "razor", "-ctk", "f16"];

@@ -1,16 +1,17 @@
-//! Attention scopes of the heads of models with ALiBi positions (RazorAttention section 3.1, equation 2). A head's
-//! logits fall by its slope with every token of distance, and its weights bound how much a key can make up for. Beyond
+//! Attention scopes of the heads of models with ALiBi positions (RazorAttention section 3.1, equation 2). A
+//! head's logits fall by its slope with every token of distance, and its weights bound how much a key can
+//! make up for. Beyond
 //!
 //! L_h = (2 s ||Wq Wk^T||_2 (||gamma||^2 + ||b||^2) - ln eps) / slope
 //!
-//! tokens, attention is below eps: L_h is the head's scope. So the windows follow from the weights, and the model need
-//! not be run. `s` is the model's attention scale (the paper has none), `gamma` and `b` are the weights and the bias of
-//! the norm before attention.
+//! tokens, attention is below eps: L_h is the head's scope. So the windows follow from the weights, and the
+//! model need not be run. `s` is the model's attention scale (the paper has none), `gamma` and `b` are the
+//! weights and the bias of the norm before attention.
 //!
-//! Decisions: the paper's derivation assumes that the logits of a token with itself are not negative, and that the
-//! square of an elementwise product is at most the product of the squares. Neither holds in general, so its L_h is not
-//! a strict bound. [`ScopeOptions::rigorous`] gives a strict one: ||gamma||^2 + ||b||^2 becomes (sqrt(n_embd)
-//! max|gamma| + ||b||)^2.
+//! Decisions: the paper's derivation assumes that the logits of a token with itself are not negative, and
+//! that the square of an elementwise product is at most the product of the squares. Neither holds in general,
+//! so its L_h is not a strict bound. [`ScopeOptions::rigorous`] gives a strict one: ||gamma||^2 + ||b||^2
+//! becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -76,13 +77,14 @@ fn squared_input_bound(gamma: &[f32], bias: &[f32], options: &ScopeOptions) -> f
     }
 }
 
-/// The scope of a head whose Wq Wk^T has the spectral norm `sigma`, for inputs of the squared length `inputs`.
+/// The scope of a head whose Wq Wk^T has the spectral norm `sigma`, for inputs of the squared length
+/// `inputs`.
 fn scope_of_norm(sigma: f64, inputs: f64, slope: f64, scale: f64, options: &ScopeOptions) -> f64 {
     (2.0 * scale * sigma * inputs - options.epsilon.ln()) / slope
 }
 
-/// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the longest of its query heads. A model of 13B takes
-/// about a minute of processor time. Stops with an error when `interrupt` is set.
+/// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the longest of its query heads. A model of
+/// 13B takes about a minute of processor time. Stops with an error when `interrupt` is set.
 pub fn scopes(
     model: &Model,
     threads: usize,
@@ -191,14 +193,14 @@ fn in_threads(
     results.into_iter().collect()
 }
 
-/// The window that covers a scope: the last ceil(scope) tokens, the current one included. `context` where the scope
-/// reaches it or is NaN.
+/// The window that covers a scope: the last ceil(scope) tokens, the current one included. `context` where the
+/// scope reaches it or is NaN.
 pub fn window(scope: f64, context: usize) -> usize {
     if scope < context as f64 { scope.ceil().max(1.0) as usize } else { context }
 }
 
-/// The window of each head of a layer: at least its scope, with at most `max` different windows, such that the heads
-/// together keep as few rows as possible. Heads whose window is `context` keep everything.
+/// The window of each head of a layer: at least its scope, with at most `max` different windows, such that
+/// the heads together keep as few rows as possible. Heads whose window is `context` keep everything.
 pub fn window_classes(scopes: &[f64], context: usize, max: usize) -> Vec<usize> {
     /// The best division of the shortest windows into some number of classes.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -250,7 +252,8 @@ struct Gram {
 
 impl Gram {
     fn new(matrix: &[f32], n_embd: usize) -> Gram {
-        /// Elements of each row that are multiplied at a time, so that these parts of all rows stay in the cache.
+        /// Elements of each row that are multiplied at a time, so that these parts of all rows stay in the
+        /// cache.
         const BLOCK_ELEMENTS: usize = 256;
         let matrix: Vec<f64> = matrix.iter().map(|x| f64::from(*x)).collect();
         let rows: Vec<&[f64]> = matrix.chunks_exact(n_embd.max(1)).collect();
@@ -272,8 +275,8 @@ impl Gram {
         Gram { n, products }
     }
 
-    /// The lower triangular L with L L^T = this matrix plus a small diagonal, so that rounding does not make pivots
-    /// negative.
+    /// The lower triangular L with L L^T = this matrix plus a small diagonal, so that rounding does not make
+    /// pivots negative.
     fn cholesky(&self) -> Vec<f64> {
         let n = self.n;
         let trace: f64 = (0..n).map(|i| self.products[i * n + i]).sum();
@@ -296,9 +299,10 @@ impl Gram {
     }
 }
 
-/// The largest singular value of Wq Wk^T, from W^T W of both. With Wq^T Wq = L L^T its square is the largest eigenvalue
-/// of L^T (Wk^T Wk) L. (L^T is the R of a QR decomposition of Wq, up to signs. Computing it this way squares the
-/// condition number. That would spoil small singular values; the largest keeps at least 10 digits.)
+/// The largest singular value of Wq Wk^T, from W^T W of both. With Wq^T Wq = L L^T its square is the largest
+/// eigenvalue of L^T (Wk^T Wk) L. (L^T is the R of a QR decomposition of Wq, up to signs. Computing it this
+/// way squares the condition number. That would spoil small singular values; the largest keeps at least 10
+/// digits.)
 fn spectral_norm(q: &Gram, k: &Gram) -> f64 {
     let n = q.n;
     debug_assert_eq!(n, k.n);
@@ -306,9 +310,9 @@ fn spectral_norm(q: &Gram, k: &Gram) -> f64 {
     let transposed: Vec<f64> = (0..n * n).map(|at| l[at % n * n + at / n]).collect();
     let mut b = product(&product(&transposed, &k.products, n), &l, n);
 
-    // Norms of powers: for symmetric B without negative eigenvalues, |B^m|^(1/m) falls to the largest eigenvalue as m
-    // grows. The Frobenius norm exceeds it by at most a factor of n^(1/2m). This needs no start vector and no gap
-    // between eigenvalues.
+    // Norms of powers: for symmetric B without negative eigenvalues, |B^m|^(1/m) falls to the largest
+    // eigenvalue as m grows. The Frobenius norm exceeds it by at most a factor of n^(1/2m). This needs no
+    // start vector and no gap between eigenvalues.
     let (mut log, mut share) = (0.0, 1.0);
     loop {
         let norm = dot(&b, &b).sqrt();
@@ -375,7 +379,8 @@ mod tests {
         assert!((norm_of(&[1e-15; 4], &[1e15; 4], 2) - 4.0).abs() < 1e-6, "very small and very large");
     }
 
-    /// sigma 10, ||gamma||^2 = 9 + 16, slope 1/2, eps e^-3: (2 * 10 * 25 + 3) * 2; strictly 3 * 4^2 instead of 25.
+    /// sigma 10, ||gamma||^2 = 9 + 16, slope 1/2, eps e^-3: (2 * 10 * 25 + 3) * 2; strictly 3 * 4^2 instead
+    /// of 25.
     #[test]
     fn scopes_are_those_computed_by_hand() {
         let head = HeadWeights {

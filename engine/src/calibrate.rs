@@ -1,9 +1,9 @@
-//! Calibration: finds retrieval heads (RazorAttention section 3.3). The model reads P random tokens four times. The
-//! *echo* score of a head is its attention to earlier occurrences of the current token, its *induction* score the
-//! attention to the tokens that followed them.
+//! Calibration: finds retrieval heads (RazorAttention section 3.3). The model reads P random tokens four
+//! times. The *echo* score of a head is its attention to earlier occurrences of the current token, its
+//! *induction* score the attention to the tokens that followed them.
 //!
-//! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only the few
-//! columns that count are used, so the whole matrix never exists.
+//! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only
+//! the few columns that count are used, so the whole matrix never exists.
 
 use std::time::Instant;
 
@@ -28,7 +28,8 @@ const BLOCK_BYTES: usize = 32 << 20;
 /// How calibration is run.
 #[derive(Clone, Copy, Debug)]
 pub struct CalibrationOptions {
-    /// P: random tokens (2500 in table 2). Fewer are used where four times P tokens do not fit the model's context.
+    /// P: random tokens (2500 in table 2). Fewer are used where four times P tokens do not fit the model's
+    /// context.
     pub period: usize,
     /// Seed of the random tokens.
     pub seed: u64,
@@ -71,8 +72,8 @@ pub struct HeadScores {
     pub echo: Vec<f32>,
 }
 
-/// Scores every query head and selects retrieval heads by `rule`. Stops with an error when the engine's interrupt flag
-/// is set.
+/// Scores every query head and selects retrieval heads by `rule`. Stops with an error when the engine's
+/// interrupt flag is set.
 pub fn calibrate(
     engine: &Engine,
     options: &CalibrationOptions,
@@ -185,8 +186,8 @@ fn score_layers(
     Ok(layers)
 }
 
-/// Scores heads by their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE) of a whole
-/// sequence.
+/// Scores heads by their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE)
+/// of a whole sequence.
 #[cfg(any(test, feature = "testing"))]
 pub fn score_heads(
     shape: AttentionShape,
@@ -220,8 +221,8 @@ impl Scorer {
         Scorer { shape, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
     }
 
-    /// Adds the attention of the tokens from position `at` on. Their queries are `[head_dim, heads, n]`; they see the
-    /// rows of `k` `[head_dim, rows, kv_heads]` up to their own.
+    /// Adds the attention of the tokens from position `at` on. Their queries are `[head_dim, heads, n]`; they
+    /// see the rows of `k` `[head_dim, rows, kv_heads]` up to their own.
     fn add(
         &mut self,
         queries: &[f32],
@@ -271,8 +272,8 @@ impl Scorer {
         let rows = ctx.soft_max(&logits, Some(&mask), scale);
         let [_, row, head, _] = rows.strides();
 
-        // The attention of all rows i to the columns i - shift is a diagonal: one step along it is one row and one
-        // column. Rows whose column is before the repeated tokens are not counted.
+        // The attention of all rows i to the columns i - shift is a diagonal: one step along it is one row
+        // and one column. Rows whose column is before the repeated tokens are not counted.
         let mut sums: [Option<Tensor>; 2] = [None, None];
         for repeat in 1..=repeats {
             for (which, shift) in [repeat * period - 1, repeat * period].into_iter().enumerate() {

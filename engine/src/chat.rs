@@ -1,7 +1,8 @@
 //! A conversation: documents, questions and answers over one [`Session`].
 //!
-//! The timeline of tokens only grows while the chat template allows it: answers are never tokenised again, and what was read stays
-//! in the (possibly compressed) store. Documents and questions never become control tokens (see [`models::chat::Prompt`]).
+//! The timeline of tokens only grows while the chat template allows it: answers are never tokenised again,
+//! and what was read stays in the (possibly compressed) store. Documents and questions never become control
+//! tokens (see [`models::chat::Prompt`]).
 
 mod preamble;
 
@@ -24,7 +25,8 @@ pub use preamble::Preamble;
 /// How a conversation begins and how it is answered.
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
-    /// System message, and the documents that the first question is about; they are read together with that question.
+    /// System message, and the documents that the first question is about; they are read together with that
+    /// question.
     pub preamble: Preamble,
     /// How tokens are sampled.
     pub sampling: SamplerOptions,
@@ -188,8 +190,8 @@ impl Chat {
         })
     }
 
-    /// Lets the model read a question, up to where its answer begins; the first one together with the documents. If that fails or
-    /// is interrupted, the conversation is as it was before.
+    /// Lets the model read a question, up to where its answer begins; the first one together with the
+    /// documents. If that fails or is interrupted, the conversation is as it was before.
     pub fn read(
         &mut self,
         question: &str,
@@ -236,7 +238,8 @@ impl Chat {
                 let held = self.session.tokens();
                 let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
                 match suffix {
-                    // Rows were evicted: following the template to the letter would mean to read everything again.
+                    // Rows were evicted: following the template to the letter would mean to read everything
+                    // again.
                     Some(suffix) if common < held.len() && !self.session.can_truncate_to(common) => suffix,
                     _ => return Ok(whole),
                 }
@@ -247,8 +250,8 @@ impl Chat {
         Ok(tokens)
     }
 
-    /// Generates the answer to what was read last. `on_text` gets it piece by piece, without white space at its beginning, and
-    /// stops it by returning [`ControlFlow::Break`].
+    /// Generates the answer to what was read last. `on_text` gets it piece by piece, without white space at
+    /// its beginning, and stops it by returning [`ControlFlow::Break`].
     ///
     /// # Errors
     /// If there is no question that waits for an answer, or the computation fails.
@@ -278,7 +281,8 @@ impl Chat {
         let limit = self.answer_limit.unwrap_or(usize::MAX);
         let generated =
             generate(&mut self.session, format.tokenizer(), &mut self.sampler, &stops, limit, &mut on_token)?;
-        // The tokens of a stop sequence are not part of the answer; where rows were evicted they cannot be taken back.
+        // The tokens of a stop sequence are not part of the answer; where rows were evicted they cannot be
+        // taken back.
         let end = self.timeline.len() + generated.kept;
         let stopped = matches!(generated.stop, Stop::Text(_)) && self.session.can_truncate_to(end);
         let kept = if stopped { generated.kept } else { generated.tokens.len() };
@@ -287,8 +291,9 @@ impl Chat {
         Ok(generated)
     }
 
-    /// Takes the last answer back and brings the session to where another can be generated with [`Chat::answer`]: to exactly the
-    /// state it was in, unless too many rows were evicted since. `None` where there is no answer to take back.
+    /// Takes the last answer back and brings the session to where another can be generated with
+    /// [`Chat::answer`]: to exactly the state it was in, unless too many rows were evicted since. `None`
+    /// where there is no answer to take back.
     pub fn retract_answer(
         &mut self,
         progress: &mut dyn FnMut(Progress),
@@ -314,8 +319,8 @@ impl Chat {
         }
     }
 
-    /// Starts a new conversation about the same documents. The session keeps its rows: where the next text begins as this one did,
-    /// they are used again.
+    /// Starts a new conversation about the same documents. The session keeps its rows: where the next text
+    /// begins as this one did, they are used again.
     pub fn clear(&mut self) {
         self.messages.retain(|message| message.role == "system");
         self.timeline.clear();
@@ -341,7 +346,8 @@ impl Chat {
         self.timeline.iter().for_each(|token| self.sampler.accept(*token));
     }
 
-    /// Writes the conversation and its session to a file. The file appears when it is complete, and not before.
+    /// Writes the conversation and its session to a file. The file appears when it is complete, and not
+    /// before.
     pub fn save(&self, path: &Path) -> Result<(), EngineError> {
         let messages = self.messages.iter().map(|message| (message.role.clone(), message.content.clone()));
         let record = Record {
@@ -404,14 +410,16 @@ impl SavedChat {
     /// Restores the conversation. Of `options`, the preamble is ignored: it is the saved one.
     ///
     /// # Errors
-    /// If it was made with another model, does not fit the free memory of the host or the device, or the file is damaged.
+    /// If it was made with another model, does not fit the free memory of the host or the device, or the file
+    /// is damaged.
     pub fn restore(self, engine: &Arc<Engine>, options: ChatOptions) -> Result<Chat, EngineError> {
         let path = self.path().to_owned();
         let vocabulary = engine.spec().n_vocab;
         let Record { conversation: Conversation { messages, timeline, turns }, documents } = self.record;
         let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
         let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
-        // The last answer may have failed. Where turns began needs no check: going back farther than there is text does nothing.
+        // The last answer may have failed. Where turns began needs no check: going back farther than there is
+        // text does nothing.
         if !expected.starts_with(&roles)
             || roles.len() + 1 < expected.len()
             || timeline.iter().any(|token| *token as usize >= vocabulary)
@@ -442,8 +450,8 @@ fn damaged(path: &Path, reason: &str) -> EngineError {
     EngineError::SavedChat { path: path.to_owned(), reason: format!("{reason:.1000}") }
 }
 
-/// Tokens that a session of several questions needs: the first prompt, and for every later question its tokens, what the chat
-/// template writes around it, and `answer` tokens.
+/// Tokens that a session of several questions needs: the first prompt, and for every later question its
+/// tokens, what the chat template writes around it, and `answer` tokens.
 pub fn needed_context(
     format: &ChatFormat,
     first: usize,

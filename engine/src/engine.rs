@@ -24,14 +24,16 @@ use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 pub struct EngineOptions {
     /// Threads that compute; `None` for every processor this process may use.
     pub threads: Option<usize>,
-    /// Copy matrices into a layout that the CPU multiplies faster, where there is one. Costs their bytes a second time.
+    /// Copy matrices into a layout that the CPU multiplies faster, where there is one. Costs their bytes a
+    /// second time.
     pub repack: bool,
     /// A device for the last layers.
     pub device: Option<DeviceOptions>,
     /// Keep intermediates, for [`Session::intermediates`](crate::Session::intermediates).
     pub trace: bool,
-    /// Set to true, this flag stops the running computation of every session of the engine at the next operation, with an error
-    /// for which [`EngineError::is_interrupt`] holds. It must be reset before the next computation.
+    /// Set to true, this flag stops the running computation of every session of the engine at the next
+    /// operation, with an error for which [`EngineError::is_interrupt`] holds. It must be reset before the
+    /// next computation.
     pub interrupt: Arc<AtomicBool>,
 }
 
@@ -56,7 +58,8 @@ pub struct DeviceOptions {
     /// How many of the last layers are on it; more than the model has means all.
     pub layers: usize,
     /// Bytes allocated on it at most. What the driver and ggml take is not among them:
-    /// [`plan::DRIVER_BYTES`](crate::plan::DRIVER_BYTES), [`plan::device_overhead`](crate::plan::device_overhead).
+    /// [`plan::DRIVER_BYTES`](crate::plan::DRIVER_BYTES),
+    /// [`plan::device_overhead`](crate::plan::device_overhead).
     pub memory: Option<usize>,
 }
 
@@ -171,8 +174,8 @@ impl Engine {
         (0..self.spec().n_layers).for_each(|layer| self.release(layer));
     }
 
-    /// Bytes a second, read or copied, that the memory of most layers gives: what bounds decoding. Measured over `bytes` bytes, the best
-    /// of `passes` passes.
+    /// Bytes a second, read or copied, that the memory of most layers gives: what bounds decoding. Measured
+    /// over `bytes` bytes, the best of `passes` passes.
     pub fn memory_bandwidth(&self, bytes: usize, passes: usize) -> Result<f64, EngineError> {
         match self.backends.placement().layers(Place::Host).is_empty() {
             true => copy_bandwidth(self.backends.at(Place::Device), bytes, passes),
@@ -202,13 +205,19 @@ impl Engine {
 }
 
 impl DeviceOptions {
+    /// Starts the device for tests of its operations.
+    #[cfg(feature = "testing")]
+    pub fn backend(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
+        self.start(interrupt)
+    }
+
     /// All layers on a device without a bound on its memory.
     pub fn all(kind: DeviceKind) -> DeviceOptions {
         DeviceOptions { kind, layers: usize::MAX, memory: None }
     }
 
     /// Starts the device; setting `interrupt` stops its computations.
-    pub fn start(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
+    pub(crate) fn start(&self, interrupt: Arc<AtomicBool>) -> Result<Backend, ggml::Error> {
         match self.kind {
             #[cfg(feature = "testing")]
             DeviceKind::Emulated => Backend::emulated(interrupt, self.memory),

@@ -188,8 +188,8 @@ fn in_file(path: &Option<PathBuf>) -> String {
     path.as_ref().map_or(String::new(), |path| format!("{}: ", path.display()))
 }
 
-/// What a caller can do about an error, as data: a program turns it into its own flags, buttons or calls. `Display`
-/// gives plain words that name no flag of any program.
+/// What a caller can do about an error, as data: a program turns it into its own flags, buttons or calls.
+/// `Display` gives plain words that name no flag of any program.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Hint {
@@ -200,7 +200,8 @@ pub enum Hint {
     },
     /// Use less memory.
     LessMemory {
-        /// Whether a bound on a device's memory was reached: fewer layers there, or a higher bound, helps too.
+        /// Whether a bound on a device's memory was reached: fewer layers there, or a higher bound, helps
+        /// too.
         on_device: bool,
     },
     /// Plan a session that takes less memory.

@@ -1,6 +1,7 @@
 //! The generation loop: samples a token, hands out its text, computes the next logits, until the answer ends.
 //!
-//! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's first token.
+//! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's
+//! first token.
 
 use crate::sampler::Sampler;
 use crate::text::TextStream;
@@ -40,8 +41,8 @@ impl Stop {
 /// What was generated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
-    /// The tokens, without the one that ended the answer. The session may lack the last of them: it is computed
-    /// together with what follows.
+    /// The tokens, without the one that ended the answer. The session may lack the last of them: it is
+    /// computed together with what follows.
     pub tokens: Vec<u32>,
     /// How many of them come before the stop sequence; all where there was none.
     pub kept: usize,
@@ -49,7 +50,8 @@ pub struct Generated {
     pub text: String,
     /// Why it ended.
     pub stop: Stop,
-    /// Decode steps: one less than tokens were sampled, because the first is sampled from the prompt's logits.
+    /// Decode steps: one less than tokens were sampled, because the first is sampled from the prompt's
+    /// logits.
     pub steps: usize,
     /// Time for all of it.
     pub elapsed: Duration,
@@ -65,9 +67,10 @@ impl Generated {
 
 /// Generates at most `limit` tokens from where the session stands.
 ///
-/// `on_token` is called for every token with the text that may be shown now, which can be empty while a character or a
-/// possible stop sequence is incomplete; it stops the answer by returning [`ControlFlow::Break`]. The sampler accepts the generated
-/// tokens; those of the prompt are the caller's to accept.
+/// `on_token` is called for every token with the text that may be shown now, which can be empty while a
+/// character or a possible stop sequence is incomplete; it stops the answer by returning
+/// [`ControlFlow::Break`]. The sampler accepts the generated tokens; those of the prompt are the caller's to
+/// accept.
 ///
 /// # Errors
 /// What the computation fails with, except an interrupt, which ends the answer as [`Stop::Interrupted`].

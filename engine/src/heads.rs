@@ -1,9 +1,9 @@
-//! Which heads keep the whole context: head profiles, the paper's rule that makes them, imports of published maps, and
-//! heat maps.
+//! Which heads keep the whole context: head profiles, the paper's rule that makes them, imports of published
+//! maps, and heat maps.
 //!
-//! A profile marks every (layer, KV head) that is a *retrieval head*, of which no row is evicted. It comes from
-//! calibration (scores of every query head, [`select`]) or from a published map ([`import`]), is stored as a small JSON
-//! file ([`HeadProfile`]) and is shown by a [`Heatmap`]. No tensor is used here.
+//! A profile marks every (layer, KV head) that is a *retrieval head*, of which no row is evicted. It comes
+//! from calibration (scores of every query head, [`select`]) or from a published map ([`import`]), is stored
+//! as a small JSON file ([`HeadProfile`]) and is shown by a [`Heatmap`]. No tensor is used here.
 
 mod error;
 mod heatmap;

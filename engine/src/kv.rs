@@ -1,7 +1,7 @@
 //! The KV store: which rows of keys and values are kept, where they are, and who decides.
 //!
-//! The unit is the (layer, KV head). KV heads of a layer that keep equally many rows form a *lane* ([`LaneLayout`]).
-//! The [`Store`] holds the lanes' memory and carries out what a [`Policy`] decides.
+//! The unit is the (layer, KV head). KV heads of a layer that keep equally many rows form a *lane*
+//! ([`LaneLayout`]). The [`Store`] holds the lanes' memory and carries out what a [`Policy`] decides.
 
 mod budget;
 mod lane_values;

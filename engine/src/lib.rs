@@ -1,13 +1,17 @@
-//! Conversations with local models about long documents, with a KV cache that keeps only what each attention head needs.
+//! Conversations with local models about long documents, with a KV cache that keeps only what each attention
+//! head needs.
 //!
 //! - [`Model`] is a model file, opened and checked; no weights are read yet.
-//! - [`Setup`] decides how it is run, from [`SetupOptions`]: device, layers, context, policy, head profile and memory ([`plan`]).
-//! - [`Session`] is one timeline of tokens with the model, and its KV store. Sessions share a loaded model, the [`Engine`].
+//! - [`Setup`] decides how it is run, from [`SetupOptions`]: device, layers, context, policy, head profile
+//!   and memory ([`plan`]).
+//! - [`Session`] is one timeline of tokens with the model, and its KV store. Sessions share a loaded model,
+//!   the [`Engine`].
 //! - [`Chat`] is a conversation over a session: documents, questions, answers, undo, saving and resuming.
-//! - [`policy`] has the policies that decide which rows the store keeps, and the way to add one; [`heads`] has head profiles.
+//! - [`policy`] has the policies that decide which rows the store keeps, and the way to add one; [`heads`]
+//!   has head profiles.
 //!
-//! Long work reports [`Progress`] and stops when the engine's interrupt flag is set. An [`EngineError`] says what was wrong and
-//! where, and its [`Hint`] what to do. The library never prints, exits or panics on input.
+//! Long work reports [`Progress`] and stops when the engine's interrupt flag is set. An [`EngineError`] says
+//! what was wrong and where, and its [`Hint`] what to do. The library never prints, exits or panics on input.
 //!
 //! ```
 //! use longhand::{Chat, ChatOptions, Model, ModelSource, Setup, SetupOptions};
@@ -52,9 +56,10 @@ pub use chat::{Chat, ChatOptions, Preamble, Reading, SavedChat, needed_context};
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
 pub use error::{EngineError, Hint};
 pub use generate::{Generated, Stop, generate};
-pub use ggml::Type;
+pub use ggml::{NoCuda, Type};
 pub use kv::policy;
 pub use model::{ChatFormat, Model, ModelSource, open_gguf};
+pub use models::chat::Message;
 pub use progress::{Notice, Observer, Progress, Task};
 pub use sampler::{Sampler, SamplerError, SamplerOptions};
 pub use session::{KvUsage, Prefill, Session, SessionOptions, sync_all};

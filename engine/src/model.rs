@@ -1,4 +1,5 @@
-//! A model file, opened and checked once, before any weight is read. Planning, tokenising and loading all start from it.
+//! A model file, opened and checked once, before any weight is read. Planning, tokenising and loading all
+//! start from it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -36,7 +37,8 @@ impl<P: Into<PathBuf>> From<P> for ModelSource {
     }
 }
 
-/// A model file: metadata and tensor descriptions, checked. Weights are read by [`Engine::load`](crate::Engine::load).
+/// A model file: metadata and tensor descriptions, checked. Weights are read by
+/// [`Engine::load`](crate::Engine::load).
 ///
 /// ```
 /// let model = longhand::Model::open(longhand::ModelSource::Embedded)?;

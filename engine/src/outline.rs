@@ -1,5 +1,5 @@
-//! The tensors of a model as far as memory is concerned. They need not be in a file: a plan can also be made for a
-//! known shape.
+//! The tensors of a model as far as memory is concerned. They need not be in a file: a plan can also be made
+//! for a known shape.
 
 use models::gguf::GgufFile;
 use models::types::TensorType;

@@ -1,8 +1,8 @@
 //! What a session will allocate, in bytes, before anything is allocated.
 //!
-//! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs are built
-//! over tensors without memory, and ggml's allocator says what their intermediates need. A device need not be present
-//! to be planned for.
+//! Store, scratch and residual stream follow from the layout. Compute buffers are measured: the same graphs
+//! are built over tensors without memory, and ggml's allocator says what their intermediates need. A device
+//! need not be present to be planned for.
 
 use ggml::{Buffer, BufferType, Context, GraphAllocator, Type};
 use models::spec::ModelSpec;
@@ -52,9 +52,9 @@ pub struct PlanOptions {
 pub struct Plan {
     /// Weights, by place.
     pub weights: WeightBytes,
-    /// During prefill, pages of the file with matrices that are also there in another layout: those of one layer in
-    /// exact prefill, otherwise those of all layers (as in a later turn of many tokens). They go back to the system
-    /// afterwards.
+    /// During prefill, pages of the file with matrices that are also there in another layout: those of one
+    /// layer in exact prefill, otherwise those of all layers (as in a later turn of many tokens). They go
+    /// back to the system afterwards.
     pub file_pages: usize,
     /// What is saved on the host so that a turn can be undone.
     pub undo: usize,
@@ -62,7 +62,8 @@ pub struct Plan {
     pub host: PlaceBytes,
     /// The device's memory beside its weights.
     pub device: PlaceBytes,
-    /// What is allocated on the device by others than the engine, without the driver's part: see [`device_overhead`].
+    /// What is allocated on the device by others than the engine, without the driver's part: see
+    /// [`device_overhead`].
     pub device_overhead: usize,
 }
 
@@ -86,20 +87,21 @@ impl PlaceBytes {
     }
 }
 
-/// Bytes that the driver takes on a device when a program begins to use it: an estimate, not measured yet. No plan
-/// contains them, because [`ggml::free_memory`] does not count them as free. A bound on all memory must include them.
+/// Bytes that the driver takes on a device when a program begins to use it: an estimate, not measured yet. No
+/// plan contains them, because [`ggml::free_memory`] does not count them as free. A bound on all memory must
+/// include them.
 pub const DRIVER_BYTES: usize = 448 << 20;
 
-/// Bytes of the kernels' code, which the driver loads part by part when it is first needed: an estimate, not measured
-/// yet.
+/// Bytes of the kernels' code, which the driver loads part by part when it is first needed: an estimate, not
+/// measured yet.
 pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
 pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 
-/// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time: the kernels' code, and
-/// the transient buffers into which ggml first copies the activations of a matrix product in 8-bit blocks, 36 bytes for
-/// 32 elements.
+/// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time: the kernels'
+/// code, and the transient buffers into which ggml first copies the activations of a matrix product in 8-bit
+/// blocks, 36 bytes for 32 elements.
 pub fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
     KERNEL_CODE_BYTES + spec.n_ff.max(spec.n_embd) / 32 * 36 * chunk
 }

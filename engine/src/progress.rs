@@ -32,7 +32,8 @@ pub struct Progress {
     pub task: Task,
     /// Work done, between 0 and 1.
     pub share: f64,
-    /// Size of the whole task: bytes of [`Task::LoadWeights`], tokens of [`Task::Calibrate`] and [`Task::Prefill`], else 0.
+    /// Size of the whole task: bytes of [`Task::LoadWeights`], tokens of [`Task::Calibrate`] and
+    /// [`Task::Prefill`], else 0.
     pub size: usize,
     /// Time since the task began.
     pub elapsed: Duration,
@@ -49,7 +50,8 @@ impl Progress {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// No GPU is used. `expected` says whether that was to be expected: no GPU was asked for and the machine shows none.
+    /// No GPU is used. `expected` says whether that was to be expected: no GPU was asked for and the machine
+    /// shows none.
     NoGpu {
         /// Why.
         reason: NoCuda,
@@ -80,7 +82,7 @@ pub enum Notice {
         /// Tokens of the window.
         window: usize,
     },
-    /// A task that takes a while begins. Its result is kept for the next time.
+    /// A task that takes a while begins. Its result is cached if there is a folder for profiles.
     Begins(Task),
     /// A cached head profile could not be used and is made again.
     UnusableProfile {

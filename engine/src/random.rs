@@ -1,4 +1,5 @@
-//! Pseudo-random numbers for synthetic tokens and rows. The same seed gives the same numbers on every machine.
+//! Pseudo-random numbers for synthetic tokens and rows. The same seed gives the same numbers on every
+//! machine.
 
 /// SplitMix64 (Steele, Lea and Flood 2014) with its state, at first the seed.
 #[derive(Debug, Clone)]
@@ -24,7 +25,8 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Approximately normally distributed with mean 0 and variance 1: the centred sum of twelve uniform numbers.
+    /// Approximately normally distributed with mean 0 and variance 1: the centred sum of twelve uniform
+    /// numbers.
     pub fn normal(&mut self) -> f32 {
         let sum: f64 = (0..12).map(|_| self.unit()).sum();
         (sum - 6.0) as f32

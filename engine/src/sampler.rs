@@ -1,5 +1,6 @@
-//! Samples the next token from the logits: repetition penalty, top-k, top-p, min-p, temperature, in this order
-//! (llama.cpp's), then a random draw. The same options, seed and logits give the same tokens on every machine.
+//! Samples the next token from the logits: repetition penalty, top-k, top-p, min-p, temperature, in this
+//! order (llama.cpp's), then a random draw. The same options, seed and logits give the same tokens on every
+//! machine.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -16,9 +17,11 @@ pub struct SamplerOptions {
     pub temperature: f32,
     /// Sample from the k most likely tokens only; 0 for all tokens.
     pub top_k: usize,
-    /// Sample from the smallest set of most likely tokens whose probabilities sum to at least this; 1 for all tokens.
+    /// Sample from the smallest set of most likely tokens whose probabilities sum to at least this; 1 for all
+    /// tokens.
     pub top_p: f32,
-    /// Sample from tokens whose probability is at least this fraction of the most likely token's; 0 for all tokens.
+    /// Sample from tokens whose probability is at least this fraction of the most likely token's; 0 for all
+    /// tokens.
     pub min_p: f32,
     /// Divides positive logits of recent tokens and multiplies negative ones; 1 for no penalty.
     pub repeat_penalty: f32,
@@ -96,8 +99,8 @@ struct Candidate {
     logit: f32,
 }
 
-/// Orders by falling logit, then by rising id. The order is total, so the result does not depend on the sorting
-/// algorithm.
+/// Orders by falling logit, then by rising id. The order is total, so the result does not depend on the
+/// sorting algorithm.
 fn by_falling_logit(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
@@ -155,8 +158,8 @@ impl Sampler {
 
     /// Samples a token: an index into `logits` `[n_vocab]`. The repetition penalty changes `logits`.
     ///
-    /// NaN counts as negative infinity, positive infinity as the largest finite number. If no token has a logit above
-    /// negative infinity, the result is token 0.
+    /// NaN counts as negative infinity, positive infinity as the largest finite number. If no token has a
+    /// logit above negative infinity, the result is token 0.
     pub fn sample(&mut self, logits: &mut [f32]) -> u32 {
         self.penalize(logits);
         if self.options.temperature == 0.0 {
@@ -188,8 +191,9 @@ impl Sampler {
         }
     }
 
-    /// Keeps the most likely tokens until their probabilities sum to `top_p`, at least one token. Sorts no more tokens
-    /// than needed: blocks of the most likely tokens are selected and sorted until the sum is reached.
+    /// Keeps the most likely tokens until their probabilities sum to `top_p`, at least one token. Sorts no
+    /// more tokens than needed: blocks of the most likely tokens are selected and sorted until the sum is
+    /// reached.
     fn keep_top_p(&mut self) {
         let top_p = f64::from(self.options.top_p);
         let Some(max) = self.max_logit() else { return };

@@ -1,11 +1,13 @@
 //! A session: one timeline of tokens, and the store that holds their rows.
 //!
-//! The caller hands over the whole text so far as tokens ([`Session::sync`]); the session keeps what it has of it and computes the
-//! rest. An empty session reads layer by layer ([`Prefill::Exact`]): each layer reads the whole text before its rows are evicted, and
-//! only one layer's complete rows are held at a time. Later texts run chunk by chunk through all layers against the store as it is.
+//! The caller hands over the whole text so far as tokens ([`Session::sync`]); the session keeps what it has
+//! of it and computes the rest. An empty session reads layer by layer ([`Prefill::Exact`]): each layer reads
+//! the whole text before its rows are evicted, and only one layer's complete rows are held at a time. Later
+//! texts run chunk by chunk through all layers against the store as it is.
 //!
-//! Undo: the store keeps checkpoints from before the last text was read and from after it. Handing over a beginning of the same text
-//! restores the checkpoint exactly, unless more than 1024 rows of a head were evicted since.
+//! Undo: the store keeps checkpoints from before the last text was read and from after it. Handing over a
+//! beginning of the same text restores the checkpoint exactly, unless more than 1024 rows of a head were
+//! evicted since.
 
 use crate::forward::{OutputTokens, TextChunk};
 use crate::kv::policy::Event;
@@ -64,11 +66,12 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// The same options, with the policy's parameters set to the largest that `budget` allows. Policies that use a head
-    /// profile need it in `self`.
+    /// The same options, with the policy's parameters set to the largest that `budget` allows. Policies that
+    /// use a head profile need it in `self`.
     ///
     /// # Errors
-    /// Where the policy keeps everything, its windows follow from the weights (ALiBi), or the budget is too small.
+    /// Where the policy keeps everything, its windows follow from the weights (ALiBi), or the budget is too
+    /// small.
     pub fn within(&self, budget: KvBudget, spec: &ModelSpec) -> Result<SessionOptions, EngineError> {
         let store = StoreOptions { context: self.context, types: self.types, reserve: None };
         let policy = budget.apply(&self.policy, spec, self.profile.as_ref(), store)?;
@@ -208,7 +211,8 @@ impl Session {
         }
     }
 
-    /// Whether [`Session::sync`] can go back to the first `tokens` tokens without reading them again, but for the last one.
+    /// Whether [`Session::sync`] can go back to the first `tokens` tokens without reading them again, but for
+    /// the last one.
     pub fn can_return_to(&self, tokens: usize) -> bool {
         self.store.can_truncate(tokens.saturating_sub(1))
             || self.store.latest_checkpoint(tokens) == Some(tokens)
@@ -235,9 +239,9 @@ impl Session {
         &self.logits
     }
 
-    /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and leaves the
-    /// logits of what follows. Returns how many tokens were computed. After an error the session is empty or holds a
-    /// beginning of `tokens`.
+    /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and
+    /// leaves the logits of what follows. Returns how many tokens were computed. After an error the session
+    /// is empty or holds a beginning of `tokens`.
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
         self.check(tokens)?;
         self.go_back(tokens)?;
@@ -262,7 +266,8 @@ impl Session {
         Ok(rest.len())
     }
 
-    /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or computed next.
+    /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or
+    /// computed next.
     fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
         let common = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
@@ -308,8 +313,8 @@ impl Session {
         Ok(())
     }
 
-    /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model, not for talking.
-    /// The session must be empty and is left holding the text.
+    /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model,
+    /// not for talking. The session must be empty and is left holding the text.
     pub fn all_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
         self.check(tokens)?;
         self.clear()?;
@@ -324,9 +329,9 @@ impl Session {
         Ok(all)
     }
 
-    /// Computes a chunk of tokens behind what the session holds and gives every named intermediate of it, in the order of the
-    /// computation: for finding out where two computations part. The engine must have been opened with
-    /// [`EngineOptions::trace`](crate::EngineOptions::trace).
+    /// Computes a chunk of tokens behind what the session holds and gives every named intermediate of it, in
+    /// the order of the computation: for finding out where two computations part. The engine must have been
+    /// opened with [`EngineOptions::trace`](crate::EngineOptions::trace).
     pub fn intermediates(&mut self, tokens: &[u32]) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
         self.check(tokens)?;
         if self.make_room(tokens.len())? < tokens.len() {
@@ -461,14 +466,15 @@ impl Session {
         }
     }
 
-    /// Time spent on selecting and moving rows after the last exact prefill, or after [`Session::fill_random`]. The attention
-    /// that policies ask for is not included.
+    /// Time spent on selecting and moving rows after the last exact prefill, or after
+    /// [`Session::fill_random`]. The attention that policies ask for is not included.
     pub fn compressing(&self) -> Duration {
         self.compressing
     }
 
-    /// Puts the session into the state in which a text of `n` tokens has been read, with random keys, values and queries: for
-    /// measuring compression and decoding at a depth without the cost of reading. The tokens are all zero.
+    /// Puts the session into the state in which a text of `n` tokens has been read, with random keys, values
+    /// and queries: for measuring compression and decoding at a depth without the cost of reading. The tokens
+    /// are all zero.
     pub fn fill_random(&mut self, n: usize, seed: u64) -> Result<(), EngineError> {
         if n > self.options.context {
             return Err(EngineError::ContextFull { needed: n, context: self.options.context });
@@ -511,8 +517,9 @@ impl Session {
     }
 }
 
-/// Reads the same first text into several empty sessions of one engine, as [`Session::sync`] would into each of them, but computes
-/// it only once: with full attention a text is the same whatever is kept of it. For comparing policies.
+/// Reads the same first text into several empty sessions of one engine, as [`Session::sync`] would into each
+/// of them, but computes it only once: with full attention a text is the same whatever is kept of it. For
+/// comparing policies.
 pub fn sync_all(
     sessions: &mut [Session],
     tokens: &[u32],
@@ -572,7 +579,8 @@ fn random_rows(tensor: &Tensor, random: &mut Random) -> Result<(), EngineError> 
     Ok(())
 }
 
-/// Reads a text into the empty stores of `sessions`, one layer after the other, and gives the logits of what follows.
+/// Reads a text into the empty stores of `sessions`, one layer after the other, and gives the logits of what
+/// follows.
 fn layer_by_layer(
     engine: &Engine,
     tokens: &[u32],

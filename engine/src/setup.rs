@@ -1,5 +1,6 @@
-//! From what is asked for to what runs. [`Setup::resolve`] decides device, layers, context, policy, types and memory once, from the
-//! model file alone; [`Setup::start`] loads the weights and makes the session that was planned.
+//! From what is asked for to what runs. [`Setup::resolve`] decides device, layers, context, policy, types and
+//! memory once, from the model file alone; [`Setup::start`] loads the weights and makes the session that was
+//! planned.
 
 mod memory;
 mod planner;
@@ -25,14 +26,15 @@ pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, policy_rule, sm
 pub use target::{DeviceRequest, GpuLayers, Target};
 
 /// Tokens of a session beyond its first text, if no context is asked for.
-const ROOM_FOR_TALK: usize = 8192;
+const CONVERSATION_TOKENS: usize = 8192;
 /// The same at least, if the first text alone exceeds what the model was trained for.
-const ROOM_FOR_ANSWER: usize = 1024;
+const ANSWER_TOKENS: usize = 1024;
 
 /// How many tokens a session can hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Context {
-    /// The first text and 8192 tokens more. Not more than the model was trained for, but at least 1024 beyond the first text.
+    /// The first text and 8192 tokens more. Not more than the model was trained for, but at least 1024 beyond
+    /// the first text.
     #[default]
     AsNeeded,
     /// As many as the model was trained for.
@@ -42,10 +44,11 @@ pub enum Context {
 }
 
 impl Context {
-    /// The context of a session whose first text has `prompt` tokens, with a model trained for `trained` tokens.
+    /// The context of a session whose first text has `prompt` tokens, with a model trained for `trained`
+    /// tokens.
     pub fn tokens(self, prompt: usize, trained: usize) -> usize {
         match self {
-            Context::AsNeeded => (prompt + ROOM_FOR_TALK).min(trained.max(prompt + ROOM_FOR_ANSWER)),
+            Context::AsNeeded => (prompt + CONVERSATION_TOKENS).min(trained.max(prompt + ANSWER_TOKENS)),
             Context::Trained => trained,
             Context::Tokens(tokens) => tokens,
         }
@@ -62,7 +65,8 @@ pub enum HeadSource {
     File(PathBuf),
     /// This profile.
     Profile(HeadProfile),
-    /// A made-up profile: this share of the query heads, from 0 to 1, evenly spread. For benchmarks of models without a profile.
+    /// A made-up profile: this share of the query heads, from 0 to 1, evenly spread. For benchmarks of models
+    /// without a profile.
     Assumed(f64),
 }
 
@@ -109,8 +113,8 @@ pub struct SetupOptions {
     pub prefill: Option<Prefill>,
     /// Tokens computed at a time while a text is read; `None` is 512.
     pub chunk: Option<usize>,
-    /// Where head profiles are cached: by default the folder `heads` of [`cache_folder`]. `None` caches none, so that every
-    /// [`Setup`] computes them again.
+    /// Where head profiles are cached: by default the folder `heads` of [`cache_folder`]. `None` caches none,
+    /// so that every [`Setup`] computes them again.
     pub profile_folder: Option<PathBuf>,
     /// See [`EngineOptions::interrupt`].
     pub interrupt: Arc<AtomicBool>,
@@ -164,7 +168,8 @@ impl SetupOptions {
     }
 }
 
-/// How a model will be run: device, layers, session options and memory are decided, but nothing is loaded yet.
+/// How a model will be run: device, layers, session options and memory are decided, but nothing is loaded
+/// yet.
 ///
 /// ```
 /// use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
@@ -190,12 +195,13 @@ pub struct Setup {
 impl Setup {
     /// Decides how `model` is run for a session whose first text has `prompt` tokens. Nothing is loaded.
     ///
-    /// If the policy needs a head profile that must be calibrated first, [`Setup::plan`] assumes one, and only what does not fit
-    /// with any profile is refused. [`Setup::start`] calibrates and plans again with the real one.
+    /// If the policy needs a head profile that must be calibrated first, [`Setup::plan`] assumes one, and
+    /// only what does not fit with any profile is refused. [`Setup::start`] calibrates and plans again with
+    /// the real one.
     ///
     /// # Errors
-    /// If options contradict each other, the device cannot be used, the session does not fit the free memory of the host, or the
-    /// interrupt flag is set.
+    /// If options contradict each other, the device cannot be used, the session does not fit the free memory
+    /// of the host, or the interrupt flag is set.
     pub fn resolve(
         model: &Arc<Model>,
         options: &SetupOptions,
@@ -234,8 +240,8 @@ impl Setup {
         Setup::decide(model, options, case, observer)
     }
 
-    /// Decides how `model` is run for a session that was saved: `session` are the options it was made with. Of `options`, only
-    /// those of the engine are used.
+    /// Decides how `model` is run for a session that was saved: `session` are the options it was made with.
+    /// Of `options`, only those of the engine are used.
     ///
     /// # Errors
     /// As for [`Setup::resolve`].
@@ -254,8 +260,8 @@ impl Setup {
         Setup::decide(model, &options, case, observer)
     }
 
-    /// Decides how `model` is loaded for work that makes no session, such as a calibration. Layers are placed on a GPU so that a
-    /// session of 8192 tokens would fit beside them; the host's memory is not checked.
+    /// Decides how `model` is loaded for work that makes no session, such as a calibration. Layers are placed
+    /// on a GPU so that a session of 8192 tokens would fit beside them; the host's memory is not checked.
     ///
     /// # Errors
     /// Where the device cannot be used.
@@ -264,7 +270,7 @@ impl Setup {
         options: &SetupOptions,
         observer: &mut dyn Observer,
     ) -> Result<Setup, EngineError> {
-        let context = ROOM_FOR_TALK.min(model.spec().n_ctx_train.max(1));
+        let context = CONVERSATION_TOKENS.min(model.spec().n_ctx_train.max(1));
         let options = SetupOptions { budget: None, ..options.clone() };
         let session = SessionOptions { context, ..SessionOptions::default() };
         Planner::check_tensors(model)?;
@@ -406,8 +412,9 @@ struct Heads {
     smallest: Option<HeadProfile>,
 }
 
-/// The options and the memory of a session of `context` tokens, whose first text has `prompt` tokens, on a loaded engine.
-/// Calibrates the head profile if one is missing, and sets the policy's parameters to what the budget allows.
+/// The options and the memory of a session of `context` tokens, whose first text has `prompt` tokens, on a
+/// loaded engine. Calibrates the head profile if one is missing, and sets the policy's parameters to what the
+/// budget allows.
 ///
 /// # Errors
 /// If options contradict each other, or the session does not fit the free memory of the host or the device.
@@ -430,7 +437,7 @@ pub fn prepare_session(
     fit_session(engine, SessionOptions { profile, ..session }, options.budget, prompt)
 }
 
-/// As [`prepare`], for a session whose head profile is known.
+/// As [`prepare_session`], for a session whose head profile is known.
 pub fn fit_session(
     engine: &Engine,
     session: SessionOptions,
@@ -448,7 +455,8 @@ pub fn fit_session(
     }
 }
 
-/// As [`fit`], but accepts what does not fit. Weights that are repacked are part of the engine and not counted again.
+/// As [`fit_session`], but accepts what does not fit. Weights that are repacked are part of the engine and not
+/// counted again.
 pub fn plan_session(
     engine: &Engine,
     session: SessionOptions,
@@ -486,7 +494,8 @@ fn check_unloaded(planned: &Planned) -> Result<(), EngineError> {
     check_host(&planned.bytes, planned.session.context, free)
 }
 
-/// Fails if the interrupt flag is set: the steps of a setup are too short to look at it, and none of them resets it.
+/// Fails if the interrupt flag is set: the steps of a setup are too short to look at it, and none of them
+/// resets it.
 fn check_interrupt(flag: &AtomicBool) -> Result<(), EngineError> {
     match flag.load(Ordering::Relaxed) {
         true => Err(ggml::Error::Interrupted.into()),

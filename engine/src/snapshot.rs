@@ -1,12 +1,14 @@
-//! Sessions as files, so that a text that was read once need not be read again. A file has the options of its session, the tokens, the
-//! logits and the store. It can be restored on the host and on a device, whichever wrote it.
+//! Sessions as files, so that a text that was read once need not be read again. A file has the options of its
+//! session, the tokens, the logits and the store. It can be restored on the host and on a device, whichever
+//! wrote it.
 //!
-//! Format: `LHSTATE1`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store (see
-//! [`crate::kv::Store`]), checksum of all before it (FNV-1a, u64). Numbers are little-endian.
+//! Format: `LHSTATE1`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
+//! (see [`crate::kv::Store`]), checksum of all before it (FNV-1a, u64). Numbers are little-endian.
 //!
-//! A file is untrusted: everything in it is compared with the model and the layout before it is used, and only the store that it asks
-//! for ([`Snapshot::options`]) is allocated before its size is proven. The checksum finds damage. A file that was forged can make a
-//! session that generates nonsense, but does no other harm.
+//! A file is untrusted: everything in it is compared with the model and the layout before it is used, and
+//! only the store that it asks for ([`Snapshot::options`]) is allocated before its size is proven. The
+//! checksum finds damage. A file that was forged can make a session that generates nonsense, but does no
+//! other harm.
 
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
@@ -23,7 +25,8 @@ const MAGIC: &[u8; 8] = b"LHSTATE1";
 const MAX_DESCRIPTION_BYTES: usize = 64 << 20;
 /// Bytes of the longest policy: no policy with all its parameters is longer.
 const MAX_POLICY_BYTES: usize = 1024;
-/// Numbers, or bytes of the description, read at once: a file that states more than it holds costs little memory.
+/// Numbers, or bytes of the description, read at once: a file that states more than it holds costs little
+/// memory.
 const READ_AT_ONCE: usize = 1 << 16;
 
 /// What a file says about its session.
@@ -46,8 +49,8 @@ struct Description {
     caller: String,
 }
 
-/// What is wrong with a session file, and what to do about it. It becomes an [`EngineError::Snapshot`] with the file's
-/// path.
+/// What is wrong with a session file, and what to do about it. It becomes an [`EngineError::Snapshot`] with
+/// the file's path.
 #[derive(Debug)]
 pub(crate) struct SnapshotError {
     what: String,
@@ -194,7 +197,8 @@ impl Snapshot {
         })
     }
 
-    /// Makes its session again. This allocates a store for as many tokens as the file says ([`Snapshot::options`]).
+    /// Makes its session again. This allocates a store for as many tokens as the file says
+    /// ([`Snapshot::options`]).
     pub fn restore(mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
         self.check(engine.model())?;
         let session = self.read(engine);
@@ -227,7 +231,8 @@ impl Snapshot {
     }
 }
 
-/// Writes a session to a file, with something of the caller's. The file is there when it is complete, and not before.
+/// Writes a session to a file, with something of the caller's. The file is there when it is complete, and not
+/// before.
 pub fn save(session: &Session, caller: &str, path: &Path) -> Result<(), EngineError> {
     let named = |error: EngineError| with_path(error, path);
     let mut beside = path.as_os_str().to_owned();

@@ -1,4 +1,5 @@
-//! The engine's inside, for tests that check it part by part. Not part of the library: compiled with the feature `testing` only.
+//! The engine's inside, for tests that check it part by part. Not part of the library: compiled with the
+//! feature `testing` only.
 
 /// As `crate::alibi`.
 pub mod alibi {

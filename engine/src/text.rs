@@ -1,13 +1,14 @@
-//! Text for a terminal from the bytes of tokens: complete characters only, without stop sequences, and with control
-//! characters made harmless.
+//! Text for a terminal from the bytes of tokens: complete characters only, without stop sequences, and with
+//! control characters made harmless.
 
 use std::borrow::Cow;
 
 /// Decodes UTF-8 that arrives in arbitrary pieces.
 ///
-/// The text does not depend on how the bytes are split over calls of [`TextStream::push`]. An incomplete character at
-/// the end is held back until it is complete. Invalid bytes become U+FFFD. Text that may begin a stop sequence is held
-/// back until it is clear that it does not. The text ends before the stop sequence that is complete first.
+/// The text does not depend on how the bytes are split over calls of [`TextStream::push`]. An incomplete
+/// character at the end is held back until it is complete. Invalid bytes become U+FFFD. Text that may begin a
+/// stop sequence is held back until it is clear that it does not. The text ends before the stop sequence that
+/// is complete first.
 #[derive(Debug, Clone, Default)]
 pub struct TextStream {
     stops: Vec<String>,
@@ -27,7 +28,8 @@ impl TextStream {
         TextStream { stops, ..TextStream::default() }
     }
 
-    /// Takes the bytes of the next token. Returns the text that may be shown now; empty after a stop sequence.
+    /// Takes the bytes of the next token. Returns the text that may be shown now; empty after a stop
+    /// sequence.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         if self.stopped_by.is_some() {
             return String::new();
@@ -101,9 +103,9 @@ fn overlap(text: &str, stop: &str) -> usize {
     starts.find(|&at| text.ends_with(&stop[..at])).unwrap_or(0)
 }
 
-/// Replaces control characters by visible ones. C0 and DEL become control pictures (␛ for ESC). C1, bidirectional
-/// overrides and the line and paragraph separators become their code points in angle brackets. Line feeds and tabs are
-/// kept; a carriage return before a line feed is removed.
+/// Replaces control characters by visible ones. C0 and DEL become control pictures (␛ for ESC). C1,
+/// bidirectional overrides and the line and paragraph separators become their code points in angle brackets.
+/// Line feeds and tabs are kept; a carriage return before a line feed is removed.
 pub fn sanitize_for_terminal(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_terminal_control) {
         return Cow::Borrowed(text);

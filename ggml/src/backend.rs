@@ -1,8 +1,8 @@
 //! What computes graphs: the CPU with ggml's own thread pool, or a device.
 //!
-//! ggml's backend of a device knows nothing of our own operations. So a device's graph is computed in segments: ggml
-//! computes the runs of its own nodes, and the operations between them are launched by their device implementations,
-//! all on one stream.
+//! ggml's backend of a device knows nothing of our own operations. So a device's graph is computed in
+//! segments: ggml computes the runs of its own nodes, and the operations between them are launched by their
+//! device implementations, all on one stream.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -39,8 +39,9 @@ pub struct Backend {
     operations_left: Mutex<Option<usize>>,
 }
 
-// SAFETY: ggml binds no backend to a thread. Its backend, thread pool and stream are changed only by computing, under
-// the lock `computing`; all other calls read what never changes. A GPU is made the calling thread's before each use.
+// SAFETY: ggml binds no backend to a thread. Its backend, thread pool and stream are changed only by
+// computing, under the lock `computing`; all other calls read what never changes. A GPU is made the calling
+// thread's before each use.
 unsafe impl Send for Backend {}
 // SAFETY: as above.
 unsafe impl Sync for Backend {}
@@ -64,9 +65,9 @@ pub(crate) enum RecordingState {
     Never,
     /// It was computed once.
     Once,
-    /// It was recorded, on the stream of the backend with this number. The addresses of memory that ggml allocates
-    /// for the length of an operation are part of the recording: ggml keeps such memory for later operations, and
-    /// frees it only where the GPU has none left, which a limit below what was free prevents.
+    /// It was recorded, on the stream of the backend with this number. The addresses of memory that ggml
+    /// allocates for the length of an operation are part of the recording: ggml keeps such memory for later
+    /// operations, and frees it only where the GPU has none left, which a limit below what was free prevents.
     Recorded { recording: Recording, backend: u64 },
     /// It cannot be recorded.
     Unrecordable,
@@ -134,8 +135,8 @@ impl Backend {
         }
     }
 
-    /// A device that the host emulates, for tests: ggml's operations are computed by the CPU, our own by their device
-    /// implementations, compiled for the host. At most `memory` bytes are allocated on it.
+    /// A device that the host emulates, for tests: ggml's operations are computed by the CPU, our own by
+    /// their device implementations, compiled for the host. At most `memory` bytes are allocated on it.
     #[cfg(feature = "testing")]
     pub fn emulated(interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
         let mut backend = Backend::cpu(1, interrupt)?;
@@ -144,8 +145,8 @@ impl Backend {
         Ok(backend)
     }
 
-    /// GPU number `index` in CUDA's order, of whose memory at most `memory` bytes are allocated. Setting `interrupt`
-    /// stops a computation between two operations of our own.
+    /// GPU number `index` in CUDA's order, of whose memory at most `memory` bytes are allocated. Setting
+    /// `interrupt` stops a computation between two operations of our own.
     #[cfg(feature = "cuda")]
     pub fn cuda(index: usize, interrupt: Arc<AtomicBool>, memory: Option<usize>) -> Result<Backend, Error> {
         log::install();
@@ -176,8 +177,8 @@ impl Backend {
         *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) = Some(operations);
     }
 
-    /// An error if this backend cannot multiply matrices of type `ty` with many vectors, or only with a library that
-    /// is not installed. Call this before any work: ggml would abort the process.
+    /// An error if this backend cannot multiply matrices of type `ty` with many vectors, or only with a
+    /// library that is not installed. Call this before any work: ggml would abort the process.
     pub fn check_products(&self, ty: Type) -> Result<(), Error> {
         match &self.device {
             #[cfg(feature = "cuda")]
@@ -201,8 +202,8 @@ impl Backend {
         self.budget.as_ref().map(|budget| budget.used())
     }
 
-    /// The largest number of blocks that work on a device is split into: four for each multiprocessor. A launcher
-    /// starts fewer where fewer fit.
+    /// The largest number of blocks that work on a device is split into: four for each multiprocessor. A
+    /// launcher starts fewer where fewer fit.
     pub fn blocks(&self) -> usize {
         match &self.device {
             #[cfg(feature = "cuda")]
@@ -245,8 +246,8 @@ impl Backend {
         let (callback, data): (sys::ggml_abort_callback, _) =
             if watch { (Some(interrupted), flag) } else { (None, std::ptr::null_mut()) };
         if self.pool.is_some() {
-            // SAFETY: a live CPU backend, which nobody computes with now; the flag is owned by `self`, which frees
-            // the backend before the flag is dropped.
+            // SAFETY: a live CPU backend, which nobody computes with now; the flag is owned by `self`, which
+            // frees the backend before the flag is dropped.
             unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), callback, data) };
         }
     }
@@ -254,8 +255,8 @@ impl Backend {
     /// Computes the graph; the caller holds the lock `computing`.
     fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
         let result = graph.with_locks(|raw, parts| match &self.device {
-            // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph. All memory they refer to is
-            // kept by the graph's context and locked.
+            // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph. All memory they refer
+            // to is kept by the graph's context and locked.
             None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw.as_ptr()) }),
             Some(Device::Emulated) => self.launch(raw, parts, std::ptr::null_mut(), interruptible),
             #[cfg(feature = "cuda")]
@@ -276,9 +277,9 @@ impl Backend {
         result
     }
 
-    /// Starts a graph on a GPU. The first time it is launched, because ggml may allocate then; the second time the
-    /// launches are recorded, and from then on the recording is started. A graph that cannot be recorded is launched
-    /// every time.
+    /// Starts a graph on a GPU. The first time it is launched, because ggml may allocate then; the second
+    /// time the launches are recorded, and from then on the recording is started. A graph that cannot be
+    /// recorded is launched every time.
     #[cfg(feature = "cuda")]
     fn start(
         &self,

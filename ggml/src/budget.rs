@@ -1,5 +1,5 @@
-//! A limit on a device's memory. Every allocation is charged to it first, so that the limit always holds and tests
-//! can make any allocation fail.
+//! A limit on a device's memory. Every allocation is charged to it first, so that the limit always holds and
+//! tests can make any allocation fail.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,8 +54,8 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Takes `bytes` instead of the present number. On an error the charge is unchanged; the error names `what` the
-    /// memory is for and the `device`.
+    /// Takes `bytes` instead of the present number. On an error the charge is unchanged; the error names
+    /// `what` the memory is for and the `device`.
     pub(crate) fn resize(
         &mut self,
         bytes: usize,

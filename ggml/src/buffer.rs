@@ -171,8 +171,8 @@ pub(crate) struct Inner {
     _charge: Option<Charge>,
 }
 
-// SAFETY: ggml's buffer does not change after it was made, and is freed from any thread. The data in it is guarded by
-// the contexts of the tensors that lie in it.
+// SAFETY: ggml's buffer does not change after it was made, and is freed from any thread. The data in it is
+// guarded by the contexts of the tensors that lie in it.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -207,8 +207,9 @@ impl Buffer {
         if memory.is_empty() || !(memory.as_ptr() as usize).is_multiple_of(32) {
             return None;
         }
-        // SAFETY: the region outlives the buffer (`_owner`). ggml takes a mutable pointer but writes only to tensors
-        // that are the destination of an operation; `Tensor::write` and `Context::copy` refuse buffers of this usage.
+        // SAFETY: the region outlives the buffer (`_owner`). ggml takes a mutable pointer but writes only to
+        // tensors that are the destination of an operation; `Tensor::write` and `Context::copy` refuse
+        // buffers of this usage.
         let raw = unsafe {
             sys::ggml_backend_dev_buffer_from_host_ptr(
                 cpu_device(),
@@ -240,8 +241,8 @@ impl Buffer {
             let (what, tensor) = ("place a tensor that has memory already", tensor.locked_name());
             return Err(Error::DataSize { what, tensor, expected: 0, found });
         }
-        // SAFETY: live buffer; the address lies inside it, and the tensor, which is locked, is no view and has no
-        // memory.
+        // SAFETY: live buffer; the address lies inside it, and the tensor, which is locked, is no view and
+        // has no memory.
         unsafe {
             let base = sys::ggml_backend_buffer_get_base(self.inner.raw.as_ptr()).cast::<u8>();
             let address = base.add(offset);
@@ -266,8 +267,8 @@ impl Buffer {
         Some(Buffer { inner: Arc::new(Inner::new(raw, None)?) })
     }
 
-    /// Ties `tensor`, which has no memory, to this buffer without giving it any: graph allocators then leave it
-    /// alone. A graph over such a tensor can be measured but not computed.
+    /// Ties `tensor`, which has no memory, to this buffer without giving it any: graph allocators then leave
+    /// it alone. A graph over such a tensor can be measured but not computed.
     pub fn mark_unallocated(&self, tensor: &Tensor) {
         let mut state = tensor.context.write();
         if tensor.is_unplaced_leaf() {

@@ -1,4 +1,5 @@
-//! A context: the memory of tensor descriptors and of the operations recorded on them, and the lock that guards it.
+//! A context: the memory of tensor descriptors and of the operations recorded on them, and the lock that
+//! guards it.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -21,10 +22,10 @@ pub struct Context {
 
 /// What the handles of a context share. The lock guards all of it that changes:
 ///
-/// - The arena, and the changing fields of the descriptors in it: name, flags, address and buffer. Type, extents,
-///   strides, operands and the source of a view never change after a tensor was made and are read without the lock. A
-///   leaf that has a buffer never changes at all, and only such leaves can be operands in other contexts: those may
-///   read its descriptor without the lock.
+/// - The arena, and the changing fields of the descriptors in it: name, flags, address and buffer. Type,
+///   extents, strides, operands and the source of a view never change after a tensor was made and are read
+///   without the lock. A leaf that has a buffer never changes at all, and only such leaves can be operands in
+///   other contexts: those may read its descriptor without the lock.
 /// - The data of the tensors. Memory that can be written belongs to the tensors of one context.
 ///
 /// Several contexts are locked in the order of their addresses, and before the memory of a graph allocator.
@@ -36,8 +37,8 @@ pub(crate) struct Inner {
     state: RwLock<State>,
 }
 
-// SAFETY: ggml binds no context to a thread. What changes is changed only under the exclusive lock and read only
-// under a lock, see above; the pointers in `state` point into the arena.
+// SAFETY: ggml binds no context to a thread. What changes is changed only under the exclusive lock and read
+// only under a lock, see above; the pointers in `state` point into the arena.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -124,8 +125,8 @@ impl Inner {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the memory of the graph's intermediates as it is, if there is any; an error if the allocator has served
-    /// another graph.
+    /// Keeps the memory of the graph's intermediates as it is, if there is any; an error if the allocator has
+    /// served another graph.
     pub(crate) fn lock_graph_memory(&self) -> Result<Option<RwLockReadGuard<'_, MemoryState>>, Error> {
         self.memory.get().map(|(memory, generation)| memory.lock(*generation)).transpose()
     }
@@ -192,9 +193,9 @@ impl Context {
         let fits = shape.0[0].is_multiple_of(ty.block_elements()) && shape.bytes(ty).is_some();
         self.record("tensor", &[(ty.name(), shape)], &[], fits, |raw| {
             let dims = shape.0.map(|n| n as i64);
-            // SAFETY: four dimensions are passed and the row is a whole number of blocks. The name keeps ggml from
-            // naming the tensor when it becomes a leaf of another context's graph, which would be a change without
-            // this context's lock.
+            // SAFETY: four dimensions are passed and the row is a whole number of blocks. The name keeps ggml
+            // from naming the tensor when it becomes a leaf of another context's graph, which would be a
+            // change without this context's lock.
             unsafe {
                 let tensor = sys::ggml_new_tensor(raw, ty.raw(), 4, dims.as_ptr());
                 sys::ggml_set_name(tensor, c"tensor".as_ptr())
@@ -217,13 +218,13 @@ impl Context {
         tensor
     }
 
-    /// Gives memory of type `ty` to every tensor of this context that has none. Returns the bytes allocated, 0 if
-    /// every tensor has memory already.
+    /// Gives memory of type `ty` to every tensor of this context that has none. Returns the bytes allocated,
+    /// 0 if every tensor has memory already.
     pub fn allocate(&self, ty: &BufferType) -> Result<usize, Error> {
         let mut state = self.inner.write();
         state.check()?;
-        // SAFETY: context and buffer type are live, and this context is locked. Views read the address of their
-        // source, which is in this context or never changes.
+        // SAFETY: context and buffer type are live, and this context is locked. Views read the address of
+        // their source, which is in this context or never changes.
         let bytes =
             unsafe { sys::ggml_backend_alloc_ctx_tensors_from_buft_size(self.inner.raw.as_ptr(), ty.raw()) };
         if bytes == 0 {
@@ -318,8 +319,8 @@ impl Context {
 }
 
 impl Tensor {
-    /// The same tensor with a name, for messages and for [`ReadyGraph::find`](crate::ReadyGraph::find). An empty name
-    /// is ignored, and a leaf that has memory keeps its name.
+    /// The same tensor with a name, for messages and for [`ReadyGraph::find`](crate::ReadyGraph::find). An
+    /// empty name is ignored, and a leaf that has memory keeps its name.
     pub fn named(self, name: &str) -> Tensor {
         let name: String = name.chars().filter(|c| *c != '\0').collect();
         match CString::new(name) {

@@ -1,5 +1,5 @@
-//! CUDA beside ggml's API: the list of GPUs, whether cuBLAS can be opened, error texts, and [`stream`]s. The C side is
-//! `ggml/sys/cuda`.
+//! CUDA beside ggml's API: the list of GPUs, whether cuBLAS can be opened, error texts, and [`stream`]s. The
+//! C side is `ggml/sys/cuda`.
 
 pub(crate) mod stream;
 
@@ -10,8 +10,8 @@ use ggml_sys as sys;
 use crate::devices::{Capability, CompiledArch, CudaVersion, FoundGpu, NoCuda, Probe};
 use crate::{Error, Type};
 
-/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. The error is the loader's
-/// message. Call this before any such work: without libcublas ggml would abort the process.
+/// Opens libcublas, which ggml needs for large products with F32, F16 and BF16 weights. The error is the
+/// loader's message. Call this before any such work: without libcublas ggml would abort the process.
 pub fn cublas() -> Result<(), String> {
     // SAFETY: no arguments; the result is null or a string that is never freed.
     let message = unsafe { sys::longhand_cublas_open() };
@@ -19,8 +19,8 @@ pub fn cublas() -> Result<(), String> {
     if message.is_null() { Ok(()) } else { Err(unsafe { text(message) }) }
 }
 
-/// An error for matrix types that ggml has no kernels for on GPUs, and for types whose large products ggml leaves to
-/// cuBLAS where cuBLAS cannot be opened.
+/// An error for matrix types that ggml has no kernels for on GPUs, and for types whose large products ggml
+/// leaves to cuBLAS where cuBLAS cannot be opened.
 pub(crate) fn check_products(ty: Type) -> Result<(), Error> {
     const WITH_KERNELS: [&str; 22] = [
         "q1_0", "q2_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "nvfp4", "q2_K", "q3_K", "q4_K",

@@ -1,6 +1,6 @@
-//! Operations of our own inside a graph. Each has a CPU implementation, a closure that all threads of the backend
-//! call, and may have a device implementation, which [`Backend::compute`](crate::Backend::compute) calls where a
-//! device computes the graph.
+//! Operations of our own inside a graph. Each has a CPU implementation, a closure that all threads of the
+//! backend call, and may have a device implementation, which [`Backend::compute`](crate::Backend::compute)
+//! calls where a device computes the graph.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -93,8 +93,9 @@ pub(crate) type Launch = Box<dyn Fn(&DeviceTask) -> Result<(), i32> + Send + Syn
 
 impl Context {
     /// An operation that the CPU computes by `work` (see [`Context::custom`]) and a device by `launch`, which
-    /// launches work on the task's stream. `launch` must not wait, allocate or copy from the host: where a graph is
-    /// computed again, its launches are recorded once and repeated. The error of `launch` is CUDA's number.
+    /// launches work on the task's stream. `launch` must not wait, allocate or copy from the host: where a
+    /// graph is computed again, its launches are recorded once and repeated. The error of `launch` is CUDA's
+    /// number.
     pub fn custom_on(
         &self,
         ty: Type,
@@ -108,11 +109,11 @@ impl Context {
         node
     }
 
-    /// An operation that only the CPU can compute. `work` is called once on each of the backend's threads; all calls
-    /// return before the next operation starts. At most 10 operands.
+    /// An operation that only the CPU can compute. `work` is called once on each of the backend's threads;
+    /// all calls return before the next operation starts. At most 10 operands.
     ///
-    /// `work` may write to the operands unless they lie in read-only memory. It must not access tensors of the graph
-    /// by other ways than its task: they are locked while the graph is computed.
+    /// `work` may write to the operands unless they lie in read-only memory. It must not access tensors of
+    /// the graph by other ways than its task: they are locked while the graph is computed.
     pub fn custom(
         &self,
         ty: Type,
@@ -130,9 +131,9 @@ impl Context {
         let inputs: Vec<(&Tensor, Use)> = operands.iter().map(|&operand| (operand, Use::Custom)).collect();
         self.op_using("custom", &inputs, fits, |raw| {
             let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
-            // SAFETY: at most GGML_MAX_SRC live operands, for which a tensor has places; ggml itself, which would set
-            // them, aborts where all are taken. The closure is kept by this context, which outlives every graph made
-            // from it.
+            // SAFETY: at most GGML_MAX_SRC live operands, for which a tensor has places; ggml itself, which
+            // would set them, aborts where all are taken. The closure is kept by this context, which outlives
+            // every graph made from it.
             unsafe {
                 let node = sys::ggml_custom_4d(
                     raw,

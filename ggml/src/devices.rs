@@ -1,5 +1,5 @@
-//! Which GPUs can compute, and why others cannot. Checked before ggml-cuda is used: it aborts the process where it
-//! finds something unexpected.
+//! Which GPUs can compute, and why others cannot. Checked before ggml-cuda is used: it aborts the process
+//! where it finds something unexpected.
 
 use std::fmt;
 
@@ -108,8 +108,8 @@ fn list(capabilities: &[Capability]) -> String {
     capabilities.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// All GPUs, in CUDA's order, at least one of them without a problem; otherwise the reason. Creates no context on any
-/// GPU.
+/// All GPUs, in CUDA's order, at least one of them without a problem; otherwise the reason. Creates no
+/// context on any GPU.
 pub fn devices() -> Result<Vec<Gpu>, NoCuda> {
     #[cfg(not(feature = "cuda"))]
     return Err(NoCuda::NotBuilt);
@@ -117,8 +117,8 @@ pub fn devices() -> Result<Vec<Gpu>, NoCuda> {
     usable_gpus(crate::cuda::probe())
 }
 
-/// Bytes of GPU number `index` that are free. Creates a CUDA context on it, which takes some hundred MiB until the
-/// program ends.
+/// Bytes of GPU number `index` that are free. Creates a CUDA context on it, which takes some hundred MiB
+/// until the program ends.
 pub fn free_memory(index: usize) -> Result<u64, NoCuda> {
     #[cfg(not(feature = "cuda"))]
     return {

@@ -5,8 +5,8 @@ use crate::Shape;
 /// A failure reported by ggml or by the checks in front of it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The operands' shapes or types do not fit the operation. This is a mistake of the caller, on which ggml would
-    /// abort.
+    /// The operands' shapes or types do not fit the operation. This is a mistake of the caller, on which ggml
+    /// would abort.
     #[error("ggml operation `{op}` does not accept {inputs}")]
     Operands {
         /// Name of the operation.
@@ -62,8 +62,8 @@ pub enum Error {
     /// A tensor in read-only memory was to be written.
     #[error("tensor `{0}` lies in read-only memory")]
     ReadOnly(String),
-    /// An operand of another context is the result of an operation, has no memory, or has its memory from a graph
-    /// allocator.
+    /// An operand of another context is the result of an operation, has no memory, or has its memory from a
+    /// graph allocator.
     #[error("ggml operation `{op}` cannot use tensor `{tensor}` of another context")]
     ForeignOperand {
         /// Name of the operation.

@@ -1,5 +1,6 @@
-//! What a program does before it ends on a failure that cannot be returned: ggml aborts the process where one of its
-//! assertions fails, and after a GPU is lost every call that touches it fails, freeing memory included.
+//! What a program does before it ends on a failure that cannot be returned: ggml aborts the process where one
+//! of its assertions fails, and after a GPU is lost every call that touches it fails, freeing memory
+//! included.
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, Once};
@@ -18,8 +19,8 @@ unsafe extern "C" {
     fn _exit(code: i32) -> !;
 }
 
-/// Sets the hook. On a fatal failure it is called once, and the process exits with the code that it returns. Without
-/// a hook a lost GPU is an ordinary error, and a failed assertion in ggml aborts the process.
+/// Sets the hook. On a fatal failure it is called once, and the process exits with the code that it returns.
+/// Without a hook a lost GPU is an ordinary error, and a failed assertion in ggml aborts the process.
 pub fn on_fatal(hook: Hook) {
     if let Ok(mut slot) = HOOK.lock() {
         *slot = Some(hook);

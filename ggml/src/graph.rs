@@ -18,8 +18,8 @@ pub struct Graph {
     parts: GraphParts,
 }
 
-// SAFETY: the graph and the tensors that `parts` points to lie in the context's arena and are accessed under the
-// context's lock.
+// SAFETY: the graph and the tensors that `parts` points to lie in the context's arena and are accessed under
+// the context's lock.
 unsafe impl Send for Graph {}
 // SAFETY: as above.
 unsafe impl Sync for Graph {}
@@ -39,9 +39,9 @@ impl Context {
             return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
         }
         state.has_graph = true;
-        // SAFETY: `Context::new` reserved room for one graph of this size; every node belongs to this context, which
-        // is locked, and every leaf to it or was counted as a foreign operand. ggml changes nodes and unnamed leaves;
-        // no leaf is unnamed.
+        // SAFETY: `Context::new` reserved room for one graph of this size; every node belongs to this
+        // context, which is locked, and every leaf to it or was counted as a foreign operand. ggml changes
+        // nodes and unnamed leaves; no leaf is unnamed.
         let raw = unsafe {
             let raw = sys::ggml_new_graph_custom(self.inner.raw.as_ptr(), nodes, false);
             for result in results {
@@ -87,7 +87,8 @@ pub(crate) struct Memory {
     state: RwLock<MemoryState>,
 }
 
-// SAFETY: ggml's allocator is changed only under the exclusive lock on `state`, and binds nothing to a thread.
+// SAFETY: ggml's allocator is changed only under the exclusive lock on `state`, and binds nothing to a
+// thread.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -176,8 +177,8 @@ impl GraphAllocator {
                 resized?;
             }
         }
-        // SAFETY: live allocator and graph, both locked exclusively. Leaves of other contexts have memory and are
-        // only read. A failed reservation is reported as false.
+        // SAFETY: live allocator and graph, both locked exclusively. Leaves of other contexts have memory and
+        // are only read. A failed reservation is reported as false.
         let allocated =
             unsafe { sys::ggml_gallocr_alloc_graph(self.memory.raw.as_ptr(), graph.raw.as_ptr()) };
         if !allocated {
@@ -237,7 +238,8 @@ impl ReadyGraph {
         matches!(&*recording, crate::backend::RecordingState::Recorded { .. })
     }
 
-    /// Calls `compute` with the graph while everything that it reads and writes is locked; an error if it is stale.
+    /// Calls `compute` with the graph while everything that it reads and writes is locked; an error if it is
+    /// stale.
     pub(crate) fn with_locks<T>(
         &self,
         compute: impl FnOnce(NonNull<sys::ggml_cgraph>, &GraphParts) -> Result<T, Error>,

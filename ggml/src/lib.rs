@@ -1,21 +1,22 @@
 //! A small safe wrapper around the part of ggml that an inference engine needs. The bindings are the crate
 //! `ggml-sys`; no other crate calls ggml.
 //!
-//! - A [`Context`] owns tensor descriptors and records operations. It allocates memory for tensors, or a [`Buffer`]
-//!   places them in read-only memory such as a mapped file.
-//! - A [`Graph`] is a list of operations in execution order. A [`GraphAllocator`] gives memory to its intermediates.
+//! - A [`Context`] owns tensor descriptors and records operations. It allocates memory for tensors, or a
+//!   [`Buffer`] places them in read-only memory such as a mapped file.
+//! - A [`Graph`] is a list of operations in execution order. A [`GraphAllocator`] gives memory to its
+//!   intermediates.
 //! - A [`Backend`] computes graphs.
 //!
 //! Everything is reference counted: a tensor can be used as long as a handle of it exists.
 //!
 //! All types are `Send` and `Sync`. Each context has a lock, which guards its descriptors and the data of its
-//! tensors, and a computation holds the locks of all contexts that its graph uses: shared where it only reads, such
-//! as weights. So threads can share weights and compute over data of their own at the same time, on backends of their
-//! own; on one backend they compute one after the other.
+//! tensors, and a computation holds the locks of all contexts that its graph uses: shared where it only
+//! reads, such as weights. So threads can share weights and compute over data of their own at the same time,
+//! on backends of their own; on one backend they compute one after the other.
 //!
-//! ggml aborts the process when it is given shapes that do not fit. Every operation here checks its shapes first. The
-//! context stores the first mistake and returns it when the graph is built, so that model code needs no error
-//! handling for each operation.
+//! ggml aborts the process when it is given shapes that do not fit. Every operation here checks its shapes
+//! first. The context stores the first mistake and returns it when the graph is built, so that model code
+//! needs no error handling for each operation.
 //!
 //! Shapes are in ggml's order: the first dimension is the one whose elements are neighbours in memory.
 

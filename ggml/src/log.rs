@@ -1,5 +1,5 @@
-//! ggml's log messages. Without a callback ggml would print them to standard error. The callback here stores the last
-//! few warnings and errors, of all threads, until an error takes them into its text.
+//! ggml's log messages. Without a callback ggml would print them to standard error. The callback here stores
+//! the last few warnings and errors, of all threads, until an error takes them into its text.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};

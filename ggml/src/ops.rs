@@ -1,7 +1,7 @@
 //! The operations, as methods of the context that records them.
 //!
-//! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and that
-//! activations are f32. Weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
+//! Shapes in the comments are in ggml's order. Each operation checks the shapes that ggml would assert, and
+//! that activations are f32. Weights may be of every type that [`Type::from_id`] gives and ggml multiplies.
 
 use ggml_sys as sys;
 
@@ -256,8 +256,8 @@ impl Context {
         })
     }
 
-    /// Copies the elements of `from` to `to`, which has as many, and converts them to its type. Returns `to`, as
-    /// operand for what must come after. `to` may not lie in read-only memory.
+    /// Copies the elements of `from` to `to`, which has as many, and converts them to its type. Returns `to`,
+    /// as operand for what must come after. `to` may not lie in read-only memory.
     pub fn copy(&self, from: &Tensor, to: &Tensor) -> Tensor {
         let fits = from.shape().elements() == to.shape().elements();
         self.op_using("copy", &[(from, Use::Read), (to, Use::Write)], fits, |raw| {

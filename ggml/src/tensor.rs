@@ -172,8 +172,8 @@ impl Tensor {
         })
     }
 
-    /// Calls `work` with the tensor's data locked, after checking that the range lies in memory that may be accessed
-    /// so.
+    /// Calls `work` with the tensor's data locked, after checking that the range lies in memory that may be
+    /// accessed so.
     fn access(
         &self,
         what: &'static str,
@@ -213,8 +213,8 @@ impl Tensor {
         }
     }
 
-    /// The buffer that the tensor, or what it is a view of, lies in; null if none. The caller holds a lock on the
-    /// context.
+    /// The buffer that the tensor, or what it is a view of, lies in; null if none. The caller holds a lock on
+    /// the context.
     fn buffer(&self) -> sys::ggml_backend_buffer_t {
         // SAFETY: live descriptors: a view's source is kept alive by the view's context.
         unsafe {
@@ -230,8 +230,8 @@ impl Tensor {
         unsafe { !(*self.raw.as_ptr()).data.is_null() }
     }
 
-    /// Whether the tensor is no operation's result and tied to a buffer, so that its descriptor no longer changes.
-    /// The caller holds a lock on the context.
+    /// Whether the tensor is no operation's result and tied to a buffer, so that its descriptor no longer
+    /// changes. The caller holds a lock on the context.
     pub(crate) fn is_placed_leaf(&self) -> bool {
         // SAFETY: fields of the live descriptor.
         unsafe {
@@ -240,8 +240,8 @@ impl Tensor {
         }
     }
 
-    /// Whether the tensor is no operation's result and has neither memory nor a buffer. The caller holds a lock on
-    /// the context.
+    /// Whether the tensor is no operation's result and has neither memory nor a buffer. The caller holds a
+    /// lock on the context.
     pub(crate) fn is_unplaced_leaf(&self) -> bool {
         // SAFETY: fields of the live descriptor.
         unsafe {

@@ -64,8 +64,8 @@ impl Type {
         elements / self.block_elements() * self.block_bytes()
     }
 
-    /// Converts whole blocks to floats. Returns `false` and writes nothing if the lengths do not fit each other or
-    /// this ggml cannot convert the type.
+    /// Converts whole blocks to floats. Returns `false` and writes nothing if the lengths do not fit each
+    /// other or this ggml cannot convert the type.
     pub fn dequantize(self, blocks: &[u8], floats: &mut [f32]) -> bool {
         let count = blocks.len() / self.block_bytes();
         if !blocks.len().is_multiple_of(self.block_bytes()) || floats.len() != count * self.block_elements() {

@@ -1,5 +1,5 @@
-//! Graphs on an emulated device: segments of ggml's operations with device implementations of our own between them,
-//! constants, and the limit on memory.
+//! Graphs on an emulated device: segments of ggml's operations with device implementations of our own between
+//! them, constants, and the limit on memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,8 +116,8 @@ fn the_memory_limit_holds() {
     compute(1000).expect("fits now");
 }
 
-/// On a GPU, ggml's operations alone: the first time they are launched, the second time recorded, from then on the
-/// recording is started.
+/// On a GPU, ggml's operations alone: the first time they are launched, the second time recorded, from then
+/// on the recording is started.
 #[cfg(feature = "cuda")]
 #[test]
 fn a_gpu_records_graphs_that_are_computed_again() {

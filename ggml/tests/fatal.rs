@@ -1,4 +1,5 @@
-//! A lost device ends the process after the hook was called. The test starts itself as a child process for this.
+//! A lost device ends the process after the hook was called. The test starts itself as a child process for
+//! this.
 
 use std::process::Command;
 

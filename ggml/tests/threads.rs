@@ -82,8 +82,8 @@ fn add_product(weights: &[Tensor; 2], total: &Tensor) -> (Context, Tensor, Tenso
     (context, x, sum)
 }
 
-/// Builds and computes graphs with both weights, and checks every result. `number` makes the thread's data differ
-/// from others'.
+/// Builds and computes graphs with both weights, and checks every result. `number` makes the thread's data
+/// differ from others'.
 fn work(backend: &Backend, weights: &[Tensor; 2], number: usize) {
     let memory = Context::new(1);
     let total = memory.tensor(Type::F32, [N]);
@@ -157,8 +157,8 @@ fn a_graph_is_computed_by_another_thread() {
     assert!(matches!(x.write(0, &[1f32; N]), Err(Error::StaleGraph)));
 }
 
-/// While one thread computes over a tensor, others read and write it: they see all of a computation's result or
-/// nothing of it.
+/// While one thread computes over a tensor, others read and write it: they see all of a computation's result
+/// or nothing of it.
 #[test]
 fn reads_and_writes_wait_for_computations() {
     let memory = Context::new(1);

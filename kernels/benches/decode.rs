@@ -1,9 +1,10 @@
-//! Bandwidth of the decode kernel: bytes of K and V per second, compared with a plain sum over the same memory by the
-//! same number of threads. The two alternate, so that their ratio is valid on a shared machine too.
+//! Bandwidth of the decode kernel: bytes of K and V per second, compared with a plain sum over the same
+//! memory by the same number of threads. The two alternate, so that their ratio is valid on a shared machine
+//! too.
 //!
-//! `cargo bench -p kernels --bench decode -- [--quick] [--avx2] [--cached] [WORD…]` prints the rows whose label
-//! contains all words, such as `d128 q8_0`. `--cached` reads one short layer again and again from the cache: the speed
-//! without memory limits.
+//! `cargo bench -p kernels --bench decode -- [--quick] [--avx2] [--cached] [WORD…]` prints the rows whose
+//! label contains all words, such as `d128 q8_0`. `--cached` reads one short layer again and again from the
+//! cache: the speed without memory limits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -135,7 +136,8 @@ fn measure(
     let partials_at = partials.as_mut_ptr() as usize;
     let barrier = Barrier { arrived: AtomicUsize::new(0), threads };
 
-    // The work of a thread: `passes` times a pass of the sum and a pass of the kernel, in step with the other threads.
+    // The work of a thread: `passes` times a pass of the sum and a pass of the kernel, in step with the other
+    // threads.
     let work = |ith: usize| -> Vec<Speeds> {
         let mut times = Vec::new();
         let mut out = vec![0f32; d * kv_heads * group * n_q];
@@ -161,7 +163,8 @@ fn measure(
                     alibi: None,
                 };
                 let all = partials_at as *mut f32;
-                // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after it.
+                // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after
+                // it.
                 let own =
                     unsafe { std::slice::from_raw_parts_mut(all.add(ith * partials_len), partials_len) };
                 partial_on(isa, &call, ith, threads, own).expect("shapes fit");

@@ -1,7 +1,8 @@
-//! Speed of the prefill kernel as a fraction of the processor's multiply-add peak: 4 * head_dim operations per visible
-//! pair of query and key. The kernel and the peak are measured alternately.
+//! Speed of the prefill kernel as a fraction of the processor's multiply-add peak: 4 * head_dim operations
+//! per visible pair of query and key. The kernel and the peak are measured alternately.
 //!
-//! `cargo bench -p kernels --bench prefill -- [--avx2] [WORD…]` prints the rows whose label contains all words.
+//! `cargo bench -p kernels --bench prefill -- [--avx2] [WORD…]` prints the rows whose label contains all
+//! words.
 
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! Accumulated attention: adds up, row by row, the attention weights that rows get from some queries. Flash attention
-//! never stores these weights, so they are computed again from queries and keys. The logits of up to eight queries are
-//! in memory at a time; the whole matrix of queries and rows never is.
+//! Accumulated attention: adds up, row by row, the attention weights that rows get from some queries. Flash
+//! attention never stores these weights, so they are computed again from queries and keys. The logits of up
+//! to eight queries are in memory at a time; the whole matrix of queries and rows never is.
 
 use std::f32::consts::LOG2_E;
 use std::marker::PhantomData;
@@ -37,12 +37,12 @@ pub struct ScoringQuery<'a> {
     pub target: usize,
 }
 
-/// Adds the attention weights of every query, `factor · softmax(scale · q·k)`, to row `target` of `out` `[live,
-/// targets]`.
+/// Adds the attention weights of every query, `factor · softmax(scale · q·k)`, to row `target` of `out`
+/// `[live, targets]`.
 ///
-/// `adjust(i, logits)` may change the logits `[live]` of query number `i`, which are in units of log 2: it sets those
-/// of hidden rows to `-inf` and adds biases. `scratch` grows to the size of eight queries' logits and can be reused by
-/// later calls.
+/// `adjust(i, logits)` may change the logits `[live]` of query number `i`, which are in units of log 2: it
+/// sets those of hidden rows to `-inf` and adds biases. `scratch` grows to the size of eight queries' logits
+/// and can be reused by later calls.
 ///
 /// # Panics
 /// Where keys, queries or targets are outside their memory.
@@ -88,8 +88,8 @@ pub fn add_weights(
             stride: n_padded,
         };
         with_loader!(rows.ty, L => with_width!(tile.len(), QT => {
-            // SAFETY: the best instruction set is present; the rows are inside their tensor (asserted); the scratch
-            // holds the tile's queries and logits.
+            // SAFETY: the best instruction set is present; the rows are inside their tensor (asserted); the
+            // scratch holds the tile's queries and logits.
             unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
         }));
         for (i, (logits, query)) in logits.chunks_exact_mut(n_padded).zip(tile).enumerate() {

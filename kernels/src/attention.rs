@@ -1,14 +1,14 @@
 //! The description of an attention call, for decode, prefill and the reference.
 //!
-//! `out[h] = softmax_j(scale * q[h]·k[j] + bias[j]) · v[j]`, where query head `h` reads KV head `h / group` and `j` runs
-//! over the rows of its KV head. KV heads are grouped in *lanes*: the heads of a lane share tensors, a capacity and a
-//! number of rows; lanes differ in length. Row 0 of a lane may be a compensation entry, with a log-weight that is added
-//! to its logit (RazorAttention eq. 5: a mean key that stands for N evicted keys weighs N, that is log N on the logit).
-//! Under ALiBi the bias of row j is `slope[h] * (position of j - position of the query)`, so the call has the position of
-//! each row.
+//! `out[h] = softmax_j(scale * q[h]·k[j] + bias[j]) · v[j]`, where query head `h` reads KV head `h / group`
+//! and `j` runs over the rows of its KV head. KV heads are grouped in *lanes*: the heads of a lane share
+//! tensors, a capacity and a number of rows; lanes differ in length. Row 0 of a lane may be a compensation
+//! entry, with a log-weight that is added to its logit (RazorAttention eq. 5: a mean key that stands for N
+//! evicted keys weighs N, that is log N on the logit). Under ALiBi the bias of row j is
+//! `slope[h] * (position of j - position of the query)`, so the call has the position of each row.
 //!
-//! Rows are in any order, except that with several query tokens the last `n_q` rows are those of the query tokens, in
-//! order. Query token `t` does not see the rows after its own.
+//! Rows are in any order, except that with several query tokens the last `n_q` rows are those of the query
+//! tokens, in order. Query token `t` does not see the rows after its own.
 
 use std::fmt;
 
@@ -41,13 +41,13 @@ pub struct LaneView<'a> {
     pub rows: usize,
     /// `[heads]`: the KV head of the model of each head.
     pub kv_heads: &'a [u32],
-    /// `[heads]`: log-weight (natural logarithm) added to the logit of row 0; `-inf` where row 0 is not used, which is
-    /// then not read. `None` is all zeros.
+    /// `[heads]`: log-weight (natural logarithm) added to the logit of row 0; `-inf` where row 0 is not used,
+    /// which is then not read. `None` is all zeros.
     pub log_weight: Option<&'a [f32]>,
 }
 
-/// Attention with linear biases (Press et al. 2022, arXiv 2108.12409). The position of a query is that of the last row
-/// that it sees.
+/// Attention with linear biases (Press et al. 2022, arXiv 2108.12409). The position of a query is that of the
+/// last row that it sees.
 #[derive(Clone, Copy, Debug)]
 pub struct Alibi<'a> {
     /// `[n_heads]`: by how much a query head's logits decrease per token of distance.
@@ -56,8 +56,9 @@ pub struct Alibi<'a> {
     pub positions: &'a [&'a [i32]],
 }
 
-/// The ALiBi slopes of `n_heads` query heads, with a maximum bias of 8. The first p heads have 2^(-8(i+1)/p), where p
-/// is the largest power of two up to `n_heads`. The others have every second slope of the series for 2p heads.
+/// The ALiBi slopes of `n_heads` query heads, with a maximum bias of 8. The first p heads have 2^(-8(i+1)/p),
+/// where p is the largest power of two up to `n_heads`. The others have every second slope of the series for
+/// 2p heads.
 pub fn alibi_slopes(n_heads: usize) -> Vec<f64> {
     let p = 1 << n_heads.max(1).ilog2();
     let slope = |i: usize, p: usize| (-8.0 * (i + 1) as f64 / p as f64).exp2();
@@ -112,7 +113,8 @@ impl<'a> Attention<'a> {
         rows.saturating_sub(self.n_q.saturating_sub(t + 1))
     }
 
-    /// The position of query token `t` for KV head `kv_head`, whose lane has `rows` rows; 0 where the query sees none.
+    /// The position of query token `t` for KV head `kv_head`, whose lane has `rows` rows; 0 where the query
+    /// sees none.
     pub(crate) fn position(&self, alibi: &Alibi<'a>, rows: usize, kv_head: usize, t: usize) -> i32 {
         self.visible(rows, t).checked_sub(1).map_or(0, |last| alibi.positions[kv_head][last])
     }
@@ -122,8 +124,8 @@ impl<'a> Attention<'a> {
         &self.q.data[head * self.q.head_stride + t * self.q.token_stride..][..self.head_dim]
     }
 
-    /// Checks every shape against its memory. Afterwards all addresses of rows and queries are in bounds. Every entry
-    /// point calls this, so that it is safe; it takes a few hundred nanoseconds.
+    /// Checks every shape against its memory. Afterwards all addresses of rows and queries are in bounds.
+    /// Every entry point calls this, so that it is safe; it takes a few hundred nanoseconds.
     pub fn check(&self) -> Result<(), ShapeError> {
         let Attention { head_dim, n_kv_heads, group, n_q, .. } = *self;
         if head_dim == 0 || !head_dim.is_multiple_of(8) {

@@ -34,9 +34,9 @@ impl Kernel for Sum<'_> {
     }
 }
 
-/// Reads the whole slice once, as fast as one thread can. Returns the sum, so that nothing is optimised away. It
-/// alternates between two halves of the slice, page by page: the prefetchers of current processors then work on both,
-/// which is up to a third faster than one ascending stream.
+/// Reads the whole slice once, as fast as one thread can. Returns the sum, so that nothing is optimised away.
+/// It alternates between two halves of the slice, page by page: the prefetchers of current processors then
+/// work on both, which is up to a third faster than one ascending stream.
 pub fn read_all(data: &[f32]) -> f32 {
     let half = data.len() / 2 / PAGE * PAGE;
     let (a, rest) = data.split_at(half);
@@ -51,8 +51,8 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Allocates `bytes` of memory. It should be several times the last-level cache: 256 MiB is enough for most
-    /// machines.
+    /// Allocates `bytes` of memory. It should be several times the last-level cache: 256 MiB is enough for
+    /// most machines.
     pub fn new(bytes: usize) -> Bandwidth {
         // Written, because untouched pages would all map to the same page of zeros.
         Bandwidth { data: (0..bytes / 4).map(|i| (i % 7) as f32).collect() }
@@ -106,8 +106,8 @@ impl Kernel for MultiplyAdd {
     }
 }
 
-/// The peak of floating-point operations per second of one thread, all operands in registers; a multiply-add is two
-/// operations. Measures for about `seconds`.
+/// The peak of floating-point operations per second of one thread, all operands in registers; a multiply-add
+/// is two operations. Measures for about `seconds`.
 pub fn multiply_add_peak(seconds: f64) -> f64 {
     let mut best: f64 = 0.0;
     let start = Instant::now();

@@ -1,38 +1,40 @@
-//! Decode attention: a few query tokens against long caches. It has two phases with a barrier between them, which the
-//! caller provides (in a graph: two nodes).
+//! Decode attention: a few query tokens against long caches. It has two phases with a barrier between them,
+//! which the caller provides (in a graph: two nodes).
 //!
-//! 1. [`partial`]: the rows of all KV heads are laid end to end and cut into equal splits, one per thread. Each thread
-//!    runs an online softmax over its rows. For each query it writes a *partial*: the largest logit m, the denominator
-//!    l relative to m, and the weighted sum of values. Equal numbers of rows give all threads equal work whatever the
-//!    lengths of the heads (one retrieval head of 100,000 rows beside seven of 4,000), also where there are fewer heads
-//!    than threads.
+//! 1. [`partial`]: the rows of all KV heads are laid end to end and cut into equal splits, one per thread.
+//!    Each thread runs an online softmax over its rows. For each query it writes a *partial*: the largest
+//!    logit m, the denominator l relative to m, and the weighted sum of values. Equal numbers of rows give
+//!    all threads equal work whatever the lengths of the heads (one retrieval head of 100,000 rows beside
+//!    seven of 4,000), also where there are fewer heads than threads.
 //! 2. [`combine`]: merges the partials, query by query.
 //!
-//! Each K and V row is read from memory once, for all query heads of its group and all query tokens. Rows are processed
-//! in blocks: the logits of the block for all queries, then one maximum, one rescaling and the exponentials, then the
-//! values. Everything is f32. Logits are in units of log 2 (see `exp.rs`).
+//! Each K and V row is read from memory once, for all query heads of its group and all query tokens. Rows are
+//! processed in blocks: the logits of the block for all queries, then one maximum, one rescaling and the
+//! exponentials, then the values. Everything is f32. Logits are in units of log 2 (see `exp.rs`).
 //!
 //! # History
-//! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s per core) with f16. Numbers are cycles per row of K and V
-//! where the rows are in the second-level cache, then GB/s of one core from memory, then in brackets the GB/s of a
-//! plain sum over the same memory.
+//! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s per core) with f16. Numbers are cycles per row
+//! of K and V where the rows are in the second-level cache, then GB/s of one core from memory, then in
+//! brackets the GB/s of a plain sum over the same memory.
 //!
-//! - First version: four rows at a time, blocks of 64 rows. MHA d64: 22, 29 (30). GQA x4 d64: 50, 16 (30). GQA x4 d128:
-//!   84, **9** (30). The times of memory and arithmetic added up instead of overlapping.
-//! - Software prefetch 1 to 16 KB ahead, into either cache level: GQA x4 d128 at best 13 GB/s, MHA slower by a tenth.
-//!   Each prefetch holds a miss buffer until the memory answers (about 24 buffers: 15 GB/s). Dropped.
-//! - The cause was the *order* of first touches. Four rows of 256 bytes side by side, or half of each value row now and
-//!   half later, defeat the processor's own prefetchers. Ascending reads overlap fully, and two ascending streams that
-//!   alternate every 4 KB are even faster than one. So rows are processed in pairs and chunks of 4 KB, and where a tile
-//!   uses only part of a value row it prefetches the rest at once. GQA x4 d128: 17 to 18 GB/s (25), GQA x4 d64: 18
-//!   (25), MHA d64: 32 (26), faster than the sum.
-//! - Tiles of up to 8 queries instead of 4: groups of 5 to 8 read K and V once. A running sum kept in vector lanes and
-//!   a base that moves only when it must (SLACK): softmax from 5.4 to 3.8 cycles. The scalar kernels had been inlined
-//!   into the driver, which grew to 360 KB; one `inline(never)` took GQA x4 d64 from 54 to 47 cycles.
+//! - First version: four rows at a time, blocks of 64 rows. MHA d64: 22, 29 (30). GQA x4 d64: 50, 16 (30).
+//!   GQA x4 d128: 84, **9** (30). The times of memory and arithmetic added up instead of overlapping.
+//! - Software prefetch 1 to 16 KB ahead, into either cache level: GQA x4 d128 at best 13 GB/s, MHA slower by
+//!   a tenth. Each prefetch holds a miss buffer until the memory answers (about 24 buffers: 15 GB/s).
+//!   Dropped.
+//! - The cause was the *order* of first touches. Four rows of 256 bytes side by side, or half of each value
+//!   row now and half later, defeat the processor's own prefetchers. Ascending reads overlap fully, and two
+//!   ascending streams that alternate every 4 KB are even faster than one. So rows are processed in pairs and
+//!   chunks of 4 KB, and where a tile uses only part of a value row it prefetches the rest at once. GQA x4
+//!   d128: 17 to 18 GB/s (25), GQA x4 d64: 18 (25), MHA d64: 32 (26), faster than the sum.
+//! - Tiles of up to 8 queries instead of 4: groups of 5 to 8 read K and V once. A running sum kept in vector
+//!   lanes and a base that moves only when it must (SLACK): softmax from 5.4 to 3.8 cycles. The scalar
+//!   kernels had been inlined into the driver, which grew to 360 KB; one `inline(never)` took GQA x4 d64 from
+//!   54 to 47 cycles.
 //! - One load of the scale for two vectors of a quantised block: q8_0 MHA d64 from 37 to 31 cycles.
-//! - Without gain: other shuffles in the sums across lanes (the compiler rewrites blends into shuffles), row addresses
-//!   without multiplications, aligned queries, blocks of 64 and 128 rows. Without its shuffles and conversions the
-//!   logits kernel would still take 19.4 of 23 cycles (GQA x4 d64; multiply-adds alone: 16).
+//! - Without gain: other shuffles in the sums across lanes (the compiler rewrites blends into shuffles), row
+//!   addresses without multiplications, aligned queries, blocks of 64 and 128 rows. Without its shuffles and
+//!   conversions the logits kernel would still take 19.4 of 23 cycles (GQA x4 d64; multiply-adds alone: 16).
 
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;
@@ -48,8 +50,8 @@ use crate::simd::{Isa, Kernel, Loop, Simd};
 const UNIT: usize = 32;
 /// Rows of a block: their logits are computed before their values are read. A multiple of [`ROW_GROUP`].
 const BLOCK: usize = 32;
-/// Bytes of keys, then of values, that are processed for all queries before the next. They stay in the first-level
-/// cache, and the length suits the processor's prefetchers (see the history).
+/// Bytes of keys, then of values, that are processed for all queries before the next. They stay in the
+/// first-level cache, and the length suits the processor's prefetchers (see the history).
 const CHUNK_BYTES: usize = 4096;
 /// Rows whose logits are stored together.
 pub(crate) const ROW_GROUP: usize = 16;
@@ -58,8 +60,8 @@ pub(crate) const MAX_TILE: usize = 8;
 /// How far (in powers of two) a weight may exceed 1 before the base moves.
 const SLACK: f32 = 8.0;
 
-/// Floats of a slot, which has one partial: the weighted sum of the values, padded to whole vectors, then the tail. The
-/// tail is the denominator, spread over 16 lanes, the base, the last rescaling factor, and padding.
+/// Floats of a slot, which has one partial: the weighted sum of the values, padded to whole vectors, then the
+/// tail. The tail is the denominator, spread over 16 lanes, the base, the last rescaling factor, and padding.
 fn slot_len(head_dim: usize) -> usize {
     padded(head_dim) + 32
 }
@@ -74,8 +76,8 @@ pub(crate) fn padded(head_dim: usize) -> usize {
     head_dim.next_multiple_of(16)
 }
 
-/// Floats of one thread's part of the partials buffer, for `n_q` query tokens and `n_kv_heads * group` query heads.
-/// [`partial`] writes a buffer of this length, [`combine`] reads `nth` consecutive ones.
+/// Floats of one thread's part of the partials buffer, for `n_q` query tokens and `n_kv_heads * group` query
+/// heads. [`partial`] writes a buffer of this length, [`combine`] reads `nth` consecutive ones.
 pub fn partials_len(head_dim: usize, n_kv_heads: usize, group: usize, n_q: usize) -> usize {
     let queries = group * n_q; // of one KV head
     n_kv_heads * queries * slot_len(head_dim) + queries * (padded(head_dim) + BLOCK)
@@ -85,8 +87,8 @@ fn call_partials_len(call: &Attention) -> usize {
     partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q)
 }
 
-/// Phase 1: thread `ith` of `nth` processes its split of the rows and writes its partials to `own`, a buffer of at
-/// least [`partials_len`] floats of its own. The earlier content does not matter.
+/// Phase 1: thread `ith` of `nth` processes its split of the rows and writes its partials to `own`, a buffer
+/// of at least [`partials_len`] floats of its own. The earlier content does not matter.
 pub fn partial(call: &Attention, ith: usize, nth: usize, own: &mut [f32]) -> Result<(), ShapeError> {
     partial_on(Isa::best(), call, ith, nth, own)
 }
@@ -133,8 +135,8 @@ pub fn partial_on(
     Ok(())
 }
 
-/// Some rows of one KV head against all its queries. `slots` is `[slot_len, n_q, group]`. `scratch` has the scaled
-/// queries `[padded, n_q, group]` and a block's logits.
+/// Some rows of one KV head against all its queries. `slots` is `[slot_len, n_q, group]`. `scratch` has the
+/// scaled queries `[padded, n_q, group]` and a block's logits.
 fn head_rows(
     isa: Isa,
     call: &Attention,
@@ -180,8 +182,9 @@ fn head_rows(
                     stride: BLOCK,
                 };
                 with_loader!(lane.k.ty, L => with_width!(tile.len(), QT => {
-                    // SAFETY: isa is present; check() has proved that the lane's rows are inside its tensors; the
-                    // tile's queries and logits are inside the scratch (chunks start at multiples of ROW_GROUP).
+                    // SAFETY: isa is present; check() has proved that the lane's rows are inside its tensors;
+                    // the tile's queries and logits are inside the scratch (chunks start at multiples of
+                    // ROW_GROUP).
                     unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
                 }));
             }
@@ -272,9 +275,9 @@ macro_rules! with_width {
 }
 pub(crate) use with_width;
 
-/// Logits of `n` rows for QT queries.
-/// Safety: `n` rows of `head_dim` elements at `k`; queries `[d_padded, QT]`; logits `[stride, QT]` may be written,
-/// where `stride` is at least `n` rounded up to a multiple of [`ROW_GROUP`].
+/// Logits of `n` rows for QT queries. Safety: `n` rows of `head_dim` elements at `k`; queries
+/// `[d_padded, QT]`; logits `[stride, QT]` may be written, where `stride` is at least `n` rounded up to a
+/// multiple of [`ROW_GROUP`].
 pub(crate) struct Dot<L, const QT: usize>(pub DotArgs, pub PhantomData<L>);
 
 pub(crate) struct DotArgs {
@@ -294,8 +297,8 @@ impl<L: Load, const QT: usize> Kernel for Dot<L, QT> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let a = self.0;
-        // Offsets of the rows of a group. In the last, incomplete group the last row takes the place of the missing
-        // ones (the caller overwrites their logits).
+        // Offsets of the rows of a group. In the last, incomplete group the last row takes the place of the
+        // missing ones (the caller overwrites their logits).
         let mut offsets = [0; ROW_GROUP];
         for j in Loop(0, ROW_GROUP) {
             offsets[j] = j * a.row_stride;
@@ -381,11 +384,10 @@ impl<L: Load, const QT: usize> Dot<L, QT> {
 
 /// Turns a block's logits into weights relative to each query's base and adds them to its denominator.
 ///
-/// The base is a logit near the largest so far, and moves only when a logit exceeds it by more than [`SLACK`]: weights
-/// stay below 2^SLACK, and most blocks need neither a horizontal maximum nor a rescaling.
-/// Safety: logits `[BLOCK,
-/// queries]` of which `n` (a multiple of [`ROW_GROUP`]) are set; `state` points at the tail of the first slot; the
-/// slots of the queries are `slot_len` floats apart.
+/// The base is a logit near the largest so far, and moves only when a logit exceeds it by more than
+/// [`SLACK`]: weights stay below 2^SLACK, and most blocks need neither a horizontal maximum nor a rescaling.
+/// Safety: logits `[BLOCK, queries]` of which `n` (a multiple of [`ROW_GROUP`]) are set; `state` points at
+/// the tail of the first slot; the slots of the queries are `slot_len` floats apart.
 struct Softmax {
     logits: *mut f32,
     n: usize,
@@ -542,19 +544,21 @@ impl<L: Load, const QT: usize> Accumulate<L, QT> {
     }
 }
 
-/// The outputs that thread `ith` of `nth` merges, of all `n_heads * n_q` in the order of `out` (see [`combine`]).
+/// The outputs that thread `ith` of `nth` merges, of all `n_heads * n_q` in the order of `out` (see
+/// [`combine`]).
 pub fn combine_range(call: &Attention, ith: usize, nth: usize) -> Range<usize> {
     let total = call.n_heads() * call.n_q;
     total * ith / nth..total * (ith + 1) / nth
 }
 
-/// Phase 2: merges the partials of all `nth` threads of phase 1 for the outputs `range` (see [`combine_range`]).
+/// Phase 2: merges the partials of all `nth` threads of phase 1 for the outputs `range` (see
+/// [`combine_range`]).
 ///
 /// - `partials`: `[partials_len, nth]`, written by [`partial`].
-/// - `out`: the range's part of `[head_dim, n_heads, n_q]`, that is `head_dim * range.len()` floats; zeros where a
-///   query sees no row.
-/// - `lse`: optional, the range's part of `[n_heads, n_q]`: the natural log of the softmax's denominator, `-inf` where
-///   a query sees no row.
+/// - `out`: the range's part of `[head_dim, n_heads, n_q]`, that is `head_dim * range.len()` floats; zeros
+///   where a query sees no row.
+/// - `lse`: optional, the range's part of `[n_heads, n_q]`: the natural log of the softmax's denominator,
+///   `-inf` where a query sees no row.
 pub fn combine(
     call: &Attention,
     nth: usize,

@@ -1,6 +1,6 @@
-//! The launchers of the device kernels in cuda/ and their parameters ([`graph`](crate::graph) is the only caller). Each
-//! launcher exists twice: compiled by nvcc for GPUs (feature `cuda`) and by the host's compiler for the emulator
-//! (feature `testing`). The task says which one is called. Addresses are the device's.
+//! The launchers of the device kernels in cuda/ and their parameters ([`graph`](crate::graph) is the only
+//! caller). Each launcher exists twice: compiled by nvcc for GPUs (feature `cuda`) and by the host's compiler
+//! for the emulator (feature `testing`). The task says which one is called. Addresses are the device's.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -50,7 +50,8 @@ impl Lanes {
     };
 }
 
-/// Head numbers in the form of the calls. Fails with [`INVALID_VALUE`] where there are too many or one is too large.
+/// Head numbers in the form of the calls. Fails with [`INVALID_VALUE`] where there are too many or one is too
+/// large.
 pub(crate) fn head_numbers(heads: &[u32]) -> Result<[u8; MAX_KV_HEADS], i32> {
     let mut numbers = [0; MAX_KV_HEADS];
     if heads.len() > MAX_KV_HEADS {

@@ -1,10 +1,11 @@
-//! 2^x of a vector. The kernels keep logits in units of log 2: queries are multiplied by log2 e. So softmax needs only
-//! 2^x, whose range reduction is exact and one multiplication shorter than that of e^x.
+//! 2^x of a vector. The kernels keep logits in units of log 2: queries are multiplied by log2 e. So softmax
+//! needs only 2^x, whose range reduction is exact and one multiplication shorter than that of e^x.
 
 use crate::simd::Simd;
 
-/// Near-minimax polynomial of 2^r on [-1/2, 1/2] with constant term 1 (interpolated at the Chebyshev nodes): relative
-/// error 1e-8 in exact arithmetic, so that f32 rounding dominates (measured: at most 1.6e-7, below 1.5 ulp).
+/// Near-minimax polynomial of 2^r on [-1/2, 1/2] with constant term 1 (interpolated at the Chebyshev nodes):
+/// relative error 1e-8 in exact arithmetic, so that f32 rounding dominates (measured: at most 1.6e-7, below
+/// 1.5 ulp).
 const POLY: [f32; 6] =
     [std::f32::consts::LN_2, 0.240_226_5, 0.055_503_57, 0.009_618_083, 0.001_339_086_3, 0.000_154_531_63];
 

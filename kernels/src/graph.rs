@@ -1,9 +1,9 @@
-//! The kernels as nodes of a ggml graph. Each node has two implementations: one for the CPU and one that launches
-//! device kernels.
+//! The kernels as nodes of a ggml graph. Each node has two implementations: one for the CPU and one that
+//! launches device kernels.
 //!
-//! The tensors of a lane are operands of the nodes. What changes from step to step comes in two small input tensors
-//! ([`LaneInputs`]): the number of live rows and the log-weight of the compensation entry. So a graph that is built
-//! once serves every step. Only this module turns the memory of tensors into slices.
+//! The tensors of a lane are operands of the nodes. What changes from step to step comes in two small input
+//! tensors ([`LaneInputs`]): the number of live rows and the log-weight of the compensation entry. So a graph
+//! that is built once serves every step. Only this module turns the memory of tensors into slices.
 
 mod append;
 mod attend;
@@ -48,8 +48,8 @@ pub struct GraphLane {
     /// Accumulated attention of each row, `[capacity, heads]` f32, where a policy needs it (see
     /// [`accumulate_attention`]).
     pub accumulated: Option<Tensor>,
-    /// Positions of the rows, for models with ALiBi. Either all lanes of a layer have them or none. Lanes with
-    /// positions are not compensated.
+    /// Positions of the rows, for models with ALiBi. Either all lanes of a layer have them or none. Lanes
+    /// with positions are not compensated.
     pub positions: Option<RowPositions>,
 }
 
@@ -92,9 +92,11 @@ impl AttentionShape {
 pub struct LaneInputs {
     /// Live rows before this step's rows are written, `[MAX_LANES, layers]` i32.
     pub rows: Tensor,
-    /// Log-weights of the compensation entries, `[MAX_LANES, layers]` f32; `-inf` where there is no entry yet.
+    /// Log-weights of the compensation entries, `[MAX_LANES, layers]` f32; `-inf` where there is no entry
+    /// yet.
     pub log_weights: Tensor,
-    /// Positions of the tokens whose rows are written, `[n]` i32. Only read where something depends on positions.
+    /// Positions of the tokens whose rows are written, `[n]` i32. Only read where something depends on
+    /// positions.
     pub positions: Tensor,
     /// The layer's column of `rows` and `log_weights`.
     pub layer: usize,
@@ -103,8 +105,8 @@ pub struct LaneInputs {
 /// The rows that [`append`] has written in this graph.
 #[derive(Clone, Copy)]
 pub struct Appended<'a> {
-    /// The node that [`append`] returned. Nodes that read the new rows have it as an operand, so that they run after
-    /// it.
+    /// The node that [`append`] returned. Nodes that read the new rows have it as an operand, so that they
+    /// run after it.
     pub node: &'a Tensor,
     /// Rows written to every KV head: one per token.
     pub rows: usize,
@@ -164,7 +166,8 @@ fn input_column(input: RawTensor, layer: usize) -> [i32; MAX_LANES] {
 fn rows<'a>(tensor: RawTensor) -> Rows<'a> {
     let bytes = tensor.strides[2] * tensor.shape[2];
     Rows {
-        // SAFETY: lanes are contiguous, [head_dim, capacity, heads]; nothing writes to them while the node runs.
+        // SAFETY: lanes are contiguous, [head_dim, capacity, heads]; nothing writes to them while the node
+        // runs.
         data: unsafe { std::slice::from_raw_parts(tensor.data, bytes) },
         ty: row_type(tensor.ty).expect("lanes have row types"),
         row_stride: tensor.strides[1],

@@ -1,6 +1,6 @@
-//! Compute kernels for which ggml has no fast operation, each with a plain reference. They know nothing of models.
-//! Except for [`graph`], they work on slices and strides, not on ggml's tensors, and choose the instruction set at run
-//! time.
+//! Compute kernels for which ggml has no fast operation, each with a plain reference. They know nothing of
+//! models. Except for [`graph`], they work on slices and strides, not on ggml's tensors, and choose the
+//! instruction set at run time.
 //!
 //! - [`attention`]: the description of an attention call: queries, lanes of K and V rows, log-weights.
 //! - [`decode`]: few query tokens against a long cache; split over rows and heads; memory bound.
@@ -11,7 +11,8 @@
 //! - [`quant`]: the element types of rows.
 //! - `device`: all of these as kernels for NVIDIA GPUs (cuda/), launched by [`graph`].
 //! - [`mod@reference`]: attention in f64, the expected result of the tests.
-//! - [`bandwidth`]: measures the speed of memory and multipliers, so that speeds can be reported as fractions of it.
+//! - [`bandwidth`]: measures the speed of memory and multipliers, so that speeds can be reported as fractions
+//!   of it.
 
 pub mod accumulate;
 pub mod attention;

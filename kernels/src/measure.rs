@@ -1,5 +1,5 @@
-//! One number per row, by which policies without attention score keys and values. Rows are read in their own type and
-//! measured in f32.
+//! One number per row, by which policies without attention score keys and values. Rows are read in their own
+//! type and measured in f32.
 
 use std::marker::PhantomData;
 
@@ -16,10 +16,10 @@ pub enum Measure {
     SquaredNorm,
     /// The maximum absolute value of its elements.
     MaxAbs,
-    /// LagKV eq. 5-7. Rows form partitions of `lag`. Each element is normalised by the minimum and maximum of the same
-    /// element in a reference partition: the next one, or with `own` the partition itself. The result is the unbiased
-    /// standard deviation of the row's normalised elements. An element that is constant in the reference counts as 0.
-    /// The last partition is only a reference; its rows get 0.
+    /// LagKV eq. 5-7. Rows form partitions of `lag`. Each element is normalised by the minimum and maximum of
+    /// the same element in a reference partition: the next one, or with `own` the partition itself. The
+    /// result is the unbiased standard deviation of the row's normalised elements. An element that is
+    /// constant in the reference counts as 0. The last partition is only a reference; its rows get 0.
     Spread {
         /// Rows of a partition.
         lag: usize,

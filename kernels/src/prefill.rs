@@ -1,23 +1,24 @@
 //! Prefill attention: many query tokens at once. Compute bound, so it is built like a matrix product.
 //!
-//! The unit of work is a *tile* of up to `TILE` queries of one KV head: all query heads of the group, token after
-//! token. Queries are in the vector lanes throughout. The logits of a block of rows are `K · Qᵀ`, the softmax runs down
-//! the columns without horizontal operations, and the output is accumulated as `Vᵀ · P` and transposed once at the end.
-//! So K and V are only converted to f32, never rearranged, and one kernel computes both products: it broadcasts a
-//! number of A and multiplies a row of B. The converted block serves all queries of the tile.
+//! The unit of work is a *tile* of up to `TILE` queries of one KV head: all query heads of the group, token
+//! after token. Queries are in the vector lanes throughout. The logits of a block of rows are `K · Qᵀ`, the
+//! softmax runs down the columns without horizontal operations, and the output is accumulated as `Vᵀ · P` and
+//! transposed once at the end. So K and V are only converted to f32, never rearranged, and one kernel
+//! computes both products: it broadcasts a number of A and multiplies a row of B. The converted block serves
+//! all queries of the tile.
 //!
-//! Rows that no query of the tile sees are not read; only the last blocks, on the causal diagonal, are masked. Threads
-//! take tiles from a shared counter, the longest first, since causal tiles are unequal.
+//! Rows that no query of the tile sees are not read; only the last blocks, on the causal diagonal, are
+//! masked. Threads take tiles from a shared counter, the longest first, since causal tiles are unequal.
 //!
-//! [`decode`](crate::decode) is memory bound and reads every row once. Here a row is read once per tile, which is
-//! faster from about 16 queries per KV head on.
+//! [`decode`](crate::decode) is memory bound and reads every row once. Here a row is read once per tile,
+//! which is faster from about 16 queries per KV head on.
 //!
 //! # History
-//! On Zen 4 (AVX-512, multiply-add peak 118 GFLOP/s per core), 512 queries against 8192 rows, f16: 82 to 85 % of the
-//! peak with head_dim 64, 86 to 87 % with 128; the same with two threads (196 of 236 GFLOP/s) and with f32 and q8_0
-//! rows; AVX2 at least 70 %. This is the first version: with 6 rows by 4 vectors the multipliers idle only for the
-//! exponentials (about 10 % with head_dim 64) and for loads and stores of the sums once per block. Nothing else was
-//! tried.
+//! On Zen 4 (AVX-512, multiply-add peak 118 GFLOP/s per core), 512 queries against 8192 rows, f16: 82 to 85 %
+//! of the peak with head_dim 64, 86 to 87 % with 128; the same with two threads (196 of 236 GFLOP/s) and with
+//! f32 and q8_0 rows; AVX2 at least 70 %. This is the first version: with 6 rows by 4 vectors the multipliers
+//! idle only for the exponentials (about 10 % with head_dim 64) and for loads and stores of the sums once per
+//! block. Nothing else was tried.
 
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;
@@ -45,15 +46,17 @@ pub fn scratch_len(head_dim: usize) -> usize {
     2 * TILE * d + 2 * BLOCK * d + BLOCK * PANEL + 3 * TILE + 2 * TILE + 16
 }
 
-/// Computes the call together with the other threads, which pass the same arguments except `scratch`: each has its own,
-/// of [`scratch_len`] floats. `next` starts at 0 and is shared. When every thread has returned, the result is complete:
+/// Computes the call together with the other threads, which pass the same arguments except `scratch`: each
+/// has its own, of [`scratch_len`] floats. `next` starts at 0 and is shared. When every thread has returned,
+/// the result is complete:
 ///
 /// - `out` `[head_dim, n_heads, n_q]`; zeros where a query sees no row.
-/// - `lse` `[n_heads, n_q]` or null: the natural log of the softmax's denominator, `-inf` where a query sees no row.
+/// - `lse` `[n_heads, n_q]` or null: the natural log of the softmax's denominator, `-inf` where a query sees
+///   no row.
 ///
 /// # Safety
-/// `out` and `lse` (unless null) are valid for writes of these shapes and not used by anything else meanwhile. All
-/// threads that write there share `next`.
+/// `out` and `lse` (unless null) are valid for writes of these shapes and not used by anything else
+/// meanwhile. All threads that write there share `next`.
 pub unsafe fn prefill(
     call: &Attention,
     next: &AtomicUsize,
@@ -94,7 +97,8 @@ pub unsafe fn prefill_on(
         for lane in call.lanes {
             if head < lane.kv_heads.len() {
                 let output = Output { out, lse };
-                // SAFETY: the shared counter gives each tile to one thread, and tiles are disjoint in the output.
+                // SAFETY: the shared counter gives each tile to one thread, and tiles are disjoint in the
+                // output.
                 unsafe { Tile { isa, call, lane, head, first: tile * TILE }.run(scratch, output) };
                 break;
             }
@@ -109,7 +113,8 @@ struct Output {
     lse: *mut f32,
 }
 
-/// Queries `first ..` of one head of a lane, numbered token after token, each token with all query heads of the group.
+/// Queries `first ..` of one head of a lane, numbered token after token, each token with all query heads of
+/// the group.
 struct Tile<'a> {
     isa: Isa,
     call: &'a Attention<'a>,
@@ -275,7 +280,8 @@ impl Tile<'_> {
             to: to.as_mut_ptr(),
         };
         debug_assert!(to.len() >= n * padded(self.call.head_dim));
-        // SAFETY: isa is present; check() has proved that the lane's rows are inside its tensors; `to` holds a block.
+        // SAFETY: isa is present; check() has proved that the lane's rows are inside its tensors; `to` holds
+        // a block.
         with_loader!(rows.ty, L => unsafe { self.isa.enter(Convert::<L>(args, PhantomData)) });
     }
 }
@@ -314,10 +320,10 @@ impl<L: Load> Kernel for Convert<L> {
     }
 }
 
-/// C = A · B, or with `factor` C = factor * C + A · B. Rows of B and C have [`PANEL`] floats, of which the first
-/// `columns` (rounded up to vectors) are computed: `c[i][x] = Σ_s a[i * a_row + s * a_step] * b[s][x]`, `i < rows`, `s
-/// < steps`. `factor[x]` is one number per column, or null.
-/// Safety: the pointers cover these shapes.
+/// C = A · B, or with `factor` C = factor * C + A · B. Rows of B and C have [`PANEL`] floats, of which the
+/// first `columns` (rounded up to vectors) are computed: `c[i][x] = Σ_s a[i * a_row + s * a_step] * b[s][x]`,
+/// `i < rows`, `s < steps`. `factor[x]` is one number per column, or null. Safety: the pointers cover these
+/// shapes.
 struct Product {
     a: *const f32,
     a_row: usize,
@@ -449,9 +455,9 @@ impl Kernel for Bias<'_> {
     }
 }
 
-/// Turns logits `[PANEL, n]` into weights relative to each column's new maximum, and updates the state: maxima,
-/// denominators and rescaling factors `[PANEL, 3]`. Only the first `columns` (rounded up to vectors) are computed.
-/// Safety: the pointers cover these shapes.
+/// Turns logits `[PANEL, n]` into weights relative to each column's new maximum, and updates the state:
+/// maxima, denominators and rescaling factors `[PANEL, 3]`. Only the first `columns` (rounded up to vectors)
+/// are computed. Safety: the pointers cover these shapes.
 struct Softmax {
     logits: *mut f32,
     state: *mut f32,

@@ -1,8 +1,8 @@
-//! The element types of rows of keys and values, in ggml's byte layouts: encoding, decoding, and loads into vectors.
-//! The vector loads are generic over the instruction set (`Simd`).
+//! The element types of rows of keys and values, in ggml's byte layouts: encoding, decoding, and loads into
+//! vectors. The vector loads are generic over the instruction set (`Simd`).
 //!
-//! To add a type: a line in quant/types.rs, its encoding, decoding and `Load` here, and its reads and writes in
-//! cuda/rows.h. Missing parts are compile errors. Everything else follows from [`RowType::ALL`].
+//! To add a type: a line in quant/types.rs, its encoding, decoding and `Load` here, and its reads and writes
+//! in cuda/rows.h. Missing parts are compile errors. Everything else follows from [`RowType::ALL`].
 
 use half::f16;
 
@@ -57,8 +57,8 @@ impl RowType {
         format!("{} or {last}", others.join(", "))
     }
 
-    /// Row lengths must be a multiple of this number of elements: a block, or the 8 elements of the smallest vector
-    /// load.
+    /// Row lengths must be a multiple of this number of elements: a block, or the 8 elements of the smallest
+    /// vector load.
     pub const fn granule(self) -> usize {
         if self.block_elements() == 1 { 8 } else { self.block_elements() }
     }
@@ -68,8 +68,8 @@ impl RowType {
         elements / self.block_elements() * self.block_bytes()
     }
 
-    /// Writes `values` as one row, with the rounding of ggml's reference quantisers. Where the slices do not fit each
-    /// other, only the shorter length is written.
+    /// Writes `values` as one row, with the rounding of ggml's reference quantisers. Where the slices do not
+    /// fit each other, only the shorter length is written.
     pub fn encode(self, values: &[f32], row: &mut [u8]) {
         match self {
             RowType::F32 => {
@@ -159,7 +159,8 @@ pub(crate) trait Load: 'static {
         unsafe { [Self::load::<S>(row, c), Self::load::<S>(row, c + 1)] }
     }
 
-    /// The last vector of a row where it has only 8 elements although `LANES` is 16. The other lanes are zero.
+    /// The last vector of a row where it has only 8 elements although `LANES` is 16. The other lanes are
+    /// zero.
     /// # Safety
     /// As for [`load`](Self::load), with 8 elements instead of `LANES`.
     unsafe fn load_half<S: Simd>(row: *const u8, c: usize) -> S::V;
@@ -200,7 +201,8 @@ impl Load for Q8_0 {
     #[inline(always)]
     unsafe fn load2<S: Simd>(row: *const u8, c: usize) -> [S::V; 2] {
         let at = c * S::LANES;
-        // SAFETY: 2 * LANES divides BLOCK and c is even, so both vectors are inside the block whose scale is read.
+        // SAFETY: 2 * LANES divides BLOCK and c is even, so both vectors are inside the block whose scale is
+        // read.
         unsafe {
             let block = row.add(at / BLOCK * Q8_0_BYTES);
             let (bytes, scale) = (block.add(2 + at % BLOCK), S::splat_f16(block));
@@ -227,8 +229,9 @@ impl Load for Q4_0 {
     #[inline(always)]
     unsafe fn load2<S: Simd>(row: *const u8, c: usize) -> [S::V; 2] {
         let at = c * S::LANES;
-        // SAFETY: 2 * LANES divides BLOCK and c is even, so both vectors are inside one block: with 16 lanes the low
-        // and the high nibbles of all its bytes, with 8 lanes the low or the high nibbles of both halves.
+        // SAFETY: 2 * LANES divides BLOCK and c is even, so both vectors are inside one block: with 16 lanes
+        // the low and the high nibbles of all its bytes, with 8 lanes the low or the high nibbles of both
+        // halves.
         unsafe {
             let block = row.add(at / BLOCK * Q4_0_BYTES);
             let (bytes, scale) = (block.add(2), S::splat_f16(block));
@@ -380,7 +383,8 @@ mod tests {
             let mut back = vec![0.0; 64];
             ty.decode(&row, &mut back);
             for (a, b) in x.iter().zip(&back) {
-                // q4_0 has no +8, so that its error is up to a whole step. The rounding of the scale adds a tenth.
+                // q4_0 has no +8, so that its error is up to a whole step. The rounding of the scale adds a
+                // tenth.
                 let tolerance = if ty == RowType::Q4_0 { step } else { step / 2.0 };
                 assert!((a - b).abs() <= tolerance * 1.1, "{} {a} {b}", ty.name());
             }

@@ -1,14 +1,14 @@
-//! Eviction of rows of one KV head. The evicted rows are added up for the compensation entry (RazorAttention eq. 4),
-//! and the last rows fill the holes, so that live rows stay contiguous. The order of rows is free, because keys are
-//! stored after RoPE.
+//! Eviction of rows of one KV head. The evicted rows are added up for the compensation entry (RazorAttention
+//! eq. 4), and the last rows fill the holes, so that live rows stay contiguous. The order of rows is free,
+//! because keys are stored after RoPE.
 
 use crate::RowType;
 
 /// Rows that are moved into holes: `(to, from)`. There are at most as many as evicted rows.
 pub type Moves = Vec<(u32, u32)>;
 
-/// The moves after which the rows that stay are contiguous: the last of them fill the holes. `evicted` is ascending,
-/// without repetition, all below `live`.
+/// The moves after which the rows that stay are contiguous: the last of them fill the holes. `evicted` is
+/// ascending, without repetition, all below `live`.
 pub fn fill_holes(evicted: &[u32], live: usize) -> Moves {
     debug_assert!(evicted.windows(2).all(|pair| pair[0] < pair[1]));
     let kept = live - evicted.len();
@@ -24,8 +24,8 @@ pub fn fill_holes(evicted: &[u32], live: usize) -> Moves {
     holes.map_while(|to| tail.next().map(|from| (to, from))).collect()
 }
 
-/// Adds the given rows of a head to `sum` `[head_dim]`; `head` is `[head_dim, rows]`. Additions are f64, so that a
-/// hundred thousand rows lose no precision; the sum between calls is f32.
+/// Adds the given rows of a head to `sum` `[head_dim]`; `head` is `[head_dim, rows]`. Additions are f64, so
+/// that a hundred thousand rows lose no precision; the sum between calls is f32.
 pub fn add_rows(head: &[u8], ty: RowType, rows: impl Iterator<Item = u32>, sum: &mut [f32]) {
     let bytes = ty.row_bytes(sum.len());
     let mut row = vec![0f32; sum.len()];

@@ -1,9 +1,9 @@
-//! One trait for all instruction sets, so that every kernel is written once. A kernel is a struct that implements
-//! [`Kernel`]. [`Isa::enter`] runs it inside a function that is compiled for the instruction set and inlines everything
-//! generic.
+//! One trait for all instruction sets, so that every kernel is written once. A kernel is a struct that
+//! implements [`Kernel`]. [`Isa::enter`] runs it inside a function that is compiled for the instruction set
+//! and inlines everything generic.
 //!
-//! Rule for kernels: `#[inline(always)]` on everything they call, and no iterator adaptors with closures in hot loops.
-//! A function that is not inlined is compiled without the instruction set: correct, but slow.
+//! Rule for kernels: `#[inline(always)]` on everything they call, and no iterator adaptors with closures in
+//! hot loops. A function that is not inlined is compiled without the instruction set: correct, but slow.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -110,7 +110,8 @@ pub(crate) trait Kernel {
     unsafe fn run<S: Simd>(self) -> Self::Out;
 }
 
-/// The numbers from the first up to, not including, the second: a `Range` that is inlined in debug builds too.
+/// The numbers from the first up to, not including, the second: a `Range` that is inlined in debug builds
+/// too.
 pub(crate) struct Loop(pub usize, pub usize);
 
 impl Iterator for Loop {
@@ -126,8 +127,8 @@ impl Iterator for Loop {
     }
 }
 
-/// Vectors of `LANES` floats (8 or 16). All functions are unsafe for the same reason: the instruction set must be
-/// present. Pointers need no alignment.
+/// Vectors of `LANES` floats (8 or 16). All functions are unsafe for the same reason: the instruction set
+/// must be present. Pointers need no alignment.
 pub(crate) trait Simd: Copy + 'static {
     type V: Copy;
     const LANES: usize;
@@ -166,7 +167,8 @@ pub(crate) trait Simd: Copy + 'static {
     /// The high nibbles of LANES bytes as floats 0..=15.
     unsafe fn load_u4_high(p: *const u8) -> Self::V;
 
-    /// First step of sums across lanes: each group of 4 lanes of a and b becomes [a0 + a2, a1 + a3, b0 + b2, b1 + b3].
+    /// First step of sums across lanes: each group of 4 lanes of a and b becomes [a0 + a2, a1 + a3, b0 + b2,
+    /// b1 + b3].
     unsafe fn halve(a: Self::V, b: Self::V) -> Self::V;
     /// Second step: each group of 4 lanes becomes [a0 + a1, a2 + a3, b0 + b1, b2 + b3].
     unsafe fn halve_again(a: Self::V, b: Self::V) -> Self::V;

@@ -1,5 +1,5 @@
-//! The decode kernel against the reference, on every instruction set of this processor: row types, odd lengths, head
-//! sizes, groups, tokens, thread counts, lanes and log-weights.
+//! The decode kernel against the reference, on every instruction set of this processor: row types, odd
+//! lengths, head sizes, groups, tokens, thread counts, lanes and log-weights.
 
 mod common;
 
@@ -8,7 +8,8 @@ use kernels::{Attention, Isa, RowType, ShapeError, reference};
 
 use common::{Case, Data, LaneCase, Random, compare};
 
-/// Runs both phases, thread after thread. Buffers are NaN at first, so that reads of unwritten numbers fail the tests.
+/// Runs both phases, thread after thread. Buffers are NaN at first, so that reads of unwritten numbers fail
+/// the tests.
 fn decode(isa: Isa, call: &Attention, nth: usize) -> (Vec<f32>, Vec<f32>) {
     let len = partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q);
     let mut partials = vec![f32::NAN; len * nth];

@@ -1,6 +1,6 @@
-//! Device kernels that append rows and attend, on a GPU or the emulator, against the reference and the CPU's bytes.
-//! Each call runs twice. The emulator reverses the order of threads the second time; the results must be equal bit for
-//! bit.
+//! Device kernels that append rows and attend, on a GPU or the emulator, against the reference and the CPU's
+//! bytes. Each call runs twice. The emulator reverses the order of threads the second time; the results must
+//! be equal bit for bit.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
 mod common;
@@ -114,8 +114,8 @@ fn check(case: Case) {
     check_blocks(case, &[3, split]);
 }
 
-/// A number of blocks with which the rows of many queries are split too, into slightly more than `splits` splits per
-/// head.
+/// A number of blocks with which the rows of many queries are split too, into slightly more than `splits`
+/// splits per head.
 fn splitting(case: &Case, splits: usize) -> usize {
     let tiles = (case.group * case.n_q).div_ceil(64);
     2 * tiles * (splits * case.kv_heads() + 1)
@@ -252,7 +252,8 @@ fn many_queries_split_rows() {
     };
     let weights = [[None; 3], [Some(f32::NEG_INFINITY), None, Some(9.25)], [Some(2.5), Some(-1.0), None]];
     for (number, rows) in [[700, 41, 1], [33, 0, 260], [160, 150, 32]].into_iter().enumerate() {
-        // The first tiles of 150 tokens do not see the last rows, so there are splits of which a tile sees no row.
+        // The first tiles of 150 tokens do not see the last rows, so there are splits of which a tile sees no
+        // row.
         for (n_q, group) in [(1, 17), (9, 4), (150, 1)] {
             let alibi = number == 0;
             let case =

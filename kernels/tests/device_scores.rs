@@ -1,5 +1,5 @@
-//! Device kernels for the numbers that policies score by, on a GPU or the emulator, against the CPU: accumulated
-//! attention, window attention, stored queries and measured rows.
+//! Device kernels for the numbers that policies score by, on a GPU or the emulator, against the CPU:
+//! accumulated attention, window attention, stored queries and measured rows.
 #![cfg(any(feature = "testing", feature = "cuda"))]
 
 mod common;

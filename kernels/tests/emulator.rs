@@ -1,5 +1,5 @@
-//! Tests of the emulator itself: the results of tensor core instructions, the time at which copies arrive, and the
-//! mistakes that must end the process with a message.
+//! Tests of the emulator itself: the results of tensor core instructions, the time at which copies arrive,
+//! and the mistakes that must end the process with a message.
 #![cfg(feature = "testing")]
 
 use std::process::Command;

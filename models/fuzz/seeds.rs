@@ -1,5 +1,6 @@
-//! Writes the seeds of the corpus: small complete models of each architecture, unusual metadata, and the metadata of
-//! the given files (vocabularies), with fewer tokens so that they stay small. Usage: `seeds FOLDER FILE…`
+//! Writes the seeds of the corpus: small complete models of each architecture, unusual metadata, and the
+//! metadata of the given files (vocabularies), with fewer tokens so that they stay small. Usage:
+//! `seeds FOLDER FILE…`
 
 use std::io;
 use std::path::Path;
@@ -52,7 +53,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The file with 1.0 in all f32 data, because RoPE factors must not be zero. Data of other types have the same bytes.
+/// The file with 1.0 in all f32 data, because RoPE factors must not be zero. Data of other types have the
+/// same bytes.
 fn filled(writer: &GgufWriter) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     writer.write(&mut out, |tensor, out| {

@@ -1,8 +1,9 @@
-//! The supported architectures, declared as data. They differ in a few flags, which `spec` reads and the engine's one
-//! forward loop follows. A new architecture that only combines these flags is a new file in arch/ and a line in the list below.
+//! The supported architectures, declared as data. They differ in a few flags, which `spec` reads and the
+//! engine's one forward loop follows. A new architecture that only combines these flags is a new file in
+//! arch/ and a line in the list below.
 //!
-//! Common to all: token embedding; per layer RMS norm, grouped-query attention with RoPE or ALiBi, residual, RMS norm,
-//! SwiGLU, residual; final RMS norm; output matrix, or the token embedding in its place.
+//! Common to all: token embedding; per layer RMS norm, grouped-query attention with RoPE or ALiBi, residual,
+//! RMS norm, SwiGLU, residual; final RMS norm; output matrix, or the token embedding in its place.
 
 use crate::gguf::Value;
 
@@ -67,8 +68,8 @@ pub struct ArchDecl {
     pub name: &'static str,
     /// Which elements of a head RoPE rotates as a pair.
     pub rope_style: RopeStyle,
-    /// For architectures whose files do not name the position encoding: the encoding for each known number of layers.
-    /// Empty if all models use RoPE.
+    /// For architectures whose files do not name the position encoding: the encoding for each known number of
+    /// layers. Empty if all models use RoPE.
     pub encoding_by_layers: &'static [(usize, PositionScheme)],
     /// Biases on Q, K and V.
     pub qkv_bias: Presence,
@@ -156,15 +157,17 @@ pub(crate) const READ_KEYS: &[&str] = &[
     "vocab_size",
 ];
 
-/// Keys without influence on the computation: the row order of the source, and whether scaling was part of training.
+/// Keys without influence on the computation: the row order of the source, and whether scaling was part of
+/// training.
 pub(crate) const IGNORED_KEYS: &[&str] = &["tensor_data_layout", "rope.scaling.finetuned"];
 
-/// Keys of features that are not supported, each with the values that switch the feature off and the feature's name.
+/// Keys of features that are not supported, each with the values that switch the feature off and the
+/// feature's name.
 pub(crate) const NEUTRAL_KEYS: &[(&str, Neutral, &str)] = &[
     ("attention.causal", Neutral::Bool(true), "an encoder that also looks ahead"),
     ("attention.clamp_kqv", Neutral::Number(&[0.0]), "clamped queries, keys and values"),
     ("attention.max_alibi_bias", Neutral::Number(&[0.0]), "ALiBi position encoding"),
-    ("attention.scale", Neutral::Number(&[0.0]), "an attention scale of its own"),
+    ("attention.scale", Neutral::Number(&[0.0]), "a custom attention scale"),
     ("attn_logit_softcapping", Neutral::Number(&[0.0]), "soft-capped attention logits"),
     ("embedding_scale", Neutral::Number(&[0.0, 1.0]), "scaled embeddings"),
     ("expert_count", Neutral::Number(&[0.0]), "a mixture of experts"),
@@ -176,7 +179,7 @@ pub(crate) const NEUTRAL_KEYS: &[(&str, Neutral, &str)] = &[
     ("pooling_type", Neutral::Number(&[0.0]), "an embedding or ranking model"),
     ("residual_scale", Neutral::Number(&[0.0, 1.0]), "scaled residuals"),
     ("rope.scaling.alpha", Neutral::Number(&[0.0]), "RoPE scaling by an NTK alpha"),
-    ("rope.scaling.yarn_attn_factor", Neutral::Number(&[1.0]), "a YaRN attention factor of its own"),
+    ("rope.scaling.yarn_attn_factor", Neutral::Number(&[1.0]), "a custom YaRN attention factor"),
     ("rope.scaling.yarn_log_multiplier", Neutral::Number(&[0.0]), "a YaRN log multiplier"),
     ("use_parallel_residual", Neutral::Bool(false), "parallel residuals"),
 ];

@@ -1,5 +1,5 @@
-//! Renders conversations as prompts, with the chat template of the model's file or, if it has none, with a simple
-//! default.
+//! Renders conversations as prompts, with the chat template of the model's file or, if it has none, with a
+//! simple default.
 
 mod environment;
 mod prompt;
@@ -73,7 +73,8 @@ pub enum ChatError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// A message contains the text of a control token, and it cannot be kept apart from the template's own text.
+    /// A message contains the text of a control token, and it cannot be kept apart from the template's own
+    /// text.
     #[error("a message contains the text of a control token, and {why}")]
     Unprotected {
         /// Why the two cannot be kept apart.
@@ -150,8 +151,8 @@ impl ChatTemplate {
         }
     }
 
-    /// Compiles `template` for the model of `tokenizer`. If it is `None` or blank, uses ChatML if the vocabulary has
-    /// its tokens, otherwise role names before the messages.
+    /// Compiles `template` for the model of `tokenizer`. If it is `None` or blank, uses ChatML if the
+    /// vocabulary has its tokens, otherwise role names before the messages.
     ///
     /// # Errors
     /// The template cannot be compiled.
@@ -209,8 +210,8 @@ impl ChatTemplate {
         }
     }
 
-    /// Renders the conversation as text. `add_generation_prompt` appends the text that precedes the assistant's next
-    /// answer.
+    /// Renders the conversation as text. `add_generation_prompt` appends the text that precedes the
+    /// assistant's next answer.
     ///
     /// # Errors
     /// The template refuses the conversation or fails.
@@ -222,7 +223,8 @@ impl ChatTemplate {
         self.template.render(&variables, &messages)
     }
 
-    /// Renders the conversation as a [`Prompt`], which distinguishes the text of messages from the template's own text.
+    /// Renders the conversation as a [`Prompt`], which distinguishes the text of messages from the template's
+    /// own text.
     ///
     /// # Errors
     /// As for [`ChatTemplate::render`].
@@ -244,11 +246,11 @@ impl ChatTemplate {
     }
 
     /// The prompt for the next answer of a conversation that the model has read up to its last answer:
-    /// [`ChatTemplate::prompt`] of the messages before that answer, with the generation prompt, and the generated
-    /// tokens of the answer without the token that ended it.
+    /// [`ChatTemplate::prompt`] of the messages before that answer, with the generation prompt, and the
+    /// generated tokens of the answer without the token that ended it.
     ///
-    /// `messages` is the whole conversation: the assistant's last answer, and after it the new messages of the user.
-    /// Answers are not encoded again, so it does not matter if the template changes their text.
+    /// `messages` is the whole conversation: the assistant's last answer, and after it the new messages of
+    /// the user. Answers are not encoded again, so it does not matter if the template changes their text.
     ///
     /// # Errors
     /// As for [`ChatTemplate::render`], and if the conversation has no answer.
@@ -276,8 +278,8 @@ impl ChatTemplate {
             .unmask(tail)
             .filter(|unmasked| text.ends_with(&unmasked.text))
             .map(|unmasked| Prompt::protected(unmasked, false));
-        // White space before the answer may differ: some templates put a space there, which is part of the answer's
-        // first token.
+        // White space before the answer may differ: some templates put a space there, which is part of the
+        // answer's first token.
         match suffix {
             Some(suffix) if head.trim_end() == before.trim_end() => Ok(NextTurn::Extends(suffix)),
             Some(suffix) => rewrites(Some(suffix), "the template now renders earlier turns differently"),

@@ -1,14 +1,14 @@
-//! The model inside the binary: small, trained for this project (`needle/README.md`), and able to answer questions
-//! about long documents.
+//! The model inside the binary: small, trained for this project (`needle/README.md`), and able to answer
+//! questions about long documents.
 //!
-//! `demo`, `chat` and `ask` use it if no model file is given, and the tests use it so that they need no download. It is
-//! an ordinary GGUF file, read and checked like any other.
+//! `demo`, `chat` and `ask` use it if no model file is given, and the tests use it so that they need no
+//! download. It is an ordinary GGUF file, read and checked like any other.
 
 /// The embedded model's name, shown in place of a file name.
 pub const EMBEDDED_NAME: &str = "needle";
 
-/// Bytes at an address that is a multiple of 64, so that tensor data, which GGUF aligns to 32 bytes, can be used in
-/// place.
+/// Bytes at an address that is a multiple of 64, so that tensor data, which GGUF aligns to 32 bytes, can be
+/// used in place.
 #[repr(C, align(64))]
 struct Aligned<T: ?Sized> {
     bytes: T,
@@ -16,10 +16,11 @@ struct Aligned<T: ?Sized> {
 
 static NEEDLE: &Aligned<[u8]> = &Aligned { bytes: *include_bytes!("../needle/needle-q8_0.gguf") };
 
-/// The GGUF file of the embedded model: 3.7 M parameters, Q8_0, 4.0 MB, at an address that is a multiple of 64.
+/// The GGUF file of the embedded model: 3.7 M parameters, Q8_0, 4.0 MB, at an address that is a multiple of
+/// 64.
 ///
-/// Llama architecture, 4 layers, 8 query heads and 4 KV heads, head_dim 64, 2048 tokens in the vocabulary, trained for
-/// contexts up to 16 K tokens.
+/// Llama architecture, 4 layers, 8 query heads and 4 KV heads, head_dim 64, 2048 tokens in the vocabulary,
+/// trained for contexts up to 16 K tokens.
 pub fn needle() -> &'static [u8] {
     &NEEDLE.bytes
 }

@@ -1,5 +1,5 @@
-//! Errors of model files. Every message says what is wrong and where; [`LoadError::hint`] says what to do. Text from
-//! the file is escaped, so that a hostile file cannot control the terminal.
+//! Errors of model files. Every message says what is wrong and where; [`LoadError::hint`] says what to do.
+//! Text from the file is escaped, so that a hostile file cannot control the terminal.
 
 use std::fmt;
 use std::io;

@@ -1,12 +1,12 @@
 //! Reads GGUF files: versions 2 and 3, little-endian, in one file or split into several.
 //!
-//! Every count, length, type, dimension and offset in a file is checked against the size of the file before it is used.
-//! After that, metadata and tensors are only looked up. Weights stay in the memory map. The modules `spec` and
-//! `tokenizer` interpret the values.
+//! Every count, length, type, dimension and offset in a file is checked against the size of the file before
+//! it is used. After that, metadata and tensors are only looked up. Weights stay in the memory map. The
+//! modules `spec` and `tokenizer` interpret the values.
 //!
-//! Layout of a file: `GGUF`, version u32, tensor count u64, key count u64; per key: name, type u32, value; per tensor:
-//! name, rank u32, dimensions u64 each, type u32, offset u64; padding up to the alignment; tensor data, each at an
-//! aligned offset.
+//! Layout of a file: `GGUF`, version u32, tensor count u64, key count u64; per key: name, type u32, value;
+//! per tensor: name, rank u32, dimensions u64 each, type u32, offset u64; padding up to the alignment; tensor
+//! data, each at an aligned offset.
 
 mod blob;
 mod cursor;
@@ -27,8 +27,9 @@ pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, Va
 pub const DEFAULT_ALIGNMENT: usize = 32;
 /// Largest alignment accepted, in bytes. Files in use have 32.
 const MAX_ALIGNMENT: usize = 1 << 16;
-/// Maximum number of keys, and of tensors. Real files have fewer: a mixture of 256 experts in single tensors has
-/// 46,000. Each costs a few hundred bytes of memory, so this bounds the memory that a hostile file can take.
+/// Maximum number of keys, and of tensors. Real files have fewer: a mixture of 256 experts in single tensors
+/// has 46,000. Each costs a few hundred bytes of memory, so this bounds the memory that a hostile file can
+/// take.
 const MAX_ENTRIES: u64 = 1 << 17;
 /// Maximum length of a metadata key, from the format's specification.
 const MAX_KEY_BYTES: u64 = 65_535;
@@ -61,7 +62,8 @@ pub struct GgufFile {
 pub struct TensorInfo {
     /// Name, such as `blk.0.attn_q.weight`.
     pub name: String,
-    /// Elements per dimension in ggml order: `dims[0]` is the length of a row. 1 to 4 dimensions, all at least 1.
+    /// Elements per dimension in ggml order: `dims[0]` is the length of a row. 1 to 4 dimensions, all at
+    /// least 1.
     pub dims: Vec<u64>,
     /// Element type.
     pub ty: TensorType,
@@ -81,8 +83,8 @@ impl TensorInfo {
 }
 
 impl GgufFile {
-    /// Maps and checks a model file. The path of any part of a split model opens all parts, which must be in the same
-    /// folder.
+    /// Maps and checks a model file. The path of any part of a split model opens all parts, which must be in
+    /// the same folder.
     pub fn open(path: &Path) -> Result<GgufFile, LoadError> {
         let paths = split::parts(path);
         let mut shards = Vec::with_capacity(paths.len());
@@ -94,8 +96,8 @@ impl GgufFile {
         Ok(GgufFile { path: Some(path.to_owned()), ..file })
     }
 
-    /// Checks a model file in memory. The bytes are used in place and not copied; [`Blob`] lists the types that convert
-    /// to it.
+    /// Checks a model file in memory. The bytes are used in place and not copied; [`Blob`] lists the types
+    /// that convert to it.
     pub fn from_bytes(bytes: impl Into<Blob>) -> Result<GgufFile, LoadError> {
         Self::join(vec![Shard::parse(bytes.into(), 0)?], split::Named::Whole)
     }
@@ -163,8 +165,8 @@ impl GgufFile {
         self.shards.get(i).map_or(&[], |blob| blob)
     }
 
-    /// Tells the operating system that it may drop the memory pages of a tensor's data, for example after copying it
-    /// elsewhere. Reading the data still works.
+    /// Tells the operating system that it may drop the memory pages of a tensor's data, for example after
+    /// copying it elsewhere. Reading the data still works.
     pub fn release_pages(&self, tensor: &TensorInfo) {
         if let Some(blob) = self.shards.get(tensor.shard) {
             let (offset, bytes) = (usize::try_from(tensor.offset), usize::try_from(tensor.bytes));
@@ -209,9 +211,9 @@ impl GgufFile {
         range().unwrap_or_default()
     }
 
-    /// Identifies the model by its content, in 32 hexadecimal digits: the same for copies, renamed and split files,
-    /// different for other weights or another quantization. Cheap, because it hashes only a bounded sample of the
-    /// weights.
+    /// Identifies the model by its content, in 32 hexadecimal digits: the same for copies, renamed and split
+    /// files, different for other weights or another quantization. Cheap, because it hashes only a bounded
+    /// sample of the weights.
     pub fn fingerprint(&self) -> String {
         fingerprint::fingerprint(self)
     }
@@ -383,9 +385,9 @@ impl Shard {
         })
     }
 
-    /// Converts offsets from the start of the data, as stored, to offsets from the start of the file. Checks that the
-    /// data of each tensor are aligned, inside the file and do not overlap. `end` is the end of the tensor descriptions
-    /// in bytes.
+    /// Converts offsets from the start of the data, as stored, to offsets from the start of the file. Checks
+    /// that the data of each tensor are aligned, inside the file and do not overlap. `end` is the end of the
+    /// tensor descriptions in bytes.
     fn place_tensors(&mut self, end: usize) -> Result<(), LoadError> {
         let alignment = self.alignment as u64;
         let len = self.blob.len() as u64;
@@ -539,7 +541,8 @@ fn sorted_index<T>(
     name: impl Fn(&T) -> &String,
     what: &'static str,
 ) -> Result<Vec<u32>, LoadError> {
-    // Fits in u32 up to 32,768 parts of MAX_ENTRIES each. Beyond that, the last tensors would not be found by name.
+    // Fits in u32 up to 32,768 parts of MAX_ENTRIES each. Beyond that, the last tensors would not be found by
+    // name.
     let mut index: Vec<u32> = (0..items.len() as u32).collect();
     index.sort_unstable_by(|&a, &b| name(&items[a as usize]).cmp(name(&items[b as usize])));
     for pair in index.windows(2) {

@@ -1,6 +1,8 @@
-//! Model files as plain data: the GGUF reader and writer, the supported architectures, tokenizers and chat templates.
+//! Model files as plain data: the GGUF reader and writer, the supported architectures, tokenizers and chat
+//! templates.
 //!
-//! Independent of ggml: tensor types and shapes are only numbers and names here. The engine computes with them.
+//! Independent of ggml: tensor types and shapes are only numbers and names here. The engine computes with
+//! them.
 
 pub mod arch;
 pub mod chat;

@@ -1,9 +1,9 @@
-//! The sizes of well-known models, without their weights: for planning before a download (`plan --shape`) and for
-//! benchmarks without one (`bench --shape`). A shape gives the specification, the list of tensors, and a model file
-//! with synthetic weights.
+//! The sizes of well-known models, without their weights: for planning before a download (`plan --shape`) and
+//! for benchmarks without one (`bench --shape`). A shape gives the specification, the list of tensors, and a
+//! model file with synthetic weights.
 //!
-//! The sizes are as published by the models' authors. The output of a synthetic model is noise, but it needs the time
-//! and memory of the real model.
+//! The sizes are as published by the models' authors. The output of a synthetic model is noise, but it needs
+//! the time and memory of the real model.
 
 mod file_type;
 mod synthetic;
@@ -168,8 +168,8 @@ impl ModelShape {
         self.tensors(file_type).iter().filter_map(TensorDecl::bytes).sum()
     }
 
-    /// The metadata of a file of this type, without a vocabulary. llama.cpp can read such files too; their tokens have
-    /// no text.
+    /// The metadata of a file of this type, without a vocabulary. llama.cpp can read such files too; their
+    /// tokens have no text.
     pub fn metadata(&self, file_type: FileType) -> Vec<(String, MetaValue)> {
         let mut metadata = self.spec().metadata();
         metadata.extend([
@@ -193,9 +193,9 @@ impl ModelShape {
 
     /// Writes a model file with synthetic weights, always the same ones, and returns its size in bytes.
     ///
-    /// Norms are 1, biases 0, and matrices random with variance 1 / n_in; matrices that write to the residual stream
-    /// have a smaller variance that depends on the number of layers. Activations and logits then stay near unit scale.
-    /// `progress` is called with the bytes of weights written so far and in total.
+    /// Norms are 1, biases 0, and matrices random with variance 1 / n_in; matrices that write to the residual
+    /// stream have a smaller variance that depends on the number of layers. Activations and logits then stay
+    /// near unit scale. `progress` is called with the bytes of weights written so far and in total.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -260,8 +260,8 @@ const QWEN_3: ModelShape =
     ModelShape { arch: Arch::Qwen3, n_vocab: 151_936, n_ctx: 40_960, n_kv_heads: 8, ..QWEN_2_5 };
 
 const SHAPES: &[ModelShape] = &[
-    // A small model with multi-head attention, for measurements with long contexts. It was trained with a context of
-    // 2048.
+    // A small model with multi-head attention, for measurements with long contexts. It was trained with a
+    // context of 2048.
     ModelShape {
         name: "tinyllama-160m",
         n_layers: 12,
@@ -428,8 +428,8 @@ mod tests {
         }
     }
 
-    /// Parameters and sizes as llama.cpp prints them for the published files (`model params`, `model size`). This
-    /// checks the shapes and the tensor types of each file type.
+    /// Parameters and sizes as llama.cpp prints them for the published files (`model params`, `model size`).
+    /// This checks the shapes and the tensor types of each file type.
     #[test]
     fn sizes_equal_those_of_published_files() {
         const MIB: f64 = 1024.0 * 1024.0;
@@ -458,8 +458,8 @@ mod tests {
         }
     }
 
-    /// A shape small enough to write in a test, with every kind of tensor. Rows of 96 elements are not whole blocks of
-    /// 256, so the types with smaller blocks are used too.
+    /// A shape small enough to write in a test, with every kind of tensor. Rows of 96 elements are not whole
+    /// blocks of 256, so the types with smaller blocks are used too.
     fn tiny(arch: Arch) -> ModelShape {
         ModelShape {
             name: "tiny",

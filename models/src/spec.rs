@@ -1,6 +1,6 @@
-//! A model's specification: sizes and settings, read from the metadata and checked (`read`), and the tensors, found in
-//! the file and checked against those sizes (`tensors`). Computation uses only this; it does not look up metadata or
-//! tensor names.
+//! A model's specification: sizes and settings, read from the metadata and checked (`read`), and the tensors,
+//! found in the file and checked against those sizes (`tensors`). Computation uses only this; it does not
+//! look up metadata or tensor names.
 
 use crate::arch::{Arch, RopeStyle};
 use crate::gguf::write::MetaValue;
@@ -58,9 +58,9 @@ pub struct ModelSpec {
 pub enum PositionEncoding {
     /// Queries and keys are rotated.
     Rope(Rope),
-    /// Attention with linear biases (Press et al. 2022, arXiv 2108.12409): the distance in tokens times the query
-    /// head's slope is subtracted from each logit. The slopes follow from the number of heads, with a maximum bias of
-    /// 8.
+    /// Attention with linear biases (Press et al. 2022, arXiv 2108.12409): the distance in tokens times the
+    /// query head's slope is subtracted from each logit. The slopes follow from the number of heads, with a
+    /// maximum bias of 8.
     Alibi,
 }
 
@@ -74,8 +74,8 @@ impl PositionEncoding {
     }
 }
 
-/// Rotary position embedding. Frequency i of n_dims / 2 is base^(-2i / n_dims), divided by element i of the tensor
-/// `rope_freqs` if the model has one, and scaled by `scaling`.
+/// Rotary position embedding. Frequency i of n_dims / 2 is base^(-2i / n_dims), divided by element i of the
+/// tensor `rope_freqs` if the model has one, and scaled by `scaling`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// Which elements are rotated as a pair.
@@ -98,8 +98,8 @@ pub enum RopeScaling {
         /// The context grows by this factor.
         factor: f32,
     },
-    /// YaRN (Peng et al. 2023, arXiv 2309.00071): low frequencies are divided by `factor`, high ones are unchanged,
-    /// with a linear ramp between.
+    /// YaRN (Peng et al. 2023, arXiv 2309.00071): low frequencies are divided by `factor`, high ones are
+    /// unchanged, with a linear ramp between.
     Yarn {
         /// The context grows by this factor, 1 or more.
         factor: f32,
@@ -134,7 +134,8 @@ pub struct RopeParams {
 }
 
 impl RopeScaling {
-    /// The parameters of ggml's rope operation. `n_ctx_train` (tokens) is the original context of scalings without one.
+    /// The parameters of ggml's rope operation. `n_ctx_train` (tokens) is the original context of scalings
+    /// without one.
     pub fn params(self, n_ctx_train: usize) -> RopeParams {
         let plain = RopeParams {
             original_ctx: n_ctx_train,
@@ -178,8 +179,8 @@ impl ModelSpec {
         sum
     }
 
-    /// The metadata of a file with this specification, without a vocabulary; [`ModelSpec::from_gguf`] reads the same
-    /// specification back from it.
+    /// The metadata of a file with this specification, without a vocabulary; [`ModelSpec::from_gguf`] reads
+    /// the same specification back from it.
     pub fn metadata(&self) -> Vec<(String, MetaValue)> {
         let arch = self.arch.name();
         let mut all: Vec<(String, MetaValue)> = vec![

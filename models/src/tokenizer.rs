@@ -1,10 +1,11 @@
-//! Tokenizers: text to token ids and back, with the vocabulary of a model file. The ids are identical to llama.cpp's on
-//! all texts tested (`tests/tokenizer_cases.rs`).
+//! Tokenizers: text to token ids and back, with the vocabulary of a model file. The ids are identical to
+//! llama.cpp's on all texts tested (`tests/tokenizer_cases.rs`).
 //!
 //! Two kinds of vocabulary are supported. For byte-level BPE (`tokenizer.ggml.model = "gpt2"`), the module
-//! `pretokenizer` splits the text into words, which the BPE model of the `tokenizers` crate merges. The module `spm`
-//! implements SentencePiece with scores (`"llama"`). In both cases the module `special` first splits the text at the
-//! tokens that are matched as a whole, such as `<|im_end|>`. The vocabulary is checked completely when it is loaded.
+//! `pretokenizer` splits the text into words, which the BPE model of the `tokenizers` crate merges. The
+//! module `spm` implements SentencePiece with scores (`"llama"`). In both cases the module `special` first
+//! splits the text at the tokens that are matched as a whole, such as `<|im_end|>`. The vocabulary is checked
+//! completely when it is loaded.
 
 mod bytes;
 mod error;
@@ -56,8 +57,8 @@ impl Tokenizer {
     /// Reads the vocabulary of a file. Works with vocabulary-only files too.
     ///
     /// # Errors
-    /// The metadata are missing, of the wrong type or length, contradict each other, or name an unsupported kind of
-    /// tokenizer.
+    /// The metadata are missing, of the wrong type or length, contradict each other, or name an unsupported
+    /// kind of tokenizer.
     pub fn from_gguf(file: &GgufFile) -> Result<Tokenizer, TokenizerError> {
         Tokenizer::from_metadata(VocabularyMetadata::read(file)?)
     }
@@ -78,8 +79,8 @@ impl Tokenizer {
             (Model::Spm { spm, space_prefix }, true)
         };
 
-        // Phi-3's special tokens include the line end that its template writes after them. The file does not contain
-        // this setting.
+        // Phi-3's special tokens include the line end that its template writes after them. The file does not
+        // contain this setting.
         let rstrip = metadata.name.contains("phi-3") || metadata.name.contains("phi3");
         let special = |(id, (text, kind)): (u32, (&str, TokenKind))| {
             let control = match kind {
@@ -107,9 +108,9 @@ impl Tokenizer {
 
     /// Encodes `text`.
     ///
-    /// `add_special` adds the beginning- and end-of-text tokens if the model uses them. With `parse_special`, the text
-    /// of a control token such as `<|im_end|>` becomes that token; without it, it becomes several normal tokens.
-    /// User-defined tokens are matched in both cases.
+    /// `add_special` adds the beginning- and end-of-text tokens if the model uses them. With `parse_special`,
+    /// the text of a control token such as `<|im_end|>` becomes that token; without it, it becomes several
+    /// normal tokens. User-defined tokens are matched in both cases.
     ///
     /// # Errors
     /// The vocabulary has no token for a byte of the text.
@@ -135,16 +136,17 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Encodes a prompt that contains text of messages, which must not become control tokens. `message_ranges` are the
-    /// byte ranges of that text, sorted and without overlap.
+    /// Encodes a prompt that contains text of messages, which must not become control tokens.
+    /// `message_ranges` are the byte ranges of that text, sorted and without overlap.
     ///
-    /// Control tokens are matched except where they overlap a range. User-defined tokens are matched everywhere, except
-    /// that those that look like markers of a conversation (`<|User|>`) are not matched in a range: some files declare
-    /// their markers as user-defined. Otherwise the ranges do not split the text, so words can cross their boundaries.
+    /// Control tokens are matched except where they overlap a range. User-defined tokens are matched
+    /// everywhere, except that those that look like markers of a conversation (`<|User|>`) are not matched in
+    /// a range: some files declare their markers as user-defined. Otherwise the ranges do not split the text,
+    /// so words can cross their boundaries.
     ///
-    /// With `at_start`, the prompt begins a text, and its first token is the beginning-of-text token if the model uses
-    /// one; it is not added twice if the prompt contains it. Otherwise the prompt continues a text and nothing is
-    /// added.
+    /// With `at_start`, the prompt begins a text, and its first token is the beginning-of-text token if the
+    /// model uses one; it is not added twice if the prompt contains it. Otherwise the prompt continues a text
+    /// and nothing is added.
     ///
     /// # Errors
     /// As for [`Tokenizer::encode`].
@@ -226,9 +228,10 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Decodes `ids` to bytes, the inverse of [`Tokenizer::encode`]: the space that SentencePiece adds in front is
-    /// removed. Ids outside the vocabulary are skipped. Control tokens are written as their text if `with_special`,
-    /// otherwise they are skipped too. To continue a text, use [`Tokenizer::token_bytes`] instead.
+    /// Decodes `ids` to bytes, the inverse of [`Tokenizer::encode`]: the space that SentencePiece adds in
+    /// front is removed. Ids outside the vocabulary are skipped. Control tokens are written as their text if
+    /// `with_special`, otherwise they are skipped too. To continue a text, use [`Tokenizer::token_bytes`]
+    /// instead.
     pub fn decode(&self, ids: &[u32], with_special: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let prefixes = matches!(self.model, Model::Spm { space_prefix: true, .. });
@@ -249,8 +252,8 @@ impl Tokenizer {
         out
     }
 
-    /// The bytes that a token decodes to, not necessarily whole characters; empty for control tokens. `None` if the id
-    /// is not in the vocabulary.
+    /// The bytes that a token decodes to, not necessarily whole characters; empty for control tokens. `None`
+    /// if the id is not in the vocabulary.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         match self.vocabulary.kind(id)? {
             TokenKind::Control | TokenKind::Unknown => Some(&[]),
@@ -258,7 +261,8 @@ impl Tokenizer {
         }
     }
 
-    /// The token's text as stored in the file: `Ġthe`, `▁the`, `<0x0A>`. `None` if the id is not in the vocabulary.
+    /// The token's text as stored in the file: `Ġthe`, `▁the`, `<0x0A>`. `None` if the id is not in the
+    /// vocabulary.
     pub fn token_text(&self, id: u32) -> Option<&str> {
         self.vocabulary.text(id)
     }
@@ -296,8 +300,8 @@ impl Tokenizer {
         &self.vocabulary.eog
     }
 
-    /// Whether `text` contains the text of a control token, or of a user-defined token that looks like a marker of a
-    /// conversation.
+    /// Whether `text` contains the text of a control token, or of a user-defined token that looks like a
+    /// marker of a conversation.
     pub fn has_control_text(&self, text: &str) -> bool {
         self.special.has_marker(text)
     }
@@ -373,8 +377,8 @@ fn bpe(metadata: &mut VocabularyMetadata, vocabulary: &Vocabulary) -> Result<(Mo
     Ok((Model::Bpe { bpe: Box::new(bpe), pre, known_bytes }, add_bos))
 }
 
-/// The two texts of a merge, which are separated by a space. The first is not empty, so a space at the beginning is
-/// part of it.
+/// The two texts of a merge, which are separated by a space. The first is not empty, so a space at the
+/// beginning is part of it.
 fn parse_merge(line: &str) -> Option<(&str, &str)> {
     let first = line.chars().next()?.len_utf8();
     let space = first + line[first..].find(' ')?;
@@ -390,7 +394,8 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// The first merge with a text that is not in the vocabulary, searched for only after building the model has failed.
+/// The first merge with a text that is not in the vocabulary, searched for only after building the model has
+/// failed.
 fn bad_merge(lines: &[String], vocabulary: &Vocabulary) -> Option<TokenizerError> {
     let index = vocabulary.index().ok()?;
     lines.iter().enumerate().find_map(|(number, line)| {

@@ -18,8 +18,8 @@ macro_rules! tensor_types {
             /// All types, sorted by id.
             pub const ALL: &'static [TensorType] = &[$(TensorType::$variant,)*];
 
-            /// The type with this id in GGUF files and in ggml; `None` for ids that are unknown or were removed from
-            /// ggml.
+            /// The type with this id in GGUF files and in ggml; `None` for ids that are unknown or were
+            /// removed from ggml.
             pub fn from_id(id: u32) -> Option<TensorType> {
                 match id {
                     $($id => Some(TensorType::$variant),)*
@@ -108,15 +108,16 @@ impl TensorType {
         (ne0 / self.block_elems()).checked_mul(self.block_bytes())
     }
 
-    /// Bytes of a tensor of these dimensions (ggml order); `None` as for [`TensorType::row_bytes`], and if `dims` is
-    /// empty.
+    /// Bytes of a tensor of these dimensions (ggml order); `None` as for [`TensorType::row_bytes`], and if
+    /// `dims` is empty.
     pub fn tensor_bytes(self, dims: &[u64]) -> Option<u64> {
         let (&ne0, rest) = dims.split_first()?;
         rest.iter().try_fold(self.row_bytes(ne0)?, |bytes, &ne| bytes.checked_mul(ne))
     }
 
-    /// Whether ggml has matrix products and row lookup for this type. True for floats and block formats; false for
-    /// integers, `f64`, and the two formats (`q8_1`, `q8_K`) that only exist inside a matrix product.
+    /// Whether ggml has matrix products and row lookup for this type. True for floats and block formats;
+    /// false for integers, `f64`, and the two formats (`q8_1`, `q8_K`) that only exist inside a matrix
+    /// product.
     pub fn is_weight(self) -> bool {
         use TensorType::*;
         !matches!(self, I8 | I16 | I32 | I64 | F64 | Q8_1 | Q8_K)

@@ -1,5 +1,6 @@
-//! The tokenizers against llama.cpp's test cases: for each vocabulary a list of texts and llama.cpp's token ids,
-//! without special tokens. The files are not part of the repository. Without them, the tests print a note and pass.
+//! The tokenizers against llama.cpp's test cases: for each vocabulary a list of texts and llama.cpp's token
+//! ids, without special tokens. The files are not part of the repository. Without them, the tests print a
+//! note and pass.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Tokenizers of small vocabularies: the effect of each metadata key, metadata that are refused, and long or unusual
-//! texts.
+//! Tokenizers of small vocabularies: the effect of each metadata key, metadata that are refused, and long or
+//! unusual texts.
 
 use std::collections::HashMap;
 
@@ -35,8 +35,8 @@ fn byte_alphabet() -> Vec<String> {
     codes.map(|c| char::from_u32(c).expect("a character").to_string()).collect()
 }
 
-/// Byte-level BPE: 256 bytes, `he` `ll` `hell` `hello` `Ġhello`, a control token, an end-of-turn token, a user-defined
-/// token.
+/// Byte-level BPE: 256 bytes, `he` `ll` `hell` `hello` `Ġhello`, a control token, an end-of-turn token, a
+/// user-defined token.
 fn bpe() -> GgufWriter {
     let mut tokens = byte_alphabet();
     let mut kinds = vec![NORMAL; 256];
@@ -166,7 +166,8 @@ fn bos_and_eos_are_added_by_key_or_by_default() {
     assert_eq!(tokenizer.encode("", true, false).expect("encodes"), [1]);
     assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.unknown()), (Some(1), Some(2), Some(0)));
 
-    // A prompt that contains its own beginning-of-text token gets no second one, and a continuation gets none.
+    // A prompt that contains its own beginning-of-text token gets no second one, and a continuation gets
+    // none.
     let begun = tokenizer.encode_prompt("<s>a", &[], true).expect("encodes");
     assert_eq!(begun, [1, 259]);
     assert_eq!(tokenizer.encode_prompt("a", &[], true).expect("encodes"), begun);
@@ -227,7 +228,8 @@ fn spaces_are_added_as_the_file_says_and_after_special_tokens() {
     assert_eq!(texts(&phi, &phi.encode("<s> a", false, true).expect("encodes")), ["<s>", "▁", "▁a"]);
 }
 
-/// The definition: merges the neighbours with the best score, of equal scores the leftmost, until no merge is left.
+/// The definition: merges the neighbours with the best score, of equal scores the leftmost, until no merge is
+/// left.
 fn merged(pieces: &HashMap<String, f32>, text: &str) -> Vec<String> {
     let mut symbols: Vec<String> = text.chars().map(String::from).collect();
     loop {
@@ -255,7 +257,8 @@ fn spm_equals_its_definition_on_random_vocabularies() {
     for round in 0..20 {
         let mut pieces: HashMap<String, f32> = ["a", "b", "é", "▁"].map(|c| (c.to_owned(), -20.0)).into();
         for _ in 0..30 {
-            // In half of the rounds, spaces are only at the start of tokens, so that words are encoded one by one.
+            // In half of the rounds, spaces are only at the start of tokens, so that words are encoded one by
+            // one.
             let mut piece = String::new();
             for i in 0..2 + next(4) {
                 let letters: &[&str] =

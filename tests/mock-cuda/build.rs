@@ -1,5 +1,6 @@
-//! Compiles the mock into `libmock_cuda.a` and writes `link.args` beside it: the arguments for the linker that
-//! replace CUDA's runtime library by the mock, and the functions that the mock emulates by its own (`--wrap`).
+//! Compiles the mock into `libmock_cuda.a` and writes `link.args` beside it: the arguments for the linker
+//! that replace CUDA's runtime library by the mock, and the functions that the mock emulates by its own
+//! (`--wrap`).
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

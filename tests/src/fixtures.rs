@@ -1,4 +1,5 @@
-//! Models, tokens, sessions and policies that several tests use. All functions panic where something does not work.
+//! Models, tokens, sessions and policies that several tests use. All functions panic where something does not
+//! work.
 
 use std::sync::Arc;
 
@@ -73,8 +74,9 @@ pub fn options(context: usize, policy: &str) -> SessionOptions {
     }
 }
 
-/// `options` with another policy and, if the policy needs one, a head profile. Half of the heads are retrieval heads.
-/// With ALiBi, these see the whole text and the others as many tokens as the policy's parameter `buffer` says.
+/// `options` with another policy and, if the policy needs one, a head profile. Half of the heads are
+/// retrieval heads. With ALiBi, these see the whole text and the others as many tokens as the policy's
+/// parameter `buffer` says.
 pub fn with_policy(engine: &Engine, policy: &PolicyChoice, options: SessionOptions) -> SessionOptions {
     let profile = policy.uses_profile().then(|| {
         let half = half_retrieval(engine);

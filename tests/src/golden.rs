@@ -1,10 +1,10 @@
-//! The golden runner. A golden case holds keys, values, queries and parameters, and the results of a reference for
-//! them. The runner passes them to the engine's store, kernels, calibration and head selection, and compares the
-//! results.
+//! The golden runner. A golden case holds keys, values, queries and parameters, and the results of a
+//! reference for them. The runner passes them to the engine's store, kernels, calibration and head selection,
+//! and compares the results.
 //!
 //! A folder of cases holds `index.json`, a JSON file for each policy, and arrays in NumPy's format;
-//! `golden/policies/cases/README.md` describes them. Cases of policies that the engine does not have are skipped and
-//! counted.
+//! `golden/policies/cases/README.md` describes them. Cases of policies that the engine does not have are
+//! skipped and counted.
 
 use std::ops::Range;
 use std::path::Path;
@@ -54,7 +54,7 @@ pub struct Counts {
 /// Runs all cases of a folder on `device`, or on the host if there is none, and prints the results.
 pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
     let flag = Arc::new(AtomicBool::new(false));
-    let device = device.map(|device| device.start(flag.clone())).transpose()?;
+    let device = device.map(|device| device.backend(flag.clone())).transpose()?;
     let backends = Backends::new(Backend::cpu(1, flag)?, device, MAX_LAYERS, MAX_LAYERS);
     let runner = Runner { dir, backends };
     let index = read_json(&dir.join("index.json"))?;
@@ -101,8 +101,8 @@ struct Runner<'a> {
     backends: Backends,
 }
 
-/// A case's arrays: keys and values `[n_kv, n, d]`; the queries of the last tokens `[n_head, rows, d]`, if the policy
-/// uses them; one new query `[n_head, d]`.
+/// A case's arrays: keys and values `[n_kv, n, d]`; the queries of the last tokens `[n_head, rows, d]`, if
+/// the policy uses them; one new query `[n_head, d]`.
 struct Rows {
     k: Array,
     v: Array,
@@ -127,8 +127,8 @@ impl Rows {
         to.saturating_sub(first.max(from))
     }
 
-    /// Tokens `from..to` of `rows` `[heads, rows, d]`, in ggml's order `[d, heads, tokens]`. `rows` holds the last of
-    /// `n` tokens.
+    /// Tokens `from..to` of `rows` `[heads, rows, d]`, in ggml's order `[d, heads, tokens]`. `rows` holds the
+    /// last of `n` tokens.
     fn tokens(rows: &Array, n: usize, from: usize, to: usize) -> Vec<f32> {
         let [heads, count, d] = rows.shape[..] else { unreachable!("checked when read") };
         let row = |t: usize, head: usize| &rows.data[(head * count + t + count - n) * d..][..d];
@@ -182,8 +182,8 @@ impl Runner<'_> {
         Ok(rows)
     }
 
-    /// Runs a policy as the case says. Compares kept positions, compensation entries, accumulated attention, and the
-    /// output of attention over the kept rows.
+    /// Runs a policy as the case says. Compares kept positions, compensation entries, accumulated attention,
+    /// and the output of attention over the kept rows.
     fn retain(&self, retention: &Retention) -> Result<()> {
         let Retention { case, choice, retrieval, layer, prefill, chunks } = retention;
         let (layer, expected) = (*layer, &case["expected"]);

@@ -1,5 +1,5 @@
-//! Shared by the integration tests and the golden runner: paths of test data, the device under test, models, sessions
-//! and policies, the golden cases, and arrays in NumPy's format.
+//! Shared by the integration tests and the golden runner: paths of test data, the device under test, models,
+//! sessions and policies, the golden cases, and arrays in NumPy's format.
 
 pub mod fixtures;
 pub mod golden;
@@ -9,13 +9,15 @@ use std::path::PathBuf;
 
 use longhand::{DeviceKind, DeviceOptions, EngineOptions};
 
-/// The path of a file or folder of this crate. On a machine without the sources, `LONGHAND_TEST_DATA` names the folder.
+/// The path of a file or folder of this crate. On a machine without the sources, `LONGHAND_TEST_DATA` names
+/// the folder.
 pub fn data(path: &str) -> PathBuf {
     let home = std::env::var_os("LONGHAND_TEST_DATA");
     home.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from).join(path)
 }
 
-/// The device under test. `LONGHAND_TEST_DEVICE` names it: `cpu` (the default, gives `None`), `emulated` or `cuda`.
+/// The device under test. `LONGHAND_TEST_DEVICE` names it: `cpu` (the default, gives `None`), `emulated` or
+/// `cuda`.
 ///
 /// # Panics
 /// If the variable has another value.
@@ -28,7 +30,8 @@ pub fn device() -> Option<DeviceOptions> {
     }
 }
 
-/// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries multiplies in f16.
+/// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries
+/// multiplies in f16.
 pub fn device_tolerance() -> f32 {
     if device().is_some() { 1e-2 } else { 0.0 }
 }

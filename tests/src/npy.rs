@@ -1,5 +1,5 @@
-//! Arrays in NumPy's file format: little-endian float32 in C order. The references and `longhand logits` write such
-//! files.
+//! Arrays in NumPy's file format: little-endian float32 in C order. The references and `longhand logits`
+//! write such files.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! ALiBi: attention depends on distances, so rows must keep their positions when they move. `golden/baichuan.py` makes
-//! the tiny random Baichuan model and its logits.
+//! ALiBi: attention depends on distances, so rows must keep their positions when they move.
+//! `golden/baichuan.py` makes the tiny random Baichuan model and its logits.
 
 use std::sync::Arc;
 
@@ -103,8 +103,8 @@ fn razor(engine: &Engine, scopes: [f64; 3], prefill: Prefill) -> SessionOptions 
     SessionOptions { profile: Some(profile), ..options("razor", prefill) }
 }
 
-/// Each head keeps the tokens within its scope, and at most an eighth more. Heads whose scope is the whole context keep
-/// everything. There are no compensation entries: a mean of rows has no position.
+/// Each head keeps the tokens within its scope, and at most an eighth more. Heads whose scope is the whole
+/// context keep everything. There are no compensation entries: a mean of rows has no position.
 #[test]
 fn razor_keeps_the_scope_of_each_head() {
     let engine = open(1);
@@ -142,7 +142,8 @@ fn razor_keeps_the_scope_of_each_head() {
     }
 }
 
-/// With equal scopes razor equals a window for all heads; with scopes longer than the text it equals dense attention.
+/// With equal scopes razor equals a window for all heads; with scopes longer than the text it equals dense
+/// attention.
 #[test]
 fn razor_with_equal_scopes_equals_a_window() {
     let engine = open(1);

@@ -1,5 +1,5 @@
-//! A device compared with the host: equal intermediates, layers split between both, memory that runs out at each
-//! allocation, a lost device, sessions that move from one to the other. The device is the one that
+//! A device compared with the host: equal intermediates, layers split between both, memory that runs out at
+//! each allocation, a lost device, sessions that move from one to the other. The device is the one that
 //! `LONGHAND_TEST_DEVICE` names; if it names none, the emulated one.
 
 use std::ops::ControlFlow;
@@ -71,8 +71,8 @@ fn intermediates_of_host_and_device_agree() {
                 assert_eq!(tensor, same);
                 let max = host.iter().fold(0f32, |max, x| max.max(x.abs()));
                 let difference = max_difference(host, device);
-                // On a device, attention of many tokens multiplies in f16. Products with weights smaller than f32 round
-                // their activations.
+                // On a device, attention of many tokens multiplies in f16. Products with weights smaller than
+                // f32 round their activations.
                 let tolerance = if name.ends_with("f32") { 1e-2 } else { 3e-2 };
                 assert!(
                     difference <= tolerance * max.max(1.0),
@@ -124,8 +124,8 @@ fn answers_do_not_depend_on_the_placement_of_layers() {
     }
 }
 
-/// The plan's bytes for the device cover what is allocated there, and a memory limit of exactly what was allocated is
-/// enough.
+/// The plan's bytes for the device cover what is allocated there, and a memory limit of exactly what was
+/// allocated is enough.
 #[test]
 fn planned_device_bytes_cover_allocated_ones() {
     if device().kind != DeviceKind::Emulated {
@@ -260,7 +260,8 @@ fn a_session_that_cannot_fit_the_device_is_refused_before_the_calibration() {
     assert!(!calibrations.0, "a calibration began");
 }
 
-/// A budget that is too small for the assumed head profile may be enough for the calibrated one: the layers stay on the device.
+/// A budget that is too small for the assumed head profile may be enough for the calibrated one: the layers
+/// stay on the device.
 #[test]
 fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
     if device().kind != DeviceKind::Emulated {
@@ -315,8 +316,8 @@ fn a_lost_device_is_an_error() {
     }
 }
 
-/// A session saved on one can be restored on the other. It continues with the same logits, and saving it again gives
-/// the same bytes.
+/// A session saved on one can be restored on the other. It continues with the same logits, and saving it
+/// again gives the same bytes.
 #[test]
 fn sessions_move_between_host_and_device() {
     for policy in ["full", "razor:buffer=64,ratio=5,sinks=4", "h2o:heavy=48,recent=16", "ahakv:budget=64"] {

@@ -1,5 +1,5 @@
-//! Ten thousand decode steps under every policy do not make memory grow. The only test of its file, so that no other
-//! test runs in its process.
+//! Ten thousand decode steps under every policy do not make memory grow. The only test of its file, so that
+//! no other test runs in its process.
 
 use longhand::Session;
 use tests::fixtures::{bounded_policies, options, random_tokens, session, sync, tiny_model, with_policy};
@@ -22,7 +22,8 @@ fn ten_thousand_steps_do_not_make_memory_grow() {
         sync(&mut session, &tokens);
         let bytes = session.store().bytes();
         let step = |session: &mut Session, i: usize| session.push((i % 90) as u32).expect("a step");
-        // After these steps all that grows to a fixed size has done so: undo rows, and the pages of the store.
+        // After these steps all that grows to a fixed size has done so: undo rows, and the pages of the
+        // store.
         (0..STEPS / 5).for_each(|i| step(&mut session, i));
         let before = resident();
         (STEPS / 5..STEPS).for_each(|i| step(&mut session, i));

@@ -1,5 +1,5 @@
-//! Logits of tiny random models equal those of Hugging Face transformers and of llama.cpp (`golden/README.md` describes
-//! how these are made), and all ways to read a text give the same logits.
+//! Logits of tiny random models equal those of Hugging Face transformers and of llama.cpp (`golden/README.md`
+//! describes how these are made), and all ways to read a text give the same logits.
 
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ fn prefill_modes_chunk_sizes_and_decoding_agree() {
         let mut reference: Option<Vec<f32>> = None;
         let mut check = |what: &str, logits: &[f32]| {
             let reference = reference.get_or_insert_with(|| logits.to_vec());
-            // The chunk size changes how products with quantised weights are batched. With f32 weights only rounding
-            // differs.
+            // The chunk size changes how products with quantised weights are batched. With f32 weights only
+            // rounding differs.
             let is_f32 = case.name.ends_with("f32");
             let max = max_difference(logits, reference);
             let limit = if is_f32 { 1e-4 + device_tolerance() } else { 5e-2 + 10.0 * device_tolerance() };

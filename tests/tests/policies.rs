@@ -1,4 +1,5 @@
-//! Rules that every policy follows, with all types of keys and values, grouped heads, heads of their own, and ALiBi.
+//! Rules that every policy follows, with all types of keys and values, grouped heads, heads of their own, and
+//! ALiBi.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ fn all_positions(session: &Session) -> Vec<Vec<Vec<u32>>> {
     layers.map(|layer| session.store().positions(layer)).collect()
 }
 
-/// A bounded head never holds more rows than its budget and slack, its positions are distinct and were seen, and logits
-/// are finite: after exact and streaming prefill, after a later turn, and after each decode step.
+/// A bounded head never holds more rows than its budget and slack, its positions are distinct and were seen,
+/// and logits are finite: after exact and streaming prefill, after a later turn, and after each decode step.
 #[test]
 fn policies_keep_their_budgets_at_every_step() {
     const CONTEXT: usize = 260;
@@ -148,8 +149,8 @@ fn sinks_and_recent_rows_are_kept() {
     }
 }
 
-/// Policies that decide by positions, keys and values alone keep the same rows whatever the chunk size. This is true
-/// for the first layer only: the inputs of later layers differ by design.
+/// Policies that decide by positions, keys and values alone keep the same rows whatever the chunk size. This
+/// is true for the first layer only: the inputs of later layers differ by design.
 #[test]
 fn rows_kept_do_not_depend_on_the_chunk_size() {
     let engine = embedded_model();
@@ -284,8 +285,8 @@ fn a_text_is_read_again_if_too_many_rows_were_evicted() {
     assert_eq!(reread.logits(), fresh.logits());
 }
 
-/// Budgets in rows, bytes and shares give stores of at most that size, as large as whole rows allow. Budgets that are
-/// too small are rejected.
+/// Budgets in rows, bytes and shares give stores of at most that size, as large as whole rows allow. Budgets
+/// that are too small are rejected.
 #[test]
 fn budgets_limit_the_size_of_the_store() {
     let engine = embedded_model();

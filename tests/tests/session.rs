@@ -1,5 +1,5 @@
-//! Sessions over many turns and interruptions, and the plan compared with what is allocated. Tests of every policy are
-//! in `policies.rs`.
+//! Sessions over many turns and interruptions, and the plan compared with what is allocated. Tests of every
+//! policy are in `policies.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,8 +51,8 @@ fn a_changed_text_reuses_the_common_prefix() {
     assert!(max_difference(reused.logits(), fresh.logits()) < 1e-4 + device_tolerance());
 }
 
-/// Exact prefill and decoding token by token keep the same rows and the same compensation entries. This is true for the
-/// first layer only: the inputs of later layers differ by design.
+/// Exact prefill and decoding token by token keep the same rows and the same compensation entries. This is
+/// true for the first layer only: the inputs of later layers differ by design.
 #[test]
 fn compensation_entries_of_prefill_and_decoding_agree() {
     let engine = tiny_model();
@@ -200,8 +200,8 @@ fn planned_weight_bytes_equal_loaded_ones() {
     }
 }
 
-/// Planned bytes of weights equal the allocated ones, those of the store but for alignment. Compute buffers take at
-/// most the planned bytes, and at least half of them.
+/// Planned bytes of weights equal the allocated ones, those of the store but for alignment. Compute buffers
+/// take at most the planned bytes, and at least half of them.
 #[test]
 fn planned_bytes_equal_allocated_ones() {
     let engine = embedded_model();

@@ -1,5 +1,5 @@
-//! Sessions saved in files. With every policy, a restored session continues exactly like the saved one. Damaged and
-//! hostile files are rejected. Moves between host and device are tested in `device.rs`.
+//! Sessions saved in files. With every policy, a restored session continues exactly like the saved one.
+//! Damaged and hostile files are rejected. Moves between host and device are tested in `device.rs`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -53,7 +53,8 @@ impl Folder {
         self.restore(engine, &self.save(session)).unwrap_or_else(|error| panic!("{policy}: {error}"))
     }
 
-    /// Checks that a file of these bytes is rejected. The error names the file, contains `part` and has a hint.
+    /// Checks that a file of these bytes is rejected. The error names the file, contains `part` and has a
+    /// hint.
     #[track_caller]
     fn assert_rejected(&self, engine: &Arc<Engine>, bytes: &[u8], part: &str) {
         let error = self.restore(engine, bytes).map(|_| ()).expect_err(part);
@@ -70,7 +71,8 @@ impl Drop for Folder {
     }
 }
 
-/// Every policy, with parameters that keep `rows` rows a head, and three more, two of which have compensation entries.
+/// Every policy, with parameters that keep `rows` rows a head, and three more, two of which have compensation
+/// entries.
 fn policies(engine: &Engine, rows: usize, context: usize) -> Vec<PolicyChoice> {
     let parse = |text: &str| -> PolicyChoice { text.parse().expect(text) };
     let mut all: Vec<PolicyChoice> = policy::policies()
@@ -253,7 +255,8 @@ impl Parts {
         &mut self.body[at..at + 4]
     }
 
-    /// The file with other numbers in its store: pairs of index and number. The first lane's numbers come first.
+    /// The file with other numbers in its store: pairs of index and number. The first lane's numbers come
+    /// first.
     fn with_numbers(&self, numbers: &[(usize, u32)]) -> Vec<u8> {
         let mut other = self.clone();
         for (index, number) in numbers {
@@ -312,8 +315,8 @@ fn invalid_descriptions_are_rejected() {
     folder.assert_rejected(&engine, &token.bytes(), "outside the model's vocabulary");
 }
 
-/// The numbers of the first lane: heads, capacity, live, evicted, scanned_until, prompt_rows_kept, last_eviction_at,
-/// positions.
+/// The numbers of the first lane: heads, capacity, live, evicted, scanned_until, prompt_rows_kept,
+/// last_eviction_at, positions.
 #[test]
 fn invalid_stores_are_rejected() {
     let (engine, folder) = (tiny_model(), Folder::new("stores"));
@@ -350,7 +353,8 @@ fn invalid_stores_are_rejected() {
     position(&[(19, 30)]);
     position(&[(4, 49)]); // rows that no eviction has considered must be kept
     position(&[(6, 59), (18, 40)]);
-    // The first head lacks a sink. That is a valid store; the error comes when the heads must evict equally many rows.
+    // The first head lacks a sink. That is a valid store; the error comes when the heads must evict equally
+    // many rows.
     let without_sink = parts.with_numbers(&[(7, 20)]);
     let mut session = folder.restore(&engine, &without_sink).expect("restored");
     let done = (0..20).try_for_each(|_| session.push(1));
@@ -359,8 +363,8 @@ fn invalid_stores_are_rejected() {
     assert!(session.tokens().is_empty(), "the session is cleared");
 }
 
-/// Wrong numbers in a file with a correct checksum give an error, or a session that can be used: reading, decoding and
-/// undo do not panic.
+/// Wrong numbers in a file with a correct checksum give an error, or a session that can be used: reading,
+/// decoding and undo do not panic.
 #[test]
 fn wrong_store_numbers_do_not_cause_panics() {
     let folder = Folder::new("hostile");

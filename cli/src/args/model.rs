@@ -67,7 +67,8 @@ impl ModelArgs {
     }
 }
 
-/// Whether an argument that may be a model or a question is a model: it ends in `.gguf` or is an existing path.
+/// Whether an argument that may be a model or a question is a model: it ends in `.gguf` or is an existing
+/// path.
 pub fn looks_like_model(text: &str) -> bool {
     let path = Path::new(text);
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) || path.exists()

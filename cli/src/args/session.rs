@@ -14,13 +14,15 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct SessionArgs {
-    /// Context in tokens, for example 32768 or 100k (k is 1000); 0 is the model's training context [default: as needed]
+    /// Context in tokens, for example 32768 or 100k (k is 1000); 0 is the model's training context [default:
+    /// as needed]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
     /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5,sinks=4 [default: full]
     #[arg(long, value_name = "POLICY", long_help = policy_help() + "\n\n[default: full]")]
     pub policy: Option<String>,
-    /// Head profile for policies that use one [default: the cached profile of the model, else a new calibration]
+    /// Head profile for policies that use one [default: the cached profile of the model, else a new
+    /// calibration]
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,
     #[command(flatten)]
@@ -63,8 +65,8 @@ impl ChunkArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct BudgetArgs {
-    /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the policy's
-    /// parameters
+    /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the
+    /// policy's parameters
     #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
     pub kv_budget: Option<KvBudget>,
     /// Rows that each bounded head keeps. Sets the policy's parameters

@@ -163,7 +163,8 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs the test without depth, so that graphs are built and memory is allocated. Two decode steps are enough.
+    /// Runs the test without depth, so that graphs are built and memory is allocated. Two decode steps are
+    /// enough.
     fn warm_up(&mut self) -> Result<()> {
         let interrupt = &self.app.interrupt;
         let Test { prompt, generate, .. } = self.test;

@@ -42,8 +42,8 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Bytes of weights that a decode step reads. Of the token embedding it reads one row, unless that is the output
-    /// matrix too.
+    /// Bytes of weights that a decode step reads. Of the token embedding it reads one row, unless that is the
+    /// output matrix too.
     fn weight_bytes(&self) -> usize {
         let file = self.engine.file();
         let only_one_row = |name: &str| name == "token_embd.weight" && !self.engine.spec().tied_output;
@@ -51,7 +51,8 @@ impl Report<'_> {
         tensors.map(|tensor| tensor.bytes).sum::<u64>() as usize
     }
 
-    /// Bytes per second that a generation reads at least; `None` for prompts, whose tokens share the weights they read.
+    /// Bytes per second that a generation reads at least; `None` for prompts, whose tokens share the weights
+    /// they read.
     fn bytes_per_second(&self, measurement: &Measurement) -> Option<f64> {
         (measurement.test.generate > 0)
             .then(|| measurement.speed().mean * (self.weight_bytes() + measurement.kv_bytes) as f64)

@@ -1,5 +1,5 @@
-//! Compares flags with a saved session before anything is loaded. Flags cannot change a saved session, but the command
-//! that started it also continues it.
+//! Compares flags with a saved session before anything is loaded. Flags cannot change a saved session, but
+//! the command that started it also continues it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ pub fn differences(saved: &SessionOptions, given: &SetupOptions, model: &Arc<Mod
     compare("--prefill", prefill(saved.prefill), given.prefill.map(prefill));
 
     let choice = given.policy.as_ref().unwrap_or(&saved.policy);
-    // The budget is applied only to the saved policy: another one may need a head profile that the session lacks.
+    // The budget is applied only to the saved policy: another one may need a head profile that the session
+    // lacks.
     let same = choice.name() == saved.policy.name() && choice.uses_profile() == saved.policy.uses_profile();
     let policy = match given.budget.filter(|_| same) {
         Some(budget) => {

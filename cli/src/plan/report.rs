@@ -177,7 +177,7 @@ pub fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) 
                 object["scratch"] = plan.host.scratch.into();
                 object["residual"] = plan.host.residual.into();
                 object["compute"] = plan.host.compute.into();
-                object["aside"] = plan.undo.into();
+                object["undo"] = plan.undo.into();
                 object["total"] = plan.total().into();
                 if target.device.is_some() {
                     object["device"] = json!({

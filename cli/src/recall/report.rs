@@ -1,5 +1,5 @@
-//! Prints the results of `recall` as a Markdown table for each document length, or as JSON with an object for each
-//! cell.
+//! Prints the results of `recall` as a Markdown table for each document length, or as JSON with an object for
+//! each cell.
 
 use anyhow::Result;
 use longhand::Model;

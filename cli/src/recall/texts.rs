@@ -1,5 +1,5 @@
-//! Documents with facts as tokens: the prompt up to the end of the document, which all questions share, and the rest of
-//! the prompt for each question.
+//! Documents with facts as tokens: the prompt up to the end of the document, which all questions share, and
+//! the rest of the prompt for each question.
 
 use anyhow::Result;
 use longhand::ChatFormat;

@@ -30,7 +30,8 @@ impl Run {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// Checks that the run failed with this exit code: an `error: …` that contains `part`, a hint, nothing on stdout.
+    /// Checks that the run failed with this exit code: an `error: …` that contains `part`, a hint, nothing on
+    /// stdout.
     #[track_caller]
     pub fn assert_failed(self, code: i32, part: &str) {
         let Run { code: found, stdout, stderr } = self;

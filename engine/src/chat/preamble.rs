@@ -1,12 +1,13 @@
-//! What all questions of a conversation follow: its system message and documents, rendered and tokenised once.
+//! What all questions of a conversation follow: its system message and documents, rendered and tokenised
+//! once.
 
 use models::chat::{Message, Prompt};
 
 use crate::EngineError;
 use crate::model::ChatFormat;
 
-/// System message and documents. No token reaches from the documents into a question, so that the tokens of the documents do not
-/// depend on what is asked.
+/// System message and documents. No token reaches from the documents into a question, so that the tokens of
+/// the documents do not depend on what is asked.
 ///
 /// ```
 /// let model = longhand::Model::open(longhand::ModelSource::Embedded)?;
@@ -18,7 +19,8 @@ use crate::model::ChatFormat;
 pub struct Preamble {
     system: Option<String>,
     documents: String,
-    /// `None` where there are no documents, or the chat template does not write documents and question one after the other.
+    /// `None` where there are no documents, or the chat template does not write documents and question one
+    /// after the other.
     encoded: Option<Encoded>,
     document_tokens: usize,
     /// Tokens of the conversation up to an answer to a question of one word.
@@ -61,7 +63,8 @@ impl Preamble {
         Ok(preamble)
     }
 
-    /// The same without tokenising anything yet: [`Preamble::prompt`] then tokenises the whole prompt each time.
+    /// The same without tokenising anything yet: [`Preamble::prompt`] then tokenises the whole prompt each
+    /// time.
     pub(super) fn unencoded(system: Option<&str>, documents: &str) -> Preamble {
         let (system, documents) = (system.map(str::to_owned), documents.trim_end().to_owned());
         Preamble { system, documents, ..Preamble::default() }
@@ -109,7 +112,8 @@ impl Preamble {
         self.system.iter().map(Message::system).chain([user]).collect()
     }
 
-    /// The tokens of the first prompt, up to where the answer to `question` begins. Only what follows the documents is tokenised.
+    /// The tokens of the first prompt, up to where the answer to `question` begins. Only what follows the
+    /// documents is tokenised.
     ///
     /// # Errors
     /// As for [`Preamble::new`].

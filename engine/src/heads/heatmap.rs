@@ -1,5 +1,5 @@
-//! Heat maps of heads as text: one row per layer, one column per head, darker or warmer where the value is higher, with
-//! a mark on retrieval heads. The caller knows the terminal and decides whether to use colour.
+//! Heat maps of heads as text: one row per layer, one column per head, darker or warmer where the value is
+//! higher, with a mark on retrieval heads. The caller knows the terminal and decides whether to use colour.
 
 use std::fmt::Write;
 
@@ -12,7 +12,8 @@ pub enum Palette {
     Ascii,
     /// ` ░▒▓█`.
     Shades,
-    /// Backgrounds of the 256-colour palette, from near black over purple and green to yellow, by escape sequences.
+    /// Backgrounds of the 256-colour palette, from near black over purple and green to yellow, by escape
+    /// sequences.
     Colors,
 }
 
@@ -35,10 +36,11 @@ pub struct Heatmap<'a> {
 }
 
 impl Heatmap<'_> {
-    /// The map as lines, each with a line break: title with the range of values, column numbers, one row per layer.
+    /// The map as lines, each with a line break: title with the range of values, column numbers, one row per
+    /// layer.
     ///
-    /// The scale runs from 0 (or the smallest value, if it is negative) to the largest value. Values that are not
-    /// finite are `?`.
+    /// The scale runs from 0 (or the smallest value, if it is negative) to the largest value. Values that are
+    /// not finite are `?`.
     pub fn render(&self, palette: Palette) -> String {
         let columns = self.columns.max(1);
         let layers = self.values.len().div_ceil(columns);
@@ -124,8 +126,8 @@ fn trim_end(out: &mut String) {
 }
 
 impl HeadProfile {
-    /// Heat maps of the profile's scores, or of the flags where it has none, with the retrieval heads marked. In a map
-    /// of query heads all query heads of a retrieval KV head are marked.
+    /// Heat maps of the profile's scores, or of the flags where it has none, with the retrieval heads marked.
+    /// In a map of query heads all query heads of a retrieval KV head are marked.
     pub fn heatmaps(&self, palette: Palette) -> String {
         let shape = self.shape();
         let flags: Vec<f32> = self.retrieval().iter().map(|&keeps| f32::from(u8::from(keeps))).collect();

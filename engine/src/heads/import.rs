@@ -1,10 +1,10 @@
 //! Head profiles from maps that others publish.
 //!
-//! - **DuoAttention** (Xiao et al. 2024): `full_attention_heads.tsv`, one row per layer, one column per KV head. Its
-//!   values are trained gates from 0 (a window is enough) to 1 (needs everything). The `config.json` beside it has the
-//!   sinks and the window of the training.
-//! - **Retrieval_Head** (Wu et al. 2024): one JSON object `{"LAYER-HEAD": [score, …]}` with the retrieval scores of
-//!   query heads over several trials. A head's score is their mean.
+//! - **DuoAttention** (Xiao et al. 2024): `full_attention_heads.tsv`, one row per layer, one column per KV
+//!   head. Its values are trained gates from 0 (a window is enough) to 1 (needs everything). The
+//!   `config.json` beside it has the sinks and the window of the training.
+//! - **Retrieval_Head** (Wu et al. 2024): one JSON object `{"LAYER-HEAD": [score, …]}` with the retrieval
+//!   scores of query heads over several trials. A head's score is their mean.
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ use crate::Hint;
 pub enum HeadThreshold {
     /// Heads whose score is at least this.
     MinScore(f64),
-    /// This share of the heads that the map lists (KV heads for DuoAttention, query heads for Retrieval_Head), those
-    /// with the highest scores.
+    /// This share of the heads that the map lists (KV heads for DuoAttention, query heads for
+    /// Retrieval_Head), those with the highest scores.
     TopShare(f64),
 }
 
@@ -37,8 +37,8 @@ pub struct ImportOptions {
     pub threshold: Option<HeadThreshold>,
 }
 
-/// The threshold in DuoAttention's own configuration. Its paper reports results with shares of 0.25 on MHA models and
-/// of 0.5 on GQA models, which are fewer heads on most of its maps.
+/// The threshold in DuoAttention's own configuration. Its paper reports results with shares of 0.25 on MHA
+/// models and of 0.5 on GQA models, which are fewer heads on most of its maps.
 pub const DUO_ATTENTION_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.5);
 
 /// The retrieval score from which on the Retrieval_Head paper counts a head as a retrieval head.
@@ -54,8 +54,8 @@ const RETRIEVAL_HINT: &str = "give one JSON object {\"LAYER-HEAD\": [score, …]
 /// Imports a map of any format: DuoAttention's folder or TSV, Retrieval_Head's JSON, or a head profile.
 ///
 /// # Errors
-/// The file cannot be read, has none of these formats, or belongs to a model with other head counts or another
-/// fingerprint.
+/// The file cannot be read, has none of these formats, or belongs to a model with other head counts or
+/// another fingerprint.
 pub fn import(path: &Path, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
     let inside = path.join(DUO_MAP);
     let path = if path.is_dir() { &inside } else { path };
@@ -89,13 +89,14 @@ fn read_config(path: &Path) -> Result<String, HeadsError> {
     read().map_err(|fault: HeadsError| fault.in_file(path))
 }
 
-/// Imports the text of DuoAttention's `full_attention_heads.tsv`, with that of its `config.json` where there is one.
+/// Imports the text of DuoAttention's `full_attention_heads.tsv`, with that of its `config.json` where there
+/// is one.
 ///
 /// Training leaves gates slightly outside 0 to 1; they are clamped.
 ///
 /// # Errors
-/// [`HeadsError::Malformed`] for a value that is not a gate or rows of unequal length, [`HeadsError::Shape`] for
-/// another model's map.
+/// [`HeadsError::Malformed`] for a value that is not a gate or rows of unequal length, [`HeadsError::Shape`]
+/// for another model's map.
 pub fn duo_attention(
     tsv: &str,
     config: Option<&str>,
@@ -153,7 +154,8 @@ pub fn duo_attention(
     HeadProfile::new(shape, retrieval, scores, provenance)
 }
 
-/// Reads sinks and window from DuoAttention's configuration: those for deployment, otherwise those of training.
+/// Reads sinks and window from DuoAttention's configuration: those for deployment, otherwise those of
+/// training.
 fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(), HeadsError> {
     let malformed = |what: String| HeadsError::Malformed {
         format: "DuoAttention configuration",
@@ -177,11 +179,12 @@ fn trained_window(config: &str, parameters: &mut Map<String, Value>) -> Result<(
     Ok(())
 }
 
-/// Imports the text of a Retrieval_Head score file. A head without scores has score 0. A KV head is a retrieval head if
-/// any of its query heads is.
+/// Imports the text of a Retrieval_Head score file. A head without scores has score 0. A KV head is a
+/// retrieval head if any of its query heads is.
 ///
 /// # Errors
-/// [`HeadsError::Malformed`] for an invalid key or score, [`HeadsError::Shape`] for heads the model does not have.
+/// [`HeadsError::Malformed`] for an invalid key or score, [`HeadsError::Shape`] for heads the model does not
+/// have.
 pub fn retrieval_head(json: &str, options: &ImportOptions) -> Result<HeadProfile, HeadsError> {
     let malformed =
         |what: String| HeadsError::Malformed { format: RETRIEVAL, what, hint: Hint::advice(RETRIEVAL_HINT) };

@@ -1,8 +1,8 @@
-//! The head profile: for each (layer, KV head) whether it keeps everything, where the profile comes from, and its JSON
-//! file.
+//! The head profile: for each (layer, KV head) whether it keeps everything, where the profile comes from, and
+//! its JSON file.
 //!
-//! Only the model's head counts and fingerprint are needed, so that a profile can be checked before any weight is
-//! loaded.
+//! Only the model's head counts and fingerprint are needed, so that a profile can be checked before any
+//! weight is loaded.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -31,8 +31,8 @@ impl HeadShape {
     /// A model of `layers` layers with `heads` query heads each that share `kv_heads` KV heads.
     ///
     /// # Errors
-    /// [`HeadsError::NoModel`] if a count is 0, the model has more than `MAX_QUERY_HEADS`, or the query heads are not
-    /// a multiple of the KV heads.
+    /// [`HeadsError::NoModel`] if a count is 0, the model has more than `MAX_QUERY_HEADS`, or the query heads
+    /// are not a multiple of the KV heads.
     pub fn new(layers: usize, heads: usize, kv_heads: usize) -> Result<Self, HeadsError> {
         let all = layers.saturating_mul(heads);
         // A small file must not cause large allocations.
@@ -201,7 +201,8 @@ impl HeadProfile {
         Ok(Self { shape, retrieval, scores, provenance })
     }
 
-    /// The paper's profile: retrieval heads selected by `rule` from scores `[layers, heads]` of every query head.
+    /// The paper's profile: retrieval heads selected by `rule` from scores `[layers, heads]` of every query
+    /// head.
     ///
     /// # Errors
     /// Those of [`select`].
@@ -223,8 +224,8 @@ impl HeadProfile {
         Self::new(shape, kv_heads, scores, provenance)
     }
 
-    /// A profile without retrieval heads, with the attention scope of each head in tokens, `[layers][kv_heads]`. Heads
-    /// with scope NaN keep everything.
+    /// A profile without retrieval heads, with the attention scope of each head in tokens,
+    /// `[layers][kv_heads]`. Heads with scope NaN keep everything.
     ///
     /// # Errors
     /// Scopes that do not fit the shape.
@@ -305,8 +306,8 @@ impl HeadProfile {
         Some((number("sinks")?, number("recent")?))
     }
 
-    /// The same profile with heads selected from its own scores by another rule; `None` if it has no induction and echo
-    /// scores.
+    /// The same profile with heads selected from its own scores by another rule; `None` if it has no
+    /// induction and echo scores.
     ///
     /// # Errors
     /// Those of [`select`].
@@ -376,7 +377,8 @@ impl HeadProfile {
             what,
             hint: Hint::MakeHeadProfile,
         };
-        // Format and version are checked first, so that a newer file is reported as newer and not as malformed.
+        // Format and version are checked first, so that a newer file is reported as newer and not as
+        // malformed.
         let head: FileHead = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         if head.format != FORMAT {
             return Err(malformed(format!("\"format\" is {:?}, not {FORMAT:?}", shorten(&head.format))));
@@ -439,7 +441,8 @@ impl HeadProfile {
         Ok(profile)
     }
 
-    /// Writes a profile file, and creates its folder if it is missing. The file is written completely or not at all.
+    /// Writes a profile file, and creates its folder if it is missing. The file is written completely or not
+    /// at all.
     ///
     /// # Errors
     /// [`HeadsError::Io`].

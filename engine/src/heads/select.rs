@@ -1,8 +1,9 @@
-//! RazorAttention's choice of retrieval heads from induction and echo scores (section 3.3 and table 2 of the paper).
+//! RazorAttention's choice of retrieval heads from induction and echo scores (section 3.3 and table 2 of the
+//! paper).
 //!
-//! The query heads with the highest induction scores and those with the highest echo scores are selected. Heads in both
-//! lists count in both; they are not replaced by others. A KV head is a retrieval head if any of its query heads is
-//! selected.
+//! The query heads with the highest induction scores and those with the highest echo scores are selected.
+//! Heads in both lists count in both; they are not replaced by others. A KV head is a retrieval head if any
+//! of its query heads is selected.
 
 use super::error::HeadsError;
 use super::profile::{HeadShape, ScoresPer, check_scores};
@@ -14,8 +15,8 @@ pub struct SelectionRule {
     pub induction: f64,
     /// Share selected by echo score: 0.01 in the paper. In models with fewer than 50 heads that is none.
     pub echo: f64,
-    /// Scores each KV head by the maximum of its query heads, and takes the shares of the *KV heads*. This selects
-    /// fewer KV heads where query heads share them.
+    /// Scores each KV head by the maximum of its query heads, and takes the shares of the *KV heads*. This
+    /// selects fewer KV heads where query heads share them.
     pub group_max: bool,
 }
 
@@ -37,8 +38,8 @@ pub struct SelectedHeads {
 
 /// Selects retrieval heads from scores `[layers, heads]`.
 ///
-/// The counts are the shares of the model's heads, rounded half to even. Of equal scores the smaller (layer, head) is
-/// selected.
+/// The counts are the shares of the model's heads, rounded half to even. Of equal scores the smaller (layer,
+/// head) is selected.
 ///
 /// # Errors
 /// Scores that do not fit the shape or are not finite; shares outside 0 to 1.
@@ -79,7 +80,8 @@ fn group_max(values: &[f32], group: usize) -> Vec<f32> {
     values.chunks_exact(group).map(|heads| heads.iter().copied().fold(f32::NEG_INFINITY, f32::max)).collect()
 }
 
-/// Sets the flags of the highest `share` of the finite values, rounded half to even; of equal values the first ones.
+/// Sets the flags of the highest `share` of the finite values, rounded half to even; of equal values the
+/// first ones.
 pub(super) fn mark_top_share(flags: &mut [bool], values: &[f32], share: f64) {
     let count = (share * values.len() as f64).round_ties_even() as usize;
     let mut order: Vec<usize> = (0..values.len()).collect();

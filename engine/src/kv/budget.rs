@@ -1,4 +1,5 @@
-//! KV budgets as users give them (rows a head, bytes, or a share of the full cache), turned into a policy's parameters.
+//! KV budgets as users give them (rows a head, bytes, or a share of the full cache), turned into a policy's
+//! parameters.
 
 use models::spec::ModelSpec;
 
@@ -19,8 +20,8 @@ pub enum KvBudget {
 }
 
 impl KvBudget {
-    /// `choice` with parameters such that it keeps as much as the budget allows, and not more. `profile` must be given
-    /// for policies that use one.
+    /// `choice` with parameters such that it keeps as much as the budget allows, and not more. `profile` must
+    /// be given for policies that use one.
     pub fn apply(
         self,
         choice: &PolicyChoice,

@@ -12,7 +12,8 @@ pub struct LaneValues {
 }
 
 impl LaneValues {
-    /// Writes the values to a graph's inputs. Inputs that the graph does not use have no memory and are skipped.
+    /// Writes the values to a graph's inputs. Inputs that the graph does not use have no memory and are
+    /// skipped.
     pub fn write(&self, inputs: &LaneInputs) -> Result<(), ggml::Error> {
         if inputs.rows.is_allocated() {
             inputs.rows.write(0, &self.rows)?;

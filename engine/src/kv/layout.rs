@@ -1,5 +1,5 @@
-//! How many rows every (layer, KV head) gets, and the bytes that follow. The plan and the store share this arithmetic,
-//! so that what is predicted is what is allocated.
+//! How many rows every (layer, KV head) gets, and the bytes that follow. The plan and the store share this
+//! arithmetic, so that what is predicted is what is allocated.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ pub struct StoreOptions {
     pub context: usize,
     /// Element types of keys and values.
     pub types: (Type, Type),
-    /// Rows allocated for a bounded head beyond its budget, so that several tokens can be computed at once; `None` for
-    /// an eighth of the budget, 32 to 512.
+    /// Rows allocated for a bounded head beyond its budget, so that several tokens can be computed at once;
+    /// `None` for an eighth of the budget, 32 to 512.
     pub reserve: Option<usize>,
 }
 
@@ -101,8 +101,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of `spec` under `policy`. `profile` must be given for policies that use one. Where windows follow
-    /// from the weights ([`PolicyChoice::scope_options`]), it must hold the heads' scopes.
+    /// The layout of `spec` under `policy`. `profile` must be given for policies that use one. Where windows
+    /// follow from the weights ([`PolicyChoice::scope_options`]), it must hold the heads' scopes.
     pub fn new(
         spec: &ModelSpec,
         policy: &PolicyChoice,
@@ -149,8 +149,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The layout of `n_layers` layers of `heads`, where `keeps_all(layer, kv_head)` names the heads that keep every
-    /// row.
+    /// The layout of `n_layers` layers of `heads`, where `keeps_all(layer, kv_head)` names the heads that
+    /// keep every row.
     pub fn from_flags(
         n_layers: usize,
         heads: AttentionShape,
@@ -230,8 +230,8 @@ impl Layout {
         self.lanes().any(LaneLayout::accumulates)
     }
 
-    /// Bytes of the store: rows, running sums, accumulated attention, stored queries, and the host's record of
-    /// positions.
+    /// Bytes of the store: rows, running sums, accumulated attention, stored queries, and the host's record
+    /// of positions.
     pub fn bytes(&self) -> usize {
         let query = 4 * self.heads.head_dim * self.heads.n_kv_heads * self.heads.group;
         let queries: usize = (0..self.layers.len()).map(|layer| self.stored_queries(layer) * query).sum();
@@ -267,8 +267,9 @@ impl Layout {
         self.layers.len() * self.heads.n_kv_heads * tokens * self.row_bytes()
     }
 
-    /// Bytes that exact prefill of `tokens` tokens needs for one layer with bounded heads: its complete K and V, their
-    /// accumulated attention, the inputs of their scores, and the lists of rows that stay and are evicted.
+    /// Bytes that exact prefill of `tokens` tokens needs for one layer with bounded heads: its complete K and
+    /// V, their accumulated attention, the inputs of their scores, and the lists of rows that stay and are
+    /// evicted.
     pub fn scratch_bytes(&self, tokens: usize) -> usize {
         if self.lanes().all(|lane| lane.policy.is_none()) {
             return 0;
@@ -304,8 +305,8 @@ impl Layout {
     }
 }
 
-/// The lanes of a layer whose KV heads have these attention scopes, in tokens: one lane for each class of windows, the
-/// longest first.
+/// The lanes of a layer whose KV heads have these attention scopes, in tokens: one lane for each class of
+/// windows, the longest first.
 fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
     let scopes: Vec<f64> = scopes.iter().map(|scope| f64::from(*scope)).collect();
     let windows = alibi::window_classes(&scopes, options.context, MAX_LANES);
@@ -327,7 +328,8 @@ fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
 mod tests {
     use super::*;
 
-    /// Two layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and V.
+    /// Two layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and
+    /// V.
     fn layout(policy: &str) -> Layout {
         let heads = AttentionShape { head_dim: 32, n_kv_heads: 2, group: 2, scale: 1.0 };
         let options = StoreOptions { context: 100, types: (Type::F16, Type::F16), reserve: None };
@@ -349,8 +351,8 @@ mod tests {
         assert_eq!(h2o.undo_bytes(), 3 * (100 * 128 + 2 * 4 * 42));
         assert_eq!(h2o.scratch_bytes(50), 2 * 50 * (128 + 4 + 4));
 
-        // Queries of 8 tokens and 4 heads in each layer; while a prompt is scored, two numbers for each row and bounded
-        // head.
+        // Queries of 8 tokens and 4 heads in each layer; while a prompt is scored, two numbers for each row
+        // and bounded head.
         let snapkv = layout("snapkv:window=8,capacity=16,slack=4");
         assert_eq!(snapkv.layers[1][0].capacity, 48);
         assert_eq!(snapkv.bytes(), 100 * 128 + 3 * 48 * (128 + 4) + 2 * 4 * 32 * 4 * 8);

@@ -1,17 +1,18 @@
 //! Policies: which rows bounded heads keep, and how to add a policy of your own.
 //!
-//! A policy decides; the store ([`super::Store`]) measures, selects and moves rows, the same way for every policy.
-//! After an exact prefill, a chunk and a decode step the store asks each lane's policy for an [`EvictionPlan`]: regions
-//! of positions, how many rows of each region stay, and by which [`ScoreInput`]s they are scored. The inputs are
-//! computed where the rows are. Then [`Policy::score`] turns them into one score a row, and the rows with the lowest
-//! scores are evicted. A policy never sees keys, values or heads that it does not bound.
+//! A policy decides; the store ([`super::Store`]) measures, selects and moves rows, the same way for every
+//! policy. After an exact prefill, a chunk and a decode step the store asks each lane's policy for an
+//! [`EvictionPlan`]: regions of positions, how many rows of each region stay, and by which [`ScoreInput`]s
+//! they are scored. The inputs are computed where the rows are. Then [`Policy::score`] turns them into one
+//! score a row, and the rows with the lowest scores are evicted. A policy never sees keys, values or heads
+//! that it does not bound.
 //!
 //! # Writing a policy
 //!
 //! Implement [`Policy`], describe it in a static [`PolicyEntry`] and [`register`] the entry. Its name and its
-//! parameters then work wherever those of the built-in policies do: [`PolicyChoice`] parses and prints them, budgets
-//! set its parameters, saved sessions restore it. Every policy also has the parameters `heads` and `compensation`
-//! ([`COMMON_PARAMETERS`]).
+//! parameters then work wherever those of the built-in policies do: [`PolicyChoice`] parses and prints them,
+//! budgets set its parameters, saved sessions restore it. Every policy also has the parameters `heads` and
+//! `compensation` ([`COMMON_PARAMETERS`]).
 //!
 //! ```
 //! use longhand::policy::{self, EvictionPlan, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyEntry};
@@ -111,7 +112,8 @@ pub trait Policy: fmt::Debug + Send + Sync {
         false
     }
 
-    /// What has to be recorded of the attention while the model runs. What is not declared here is not computed.
+    /// What has to be recorded of the attention while the model runs. What is not declared here is not
+    /// computed.
     fn needs(&self) -> AttentionNeeds {
         AttentionNeeds::default()
     }
@@ -119,8 +121,8 @@ pub trait Policy: fmt::Debug + Send + Sync {
     /// Which rows compete now; `None` where nothing has to be evicted or scored.
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan>;
 
-    /// Scores the candidates: for each head one score a row, higher for rows more worth keeping. By default the first
-    /// input is the score. Not called for plans without scoring.
+    /// Scores the candidates: for each head one score a row, higher for rows more worth keeping. By default
+    /// the first input is the score. Not called for plans without scoring.
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
         candidates.first_inputs()
     }
@@ -171,7 +173,8 @@ pub enum Event {
 pub struct LaneStatus {
     /// What has just been computed.
     pub event: Event,
-    /// Whether as many rows as the policy allows must be evicted now, because the lane has no room for the next tokens.
+    /// Whether as many rows as the policy allows must be evicted now, because the lane has no room for the
+    /// next tokens.
     pub forced: bool,
     /// Tokens seen, evicted ones included.
     pub seen: usize,
@@ -186,19 +189,22 @@ pub struct LaneStatus {
 }
 
 impl LaneStatus {
-    /// How many rows beyond the budget may stay now: `slack` in decode steps unless eviction is forced, otherwise 0.
+    /// How many rows beyond the budget may stay now: `slack` in decode steps unless eviction is forced,
+    /// otherwise 0.
     pub fn allowed_slack(&self, slack: usize) -> usize {
         if self.event == Event::Step && !self.forced { slack } else { 0 }
     }
 }
 
-/// Positions whose rows compete with each other. A region must hold equally many rows in every head, as it does unless
-/// it divides positions of an earlier region that kept rows: heads of a lane always keep equally many rows.
+/// Positions whose rows compete with each other. A region must hold equally many rows in every head, as it
+/// does unless it divides positions of an earlier region that kept rows: heads of a lane always keep equally
+/// many rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The positions. Rows at positions in no region stay.
     pub positions: Range<usize>,
-    /// How many of their rows stay: those with the highest scores; of equal scores the smaller position stays.
+    /// How many of their rows stay: those with the highest scores; of equal scores the smaller position
+    /// stays.
     pub keep: usize,
 }
 
@@ -231,8 +237,8 @@ impl EvictionPlan {
 /// How rows are scored.
 #[derive(Clone, Debug)]
 pub struct Scoring {
-    /// Which rows are scored: those of these positions, ordered by position, for scores that depend on neighbours.
-    /// `None` for all rows of a head in the order in which they lie.
+    /// Which rows are scored: those of these positions, ordered by position, for scores that depend on
+    /// neighbours. `None` for all rows of a head in the order in which they lie.
     pub ordered_positions: Option<Range<usize>>,
     /// The inputs that are computed.
     pub inputs: Vec<ScoreInput>,
@@ -261,8 +267,8 @@ pub enum ScoreInput {
     Value(Measure),
     /// Its accumulated attention, `[rows]`; see [`AttentionNeeds::accumulation`].
     Accumulated,
-    /// The attention that it receives from each query head of its KV head, summed over the last `queries` tokens:
-    /// `[rows, group]`, rows innermost. See [`AttentionNeeds::queries`].
+    /// The attention that it receives from each query head of its KV head, summed over the last `queries`
+    /// tokens: `[rows, group]`, rows innermost. See [`AttentionNeeds::queries`].
     WindowAttention {
         /// How many tokens.
         queries: usize,
@@ -327,8 +333,8 @@ mod tests {
         text.parse::<PolicyChoice>().expect(text).policy().expect("bounded")
     }
 
-    /// In decode steps rows accumulate up to the slack and are then evicted together. After a prompt, after a chunk and
-    /// without room they are evicted at once.
+    /// In decode steps rows accumulate up to the slack and are then evicted together. After a prompt, after a
+    /// chunk and without room they are evicted at once.
     #[test]
     fn slack_applies_to_decode_steps_only() {
         for text in [

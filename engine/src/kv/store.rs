@@ -1,9 +1,10 @@
 //! The store: the lanes' memory, which rows are live, and when rows are evicted.
 //!
-//! Live rows of a lane are contiguous: a lane grows at its end, and when rows are evicted, the last rows fill the
-//! holes. A compensated lane has its compensation entry in row 0 from the beginning, unused (log-weight -inf) until a
-//! row has been evicted. The host knows the position of each row; scores, sums and rows stay where the lanes are.
-//! [`compress`] selects and evicts rows, [`undo`] takes a turn back, [`snapshot`] turns the store into bytes.
+//! Live rows of a lane are contiguous: a lane grows at its end, and when rows are evicted, the last rows fill
+//! the holes. A compensated lane has its compensation entry in row 0 from the beginning, unused (log-weight
+//! -inf) until a row has been evicted. The host knows the position of each row; scores, sums and rows stay
+//! where the lanes are. [`compress`] selects and evicts rows, [`undo`] takes a turn back, [`snapshot`] turns
+//! the store into bytes.
 
 mod compress;
 mod snapshot;
@@ -160,7 +161,8 @@ impl Store {
                 bytes += ctx.allocate(&backends.at(place).buffer_type())?;
             }
         }
-        // The host's memory comes last: if there is none for the rows, that is an error; here the process would abort.
+        // The host's memory comes last: if there is none for the rows, that is an error; here the process
+        // would abort.
         let layers = (layout.layers.iter().zip(tensors))
             .map(|(lanes, LayerTensors { lanes: tensors, queries })| Layer {
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
@@ -186,7 +188,8 @@ impl Store {
             }
             let Some(sums) = &lane.sums else { continue };
             sums.clear()?;
-            // The compensation entry has weight 0 for now, but 0 times NaN is NaN, and fresh memory may hold anything.
+            // The compensation entry has weight 0 for now, but 0 times NaN is NaN, and fresh memory may hold
+            // anything.
             for tensor in [&lane.graph.k, &lane.graph.v] {
                 let [_, row, head, _] = tensor.strides();
                 for number in 0..tensor.dim(2) {
@@ -239,8 +242,8 @@ impl Store {
         LayerRows::new(lanes.iter().map(|lane| (&lane.graph, &lane.layout)), queries.as_ref())
     }
 
-    /// What is recorded of a layer's attention during exact prefill, while its complete rows are in `scratch`, the only
-    /// lane, with all KV heads.
+    /// What is recorded of a layer's attention during exact prefill, while its complete rows are in
+    /// `scratch`, the only lane, with all KV heads.
     pub fn prefill_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
         let Layer { lanes, queries } = &self.layers[layer];
         let accumulator = lanes.iter().find_map(|lane| {
@@ -289,8 +292,8 @@ impl Store {
         self.layers[layer].lanes.iter_mut().for_each(|lane| lane.grow(seen, seen + n));
     }
 
-    /// Ends an exact prefill of `n` tokens, in which every layer was filled by [`Store::fill_layer`] or grown by
-    /// [`Store::grow_layer`].
+    /// Ends an exact prefill of `n` tokens, in which every layer was filled by [`Store::fill_layer`] or grown
+    /// by [`Store::grow_layer`].
     pub fn finish_exact(&mut self, n: usize) {
         self.seen = n;
     }
@@ -312,8 +315,8 @@ impl Store {
         all
     }
 
-    /// For each KV head of a layer what its compensation entry stands for; `None` where nothing has been evicted or
-    /// there is no entry.
+    /// For each KV head of a layer what its compensation entry stands for; `None` where nothing has been
+    /// evicted or there is no entry.
     #[cfg(any(test, feature = "testing"))]
     pub fn compensation(&self, layer: usize) -> Result<Vec<Option<CompensationSums>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
@@ -329,8 +332,8 @@ impl Store {
         Ok(all)
     }
 
-    /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions; `None` for
-    /// heads that do not accumulate attention.
+    /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions;
+    /// `None` for heads that do not accumulate attention.
     #[cfg(any(test, feature = "testing"))]
     pub fn accumulated_attention(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];

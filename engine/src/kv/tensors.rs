@@ -1,5 +1,5 @@
-//! The tensors of a store's layers, and what graphs read and write of them. The store allocates these tensors; a plan
-//! measures graphs over the same tensors without memory.
+//! The tensors of a store's layers, and what graphs read and write of them. The store allocates these
+//! tensors; a plan measures graphs over the same tensors without memory.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What a session takes, for any number of layers on a device and any context: the arithmetic behind [`Setup`](super::Setup) and
-//! behind tables of plans.
+//! What a session takes, for any number of layers on a device and any context: the arithmetic behind
+//! [`Setup`](super::Setup) and behind tables of plans.
 
 use models::shapes::{FileType, ModelShape};
 use models::spec::{ModelSpec, ModelTensors};

@@ -1,5 +1,6 @@
-//! Head profiles by model: one that is given, else the cached one of the model's fingerprint, else a new calibration, which is
-//! cached. The default cache is `$XDG_CACHE_HOME/longhand/heads` (or `~/.cache/longhand/heads`), one file for each fingerprint.
+//! Head profiles by model: one that is given, else the cached one of the model's fingerprint, else a new
+//! calibration, which is cached. The default cache is `$XDG_CACHE_HOME/longhand/heads` (or
+//! `~/.cache/longhand/heads`), one file for each fingerprint.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,7 +114,8 @@ impl<'a> Profiles<'a> {
         Ok(Found::Profile(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
     }
 
-    /// The profile that `policy` needs, calibrated with `engine` where there is none; `None` where it uses none.
+    /// The profile that `policy` needs, calibrated with `engine` where there is none; `None` where it uses
+    /// none.
     pub fn find_or_calibrate(
         &self,
         engine: &Engine,
@@ -153,7 +155,7 @@ impl<'a> Profiles<'a> {
         path.map(|path| profile.save(&path).map(|()| path)).transpose()
     }
 
-    /// The profile of a file, with heads selected again where the policy has shares of its own.
+    /// The profile of a file, with heads selected again where the policy sets the shares itself.
     pub fn read(&self, path: &Path, policy: &PolicyChoice) -> Result<HeadProfile, EngineError> {
         let profile = HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?;
         let rule = policy_rule(policy);
@@ -175,7 +177,8 @@ impl<'a> Profiles<'a> {
         Ok(Some(HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?))
     }
 
-    /// How far the heads of a model with ALiBi attend: cached for its fingerprint and these options, else computed from its weights.
+    /// How far the heads of a model with ALiBi attend: cached for its fingerprint and these options, else
+    /// computed from its weights.
     fn windows(
         &self,
         options: &ScopeOptions,

@@ -37,7 +37,8 @@ pub struct Target {
     pub device: Option<DeviceKind>,
     /// Layers on the device.
     pub layers: GpuLayers,
-    /// Bytes of the device's memory, or of the host's where there is none, that a session may take; `None` if unknown.
+    /// Bytes of the device's memory, or of the host's where there is none, that a session may take; `None` if
+    /// unknown.
     pub limit: Option<usize>,
     /// Bytes of [`Target::limit`] that the driver takes.
     pub driver: usize,
@@ -47,7 +48,8 @@ impl Target {
     /// The device that was asked for. It has to be there.
     pub fn find(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Target, EngineError> {
         let Some((kind, free)) = choose(options, observer)? else { return Ok(Target::host(options)) };
-        // What is free is so beside the driver's part, which is taken once the GPU is in use; a limit has to hold that too.
+        // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for includes
+        // that share.
         let limit = [options.gpu_memory.map(|limit| limit.saturating_sub(DRIVER_BYTES)), free]
             .into_iter()
             .flatten()
@@ -100,7 +102,8 @@ impl Target {
         self.limit.is_some_and(|limit| self.total(plan) <= limit)
     }
 
-    /// Whether a plan fits with all the layers that were asked for on the GPU, of `layers`; `None` where the limit is unknown.
+    /// Whether a plan fits with all the layers that were asked for on the GPU, of `layers`; `None` where the
+    /// limit is unknown.
     pub fn fits(&self, planned: &Planned, layers: usize) -> Option<bool> {
         self.limit.map(|_| planned.on_device == self.wanted_layers(layers) && self.holds(&planned.bytes))
     }

@@ -82,7 +82,8 @@ impl Drop for Open {
 /// Work that was recorded on a stream: a CUDA graph that can be started any number of times.
 pub(crate) struct Recording(NonNull<c_void>);
 
-// SAFETY: CUDA starts and frees a graph from any thread. A recording is not `Sync`, so one thread at a time does.
+// SAFETY: CUDA starts and frees a graph from any thread. A recording is not `Sync`, so one thread at a time
+// does.
 unsafe impl Send for Recording {}
 
 impl Recording {

@@ -1,19 +1,21 @@
 //! Compiles ggml-cuda and our own CUDA glue (`ggml/sys/cuda`) with nvcc, for the feature `cuda`.
 //!
-//! ggml-cuda takes about half an hour of one CPU core for each architecture. So each object is kept under the hash of
-//! all its inputs (source, headers, flags, compilers) and is never compiled twice, even where Cargo runs the build
-//! script again. Progress is written to `build.log` beside the objects. Old objects are removed only by deleting the
-//! folder.
+//! ggml-cuda takes about half an hour of one CPU core for each architecture. So each object is kept under the
+//! hash of all its inputs (source, headers, flags, compilers) and is never compiled twice, even where Cargo
+//! runs the build script again. Progress is written to `build.log` beside the objects. Old objects are
+//! removed only by deleting the folder.
 //!
 //! Variables of the environment, read at build time only:
 //! - `LONGHAND_CUDA_ARCHS`: architectures such as `86,89,90,120`; without it the GPUs of this machine.
 //! - `NVCC`, or `CUDA_HOME` (or `CUDA_PATH`): where the compiler is; without them `nvcc` from PATH.
-//! - `LONGHAND_CUDA_OBJECTS`: absolute path of the folder of objects; without it `cuda-objects` in the target folder.
-//! - `LONGHAND_CUDA_CHECK=1`: only our own CUDA files are compiled, with warnings as errors, and nothing can be
-//!   linked: for `cargo clippy`.
+//! - `LONGHAND_CUDA_OBJECTS`: absolute path of the folder of objects; without it `cuda-objects` in the target
+//!   folder.
+//! - `LONGHAND_CUDA_CHECK=1`: only our own CUDA files are compiled, with warnings as errors, and nothing can
+//!   be linked: for `cargo clippy`.
 //!
-//! Other crates' build scripts find the same compiler and architectures in `DEP_GGML_NVCC`, `DEP_GGML_NVCC_FLAGS`
-//! (separated by spaces), `DEP_GGML_CUDA_INCLUDE` and `DEP_GGML_CUDA_ARCHITECTURES` (separated by commas).
+//! Other crates' build scripts find the same compiler and architectures in `DEP_GGML_NVCC`,
+//! `DEP_GGML_NVCC_FLAGS` (separated by spaces), `DEP_GGML_CUDA_INCLUDE` and `DEP_GGML_CUDA_ARCHITECTURES`
+//! (separated by commas).
 
 use std::collections::BTreeSet;
 use std::env;
@@ -30,8 +32,8 @@ use anyhow::{Context, Result, bail, ensure};
 const ATTENTION_PAIRS: &[&str] = &["q4_0-q4_0", "q8_0-q8_0", "f16-f16", "bf16-bf16"];
 const ATTENTION_TYPES: &[&str] = &["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "bf16", "f16"];
 
-/// As ggml's CMake files set them for a release build. No VMM: it would link libcuda, and the program must start
-/// without a driver. MMQ: quantised products then never need cuBLAS.
+/// As ggml's CMake files set them for a release build. No VMM: it would link libcuda, and the program must
+/// start without a driver. MMQ: quantised products then never need cuBLAS.
 const GGML_FLAGS: &[&str] = &[
     "-std=c++17",
     "-O3",
@@ -62,8 +64,8 @@ struct Toolkit {
     versions: String,
 }
 
-/// One file to compile. Paths in `flags` are relative to ggml-cuda's folder, so that hashes do not depend on this
-/// machine.
+/// One file to compile. Paths in `flags` are relative to ggml-cuda's folder, so that hashes do not depend on
+/// this machine.
 struct Unit {
     source: PathBuf,
     /// Flags for nvcc; part of the object's name.
@@ -99,8 +101,8 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     let architectures = architectures()?;
     let cuda = ggml.join("src/ggml-cuda");
 
-    // With `external-cudart` a mock takes the place of CUDA's runtime library, and no device code runs. A check is of
-    // the code that runs.
+    // With `external-cudart` a mock takes the place of CUDA's runtime library, and no device code runs. A
+    // check is of the code that runs.
     let external_cudart = cfg!(feature = "external-cudart");
     let runs = check || !external_cudart;
     let mut generate: Vec<String> = architectures
@@ -253,8 +255,8 @@ fn ggml_units(cuda: &Path, headers: u128, generate: &[String]) -> Result<Vec<Uni
     sources.extend(files(&cuda.join("template-instances"), &["cu"])?.into_iter().filter(|source| {
         stem(source).strip_prefix("fattn-vec-instance-").is_none_or(|pair| ATTENTION_PAIRS.contains(&pair))
     }));
-    // Attention is computed by our own kernels (kernels/cuda). ggml's is compiled only to be linked, without its
-    // device code, which would be a third of all device code.
+    // Attention is computed by our own kernels (kernels/cuda). ggml's is compiled only to be linked, without
+    // its device code, which would be a third of all device code.
     let attention = |source: &Path| stem(source).starts_with("fattn");
     sources.sort_by_key(|source| attention(source));
 
@@ -434,8 +436,8 @@ fn digest_headers(folders: &[&Path], mut key: u128) -> Result<u128> {
     Ok(key)
 }
 
-/// 128-bit FNV-1a over the length and the bytes, starting from `key`. Unlike the standard library's hash it is the
-/// same with every release of Rust.
+/// 128-bit FNV-1a over the length and the bytes, starting from `key`. Unlike the standard library's hash it
+/// is the same with every release of Rust.
 fn digest(bytes: &[u8], key: u128) -> u128 {
     const BASIS: u128 = 0x6c62272e07bb014262b821756295c58d;
     const PRIME: u128 = 0x0000000001000000000000000000013b;

@@ -1,9 +1,9 @@
-//! Compiles ggml with the `cc` crate from the sources that Cargo downloaded with the package `llama-cpp-sys-2`. With
-//! the feature `generate-bindings` it writes src/bindings.rs instead.
+//! Compiles ggml with the `cc` crate from the sources that Cargo downloaded with the package
+//! `llama-cpp-sys-2`. With the feature `generate-bindings` it writes src/bindings.rs instead.
 //!
-//! Nothing but Rust and a C/C++ compiler is needed. The list of files is explicit: a new ggml version that adds a
-//! file fails to link instead of silently changing the build. With the feature `cuda`, cuda.rs compiles ggml-cuda as
-//! well.
+//! Nothing but Rust and a C/C++ compiler is needed. The list of files is explicit: a new ggml version that
+//! adds a file fails to link instead of silently changing the build. With the feature `cuda`, cuda.rs
+//! compiles ggml-cuda as well.
 //!
 //! Other crates' build scripts find ggml's headers in `DEP_GGML_INCLUDE` and `DEP_GGML_SOURCE`.
 
@@ -175,8 +175,8 @@ fn compile(ggml: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Links the C++ library statically, where the compiler has a static one: the library of another machine may be
-/// older. For this, a folder that the linker searches first holds nothing but the static library.
+/// Links the C++ library statically, where the compiler has a static one: the library of another machine may
+/// be older. For this, a folder that the linker searches first holds nothing but the static library.
 #[cfg(all(feature = "portable", not(feature = "generate-bindings")))]
 fn static_cpp_library(out: &Path) -> Result<()> {
     let name = "libstdc++.a";

@@ -1,5 +1,5 @@
-//! ggml's C API as bindgen sees it, and our own C functions beside it (`longhand_*`). The crate `ggml` is the safe
-//! wrapper; nothing else calls these functions.
+//! ggml's C API as bindgen sees it, and our own C functions beside it (`longhand_*`). The crate `ggml` is the
+//! safe wrapper; nothing else calls these functions.
 
 #![allow(missing_docs, non_camel_case_types, non_upper_case_globals, non_snake_case, clippy::all)]
 
@@ -8,7 +8,8 @@ use std::ffi::c_int;
 include!("bindings.rs");
 
 unsafe extern "C" {
-    /// Starts the computation of the graph's nodes `first..end`. Returns ggml's status. Defined in device/segment.cpp.
+    /// Starts the computation of the graph's nodes `first..end`. Returns ggml's status. Defined in
+    /// device/segment.cpp.
     pub fn longhand_compute_segment(
         backend: ggml_backend_t,
         graph: *mut ggml_cgraph,

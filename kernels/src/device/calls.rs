@@ -1,6 +1,6 @@
-// The parameters of the device kernels: the one list for Rust and C++. src/device.rs makes Rust structs of it, build.rs
-// the header calls.h. Kernels get the structs by value. Addresses are the device's. Strides of q, k and v in f32 are in
-// floats, strides of K and V tensors in bytes.
+// The parameters of the device kernels: the one list for Rust and C++. src/device.rs makes Rust structs of
+// it, build.rs the header calls.h. Kernels get the structs by value. Addresses are the device's. Strides of
+// q, k and v in f32 are in floats, strides of K and V tensors in bytes.
 
 device_calls! {
     constants {
@@ -10,15 +10,16 @@ device_calls! {
         MAX_KV_HEADS = 256;
         /// Maximum number of elements of a head.
         MAX_HEAD_DIM = 256;
-        /// Maximum number of queries of a KV head (query heads of its group times tokens) that `attend_decode` takes.
+        /// Maximum number of queries of a KV head (query heads of its group times tokens) that
+        /// `attend_decode` takes.
         MAX_DECODE_QUERIES = 16;
         /// Queries of a KV head that a block of `attend_prefill` takes.
         TILE_QUERIES = 64;
     }
 
-    /// KV heads that keep the same number of rows: K and V `[head_dim, capacity, heads]`, rows without gaps between
-    /// them. Both tensors begin at a multiple of 16 bytes and may be read up to the next multiple of 16 bytes behind
-    /// their end.
+    /// KV heads that keep the same number of rows: K and V `[head_dim, capacity, heads]`, rows without gaps
+    /// between them. Both tensors begin at a multiple of 16 bytes and may be read up to the next multiple of
+    /// 16 bytes behind their end.
     struct Lane {
         k: *mut u8,
         v: *mut u8,
@@ -138,7 +139,8 @@ device_calls! {
         kv_heads: [u8; MAX_KV_HEADS],
     }
 
-    /// Stores the queries q f32 `[head_dim, heads, tokens]` of the last tokens in `ring` `[head_dim, heads, window]`.
+    /// Stores the queries q f32 `[head_dim, heads, tokens]` of the last tokens in `ring`
+    /// `[head_dim, heads, window]`.
     struct StoreQueriesCall {
         q: *const f32,
         q_head_stride: u64,
@@ -172,14 +174,15 @@ device_calls! {
         tensor_heads: [u8; MAX_KV_HEADS],
     }
 
-    /// Adds up the attention weights that rows get from scoring queries: the queries of some tokens, all query heads of
-    /// a group, token after token.
+    /// Adds up the attention weights that rows get from scoring queries: the queries of some tokens, all
+    /// query heads of a group, token after token.
     ///
-    /// Accumulation (`live` is not null): the scoring tokens are the last of the computation. out is `[capacity, heads
-    /// of the lane]`, the mean over the group.
+    /// Accumulation (`live` is not null): the scoring tokens are the last of the computation. out is
+    /// `[capacity, heads of the lane]`, the mean over the group.
     ///
-    /// Window (`live` is null): the scoring tokens are at positions `window_start ..` and their queries in a ring.
-    /// `lists` has the rows' positions, behind `first` rows without one. out is `[first + rows, group, heads]`.
+    /// Window (`live` is null): the scoring tokens are at positions `window_start ..` and their queries in a
+    /// ring. `lists` has the rows' positions, behind `first` rows without one. out is
+    /// `[first + rows, group, heads]`.
     struct AccumulateCall {
         k: *const u8,
         /// Bytes.

@@ -6,8 +6,8 @@ use super::launch::{device_column, device_heads, device_lanes};
 use super::{GraphLane, LaneHeads, LaneInputs, MAX_LANES, input_column, numbers, row_positions, row_type};
 use crate::device;
 
-/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. The result has no
-/// data; nodes that read the rows take it as an operand ([`Appended`](super::Appended)).
+/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. The
+/// result has no data; nodes that read the rows take it as an operand ([`Appended`](super::Appended)).
 pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Tensor {
     assert!(lanes.len() <= MAX_LANES, "a layer has at most {MAX_LANES} lanes");
     let mut operands = vec![k, v, &inputs.rows];
@@ -29,8 +29,8 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], in
                         }
                         let row = live[number] as usize + token;
                         assert!(row < to.shape[1], "row {row} does not fit a lane of {} rows", to.shape[1]);
-                        // SAFETY: the source is [head_dim, kv_heads, n] f32 with contiguous rows; the row is below the
-                        // lane's capacity; every (head, row) is written by one thread.
+                        // SAFETY: the source is [head_dim, kv_heads, n] f32 with contiguous rows; the row is
+                        // below the lane's capacity; every (head, row) is written by one thread.
                         unsafe {
                             let from =
                                 from.data.add(*kv_head as usize * from.strides[1] + token * from.strides[2]);
@@ -67,7 +67,8 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], in
     }
 }
 
-/// Writes the positions of the new tokens behind those of the live rows, after the node `rows`. The result has no data.
+/// Writes the positions of the new tokens behind those of the live rows, after the node `rows`. The result
+/// has no data.
 fn append_positions(
     ctx: &Context,
     rows: &Tensor,

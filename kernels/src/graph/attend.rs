@@ -1,5 +1,5 @@
-//! Nodes of attention. Few queries take two nodes, with ggml's barrier between them: partial results, then their merge
-//! ([`decode`]). Many queries take one node ([`prefill`]), on devices two where rows are split.
+//! Nodes of attention. Few queries take two nodes, with ggml's barrier between them: partial results, then
+//! their merge ([`decode`]). Many queries take one node ([`prefill`]), on devices two where rows are split.
 
 use std::cell::RefCell;
 use std::ptr::{null, null_mut};
@@ -28,8 +28,8 @@ pub enum Split {
     Blocks(usize),
 }
 
-/// Attends with the queries `q` `[head_dim, heads, n_q]` (f32) to the live rows of all lanes and to the appended rows.
-/// The queries belong to the last `n_q` tokens. Returns `[head_dim * heads, n_q]`.
+/// Attends with the queries `q` `[head_dim, heads, n_q]` (f32) to the live rows of all lanes and to the
+/// appended rows. The queries belong to the last `n_q` tokens. Returns `[head_dim * heads, n_q]`.
 pub fn attend(
     ctx: &Context,
     shape: AttentionShape,
@@ -48,8 +48,8 @@ pub fn attend(
     let lanes = LaneHeads::of(lanes);
     let call = Call { shape, appended: appended.rows, n_q, layer: inputs.layer, lanes, slopes };
     let queries = shape.group * n_q;
-    // The maximum of threads, that of splits on a device, and the shape of the partials; 0 for the other kind of
-    // backend.
+    // The maximum of threads, that of splits on a device, and the shape of the partials; 0 for the other kind
+    // of backend.
     let (threads, max_splits, partials) = match split {
         Split::Threads(_) if queries >= MIN_PREFILL_QUERIES => return attend_many(ctx, call, &operands),
         Split::Threads(threads) => {
@@ -91,7 +91,8 @@ pub fn attend(
                 partials: task.result().data.cast(),
                 ..device_call.on_device(task, max_splits)?
             };
-            // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+            // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of
+            // the call.
             unsafe { launch(task, &call) }
         },
     );
@@ -106,8 +107,8 @@ pub fn attend(
                 let range = decode::combine_range(attention, task.thread, task.threads);
                 assert!(task.threads <= threads, "built for {threads} threads, run with {}", task.threads);
                 let (partials, out) = (task.operand(1), task.result());
-                // SAFETY: the partials are [len, threads] f32, complete since the node before. The ranges of the
-                // threads do not overlap in the result.
+                // SAFETY: the partials are [len, threads] f32, complete since the node before. The ranges of
+                // the threads do not overlap in the result.
                 let (partials, out) = unsafe {
                     (
                         std::slice::from_raw_parts(partials.data.cast::<f32>(), len * task.threads),
@@ -138,8 +139,8 @@ fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
         static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
     }
     let (shape, n_q) = (call.shape, call.n_q);
-    // Counts the tiles that were taken and the threads that are done. The last thread resets both for the next
-    // computation.
+    // Counts the tiles that were taken and the threads that are done. The last thread resets both for the
+    // next computation.
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let device_call = call.clone();
     let attend = move |task: &CustomTask| {
@@ -147,8 +148,8 @@ fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
             SCRATCH.with_borrow_mut(|scratch| {
                 scratch.resize(prefill::scratch_len(shape.head_dim), 0.0);
                 let out = task.result().data.cast::<f32>();
-                // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only, which share
-                // `next`.
+                // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only,
+                // which share `next`.
                 unsafe { prefill::prefill(attention, &next, scratch, out, null_mut()) }
                     .expect("shapes were checked");
             });
@@ -160,15 +161,16 @@ fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
     };
     ctx.custom_on(Type::F32, [shape.head_dim * shape.n_heads(), n_q], operands, attend, move |task| {
         let call = device_call.on_device(task, 0)?;
-        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the
+        // call.
         unsafe { device::attend_prefill(task, &call) }
     })
 }
 
-/// Maximum number of splits of all rows on a device, for `n_q` tokens. Few queries have one split per block. Many
-/// queries have one split per block and tile of queries; a multiprocessor holds half as many of these blocks (above 128
-/// elements of a head only one, so that the blocks run in two waves). Returns 0 where the tiles of all heads fill the
-/// device without splits.
+/// Maximum number of splits of all rows on a device, for `n_q` tokens. Few queries have one split per block.
+/// Many queries have one split per block and tile of queries; a multiprocessor holds half as many of these
+/// blocks (above 128 elements of a head only one, so that the blocks run in two waves). Returns 0 where the
+/// tiles of all heads fill the device without splits.
 fn max_splits(shape: AttentionShape, n_q: usize, blocks: usize) -> usize {
     let queries = shape.group * n_q;
     if queries <= MAX_DECODE_QUERIES {
@@ -178,8 +180,9 @@ fn max_splits(shape: AttentionShape, n_q: usize, blocks: usize) -> usize {
     if splits < 2 * shape.n_kv_heads { 0 } else { splits }
 }
 
-/// The number of tokens, from 1 to `chunk`, whose attention on a device has the largest partials; `None` where rows are
-/// never split. The graph of this many tokens may need more memory than a graph of more tokens.
+/// The number of tokens, from 1 to `chunk`, whose attention on a device has the largest partials; `None`
+/// where rows are never split. The graph of this many tokens may need more memory than a graph of more
+/// tokens.
 pub fn max_partials_tokens(shape: AttentionShape, split: Split, chunk: usize) -> Option<usize> {
     let Split::Blocks(blocks) = split else { return None };
     let partials = |n: &usize| match max_splits(shape, *n, blocks) {
@@ -203,8 +206,8 @@ struct Call {
 }
 
 impl Call {
-    /// Calls `work` with the attention call that the node's operands describe: q, any tensor, rows, log-weights (under
-    /// ALiBi: positions), then K and V of each lane.
+    /// Calls `work` with the attention call that the node's operands describe: q, any tensor, rows,
+    /// log-weights (under ALiBi: positions), then K and V of each lane.
     fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention)) {
         let live = input_column(task.operand(2), self.layer);
         let log_weights = match self.slopes {

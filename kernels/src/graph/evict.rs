@@ -23,9 +23,9 @@ pub struct Eviction {
     pub return_rows: bool,
 }
 
-/// Evicts rows from a lane. In a compensated lane the evicted rows are added to `sums` `[head_dim, heads, 2]` f32 (K,
-/// then V), and their mean becomes row 0. With `return_rows` the result is the bytes of the evicted rows: first K, then
-/// V, head after head. Otherwise the result has no data.
+/// Evicts rows from a lane. In a compensated lane the evicted rows are added to `sums` `[head_dim, heads, 2]`
+/// f32 (K, then V), and their mean becomes row 0. With `return_rows` the result is the bytes of the evicted
+/// rows: first K, then V, head after head. Otherwise the result has no data.
 pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, eviction: Eviction) -> Tensor {
     let Eviction { evicted, moves, total_evicted, return_rows } = eviction;
     let (heads, count) = (evicted.len(), evicted.first().map_or(0, Vec::len));
@@ -51,7 +51,8 @@ pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, evicti
             // SAFETY: each (tensor, head) is used by one thread; heads are contiguous.
             let rows = unsafe { head_rows(tensor, head) };
             if return_rows {
-                // SAFETY: the result has `bytes` bytes; this head's part of this tensor is written by this thread only.
+                // SAFETY: the result has `bytes` bytes; this head's part of this tensor is written by this
+                // thread only.
                 let out = unsafe {
                     let at = task.result().data.add(which * k_bytes + head * count * row_bytes);
                     std::slice::from_raw_parts_mut(at, count * row_bytes)
@@ -108,7 +109,8 @@ pub struct RowSelection {
     pub evicted: Vec<Vec<u32>>,
 }
 
-/// Fills an empty lane from complete K and V `[head_dim, rows, n_kv_heads]` of the same types. The result has no data.
+/// Fills an empty lane from complete K and V `[head_dim, rows, n_kv_heads]` of the same types. The result has
+/// no data.
 pub fn select_rows(
     ctx: &Context,
     (k, v): (&Tensor, &Tensor),

@@ -1,5 +1,5 @@
-//! Lanes and operands in the form of the launchers of device kernels. Shapes that the kernels do not support are CUDA's
-//! "invalid value".
+//! Lanes and operands in the form of the launchers of device kernels. Shapes that the kernels do not support
+//! are CUDA's "invalid value".
 
 use ggml::{DeviceTask, RawTensor};
 

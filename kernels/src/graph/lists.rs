@@ -1,5 +1,6 @@
-//! Lists of rows as one operand of a node, for the CPU and for devices: the offset of each list, the end of the last
-//! one, then all entries. A list tensor belongs to its graph and is written when the graph gets its memory.
+//! Lists of rows as one operand of a node, for the CPU and for devices: the offset of each list, the end of
+//! the last one, then all entries. A list tensor belongs to its graph and is written when the graph gets its
+//! memory.
 
 use ggml::{Context, RawTensor, Tensor};
 

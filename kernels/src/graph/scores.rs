@@ -1,5 +1,5 @@
-//! Nodes for the numbers that policies score rows by: accumulated attention, the attention of the last queries (a ring
-//! stores them), and measures of keys and values.
+//! Nodes for the numbers that policies score rows by: accumulated attention, the attention of the last
+//! queries (a ring stores them), and measures of keys and values.
 
 use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
@@ -21,13 +21,14 @@ use crate::measure::{Measure, measure};
 pub enum Gain {
     /// 1.
     One,
-    /// sqrt(2 ln(i / budget)) for the i-th token, which keeps the entropy of the weights near ln(budget); 1 up to the
-    /// budget.
+    /// sqrt(2 ln(i / budget)) for the i-th token, which keeps the entropy of the weights near ln(budget); 1
+    /// up to the budget.
     Entropy {
         /// Rows that the policy keeps.
         budget: usize,
     },
-    /// The same divided by sqrt(head_dim): the algorithm as it is printed, which makes the weights more uniform.
+    /// The same divided by sqrt(head_dim): the algorithm as it is printed, which makes the weights more
+    /// uniform.
     Literal {
         /// Rows that the policy keeps.
         budget: usize,
@@ -76,9 +77,9 @@ pub struct AccumulatingLane<'a> {
     pub heads: Arc<[u32]>,
 }
 
-/// Adds the attention weights of the queries `q` `[head_dim, heads, n_q]` (f32) to the accumulated attention of a lane:
-/// for each row the mean over the query heads of its KV head. The queries belong to the last tokens of
-/// `inputs.positions`. The sums of the appended rows begin at 0. The result has no data.
+/// Adds the attention weights of the queries `q` `[head_dim, heads, n_q]` (f32) to the accumulated attention
+/// of a lane: for each row the mean over the query heads of its KV head. The queries belong to the last
+/// tokens of `inputs.positions`. The sums of the appended rows begin at 0. The result has no data.
 pub fn accumulate_attention(
     ctx: &Context,
     shape: AttentionShape,
@@ -179,12 +180,14 @@ pub fn accumulate_attention(
             alibi: first_position.is_some().into(),
             ..accumulate_call(shape, q, k, how.gain, splits, heads)?
         };
-        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the
+        // call.
         unsafe { device::accumulate(task, &call) }
     }))
 }
 
-/// Splits of the rows in a device's first pass. With few queries, the tiles of queries alone would not fill the device.
+/// Splits of the rows in a device's first pass. With few queries, the tiles of queries alone would not fill
+/// the device.
 fn splits(queries: usize, heads: usize, capacity: usize) -> usize {
     const BLOCKS: usize = 512;
     let tiles = queries.div_ceil(8) * heads;
@@ -245,8 +248,9 @@ fn accumulate_call(
     })
 }
 
-/// Stores the queries `q` `[head_dim, heads, n_q]` (f32) of the last tokens of `positions` in `ring` `[head_dim, heads,
-/// window]` f32. The token at position p goes to slot p modulo `window`. The result has no data.
+/// Stores the queries `q` `[head_dim, heads, n_q]` (f32) of the last tokens of `positions` in `ring`
+/// `[head_dim, heads, window]` f32. The token at position p goes to slot p modulo `window`. The result has no
+/// data.
 pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tensor) -> Tensor {
     let store = |task: &CustomTask| {
         let (queries, ring) = (QueryTensor::new(task.operand(0)), task.operand(2));
@@ -288,8 +292,8 @@ pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tenso
 pub struct RowLists {
     /// Numbers of the heads in the tensor.
     pub heads: Vec<u32>,
-    /// Per head: the rows to measure ([`measure_rows`]), or the positions of its rows ([`window_attention`]). All lists
-    /// have the same length.
+    /// Per head: the rows to measure ([`measure_rows`]), or the positions of its rows ([`window_attention`]).
+    /// All lists have the same length.
     pub rows: Vec<Arc<Vec<u32>>>,
 }
 
@@ -332,7 +336,8 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measu
             lag: lag as i32,
             tensor_heads: device::head_numbers(&tensor_heads)?,
         };
-        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the
+        // call.
         unsafe { device::measure(task, &call) }
     };
     ctx.custom_on(Type::F32, shape, &[tensor, &lists], work, launch).output()
@@ -355,9 +360,9 @@ pub struct WindowQueries {
     pub alibi: bool,
 }
 
-/// The attention weights that the rows of some heads of `k` get from each query head of their group, added up over the
-/// tokens of `window`, whose queries are in `ring`. Returns `[first + rows, group, heads]` f32. A token sees the rows
-/// with positions up to its own, and the compensation entry.
+/// The attention weights that the rows of some heads of `k` get from each query head of their group, added up
+/// over the tokens of `window`, whose queries are in `ring`. Returns `[first + rows, group, heads]` f32. A
+/// token sees the rows with positions up to its own, and the compensation entry.
 pub fn window_attention(
     ctx: &Context,
     shape: AttentionShape,
@@ -373,8 +378,8 @@ pub fn window_attention(
     let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
     let queries = window.positions.len() * shape.group;
     let splits = splits(queries, heads.len(), live);
-    // On devices this node has the statistics that the first pass writes and the second reads. The node itself computes
-    // nothing.
+    // On devices this node has the statistics that the first pass writes and the second reads. The node
+    // itself computes nothing.
     let stats =
         ctx.custom_on(Type::F32, [2, splits, queries, heads.len()], &[ring], |_| (), |_: &DeviceTask| Ok(()));
     let out = [live, shape.group, heads.len()];
@@ -386,7 +391,8 @@ pub fn window_attention(
         let queries = QueryTensor::new(ring);
         let tokens: Vec<usize> = window.positions.clone().collect();
         for at in (task.thread..heads.len()).step_by(task.threads) {
-            // SAFETY: each head's part of the result is written by one thread; [live, group, heads] f32, contiguous.
+            // SAFETY: each head's part of the result is written by one thread; [live, group, heads] f32,
+            // contiguous.
             let out = unsafe {
                 let at = result.data.add(at * result.strides[2]).cast::<f32>();
                 std::slice::from_raw_parts_mut(at, live * shape.group)
@@ -441,14 +447,15 @@ pub fn window_attention(
             window_log_weight: device_window.log_weight,
             ..accumulate_call(shape, ring, k, device_window.gain, splits, heads)?
         };
-        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the call.
+        // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the
+        // call.
         unsafe { device::accumulate(task, &call) }
     };
     ctx.custom_on(Type::F32, out, &[k, ring, &lists, &stats], add_up, launch).output()
 }
 
-/// Adds the ALiBi bias to logits, which are in units of log 2: slope * (position of the row - position `own` of the
-/// token).
+/// Adds the ALiBi bias to logits, which are in units of log 2: slope * (position of the row - position `own`
+/// of the token).
 fn add_alibi_bias(logits: &mut [f32], positions: impl Iterator<Item = f32>, own: usize, slope: f32) {
     for (logit, position) in logits.iter_mut().zip(positions) {
         *logit += slope * LOG2_E * (position - own as f32);

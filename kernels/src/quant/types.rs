@@ -1,7 +1,8 @@
-// The row types: the one list for Rust and C++. src/quant.rs makes `RowType` of it, build.rs the header row_types.h.
+// The row types: the one list for Rust and C++. src/quant.rs makes `RowType` of it, build.rs the header
+// row_types.h.
 //
-// A line has the name that ggml and the command line use, the elements of a block (1: no blocks) and the bytes of a
-// block.
+// A line has the name that ggml and the command line use, the elements of a block (1: no blocks) and the
+// bytes of a block.
 
 row_types! {
     /// 32-bit floats.
@@ -10,7 +11,7 @@ row_types! {
     F16: "f16", 1, 2;
     /// ggml's `Q8_0`: an f16 scale, then 32 signed bytes.
     Q8_0: "q8_0", 32, 34;
-    /// ggml's `Q4_0`: an f16 scale, then 16 bytes. Byte j holds element j in its low and element j + 16 in its high
-    /// nibble, each + 8.
+    /// ggml's `Q4_0`: an f16 scale, then 16 bytes. Byte j holds element j in its low and element j + 16 in
+    /// its high nibble, each + 8.
     Q4_0: "q4_0", 32, 18;
 }

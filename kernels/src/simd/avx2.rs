@@ -20,7 +20,8 @@ macro_rules! ops {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or written.
+            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or
+            // written.
             unsafe { $body }
         }
     )*};

@@ -20,7 +20,8 @@ macro_rules! ops {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or written.
+            // SAFETY: the trait's contract: the instruction set is present and pointers cover what is read or
+            // written.
             unsafe { $body }
         }
     )*};
@@ -68,7 +69,8 @@ impl Simd for Avx512 {
         halve_again(a: __m512, b: __m512) -> __m512 =
             _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b));
         store_sums(p: *mut f32, q: [__m512; 4]) -> () = {
-            // 0x88 takes groups 0 and 2 of both operands, 0xdd groups 1 and 3: two halvings add up four groups.
+            // 0x88 takes groups 0 and 2 of both operands, 0xdd groups 1 and 3: two halvings add up four
+            // groups.
             let x = _mm512_add_ps(
                 _mm512_shuffle_f32x4::<0x88>(q[0], q[1]),
                 _mm512_shuffle_f32x4::<0xdd>(q[0], q[1]),

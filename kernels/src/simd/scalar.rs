@@ -1,5 +1,5 @@
-//! Portable Rust in groups of 8, in a form that the compiler can vectorise (SSE2, NEON). Used where the processor has
-//! none of the other instruction sets.
+//! Portable Rust in groups of 8, in a form that the compiler can vectorise (SSE2, NEON). Used where the
+//! processor has none of the other instruction sets.
 
 use super::{Kernel, Simd};
 
@@ -18,8 +18,8 @@ pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
 #[repr(align(32))]
 pub(crate) struct V8([f32; 8]);
 
-/// A half as a float, without tables: shifts the 15 low bits into place and multiplies by 2^112 to correct the exponent
-/// (exact, also for subnormals). Infinities and NaN get the maximum exponent.
+/// A half as a float, without tables: shifts the 15 low bits into place and multiplies by 2^112 to correct
+/// the exponent (exact, also for subnormals). Infinities and NaN get the maximum exponent.
 #[inline(always)]
 fn widen(bits: u16) -> f32 {
     let bits = u32::from(bits);
@@ -62,7 +62,8 @@ impl Simd for Scalar {
         max(a: V8, b: V8) = |i| if a.0[i] > b.0[i] { a.0[i] } else { b.0[i] };
         // Two roundings: without the instruction, a fused multiply-add is a slow library call.
         fma(a: V8, b: V8, c: V8) = |i| a.0[i] * b.0[i] + c.0[i];
-        // Adding 1.5 * 2^23 leaves no bits for a fraction. Correct for |a| below 2^22; exp2 limits larger numbers.
+        // Adding 1.5 * 2^23 leaves no bits for a fraction. Correct for |a| below 2^22; exp2 limits larger
+        // numbers.
         round(a: V8) = |i| (a.0[i] + 12_582_912.0) - 12_582_912.0;
         scale_by_exp2(p: V8, n: V8, x: V8) = |i| if x.0[i] < -126.0 {
             0.0

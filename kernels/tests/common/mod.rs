@@ -35,8 +35,8 @@ pub fn bytes_of(tensors: &[&Tensor]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Writes random rows `begin .. live` to a tensor `[head_dim, capacity, heads]`. The others have bytes that decode to
-/// NaN or huge numbers.
+/// Writes random rows `begin .. live` to a tensor `[head_dim, capacity, heads]`. The others have bytes that
+/// decode to NaN or huge numbers.
 pub fn write_rows(random: &mut Random, tensor: &Tensor, ty: RowType, begin: usize, live: usize) {
     let (d, capacity, heads) = (tensor.dim(0), tensor.dim(1), tensor.dim(2));
     let bytes = ty.row_bytes(d);
@@ -134,8 +134,8 @@ impl Case {
     }
 }
 
-/// The memory of a case. Rows behind the live ones, and rows 0 that are not used, have bytes that decode to NaN or huge
-/// numbers, so that reads of them change the result.
+/// The memory of a case. Rows behind the live ones, and rows 0 that are not used, have bytes that decode to
+/// NaN or huge numbers, so that reads of them change the result.
 pub struct Data {
     pub case: Case,
     q: Vec<f32>,
@@ -222,8 +222,8 @@ impl Data {
     }
 }
 
-/// Compares with the reference. The tolerance for f32 rounding grows with the size of the logits, whose relative error
-/// becomes an absolute error of the exponent.
+/// Compares with the reference. The tolerance for f32 rounding grows with the size of the logits, whose
+/// relative error becomes an absolute error of the exponent.
 #[track_caller]
 pub fn compare(what: &str, case: &Case, out: &[f32], lse: &[f32], want: &Attended) {
     let tolerance = f64::from(2e-5 + 1e-6 * case.key_size);

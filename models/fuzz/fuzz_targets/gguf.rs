@@ -1,5 +1,6 @@
-//! Runs the GGUF reader, and everything that reads metadata and tensors, on arbitrary bytes. Nothing may panic, loop
-//! endlessly or allocate much more than the size of the input (`-malloc_limit_mb`). README.md has the command.
+//! Runs the GGUF reader, and everything that reads metadata and tensors, on arbitrary bytes. Nothing may
+//! panic, loop endlessly or allocate much more than the size of the input (`-malloc_limit_mb`). README.md has
+//! the command.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

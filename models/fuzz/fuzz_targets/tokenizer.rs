@@ -1,6 +1,6 @@
-//! Makes tokenizers of vocabularies with arbitrary tokens, kinds, scores and merges, and encodes arbitrary text with
-//! them. Nothing may panic or loop endlessly, ids must be in the vocabulary, and a byte-level vocabulary without
-//! special tokens must decode its ids to the text. README.md has the command.
+//! Makes tokenizers of vocabularies with arbitrary tokens, kinds, scores and merges, and encodes arbitrary
+//! text with them. Nothing may panic or loop endlessly, ids must be in the vocabulary, and a byte-level
+//! vocabulary without special tokens must decode its ids to the text. README.md has the command.
 #![no_main]
 
 use std::collections::HashSet;
@@ -17,7 +17,8 @@ const PRE: [&str; 8] =
     ["default", "gpt-2", "llama-bpe", "qwen2", "deepseek-coder", "tekken", "chatglm-bpe", "martian"];
 
 /// Bits that switch parts of the vocabulary on, tokens with kind and score, merges as pairs of token indices,
-/// beginning- and end-of-text ids, the text to encode, and the boundaries of byte ranges in it that come from messages.
+/// beginning- and end-of-text ids, the text to encode, and the boundaries of byte ranges in it that come from
+/// messages.
 type Input = (u16, Vec<(String, i8, f32)>, Vec<(u16, u16)>, [i16; 2], String, Vec<u8>);
 
 fuzz_target!(|input: Input| {
@@ -105,8 +106,8 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) {
     let _ = (tokenizer.decode(ids, false), tokenizer.decode(ids, true));
 }
 
-/// The character of a byte in the byte alphabet: the byte itself if it is printable, otherwise the next character from
-/// U+0100 on.
+/// The character of a byte in the byte alphabet: the byte itself if it is printable, otherwise the next
+/// character from U+0100 on.
 fn in_byte_alphabet(byte: u8) -> char {
     let prints = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let shifted = (0..byte).filter(|&before| !prints(before)).count() as u32;

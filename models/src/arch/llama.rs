@@ -1,9 +1,9 @@
-//! Llama, the base case. No biases (a few derived models have some), no norms on heads. RoPE on neighbouring elements,
-//! because the converter reorders the rows of Q and K. Llama 3.1 and later store their RoPE scaling as a tensor of
-//! frequency factors.
+//! Llama, the base case. No biases (a few derived models have some), no norms on heads. RoPE on neighbouring
+//! elements, because the converter reorders the rows of Q and K. Llama 3.1 and later store their RoPE scaling
+//! as a tensor of frequency factors.
 //!
-//! A sliding window is ignored, as in llama.cpp: Mistral 7B v0.1 was trained with a window of 4096 tokens and works
-//! with full attention. Later Mistral models have none.
+//! A sliding window is ignored, as in llama.cpp: Mistral 7B v0.1 was trained with a window of 4096 tokens and
+//! works with full attention. Later Mistral models have none.
 
 use super::{ArchDecl, Presence, RopeStyle, SlidingWindow};
 

@@ -1,9 +1,10 @@
-//! The Jinja dialect of chat templates, as Hugging Face's library runs it, with limits: a template is part of a
-//! downloaded file and not trusted.
+//! The Jinja dialect of chat templates, as Hugging Face's library runs it, with limits: a template is part of
+//! a downloaded file and not trusted.
 //!
-//! Instructions, recursion, template length and output length are limited. Compiling and rendering run on a thread with
-//! a large stack, because the template engine recurses over values and expressions, which a hostile template can nest
-//! deeply. Memory is not limited: a few instructions can double a string many times.
+//! Instructions, recursion, template length and output length are limited. Compiling and rendering run on a
+//! thread with a large stack, because the template engine recurses over values and expressions, which a
+//! hostile template can nest deeply. Memory is not limited: a few instructions can double a string many
+//! times.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,8 +21,8 @@ use super::ChatError;
 
 /// Maximum length of a template. The longest in use have about 20 KB.
 const MAX_TEMPLATE_BYTES: usize = 256 << 10;
-/// Maximum number of instructions of a rendering: this many, and in addition some per message. Real templates take a
-/// few dozen instructions per message.
+/// Maximum number of instructions of a rendering: this many, and in addition some per message. Real templates
+/// take a few dozen instructions per message.
 const FUEL: u64 = 200_000;
 const FUEL_PER_MESSAGE: u64 = 5_000;
 /// Maximum nesting of macros and loops.
@@ -50,8 +51,8 @@ impl fmt::Debug for Template {
 struct Raised(String);
 
 impl Template {
-    /// Compiles a template. `now` is the time of `strftime_now`; it is the same for a whole conversation, so that the
-    /// beginning of the prompt never changes.
+    /// Compiles a template. `now` is the time of `strftime_now`; it is the same for a whole conversation, so
+    /// that the beginning of the prompt never changes.
     pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
         if source.len() > MAX_TEMPLATE_BYTES {
             return Err(ChatError::TooLong { what: "the template", limit: MAX_TEMPLATE_BYTES });
@@ -184,8 +185,8 @@ fn describe(error: &Error) -> ChatError {
     }
 }
 
-/// Replaces `{% generation %}`, which marks the text of the assistant for training, by `{% if true %}`, which has the
-/// same effect and keeps the white space control.
+/// Replaces `{% generation %}`, which marks the text of the assistant for training, by `{% if true %}`, which
+/// has the same effect and keeps the white space control.
 fn without_generation_tags(source: &str) -> String {
     static TAG: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").ok());
@@ -207,7 +208,8 @@ fn strftime(now: &DateTime<FixedOffset>, format: &str) -> Result<String, Error> 
     Ok(now.format_with_items(items.into_iter()).to_string())
 }
 
-/// JSON as Python's `json.dumps(value, ensure_ascii=False)` writes it; `indent`, `separators` and `sort_keys` as there.
+/// JSON as Python's `json.dumps(value, ensure_ascii=False)` writes it; `indent`, `separators` and `sort_keys`
+/// as there.
 fn to_json(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<String, Error> {
     let indent = match options.get::<Option<usize>>("indent")? {
         Some(indent) => Some(indent),

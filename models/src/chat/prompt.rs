@@ -1,10 +1,11 @@
-//! Prompts that know which parts come from messages, so that a document that contains `<|im_end|>` does not end the
-//! user's turn.
+//! Prompts that know which parts come from messages, so that a document that contains `<|im_end|>` does not
+//! end the user's turn.
 //!
-//! A template is rendered twice, once with the messages and once with placeholders in their place. If replacing the
-//! placeholders with the contents gives the first result, the byte ranges of messages are known, and control tokens are
-//! matched only outside of them. Some templates change or inspect messages (for example, they remove the thinking from
-//! earlier answers). Then the two results can differ, and the prompt is unprotected and gives the reason.
+//! A template is rendered twice, once with the messages and once with placeholders in their place. If
+//! replacing the placeholders with the contents gives the first result, the byte ranges of messages are
+//! known, and control tokens are matched only outside of them. Some templates change or inspect messages (for
+//! example, they remove the thinking from earlier answers). Then the two results can differ, and the prompt
+//! is unprotected and gives the reason.
 
 use std::ops::Range;
 
@@ -59,9 +60,9 @@ impl Prompt {
         &self.message_ranges
     }
 
-    /// Splits the prompt at byte `at` and returns the second part, which continues the first: its tokens are appended to the
-    /// first's. No token reaches across `at`. Returns `None` and changes nothing if `at` is not between two characters, or if it is
-    /// not known which ranges come from messages.
+    /// Splits the prompt at byte `at` and returns the second part, which continues the first: its tokens are
+    /// appended to the first's. No token reaches across `at`. Returns `None` and changes nothing if `at` is
+    /// not between two characters, or if it is not known which ranges come from messages.
     pub fn split_off(&mut self, at: usize) -> Option<Prompt> {
         if self.unprotected.is_some() || !self.text.is_char_boundary(at) {
             return None;
@@ -76,12 +77,12 @@ impl Prompt {
         Some(Prompt { text, message_ranges, at_start: false, unprotected: None })
     }
 
-    /// Encodes the prompt, with a beginning-of-text token if the model uses one. Text of messages never becomes a
-    /// control token.
+    /// Encodes the prompt, with a beginning-of-text token if the model uses one. Text of messages never
+    /// becomes a control token.
     ///
     /// # Errors
-    /// The vocabulary has no token for a byte of the text; or a message contains the text of a control token and the
-    /// ranges of messages are not known. [`Prompt::encode_unprotected`] accepts the latter.
+    /// The vocabulary has no token for a byte of the text; or a message contains the text of a control token
+    /// and the ranges of messages are not known. [`Prompt::encode_unprotected`] accepts the latter.
     pub fn encode(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, ChatError> {
         if let Some(Unprotected { reason, contents }) = &self.unprotected
             && contents.iter().any(|content| tokenizer.has_control_text(content))
@@ -91,8 +92,8 @@ impl Prompt {
         self.encode_unprotected(tokenizer)
     }
 
-    /// Like [`Prompt::encode`], but if the ranges of messages are not known, control tokens are matched in messages
-    /// too.
+    /// Like [`Prompt::encode`], but if the ranges of messages are not known, control tokens are matched in
+    /// messages too.
     ///
     /// # Errors
     /// The vocabulary has no token for a byte of the text.
@@ -110,15 +111,16 @@ pub enum NextTurn {
     Rewrites {
         /// The whole conversation.
         prompt: Prompt,
-        /// The part after the answer, for callers that keep what the model has read and accept the difference.
+        /// The part after the answer, for callers that keep what the model has read and accept the
+        /// difference.
         suffix: Option<Prompt>,
         /// The difference.
         why: String,
     },
 }
 
-/// A placeholder is a number between these two characters, written in digits that start at [`DIGITS`]. All are in a
-/// private use area, so that no filter for case or white space changes them.
+/// A placeholder is a number between these two characters, written in digits that start at [`DIGITS`]. All
+/// are in a private use area, so that no filter for case or white space changes them.
 const OPEN: char = '\u{E0F0}';
 const CLOSE: char = '\u{E0F1}';
 const DIGITS: u32 = 0xE0E0;
@@ -149,7 +151,8 @@ fn placeholder(number: usize) -> String {
 }
 
 impl MaskedMessages {
-    /// Replaces contents except for white space at the ends, which templates trim, and [`MARKERS`] in answers.
+    /// Replaces contents except for white space at the ends, which templates trim, and [`MARKERS`] in
+    /// answers.
     pub(super) fn by_content(messages: &[Message]) -> MaskedMessages {
         let mut masked = MaskedMessages { messages: Vec::new(), hidden: Vec::new() };
         for message in messages {
@@ -198,7 +201,8 @@ impl MaskedMessages {
         self.hidden.push(inner.to_owned());
     }
 
-    /// Replaces the placeholders in a rendered text with the contents. `None` if there is a damaged placeholder.
+    /// Replaces the placeholders in a rendered text with the contents. `None` if there is a damaged
+    /// placeholder.
     pub(super) fn unmask(&self, rendered: &str) -> Option<Unmasked> {
         let mut text = String::with_capacity(rendered.len());
         let mut message_ranges = Vec::new();

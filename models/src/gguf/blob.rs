@@ -1,5 +1,5 @@
-//! The bytes of one model file: mapped, part of the program, or in memory. The only `unsafe` code of this crate is
-//! here: mapping a file, and advice to the operating system about the mapping.
+//! The bytes of one model file: mapped, part of the program, or in memory. The only `unsafe` code of this
+//! crate is here: mapping a file, and advice to the operating system about the mapping.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,10 +13,10 @@ use crate::error::LoadError;
 
 /// Shared, read-only bytes at an address that never changes. Cloning shares the memory.
 ///
-/// Made from a `&'static [u8]`, a `Vec<u8>`, an `Arc<Vec<u8>>` or an `Arc<[u8]>`, none of which copies the bytes to a
-/// second allocation. A computation uses weights in place if they start at a multiple of 32 bytes, and otherwise copies
-/// them when the model is loaded. A `Vec<u8>` is therefore shifted to such an address if it is not at one; an `Arc`
-/// stays as it is.
+/// Made from a `&'static [u8]`, a `Vec<u8>`, an `Arc<Vec<u8>>` or an `Arc<[u8]>`, none of which copies the
+/// bytes to a second allocation. A computation uses weights in place if they start at a multiple of 32 bytes,
+/// and otherwise copies them when the model is loaded. A `Vec<u8>` is therefore shifted to such an address if
+/// it is not at one; an `Arc` stays as it is.
 #[derive(Clone)]
 pub enum Blob {
     /// A mapped file.
@@ -42,17 +42,18 @@ impl Blob {
         Ok(Blob::Mapped(Arc::new(map)))
     }
 
-    /// Tells the operating system that it may drop the memory pages of a range from `offset`. Reading the range still
-    /// works: the pages are then read from the file again. Does nothing for a range that is not inside the file, or if
-    /// no file is mapped.
+    /// Tells the operating system that it may drop the memory pages of a range from `offset`. Reading the
+    /// range still works: the pages are then read from the file again. Does nothing for a range that is not
+    /// inside the file, or if no file is mapped.
     pub(crate) fn release_pages(&self, offset: usize, bytes: usize) {
         if offset.checked_add(bytes).is_none_or(|end| end > self.len()) {
             return;
         }
         #[cfg(unix)]
         if let Blob::Mapped(map) = self {
-            // SAFETY: the range is inside the map, as checked above (the map's own function compares offset and length
-            // only one by one). Pages dropped from a private, read-only map of a file are read from the file again.
+            // SAFETY: the range is inside the map, as checked above (the map's own function compares offset
+            // and length only one by one). Pages dropped from a private, read-only map of a file are read
+            // from the file again.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, bytes) };
         }
     }
@@ -112,8 +113,8 @@ struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// The alignment in bytes that ggml asks of tensor data. Large vectors rarely have it: allocators put their own
-    /// record in front.
+    /// The alignment in bytes that ggml asks of tensor data. Large vectors rarely have it: allocators put
+    /// their own record in front.
     const ALIGNMENT: usize = 32;
 
     fn new(mut bytes: Vec<u8>) -> AlignedBytes {
@@ -138,9 +139,10 @@ impl AsRef<[u8]> for AlignedBytes {
 
 /// Maps a whole file for reading.
 fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the map is private and read-only, and lives in `Blob`, which returns no slice that outlives it. Another
-    // process may still change or truncate the file, which no program that maps weights can prevent. All numbers read
-    // from the map are bounded by the length at the time of mapping and are used from copies, never read twice.
+    // SAFETY: the map is private and read-only, and lives in `Blob`, which returns no slice that outlives it.
+    // Another process may still change or truncate the file, which no program that maps weights can prevent.
+    // All numbers read from the map are bounded by the length at the time of mapping and are used from
+    // copies, never read twice.
     unsafe { Mmap::map(file) }
 }
 

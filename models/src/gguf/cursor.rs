@@ -1,5 +1,5 @@
-//! Reads numbers and strings from a file's bytes in sequence. Never reads past the end, and returns no count that the
-//! remaining bytes cannot hold, so that callers can allocate by it.
+//! Reads numbers and strings from a file's bytes in sequence. Never reads past the end, and returns no count
+//! that the remaining bytes cannot hold, so that callers can allocate by it.
 
 use crate::error::LoadError;
 
@@ -56,7 +56,8 @@ impl<'a> Cursor<'a> {
         self.take(len, what)
     }
 
-    /// A count of items of at least `min_bytes` bytes each. An error if the rest of the file cannot hold so many.
+    /// A count of items of at least `min_bytes` bytes each. An error if the rest of the file cannot hold so
+    /// many.
     pub(crate) fn count(&mut self, min_bytes: u64, what: &dyn Fn() -> String) -> Result<usize, LoadError> {
         let offset = self.at as u64;
         let n = self.u64(&|| format!("the number of {}", what()))?;

@@ -1,5 +1,5 @@
-//! Identifies a model by its content, so that files made for one model (head profiles) can be told from those of
-//! others. Not a checksum: it hashes only a sample of the weights.
+//! Identifies a model by its content, so that files made for one model (head profiles) can be told from those
+//! of others. Not a checksum: it hashes only a sample of the weights.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ const SAMPLED_TENSORS: usize = 64;
 /// Bytes hashed of each sampled tensor, from its middle.
 const SAMPLE_BYTES: usize = 1024;
 
-/// Hashes the keys of the architecture, the names, dimensions and types of all tensors, and a sample of their data. The
-/// order does not depend on how the file was written or split.
+/// Hashes the keys of the architecture, the names, dimensions and types of all tensors, and a sample of their
+/// data. The order does not depend on how the file was written or split.
 pub(super) fn fingerprint(file: &GgufFile) -> String {
     let mut hash = Fnv128::new();
     let arch = file.str("general.architecture").ok().flatten().unwrap_or_default();
@@ -45,7 +45,8 @@ pub(super) fn fingerprint(file: &GgufFile) -> String {
     format!("{:032x}", hash.0)
 }
 
-/// FNV-1a with 128 bits: short code, the same result on every machine, and long enough to make collisions unlikely.
+/// FNV-1a with 128 bits: short code, the same result on every machine, and long enough to make collisions
+/// unlikely.
 struct Fnv128(u128);
 
 impl Fnv128 {

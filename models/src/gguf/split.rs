@@ -1,6 +1,6 @@
-//! Models split into several files `NAME-00001-of-0000N.gguf`. Finds the parts by name and checks that none is missing,
-//! that they are in order and that they are of one model. Uses the keys that llama.cpp's splitter writes: `split.no`
-//! (from 0), `split.count` and `split.tensors.count`.
+//! Models split into several files `NAME-00001-of-0000N.gguf`. Finds the parts by name and checks that none
+//! is missing, that they are in order and that they are of one model. Uses the keys that llama.cpp's splitter
+//! writes: `split.no` (from 0), `split.count` and `split.tensors.count`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,8 +44,8 @@ fn part_name(path: &Path) -> Option<(&str, usize)> {
     (1..=count).contains(&number).then_some((stem, count))
 }
 
-/// Turns "file not found" into an error that names the missing part. `opened` is the path that the user gave, `i` the
-/// index of the part and `count` the number of parts.
+/// Turns "file not found" into an error that names the missing part. `opened` is the path that the user gave,
+/// `i` the index of the part and `count` the number of parts.
 pub(super) fn explain_missing(error: LoadError, opened: &Path, i: usize, count: usize) -> LoadError {
     match error {
         LoadError::Io { path, source }

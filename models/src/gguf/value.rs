@@ -1,5 +1,6 @@
-//! Metadata values. Scalars are copied; strings and arrays stay in the file's bytes, so that a vocabulary of 250,000
-//! tokens costs only one offset per token. `read_value` checks every byte of a value before the value exists.
+//! Metadata values. Scalars are copied; strings and arrays stay in the file's bytes, so that a vocabulary of
+//! 250,000 tokens costs only one offset per token. `read_value` checks every byte of a value before the value
+//! exists.
 
 use std::fmt;
 use std::sync::Arc;
@@ -178,8 +179,8 @@ impl fmt::Debug for Value {
     }
 }
 
-/// Equal if type and content are. Floats are compared by their bits, so that NaN in a copy of a file equals the
-/// original.
+/// Equal if type and content are. Floats are compared by their bits, so that NaN in a copy of a file equals
+/// the original.
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         match (self, other) {
@@ -210,8 +211,8 @@ impl ByteRange {
     }
 }
 
-/// A string in the file. UTF-8 is only checked by [`GgufStr::to_str`], because the tokens of a vocabulary may be any
-/// bytes.
+/// A string in the file. UTF-8 is only checked by [`GgufStr::to_str`], because the tokens of a vocabulary may
+/// be any bytes.
 #[derive(Clone)]
 pub struct GgufStr(ByteRange);
 
@@ -345,7 +346,8 @@ impl NumberArray {
         scalar(self.ty, self.range.bytes().get(start..start.checked_add(width)?)?)
     }
 
-    /// Element `i`; `None` past the end, if the elements are not integers, and for a u64 that does not fit in i64.
+    /// Element `i`; `None` past the end, if the elements are not integers, and for a u64 that does not fit in
+    /// i64.
     pub fn int(&self, i: usize) -> Option<i64> {
         self.get(i)?.as_int()?.try_into().ok()
     }
@@ -370,8 +372,8 @@ impl NumberArray {
 #[derive(Clone)]
 pub struct StringArray {
     range: ByteRange,
-    /// Start of each string's bytes in the file. Takes 8 bytes per string, and every string takes at least 8 in the
-    /// file.
+    /// Start of each string's bytes in the file. Takes 8 bytes per string, and every string takes at least 8
+    /// in the file.
     starts: Arc<Vec<usize>>,
 }
 
@@ -422,7 +424,8 @@ impl StringArray {
 #[derive(Clone)]
 pub struct NestedArray {
     range: ByteRange,
-    /// Start of each element in the file. Takes 8 bytes per element, and every element takes at least 12 in the file.
+    /// Start of each element in the file. Takes 8 bytes per element, and every element takes at least 12 in
+    /// the file.
     starts: Arc<Vec<usize>>,
 }
 
@@ -534,8 +537,8 @@ fn not_a_bool(offset: usize, bytes: &[u8], what: &dyn Fn() -> String) -> LoadErr
     }
 }
 
-/// Decodes a number or boolean. `None` if `bytes` has another length than the type, for a boolean other than 0 and 1,
-/// and for strings and arrays.
+/// Decodes a number or boolean. `None` if `bytes` has another length than the type, for a boolean other than
+/// 0 and 1, and for strings and arrays.
 fn scalar(ty: ValueType, bytes: &[u8]) -> Option<Value> {
     Some(match ty {
         ValueType::U8 => Value::U8(u8::from_le_bytes(bytes.try_into().ok()?)),

@@ -1,5 +1,5 @@
-//! Writes GGUF files, version 3: metadata and tensor descriptions first, then the data as a stream, so that a large
-//! model is never in memory as a whole. For the synthetic models of benchmarks, and for tests.
+//! Writes GGUF files, version 3: metadata and tensor descriptions first, then the data as a stream, so that a
+//! large model is never in memory as a whole. For the synthetic models of benchmarks, and for tests.
 
 use std::io::{self, Read, Write};
 
@@ -223,12 +223,12 @@ impl GgufWriter {
         self.set("general.alignment", alignment)
     }
 
-    /// Writes the file and returns its size in bytes. `data` is called once per tensor, in order, and writes exactly
-    /// its bytes.
+    /// Writes the file and returns its size in bytes. `data` is called once per tensor, in order, and writes
+    /// exactly its bytes.
     ///
     /// # Errors
-    /// `InvalidInput` for a tensor whose size is undefined and for an array of mixed types; `InvalidData` if `data`
-    /// writes another number of bytes than the tensor has; errors of `out`.
+    /// `InvalidInput` for a tensor whose size is undefined and for an array of mixed types; `InvalidData` if
+    /// `data` writes another number of bytes than the tensor has; errors of `out`.
     pub fn write(
         &self,
         out: &mut dyn Write,

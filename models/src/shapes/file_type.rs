@@ -1,4 +1,5 @@
-//! File types: the type of each tensor of a file, chosen as llama.cpp's quantization does without an importance matrix.
+//! File types: the type of each tensor of a file, chosen as llama.cpp's quantization does without an
+//! importance matrix.
 
 use super::ModelShape;
 use crate::types::TensorType;
@@ -98,7 +99,8 @@ fn has_more_bits(layer: usize, n_layers: usize) -> bool {
     layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2
 }
 
-/// `ty` if a row of `n_in` elements is a whole number of its blocks, else a similar type with blocks of 32, else f16.
+/// `ty` if a row of `n_in` elements is a whole number of its blocks, else a similar type with blocks of 32,
+/// else f16.
 fn with_whole_blocks(ty: TensorType, n_in: u64) -> TensorType {
     let fits = |ty: TensorType| n_in.is_multiple_of(ty.block_elems());
     let smaller = match ty {

@@ -1,7 +1,8 @@
-//! Synthetic weights: valid random blocks of every type that file types use, scaled so that activations stay near 1.
+//! Synthetic weights: valid random blocks of every type that file types use, scaled so that activations stay
+//! near 1.
 //!
-//! Up to a megabyte of random blocks is generated for each tensor. The tensor is then filled with runs that start at
-//! random blocks of it. This is as fast as copying memory, and neighbouring rows still differ.
+//! Up to a megabyte of random blocks is generated for each tensor. The tensor is then filled with runs that
+//! start at random blocks of it. This is as fast as copying memory, and neighbouring rows still differ.
 
 use std::io::{self, Write};
 
@@ -65,9 +66,9 @@ fn vector(shape: &ModelShape, tensor: &TensorDecl) -> impl Iterator<Item = f32> 
     })
 }
 
-/// The factor by which Llama 3.1 divides a RoPE frequency (radians per token). Wavelengths below a quarter of the
-/// original training's 8192 tokens are unchanged (1), those above 8192 tokens are divided by `factor`, with a linear
-/// ramp between.
+/// The factor by which Llama 3.1 divides a RoPE frequency (radians per token). Wavelengths below a quarter of
+/// the original training's 8192 tokens are unchanged (1), those above 8192 tokens are divided by `factor`,
+/// with a linear ramp between.
 fn rope_divisor(frequency: f64, factor: f64) -> f64 {
     const ORIGINAL_CONTEXT: f64 = 8192.0;
     const LOW: f64 = 1.0;
@@ -77,9 +78,10 @@ fn rope_divisor(frequency: f64, factor: f64) -> f64 {
     1.0 / ((1.0 - unchanged) / factor + unchanged)
 }
 
-/// Standard deviation of a matrix's elements. With 1 / sqrt(n_in), activations of unit scale stay at unit scale.
-/// Matrices that write to the residual stream have a smaller deviation, so that the stream stays near 1 after all
-/// layers. Embeddings have 1, because they are looked up and not multiplied, unless they are also the output matrix.
+/// Standard deviation of a matrix's elements. With 1 / sqrt(n_in), activations of unit scale stay at unit
+/// scale. Matrices that write to the residual stream have a smaller deviation, so that the stream stays near
+/// 1 after all layers. Embeddings have 1, because they are looked up and not multiplied, unless they are also
+/// the output matrix.
 fn deviation(shape: &ModelShape, tensor: &TensorDecl) -> f32 {
     let n_in = tensor.dims[0] as f32;
     let branches = 2.0 * shape.n_layers as f32;
@@ -136,8 +138,8 @@ fn q8_0(block: &mut [u8], deviation: f32, random: &mut Random) {
     }
 }
 
-/// q4_0 (`n` = 16) and q5_0 (`n` = 32): f16 scale and 32 integers from -n / 2 to n / 2 - 1. Their mean is -1/2; scales
-/// of random sign make the mean of the elements 0.
+/// q4_0 (`n` = 16) and q5_0 (`n` = 32): f16 scale and 32 integers from -n / 2 to n / 2 - 1. Their mean is
+/// -1/2; scales of random sign make the mean of the elements 0.
 fn q4_0_or_q5_0(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
     put_f16(block, 0, random.sign() * deviation / uniform_deviation(n));
 }
@@ -149,8 +151,8 @@ fn q5_1(block: &mut [u8], deviation: f32) {
     put_f16(block, 2, -15.5 * step);
 }
 
-/// q4_K (`n` = 16) and q5_K (`n` = 32): f16 scale and minimum, 6-bit scales and minima of 8 sub-blocks packed into 12
-/// bytes, then integers below `n`. An element is scale * sub-scale * integer - minimum * sub-minimum.
+/// q4_K (`n` = 16) and q5_K (`n` = 32): f16 scale and minimum, 6-bit scales and minima of 8 sub-blocks packed
+/// into 12 bytes, then integers below `n`. An element is scale * sub-scale * integer - minimum * sub-minimum.
 fn q4_k_or_q5_k(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
     let step = deviation / uniform_deviation(n) / SUB_SCALE_RMS;
     put_f16(block, 0, step);
@@ -330,8 +332,8 @@ mod tests {
         let shape = ModelShape::find("llama-3.1-8b").unwrap();
         let tensor = TensorDecl { name: "rope_freqs.weight".to_owned(), dims: vec![64], ty: TensorType::F32 };
         let factors: Vec<f32> = vector(shape, &tensor).collect();
-        // Frequency i is 500000^(-i/64). At i = 28, 8192 tokens are 4.19 waves: unchanged. At 29, 3.4109: 1 / (0.1964 /
-        // 8 + 0.8036). At 35, 0.997: divided by the full factor.
+        // Frequency i is 500000^(-i/64). At i = 28, 8192 tokens are 4.19 waves: unchanged. At 29, 3.4109: 1 /
+        // (0.1964 / 8 + 0.8036). At 35, 0.997: divided by the full factor.
         assert_eq!(factors[..29], [1.0; 29]);
         assert!((factors[29] - 1.2075).abs() < 0.001, "{}", factors[29]);
         assert_eq!(factors[35..], [8.0; 29]);

@@ -1,5 +1,5 @@
-//! Reads and checks a model's specification in the metadata. Keys and defaults are those of llama.cpp's converter and
-//! loader.
+//! Reads and checks a model's specification in the metadata. Keys and defaults are those of llama.cpp's
+//! converter and loader.
 //!
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
@@ -8,8 +8,8 @@ use crate::arch::{Arch, IGNORED_KEYS, NEUTRAL_KEYS, PositionScheme, READ_KEYS, S
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
 
-/// Maximum sizes, far above all known models: a file with larger ones is damaged. They also prevent overflow in
-/// products.
+/// Maximum sizes, far above all known models: a file with larger ones is damaged. They also prevent overflow
+/// in products.
 mod limit {
     pub const LAYERS: u64 = 4096;
     pub const HEADS: u64 = 1 << 14;
@@ -26,8 +26,8 @@ impl ModelSpec {
     /// Reads the specification from the metadata of a file.
     ///
     /// # Errors
-    /// A key is missing, of the wrong type or out of range; the architecture or a setting is not supported; the file
-    /// has no tensors.
+    /// A key is missing, of the wrong type or out of range; the architecture or a setting is not supported;
+    /// the file has no tensors.
     pub fn from_gguf(file: &GgufFile) -> Result<ModelSpec, LoadError> {
         ModelSpec::read(file).map_err(|fault| file.with_path(fault))
     }
@@ -112,7 +112,8 @@ impl ModelSpec {
     }
 }
 
-/// A name from the file, safe to print on a terminal: without control characters and at most 200 characters long.
+/// A name from the file, safe to print on a terminal: without control characters and at most 200 characters
+/// long.
 fn printable(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(200).collect()
 }
@@ -254,7 +255,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Number of tokens: the length of the token list, else the key `vocab_size`, else the rows of the embedding.
+    /// Number of tokens: the length of the token list, else the key `vocab_size`, else the rows of the
+    /// embedding.
     fn n_vocab(&self) -> Result<usize, LoadError> {
         if let Some(tokens) = self.file.strings("tokenizer.ggml.tokens")? {
             return self.checked("vocab_size", tokens.len() as u64, limit::TOKENS);
@@ -366,7 +368,8 @@ impl Keys<'_> {
         }
     }
 
-    /// The sliding window in tokens that the file gives and that is not applied; `None` if it would have no effect.
+    /// The sliding window in tokens that the file gives and that is not applied; `None` if it would have no
+    /// effect.
     fn sliding_window(&self, n_ctx_train: usize) -> Result<Option<usize>, LoadError> {
         const KEY: &str = "attention.sliding_window";
         // 0 means no window.

@@ -1,7 +1,8 @@
-//! The tensors of a model. [`ModelTensors`] is generic over what it holds for each tensor: expected name and shape
-//! (from a specification), the index in a file, or the engine's tensor.
+//! The tensors of a model. [`ModelTensors`] is generic over what it holds for each tensor: expected name and
+//! shape (from a specification), the index in a file, or the engine's tensor.
 //!
-//! Shapes are in ggml order, row length first: a matrix `[a, b]` maps a vector of `a` elements to one of `b` elements.
+//! Shapes are in ggml order, row length first: a matrix `[a, b]` maps a vector of `a` elements to one of `b`
+//! elements.
 
 use super::ModelSpec;
 use crate::error::LoadError;
@@ -140,8 +141,8 @@ impl ModelTensors<usize> {
     /// [`GgufFile::tensors`].
     ///
     /// # Errors
-    /// A tensor is missing, or has the wrong shape or type; or the file has a tensor that the model does not use,
-    /// because results without it would be wrong.
+    /// A tensor is missing, or has the wrong shape or type; or the file has a tensor that the model does not
+    /// use, because results without it would be wrong.
     pub fn from_gguf(file: &GgufFile, spec: &ModelSpec) -> Result<Self, LoadError> {
         ModelTensors::find(file, spec).map_err(|fault| file.with_path(fault))
     }

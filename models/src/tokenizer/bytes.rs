@@ -1,10 +1,11 @@
-//! The byte alphabet of byte-level BPE (GPT-2, Radford et al. 2019): each of the 256 bytes is written as one printable
-//! character, so that a vocabulary of texts can hold any byte string. GGUF files store tokens in this alphabet.
+//! The byte alphabet of byte-level BPE (GPT-2, Radford et al. 2019): each of the 256 bytes is written as one
+//! printable character, so that a vocabulary of texts can hold any byte string. GGUF files store tokens in
+//! this alphabet.
 
 use std::sync::OnceLock;
 
-/// The character of each byte. Printable Latin-1 bytes are their own character; the other 68 are U+0100, U+0101, … in
-/// byte order.
+/// The character of each byte. Printable Latin-1 bytes are their own character; the other 68 are U+0100,
+/// U+0101, … in byte order.
 fn table() -> &'static [char; 256] {
     static TABLE: OnceLock<[char; 256]> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -48,7 +49,8 @@ pub(super) fn encode_into(text: &str, out: &mut String) {
     out.extend(text.bytes().map(char_of));
 }
 
-/// The bytes of a token. A character outside the alphabet, in a token added by hand, becomes its own UTF-8 bytes.
+/// The bytes of a token. A character outside the alphabet, in a token added by hand, becomes its own UTF-8
+/// bytes.
 pub(super) fn decode(piece: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(piece.len());
     for c in piece.chars() {

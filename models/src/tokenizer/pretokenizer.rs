@@ -1,9 +1,10 @@
-//! Pre-tokenizers of byte-level BPE vocabularies: regular expressions that split a text into words before merging. The
-//! metadata key `tokenizer.ggml.pre` names the pre-tokenizer.
+//! Pre-tokenizers of byte-level BPE vocabularies: regular expressions that split a text into words before
+//! merging. The metadata key `tokenizer.ggml.pre` names the pre-tokenizer.
 //!
-//! The published patterns end in `\s+(?!\S)|\s+`. Look-ahead needs a backtracking engine, which is slow and fails on
-//! long runs of spaces. Here the pattern ends in `\s+` only, and [`Step::match_end`] removes the last character of the
-//! match if a word follows, which has the same effect. Splitting then takes linear time.
+//! The published patterns end in `\s+(?!\S)|\s+`. Look-ahead needs a backtracking engine, which is slow and
+//! fails on long runs of spaces. Here the pattern ends in `\s+` only, and [`Step::match_end`] removes the
+//! last character of the match if a word follows, which has the same effect. Splitting then takes linear
+//! time.
 
 use std::ops::Range;
 
@@ -77,16 +78,16 @@ const CONTRACTION: &str = "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]
 /// GPT-2's pattern.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+";
 
-/// The pattern of the GPT-4 family: contractions, letters after at most one other character, `digits`, symbols, line
-/// ends, spaces.
+/// The pattern of the GPT-4 family: contractions, letters after at most one other character, `digits`,
+/// symbols, line ends, spaces.
 fn gpt4(contraction: &str, digits: &str) -> String {
     format!(
         r"{contraction}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+"
     )
 }
 
-/// The pattern of the GPT-4o family, which also splits at a change from lower to upper case (ASCII only, as in
-/// llama.cpp). `tail` matches what may follow a word (contractions), `digits` matches numbers.
+/// The pattern of the GPT-4o family, which also splits at a change from lower to upper case (ASCII only, as
+/// in llama.cpp). `tail` matches what may follow a word (contractions), `digits` matches numbers.
 fn gpt4o(tail: &str, digits: &str) -> String {
     let upper = r"[\p{L}&&[^a-z]]";
     let lower = r"[\p{L}&&[^A-Z]]";

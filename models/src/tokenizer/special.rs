@@ -1,9 +1,10 @@
-//! Finds the tokens that are matched in the text as a whole before anything is merged: user-defined tokens always,
-//! control tokens where the caller allows it.
+//! Finds the tokens that are matched in the text as a whole before anything is merged: user-defined tokens
+//! always, control tokens where the caller allows it.
 //!
-//! Longer tokens win over shorter ones at any position, and among equally long ones the leftmost. This is llama.cpp's
-//! order, which searches for one token after another. That takes a pass over the text per token, and some vocabularies
-//! have thousands. Here one automaton finds all matches, and only overlapping ones are resolved in that order.
+//! Longer tokens win over shorter ones at any position, and among equally long ones the leftmost. This is
+//! llama.cpp's order, which searches for one token after another. That takes a pass over the text per token,
+//! and some vocabularies have thousands. Here one automaton finds all matches, and only overlapping ones are
+//! resolved in that order.
 
 use std::ops::Range;
 
@@ -114,8 +115,8 @@ impl SpecialTokens {
         out
     }
 
-    /// The selected matches with their pattern numbers, in text order. Of overlapping matches the longest is selected,
-    /// and of equally long ones the leftmost.
+    /// The selected matches with their pattern numbers, in text order. Of overlapping matches the longest is
+    /// selected, and of equally long ones the leftmost.
     fn matches(
         &self,
         text: &str,
@@ -126,7 +127,8 @@ impl SpecialTokens {
         };
         let allowed = |range: &Range<usize>, pattern: usize| allows(&self.tokens[pattern], range);
         let mut clusters: Vec<Cluster> = Vec::new();
-        // The number of the last cluster that each pattern was added to, so that it is added to a cluster only once.
+        // The number of the last cluster that each pattern was added to, so that it is added to a cluster
+        // only once.
         let mut last_cluster = vec![0u32; self.tokens.len()];
         let mut number = 0;
         for m in automaton.find_overlapping_iter(text) {

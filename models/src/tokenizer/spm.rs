@@ -1,11 +1,11 @@
 //! SentencePiece vocabularies with scores (`tokenizer.ggml.model = "llama"`).
 //!
-//! Starting from single characters, the neighbours whose concatenation is the token with the best score are merged,
-//! until no merge is left. Characters that are not tokens are then encoded as bytes.
+//! Starting from single characters, the neighbours whose concatenation is the token with the best score are
+//! merged, until no merge is left. Characters that are not tokens are then encoded as bytes.
 //!
-//! The `tokenizers` crate has no such model: its BPE needs a total order of pairs, and merges derived from scores break
-//! ties between equal scores (which ▁▁▁… and user-defined tokens have) by pair and not by position. Token ids have to
-//! be identical to llama.cpp's, so the merging is implemented here.
+//! The `tokenizers` crate has no such model: its BPE needs a total order of pairs, and merges derived from
+//! scores break ties between equal scores (which ▁▁▁… and user-defined tokens have) by pair and not by
+//! position. Token ids have to be identical to llama.cpp's, so the merging is implemented here.
 
 use std::collections::BinaryHeap;
 
@@ -27,8 +27,8 @@ pub(super) struct Spm {
     unknown: Option<u32>,
     /// Length of the longest token in bytes. Longer candidates are not looked up.
     max_token_bytes: usize,
-    /// Whether no token has a space after another character. Then no merge crosses a word boundary, and words are
-    /// encoded one by one.
+    /// Whether no token has a space after another character. Then no merge crosses a word boundary, and words
+    /// are encoded one by one.
     splits_at_space: bool,
 }
 
@@ -49,7 +49,8 @@ struct Merge {
     score: f32,
     left: usize,
     right: usize,
-    /// Length of both in bytes when this was queued. If it differs later, one of the two was merged in between.
+    /// Length of both in bytes when this was queued. If it differs later, one of the two was merged in
+    /// between.
     len: usize,
 }
 

@@ -1,4 +1,5 @@
-//! The vocabulary of a file: texts and kinds of tokens, special tokens and flags, all checked when it is loaded.
+//! The vocabulary of a file: texts and kinds of tokens, special tokens and flags, all checked when it is
+//! loaded.
 
 use std::collections::HashMap;
 
@@ -133,8 +134,8 @@ const FIM_TOKENS: &[FimToken] = &[
     FimToken { key: "tokenizer.ggml.fim_sep_token_id", texts: &["<|file_sep|>"], ends_generation: true },
 ];
 
-/// Texts of tokens that end generation, independent of the metadata. The first of them, up to [`EOT_TEXTS`], also give
-/// the end-of-turn token if the file does not: it is the first one that the vocabulary has.
+/// Texts of tokens that end generation, independent of the metadata. The first of them, up to [`EOT_TEXTS`],
+/// also give the end-of-turn token if the file does not: it is the first one that the vocabulary has.
 const EOG_TEXTS: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -167,7 +168,8 @@ const EOT_TEXTS: usize = 11;
 pub(super) struct Vocabulary {
     texts: Vec<String>,
     kinds: Vec<TokenKind>,
-    /// The bytes that each token decodes to, concatenated; those of token `id` are `starts[id]..starts[id + 1]`.
+    /// The bytes that each token decodes to, concatenated; those of token `id` are
+    /// `starts[id]..starts[id + 1]`.
     bytes: Vec<u8>,
     starts: Vec<usize>,
     pub(super) bos: Option<u32>,
@@ -290,8 +292,8 @@ fn id(file: &GgufFile, key: &'static str, tokens: usize) -> Result<Option<u32>, 
 }
 
 impl Vocabulary {
-    /// Checks the metadata and takes the token texts and kinds from it. With `byte_level`, normal tokens are written in
-    /// the byte alphabet of BPE, otherwise with ▁ for spaces.
+    /// Checks the metadata and takes the token texts and kinds from it. With `byte_level`, normal tokens are
+    /// written in the byte alphabet of BPE, otherwise with ▁ for spaces.
     pub(super) fn new(
         metadata: &mut VocabularyMetadata,
         byte_level: bool,

@@ -5,7 +5,8 @@ use models::gguf::TensorType;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, attention_scale};
 
-/// 2 layers (Baichuan: 40, which selects ALiBi), n_embd 16, 4 query heads and 2 KV heads with head_dim 8, 10 tokens.
+/// 2 layers (Baichuan: 40, which selects ALiBi), n_embd 16, 4 query heads and 2 KV heads with head_dim 8, 10
+/// tokens.
 pub fn tiny_spec(arch: Arch) -> ModelSpec {
     let rope = Rope {
         style: if matches!(arch, Arch::Llama | Arch::Baichuan) { RopeStyle::Norm } else { RopeStyle::Neox },

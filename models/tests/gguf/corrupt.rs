@@ -1,5 +1,5 @@
-//! Damaged and hostile files: each must give an error that says what is wrong and what to do, and never a panic, an
-//! endless loop or an allocation larger than the file justifies.
+//! Damaged and hostile files: each must give an error that says what is wrong and what to do, and never a
+//! panic, an endless loop or an allocation larger than the file justifies.
 
 use std::io::Write;
 
@@ -262,7 +262,8 @@ fn files_truncated_at_any_byte_are_errors() {
     }
 }
 
-/// Every byte before the weights is replaced by others. If the file is still valid, everything in it can be read.
+/// Every byte before the weights is replaced by others. If the file is still valid, everything in it can be
+/// read.
 #[test]
 fn files_with_any_byte_changed_are_errors_or_valid() {
     let whole = bytes(&tiny_model(Arch::Llama));
@@ -328,8 +329,8 @@ fn keys_with_a_default_may_be_missing() {
     let mut expected = tiny_spec(Arch::Llama);
     assert_eq!(ModelSpec::from_gguf(&file).unwrap(), expected);
 
-    // Without a list of tokens, their number is that of the embedding's rows. The default number of KV heads is that of
-    // query heads.
+    // Without a list of tokens, their number is that of the embedding's rows. The default number of KV heads
+    // is that of query heads.
     writer.unset("tokenizer.ggml.tokens").unset("llama.attention.head_count_kv");
     let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
     expected.n_kv_heads = 4;

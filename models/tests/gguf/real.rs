@@ -1,6 +1,6 @@
-//! The reader on real files: the vocabularies of llama.cpp's test suite (several architectures and tokenizers) and the
-//! embedded model. The vocabularies are in `../shared`, beside the workspace. Without them, their tests print a note
-//! and pass.
+//! The reader on real files: the vocabularies of llama.cpp's test suite (several architectures and
+//! tokenizers) and the embedded model. The vocabularies are in `../shared`, beside the workspace. Without
+//! them, their tests print a note and pass.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Specifications and tensors read from complete models: the embedded model, and the golden models, which are tiny
-//! random models of each architecture.
+//! Specifications and tensors read from complete models: the embedded model, and the golden models, which are
+//! tiny random models of each architecture.
 
 use std::path::Path;
 

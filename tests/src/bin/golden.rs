@@ -1,6 +1,7 @@
 //! Runs a folder of golden cases and prints `N passed, N failed, N skipped`.
 //!
-//! Usage: `cargo run --release -p tests --bin golden -- DIR`; `LONGHAND_TEST_DEVICE` names the device (see `tests::device`).
+//! Usage: `cargo run --release -p tests --bin golden -- DIR`; `LONGHAND_TEST_DEVICE` names the device (see
+//! `tests::device`).
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,12 +1,13 @@
-//! AhaKV (Gu et al. 2025, arXiv 2506.03762): attention accumulated over queries favours old tokens and flattens as
-//! texts grow. So attention rows are sharpened by sqrt(2 ln(i / B)) (equation 12), only the last B_r queries count, and
-//! the sum is weighted by a prior from the values: their pooled squared norms relative to the largest (equations 13 to
-//! 15). Each decode step adds its attention row to the accumulated attention (algorithm 1).
+//! AhaKV (Gu et al. 2025, arXiv 2506.03762): attention accumulated over queries favours old tokens and
+//! flattens as texts grow. So attention rows are sharpened by sqrt(2 ln(i / B)) (equation 12), only the last
+//! B_r queries count, and the sum is weighted by a prior from the values: their pooled squared norms relative
+//! to the largest (equations 13 to 15). Each decode step adds its attention row to the accumulated attention
+//! (algorithm 1).
 //!
-//! Decisions: lambda acts on the raw product, which meets the design target (`lambda=literal` is the algorithm as
-//! printed). Up to B tokens, rows are not sharpened. B is the total budget. There are B_r recent rows, not B_r + 1.
-//! Scores are means over the group. Pooling has width 5 and zeros beyond the ends, which the paper leaves open. The
-//! prior is 1 where all values are zero.
+//! Decisions: lambda acts on the raw product, which meets the design target (`lambda=literal` is the
+//! algorithm as printed). Up to B tokens, rows are not sharpened. B is the total budget. There are B_r recent
+//! rows, not B_r + 1. Scores are means over the group. Pooling has width 5 and zeros beyond the ends, which
+//! the paper leaves open. The prior is 1 where all values are zero.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! H2O (Zhang et al. 2023, arXiv 2306.14048): keeps the rows with the most attention accumulated over all queries so
-//! far, and the most recent rows. Prefill needs a second pass over all pairs of tokens.
+//! H2O (Zhang et al. 2023, arXiv 2306.14048): keeps the rows with the most attention accumulated over all
+//! queries so far, and the most recent rows. Prefill needs a second pass over all pairs of tokens.
 //!
 //! Decisions: a plain sum, not divided by how many queries could see the row; the mean over the group.
 

@@ -1,13 +1,14 @@
-//! L2 norm (Devoto et al. 2024, arXiv 2406.11430): keys of low norm receive much attention, so each head keeps the keys
-//! of lowest norm (section 3). Layers 0 and 1 are never compressed.
+//! L2 norm (Devoto et al. 2024, arXiv 2406.11430): keys of low norm receive much attention, so each head
+//! keeps the keys of lowest norm (section 3). Layers 0 and 1 are never compressed.
 //!
-//! There are two forms. *Saw-tooth*, the authors' code: nothing happens while a head holds fewer than `after` rows;
-//! then ceil(keep · rows) stay. *Per step* (`rows`): a fixed number of rows stays, all others are evicted.
+//! There are two forms. *Saw-tooth*, the authors' code: nothing happens while a head holds fewer than `after`
+//! rows; then ceil(keep · rows) stay. *Per step* (`rows`): a fixed number of rows stays, all others are
+//! evicted.
 //!
-//! Decisions: sinks and recent rows are not protected by default, as in the paper; protected rows count as kept. After
-//! an exact prefill of n tokens ceil(keep · n) rows stay, and the saw-tooth starts above them: the rule taken literally
-//! would halve a long prompt with every token until `after` is reached. `order` gives the paper's ablations (keep the
-//! highest norms, keep at random).
+//! Decisions: sinks and recent rows are not protected by default, as in the paper; protected rows count as
+//! kept. After an exact prefill of n tokens ceil(keep · n) rows stay, and the saw-tooth starts above them:
+//! the rule taken literally would halve a long prompt with every token until `after` is reached. `order`
+//! gives the paper's ablations (keep the highest norms, keep at random).
 
 use std::sync::Arc;
 
@@ -68,8 +69,8 @@ impl Policy for L2 {
 
     fn slack(&self, _context: usize) -> usize {
         match self.rows {
-            // Norms do not change, so evicting several rows together keeps the same rows in the end and measures less
-            // often.
+            // Norms do not change, so evicting several rows together keeps the same rows in the end and
+            // measures less often.
             Some(rows) => self.slack.unwrap_or((rows / 8).clamp(1, 512)),
             None => 0,
         }
@@ -108,10 +109,10 @@ fn hash_score(position: u32) -> f32 {
     (mixed >> 40) as f32 / (1 << 24) as f32
 }
 
-/// How much attention is lost by keeping rows by key norm instead of by attention itself (equations 5 to 7): the sum
-/// over all m of the attention mass in the m keys of highest norm, less the mass in the m keys with the least
-/// attention. `attention` is one query's row, `norms` belong to the same keys. 0 for a head whose norms order keys
-/// exactly as its attention does.
+/// How much attention is lost by keeping rows by key norm instead of by attention itself (equations 5 to 7):
+/// the sum over all m of the attention mass in the m keys of highest norm, less the mass in the m keys with
+/// the least attention. `attention` is one query's row, `norms` belong to the same keys. 0 for a head whose
+/// norms order keys exactly as its attention does.
 #[cfg(any(test, feature = "testing"))]
 pub fn attention_loss(attention: &[f32], norms: &[f32]) -> f64 {
     let mut by_norm: Vec<usize> = (0..norms.len().min(attention.len())).collect();

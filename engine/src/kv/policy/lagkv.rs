@@ -1,11 +1,12 @@
-//! LagKV (Liang et al. 2025, arXiv 2504.04704): tokens come in partitions of `lag`. When two are complete, the older
-//! one is scored by how far its keys and values spread when normalised by the range of the newer one, and `ratio` of
-//! its rows stay (equations 5 to 11). Variants: LocalKV is its own reference (equations 12 and 13); Lag-L2 scores by
-//! low key norm inside the partitions (equation 14) and does not compress layers 0 and 1.
+//! LagKV (Liang et al. 2025, arXiv 2504.04704): tokens come in partitions of `lag`. When two are complete,
+//! the older one is scored by how far its keys and values spread when normalised by the range of the newer
+//! one, and `ratio` of its rows stay (equations 5 to 11). Variants: LocalKV is its own reference (equations
+//! 12 and 13); Lag-L2 scores by low key norm inside the partitions (equation 14) and does not compress layers
+//! 0 and 1.
 //!
-//! No row is scored twice, and the borders of partitions do not move, so the rows kept do not depend on how the text
-//! was cut into chunks. Decisions: compression begins at sinks + 2 · lag tokens; ratio · lag is rounded down; an
-//! element that does not vary in the reference counts as 0.
+//! No row is scored twice, and the borders of partitions do not move, so the rows kept do not depend on how
+//! the text was cut into chunks. Decisions: compression begins at sinks + 2 · lag tokens; ratio · lag is
+//! rounded down; an element that does not vary in the reference counts as 0.
 
 use std::sync::Arc;
 
@@ -87,7 +88,8 @@ impl Policy for LagKv {
 }
 
 impl LagKv {
-    /// The weighted sum of the keys' and the values' spreads, each after a softmax over its partition (equation 9).
+    /// The weighted sum of the keys' and the values' spreads, each after a softmax over its partition
+    /// (equation 9).
     fn spread(&self, head: &HeadCandidates) -> Vec<f32> {
         let [keys, values] =
             [0, 1].map(|which| head.inputs[which].chunks(self.lag).flat_map(softmax).collect::<Vec<f64>>());
@@ -137,8 +139,8 @@ macro_rules! factory {
                 }))
             },
             fit: |values, rows, context| {
-                // Sinks and two partitions are complete, so small budgets get short partitions. Where the budget has no
-                // row for every partition, the complete partitions get all of it.
+                // Sinks and two partitions are complete, so small budgets get short partitions. Where the
+                // budget has no row for every partition, the complete partitions get all of it.
                 let sinks = values.count("sinks").min(rows / 8);
                 let mut lag = values.count("lag").min((rows / 8).max(1));
                 let partitions = (context.saturating_sub(sinks) / lag).saturating_sub(1).max(1);

@@ -18,8 +18,8 @@ impl Pool {
         if index == 0 { Pool::Average } else { Pool::Max }
     }
 
-    /// Pools `x` over windows of `width` (odd). Every window is summed by itself, so that equal windows give equal
-    /// sums.
+    /// Pools `x` over windows of `width` (odd). Every window is summed by itself, so that equal windows give
+    /// equal sums.
     pub fn over(self, x: &[f32], width: usize) -> Vec<f32> {
         let reach = width / 2;
         let window = |i: usize| &x[i.saturating_sub(reach)..(i + reach + 1).min(x.len())];

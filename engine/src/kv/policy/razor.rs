@@ -1,12 +1,13 @@
-//! RazorAttention (Tang et al. 2024, arXiv 2407.15891): retrieval heads keep everything. The others keep sinks, a
-//! buffer of L_h = max(S0, N / C) recent tokens, and one compensation entry: the means of the evicted keys and values,
-//! weighted by their number (algorithm 1, equations 4 and 5, table 2).
+//! RazorAttention (Tang et al. 2024, arXiv 2407.15891): retrieval heads keep everything. The others keep
+//! sinks, a buffer of L_h = max(S0, N / C) recent tokens, and one compensation entry: the means of the
+//! evicted keys and values, weighted by their number (algorithm 1, equations 4 and 5, table 2).
 //!
-//! Decisions where the paper is silent: N counts all tokens seen; L_h is rounded down; sinks come on top of L_h.
+//! Decisions where the paper is silent: N counts all tokens seen; L_h is rounded down; sinks come on top of
+//! L_h.
 //!
-//! On models with ALiBi (section 3.1) there are no retrieval heads. Each head keeps its attention scope, L_h tokens
-//! that follow from its weights ([`crate::alibi`]), without sinks and compensation. Heads whose scope reaches the
-//! context keep everything.
+//! On models with ALiBi (section 3.1) there are no retrieval heads. Each head keeps its attention scope, L_h
+//! tokens that follow from its weights ([`crate::alibi`]), without sinks and compensation. Heads whose scope
+//! reaches the context keep everything.
 
 use std::sync::Arc;
 

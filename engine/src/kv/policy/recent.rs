@@ -9,11 +9,11 @@ pub struct Recent {
     pub sinks: usize,
     /// Minimum recent rows kept.
     pub window: usize,
-    /// Share of all tokens seen that the window covers at least: window = max(window, floor(seen · share)); 0 for a
-    /// fixed window.
+    /// Share of all tokens seen that the window covers at least: window = max(window, floor(seen · share)); 0
+    /// for a fixed window.
     pub share: f64,
-    /// Rows beyond the window that a head may hold before they are evicted together; `None` for an eighth of the
-    /// window.
+    /// Rows beyond the window that a head may hold before they are evicted together; `None` for an eighth of
+    /// the window.
     pub slack: Option<usize>,
 }
 

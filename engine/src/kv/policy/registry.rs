@@ -1,5 +1,5 @@
-//! The list of policies: names, parameters, defaults and limits, from which the help text, the parser and the tests are
-//! made. [`PolicyChoice`] is a policy as users write it, `razor:buffer=4000,ratio=5`.
+//! The list of policies: names, parameters, defaults and limits, from which the help text, the parser and the
+//! tests are made. [`PolicyChoice`] is a policy as users write it, `razor:buffer=4000,ratio=5`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -93,8 +93,8 @@ pub struct PolicyEntry {
 pub struct PolicyFactory {
     /// Makes the policy; an error is the reason why the parameters do not fit together.
     pub build: fn(values: &ParameterValues) -> Result<Arc<dyn Policy>, String>,
-    /// Sets the parameters such that a head keeps at most `rows` rows (at least [`MIN_ROWS`]) in a session of `context`
-    /// tokens.
+    /// Sets the parameters such that a head keeps at most `rows` rows (at least [`MIN_ROWS`]) in a session of
+    /// `context` tokens.
     pub fit: fn(values: &mut ParameterValues, rows: usize, context: usize),
 }
 
@@ -222,7 +222,8 @@ impl Parameter {
         Parameter::choice(name, description, &["off", "on"])
     }
 
-    /// The parameter `slack`: rows beyond the budget that decode steps may add. With the value -1 the policy chooses.
+    /// The parameter `slack`: rows beyond the budget that decode steps may add. With the value -1 the policy
+    /// chooses.
     pub const fn slack(default: f64, min: f64) -> Parameter {
         Parameter::rows(
             "slack",
@@ -386,8 +387,8 @@ impl PolicyChoice {
         self.policy.is_some() && self.values.is_on("compensation")
     }
 
-    /// How attention scopes are computed, where each head's window follows from the model's weights: under `razor` on
-    /// models with ALiBi. The head profile then holds the scopes ([`crate::alibi::profile`]).
+    /// How attention scopes are computed, where each head's window follows from the model's weights: under
+    /// `razor` on models with ALiBi. The head profile then holds the scopes ([`crate::alibi::profile`]).
     pub fn scope_options(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
         let epsilon = self
             .value("eps")
@@ -414,8 +415,8 @@ impl PolicyChoice {
         self.values.index(name).map(|index| self.values.values[index])
     }
 
-    /// The same policy with parameters such that a bounded head keeps at most `rows` rows in a session of `context`
-    /// tokens.
+    /// The same policy with parameters such that a bounded head keeps at most `rows` rows in a session of
+    /// `context` tokens.
     pub fn with_rows(&self, rows: usize, context: usize) -> Result<PolicyChoice, EngineError> {
         let wrong =
             |reason: String, hint: Hint| EngineError::Policy { given: self.to_string(), reason, hint };

@@ -1,8 +1,8 @@
-//! SlimKV: SnapKV's window of queries, but a row's score is the attention it receives (summed over window and group,
-//! equation 3) times the largest absolute element of its value (equation 4), pooled once per KV head.
+//! SlimKV: SnapKV's window of queries, but a row's score is the attention it receives (summed over window and
+//! group, equation 3) times the largest absolute element of its value (equation 4), pooled once per KV head.
 //!
-//! Decisions: the product of equation 5; `combine=sum` is the paper's listing. The paper does not give window, kernel
-//! and pooling: SnapKV's are used.
+//! Decisions: the product of equation 5; `combine=sum` is the paper's listing. The paper does not give
+//! window, kernel and pooling: SnapKV's are used.
 
 use std::sync::Arc;
 

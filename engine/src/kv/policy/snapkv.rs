@@ -1,9 +1,9 @@
-//! SnapKV (Li et al. 2024, arXiv 2404.14469): of the rows before the last `window` tokens those stay to which the
-//! queries of these tokens attend most, pooled over neighbours. The rows of the window stay too.
+//! SnapKV (Li et al. 2024, arXiv 2404.14469): of the rows before the last `window` tokens those stay to which
+//! the queries of these tokens attend most, pooled over neighbours. The rows of the window stay too.
 //!
-//! Decisions: one choice per KV head, by the mean over the group after pooling. The cache grows during decoding, as in
-//! the authors' code; after `slack` tokens the rule is applied again with the queries of the last ones, so that memory
-//! is bounded.
+//! Decisions: one choice per KV head, by the mean over the group after pooling. The cache grows during
+//! decoding, as in the authors' code; after `slack` tokens the rule is applied again with the queries of the
+//! last ones, so that memory is bounded.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! StreamingLLM (Xiao et al. 2023, arXiv 2309.17453): every head keeps the first few tokens, which collect surplus
-//! attention, and the most recent ones.
+//! StreamingLLM (Xiao et al. 2023, arXiv 2309.17453): every head keeps the first few tokens, which collect
+//! surplus attention, and the most recent ones.
 //!
-//! Deviation: keys keep the RoPE positions they were made with; the original applies RoPE again by their index in the
-//! cache.
+//! Deviation: keys keep the RoPE positions they were made with; the original applies RoPE again by their
+//! index in the cache.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! TOVA (Oren et al. 2024, arXiv 2401.06104): evicts the rows to which the last query attends least. All heads of a
-//! layer keep the same rows, by the mean over all its query heads.
+//! TOVA (Oren et al. 2024, arXiv 2401.06104): evicts the rows to which the last query attends least. All
+//! heads of a layer keep the same rows, by the mean over all its query heads.
 //!
-//! Decisions: the newest token is not protected (`protect_last=on` protects it). Where some heads of the layer keep
-//! everything, the mean is over the others.
+//! Decisions: the newest token is not protected (`protect_last=on` protects it). Where some heads of the
+//! layer keep everything, the mean is over the others.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! How rows are evicted: a policy plans which rows compete and by which inputs, the inputs are computed where the rows
-//! are, and each head loses the rows with the lowest scores. This is the same for the complete rows of a prompt and for
-//! the rows of a lane.
+//! How rows are evicted: a policy plans which rows compete and by which inputs, the inputs are computed where
+//! the rows are, and each head loses the rows with the lowest scores. This is the same for the complete rows
+//! of a prompt and for the rows of a lane.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -18,7 +18,8 @@ use crate::placement::Place;
 use crate::workspace::Workspace;
 use crate::{EngineError, Hint};
 
-/// Rows of a lane's heads from which some may be evicted: in the lane itself, or complete in a scratch tensor.
+/// Rows of a lane's heads from which some may be evicted: in the lane itself, or complete in a scratch
+/// tensor.
 struct Source<'a> {
     lane: &'a Lane,
     rows: &'a GraphLane,
@@ -41,9 +42,9 @@ struct Decision {
 }
 
 impl Store {
-    /// Lets the policies act on what has just been computed: they evict rows where there are too many, with `forced`
-    /// also rows within their slack. Runs to its end whatever the interrupt flag says; after an error the store is
-    /// empty.
+    /// Lets the policies act on what has just been computed: they evict rows where there are too many, with
+    /// `forced` also rows within their slack. Runs to its end whatever the interrupt flag says; after an
+    /// error the store is empty.
     pub fn compress(
         &mut self,
         event: Event,
@@ -143,9 +144,9 @@ impl Store {
         Ok(())
     }
 
-    /// Fills the lanes of a layer from its complete rows, the `n` rows of each head in `complete`, a lane with all KV
-    /// heads: with the rows that the layer's policies keep after exact prefill. The store must be empty;
-    /// [`Store::finish_exact`] ends it.
+    /// Fills the lanes of a layer from its complete rows, the `n` rows of each head in `complete`, a lane
+    /// with all KV heads: with the rows that the layer's policies keep after exact prefill. The store must be
+    /// empty; [`Store::finish_exact`] ends it.
     pub fn fill_layer(
         &mut self,
         layer: usize,
@@ -207,8 +208,8 @@ impl Store {
 }
 
 impl Lane {
-    /// Sets the state after an exact prefill of `n` tokens of which the rows `kept` stay; plans have covered the
-    /// positions up to `scanned_until`.
+    /// Sets the state after an exact prefill of `n` tokens of which the rows `kept` stay; plans have covered
+    /// the positions up to `scanned_until`.
     fn start_after_prompt(&mut self, kept: &[Vec<u32>], n: usize, scanned_until: usize) {
         self.clear();
         let count = kept.first().map_or(0, Vec::len);
@@ -303,7 +304,8 @@ impl Source<'_> {
         }
     }
 
-    /// For each head the rows that are scored, counted from the first that holds a token; `None` for all, as they lie.
+    /// For each head the rows that are scored, counted from the first that holds a token; `None` for all, as
+    /// they lie.
     fn rows_to_score(&self, scoring: &Scoring) -> Result<Option<Vec<Vec<u32>>>, EngineError> {
         let Some(range) = &scoring.ordered_positions else { return Ok(None) };
         let of_head = |positions: &Arc<Vec<u32>>| {
@@ -453,8 +455,9 @@ impl Source<'_> {
     }
 }
 
-/// Checks that there are equally many rows of each head. A damaged session file may hold positions that no policy
-/// would leave, and a policy may divide positions into regions that hold different numbers of rows in each head.
+/// Checks that there are equally many rows of each head. A damaged session file may hold positions that no
+/// policy would leave, and a policy may divide positions into regions that hold different numbers of rows in
+/// each head.
 fn check_equal_counts(rows: &[Vec<u32>]) -> Result<(), EngineError> {
     match rows.windows(2).all(|pair| pair[0].len() == pair[1].len()) {
         true => Ok(()),
@@ -468,8 +471,8 @@ fn check_equal_counts(rows: &[Vec<u32>]) -> Result<(), EngineError> {
     }
 }
 
-/// Which rows are evicted, ascending: of each region all but the `keep` rows with the highest scores, where of equal
-/// scores the smaller position stays.
+/// Which rows are evicted, ascending: of each region all but the `keep` rows with the highest scores, where
+/// of equal scores the smaller position stays.
 fn rows_to_evict(plan: &EvictionPlan, positions: &[u32], scores: &[f32]) -> Vec<u32> {
     if let [region] = &plan.regions[..] {
         let end = region.positions.end.min(u32::MAX as usize);
@@ -505,8 +508,8 @@ fn rows_to_evict(plan: &EvictionPlan, positions: &[u32], scores: &[f32]) -> Vec<
     evicted
 }
 
-/// Up to this number of rows is found by a linear search for each, which is faster than ordering all rows. Decode steps
-/// evict one.
+/// Up to this number of rows is found by a linear search for each, which is faster than ordering all rows.
+/// Decode steps evict one.
 const MAX_LINEAR_SEARCHES: usize = 4;
 
 /// The `count` rows with the lowest scores whose positions are in `range`, ascending.

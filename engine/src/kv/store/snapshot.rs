@@ -1,6 +1,6 @@
-//! The store as bytes: each lane's state, its live rows, running sums, accumulated attention and stored queries. The
-//! bytes are the same wherever the rows are, host or device. What is read is checked against the layout of the store
-//! that reads it.
+//! The store as bytes: each lane's state, its live rows, running sums, accumulated attention and stored
+//! queries. The bytes are the same wherever the rows are, host or device. What is read is checked against the
+//! layout of the store that reads it.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads what [`Store::write_to`] wrote of a store of the same layout that had seen `seen` tokens. After an error
-    /// the store is empty.
+    /// Reads what [`Store::write_to`] wrote of a store of the same layout that had seen `seen` tokens. After
+    /// an error the store is empty.
     pub(crate) fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
         self.clear()?;
         let read = self.read_layers(from, seen);
@@ -119,8 +119,8 @@ impl Lane {
     }
 }
 
-/// Whether the rows of a head can lie at these positions after `seen` tokens: no position twice, complete from
-/// `scanned_until` on, and in order at the end where the tokens after `last_eviction_at` lie.
+/// Whether the rows of a head can lie at these positions after `seen` tokens: no position twice, complete
+/// from `scanned_until` on, and in order at the end where the tokens after `last_eviction_at` lie.
 fn are_possible(positions: &[u32], scanned_until: usize, last_eviction_at: usize, seen: usize) -> bool {
     let mut sorted = positions.to_vec();
     sorted.sort_unstable();

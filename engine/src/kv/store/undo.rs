@@ -1,7 +1,7 @@
-//! Undoing a turn. From the beginning of a turn on, evicted rows are saved with the row numbers they had. Going back
-//! undoes the evictions in reverse order and restores what was accumulated and summed, so that the store is again what
-//! it was, bit for bit. At most [`UNDO_ROWS_PER_HEAD`] rows of a head are saved; a turn that evicts more cannot be
-//! undone this way.
+//! Undoing a turn. From the beginning of a turn on, evicted rows are saved with the row numbers they had.
+//! Going back undoes the evictions in reverse order and restores what was accumulated and summed, so that the
+//! store is again what it was, bit for bit. At most [`UNDO_ROWS_PER_HEAD`] rows of a head are saved; a turn
+//! that evicts more cannot be undone this way.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::EngineError;
 use crate::kv::UNDO_ROWS_PER_HEAD;
 use crate::kv::policy::AttentionNeeds;
 
-/// Up to this number of rows of a head is copied row by row. More rows are copied together with all rows of the head,
-/// because every read and write of a device waits for a transfer.
+/// Up to this number of rows of a head is copied row by row. More rows are copied together with all rows of
+/// the head, because every read and write of a device waits for a transfer.
 const MAX_SINGLE_ROW_COPIES: usize = 16;
 
 /// What is needed to go back.
@@ -67,8 +67,8 @@ impl EvictedRows {
 }
 
 impl Undo {
-    /// Whether `count` rows that are about to be evicted from each head of a lane must be saved. If they are too many,
-    /// no row of this turn can be restored any more.
+    /// Whether `count` rows that are about to be evicted from each head of a lane must be saved. If they are
+    /// too many, no row of this turn can be restored any more.
     pub(super) fn must_save(&mut self, id: LaneId, count: usize) -> bool {
         if self.checkpoints.is_empty() {
             return false;
@@ -129,14 +129,15 @@ impl Store {
         Ok(())
     }
 
-    /// The latest checkpoint at which at most `seen` tokens had been seen, as the number of tokens seen at it.
+    /// The latest checkpoint at which at most `seen` tokens had been seen, as the number of tokens seen at
+    /// it.
     pub fn latest_checkpoint(&self, seen: usize) -> Option<usize> {
         let checkpoints = self.undo.checkpoints.iter().rev();
         checkpoints.map(|checkpoint| checkpoint.seen).find(|at| *at <= seen)
     }
 
-    /// Goes back to [`Store::latest_checkpoint`] and removes later checkpoints. Does nothing where there is none. After
-    /// an error the store is empty.
+    /// Goes back to [`Store::latest_checkpoint`] and removes later checkpoints. Does nothing where there is
+    /// none. After an error the store is empty.
     pub fn rewind(&mut self, seen: usize) -> Result<(), EngineError> {
         let found = self.undo.checkpoints.iter().rposition(|checkpoint| checkpoint.seen <= seen);
         let Some(number) = found else { return Ok(()) };
@@ -168,8 +169,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether all tokens from position `seen` on can be removed from the end: no rows have been evicted since, and no
-    /// policy records attention.
+    /// Whether all tokens from position `seen` on can be removed from the end: no rows have been evicted
+    /// since, and no policy records attention.
     pub fn can_truncate(&self, seen: usize) -> bool {
         let records = |lane: &Lane| lane.layout.needs() != AttentionNeeds::default();
         self.lanes().all(|lane| lane.state.last_eviction_at <= seen && (seen == self.seen || !records(lane)))
