@@ -582,7 +582,7 @@ fn unsupported_settings_are_errors() {
         (Arch::Llama, "llama.final_logit_softcapping", f(30.0), "soft-capped output logits"),
         (Arch::Llama, "llama.residual_scale", f(0.22), "scaled residuals"),
         (Arch::Llama, "llama.embedding_scale", f(12.0), "scaled embeddings"),
-        (Arch::Llama, "llama.attention.scale", f(0.015), "an attention scale of its own"),
+        (Arch::Llama, "llama.attention.scale", f(0.015), "a custom attention scale"),
         (Arch::Llama, "llama.attention.max_alibi_bias", f(8.0), "ALiBi"),
         (Arch::Llama, "llama.attention.causal", false.into(), "an encoder"),
         (Arch::Llama, "llama.attention.causal", u(1), "llama.attention.causal = 1 is not supported"),
