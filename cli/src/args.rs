@@ -24,8 +24,7 @@ use crate::{
     tokenize,
 };
 
-/// Talk about long documents with a local model, with a KV cache that keeps only what each attention head
-/// needs.
+/// Ask a local model about long documents. The KV cache keeps only what each attention head needs.
 #[derive(Debug, Parser)]
 #[command(name = "longhand", version, max_term_width = 100, propagate_version = false)]
 pub struct Cli {

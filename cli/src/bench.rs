@@ -60,8 +60,7 @@ pub struct BenchArgs {
     /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Instead of a profile: assume that this share of the query heads are retrieval heads, spread evenly
-    /// [default with --shape: 0.15]
+    /// Without a profile, assume this share of retrieval heads, spread evenly [default with --shape: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// Output format

@@ -45,7 +45,7 @@ pub struct ChatArgs {
     /// are refused
     #[arg(long = "session", value_name = "FILE")]
     session_file: Option<PathBuf>,
-    /// System message
+    /// System message (in `ask`, -p is a question)
     #[arg(short = 'p', long = "prompt", visible_alias = "system-prompt", value_name = "TEXT")]
     system: Option<String>,
     #[command(flatten)]

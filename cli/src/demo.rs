@@ -44,7 +44,8 @@ pub struct DemoArgs {
     /// Number of facts in the document; each is asked about
     #[arg(long, default_value_t = DocumentOptions::default().facts, value_name = "N")]
     facts: usize,
-    /// Kinds of facts: number, passkey, secret, code, phone, city, hidden, color, food, animal, born
+    /// Kinds of facts, comma-separated: number, passkey, secret, code, phone, city, hidden, color, food,
+    /// animal, born
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kinds: Vec<String>,
     /// Random seed of the document

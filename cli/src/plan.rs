@@ -36,7 +36,7 @@ pub struct PlanArgs {
     /// Plan for a well-known model and file type without a file, for example llama-3.1-8b:q4_k_m
     #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
     shape: Option<String>,
-    /// Context in tokens, all of it read at once, for example 100k [default: the model's training context]
+    /// Tokens of the text and of the session, for example 100k [default: the model's training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
     /// A policy; repeat for several [default: all, with their default parameters]
@@ -53,8 +53,7 @@ pub struct PlanArgs {
     /// Head profile [default: the cached profile of the model, else --heads-share]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Without a profile: assume that this share of the query heads are retrieval heads, spread evenly
-    /// [default: 0.15]
+    /// Without a profile, assume this share of retrieval heads, spread evenly [default: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// How the text is read

@@ -21,7 +21,7 @@ pub struct ModelArgs {
     /// Number of CPU threads [default: one for each processor]
     #[arg(short = 't', long, value_parser = values::threads)]
     threads: Option<usize>,
-    /// Do not copy matrices into a faster memory layout: slower, but needs less memory
+    /// Use weights as they are in the file: needs less memory, but is slower
     #[arg(long)]
     no_repack: bool,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct ModelArgs {
 /// The model as a positional argument.
 #[derive(Clone, Debug, Args)]
 pub struct ModelArg {
-    /// GGUF file, the same as -m
+    /// Model file (GGUF), the same as -m FILE
     #[arg(id = "model_arg", value_name = "MODEL")]
     pub path: Option<PathBuf>,
 }

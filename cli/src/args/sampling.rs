@@ -26,10 +26,10 @@ pub struct SamplingArgs {
     /// Sample from the k most likely tokens; 0 for all
     #[arg(long, default_value_t = 40)]
     pub top_k: usize,
-    /// Sample from the most likely tokens whose probabilities add up to this
+    /// Sample from the smallest set of most likely tokens with this total probability
     #[arg(long, default_value_t = 0.95)]
     pub top_p: f32,
-    /// Sample from tokens with at least this share of the most likely token's probability
+    /// Sample from tokens with at least this fraction of the most likely token's probability
     #[arg(long, default_value_t = 0.05)]
     pub min_p: f32,
     /// Penalty on recent tokens; 1 is off

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct SessionArgs {
-    /// Context in tokens, for example 32768 or 100k (k is 1000); 0 is the model's training context [default:
-    /// as needed]
+    /// Maximum tokens of the session, for example 32768 or 100k (100,000); 0 is the model's training context
+    /// [default: the text plus room for answers]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
     /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5,sinks=4 [default: full]
@@ -29,7 +29,7 @@ pub struct SessionArgs {
     pub budget: BudgetArgs,
     #[command(flatten)]
     pub types: TypeArgs,
-    /// How the first text is read into the cache [default: exact]
+    /// How the first text is read [default: exact]
     #[arg(long, value_enum)]
     pub prefill: Option<PrefillArg>,
     #[command(flatten)]
@@ -40,10 +40,10 @@ pub struct SessionArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct ChunkArgs {
-    /// Batch size in tokens while a text is read (-ub) [default: 512]
+    /// Tokens computed at once in prefill (-ub) [default: 512]
     #[arg(long, value_name = "N", value_parser = values::positive)]
     ubatch_size: Option<usize>,
-    /// Upper limit for -ub, for command lines from llama.cpp
+    /// Upper limit for -ub; for compatibility with llama.cpp
     #[arg(short = 'b', long, value_name = "N", value_parser = values::positive)]
     batch_size: Option<usize>,
 }
@@ -65,11 +65,10 @@ impl ChunkArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct BudgetArgs {
-    /// Memory of the KV store: a size (2GiB), or a share of a cache that keeps everything (30%). Sets the
-    /// policy's parameters
+    /// Memory for the KV cache: 2GiB, or 30% of what `full` would need; overrides the policy's own sizes
     #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
     pub kv_budget: Option<KvBudget>,
-    /// Rows that each bounded head keeps. Sets the policy's parameters
+    /// Rows kept by each head that the policy limits; overrides the policy's own sizes
     #[arg(long, value_name = "ROWS", value_parser = values::positive)]
     pub keep: Option<usize>,
 }
@@ -185,7 +184,11 @@ pub fn policy_help() -> String {
         help += &format!("\n{}: {}\n", entry.name, entry.summary);
         for parameter in entry.parameters {
             let default = parameter.format_value(entry.default(parameter));
-            help += &format!("  {}={default}  {}\n", parameter.name, parameter.description);
+            let choices = match parameter.choices {
+                [] => String::new(),
+                choices => format!(" ({})", choices.join(", ")),
+            };
+            help += &format!("  {}={default}  {}{choices}\n", parameter.name, parameter.description);
         }
     }
     help += "\nParameters of every policy but full (defaults differ):\n";

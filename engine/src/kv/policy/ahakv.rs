@@ -77,7 +77,7 @@ impl Policy for AhaKv {
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "ahakv",
-    summary: "sharpened attention of the last queries times the size of the value, accumulated further in decode (AhaKV)",
+    summary: "the rows with the largest product of sharpened attention and value norm, updated in decode (AhaKV)",
     parameters: &[
         Parameter::rows("budget", "B: rows kept (1000 in the paper)", 1000.0, 2.0),
         Parameter::rows(
@@ -87,7 +87,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
             1.0,
         ),
         Parameter::rows("kernel", "neighbouring values pooled, an odd number", 5.0, 1.0).hidden(),
-        Parameter::choice("lambda", "what the sharpening acts on", &["entropy", "literal"]),
+        Parameter::choice("lambda", "how the sharpness follows from the attention", &["entropy", "literal"]),
         Parameter::slack(0.0, 0.0),
     ],
     default_heads: false,

@@ -131,10 +131,10 @@ pub fn attention_loss(attention: &[f32], norms: &[f32]) -> f64 {
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "l2",
-    summary: "the keys of lowest norm (L2 norm)",
+    summary: "the rows whose keys have the lowest norms (L2 norm)",
     parameters: &[
         Parameter::number("keep", "share of the rows kept when there are too many (0.5 in the paper)", 0.5, 0.0..=1.0),
-        Parameter::rows("after", "rows from which on a head is compressed (2048 in the authors' code)", 2048.0, 1.0),
+        Parameter::rows("after", "number of rows at which a head is compressed (2048 in the authors' code)", 2048.0, 1.0),
         Parameter::rows("rows", "a fixed number of rows instead of keep and after; 0 is off", 0.0, 0.0).hidden(),
         Parameter::rows("sinks", "first rows kept whatever their norm", 0.0, 0.0).hidden(),
         Parameter::rows("recent", "last rows kept whatever their norm", 0.0, 0.0).hidden(),

@@ -158,7 +158,7 @@ macro_rules! factory {
 
 pub(super) const LAGKV: PolicyEntry = PolicyEntry {
     name: "lagkv",
-    summary: "of each partition the rows that spread most in the range of the next (LagKV)",
+    summary: "of each partition of the text, the rows that differ most from the next partition (LagKV)",
     parameters: &[SINKS, LAG, RATIO, V_WEIGHT],
     default_heads: false,
     default_compensation: false,
@@ -167,14 +167,14 @@ pub(super) const LAGKV: PolicyEntry = PolicyEntry {
 
 pub(super) const LOCALLAG: PolicyEntry = PolicyEntry {
     name: "locallag",
-    summary: "of each partition the rows that spread most in its own range (LocalKV of the LagKV paper)",
+    summary: "of each partition, the rows that differ most within it (LocalKV in the LagKV paper)",
     factory: factory!(Variant::Local),
     ..LAGKV
 };
 
 pub(super) const LAG_L2: PolicyEntry = PolicyEntry {
     name: "lag-l2",
-    summary: "of each partition the keys of lowest norm (Lag-L2 of the LagKV paper)",
+    summary: "of each partition, the rows whose keys have the lowest norms (Lag-L2 in the LagKV paper)",
     parameters: &[SINKS, LAG, RATIO],
     factory: factory!(Variant::Norm),
     ..LAGKV

@@ -20,12 +20,13 @@ const fn share(name: &'static str, description: &'static str, default: f64) -> P
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "razor",
-    summary: "retrieval heads keep everything, the others sinks, a window and one compensation entry (RazorAttention)",
+    summary: "retrieval heads keep everything; the others keep the first rows (sinks), a window, and one entry for all \
+              evicted rows (RazorAttention)",
     parameters: &[
-        Parameter::rows("buffer", "S0: minimum recent rows kept (4000 in table 2)", 4000.0, 1.0),
+        Parameter::rows("buffer", "S0: minimum rows of the window (4000 in table 2)", 4000.0, 1.0),
         Parameter::number(
             "ratio",
-            "C: of N tokens seen at least N / C recent rows are kept (5 in table 2)",
+            "C: after N tokens the window has at least N / C rows (5 in table 2)",
             5.0,
             1.0..=1e9,
         ),
@@ -34,12 +35,15 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         share("echo", "share of query heads protected by echo score (0.01 in table 2)", 0.01),
         Parameter::number(
             "eps",
-            "ALiBi: attention below which a token is outside the scope (0.001 in equation 2)",
+            "ALiBi only: a head ignores tokens with less attention than this (0.001 in equation 2)",
             1e-3,
             1e-9..=1.0,
         )
         .hidden(),
-        Parameter::switch("rigorous", "ALiBi: whether windows follow from a strict bound, and are longer"),
+        Parameter::switch(
+            "rigorous",
+            "ALiBi only: whether to use a strict bound, which makes windows longer",
+        ),
         Parameter::slack(-1.0, -1.0).described(SLACK),
     ],
     default_heads: true,

@@ -97,8 +97,12 @@ impl Policy for SnapKv {
     }
 }
 
-pub(super) const WINDOW: Parameter =
-    Parameter::rows("window", "last queries that decide, and rows that stay", 32.0, 1.0);
+pub(super) const WINDOW: Parameter = Parameter::rows(
+    "window",
+    "number of last queries that score the rows; as many last rows always stay",
+    32.0,
+    1.0,
+);
 pub(super) const CAPACITY: Parameter =
     Parameter::rows("capacity", "rows kept, the window included", 1024.0, 2.0);
 pub(super) const KERNEL: Parameter =
