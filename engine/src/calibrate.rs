@@ -188,7 +188,7 @@ fn score_layers(
 
 /// Scores heads by their queries `[head_dim, heads, n]` and keys `[head_dim, n, kv_heads]` (f32, after RoPE)
 /// of a whole sequence.
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub fn score_heads(
     shape: AttentionShape,
     pattern: Pattern,

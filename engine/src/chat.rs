@@ -23,6 +23,14 @@ use crate::{Engine, EngineError, Hint, Model, Progress, Session, SessionOptions,
 pub use preamble::Preamble;
 
 /// How a conversation begins and how it is answered.
+///
+/// ```
+/// use longhand::{ChatOptions, SamplerOptions};
+///
+/// let sampling = SamplerOptions { temperature: 0.7, seed: 1, ..SamplerOptions::default() };
+/// let options = ChatOptions { sampling, answer_limit: Some(200), ..ChatOptions::default() };
+/// assert!(options.preamble.documents().is_empty());
+/// ```
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
     /// System message, and the documents that the first question is about; they are read together with that
@@ -45,6 +53,11 @@ impl Default for ChatOptions {
 }
 
 /// The cost of reading a question.
+///
+/// ```
+/// let reading = longhand::Reading::default();
+/// assert_eq!((reading.tokens, reading.elapsed.as_secs()), (0, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Tokens that were computed.

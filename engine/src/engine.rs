@@ -20,6 +20,11 @@ use crate::weights::Weights;
 use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 
 /// How a model is loaded.
+///
+/// ```
+/// let options = longhand::EngineOptions { threads: Some(4), ..Default::default() };
+/// assert!(options.repack && options.device.is_none());
+/// ```
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Threads that compute; `None` for every processor this process may use.
@@ -51,6 +56,13 @@ impl EngineOptions {
 }
 
 /// How a device is used.
+///
+/// ```
+/// use longhand::{DeviceKind, DeviceOptions};
+///
+/// let options = DeviceOptions { layers: 20, ..DeviceOptions::all(DeviceKind::Cuda(0)) };
+/// assert_eq!(options.memory, None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
     /// Which device.
@@ -64,6 +76,10 @@ pub struct DeviceOptions {
 }
 
 /// A device.
+///
+/// ```
+/// assert_ne!(longhand::DeviceKind::Cuda(0), longhand::DeviceKind::Cuda(1));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceKind {

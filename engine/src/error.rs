@@ -190,6 +190,18 @@ fn in_file(path: &Option<PathBuf>) -> String {
 
 /// What a caller can do about an error, as data: a program turns it into its own flags, buttons or calls.
 /// `Display` gives plain words that name no flag of any program.
+///
+/// ```
+/// use longhand::Hint;
+///
+/// fn button(hint: &Hint) -> String {
+///     match hint {
+///         Hint::LargerContext { tokens } => format!("Use {tokens} tokens"),
+///         other => other.to_string(), // plain words
+///     }
+/// }
+/// assert_eq!(button(&Hint::LargerContext { tokens: 4096 }), "Use 4096 tokens");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Hint {

@@ -11,6 +11,10 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// Why an answer ended.
+///
+/// ```
+/// assert_eq!(longhand::Stop::Length.name(), "length");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The model ended it with this token, which is not part of the answer.
@@ -39,6 +43,16 @@ impl Stop {
 }
 
 /// What was generated.
+///
+/// ```
+/// use longhand::{Chat, ChatOptions, Model, ModelSource, Setup, SetupOptions, Stop};
+///
+/// let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &SetupOptions::default(), 0, &mut ())?;
+/// let mut chat = Chat::new(setup.start(&mut ())?, ChatOptions { answer_limit: Some(3), ..ChatOptions::default() })?;
+/// let generated = chat.ask("Who is there?", &mut |_| ())?;
+/// assert_eq!((generated.tokens.len(), generated.stop), (3, Stop::Length));
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
     /// The tokens, without the one that ended the answer. The session may lack the last of them: it is

@@ -5,6 +5,10 @@ use std::time::Duration;
 use ggml::NoCuda;
 
 /// Long work.
+///
+/// ```
+/// assert_eq!(format!("{:?}", longhand::Task::Prefill), "Prefill");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Weights are copied.
@@ -47,6 +51,26 @@ impl Progress {
 }
 
 /// Something the user should know although it is no error.
+///
+/// ```
+/// use longhand::{Context, Model, ModelSource, Notice, Observer, Progress, Setup, SetupOptions};
+///
+/// struct Notices(Vec<Notice>);
+///
+/// impl Observer for Notices {
+///     fn progress(&mut self, _: Progress) {}
+///
+///     fn notice(&mut self, notice: Notice) {
+///         self.0.push(notice);
+///     }
+/// }
+///
+/// let mut notices = Notices(Vec::new());
+/// let options = SetupOptions { context: Context::Tokens(100_000), ..SetupOptions::default() };
+/// Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 10, &mut notices)?;
+/// assert!(notices.0.iter().any(|notice| matches!(notice, Notice::BeyondTraining { trained: 32_768, .. })));
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {

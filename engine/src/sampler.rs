@@ -11,6 +11,12 @@ use crate::Hint;
 use crate::random::Random;
 
 /// How tokens are sampled.
+///
+/// ```
+/// use longhand::SamplerOptions;
+///
+/// assert_eq!(SamplerOptions::greedy().temperature, 0.0);
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplerOptions {
     /// Divides the logits before the draw; 0 is greedy: the most likely token is always taken.
@@ -53,6 +59,13 @@ impl SamplerOptions {
 }
 
 /// An option outside its range.
+///
+/// ```
+/// use longhand::{Sampler, SamplerOptions};
+///
+/// let error = Sampler::new(SamplerOptions { top_p: 1.5, ..SamplerOptions::default() }).expect_err("more than 1");
+/// assert_eq!(error.option, "top-p");
+/// ```
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{option} is {value}, but must be {range}")]
 pub struct SamplerError {

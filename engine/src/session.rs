@@ -26,6 +26,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How the first text of a session is read.
+///
+/// ```
+/// assert_eq!(longhand::Prefill::default(), longhand::Prefill::Exact);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefill {
     /// Layer by layer with full attention; rows are evicted after each layer.
@@ -36,6 +40,16 @@ pub enum Prefill {
 }
 
 /// What a session is made with.
+///
+/// ```
+/// use longhand::policy::KvBudget;
+/// use longhand::{Model, ModelSource, SessionOptions};
+///
+/// let options = SessionOptions { context: 10_000, policy: "snapkv".parse()?, ..SessionOptions::default() };
+/// let options = options.within(KvBudget::Rows(500), Model::open(ModelSource::Embedded)?.spec())?;
+/// assert_eq!(options.policy.value("capacity"), Some(500.0));
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// Tokens it has room for.

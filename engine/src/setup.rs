@@ -31,6 +31,14 @@ const CONVERSATION_TOKENS: usize = 8192;
 const ANSWER_TOKENS: usize = 1024;
 
 /// How many tokens a session can hold.
+///
+/// ```
+/// use longhand::Context;
+///
+/// // A first text of 1000 tokens, a model trained for 32,768.
+/// assert_eq!(Context::AsNeeded.tokens(1000, 32_768), 1000 + 8192);
+/// assert_eq!(Context::Tokens(5000).tokens(1000, 32_768), 5000);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Context {
     /// The first text and 8192 tokens more. Not more than the model was trained for, but at least 1024 beyond
@@ -56,6 +64,13 @@ impl Context {
 }
 
 /// Which heads keep everything, for policies that use a head profile.
+///
+/// ```
+/// use longhand::{HeadSource, SetupOptions};
+///
+/// let options = SetupOptions { heads: HeadSource::File("heads.json".into()), ..SetupOptions::default() };
+/// assert!(matches!(options.heads, HeadSource::File(_)));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub enum HeadSource {
     /// The cached profile of the model; calibrated and cached if there is none.

@@ -166,7 +166,7 @@ impl Snapshot {
     }
 
     /// Tokens of its text.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub fn tokens(&self) -> usize {
         self.description.tokens
     }

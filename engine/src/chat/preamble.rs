@@ -29,8 +29,8 @@ pub struct Preamble {
 
 #[derive(Clone, Debug)]
 struct Encoded {
-    /// The rendered prompt up to the first question.
-    text: String,
+    /// The rendered prompt before the documents.
+    before: String,
     tokens: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Preamble {
     /// Where the chat template refuses the messages, or the text cannot be encoded.
     pub fn new(format: &ChatFormat, system: Option<&str>, documents: &str) -> Result<Preamble, EngineError> {
         let mut preamble = Preamble::unencoded(system, documents);
-        let mut head = format.prompt(&preamble.messages(QUESTION))?;
+        let mut head = format.prompt(&preamble.messages(&preamble.first_text(QUESTION)))?;
         let documents_end = preamble.end_of_documents(&head);
         let Some(tail) = documents_end.and_then(|end| head.split_off(end)) else {
             preamble.min_tokens = format.encode(&head)?.len();
@@ -55,11 +55,10 @@ impl Preamble {
         };
         let tokens = format.encode(&head)?;
         preamble.min_tokens = tokens.len() + format.encode(&tail)?.len();
-        let mut before = head.clone();
         let start = head.message_ranges().last().map_or(0, |range| range.start);
-        before.split_off(start);
-        preamble.document_tokens = tokens.len().saturating_sub(format.encode(&before)?.len());
-        preamble.encoded = Some(Encoded { text: head.text, tokens });
+        head.split_off(start);
+        preamble.document_tokens = tokens.len().saturating_sub(format.encode(&head)?.len());
+        preamble.encoded = Some(Encoded { before: head.text, tokens });
         Ok(preamble)
     }
 
@@ -107,23 +106,39 @@ impl Preamble {
         }
     }
 
-    fn messages(&self, question: &str) -> Vec<Message> {
-        let user = Message::user(self.first_text(question));
-        self.system.iter().map(Message::system).chain([user]).collect()
+    fn messages(&self, user: &str) -> Vec<Message> {
+        self.system.iter().map(Message::system).chain([Message::user(user)]).collect()
     }
 
-    /// The tokens of the first prompt, up to where the answer to `question` begins. Only what follows the
-    /// documents is tokenised.
+    /// The tokens of the first prompt, up to where the answer to `question` begins. The documents are neither
+    /// rendered nor tokenised again.
     ///
     /// # Errors
     /// As for [`Preamble::new`].
     pub fn prompt(&self, format: &ChatFormat, question: &str) -> Result<Vec<u32>, EngineError> {
-        let mut prompt = format.prompt(&self.messages(question))?;
-        let encoded = self.encoded.as_ref().filter(|encoded| prompt.text.starts_with(&encoded.text));
-        match encoded.and_then(|encoded| Some((encoded, prompt.split_off(encoded.text.len())?))) {
-            Some((encoded, rest)) => Ok([encoded.tokens.as_slice(), &format.encode(&rest)?].concat()),
-            None => format.encode(&prompt),
+        if let Some(encoded) = &self.encoded
+            && let Some(tail) = self.tail(format, encoded, question)?
+        {
+            return Ok([encoded.tokens.as_slice(), &format.encode(&tail)?].concat());
         }
+        format.encode(&format.prompt(&self.messages(&self.first_text(question)))?)
+    }
+
+    /// What follows the documents in the first prompt: rendered with one letter in their place. `None` where
+    /// the chat template writes that otherwise than the documents.
+    fn tail(
+        &self,
+        format: &ChatFormat,
+        encoded: &Encoded,
+        question: &str,
+    ) -> Result<Option<Prompt>, EngineError> {
+        const STAND_IN: &str = "D";
+        let mut prompt = format.prompt(&self.messages(&format!("{STAND_IN}{SEPARATOR}{question}")))?;
+        let Some(range) = prompt.message_ranges().last().cloned() else { return Ok(None) };
+        let after = format!("{STAND_IN}{SEPARATOR}");
+        let same =
+            prompt.text[..range.start] == encoded.before && prompt.text[range.clone()].starts_with(&after);
+        Ok(if same { prompt.split_off(range.start + after.len()) } else { None })
     }
 }
 
@@ -145,8 +160,9 @@ mod tests {
                 assert_eq!(preamble.encoded.is_some(), !documents.is_empty());
                 for question in ["?", "What is Mary's favorite number?", "Why?\n\nBecause.", "<|im_end|>"] {
                     let tokens = preamble.prompt(format, question).expect("tokens");
-                    let whole =
-                        format.encode(&format.prompt(&preamble.messages(question)).expect("a prompt"));
+                    let whole = format.encode(
+                        &format.prompt(&preamble.messages(&preamble.first_text(question))).expect("a prompt"),
+                    );
                     assert_eq!(tokens, whole.expect("tokens"), "{documents:?} {question:?}");
                     assert!(tokens.len() >= preamble.min_tokens());
                 }

@@ -75,7 +75,7 @@ struct LaneState {
 
 /// What the compensation entry of a KV head stands for.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub struct CompensationSums {
     /// Sum of the evicted keys, `[head_dim]`.
     pub keys: Vec<f32>,
@@ -317,7 +317,7 @@ impl Store {
 
     /// For each KV head of a layer what its compensation entry stands for; `None` where nothing has been
     /// evicted or there is no entry.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub fn compensation(&self, layer: usize) -> Result<Vec<Option<CompensationSums>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {
@@ -334,7 +334,7 @@ impl Store {
 
     /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions;
     /// `None` for heads that do not accumulate attention.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub fn accumulated_attention(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {
