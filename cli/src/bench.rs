@@ -15,14 +15,14 @@ use clap::{Args, ValueEnum};
 use longhand::policy::PolicyChoice;
 use longhand::setup::{ASSUMED_SHARE, Profiles};
 use longhand::{Context, HeadSource, Model, ModelSource, Observer, Setup, SetupOptions};
+use measure::{Bench, Test};
+use report::Report;
 
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg, TypeArgs};
 use crate::args::values;
 use crate::failure::Failure;
-use measure::{Bench, Test};
-use report::Report;
 
 /// Size of the memory that the bandwidth is measured with. It is larger than most machines' caches.
 const BANDWIDTH_BYTES: usize = 256 << 20;

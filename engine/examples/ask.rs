@@ -2,8 +2,9 @@
 //!
 //!     cargo run --release -p longhand --example ask -- README.md "Which policies are there?" [model.gguf]
 
-use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
 use std::error::Error;
+
+use longhand::{Chat, ChatOptions, Model, ModelSource, Preamble, Setup, SetupOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -16,13 +16,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+pub use kernels::attention::alibi_slopes as slopes;
 use models::gguf::TensorInfo;
 use models::spec::{ModelTensors, PositionEncoding};
 
 use crate::heads::{HeadProfile, Provenance};
 use crate::{EngineError, Hint, Model, Progress, Task};
-
-pub use kernels::attention::alibi_slopes as slopes;
 
 /// How scopes are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use models::chat::{Message, NextTurn};
+pub use preamble::Preamble;
 use serde::{Deserialize, Serialize};
 
 use crate::generate::{Generated, Stop, generate};
@@ -19,8 +20,6 @@ use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
 use crate::snapshot::{self, Snapshot};
 use crate::{Engine, EngineError, Hint, Model, Progress, Session, SessionOptions, setup};
-
-pub use preamble::Preamble;
 
 /// How a conversation begins and how it is answered.
 ///

@@ -3,12 +3,14 @@
 //! Relies on a session that has just read a prompt, so that [`Session::logits`] are those of the answer's
 //! first token.
 
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use models::tokenizer::Tokenizer;
+
 use crate::sampler::Sampler;
 use crate::text::TextStream;
 use crate::{EngineError, Session};
-use models::tokenizer::Tokenizer;
-use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
 
 /// Why an answer ended.
 ///
@@ -152,10 +154,11 @@ pub fn generate(
 
 #[cfg(test)]
 mod tests {
+    use models::chat::{ChatTemplate, Message};
+
     use super::*;
     use crate::sampler::SamplerOptions;
     use crate::{Engine, EngineOptions, ModelSource, SessionOptions};
-    use models::chat::{ChatTemplate, Message};
 
     const DOCUMENT: &str = "The old boat crossed the quiet river. Mary's favorite number is 34251. \
                             Later that day the small bird left the garden.\n\nWhat is Mary's favorite number?";

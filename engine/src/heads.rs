@@ -11,9 +11,10 @@ pub mod import;
 mod profile;
 mod select;
 
-pub use crate::calibrate::{CalibrationOptions, calibrate};
 pub use error::HeadsError;
 pub use heatmap::{Heatmap, Palette};
 pub use import::{HeadThreshold, ImportOptions};
 pub use profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer};
 pub use select::{SelectedHeads, SelectionRule, select};
+
+pub use crate::calibrate::{CalibrationOptions, calibrate};

@@ -12,9 +12,8 @@ use crate::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
 use crate::kv::{LayerRows, LayerTensors, Layout};
 use crate::outline::TensorOutline;
 use crate::placement::{Place, Placement};
-use crate::weights::Weights;
-
 pub use crate::weights::WeightBytes;
+use crate::weights::Weights;
 
 /// How a session will be run.
 #[derive(Clone, Copy, Debug)]

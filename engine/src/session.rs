@@ -9,6 +9,13 @@
 //! beginning of the same text restores the checkpoint exactly, unless more than 1024 rows of a head were
 //! evicted since.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ggml::{Tensor, Type};
+use kernels::graph::MAX_LANES;
+use models::spec::ModelSpec;
+
 use crate::forward::{OutputTokens, TextChunk};
 use crate::kv::policy::Event;
 use crate::kv::{KvBudget, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
@@ -19,11 +26,6 @@ use crate::scratch::{Residual, Scratch};
 use crate::snapshot::Input;
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile};
-use ggml::{Tensor, Type};
-use kernels::graph::MAX_LANES;
-use models::spec::ModelSpec;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// How the first text of a session is read.
 ///

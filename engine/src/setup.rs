@@ -12,6 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ggml::Type;
+pub use memory::available as available_memory;
+pub use planner::{ModelOutline, Planned, Planner};
+pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, policy_rule, smallest, spread};
+pub use target::{DeviceRequest, GpuLayers, Target};
 
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
@@ -19,11 +23,6 @@ use crate::placement::Place;
 use crate::plan::{ASSUMED_DEVICE_BLOCKS, Plan};
 use crate::progress::{Notice, Observer};
 use crate::{DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions};
-
-pub use memory::available as available_memory;
-pub use planner::{ModelOutline, Planned, Planner};
-pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, policy_rule, smallest, spread};
-pub use target::{DeviceRequest, GpuLayers, Target};
 
 /// Tokens of a session beyond its first text, if no context is asked for.
 const CONVERSATION_TOKENS: usize = 8192;

@@ -10,15 +10,17 @@
 //! checksum finds damage. A file that was forged can make a session that generates nonsense, but does no
 //! other harm.
 
-use crate::heads::HeadProfile;
-use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
-use kernels::RowType;
-use kernels::graph::tensor_type;
-use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use kernels::RowType;
+use kernels::graph::tensor_type;
+use serde::{Deserialize, Serialize};
+
+use crate::heads::HeadProfile;
+use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
 
 const MAGIC: &[u8; 8] = b"LHSTATE1";
 /// Bytes of the longest description.

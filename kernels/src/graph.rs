@@ -12,17 +12,16 @@ mod launch;
 mod lists;
 mod scores;
 
+use std::sync::Arc;
+
 pub use append::append;
 pub use attend::{Split, attend, max_partials_tokens};
 pub use evict::{Eviction, RowSelection, evict_rows, select_rows};
+use ggml::{RawTensor, Tensor, Type};
 pub use scores::{
     AccumulatingLane, Accumulation, Gain, RowLists, WindowQueries, accumulate_attention, measure_rows,
     store_queries, window_attention,
 };
-
-use std::sync::Arc;
-
-use ggml::{RawTensor, Tensor, Type};
 
 use crate::attention::alibi_slopes;
 use crate::{RowType, Rows, device};

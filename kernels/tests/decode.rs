@@ -3,10 +3,9 @@
 
 mod common;
 
+use common::{Case, Data, LaneCase, Random, compare};
 use kernels::decode::{combine, combine_range, partial, partial_on, partials_len};
 use kernels::{Attention, Isa, RowType, ShapeError, reference};
-
-use common::{Case, Data, LaneCase, Random, compare};
 
 /// Runs both phases, thread after thread. Buffers are NaN at first, so that reads of unwritten numbers fail
 /// the tests.

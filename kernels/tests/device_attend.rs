@@ -7,13 +7,12 @@ mod common;
 
 use std::sync::Arc;
 
+use common::{Case, Data, LaneCase, Random, backends, bytes_of, compute, device, lane_inputs};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{
     self, Appended, AttentionShape, GraphLane, MAX_LANES, RowPositions, Split, tensor_type,
 };
 use kernels::{Attention, RowType, reference};
-
-use common::{Case, Data, LaneCase, Random, backends, bytes_of, compute, device, lane_inputs};
 
 /// The device's result of a call, split over `blocks`. A lane has the log-weight of its first head.
 fn attend(call: &Attention, blocks: usize) -> Vec<f32> {

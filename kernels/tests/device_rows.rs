@@ -5,12 +5,11 @@ mod common;
 
 use std::sync::Arc;
 
+use common::{Random, backends, bytes_of, compute, write_rows};
 use ggml::{Backend, Context, Type};
 use kernels::RowType;
 use kernels::graph::{self, Eviction, GraphLane, RowSelection, tensor_type};
 use kernels::rows::fill_holes;
-
-use common::{Random, backends, bytes_of, compute, write_rows};
 
 const HEADS: usize = 3;
 

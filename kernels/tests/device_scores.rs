@@ -6,6 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
+use common::{Random, backends, compute, lane_inputs, write_rows};
 use ggml::{Backend, Context, Type};
 use kernels::RowType;
 use kernels::graph::{
@@ -13,8 +14,6 @@ use kernels::graph::{
     RowPositions, WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
-
-use common::{Random, backends, compute, lane_inputs, write_rows};
 
 fn normal(random: &mut Random, n: usize) -> Vec<f32> {
     (0..n).map(|_| random.normal()).collect()

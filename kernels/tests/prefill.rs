@@ -4,10 +4,9 @@ mod common;
 
 use std::sync::atomic::AtomicUsize;
 
+use common::{Case, Data, LaneCase, Random, compare};
 use kernels::prefill::{prefill_on, scratch_len};
 use kernels::{Attention, Isa, RowType, ShapeError, reference};
-
-use common::{Case, Data, LaneCase, Random, compare};
 
 /// Runs the call on `threads` threads. Buffers are NaN at first, so that reads of unwritten numbers fail the
 /// tests.

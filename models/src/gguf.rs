@@ -17,11 +17,12 @@ pub mod write;
 
 use std::path::{Path, PathBuf};
 
-pub use crate::error::LoadError;
-pub use crate::types::TensorType;
 pub use blob::Blob;
 use cursor::Cursor;
 pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
+
+pub use crate::error::LoadError;
+pub use crate::types::TensorType;
 
 /// Alignment of tensor data in bytes in files without the key `general.alignment`.
 pub const DEFAULT_ALIGNMENT: usize = 32;

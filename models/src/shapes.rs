@@ -11,14 +11,14 @@ mod synthetic;
 use std::fmt;
 use std::io::{self, Write};
 
+pub use file_type::FileType;
+
 use crate::arch::{Arch, PositionScheme};
 use crate::gguf::write::{GgufWriter, MetaValue, TensorDecl};
 use crate::spec::{
     ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, TensorKind, attention_scale,
 };
 use crate::types::TensorType;
-
-pub use file_type::FileType;
 
 /// The sizes of a well-known model.
 #[derive(Clone, Copy, Debug, PartialEq)]

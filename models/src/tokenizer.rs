@@ -19,14 +19,13 @@ use std::ops::Range;
 use tokenizers::Model as _;
 use tokenizers::models::bpe::BPE;
 
+pub use self::error::TokenizerError;
 use self::pretokenizer::PreTokenizer;
 use self::special::{Fragment, Special, SpecialTokens};
 use self::spm::Spm;
+pub use self::vocabulary::TokenKind;
 use self::vocabulary::{MERGES, SCORES, Vocabulary, VocabularyMetadata};
 use crate::gguf::GgufFile;
-
-pub use self::error::TokenizerError;
-pub use self::vocabulary::TokenKind;
 
 /// Encodes text to token ids and decodes them.
 #[derive(Debug)]

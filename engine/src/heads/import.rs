@@ -268,8 +268,9 @@ fn mark(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::path::PathBuf;
+
+    use super::*;
 
     fn options(layers: usize, heads: usize, kv_heads: usize) -> ImportOptions {
         ImportOptions {

@@ -94,9 +94,11 @@ pub(super) fn mark_top_share(flags: &mut [bool], values: &[f32], share: f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use serde_json::Value;
     use std::path::Path;
+
+    use serde_json::Value;
+
+    use super::*;
 
     fn numbers(value: &Value) -> Vec<f32> {
         value

@@ -76,14 +76,14 @@ use std::sync::Arc;
 
 pub use kernels::graph::Gain;
 pub use kernels::measure::Measure;
-
-pub use super::KvBudget;
 pub use pool::Pool;
 pub use recent::Recent;
 pub use registry::{
     COMMON_PARAMETERS, MIN_ROWS, Parameter, ParameterValue, ParameterValues, PolicyChoice, PolicyEntry,
     PolicyFactory, RegisterError, policies, register,
 };
+
+pub use super::KvBudget;
 
 /// Formulas of the papers that the engine itself does not need: golden cases and tests compare with them.
 #[cfg(any(test, feature = "testing"))]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use ggml::{Context, Tensor};
 use kernels::graph::{GraphLane, MAX_LANES};
+use undo::Undo;
 
 use super::LaneValues;
 use super::layout::{LaneLayout, Layout};
@@ -22,7 +23,6 @@ use super::tensors::{AttentionAccumulator, AttentionRecorder, LaneTensors, Layer
 use crate::EngineError;
 use crate::backends::Backends;
 use crate::placement::Place;
-use undo::Undo;
 
 /// The rows of one session.
 pub struct Store {

@@ -21,8 +21,9 @@ unsafe extern "C" {
 /// Our CUDA functions, defined in cuda/. Each `c_int` result is a `cudaError_t`; 0 is success.
 #[cfg(feature = "cuda")]
 mod cuda {
-    use super::ggml_backend_t;
     use std::ffi::{c_char, c_int, c_void};
+
+    use super::ggml_backend_t;
 
     /// Architectures that CUDA code was compiled for, as nvcc names them, separated by commas.
     pub const CUDA_ARCHITECTURES: &str = env!("GGML_CUDA_ARCHITECTURES");

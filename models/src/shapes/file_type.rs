@@ -115,8 +115,9 @@ fn with_whole_blocks(ty: TensorType, n_in: u64) -> TensorType {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use TensorType::{Q4_0, Q4_K, Q5_0, Q5_K, Q6_K, Q8_0};
+
+    use super::*;
 
     fn types(shape: &str, part: &str) -> Vec<TensorType> {
         let (shape, file_type) = ModelShape::parse(shape).unwrap();

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+
 use tests::golden;
 
 fn main() -> ExitCode {
