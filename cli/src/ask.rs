@@ -30,13 +30,13 @@ const ANSWER_LIMIT: usize = 256;
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [MODEL] -f FILE [-f FILE]... QUESTION...")]
 pub struct AskArgs {
-    /// Questions. Without -m, the first argument is the model if it ends in .gguf or is an existing file
+    /// One or more questions. Without -m, a first argument that is a file or ends in .gguf is the model
     #[arg(value_name = "MODEL] [QUESTION")]
     arguments: Vec<String>,
     /// UTF-8 text file to ask about; - is stdin; repeat for several files
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// A question, asked before those given as arguments; repeat for several questions
+    /// Ask this question before the others; can be repeated
     #[arg(short = 'p', long = "prompt", value_name = "QUESTION")]
     prompts: Vec<String>,
     /// System message (-sys)

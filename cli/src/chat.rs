@@ -40,9 +40,8 @@ pub struct ChatArgs {
     /// UTF-8 text file to talk about, read with the first question; repeat for several files
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Save the conversation and its cache to this file at the end; if the file exists, continue the
-    /// conversation in it without reading anything again. Flags that ask for another cache than the saved one
-    /// are refused
+    /// Save the conversation and its cache here when the chat ends. If the file exists, the chat continues
+    /// from it without reading anything again, and flags that contradict it are an error
     #[arg(long = "session", value_name = "FILE")]
     session_file: Option<PathBuf>,
     /// System message (in `ask`, -p is a question)

@@ -51,7 +51,7 @@ pub struct DemoArgs {
     /// Random seed of the document
     #[arg(short = 's', long, default_value_t = DocumentOptions::default().seed)]
     seed: u64,
-    /// Print a JSON array of the table's rows
+    /// Print the table as a JSON array
     #[arg(long)]
     json: bool,
     #[command(flatten)]

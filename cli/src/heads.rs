@@ -45,14 +45,14 @@ struct CalibrateArgs {
     /// Also write the profile to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Number of random tokens, which are read four times (2500 in the paper; fewer if the model's context is
-    /// too small)
+    /// Length of the random text, which is read four times in a row (2500 tokens in the paper; fewer if the
+    /// model's context is too small)
     #[arg(long, value_name = "TOKENS", default_value = "2500", value_parser = values::positive)]
     period: usize,
-    /// Share of the query heads selected by induction score
+    /// Select this share of the query heads, those with the highest induction scores
     #[arg(long, default_value = "0.14", value_parser = values::share)]
     induction: f64,
-    /// Share of the query heads selected by echo score
+    /// Select this share of the query heads, those with the highest echo scores
     #[arg(long, default_value = "0.01", value_parser = values::share)]
     echo: f64,
     /// Random seed
@@ -86,7 +86,7 @@ struct ImportArgs {
     /// Heads with at least this score keep everything [default: the threshold of the map's authors]
     #[arg(long, value_parser = values::share)]
     threshold: Option<f64>,
-    /// This share of the heads, those with the highest scores, keeps everything
+    /// Let this share of the heads keep everything, those with the highest scores
     #[arg(long, value_parser = values::share, conflicts_with = "threshold")]
     share: Option<f64>,
     #[command(flatten)]

@@ -26,10 +26,10 @@ pub struct InspectArgs {
     /// GGUF file [default: the built-in model]
     #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
-    /// Print one JSON object; long arrays are shortened
+    /// Print one JSON object; long arrays are cut
     #[arg(long)]
     json: bool,
-    /// With --json: print arrays in full
+    /// With --json: do not cut arrays
     #[arg(long, requires = "json")]
     all: bool,
 }

@@ -50,7 +50,7 @@ pub struct RecallArgs {
     /// A policy; repeat or separate with ; for several; `all` for all of them
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", long_help = format!("A policy; repeat or separate with ; for several; `all` for all of them\n\n{}", session::policy_help()))]
     policy: Vec<String>,
-    /// Questions for each policy and budget, ten about each document
+    /// Questions for each policy and budget; each document has ten
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     questions: u32,
     /// Random seed of the documents

@@ -20,7 +20,7 @@ pub struct TokenizeArgs {
     /// GGUF file [default: the built-in model]
     #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
-    /// UTF-8 text file, used byte for byte; - is stdin
+    /// UTF-8 text file, line ends included; - is stdin
     #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "prompt")]
     file: Option<PathBuf>,
     /// The text itself
@@ -29,7 +29,7 @@ pub struct TokenizeArgs {
     /// Add the beginning- and end-of-text tokens that the model uses
     #[arg(long)]
     add_special: bool,
-    /// Recognise control tokens that are written out in the text
+    /// Turn text like <|im_end|> into control tokens
     #[arg(long)]
     parse_special: bool,
 }
