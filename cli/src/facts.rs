@@ -11,6 +11,8 @@ mod words;
 
 use std::ops::Range;
 
+use models::random::Random;
+
 use self::words::{
     ADJECTIVES, ANIMALS, CITIES, COLORS, COUNTS, FOODS, ITEMS, NAMES, NOUNS, OBJECTS, PLACES, TIMES, VERBS,
     WORDS,
@@ -161,7 +163,7 @@ impl FactDocument {
     ///
     /// All facts are in the document, even if it becomes longer than `options.tokens`.
     pub fn generate(options: &DocumentOptions, count_tokens: &dyn Fn(&str) -> usize) -> Self {
-        let mut random = Random::new(options.seed);
+        let mut random = Random(options.seed);
         let mut facts = choose_facts(options, &mut random);
         let fact_pieces: Vec<Piece> =
             facts.iter().map(|fact| piece(&mut random, &fact.text, count_tokens)).collect();
@@ -250,26 +252,26 @@ fn choose_facts(options: &DocumentOptions, random: &mut Random) -> Vec<Fact> {
 fn subject(kind: FactKind, random: &mut Random) -> &'static str {
     match kind {
         FactKind::PassKey => "pass key",
-        FactKind::Code => random.trained(ITEMS),
-        FactKind::Hidden => random.any(OBJECTS),
-        _ => random.trained(NAMES),
+        FactKind::Code => trained(random, ITEMS),
+        FactKind::Hidden => any(random, OBJECTS),
+        _ => trained(random, NAMES),
     }
 }
 
 /// The number, word or place that a fact of this kind states.
 fn value(kind: FactKind, random: &mut Random) -> String {
     match kind {
-        FactKind::Number => random.digits(3..7),
-        FactKind::PassKey => random.digits(5..9),
-        FactKind::Code => random.digits(3..8),
-        FactKind::Phone => random.digits(6..9),
+        FactKind::Number => digits(random, 3..7),
+        FactKind::PassKey => digits(random, 5..9),
+        FactKind::Code => digits(random, 3..8),
+        FactKind::Phone => digits(random, 6..9),
         FactKind::Born => (1850 + random.below(176)).to_string(),
-        FactKind::Secret => random.trained(WORDS).to_owned(),
-        FactKind::City => random.trained(CITIES).to_owned(),
-        FactKind::Hidden => random.any(PLACES).to_owned(),
-        FactKind::Color => random.any(COLORS).to_owned(),
-        FactKind::Food => random.any(FOODS).to_owned(),
-        FactKind::Animal => random.any(ANIMALS).to_owned(),
+        FactKind::Secret => trained(random, WORDS).to_owned(),
+        FactKind::City => trained(random, CITIES).to_owned(),
+        FactKind::Hidden => any(random, PLACES).to_owned(),
+        FactKind::Color => any(random, COLORS).to_owned(),
+        FactKind::Food => any(random, FOODS).to_owned(),
+        FactKind::Animal => any(random, ANIMALS).to_owned(),
     }
 }
 
@@ -304,30 +306,30 @@ fn state(kind: FactKind, subject: &str, value: String) -> Fact {
 /// A sentence without a fact. It has no digits, as in the paper's example: a model as small as the embedded
 /// one would sometimes answer with a number of the filler.
 fn filler_sentence(random: &mut Random) -> String {
-    let (a, b) = (random.any(ADJECTIVES), random.any(ADJECTIVES));
-    let (n1, n2) = (random.any(NOUNS), random.any(NOUNS));
-    let verb = random.any(VERBS);
-    let time = random.any(TIMES);
+    let (a, b) = (any(random, ADJECTIVES), any(random, ADJECTIVES));
+    let (n1, n2) = (any(random, NOUNS), any(random, NOUNS));
+    let verb = any(random, VERBS);
+    let time = any(random, TIMES);
     match random.below(20) {
         0..5 => format!("{time} the {a} {n1} {verb} the {b} {n2}."),
-        5..9 => format!("The {a} {n1} {verb} {} {n2} near the {}.", with_article(b), random.any(NOUNS)),
-        9..12 => format!("{} {verb} the {a} {n1} in {}.", random.any(NAMES), random.any(CITIES)),
+        5..9 => format!("The {a} {n1} {verb} {} {n2} near the {}.", with_article(b), any(random, NOUNS)),
+        9..12 => format!("{} {verb} the {a} {n1} in {}.", any(random, NAMES), any(random, CITIES)),
         12..14 => format!(
             "There were {} {n1}s and {} {n2}s in the {a} {}.",
-            random.any(COUNTS),
-            random.any(COUNTS),
-            random.any(NOUNS)
+            any(random, COUNTS),
+            any(random, COUNTS),
+            any(random, NOUNS)
         ),
         14..16 => format!(
             "The {n1} was {a}, the {n2} was {b}, and nobody {verb} the {} {}.",
-            random.any(ADJECTIVES),
-            random.any(NOUNS)
+            any(random, ADJECTIVES),
+            any(random, NOUNS)
         ),
         _ => format!(
             "{time} {} and {} {verb} the {a} {n1}, and the {b} {n2} was {}.",
-            random.any(NAMES),
-            random.any(NAMES),
-            random.any(ADJECTIVES)
+            any(random, NAMES),
+            any(random, NAMES),
+            any(random, ADJECTIVES)
         ),
     }
 }
@@ -338,62 +340,29 @@ fn with_article(adjective: &str) -> String {
     format!("{} {adjective}", if vowel { "an" } else { "a" })
 }
 
-/// SplitMix64. It is small, and gives the same numbers on every machine.
-struct Random(u64);
+fn any(random: &mut Random, list: &[&'static str]) -> &'static str {
+    list[random.below(list.len())]
+}
 
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number from 0 to `n` - 1. Its bias is below 2^-50 for the short lists here.
-    fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
-    }
-
-    /// A number in [0, 1).
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn any(&mut self, list: &[&'static str]) -> &'static str {
-        list[self.below(list.len())]
-    }
-
-    /// One of the words in the training facts of the embedded model: the eighth of every ten was held out.
-    fn trained(&mut self, list: &[&'static str]) -> &'static str {
-        loop {
-            let index = self.below(list.len());
-            if index % 10 != 7 {
-                return list[index];
-            }
+/// One of the words in the training facts of the embedded model: the eighth of every ten was held out.
+fn trained(random: &mut Random, list: &[&'static str]) -> &'static str {
+    loop {
+        let index = random.below(list.len());
+        if index % 10 != 7 {
+            return list[index];
         }
     }
+}
 
-    /// A number with a random count of digits. It does not begin with 0.
-    fn digits(&mut self, lengths: Range<usize>) -> String {
-        let length = lengths.start + self.below(lengths.len());
-        (0..length)
-            .map(|place| {
-                let digit = if place == 0 { 1 + self.below(9) } else { self.below(10) };
-                char::from(b'0' + digit as u8)
-            })
-            .collect()
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last + 1));
-        }
-    }
+/// A number with a random count of digits. It does not begin with 0.
+fn digits(random: &mut Random, lengths: Range<usize>) -> String {
+    let length = lengths.start + random.below(lengths.len());
+    (0..length)
+        .map(|place| {
+            let digit = if place == 0 { 1 + random.below(9) } else { random.below(10) };
+            char::from(b'0' + digit as u8)
+        })
+        .collect()
 }
 
 #[cfg(test)]

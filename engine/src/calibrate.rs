@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{AttentionShape, MAX_LANES};
+use models::random::Random;
 use models::spec::PositionEncoding;
 
 use crate::forward::{OutputTokens, TextChunk};
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
-use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task};

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use ggml::{Tensor, Type};
 use kernels::graph::MAX_LANES;
+use models::random::Random;
 use models::spec::ModelSpec;
 
 use crate::forward::{OutputTokens, TextChunk};
@@ -21,7 +22,6 @@ use crate::kv::policy::Event;
 use crate::kv::{KvBudget, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
 use crate::placement::Place;
-use crate::random::Random;
 use crate::scratch::{Residual, Scratch};
 use crate::snapshot::Input;
 use crate::workspace::Workspace;

@@ -10,6 +10,7 @@ use half::f16;
 
 use super::ModelShape;
 use crate::gguf::write::TensorDecl;
+use crate::random::Random;
 use crate::types::TensorType;
 
 /// Maximum number of random bytes generated for a tensor.
@@ -37,7 +38,7 @@ pub(super) fn write_tensor(
         written(total);
         return Ok(());
     }
-    let mut random = Random::named(&tensor.name);
+    let mut random = named(&tensor.name);
     let block = tensor.ty.block_bytes() as usize;
     let total = total as usize; // fits on 64-bit machines
     let pool = random_blocks(tensor.ty, deviation(shape, tensor), total.min(POOL_BYTES), &mut random);
@@ -96,7 +97,7 @@ fn deviation(shape: &ModelShape, tensor: &TensorDecl) -> f32 {
 fn random_blocks(ty: TensorType, deviation: f32, bytes: usize, random: &mut Random) -> Vec<u8> {
     let block = ty.block_bytes() as usize;
     let mut pool = vec![0; bytes / block * block];
-    random.fill(&mut pool);
+    fill(random, &mut pool);
     for block in pool.chunks_exact_mut(block) {
         match ty {
             TensorType::F16 => uniform_f16(block, deviation),
@@ -132,7 +133,7 @@ fn uniform_f16(block: &mut [u8], deviation: f32) {
 
 /// f16 scale, 32 signed bytes. -128 is replaced, because quantization never produces it.
 fn q8_0(block: &mut [u8], deviation: f32, random: &mut Random) {
-    put_f16(block, 0, random.sign() * deviation / uniform_deviation(255));
+    put_f16(block, 0, sign(random) * deviation / uniform_deviation(255));
     for value in &mut block[2..] {
         *value = (*value as i8).max(-127) as u8;
     }
@@ -141,7 +142,7 @@ fn q8_0(block: &mut [u8], deviation: f32, random: &mut Random) {
 /// q4_0 (`n` = 16) and q5_0 (`n` = 32): f16 scale and 32 integers from -n / 2 to n / 2 - 1. Their mean is
 /// -1/2; scales of random sign make the mean of the elements 0.
 fn q4_0_or_q5_0(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
-    put_f16(block, 0, random.sign() * deviation / uniform_deviation(n));
+    put_f16(block, 0, sign(random) * deviation / uniform_deviation(n));
 }
 
 /// f16 scale, f16 minimum, 32 integers of 5 bits.
@@ -158,7 +159,7 @@ fn q4_k_or_q5_k(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
     put_f16(block, 0, step);
     put_f16(block, 2, step * (n - 1) as f32 / 2.0);
     // The minimum of each sub-block equals its scale, so that every sub-block has mean 0.
-    let subs: [u8; 8] = std::array::from_fn(|_| random.sub_scale());
+    let subs: [u8; 8] = std::array::from_fn(|_| sub_scale(random));
     let packed = &mut block[4..16];
     for i in 0..4 {
         let (low, high) = (subs[i], subs[i + 4]);
@@ -171,8 +172,8 @@ fn q4_k_or_q5_k(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
 /// Low bits, high bits, 16 signed sub-scales, f16 scale; integers from -32 to 31.
 fn q6_k(block: &mut [u8], deviation: f32, random: &mut Random) {
     for scale in &mut block[192..208] {
-        let sub = random.sub_scale() as i8;
-        *scale = if random.sign() < 0.0 { -sub } else { sub } as u8;
+        let sub = sub_scale(random) as i8;
+        *scale = if sign(random) < 0.0 { -sub } else { sub } as u8;
     }
     put_f16(block, 208, deviation / uniform_deviation(64) / SUB_SCALE_RMS);
 }
@@ -182,43 +183,25 @@ const SUB_SCALES: std::ops::Range<u8> = 24..40;
 /// Root mean square of the numbers in [`SUB_SCALES`].
 const SUB_SCALE_RMS: f32 = 31.836;
 
-/// The random number generator SplitMix64.
-struct Random(u64);
+/// Random numbers for a tensor of this name (FNV-1a): the same in every file and on every machine.
+fn named(name: &str) -> Random {
+    Random(name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    }))
+}
 
-impl Random {
-    /// A generator seeded with a tensor's name (FNV-1a): the same numbers in every file and on every machine.
-    fn named(name: &str) -> Self {
-        Self(name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-        }))
-    }
+/// 1 or -1.
+fn sign(random: &mut Random) -> f32 {
+    if random.bits() & 1 == 0 { 1.0 } else { -1.0 }
+}
 
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
+fn sub_scale(random: &mut Random) -> u8 {
+    SUB_SCALES.start + random.below(SUB_SCALES.len()) as u8
+}
 
-    /// A number from 0 to n - 1.
-    fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
-    }
-
-    /// 1 or -1.
-    fn sign(&mut self) -> f32 {
-        if self.next() & 1 == 0 { 1.0 } else { -1.0 }
-    }
-
-    fn sub_scale(&mut self) -> u8 {
-        SUB_SCALES.start + self.below(SUB_SCALES.len()) as u8
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
-        }
+fn fill(random: &mut Random, bytes: &mut [u8]) {
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&random.bits().to_le_bytes()[..chunk.len()]);
     }
 }
 
@@ -291,7 +274,7 @@ mod tests {
         for ty in [F16, Q8_0, Q4_0, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K] {
             // For the shortest and the longest rows of all shapes.
             for deviation in [1.0 / 768f32.sqrt(), 1.0 / (28_672f32 * 160.0).sqrt()] {
-                let mut random = Random::named("test");
+                let mut random = named("test");
                 let pool = random_blocks(ty, deviation, 200_000, &mut random);
                 let values: Vec<f64> = pool
                     .chunks_exact(ty.block_bytes() as usize)

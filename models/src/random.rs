@@ -1,9 +1,9 @@
-//! Pseudo-random numbers for synthetic tokens and rows. The same seed gives the same numbers on every
-//! machine.
+//! Pseudo-random numbers for synthetic tokens, weights, rows and documents. The same seed gives the same
+//! numbers on every machine.
 
 /// SplitMix64 (Steele, Lea and Flood 2014) with its state, at first the seed.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(pub u64);
+pub struct Random(pub u64);
 
 impl Random {
     /// The next 64 bits.
@@ -30,5 +30,25 @@ impl Random {
     pub fn normal(&mut self) -> f32 {
         let sum: f64 = (0..12).map(|_| self.unit()).sum();
         (sum - 6.0) as f32
+    }
+
+    /// Puts the items into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first numbers of the authors' program with the seed 1234567.
+    #[test]
+    fn the_numbers_are_those_of_the_published_generator() {
+        let mut random = Random(1_234_567);
+        let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!(expected, std::array::from_fn::<u64, 3, _>(|_| random.bits()));
     }
 }
