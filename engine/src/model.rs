@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
 use models::embedded::EMBEDDED_NAME;
 use models::gguf::{Blob, GgufFile};
-use models::spec::ModelSpec;
+use models::spec::{ModelSpec, ModelTensors};
 use models::tokenizer::{Tokenizer, TokenizerError};
 
 use crate::EngineError;
@@ -96,6 +96,12 @@ impl Model {
     /// The model's heads, for profiles.
     pub fn head_shape(&self) -> Result<HeadShape, HeadsError> {
         HeadShape::new(self.spec.n_layers, self.spec.n_heads, self.spec.n_kv_heads)
+    }
+
+    /// Refuses a model whose tensors do not fit its metadata.
+    pub(crate) fn check_tensors(&self) -> Result<(), EngineError> {
+        ModelTensors::from_gguf(&self.gguf, &self.spec)?;
+        Ok(())
     }
 
     /// Tokenizer and chat template. They are read on the first call.

@@ -2,6 +2,7 @@
 //! memory once, from the model file alone; [`Setup::start`] loads the weights and makes the session that was
 //! planned.
 
+mod forecast;
 mod memory;
 mod planner;
 mod profiles;
@@ -11,9 +12,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 use ggml::Type;
 pub use memory::available as available_memory;
-pub use planner::{ModelOutline, Planned, Planner};
+pub use planner::Planned;
+use planner::{ModelOutline, Planner};
 pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, policy_rule, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, Target};
 
@@ -230,7 +233,7 @@ impl Setup {
         let (spec, shape) = (model.spec(), model.head_shape()?);
         let session = options.session(context);
         session.policy.check(spec)?;
-        Planner::check_tensors(model)?;
+        model.check_tensors()?;
         let target = Target::find(options, observer)?;
         if session.policy.scope_options(spec).is_some() {
             // Windows take a while to compute: what does not fit whatever they are is refused before.
@@ -268,7 +271,7 @@ impl Setup {
         let heads =
             Heads { known: true, expected: session.profile.clone(), smallest: session.profile.clone() };
         let options = SetupOptions { budget: None, ..options.clone() };
-        Planner::check_tensors(model)?;
+        model.check_tensors()?;
         let target = Target::find(&options, observer)?;
         let case = Case { target, session, heads, prompt: 0, check_memory: true };
         Setup::decide(model, &options, case, observer)
@@ -287,7 +290,7 @@ impl Setup {
         let context = CONVERSATION_TOKENS.min(model.spec().n_ctx_train.max(1));
         let options = SetupOptions { budget: None, ..options.clone() };
         let session = SessionOptions { context, ..SessionOptions::default() };
-        Planner::check_tensors(model)?;
+        model.check_tensors()?;
         let heads = Heads { known: true, expected: None, smallest: None };
         let target = Target::find(&options, observer)?;
         let case = Case { target, session, heads, prompt: context, check_memory: false };

@@ -2,10 +2,10 @@
 
 use ggml::Type;
 use longhand::plan::KERNEL_CODE_BYTES;
-use longhand::setup::Target;
+use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 use serde_json::{Value, json};
 
-use super::{PlanArgs, PlannedSession, Row, Subject};
+use super::{PlanArgs, Row};
 use crate::format;
 use crate::table::Table;
 
@@ -14,13 +14,26 @@ fn types_name((k, v): (Type, Type)) -> String {
     if k == v { k.name().to_owned() } else { format!("{}/{}", k.name(), v.name()) }
 }
 
+/// Where the head profile is from.
+fn source(heads: &ForecastHeads) -> String {
+    match heads.origin {
+        ProfileOrigin::Given => "from --heads".to_owned(),
+        ProfileOrigin::Cached => "from the model's cached profile".to_owned(),
+        ProfileOrigin::Alibi => "ALiBi: windows follow from the weights".to_owned(),
+        ProfileOrigin::Assumed { share } => {
+            format!("assumed: {} of the query heads, evenly spread", format::percent(share))
+        }
+    }
+}
+
 /// The table, with notes before it and advice after it.
-pub fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> String {
+pub fn text(args: &PlanArgs, name: &str, forecast: &Forecast, rows: &[Row]) -> String {
+    let (spec, context, target, heads) =
+        (forecast.spec(), forecast.context(), forecast.target(), forecast.heads());
     let limit = target.limit;
-    let spec = &subject.outline.spec;
     let mut out = format!(
         "{}: {} parameters, {} layers of {} query and {} KV heads; {} tokens, {} prefill\n",
-        subject.name,
+        name,
         format::count(spec.parameters() as usize),
         spec.n_layers,
         spec.n_heads,
@@ -30,11 +43,11 @@ pub fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target,
     );
     out += &format!(
         "retrieval heads: {} of {} KV heads ({})\n",
-        subject.heads.profile.retrieval_count(),
-        subject.heads.profile.shape().all_kv_heads(),
-        subject.heads.source
+        heads.profile.retrieval_count(),
+        heads.profile.shape().all_kv_heads(),
+        source(heads)
     );
-    if subject.heads.assumed_max {
+    if heads.is_maximum() {
         out += "note: this is the maximum, with each retrieval head in a KV head of its own; `longhand heads \
                 calibrate` often finds fewer KV heads: give its profile with --heads FILE\n";
     }
@@ -67,7 +80,7 @@ pub fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target,
     let mut impossible = String::new();
     for row in rows {
         match &row.plan {
-            Ok(PlannedSession { planned, max_context }) => {
+            Ok(SessionForecast { planned, longest_context }) => {
                 let plan = &planned.bytes;
                 let (weights, other, place) = match target.device.is_some() {
                     true => (plan.weights.device, plan.total(), plan.device),
@@ -92,7 +105,7 @@ pub fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target,
                         Some(false) => "no".into(),
                         None => "?".into(),
                     },
-                    if limit.is_some() { format::count(*max_context) } else { "?".into() },
+                    if limit.is_some() { format::count(*longest_context) } else { "?".into() },
                 ])
             }
             Err(why) => {
@@ -111,16 +124,17 @@ pub fn text(args: &PlanArgs, subject: &Subject, context: usize, target: &Target,
             format::bytes(target.driver + KERNEL_CODE_BYTES)
         );
     }
-    out + "\n" + &table.plain() + &impossible + &advice(context, target, spec.n_layers, rows)
+    out + "\n" + &table.plain() + &impossible + &advice(forecast, rows)
 }
 
 /// Flags with which something fits; empty if everything fits.
-fn advice(context: usize, target: &Target, layers: usize, rows: &[Row]) -> String {
+fn advice(forecast: &Forecast, rows: &[Row]) -> String {
+    let (context, target, layers) = (forecast.context(), forecast.target(), forecast.spec().n_layers);
     if target.limit.is_none() {
         return String::new();
     }
     let plans = || rows.iter().filter_map(|row| row.plan.as_ref().ok().map(|plan| (row, plan)));
-    let fits = |plan: &PlannedSession| target.fits(&plan.planned, layers) == Some(true);
+    let fits = |plan: &SessionForecast| target.fits(&plan.planned, layers) == Some(true);
     if plans().all(|(_, plan)| fits(plan)) {
         return String::new();
     }
@@ -136,8 +150,8 @@ fn advice(context: usize, target: &Target, layers: usize, rows: &[Row]) -> Strin
         }
         None => format!("- {tokens} tokens fit with none of these policies and types\n"),
     };
-    if let Some((row, plan)) = plans().max_by_key(|(_, plan)| plan.max_context) {
-        match plan.max_context {
+    if let Some((row, plan)) = plans().max_by_key(|(_, plan)| plan.longest_context) {
+        match plan.longest_context {
             0 if target.device.is_some() => {
                 out += "- the weights do not all fit on the GPU: use a smaller file type, or fewer layers on the \
                         GPU (-ngl)\n";
@@ -153,7 +167,8 @@ fn advice(context: usize, target: &Target, layers: usize, rows: &[Row]) -> Strin
 }
 
 /// The plans as JSON.
-pub fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) -> Value {
+pub fn object(name: &str, forecast: &Forecast, rows: &[Row]) -> Value {
+    let (target, heads) = (forecast.target(), forecast.heads());
     let limit = target.limit;
     let row = |row: &Row| {
         let mut object = json!({
@@ -162,7 +177,7 @@ pub fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) 
             "type_v": row.types.1.name(),
         });
         match &row.plan {
-            Ok(PlannedSession { planned, max_context }) => {
+            Ok(SessionForecast { planned, longest_context }) => {
                 let plan = planned.bytes;
                 object["rows"] = planned.rows().into();
                 object["weights"] = json!({
@@ -191,20 +206,20 @@ pub fn object(subject: &Subject, context: usize, target: &Target, rows: &[Row]) 
                         "total": target.total(&plan),
                     });
                 }
-                object["fits"] = target.fits(planned, subject.outline.spec.n_layers).into();
-                object["longest_context"] = limit.map(|_| *max_context).into();
+                object["fits"] = target.fits(planned, forecast.spec().n_layers).into();
+                object["longest_context"] = limit.map(|_| *longest_context).into();
             }
-            Err(why) => object["error"] = why.clone().into(),
+            Err(why) => object["error"] = why.to_string().into(),
         }
         object
     };
     json!({
-        "model": subject.name,
-        "context": context,
+        "model": name,
+        "context": forecast.context(),
         "memory": limit,
-        "retrieval_heads": subject.heads.profile.retrieval_count(),
-        "kv_heads": subject.heads.profile.shape().all_kv_heads(),
-        "heads_from": subject.heads.source,
+        "retrieval_heads": heads.profile.retrieval_count(),
+        "kv_heads": heads.profile.shape().all_kv_heads(),
+        "heads_from": source(heads),
         "plans": rows.iter().map(row).collect::<Vec<_>>(),
     })
 }

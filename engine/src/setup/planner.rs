@@ -1,8 +1,8 @@
 //! What a session takes, for any number of layers on a device and any context: the arithmetic behind
-//! [`Setup`](super::Setup) and behind tables of plans.
+//! [`Setup`](super::Setup) and [`Forecast`](super::Forecast).
 
 use models::shapes::{FileType, ModelShape};
-use models::spec::{ModelSpec, ModelTensors};
+use models::spec::ModelSpec;
 
 use crate::heads::{HeadShape, HeadsError};
 use crate::kv::{KvBudget, Layout, StoreOptions};
@@ -91,12 +91,6 @@ impl Planner<'_> {
         };
         let bytes = Plan::new(spec, &self.outline.tensors, &layout, &options)?;
         Ok(Planned { bytes, session, layout, on_device })
-    }
-
-    /// Refuses a model whose tensors do not fit its metadata.
-    pub fn check_tensors(model: &Model) -> Result<(), EngineError> {
-        ModelTensors::from_gguf(model.gguf(), model.spec())?;
-        Ok(())
     }
 }
 

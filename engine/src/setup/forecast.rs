@@ -1,0 +1,247 @@
+//! What sessions would take under several policies and cache types, for a model file or only a well-known
+//! shape, on a GPU that need not be there. It decides as [`Setup`](super::Setup) does, but refuses nothing.
+
+use std::sync::Arc;
+
+use ggml::Type;
+use models::shapes::{FileType, ModelShape};
+use models::spec::{ModelSpec, PositionEncoding};
+
+use super::planner::{ModelOutline, Planned};
+use super::profiles::{ASSUMED_SHARE, Found, Profiles, policy_rule, spread};
+use super::{HeadSource, SetupOptions, Target, planner};
+use crate::heads::{HeadProfile, HeadShape};
+use crate::kv::PolicyChoice;
+use crate::progress::Observer;
+use crate::{EngineError, Model, SessionOptions};
+
+/// What sessions of one model would take.
+///
+/// ```
+/// use longhand::setup::{DeviceRequest, Forecast};
+/// use longhand::{Context, Model, ModelSource, SetupOptions, Type};
+///
+/// let model = Model::open(ModelSource::Embedded)?;
+/// let options = SetupOptions { device: DeviceRequest::Cpu, context: Context::Tokens(8192), ..SetupOptions::default() };
+/// let forecast = Forecast::of_model(&model, &options)?;
+/// let types = [(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0)];
+/// let sessions = forecast.sessions(&"snapkv".parse()?, &types, &mut ())?;
+/// let store = |number: usize| sessions[number].as_ref().map(|session| session.planned.bytes.host.store);
+/// assert!(store(1).ok() < store(0).ok());
+/// # Ok::<(), longhand::EngineError>(())
+/// ```
+pub struct Forecast {
+    outline: ModelOutline,
+    /// `None` for a shape.
+    model: Option<Arc<Model>>,
+    options: SetupOptions,
+    context: usize,
+    target: Target,
+    heads: ForecastHeads,
+}
+
+/// The head profile of a forecast.
+#[derive(Clone, Debug)]
+pub struct ForecastHeads {
+    /// The profile.
+    pub profile: HeadProfile,
+    /// Where it is from.
+    pub origin: ProfileOrigin,
+}
+
+/// Where the head profile of a forecast is from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ProfileOrigin {
+    /// It was given.
+    Given,
+    /// The model's cached profile.
+    Cached,
+    /// There is none: the model has ALiBi, and the windows of its heads follow from the weights.
+    Alibi,
+    /// Assumed: this share of the query heads retrieves, evenly spread.
+    Assumed {
+        /// The share, from 0 to 1.
+        share: f64,
+    },
+}
+
+impl ForecastHeads {
+    /// Whether no profile with as many retrieval heads has them in more KV heads.
+    pub fn is_maximum(&self) -> bool {
+        matches!(self.origin, ProfileOrigin::Assumed { .. }) && self.profile.shape().group() > 1
+    }
+}
+
+/// What one session would take.
+#[derive(Clone, Debug)]
+pub struct SessionForecast {
+    /// Its memory, with as many layers on the GPU as fit.
+    pub planned: Planned,
+    /// The longest context in tokens that fits, with an error below 0.1 %; 0 if none fits.
+    pub longest_context: usize,
+}
+
+impl Forecast {
+    /// For a model file. The first text of each session has as many tokens as the context.
+    ///
+    /// # Errors
+    /// If the model's tensors do not fit its metadata, or a given head profile cannot be used.
+    pub fn of_model(model: &Arc<Model>, options: &SetupOptions) -> Result<Forecast, EngineError> {
+        model.check_tensors()?;
+        Forecast::new(ModelOutline::of_model(model), Some(model.clone()), options)
+    }
+
+    /// For a well-known shape.
+    ///
+    /// # Errors
+    /// If a given head profile cannot be used.
+    pub fn of_shape(
+        shape: &ModelShape,
+        file_type: FileType,
+        options: &SetupOptions,
+    ) -> Result<Forecast, EngineError> {
+        Forecast::new(ModelOutline::of_shape(shape, file_type), None, options)
+    }
+
+    fn new(
+        outline: ModelOutline,
+        model: Option<Arc<Model>>,
+        options: &SetupOptions,
+    ) -> Result<Forecast, EngineError> {
+        let heads = heads(&outline, model.as_ref(), options)?;
+        let trained = outline.spec.n_ctx_train.max(1);
+        Ok(Forecast {
+            context: options.context.tokens(0, trained),
+            target: Target::assume(options),
+            options: options.clone(),
+            outline,
+            model,
+            heads,
+        })
+    }
+
+    /// The model's sizes and settings.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.outline.spec
+    }
+
+    /// Tokens of each session and of its first text.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// What it is planned for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The head profile, for policies that use one.
+    pub fn heads(&self) -> &ForecastHeads {
+        &self.heads
+    }
+
+    /// What sessions with `policy` would take, for each pair of types of keys and values; or why there can be
+    /// no such session.
+    ///
+    /// # Errors
+    /// If the head profile cannot be used with the policy, or the interrupt flag is set.
+    pub fn sessions(
+        &self,
+        policy: &PolicyChoice,
+        types: &[(Type, Type)],
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<Result<SessionForecast, EngineError>>, EngineError> {
+        let profile = self.profile(policy, observer)?;
+        let session = |types: &(Type, Type)| SessionOptions {
+            policy: policy.clone(),
+            profile: Some(profile.clone()),
+            types: *types,
+            ..self.options.session(self.context)
+        };
+        Ok(types.iter().map(|types| self.session(&session(types))).collect())
+    }
+
+    fn session(&self, session: &SessionOptions) -> Result<SessionForecast, EngineError> {
+        let planner = planner(&self.outline, &self.options);
+        let layers = self.outline.spec.n_layers;
+        let plan = |on_device, context| {
+            let chunk = self.options.session(context).chunk;
+            planner.plan(&SessionOptions { context, chunk, ..session.clone() }, context, on_device)
+        };
+        let on_device = self.target.choose_layers(layers, |on_device| plan(on_device, self.context));
+        let planned = plan(on_device, self.context)?;
+        let wanted = self.target.wanted_layers(layers);
+        let fits = |context| plan(wanted, context).is_ok_and(|planned| self.target.holds(&planned.bytes));
+        Ok(SessionForecast { planned, longest_context: longest_context(fits) })
+    }
+
+    /// The profile for one policy: the windows of a model with ALiBi, or the forecast's profile with the heads
+    /// that the policy selects from its scores.
+    fn profile(
+        &self,
+        policy: &PolicyChoice,
+        observer: &mut dyn Observer,
+    ) -> Result<HeadProfile, EngineError> {
+        // With a budget, planning such a policy is an error whatever the windows are.
+        if let (Some(model), Some(_), None) =
+            (&self.model, policy.scope_options(self.spec()), self.options.budget)
+            && let Found::Profile(profile) = Profiles::new(model, &self.options).find(policy, observer)?
+        {
+            return Ok(profile);
+        }
+        let selected = match policy.uses_profile() {
+            true => self.heads.profile.reselect(&policy_rule(policy))?,
+            false => None,
+        };
+        Ok(selected.unwrap_or_else(|| self.heads.profile.clone()))
+    }
+}
+
+/// The profile that is asked for, else the model's cached one, else an assumed one.
+fn heads(
+    outline: &ModelOutline,
+    model: Option<&Arc<Model>>,
+    options: &SetupOptions,
+) -> Result<ForecastHeads, EngineError> {
+    let shape = outline.head_shape()?;
+    let fingerprint = model.map(|model| model.fingerprint());
+    let (profile, origin) = match (&options.heads, model) {
+        (HeadSource::File(path), _) => {
+            (HeadProfile::load_for(path, shape, fingerprint)?, ProfileOrigin::Given)
+        }
+        (HeadSource::Profile(profile), _) => {
+            profile.check(shape, fingerprint)?;
+            (profile.clone(), ProfileOrigin::Given)
+        }
+        (HeadSource::Auto, Some(model)) => match Profiles::new(model, options).cached().ok().flatten() {
+            Some(profile) => (profile, ProfileOrigin::Cached),
+            None if outline.spec.position_encoding == PositionEncoding::Alibi => {
+                (HeadProfile::uniform(shape, false), ProfileOrigin::Alibi)
+            }
+            None => assumed(shape, ASSUMED_SHARE)?,
+        },
+        (HeadSource::Auto, None) => assumed(shape, ASSUMED_SHARE)?,
+        (HeadSource::Assumed(share), _) => assumed(shape, *share)?,
+    };
+    Ok(ForecastHeads { profile, origin })
+}
+
+fn assumed(shape: HeadShape, share: f64) -> Result<(HeadProfile, ProfileOrigin), EngineError> {
+    Ok((spread(shape, share)?, ProfileOrigin::Assumed { share }))
+}
+
+/// The longest context that fits, with an error below 0.1 %; 0 if none fits.
+fn longest_context(fits: impl Fn(usize) -> bool) -> usize {
+    const LIMIT: usize = 100_000_000;
+    // Some policies cannot be used in very short sessions.
+    let Some(shortest) = [1, 1 << 10, 1 << 14].into_iter().find(|context| fits(*context)) else { return 0 };
+    let (mut good, mut bad) = (shortest, 2 * shortest);
+    while bad < LIMIT && fits(bad) {
+        (good, bad) = (bad, bad * 2);
+    }
+    while bad - good > good / 1000 + 1 {
+        let middle = good + (bad - good) / 2;
+        if fits(middle) { good = middle } else { bad = middle }
+    }
+    good.min(LIMIT)
+}
