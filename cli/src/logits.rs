@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::atomic_file::{self, Access};
 use longhand::{Context, Model, SetupOptions};
 
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{ChunkArgs, TypeArgs};
-use crate::atomic_file;
 use crate::failure::Failure;
 
 /// Write the logits after every token of a text to a NumPy file: float32 [tokens, vocabulary].
@@ -47,7 +47,7 @@ pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     let mut session = app.start(&app.resolve(&model, &options, tokens.len())?)?;
     let logits = app.interrupt.computing(|| session.all_logits(&tokens))?;
     let n_vocab = model.spec().n_vocab;
-    let written = atomic_file::write(&args.out, |out| {
+    let written = atomic_file::write(&args.out, Access::Everyone, |out| {
         out.write_all(&npy_header(tokens.len(), n_vocab))?;
         logits.iter().try_for_each(|logit| out.write_all(&logit.to_le_bytes()))
     });

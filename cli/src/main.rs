@@ -4,7 +4,6 @@
 mod app;
 mod args;
 mod ask;
-mod atomic_file;
 mod bench;
 mod chat;
 mod console;

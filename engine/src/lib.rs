@@ -25,6 +25,7 @@
 //! ```
 
 mod alibi;
+pub mod atomic_file;
 mod backends;
 mod calibrate;
 mod chat;
@@ -40,7 +41,6 @@ mod pass;
 mod placement;
 pub mod plan;
 mod progress;
-mod random;
 mod sampler;
 mod scratch;
 mod session;

@@ -11,7 +11,7 @@
 //! other harm.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use kernels::RowType;
 use kernels::graph::tensor_type;
 use serde::{Deserialize, Serialize};
 
+use crate::atomic_file::{self, Access};
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
 
@@ -236,21 +237,23 @@ impl Snapshot {
 /// Writes a session to a file, with something of the caller's. The file is there when it is complete, and not
 /// before.
 pub fn save(session: &Session, caller: &str, path: &Path) -> Result<(), EngineError> {
-    let named = |error: EngineError| with_path(error, path);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let written = (|| {
-        let mut file = BufWriter::new(File::create(&beside).map_err(SnapshotError::from)?);
-        write(session, caller, &mut file)?;
-        file.flush().map_err(SnapshotError::from)?;
-        file.get_ref().sync_all().map_err(SnapshotError::from)?;
-        fs::rename(&beside, path).map_err(|error| SnapshotError::from(error).into())
-    })();
-    written.map_err(|error| {
-        // The incomplete file is useless. That it cannot be removed either is not worth a second error.
-        let _ = fs::remove_file(&beside);
-        named(error)
-    })
+    atomic_file::write(path, Access::Owner, |file| Ok(write(session, caller, file)?))
+        .map_err(|SaveError(error)| with_path(error, path))
+}
+
+/// An error of the file or of the store that is saved.
+struct SaveError(EngineError);
+
+impl From<io::Error> for SaveError {
+    fn from(error: io::Error) -> SaveError {
+        SaveError(SnapshotError::from(error).into())
+    }
+}
+
+impl From<EngineError> for SaveError {
+    fn from(error: EngineError) -> SaveError {
+        SaveError(error)
+    }
 }
 
 fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), EngineError> {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use longhand::atomic_file::{self, Access};
 use longhand::setup::{available_memory, cache_folder};
 use models::gguf::GgufFile;
 use models::gguf::write::TensorDecl;
@@ -11,8 +12,8 @@ use models::shapes::ModelShape;
 
 use crate::app::App;
 use crate::failure::Failure;
+use crate::format;
 use crate::progress::ProgressBar;
-use crate::{atomic_file, format};
 
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`. It is written if it does not exist or is incomplete.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
@@ -61,7 +62,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     }
     app.console.note(&format!("writing {size} of synthetic weights to {} (only once)", path.display()));
     let mut bar = ProgressBar::new(&app.console, "writing");
-    atomic_file::write(&path, |out| {
+    atomic_file::write(&path, Access::Everyone, |out| {
         shape.write_synthetic(file_type, out, &mut |done, total| bar.show_bytes(done, total)).map(|_| ())
     })
     .map_err(failure)?;
@@ -83,7 +84,8 @@ fn free_bytes(_: &Path) -> Option<u64> {
 /// Removes temporary files of interrupted runs.
 fn remove_temporary_files(folder: &Path) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_temporary = |path: &PathBuf| path.extension().is_some_and(|name| name == atomic_file::EXTENSION);
+    let is_temporary =
+        |path: &PathBuf| path.extension().is_some_and(|name| name == atomic_file::TEMPORARY_EXTENSION);
     for path in files.filter(is_temporary) {
         // A file that cannot be removed does no harm.
         let _ = fs::remove_file(path);

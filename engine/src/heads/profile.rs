@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::error::HeadsError;
 use super::select::{SelectedHeads, SelectionRule, select};
 use crate::Hint;
+use crate::atomic_file::{self, Access};
 
 /// Maximum query heads of a model, all layers together. No known model has 20,000.
 pub const MAX_QUERY_HEADS: usize = 1 << 20;
@@ -451,13 +452,8 @@ impl HeadProfile {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(fails)?;
         }
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        fs::write(&temporary, self.to_json()).and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
-            // The first error is reported; an error of this clean-up would add nothing.
-            let _ = fs::remove_file(&temporary);
-            fails(error)
-        })
+        atomic_file::write(path, Access::Everyone, |file| file.write_all(self.to_json().as_bytes()))
+            .map_err(fails)
     }
 }
 
