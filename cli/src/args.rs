@@ -20,8 +20,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
-    ask, bench, chat, console, crash_save, demo, devices, failure, heads, inspect, logits, plan, recall,
-    tokenize,
+    ask, bench, chat, console, crash_save, demo, devices, failure, heads, inspect, logits, plan, policies,
+    recall, tokenize,
 };
 
 /// Ask a local model about long documents. The KV cache keeps only what each attention head needs.
@@ -38,6 +38,7 @@ enum Command {
     Chat(chat::ChatArgs),
     Ask(ask::AskArgs),
     Plan(plan::PlanArgs),
+    Policies(policies::PoliciesArgs),
     Heads(heads::HeadsArgs),
     Bench(bench::BenchArgs),
     Recall(recall::RecallArgs),
@@ -63,6 +64,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Chat(args) => chat::run(&app, &args),
         Command::Ask(args) => ask::run(&app, &args),
         Command::Plan(args) => plan::run(&app, &args),
+        Command::Policies(args) => policies::run(&app, &args),
         Command::Heads(args) => heads::run(&app, &args),
         Command::Bench(args) => bench::run(&app, &args),
         Command::Recall(args) => recall::run(&app, &args),

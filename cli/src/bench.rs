@@ -48,7 +48,7 @@ pub struct BenchArgs {
     #[arg(short = 'r', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
     /// A policy; repeat or separate with ; for several; `all` for all of them
-    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full", long_help = format!("A policy; repeat or separate with ; for several; `all` for all of them\n\n{}", session::policy_help()))]
+    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full")]
     policy: Vec<String>,
     /// How the cache is filled before a test
     #[arg(long, value_enum, default_value_t = Fill::Prefill)]

@@ -19,6 +19,7 @@ mod inspect;
 mod interrupt;
 mod logits;
 mod plan;
+mod policies;
 mod progress;
 mod recall;
 mod reporter;

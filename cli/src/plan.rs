@@ -33,7 +33,7 @@ pub struct PlanArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
     /// A policy; repeat for several [default: all, with their default parameters]
-    #[arg(long, value_name = "POLICY", long_help = format!("A policy; repeat for several [default: all, with their default parameters]\n\n{}", session::policy_help()))]
+    #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
     #[command(flatten)]
     budget: BudgetArgs,

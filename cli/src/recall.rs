@@ -48,7 +48,7 @@ pub struct RecallArgs {
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "15%,25%,33%,50%", value_parser = values::budget)]
     kv_budget: Vec<KvBudget>,
     /// A policy; repeat or separate with ; for several; `all` for all of them
-    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", long_help = format!("A policy; repeat or separate with ; for several; `all` for all of them\n\n{}", session::policy_help()))]
+    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all")]
     policy: Vec<String>,
     /// Questions for each policy and budget; each document has ten
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -228,6 +228,17 @@ fn plans_for_a_gpu_need_no_gpu() {
 }
 
 #[test]
+fn policies_are_listed_with_their_parameters() {
+    let list = longhand(&["policies"]).ok();
+    for part in ["\nfull: ", "\nrazor: ", "\n  buffer=4000: ", "(avg, max)", "every policy but full:"] {
+        assert!(list.contains(part), "{part} in {list}");
+    }
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let help = longhand(&["help", "policies"]).ok();
+    assert!(words(&help).starts_with(&words(&list)), "{help}");
+}
+
+#[test]
 fn devices_are_listed() {
     let object = longhand(&["devices", "--json"]).json();
     assert!(object["cpu"]["threads"].as_u64() > Some(0));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ggml::Type;
-use longhand::policy::{COMMON_PARAMETERS, KvBudget, PolicyChoice, policies};
+use longhand::policy::{KvBudget, PolicyChoice, policies};
 use longhand::{Context, HeadSource, Prefill, SessionOptions, SetupOptions};
 
 use super::values;
@@ -18,8 +18,9 @@ pub struct SessionArgs {
     /// [default: the text plus room for answers]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
-    /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5,sinks=4 [default: full]
-    #[arg(long, value_name = "POLICY", long_help = policy_help() + "\n\n[default: full]")]
+    /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5; `longhand policies` lists
+    /// all [default: full]
+    #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Head profile for policies that use one [default: the cached profile of the model, else a new
     /// calibration]
@@ -30,7 +31,7 @@ pub struct SessionArgs {
     #[command(flatten)]
     pub types: TypeArgs,
     /// How the first text is read [default: exact]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = "Prefill")]
     pub prefill: Option<PrefillArg>,
     #[command(flatten)]
     pub chunk: ChunkArgs,
@@ -38,7 +39,7 @@ pub struct SessionArgs {
 
 /// How many tokens are computed at once during prefill.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Cache")]
+#[command(next_help_heading = "Prefill")]
 pub struct ChunkArgs {
     /// Tokens computed at once in prefill (-ub) [default: 512]
     #[arg(long, value_name = "N", value_parser = values::positive)]
@@ -173,27 +174,4 @@ pub fn expand_policies(texts: &[String]) -> impl Iterator<Item = &str> {
         "all" => policies().map(|entry| entry.name).collect(),
         name => vec![name],
     })
-}
-
-/// Help about all policies and their parameters.
-pub fn policy_help() -> String {
-    let mut help = String::from(
-        "Cache policy: what each head keeps. The policies, with their parameters and defaults:\n",
-    );
-    for entry in policies() {
-        help += &format!("\n{}: {}\n", entry.name, entry.summary);
-        for parameter in entry.parameters {
-            let default = parameter.format_value(entry.default(parameter));
-            let choices = match parameter.choices {
-                [] => String::new(),
-                choices => format!(" ({})", choices.join(", ")),
-            };
-            help += &format!("  {}={default}  {}{choices}\n", parameter.name, parameter.description);
-        }
-    }
-    help += "\nParameters of every policy but full (defaults differ):\n";
-    for parameter in COMMON_PARAMETERS {
-        help += &format!("  {}=on|off  {}\n", parameter.name, parameter.description);
-    }
-    help + "\nFor example: --policy razor:buffer=4000,ratio=5"
 }

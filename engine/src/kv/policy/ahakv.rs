@@ -79,15 +79,19 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "ahakv",
     summary: "the rows with the largest product of sharpened attention and value norm, updated in decode (AhaKV)",
     parameters: &[
-        Parameter::rows("budget", "B: rows kept (1000 in the paper)", 1000.0, 2.0),
+        Parameter::rows("budget", "rows kept (1000 in the paper)", 1000.0, 2.0),
         Parameter::rows(
             "recent",
-            "B_r: last queries that decide, and rows that stay (32 in the paper)",
+            "number of last queries that score the rows; as many last rows are always kept (32 in the paper)",
             32.0,
             1.0,
         ),
-        Parameter::rows("kernel", "neighbouring values pooled, an odd number", 5.0, 1.0).hidden(),
-        Parameter::choice("lambda", "how the sharpness follows from the attention", &["entropy", "literal"]),
+        Parameter::rows("kernel", "neighbouring values that are pooled, an odd number", 5.0, 1.0).hidden(),
+        Parameter::choice(
+            "lambda",
+            "how the sharpness of the attention is chosen: from its entropy, or as printed in the paper",
+            &["entropy", "literal"],
+        ),
         Parameter::slack(0.0, 0.0),
     ],
     default_heads: false,

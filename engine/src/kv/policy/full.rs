@@ -4,7 +4,7 @@ use super::registry::PolicyEntry;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "full",
-    summary: "keep every row of every head",
+    summary: "every row of every head",
     parameters: &[],
     default_heads: false,
     default_compensation: false,

@@ -133,7 +133,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "l2",
     summary: "the rows whose keys have the lowest norms (L2 norm)",
     parameters: &[
-        Parameter::number("keep", "share of the rows kept when there are too many (0.5 in the paper)", 0.5, 0.0..=1.0),
+        Parameter::number("keep", "share of the rows that is kept when there are too many (0.5 in the paper)", 0.5, 0.0..=1.0),
         Parameter::rows("after", "number of rows at which a head is compressed (2048 in the authors' code)", 2048.0, 1.0),
         Parameter::rows("rows", "a fixed number of rows instead of keep and after; 0 is off", 0.0, 0.0).hidden(),
         Parameter::rows("sinks", "first rows kept whatever their norm", 0.0, 0.0).hidden(),
@@ -141,7 +141,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::rows("skip", "first layers never compressed", 2.0, 0.0).hidden(),
         Parameter::choice(
             "order",
-            "which norms are kept; high and random are ablations",
+            "which norms are kept; high and random are for comparison",
             &["low", "high", "random"],
         ),
         Parameter::slack(-1.0, -1.0).described(

@@ -104,22 +104,22 @@ fn softmax(logits: &[f32]) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / total).collect()
 }
 
-const SINKS: Parameter = Parameter::rows("sinks", "S: first rows kept (16 in the paper)", 16.0, 0.0);
+const SINKS: Parameter = Parameter::rows("sinks", "first rows kept (16 in the paper)", 16.0, 0.0);
 const LAG: Parameter = Parameter::rows(
     "lag",
-    "L: rows of a partition; the last one to two partitions are complete (128 to 1024 in the paper)",
+    "rows of a partition; the last one or two partitions stay complete (128 to 1024 in the paper)",
     512.0,
     1.0,
 );
 const RATIO: Parameter = Parameter::number(
     "ratio",
-    "r: share of a partition that stays (0.5 to 0.125 in the paper)",
+    "share of a partition that is kept (0.125 to 0.5 in the paper)",
     0.25,
     0.0..=1.0,
 );
 const V_WEIGHT: Parameter = Parameter::number(
     "v_weight",
-    "weight of the values' score beside the keys' (1 in the paper)",
+    "weight of the values' score; that of the keys is 1 (1 in the paper)",
     1.0,
     0.0..=1e3,
 )

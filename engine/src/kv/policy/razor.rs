@@ -23,26 +23,34 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     summary: "retrieval heads keep everything; the others keep the first rows (sinks), a window, and one entry for all \
               evicted rows (RazorAttention)",
     parameters: &[
-        Parameter::rows("buffer", "S0: minimum rows of the window (4000 in table 2)", 4000.0, 1.0),
+        Parameter::rows("buffer", "smallest window in rows (4000 in the paper)", 4000.0, 1.0),
         Parameter::number(
             "ratio",
-            "C: after N tokens the window has at least N / C rows (5 in table 2)",
+            "after N tokens the window has at least N / ratio rows (5 in the paper)",
             5.0,
             1.0..=1e9,
         ),
-        Parameter::rows("sinks", "N0: first rows kept (4 in table 2)", 4.0, 0.0),
-        share("induction", "share of query heads protected by induction score (0.14 in table 2)", 0.14),
-        share("echo", "share of query heads protected by echo score (0.01 in table 2)", 0.01),
+        Parameter::rows("sinks", "first rows kept (4 in the paper)", 4.0, 0.0),
+        share(
+            "induction",
+            "share of query heads that keep everything for their induction score (0.14 in the paper)",
+            0.14,
+        ),
+        share(
+            "echo",
+            "share of query heads that keep everything for their echo score (0.01 in the paper)",
+            0.01,
+        ),
         Parameter::number(
             "eps",
-            "ALiBi only: a head ignores tokens with less attention than this (0.001 in equation 2)",
+            "for models with ALiBi: a head ignores tokens with less attention than this (0.001 in the paper)",
             1e-3,
             1e-9..=1.0,
         )
         .hidden(),
         Parameter::switch(
             "rigorous",
-            "ALiBi only: whether to use a strict bound, which makes windows longer",
+            "for models with ALiBi: whether the bound is strict, which makes windows longer",
         ),
         Parameter::slack(-1.0, -1.0).described(SLACK),
     ],

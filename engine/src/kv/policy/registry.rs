@@ -104,7 +104,7 @@ pub const MIN_ROWS: usize = 16;
 /// Parameters of every policy that bounds heads.
 pub const COMMON_PARAMETERS: &[Parameter] = &[
     Parameter::switch("heads", "whether retrieval heads keep everything (needs a head profile)"),
-    Parameter::switch("compensation", "whether one entry stands for the evicted rows"),
+    Parameter::switch("compensation", "whether one entry stands for all evicted rows"),
 ];
 
 impl PolicyEntry {

@@ -99,7 +99,7 @@ impl Policy for SnapKv {
 
 pub(super) const WINDOW: Parameter = Parameter::rows(
     "window",
-    "number of last queries that score the rows; as many last rows always stay",
+    "number of last queries that score the rows; as many last rows are always kept",
     32.0,
     1.0,
 );

@@ -11,7 +11,7 @@ use super::registry::{Parameter, PolicyEntry, PolicyFactory};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "streaming",
-    summary: "sinks and a recent window (StreamingLLM)",
+    summary: "the first rows (sinks) and a window of recent rows (StreamingLLM)",
     parameters: &[
         Parameter::rows("sinks", "first rows kept (4 in the paper)", 4.0, 0.0),
         Parameter::rows("window", "recent rows kept", 1024.0, 1.0),

@@ -54,7 +54,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     summary: "the rows that the last query attends to most, the same for all heads of a layer (TOVA)",
     parameters: &[
         Parameter::rows("capacity", "rows kept", 1024.0, 1.0),
-        Parameter::switch("protect_last", "whether the newest row always stays"),
+        Parameter::switch("protect_last", "whether the newest row is always kept"),
         Parameter::slack(0.0, 0.0),
     ],
     default_heads: false,

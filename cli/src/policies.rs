@@ -1,0 +1,44 @@
+//! `longhand policies`: the cache policies with their parameters. `longhand help policies` prints the same.
+
+use anyhow::Result;
+use clap::Args;
+use longhand::policy::{COMMON_PARAMETERS, policies};
+
+use crate::app::App;
+
+/// List the cache policies and their parameters.
+#[derive(Debug, Args)]
+#[command(long_about = catalogue())]
+pub struct PoliciesArgs {}
+
+/// Runs the command.
+pub fn run(app: &App, _: &PoliciesArgs) -> Result<()> {
+    Ok(app.console.print(&(catalogue() + "\n"))?)
+}
+
+fn catalogue() -> String {
+    let mut text = String::from(
+        "A cache policy decides which rows of the KV cache a head keeps. Choose one with\n\
+         \n  --policy NAME\n  --policy NAME:parameter=value,parameter=value\n\n\
+         for example --policy razor:buffer=4000,ratio=5. The list shows each parameter with its default.\n",
+    );
+    for entry in policies() {
+        text += &format!("\n{}: {}\n", entry.name, entry.summary);
+        for parameter in entry.parameters {
+            let default = parameter.format_value(entry.default(parameter));
+            let choices = match parameter.choices {
+                [] => String::new(),
+                choices => format!(" ({})", choices.join(", ")),
+            };
+            text += &format!("  {}={default}: {}{choices}\n", parameter.name, parameter.description);
+        }
+    }
+    text += "\nevery policy but full:\n";
+    for parameter in COMMON_PARAMETERS {
+        let on = policies().filter(|entry| entry.factory.is_some() && entry.default(parameter) == 1.0);
+        let on: Vec<&str> = on.map(|entry| entry.name).collect();
+        let description = parameter.description;
+        text += &format!("  {}=off: {description} (on, off); on in {}\n", parameter.name, on.join(", "));
+    }
+    text.trim_end().to_owned()
+}
