@@ -24,7 +24,7 @@ use crate::{
     recall, tokenize,
 };
 
-/// Ask a local model about long documents. The KV cache keeps only what each attention head needs.
+/// Ask a local model about long documents, with a KV cache that can keep only what each attention head needs.
 #[derive(Debug, Parser)]
 #[command(name = "longhand", version, max_term_width = 100, propagate_version = false)]
 pub struct Cli {

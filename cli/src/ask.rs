@@ -25,7 +25,7 @@ const ANSWER_LIMIT: usize = 256;
 /// Ask questions about documents, one after the other in one session.
 ///
 /// The documents and the first question form the first turn; each further question is another turn. Answers
-/// go to stdout, one per line; use --json in programs. Without a model file, the small built-in model
+/// go to stdout, each on a line of its own; programs should use --json. Without a model file, the small built-in model
 /// answers.
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [MODEL] -f FILE [-f FILE]... QUESTION...")]
@@ -39,7 +39,7 @@ pub struct AskArgs {
     /// Ask this question before the others; can be repeated
     #[arg(short = 'p', long = "prompt", value_name = "QUESTION")]
     prompts: Vec<String>,
-    /// System message (-sys)
+    /// System message, also -sys
     #[arg(long, value_name = "TEXT")]
     system_prompt: Option<String>,
     /// Print one JSON object with answers, timings and KV cache sizes

@@ -19,7 +19,7 @@ use measure::{Bench, Test};
 use report::Report;
 
 use crate::app::App;
-use crate::args::model::{ModelArg, ModelArgs};
+use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg, TypeArgs};
 use crate::args::values;
 use crate::failure::Failure;
@@ -27,13 +27,13 @@ use crate::failure::Failure;
 /// Size of the memory that the bandwidth is measured with. It is larger than most machines' caches.
 const BANDWIDTH_BYTES: usize = 256 << 20;
 
-/// Measure speed, KV cache size, and bytes moved against the machine's memory bandwidth.
+/// Measure speed, KV cache size, and the share of the machine's memory bandwidth that is used.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(flatten)]
     model_arg: ModelArg,
     /// A well-known model with synthetic weights instead of a file, for example llama-3.2-1b:q4_k_m
-    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
+    #[arg(long, long_help = shape_help("A well-known model with synthetic weights instead of a file"), value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
     shape: Option<String>,
     /// Prompt length in tokens; comma-separated for several tests; 0 for none [default: 512]
     #[arg(short = 'p', long = "n-prompt", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]
@@ -47,20 +47,21 @@ pub struct BenchArgs {
     /// Measured runs of each test
     #[arg(short = 'r', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
-    /// A policy; repeat or separate with ; for several; `all` for all of them
+    /// A policy, or `all`; repeat for several
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "full")]
     policy: Vec<String>,
     /// How the cache is filled before a test
     #[arg(long, value_enum, default_value_t = Fill::Prefill)]
     fill: Fill,
     /// How texts are read into the cache
-    #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
+    #[arg(long, value_enum, default_value_t = PrefillArg::Exact, help_heading = "Prefill")]
     prefill: PrefillArg,
-    /// Head profile for policies that use one [default: the cached profile of the model, else a new
+    /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Without a profile, assume this share of retrieval heads, spread evenly [default with --shape: 0.15]
+    /// Assume that this share of the query heads retrieves, evenly spread over the layers, instead of a
+    /// profile [default with --shape: 0.15]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// Output format
@@ -79,7 +80,7 @@ pub struct BenchArgs {
 /// How the cache is filled to a depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Fill {
-    /// By reading a text of that length
+    /// By reading a text
     Prefill,
     /// With random rows, without computing anything
     Random,

@@ -44,8 +44,8 @@ pub struct ChatArgs {
     /// from it without reading anything again, and flags that contradict it are an error
     #[arg(long = "session", value_name = "FILE")]
     session_file: Option<PathBuf>,
-    /// System message (in `ask`, -p is a question)
-    #[arg(short = 'p', long = "prompt", visible_alias = "system-prompt", value_name = "TEXT")]
+    /// System message, also -sys
+    #[arg(long = "system-prompt", short_alias = 'p', alias = "prompt", value_name = "TEXT")]
     system: Option<String>,
     #[command(flatten)]
     model: ModelArgs,

@@ -33,9 +33,10 @@ const TIMED_STEPS: usize = 256;
 /// Blocks of these steps. The result is the median of their speeds.
 const TIMED_BLOCKS: usize = 16;
 
-/// Find facts in a long document under several cache policies.
+/// See which facts of a long document are found under several cache policies.
 ///
-/// Writes a document with facts at known depths, reads it once under each policy, and asks about every fact.
+/// Makes a document with facts at known depths, reads it once under `full`, `razor` and `streaming`
+/// (twice, with the window and with the bytes of razor), and asks about every fact.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// Length of the document in tokens
@@ -44,8 +45,9 @@ pub struct DemoArgs {
     /// Number of facts in the document; each is asked about
     #[arg(long, default_value_t = DocumentOptions::default().facts, value_name = "N")]
     facts: usize,
-    /// Kinds of facts, comma-separated: number, passkey, secret, code, phone, city, hidden, color, food,
-    /// animal, born
+    /// Kinds of facts, comma-separated: number, passkey, secret, code, phone, city, hidden (an object's
+    /// place), color, food, animal, born (a year) [default: those that the
+    /// built-in model answers best]
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kinds: Vec<String>,
     /// Random seed of the document

@@ -20,7 +20,7 @@ use crate::args::values;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// Find, show and import retrieval heads, which keep all their rows.
+/// Find, show and import retrieval heads: those that look things up far back in the text.
 #[derive(Debug, Args)]
 pub struct HeadsArgs {
     #[command(subcommand)]
@@ -29,8 +29,8 @@ pub struct HeadsArgs {
 
 #[derive(Debug, Subcommand)]
 enum HeadsCommand {
-    /// Find a model's retrieval heads: it reads the same random tokens four times, and heads that attend to
-    /// earlier copies score
+    /// Find a model's retrieval heads. The model reads the same random tokens four times; heads that look back
+    /// at the earlier copies retrieve
     Calibrate(CalibrateArgs),
     /// Draw the heads and their scores
     Show(ShowArgs),
@@ -42,17 +42,17 @@ enum HeadsCommand {
 struct CalibrateArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Also write the profile to this file
+    /// Write a copy of the profile to this file; it is saved for the model anyway
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Length of the random text, which is read four times in a row (2500 tokens in the paper; fewer if the
     /// model's context is too small)
     #[arg(long, value_name = "TOKENS", default_value = "2500", value_parser = values::positive)]
     period: usize,
-    /// Select this share of the query heads, those with the highest induction scores
+    /// Share of query heads selected because they look at the token after the earlier copy (induction)
     #[arg(long, default_value = "0.14", value_parser = values::share)]
     induction: f64,
-    /// Select this share of the query heads, those with the highest echo scores
+    /// Share of query heads selected because they look at the earlier copy itself (echo)
     #[arg(long, default_value = "0.01", value_parser = values::share)]
     echo: f64,
     /// Random seed
@@ -77,10 +77,10 @@ struct ShowArgs {
 struct ImportArgs {
     /// The head map
     map: PathBuf,
-    /// A well-known model instead of a model file, for example llama-3.1-8b
+    /// A well-known model instead of a model file, for example llama-3.1-8b; `plan --help` lists them
     #[arg(long, value_name = "NAME", conflicts_with = "model")]
     shape: Option<String>,
-    /// Write the profile to this file [default: cache it for the model]
+    /// Write the profile to this file [default: save it for the model]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Heads with at least this score keep everything [default: the threshold of the map's authors]

@@ -16,7 +16,7 @@ use longhand::{Context, EngineError, HeadSource, Model, SetupOptions};
 use models::shapes::ModelShape;
 
 use crate::app::App;
-use crate::args::model::{ModelArg, ModelArgs};
+use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::values;
 use crate::failure::Failure;
@@ -26,37 +26,39 @@ use crate::failure::Failure;
 pub struct PlanArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Plan for a well-known model and file type without a file, for example llama-3.1-8b:q4_k_m
-    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
+    /// Plan for a well-known model without a file, for example llama-3.1-8b:q4_k_m
+    #[arg(long, long_help = shape_help("Plan for a well-known model without a file"), value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model"])]
     shape: Option<String>,
-    /// Tokens of the text and of the session, for example 100k [default: the model's training context]
+    /// Tokens of the session, all of them of one text, for example 100k [default: the model's training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
-    /// A policy; repeat for several [default: all, with their default parameters]
+    /// A policy; repeat for several; `longhand policies` lists them [default: all, with their default
+    /// parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
-    #[command(flatten)]
-    budget: BudgetArgs,
-    /// Type of keys (-ctk) [default: f16, q8_0 and q4_0 are all shown]
-    #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
-    cache_type_k: Option<Type>,
-    /// Type of values (-ctv) [default: the type of keys]
-    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, requires = "cache_type_k")]
-    cache_type_v: Option<Type>,
-    /// Head profile [default: the cached profile of the model, else --heads-share]
-    #[arg(long, value_name = "FILE")]
-    heads: Option<PathBuf>,
-    /// Without a profile, assume this share of retrieval heads, spread evenly [default: 0.15]
-    #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
-    heads_share: Option<f64>,
-    /// How the text is read
-    #[arg(long, value_enum, default_value_t = PrefillArg::Exact)]
-    prefill: PrefillArg,
-    #[command(flatten)]
-    chunk: ChunkArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    /// Type of keys, also -ctk [default: f16, q8_0 and q4_0 are all shown]
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
+    cache_type_k: Option<Type>,
+    /// Type of values, also -ctv [default: the type of keys]
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, requires = "cache_type_k")]
+    cache_type_v: Option<Type>,
+    /// Head profile [default: the saved profile of the model, else --heads-share]
+    #[arg(long, value_name = "FILE")]
+    heads: Option<PathBuf>,
+    /// Assume that this share of the query heads retrieves, evenly spread over the layers, instead of a
+    /// profile [default: 0.15]
+    #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
+    heads_share: Option<f64>,
+    /// How the text is read
+    #[arg(long, value_enum, default_value_t = PrefillArg::Exact, help_heading = "Prefill")]
+    prefill: PrefillArg,
+    #[command(flatten)]
+    chunk: ChunkArgs,
     #[command(flatten)]
     model: ModelArgs,
 }

@@ -31,7 +31,7 @@ use crate::progress::ProgressBar;
 /// Maximum tokens of an answer. Facts have about ten.
 const ANSWER_LIMIT: usize = 32;
 
-/// Measure how many facts of a long document each policy still answers, at equal memory.
+/// Measure how many facts of a long document are still found under each policy, at equal memory.
 ///
 /// Each document is generated with facts at evenly spaced depths and read without a question. Then every fact
 /// is asked about, each time from the state of the cache after reading. The policy `full`, which keeps
@@ -43,20 +43,19 @@ pub struct RecallArgs {
     /// Lengths of the documents in tokens, comma-separated
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4k,8k,16k", value_parser = values::positive)]
     lengths: Vec<usize>,
-    /// Memory of the KV store, comma-separated: a share of a cache that keeps everything (30%) or a size
-    /// (2GiB)
+    /// Memory for the KV cache, comma-separated: shares of what `full` needs (30%) or sizes (2GiB)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "15%,25%,33%,50%", value_parser = values::budget)]
     kv_budget: Vec<KvBudget>,
-    /// A policy; repeat or separate with ; for several; `all` for all of them
+    /// A policy, or `all`; repeat for several
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all")]
     policy: Vec<String>,
-    /// Questions for each policy and budget; each document has ten
+    /// Questions for each policy, budget and length; there are ten about each document
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     questions: u32,
     /// Random seed of the documents
     #[arg(short = 's', long, default_value_t = 1)]
     seed: u64,
-    /// Head profile for policies that use one [default: the cached profile of the model, else a new
+    /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,

@@ -20,7 +20,7 @@ pub struct TokenizeArgs {
     /// GGUF file [default: the built-in model]
     #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
-    /// UTF-8 text file, line ends included; - is stdin
+    /// UTF-8 text file, used unchanged; - is stdin
     #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "prompt")]
     file: Option<PathBuf>,
     /// The text itself

@@ -11,13 +11,13 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Device (-dev): auto (a GPU if there is one), cpu, cuda or cuda:N (see `longhand devices`)
+    /// Device, also -dev: auto (a GPU if there is one), cpu, cuda or cuda:N (see `longhand devices`)
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
-    /// Layers on the GPU, counted from the last (-ngl): a number, all, or auto (as many as fit)
+    /// Layers on the GPU, counted from the last, also -ngl: a number, all, or auto (as many as fit)
     #[arg(long, visible_alias = "gpu-layers", value_name = "N", default_value = "auto", value_parser = layers)]
     pub n_gpu_layers: GpuLayers,
-    /// Limit on GPU memory, the driver's share included, for example 20GiB [default: the memory that is free]
+    /// Most GPU memory to use, the driver's part included, for example 20GiB [default: the memory that is free]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub memory: Option<usize>,
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use longhand::{ModelSource, SetupOptions};
+use models::shapes::{FileType, ModelShape};
 
 use super::device::DeviceArgs;
 use super::llama::UnusedArgs;
@@ -18,7 +19,7 @@ pub struct ModelArgs {
     /// GGUF file (any part of a split one) [default: the small built-in model]
     #[arg(short = 'm', long = "model", value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// Number of CPU threads [default: one for each processor]
+    /// Number of CPU threads [default: one for each logical core]
     #[arg(short = 't', long, value_parser = values::threads)]
     threads: Option<usize>,
     /// Use weights as they are in the file: needs less memory, but is slower
@@ -65,6 +66,13 @@ impl ModelArgs {
             ..SetupOptions::default()
         }
     }
+}
+
+/// Help about `--shape`, which begins with `what`.
+pub fn shape_help(what: &str) -> String {
+    let shapes: Vec<&str> = ModelShape::all().iter().map(|shape| shape.name).collect();
+    let types: Vec<&str> = FileType::ALL.iter().map(|file_type| file_type.name()).collect();
+    format!("{what}: {}. With a file type after a colon: {}", shapes.join(", "), types.join(", "))
 }
 
 /// Whether an argument that may be a model or a question is a model: it ends in `.gguf` or is an existing

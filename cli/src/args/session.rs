@@ -22,7 +22,7 @@ pub struct SessionArgs {
     /// all [default: full]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Head profile for policies that use one [default: the cached profile of the model, else a new
+    /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub struct SessionArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Prefill")]
 pub struct ChunkArgs {
-    /// Tokens computed at once in prefill (-ub) [default: 512]
+    /// Tokens computed at once while a text is read, also -ub [default: 512]
     #[arg(long, value_name = "N", value_parser = values::positive)]
     ubatch_size: Option<usize>,
     /// Upper limit for -ub; for compatibility with llama.cpp
@@ -66,10 +66,11 @@ impl ChunkArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct BudgetArgs {
-    /// Memory for the KV cache: 2GiB, or 30% of what `full` would need; overrides the policy's own sizes
+    /// Memory for the KV cache, for example 2GiB, or 30% of what `full` needs; replaces the policy's own
+    /// sizes, and `full` takes none
     #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
     pub kv_budget: Option<KvBudget>,
-    /// Rows kept by each head that the policy limits; overrides the policy's own sizes
+    /// Rows that each head keeps, except heads that keep everything; replaces the policy's own sizes
     #[arg(long, value_name = "ROWS", value_parser = values::positive)]
     pub keep: Option<usize>,
 }
@@ -89,9 +90,9 @@ fn cache_type_help(what: &str) -> String {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct TypeArgs {
-    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, help = cache_type_help("keys (-ctk)"))]
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, help = cache_type_help("keys, also -ctk"))]
     cache_type_k: Option<Type>,
-    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, help = cache_type_help("values (-ctv)"))]
+    #[arg(long, value_name = "TYPE", value_parser = values::cache_type, help = cache_type_help("values, also -ctv"))]
     cache_type_v: Option<Type>,
 }
 
@@ -106,9 +107,9 @@ impl TypeArgs {
 /// How the first text is read into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PrefillArg {
-    /// Layer by layer with full attention; rows are evicted after each layer
+    /// Every head sees the whole text; rows are evicted layer by layer
     Exact,
-    /// Batch by batch through all layers; bounded heads attend only to the rows they keep
+    /// Batch by batch; a head sees only the rows it has kept. Needs less time and memory, but is less exact
     Streaming,
 }
 

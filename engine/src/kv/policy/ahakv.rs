@@ -77,19 +77,19 @@ impl Policy for AhaKv {
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "ahakv",
-    summary: "the rows with the largest product of sharpened attention and value norm, updated in decode (AhaKV)",
+    summary: "the rows that the last tokens attend to most, times the size of their values; updated while an answer is written (AhaKV)",
     parameters: &[
         Parameter::rows("budget", "rows kept (1000 in the paper)", 1000.0, 2.0),
         Parameter::rows(
             "recent",
-            "number of last queries that score the rows; as many last rows are always kept (32 in the paper)",
+            "number of last tokens whose attention decides; their rows are always kept (32 in the paper)",
             32.0,
             1.0,
         ),
         Parameter::rows("kernel", "neighbouring values that are pooled, an odd number", 5.0, 1.0).hidden(),
         Parameter::choice(
             "lambda",
-            "how the sharpness of the attention is chosen: from its entropy, or as printed in the paper",
+            "how attention is sharpened: by its entropy, or literally as in the paper",
             &["entropy", "literal"],
         ),
         Parameter::slack(0.0, 0.0),

@@ -38,7 +38,7 @@ impl Policy for H2o {
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "h2o",
-    summary: "the rows that received the most attention from all queries, and the recent ones (H2O)",
+    summary: "the rows that all tokens together attended to most, and the recent ones (H2O)",
     parameters: &[
         Parameter::rows("heavy", "rows kept for their attention", 512.0, 1.0),
         Parameter::rows("recent", "last rows kept", 512.0, 1.0),

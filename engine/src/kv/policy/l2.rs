@@ -131,21 +131,21 @@ pub fn attention_loss(attention: &[f32], norms: &[f32]) -> f64 {
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "l2",
-    summary: "the rows whose keys have the lowest norms (L2 norm)",
+    summary: "the rows with the shortest keys, by their L2 norm (L2 norm)",
     parameters: &[
-        Parameter::number("keep", "share of the rows that is kept when there are too many (0.5 in the paper)", 0.5, 0.0..=1.0),
+        Parameter::number("keep", "share of the rows that a head keeps when it is compressed (0.5 in the paper)", 0.5, 0.0..=1.0),
         Parameter::rows("after", "number of rows at which a head is compressed (2048 in the authors' code)", 2048.0, 1.0),
         Parameter::rows("rows", "a fixed number of rows instead of keep and after; 0 is off", 0.0, 0.0).hidden(),
         Parameter::rows("sinks", "first rows kept whatever their norm", 0.0, 0.0).hidden(),
         Parameter::rows("recent", "last rows kept whatever their norm", 0.0, 0.0).hidden(),
-        Parameter::rows("skip", "first layers never compressed", 2.0, 0.0).hidden(),
+        Parameter::rows("skip", "number of first layers that keep everything", 2.0, 0.0).hidden(),
         Parameter::choice(
             "order",
             "which norms are kept; high and random are for comparison",
             &["low", "high", "random"],
         ),
         Parameter::slack(-1.0, -1.0).described(
-            "with a fixed number of rows: rows beyond it that a head may hold before some are evicted; -1 is an eighth, at most 512",
+            "with a fixed number of rows: rows beyond it that a head may hold before some are evicted; -1 is an eighth of it, at most 512",
         ),
     ],
     default_heads: false,

@@ -26,19 +26,19 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::rows("buffer", "smallest window in rows (4000 in the paper)", 4000.0, 1.0),
         Parameter::number(
             "ratio",
-            "after N tokens the window has at least N / ratio rows (5 in the paper)",
+            "after N tokens the window has N / ratio rows, if that is more than buffer (5 in the paper)",
             5.0,
             1.0..=1e9,
         ),
         Parameter::rows("sinks", "first rows kept (4 in the paper)", 4.0, 0.0),
         share(
             "induction",
-            "share of query heads that keep everything for their induction score (0.14 in the paper)",
+            "share of query heads that keep everything, those with the highest induction scores (0.14 in the paper)",
             0.14,
         ),
         share(
             "echo",
-            "share of query heads that keep everything for their echo score (0.01 in the paper)",
+            "share of query heads that keep everything, those with the highest echo scores (0.01 in the paper)",
             0.01,
         ),
         Parameter::number(
@@ -50,7 +50,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         .hidden(),
         Parameter::switch(
             "rigorous",
-            "for models with ALiBi: whether the bound is strict, which makes windows longer",
+            "for models with ALiBi: whether eps holds for any text, which makes windows longer",
         ),
         Parameter::slack(-1.0, -1.0).described(SLACK),
     ],

@@ -58,7 +58,7 @@ pub(super) fn ceil(x: f64) -> usize {
 }
 
 /// The description of `slack`, the same for all policies with a window.
-pub(super) const SLACK: &str = "rows beyond the window that a head may hold before they are evicted together; -1 is an eighth of the window, at most 512";
+pub(super) const SLACK: &str = "rows beyond the window that a head may hold before they are evicted together, which is faster; -1 is an eighth of the window, at most 512";
 
 #[cfg(test)]
 mod tests {

@@ -53,7 +53,7 @@ const COMBINE: Parameter =
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "slimkv",
-    summary: "as snapkv, but attention is multiplied by the norm of the value (SlimKV)",
+    summary: "as snapkv, but attention counts times the size of the value (SlimKV)",
     parameters: &[WINDOW, CAPACITY, KERNEL, POOL, COMBINE, SLACK],
     default_heads: false,
     default_compensation: false,

@@ -99,7 +99,7 @@ impl Policy for SnapKv {
 
 pub(super) const WINDOW: Parameter = Parameter::rows(
     "window",
-    "number of last queries that score the rows; as many last rows are always kept",
+    "number of last tokens whose attention decides; their rows are always kept",
     32.0,
     1.0,
 );
@@ -113,7 +113,7 @@ pub(super) const SLACK: Parameter = Parameter::slack(512.0, 0.0)
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "snapkv",
-    summary: "the rows that the last queries attend to, pooled, and the window (SnapKV)",
+    summary: "the rows that the last tokens attend to most, with their neighbours, and the last tokens themselves (SnapKV)",
     parameters: &[WINDOW, CAPACITY, KERNEL, POOL, SLACK],
     default_heads: false,
     default_compensation: false,

@@ -51,7 +51,7 @@ impl Policy for Tova {
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "tova",
-    summary: "the rows that the last query attends to most, the same for all heads of a layer (TOVA)",
+    summary: "the rows that the last token attends to most, the same for all heads of a layer (TOVA)",
     parameters: &[
         Parameter::rows("capacity", "rows kept", 1024.0, 1.0),
         Parameter::switch("protect_last", "whether the newest row is always kept"),
