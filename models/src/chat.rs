@@ -2,16 +2,29 @@
 //! simple default.
 
 mod environment;
+#[cfg(unix)]
+mod fork;
+#[cfg(not(unix))]
+mod in_process;
 mod prompt;
+#[cfg(unix)]
+mod wire;
+#[cfg(unix)]
+mod worker;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset, Local};
 use thiserror::Error;
 
-use self::environment::{Template, Variable};
+use self::environment::Variable;
+#[cfg(not(unix))]
+use self::in_process::Template;
 use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
+#[cfg(unix)]
+use self::worker::Template;
 use crate::gguf::{GgufFile, Value};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
@@ -65,6 +78,24 @@ pub enum ChatError {
         /// What went wrong, and where.
         why: String,
     },
+    /// The template ran longer than it may.
+    #[error("the model's chat template ran longer than {} s", .0.as_secs_f32())]
+    TooSlow(Duration),
+    /// The template took more memory than it may.
+    #[error("the model's chat template took more than {} MB of memory", .bytes >> 20)]
+    OutOfMemory {
+        /// The limit in bytes.
+        bytes: u64,
+    },
+    /// The template nests values or expressions more deeply than the stack allows.
+    #[error("the model's chat template nests values or expressions too deeply")]
+    TooDeep,
+    /// The process that runs the template cannot be started.
+    #[error("cannot start the process that runs the model's chat template: {why}")]
+    NoProcess {
+        /// The system's error.
+        why: String,
+    },
     /// A text is longer than its limit.
     #[error("{what} is longer than {limit} bytes")]
     TooLong {
@@ -89,12 +120,21 @@ pub enum ChatError {
 }
 
 impl ChatError {
+    /// Whether the template has exceeded a limit, so that rendering something else would probably do so too.
+    fn is_limit(&self) -> bool {
+        matches!(self, ChatError::TooSlow(_) | ChatError::OutOfMemory { .. } | ChatError::TooDeep)
+    }
+
     /// What the user can do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
-            ChatError::NotText | ChatError::Failed { .. } | ChatError::TooLong { .. } => {
-                "use a model file with a working template"
-            }
+            ChatError::NotText
+            | ChatError::Failed { .. }
+            | ChatError::TooSlow(_)
+            | ChatError::OutOfMemory { .. }
+            | ChatError::TooDeep
+            | ChatError::TooLong { .. } => "use a model file with a working template",
+            ChatError::NoProcess { .. } => "allow this program more processes and memory",
             ChatError::Refused { .. } => {
                 "many templates need alternating user and assistant messages, and some allow no system message: put instructions into the first user message"
             }
@@ -126,6 +166,12 @@ const PLAIN: &str = "{% for message in messages %}\
     {% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
 
 /// Renders conversations in the format that a model was trained with.
+///
+/// The template is part of a downloaded file and not trusted. On Unix systems it is compiled and rendered in a
+/// child process with limits on time, stack and (on Linux) memory. The child starts when the template is
+/// compiled. It should be made before a program takes much memory: until it ends, with the `ChatTemplate`, it
+/// keeps a copy of all memory that the program changes or frees. Elsewhere only instructions, recursion and the
+/// length of the output are limited.
 #[derive(Debug)]
 pub struct ChatTemplate {
     template: Template,
@@ -218,9 +264,7 @@ impl ChatTemplate {
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
         let mut variables = self.variables.clone();
         variables.insert("add_generation_prompt".to_owned(), Variable::Flag(add_generation_prompt));
-        let messages: Vec<(&str, &str)> =
-            messages.iter().map(|m| (m.role.as_str(), m.content.as_str())).collect();
-        self.template.render(&variables, &messages)
+        self.template.render(&variables, messages)
     }
 
     /// Renders the conversation as a [`Prompt`], which distinguishes the text of messages from the template's
@@ -237,6 +281,7 @@ impl ChatTemplate {
         let masked = MaskedMessages::by_content(messages);
         let rendered = match self.render(&masked.messages, add_generation_prompt) {
             Ok(rendered) => rendered,
+            Err(e) if e.is_limit() => return Err(e),
             Err(_) => return Ok(unprotected("the template decides by what messages contain")),
         };
         Ok(match masked.unmask(&rendered) {
@@ -265,8 +310,11 @@ impl ChatTemplate {
         }
         let masked = MaskedMessages::with_opaque_answers(messages);
         let placeholder = &masked.messages[answer].content;
-        let (Ok(before), Ok(now)) =
-            (self.render(&masked.messages[..answer], true), self.render(&masked.messages, true))
+        let render = |messages: &[Message]| match self.render(messages, true) {
+            Err(e) if e.is_limit() => Err(e),
+            rendered => Ok(rendered.ok()),
+        };
+        let (Some(before), Some(now)) = (render(&masked.messages[..answer])?, render(&masked.messages)?)
         else {
             return rewrites(None, "the template decides by what messages contain");
         };

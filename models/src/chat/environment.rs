@@ -1,13 +1,10 @@
-//! The Jinja dialect of chat templates, as Hugging Face's library runs it, with limits: a template is part of
-//! a downloaded file and not trusted.
+//! The Jinja dialect of chat templates, as Hugging Face's library runs it.
 //!
-//! Instructions, recursion, template length and output length are limited. Compiling and rendering run on a
-//! thread with a large stack, because the template engine recurses over values and expressions, which a
-//! hostile template can nest deeply. Memory is not limited: a few instructions can double a string many
-//! times.
+//! Instructions, recursion, template length and output length are limited here, which gives the best error
+//! messages. These limits can be got around: one instruction can take any time and memory. What cannot be got
+//! around is the process that [`worker`](super::worker) compiles and renders in.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::Write as _;
 use std::io;
 use std::sync::LazyLock;
 
@@ -17,7 +14,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use regex::Regex;
 
-use super::ChatError;
+use super::{ChatError, Message};
 
 /// Maximum length of a template. The longest in use have about 20 KB.
 const MAX_TEMPLATE_BYTES: usize = 256 << 10;
@@ -29,20 +26,18 @@ const FUEL_PER_MESSAGE: u64 = 5_000;
 const MAX_RECURSION: usize = 100;
 /// Maximum output, in bytes in addition to four times the messages.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// What is too long then, in words.
+pub(super) const RENDERED: &str = "the rendered conversation";
 /// Maximum nesting of values that `tojson` writes.
 const MAX_JSON_DEPTH: usize = 64;
-/// Stack of the thread that compiles and renders. Memory pages are only used if nesting is deep.
-const STACK_BYTES: usize = 256 << 20;
+/// Stack that compiling and rendering need: the template engine recurses over values and expressions, which a
+/// template can nest deeply. Memory pages are only used if it does.
+pub(super) const STACK_BYTES: usize = 256 << 20;
 
 /// A compiled template.
-pub(super) struct Template {
+#[derive(Debug)]
+pub(super) struct Compiled {
     environment: Environment<'static>,
-}
-
-impl fmt::Debug for Template {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Template").finish_non_exhaustive()
-    }
 }
 
 /// The message of a template's `raise_exception`.
@@ -50,72 +45,70 @@ impl fmt::Debug for Template {
 #[error("{0}")]
 struct Raised(String);
 
-impl Template {
-    /// Compiles a template. `now` is the time of `strftime_now`; it is the same for a whole conversation, so
-    /// that the beginning of the prompt never changes.
-    pub(super) fn compile(source: &str, now: DateTime<FixedOffset>) -> Result<Template, ChatError> {
-        if source.len() > MAX_TEMPLATE_BYTES {
-            return Err(ChatError::TooLong { what: "the template", limit: MAX_TEMPLATE_BYTES });
-        }
-        let source = without_generation_tags(source);
-        on_big_stack(|| {
-            let mut environment = Environment::new();
-            environment.set_trim_blocks(true);
-            environment.set_lstrip_blocks(true);
-            environment.set_recursion_limit(MAX_RECURSION);
-            environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-            environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
-                Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
-            });
-            environment.add_function("strftime_now", move |format: &str| strftime(&now, format));
-            environment.add_filter("tojson", to_json);
-            // As in Python: none is not iterable, and strings and maps are sequences.
-            environment.add_test("iterable", |value: &Value| {
-                matches!(
-                    value.kind(),
-                    ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::String
-                )
-            });
-            environment.add_test("sequence", |value: &Value| {
-                matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String)
-            });
-            environment.add_template_owned("chat", source).map_err(|e| describe(&e))?;
-            Ok(Template { environment })
-        })
+/// The template without `generation` tags; an error if it is too long.
+pub(super) fn prepare(source: &str) -> Result<String, ChatError> {
+    if source.len() > MAX_TEMPLATE_BYTES {
+        return Err(ChatError::TooLong { what: "the template", limit: MAX_TEMPLATE_BYTES });
+    }
+    Ok(without_generation_tags(source))
+}
+
+/// The maximum length of a rendered conversation whose messages have `content_bytes`.
+pub(super) fn max_output_bytes(content_bytes: usize) -> usize {
+    MAX_OUTPUT_BYTES.saturating_add(content_bytes.saturating_mul(4))
+}
+
+impl Compiled {
+    /// Compiles a template that [`prepare`] returned. `now` is the time of `strftime_now`; it is the same for
+    /// a whole conversation, so that the beginning of the prompt never changes.
+    pub(super) fn new(source: String, now: DateTime<FixedOffset>) -> Result<Compiled, ChatError> {
+        let mut environment = Environment::new();
+        environment.set_trim_blocks(true);
+        environment.set_lstrip_blocks(true);
+        environment.set_recursion_limit(MAX_RECURSION);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
+        });
+        environment.add_function("strftime_now", move |format: &str| strftime(&now, format));
+        environment.add_filter("tojson", to_json);
+        // As in Python: none is not iterable, and strings and maps are sequences.
+        environment.add_test("iterable", |value: &Value| {
+            matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::String)
+        });
+        environment.add_test("sequence", |value: &Value| {
+            matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String)
+        });
+        environment.add_template_owned("chat", source).map_err(|e| describe(&e))?;
+        Ok(Compiled { environment })
     }
 
-    /// Renders the template with these variables and messages (role, content).
+    /// Renders the template with these variables and messages.
     pub(super) fn render(
         &self,
-        variables: &BTreeMap<String, Variable>,
-        messages: &[(&str, &str)],
+        variables: impl IntoIterator<Item = (impl Into<Value>, Variable)>,
+        messages: Vec<Message>,
     ) -> Result<String, ChatError> {
-        on_big_stack(|| {
-            let message =
-                |&(role, content): &(&str, &str)| Value::from_iter([("role", role), ("content", content)]);
-            let messages_value: Value = messages.iter().map(message).collect();
-            let context: Value = variables
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.to_value()))
-                .chain([("messages", messages_value)])
-                .collect();
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * messages.len() as u64));
+        let limit = max_output_bytes(messages.iter().map(|message| message.content.len()).sum());
+        let message =
+            |m: Message| Value::from_iter([("role", Value::from(m.role)), ("content", m.content.into())]);
+        let messages: Value = messages.into_iter().map(message).collect();
+        let context: Value = variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .chain([("messages".into(), messages)])
+            .collect();
 
-            let mut environment = self.environment.clone();
-            environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * messages.len() as u64));
-            let template = environment.get_template("chat").map_err(|e| describe(&e))?;
-            let content: usize = messages.iter().map(|(_, content)| content.len()).sum();
-            let mut out = Bounded {
-                bytes: Vec::new(),
-                limit: MAX_OUTPUT_BYTES.saturating_add(content.saturating_mul(4)),
-            };
-            let done = template.render_captured_to(context, &mut out).map(|_| ());
-            if out.bytes.len() >= out.limit {
-                return Err(ChatError::TooLong { what: "the rendered conversation", limit: out.limit });
-            }
-            done.map_err(|e| describe(&e))?;
-            String::from_utf8(out.bytes)
-                .map_err(|_| ChatError::Failed { why: "the output is not UTF-8".into() })
-        })
+        let template = environment.get_template("chat").map_err(|e| describe(&e))?;
+        let mut out = Bounded { bytes: Vec::new(), limit };
+        let done = template.render_captured_to(context, &mut out).map(|_| ());
+        if out.bytes.len() >= out.limit {
+            return Err(ChatError::TooLong { what: RENDERED, limit });
+        }
+        done.map_err(|e| describe(&e))?;
+        String::from_utf8(out.bytes).map_err(|_| ChatError::Failed { why: "the output is not UTF-8".into() })
     }
 }
 
@@ -127,27 +120,14 @@ pub(super) enum Variable {
     Text(String),
 }
 
-impl Variable {
-    fn to_value(&self) -> Value {
-        match self {
+impl From<Variable> for Value {
+    fn from(variable: Variable) -> Value {
+        match variable {
             Variable::None => Value::from(()),
-            Variable::Flag(flag) => Value::from(*flag),
-            Variable::Text(text) => Value::from(text.as_str()),
+            Variable::Flag(flag) => Value::from(flag),
+            Variable::Text(text) => Value::from(text),
         }
     }
-}
-
-/// Runs `work` on a thread with a stack of [`STACK_BYTES`].
-fn on_big_stack<T: Send>(work: impl FnOnce() -> Result<T, ChatError> + Send) -> Result<T, ChatError> {
-    std::thread::scope(|scope| {
-        let failed = |why: &str| ChatError::Failed { why: why.to_owned() };
-        let thread = std::thread::Builder::new()
-            .name("chat template".into())
-            .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, work)
-            .map_err(|e| failed(&format!("no thread for it: {e}")))?;
-        thread.join().unwrap_or_else(|_| Err(failed("the template engine panicked")))
-    })
 }
 
 /// A writer that fails after `limit` bytes.
@@ -201,11 +181,13 @@ fn without_generation_tags(source: &str) -> String {
 /// `now` in Python's format language.
 fn strftime(now: &DateTime<FixedOffset>, format: &str) -> Result<String, Error> {
     let items: Vec<Item> = StrftimeItems::new(format).collect();
-    if items.contains(&Item::Error) {
+    let mut out = String::new();
+    // `to_string` would panic: some items can be parsed and not be formatted.
+    if items.contains(&Item::Error) || write!(out, "{}", now.format_with_items(items.iter())).is_err() {
         let why = format!("strftime_now does not know the format \"{format}\"");
         return Err(Error::new(ErrorKind::InvalidOperation, why));
     }
-    Ok(now.format_with_items(items.into_iter()).to_string())
+    Ok(out)
 }
 
 /// JSON as Python's `json.dumps(value, ensure_ascii=False)` writes it; `indent`, `separators` and `sort_keys`
@@ -318,6 +300,9 @@ impl Json {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::Template;
     use super::*;
 
     fn now() -> DateTime<FixedOffset> {
@@ -330,7 +315,7 @@ mod tests {
             ("flag".to_owned(), Variable::Flag(true)),
             ("text".to_owned(), Variable::Text("  a<b>&\"é\"\\ ".to_owned())),
         ]);
-        Template::compile(source, now())?.render(&variables, &[("user", "x"), ("assistant", "y")])
+        Template::compile(source, now())?.render(&variables, &[Message::user("x"), Message::assistant("y")])
     }
 
     fn good(source: &str) -> String {
@@ -421,6 +406,9 @@ mod tests {
                 render(source)
             );
         }
+        // chrono parses this one and cannot write it.
+        let error = render("{{ strftime_now('%#z') }}").expect_err("is refused");
+        assert!(error.to_string().contains("does not know the format"), "{error}");
     }
 
     #[test]

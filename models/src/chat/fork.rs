@@ -1,0 +1,297 @@
+//! A child process for work that untrusted data could make endless: a fork of this process, with limits on
+//! memory and time that the work cannot change. If it crashes or is ended, this process lives on.
+//!
+//! The child is forked and not executed, because a library does not know which program it is part of. In a
+//! child of a process with threads, only the forking thread exists, and locks that other threads held stay
+//! locked. The C library frees its allocator's locks. All else is avoided: the child opens no standard
+//! streams, reads no environment variables and starts no threads. If it still meets such a lock, the parent's
+//! deadline ends it.
+//!
+//! Memory is limited on Linux only. Elsewhere it is bounded by what can be allocated in the time.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::io::retry_on_intr;
+use rustix::net::SendFlags;
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
+
+/// A child that answers on a socket. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Child {
+    pid: Pid,
+    stream: UnixStream,
+    /// The process that started the child. A fork of that process has a copy of this handle and must not use
+    /// it.
+    parent: u32,
+    ended: bool,
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Its code panicked.
+    Panicked,
+    /// Memory could not be allocated.
+    OutOfMemory,
+    /// The stack overflowed.
+    StackOverflow,
+    /// It ran out of the time of [`limit_time`].
+    OutOfTime,
+    /// Something else, for example a signal of another process.
+    Other,
+}
+
+/// Exit status of a child that panicked.
+const PANICKED: i32 = 101;
+/// The descriptor of the child's end of the socket pair. It has no others except the standard streams.
+const SOCKET: RawFd = 3;
+
+impl Child {
+    /// Starts a child that runs `work` with its end of the socket pair, on a stack of `stack_bytes`, and ends
+    /// when `work` returns. The child is in a session of its own, so Ctrl-C on a terminal does not reach it.
+    ///
+    /// # Errors
+    /// The system refuses a thread, a socket or a process.
+    pub(super) fn start(stack_bytes: usize, work: impl FnOnce(UnixStream) + Send) -> io::Result<Child> {
+        let (stream, theirs) = UnixStream::pair()?;
+        // The forking thread is the child's only thread, so its stack is the child's.
+        let forked = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(stack_bytes);
+            let thread = thread.spawn_scoped(scope, || fork(|| work(isolate(&theirs))))?;
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("the forking thread panicked")))
+        });
+        Ok(Child { pid: forked?, stream, parent: std::process::id(), ended: false })
+    }
+
+    /// The child, if it runs and this process has started it.
+    pub(super) fn if_running(mut self) -> Option<Child> {
+        if self.parent != std::process::id() {
+            return None;
+        }
+        self.ended = !matches!(retry_on_intr(|| wait(self.pid, WaitOptions::NOHANG)), Ok(None));
+        (!self.ended).then_some(self)
+    }
+
+    /// The socket, on which reading and writing fail with [`io::ErrorKind::TimedOut`] after `deadline`.
+    pub(super) fn channel(&self, deadline: Instant) -> Channel<'_> {
+        Channel { stream: &self.stream, deadline }
+    }
+
+    /// Ends the child, unless it has ended already.
+    pub(super) fn end(mut self) -> Ending {
+        self.kill().map_or(Ending::Other, |status| match status.terminating_signal() {
+            None if status.exit_status() == Some(PANICKED) => Ending::Panicked,
+            Some(libc::SIGABRT) => Ending::OutOfMemory,
+            Some(libc::SIGSEGV | libc::SIGBUS) => Ending::StackOverflow,
+            Some(libc::SIGALRM) => Ending::OutOfTime,
+            _ => Ending::Other,
+        })
+    }
+
+    /// Ends the child and waits for it, so that nothing of it is left. `None` if another part of the program
+    /// has waited for it: then its number may be that of another process by now, which must not be killed.
+    fn kill(&mut self) -> Option<WaitStatus> {
+        if self.ended || self.parent != std::process::id() {
+            return None;
+        }
+        self.ended = true;
+        match retry_on_intr(|| wait(self.pid, WaitOptions::NOHANG)) {
+            Ok(None) => {
+                let _ = rustix::process::kill_process(self.pid, Signal::KILL);
+                retry_on_intr(|| wait(self.pid, WaitOptions::empty())).ok()?
+            }
+            other => other.ok()?,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn wait(pid: Pid, options: WaitOptions) -> rustix::io::Result<Option<WaitStatus>> {
+    Ok(rustix::process::waitpid(Some(pid), options)?.map(|(_, status)| status))
+}
+
+/// A socket with a deadline.
+pub(super) struct Channel<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Channel<'_> {
+    fn remaining(&self) -> io::Result<Option<Duration>> {
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(remaining)) }
+    }
+}
+
+impl Read for Channel<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.stream.set_read_timeout(self.remaining()?)?;
+            match self.stream.read(out) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Write for Channel<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Without this flag, writing to a child that has ended ends programs that do not ignore SIGPIPE. Where
+        // the flag does not exist, the standard library has set the option of the socket.
+        #[cfg(not(target_vendor = "apple"))]
+        const FLAGS: SendFlags = SendFlags::NOSIGNAL;
+        #[cfg(target_vendor = "apple")]
+        const FLAGS: SendFlags = SendFlags::empty();
+        loop {
+            self.stream.set_write_timeout(self.remaining()?)?;
+            match rustix::net::send(self.stream, bytes, FLAGS) {
+                Err(rustix::io::Errno::AGAIN) => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Ends the process without running destructors and exit handlers, which are the parent's.
+fn exit(status: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(status) }
+}
+
+/// Forks the process. The child runs `work` and ends. The calling thread has no signals left afterwards.
+fn fork(work: impl FnOnce()) -> io::Result<Pid> {
+    // SAFETY: the set is initialised by `sigfillset` before it is used. No signal is delivered from here on,
+    // so no handler of the parent runs in the child. The child runs code that the head of this file says to be
+    // safe, and does not return from here.
+    let pid = unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        libc::fork()
+    };
+    match pid {
+        0 => {
+            work();
+            exit(0)
+        }
+        pid => Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error),
+    }
+}
+
+/// Cuts the child off from what belongs to its parent: signal handlers, terminal, open files, panic hook.
+/// Returns the child's only link to the parent, the socket.
+fn isolate(socket: &UnixStream) -> UnixStream {
+    let isolated = || -> io::Result<UnixStream> {
+        // SAFETY: there are no other threads. `signal` sets default actions only; for some numbers it is
+        // refused. `empty` is initialised by `sigemptyset`. `unsetenv` keeps a failed allocation from
+        // collecting a backtrace, which allocates. The descriptors from `SOCKET` on belong to values of the
+        // parent, which the child neither uses nor drops, so `SOCKET` has one owner, which is returned.
+        let socket = unsafe {
+            for signal in 1..=64 {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            let mut empty = std::mem::zeroed();
+            libc::sigemptyset(&mut empty);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &empty, std::ptr::null_mut());
+            libc::unsetenv(c"RUST_BACKTRACE".as_ptr());
+            if libc::dup2(socket.as_raw_fd(), SOCKET) != SOCKET {
+                return Err(io::Error::last_os_error());
+            }
+            close_from(SOCKET + 1);
+            UnixStream::from_raw_fd(SOCKET)
+        };
+        let null = ManuallyDrop::new(File::options().read(true).write(true).open("/dev/null")?);
+        rustix::stdio::dup2_stdin(&*null)?;
+        rustix::stdio::dup2_stdout(&*null)?;
+        rustix::stdio::dup2_stderr(&*null)?;
+        rustix::process::setsid()?;
+        let none = Rlimit { current: Some(0), maximum: Some(0) };
+        rustix::process::setrlimit(Resource::Core, none)?;
+        // This also keeps programs that collect crash reports from collecting this process.
+        #[cfg(target_os = "linux")]
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+        std::panic::set_hook(Box::new(|_| exit(PANICKED)));
+        Ok(socket)
+    };
+    isolated().unwrap_or_else(|_| exit(1))
+}
+
+/// Closes all descriptors from `first` on.
+///
+/// # Safety
+/// No value that owns one of them may be used or dropped afterwards.
+unsafe fn close_from(first: RawFd) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: as the caller promises. Kernels before 5.9 refuse the call.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } == 0 {
+        return;
+    }
+    let open = rustix::process::getrlimit(Resource::Nofile).current.map_or(RawFd::MAX, |n| n as RawFd);
+    for descriptor in first..open.min(1 << 16) {
+        // SAFETY: as the caller promises.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// In the child: the system ends it after this many seconds. 0: no limit.
+pub(super) fn limit_time(seconds: u32) {
+    // SAFETY: `alarm` has no preconditions, and SIGALRM has its default action in the child.
+    unsafe { libc::alarm(seconds) };
+}
+
+/// In the child: the memory it may have in addition to what it has at the start.
+pub(super) struct MemoryLimit {
+    #[cfg(target_os = "linux")]
+    at_start: u64,
+    #[cfg(target_os = "linux")]
+    inherited: Rlimit,
+}
+
+#[cfg(target_os = "linux")]
+impl MemoryLimit {
+    pub(super) fn new() -> io::Result<MemoryLimit> {
+        let statm = std::fs::read_to_string("/proc/self/statm")?;
+        let pages: Option<u64> = statm.split(' ').next().and_then(|pages| pages.parse().ok());
+        let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has no number"))?;
+        let at_start = pages.saturating_mul(rustix::param::page_size() as u64);
+        Ok(MemoryLimit { at_start, inherited: rustix::process::getrlimit(Resource::As) })
+    }
+
+    pub(super) fn set(&self, bytes: u64) -> io::Result<()> {
+        let total = self.at_start.saturating_add(bytes);
+        let current = self.inherited.current.map_or(total, |inherited| inherited.min(total));
+        let limit = Rlimit { current: Some(current), maximum: self.inherited.maximum };
+        Ok(rustix::process::setrlimit(Resource::As, limit)?)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl MemoryLimit {
+    pub(super) fn new() -> io::Result<MemoryLimit> {
+        Ok(MemoryLimit {})
+    }
+
+    pub(super) fn set(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! What a program and its [`worker`](super::worker) send each other: texts with their lengths in front. All
+//! numbers are little-endian.
+
+use std::io::{self, Read, Write};
+
+use super::environment::{RENDERED, Variable};
+use super::{ChatError, Message};
+
+/// Maximum length of an error's text. Longer ones are cut.
+const MAX_ERROR_BYTES: usize = 4 << 10;
+
+const NONE: u8 = 0;
+const FALSE: u8 = 1;
+const TRUE: u8 = 2;
+const TEXT: u8 = 3;
+
+const RENDERING: u8 = 0;
+const REFUSED: u8 = 1;
+const FAILED: u8 = 2;
+const TOO_LONG: u8 = 3;
+
+/// A conversation to be rendered, as the worker reads it.
+pub(super) struct Request {
+    pub(super) variables: Vec<(String, Variable)>,
+    pub(super) messages: Vec<Message>,
+}
+
+/// Writes a conversation. The first number is the length of its contents.
+pub(super) fn write_request<'a>(
+    out: &mut impl Write,
+    variables: impl ExactSizeIterator<Item = (&'a String, &'a Variable)>,
+    messages: &[Message],
+) -> io::Result<()> {
+    write_number(out, content_bytes(messages))?;
+    write_number(out, variables.len())?;
+    for (name, variable) in variables {
+        write_text(out, name)?;
+        match variable {
+            Variable::None => out.write_all(&[NONE])?,
+            Variable::Flag(flag) => out.write_all(&[if *flag { TRUE } else { FALSE }])?,
+            Variable::Text(text) => {
+                out.write_all(&[TEXT])?;
+                write_text(out, text)?;
+            }
+        }
+    }
+    write_number(out, messages.len())?;
+    for message in messages {
+        write_text(out, &message.role)?;
+        write_text(out, &message.content)?;
+    }
+    out.flush()
+}
+
+/// The length of all contents.
+pub(super) fn content_bytes(messages: &[Message]) -> usize {
+    messages.iter().map(|message| message.content.len()).sum()
+}
+
+/// Reads what [`write_request`] has written after the first number.
+pub(super) fn read_request(from: &mut impl Read) -> io::Result<Request> {
+    let mut request = Request { variables: Vec::new(), messages: Vec::new() };
+    for _ in 0..read_number(from)? {
+        let name = read_text(from, u64::MAX)?;
+        let value = match read_byte(from)? {
+            NONE => Variable::None,
+            TEXT => Variable::Text(read_text(from, u64::MAX)?),
+            flag => Variable::Flag(flag == TRUE),
+        };
+        request.variables.push((name, value));
+    }
+    for _ in 0..read_number(from)? {
+        let (role, content) = (read_text(from, u64::MAX)?, read_text(from, u64::MAX)?);
+        request.messages.push(Message { role, content });
+    }
+    Ok(request)
+}
+
+/// Writes the result of compiling (an empty text) or rendering.
+pub(super) fn write_reply(out: &mut impl Write, result: &Result<String, ChatError>) -> io::Result<()> {
+    let (kind, text) = match result {
+        Ok(text) => (RENDERING, text.as_str()),
+        Err(ChatError::Refused { message }) => (REFUSED, cut(message)),
+        Err(ChatError::Failed { why }) => (FAILED, cut(why)),
+        Err(_) => (TOO_LONG, ""),
+    };
+    out.write_all(&[kind])?;
+    write_text(out, text)?;
+    out.flush()
+}
+
+/// Reads the reply of a worker that is not trusted. `limit` is the maximum length of a rendering.
+pub(super) fn read_reply(from: &mut impl Read, limit: usize) -> io::Result<Result<String, ChatError>> {
+    let kind = read_byte(from)?;
+    let max = if kind == RENDERING { limit } else { MAX_ERROR_BYTES };
+    let text = read_text(from, max as u64)?;
+    Ok(match kind {
+        RENDERING => Ok(text),
+        REFUSED => Err(ChatError::Refused { message: text }),
+        FAILED => Err(ChatError::Failed { why: text }),
+        TOO_LONG => Err(ChatError::TooLong { what: RENDERED, limit }),
+        _ => return Err(invalid()),
+    })
+}
+
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_ERROR_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn invalid() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+fn write_number(out: &mut impl Write, number: usize) -> io::Result<()> {
+    out.write_all(&(number as u64).to_le_bytes())
+}
+
+fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
+    write_number(out, text.len())?;
+    out.write_all(text.as_bytes())
+}
+
+fn read_byte(from: &mut impl Read) -> io::Result<u8> {
+    let mut byte = [0];
+    from.read_exact(&mut byte)?;
+    Ok(byte[0])
+}
+
+/// Reads a number.
+pub(super) fn read_number(from: &mut impl Read) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    from.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Reads a text of at most `limit` bytes. Memory is taken as the bytes arrive.
+fn read_text(from: &mut impl Read, limit: u64) -> io::Result<String> {
+    let length = read_number(from)?;
+    if length > limit {
+        return Err(invalid());
+    }
+    let mut bytes = Vec::with_capacity(length.min(1 << 16) as usize);
+    if from.take(length).read_to_end(&mut bytes)? as u64 != length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    String::from_utf8(bytes).map_err(|_| invalid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_replies_are_read_as_written() {
+        let variables = [
+            ("a".to_owned(), Variable::None),
+            ("b".to_owned(), Variable::Flag(true)),
+            ("c".to_owned(), Variable::Flag(false)),
+            ("d".to_owned(), Variable::Text("é".to_owned())),
+        ];
+        let messages = [Message::user(""), Message::assistant("x\0y")];
+        let mut bytes = Vec::new();
+        write_request(&mut bytes, variables.iter().map(|(name, value)| (name, value)), &messages)
+            .expect("memory takes it");
+        let mut from = bytes.as_slice();
+        assert_eq!(read_number(&mut from).expect("a number"), 3);
+        let request = read_request(&mut from).expect("a request");
+        assert_eq!(
+            (request.variables.as_slice(), request.messages.as_slice()),
+            (&variables[..], &messages[..])
+        );
+
+        for reply in [
+            Ok("é".to_owned()),
+            Err(ChatError::Refused { message: "no".into() }),
+            Err(ChatError::Failed { why: String::new() }),
+            Err(ChatError::TooLong { what: RENDERED, limit: 2 }),
+        ] {
+            let mut bytes = Vec::new();
+            write_reply(&mut bytes, &reply).expect("memory takes it");
+            assert_eq!(read_reply(&mut bytes.as_slice(), 2).expect("a reply"), reply);
+        }
+    }
+
+    #[test]
+    fn invalid_replies_are_errors() {
+        let reply = |kind: u8, length: u64, bytes: &[u8]| {
+            let bytes = [&[kind], length.to_le_bytes().as_slice(), bytes].concat();
+            read_reply(&mut bytes.as_slice(), 10).map_err(|e| e.kind())
+        };
+        assert_eq!(reply(RENDERING, 2, b"ab"), Ok(Ok("ab".into())));
+        assert_eq!(reply(RENDERING, 3, b"ab"), Err(io::ErrorKind::UnexpectedEof));
+        assert_eq!(reply(RENDERING, u64::MAX, b"ab"), Err(io::ErrorKind::InvalidData));
+        assert_eq!(reply(RENDERING, 11, b"abcdefghijk"), Err(io::ErrorKind::InvalidData));
+        assert_eq!(reply(RENDERING, 1, b"\xff"), Err(io::ErrorKind::InvalidData));
+        assert_eq!(reply(FAILED, 1 << 13, &[b'a'; 1 << 13]), Err(io::ErrorKind::InvalidData));
+        assert_eq!(reply(9, 0, b""), Err(io::ErrorKind::InvalidData));
+        let mut long = Vec::new();
+        write_reply(&mut long, &Err(ChatError::Refused { message: "é".repeat(1 << 20) })).expect("writes");
+        assert!(long.len() < 5000 && matches!(read_reply(&mut long.as_slice(), 0), Ok(Err(_))));
+    }
+}
