@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use longhand::{
     Chat, ChatFormat, ChatOptions, Context, Generated, Model, ModelSource, Preamble, Reading, SetupOptions,
-    needed_context,
+    Stop, needed_context,
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use crate::args::model::{ModelArgs, looks_like_model};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
 use crate::failure::Failure;
+use crate::json_stream::JsonStream;
 use crate::{documents, format, turn};
 
 /// Maximum tokens of an answer without -n.
@@ -97,63 +98,97 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit };
     let mut chat = Chat::new(session, chat_options)?;
 
-    let mut answers: Vec<Value> = Vec::new();
-    let mut first_reading = None;
-    let (mut steps, mut decoding) = (0, Duration::ZERO);
-    for question in &questions {
-        let reading = turn::read(app, &mut chat, question)?;
-        first_reading.get_or_insert(reading);
-        let answer = turn::generate(app, &mut chat, &mut |piece| match args.json {
-            true => Ok(()),
-            false => app.console.print_foreign(piece),
-        })?;
-        if !args.json {
-            app.console.print("\n")?;
+    let file = match &source {
+        ModelSource::File(path) => path.display().to_string(),
+        _ => EMBEDDED_NAME.to_owned(),
+    };
+    let session = chat.session().options();
+    let before_answers = json!({
+        "model": model.name(),
+        "file": file,
+        "policy": session.policy.to_string(),
+        "retrieval_heads": retrieval_heads,
+        "kv_heads": model.spec().n_layers * model.spec().n_kv_heads,
+        "type_k": session.types.0.name(),
+        "type_v": session.types.1.name(),
+        "prefill": PrefillArg::from(session.prefill).name(),
+        "threads": chat.session().engine().threads(),
+        "context": context,
+        "document_tokens": document_tokens,
+        "prompt_tokens": prompt_tokens,
+    });
+    let mut asked = Asked { json: args.json.then_some(before_answers), ..Asked::default() };
+    let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &questions));
+    let ended = asked.end(app, &chat);
+    answered.and(ended)
+}
+
+/// Questions that were asked, and what answering them took.
+#[derive(Default)]
+struct Asked {
+    /// With --json, the fields before the answers.
+    json: Option<Value>,
+    /// With --json, from the first answer on.
+    stream: Option<JsonStream>,
+    first_reading: Option<Reading>,
+    steps: usize,
+    decoding: Duration,
+}
+
+impl Asked {
+    /// Asks the questions one after the other and prints each answer as soon as it is there.
+    fn ask_all(&mut self, app: &App, chat: &mut Chat, questions: &[String]) -> Result<()> {
+        for (number, question) in questions.iter().enumerate() {
+            let interrupted = |in_answer| Failure::interrupted_after(number, questions.len(), in_answer);
+            let reading = match turn::read(app, chat, question) {
+                Err(error) if error.is_interrupt() => return Err(interrupted(false).into()),
+                reading => reading?,
+            };
+            self.first_reading.get_or_insert(reading);
+            if let (Some(before), None) = (&self.json, &self.stream) {
+                self.stream = Some(JsonStream::begin(&app.console, before, "answers")?);
+            }
+            let answer = turn::generate(app, chat, &mut |piece| match self.json {
+                Some(_) => Ok(()),
+                None => app.console.print_foreign(piece),
+            })?;
+            self.steps += answer.steps;
+            self.decoding += answer.elapsed;
+            match &mut self.stream {
+                Some(stream) => stream.push(&app.console, &answer_object(question, reading, &answer))?,
+                None => app.console.print("\n")?,
+            }
+            if answer.stop == Stop::Interrupted {
+                return Err(interrupted(true).into());
+            }
         }
-        steps += answer.steps;
-        decoding += answer.elapsed;
-        answers.push(answer_object(question, reading, &answer));
+        Ok(())
     }
 
-    let (usage, options) = (chat.session().kv_usage(), chat.session().options());
-    let policy = &options.policy;
-    let read = first_reading.unwrap_or_default();
-    app.console.note(&format!(
-        "{policy}: {} tokens read, {} t/s; {} decode steps, {} t/s; KV cache {} of {} ({})",
-        format::count(read.tokens),
-        format::speed(format::rate(read.tokens, read.elapsed)),
-        format::count(steps),
-        format::speed(format::rate(steps, decoding)),
-        format::bytes(usage.bytes),
-        format::bytes(usage.full_bytes),
-        format::percent(usage.share()),
-    ));
-    if args.json {
-        let file = match &source {
-            ModelSource::File(path) => path.display().to_string(),
-            _ => EMBEDDED_NAME.to_owned(),
-        };
-        app.console.print_json(&json!({
-            "model": model.name(),
-            "file": file,
-            "policy": policy.to_string(),
-            "retrieval_heads": retrieval_heads,
-            "kv_heads": model.spec().n_layers * model.spec().n_kv_heads,
-            "type_k": options.types.0.name(),
-            "type_v": options.types.1.name(),
-            "prefill": PrefillArg::from(options.prefill).name(),
-            "threads": chat.session().engine().threads(),
-            "context": context,
-            "document_tokens": document_tokens,
-            "prompt_tokens": prompt_tokens,
-            "answers": answers,
+    /// Prints what answering took, and the end of the JSON object.
+    fn end(self, app: &App, chat: &Chat) -> Result<()> {
+        let Some(read) = self.first_reading else { return Ok(()) };
+        let usage = chat.session().kv_usage();
+        app.console.note(&format!(
+            "{}: {} tokens read, {} t/s; {} decode steps, {} t/s; KV cache {} of {} ({})",
+            chat.session().options().policy,
+            format::count(read.tokens),
+            format::speed(format::rate(read.tokens, read.elapsed)),
+            format::count(self.steps),
+            format::speed(format::rate(self.steps, self.decoding)),
+            format::bytes(usage.bytes),
+            format::bytes(usage.full_bytes),
+            format::percent(usage.share()),
+        ));
+        let Some(stream) = self.stream else { return Ok(()) };
+        let after_answers = json!({
             "kv_bytes_full": usage.full_bytes,
             "kv_bytes_kept": usage.bytes,
             "kv_share": usage.share(),
             "kv_bytes_allocated": usage.allocated,
-        }))?;
+        });
+        stream.end(&app.console, &after_answers)
     }
-    Ok(())
 }
 
 /// A question and its answer as JSON.

@@ -41,6 +41,17 @@ impl Failure {
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new("interrupted", hint) }
     }
 
+    /// The user pressed Ctrl-C after this many of `total` questions were answered. `in_answer` says whether the
+    /// next answer had begun.
+    pub fn interrupted_after(answered: usize, total: usize, in_answer: bool) -> Failure {
+        let message = match in_answer {
+            true => format!("interrupted in the answer to question {} of {total}", answered + 1),
+            false => format!("interrupted; {answered} of {total} questions were answered"),
+        };
+        let hint = "ask the other questions in another run; it reads the documents again";
+        Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
+    }
+
     /// Adds the file's path to the message, if the file is on disk.
     pub fn found_in(self, file: &GgufFile) -> Failure {
         match file.path() {

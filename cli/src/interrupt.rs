@@ -56,22 +56,49 @@ impl Interrupt {
         self.during(PROMPT, work)
     }
 
-    /// Whether Ctrl-C was pressed since the current work began.
+    /// Runs `work`, which consists of several steps that compute or generate. A press during one step is known
+    /// until the last one ends: steps that compute do not begin after it.
+    pub fn in_steps<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.during(GENERATING, work)
+    }
+
+    /// Whether Ctrl-C was pressed since the current work began, with all its steps.
     pub fn is_pressed(&self) -> bool {
         self.0.pressed.load(Ordering::SeqCst)
     }
 
     fn during<T>(&self, phase: u8, work: impl FnOnce() -> T) -> T {
-        self.0.begin(phase);
+        let outer = self.0.begin(phase);
         let result = work();
-        self.0.begin(IDLE);
+        self.0.end(outer);
         result
     }
 }
 
 impl State {
-    fn begin(&self, phase: u8) {
+    /// Begins a phase. Returns the one that it is a step of, or [`IDLE`].
+    fn begin(&self, phase: u8) -> u8 {
+        let outer = self.phase.load(Ordering::SeqCst);
+        if outer == IDLE {
+            self.forget();
+        }
         self.phase.store(phase, Ordering::SeqCst);
+        if phase == COMPUTING && self.pressed.load(Ordering::SeqCst) {
+            self.engine_flag.store(true, Ordering::SeqCst);
+        }
+        outer
+    }
+
+    /// Goes back to the phase `outer`.
+    fn end(&self, outer: u8) {
+        self.phase.store(outer, Ordering::SeqCst);
+        self.engine_flag.store(false, Ordering::SeqCst);
+        if outer == IDLE {
+            self.forget();
+        }
+    }
+
+    fn forget(&self) {
         self.pressed.store(false, Ordering::SeqCst);
         self.engine_flag.store(false, Ordering::SeqCst);
     }
@@ -115,5 +142,21 @@ mod tests {
             assert!(interrupt.is_pressed() && !flag.load(Ordering::SeqCst));
         });
         assert!(!interrupt.is_pressed());
+    }
+
+    #[test]
+    fn a_press_in_one_step_stops_the_following_steps() {
+        let interrupt = Interrupt(Arc::new(State::default()));
+        let flag = interrupt.flag();
+        interrupt.in_steps(|| {
+            interrupt.generating(|| interrupt.0.press());
+            assert!(interrupt.is_pressed() && !flag.load(Ordering::SeqCst));
+            interrupt.computing(|| assert!(flag.load(Ordering::SeqCst)));
+        });
+        assert!(!interrupt.is_pressed() && !flag.load(Ordering::SeqCst));
+        interrupt.in_steps(|| {
+            interrupt.0.press(); // between two steps
+            assert!(interrupt.is_pressed());
+        });
     }
 }

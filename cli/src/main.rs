@@ -17,6 +17,7 @@ mod format;
 mod heads;
 mod inspect;
 mod interrupt;
+mod json_stream;
 mod logits;
 mod plan;
 mod policies;

@@ -144,7 +144,9 @@ fn too_small_contexts_are_rejected() {
     // The first question fits, the second does not.
     let needed = longhand(&["ask", "--json", "-f", &document, question]).json();
     let barely = (needed["prompt_tokens"].as_u64().expect("a number") + 12).to_string();
-    let run = longhand(&["ask", "--json", "-f", &document, "-c", &barely, question, question]);
+    let mut run = longhand(&["ask", "--json", "-f", &document, "-c", &barely, question, question]);
+    let answered: serde_json::Value = serde_json::from_str(&std::mem::take(&mut run.stdout)).expect("JSON");
+    assert_eq!(answered["answers"].as_array().map(Vec::len), Some(1), "{answered}");
     run.assert_failed(1, "do not fit a context of");
     longhand(&["ask", "-c", "2000m", question]).assert_failed(1, "are free");
     longhand(&["recall", "-c", "2k,2000m"]).assert_failed(1, "are free");

@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Stdio;
 
-use common::{DOCUMENT, command, file, longhand};
+use common::{DOCUMENT, Running, command, endless_model, file, longhand};
 
 #[test]
 fn a_closed_pipe_is_success() {
@@ -48,4 +48,60 @@ fn an_interrupt_stops_prefill() {
     let output = child.wait_with_output().expect("the program ends");
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(output.stdout.is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_stops_an_answer_and_no_further_question_is_asked() {
+    let model = endless_model("endless.gguf");
+    let mut ask = Running::start(&["ask", "-m", &model, "-n", "4000", "Why?", "How?", "Who?"]);
+    ask.wait_for("!!!!");
+    ask.interrupt();
+    let run = ask.finish();
+    assert_eq!(run.code, Some(130), "{}", run.stderr);
+    assert!(run.stdout.ends_with("!\n") && run.stdout.lines().count() == 1, "{}", run.stdout);
+    let error = "error: interrupted in the answer to question 1 of 3\nhint: ";
+    assert!(run.stderr.contains(error), "{}", run.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_while_a_later_question_is_read_keeps_the_earlier_answers() {
+    let (document, long) = (file("interrupted.txt", DOCUMENT), DOCUMENT.repeat(400));
+    let mut ask = Running::start(&["ask", "-f", &document, "What is the pass key?", &long, "Who?"]);
+    ask.wait_for("9078648.\n");
+    ask.interrupt();
+    let run = ask.finish();
+    assert_eq!((run.code, run.stdout.as_str()), (Some(130), "The pass key is 9078648.\n"), "{}", run.stderr);
+    assert!(run.stderr.contains("error: interrupted; 1 of 3 questions"), "{}", run.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn json_is_complete_after_an_interrupt() {
+    let model = endless_model("endless-json.gguf");
+    let mut ask = Running::start(&["ask", "--json", "-m", &model, "-n", "4000", "Why?", "How?"]);
+    ask.wait_for("\"answers\": [");
+    ask.interrupt();
+    let run = ask.finish();
+    assert_eq!(run.code, Some(130), "{}", run.stderr);
+    let object: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let answers = object["answers"].as_array().expect("an array");
+    assert_eq!((answers.len(), &answers[0]["stop"]), (1, &"interrupted".into()), "{object}");
+    assert!(object["kv_bytes_kept"].as_u64() > Some(0), "{object}");
+    // The object is printed in parts as it would be printed at once.
+    let whole = serde_json::to_string_pretty(&object).expect("JSON") + "\n";
+    let without_digits = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+    assert_eq!(without_digits(&run.stdout), without_digits(&whole));
+
+    let long = DOCUMENT.repeat(400);
+    let mut ask = Running::start(&["ask", "--json", &format!("{DOCUMENT}What is the pass key?"), &long]);
+    // The first answer is there before the second question is read.
+    ask.wait_for("\"answer\": \"The pass key is 9078648.\"");
+    ask.wait_for("answer_tps");
+    ask.interrupt();
+    let run = ask.finish();
+    assert_eq!(run.code, Some(130), "{}", run.stderr);
+    let object: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(object["answers"].as_array().map(Vec::len), Some(1), "{object}");
 }

@@ -1,9 +1,9 @@
 //! Runs the program as a user would, with a separate cache folder.
 #![allow(dead_code)] // each test file uses some of these
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
@@ -69,7 +69,7 @@ pub fn longhand_with_input(args: &[&str], input: &[u8]) -> Run {
     finished(child.wait_with_output().expect("the program ends"))
 }
 
-fn finished(output: std::process::Output) -> Run {
+fn finished(output: Output) -> Run {
     Run {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
@@ -103,6 +103,62 @@ pub fn changed_model(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String
     }
     change(&mut writer);
     file(name, writer.to_bytes_zeroed().expect("a file in memory"))
+}
+
+/// A model that generates exclamation marks without end.
+pub fn endless_model(name: &str) -> String {
+    changed_model(name, |_| ())
+}
+
+/// A running program whose stdout is read while it runs.
+pub struct Running {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    seen: Vec<u8>,
+}
+
+impl Running {
+    /// Starts the program with these arguments.
+    pub fn start(args: &[&str]) -> Running {
+        let mut child =
+            command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Running { child, stdout, seen: Vec::new() }
+    }
+
+    /// Waits until `text` is on stdout.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) {
+        while !String::from_utf8_lossy(&self.seen).contains(text) {
+            let piece = self.stdout.fill_buf().expect("a readable pipe").to_vec();
+            assert!(!piece.is_empty(), "stdout ended without {text:?}");
+            self.stdout.consume(piece.len());
+            self.seen.extend(piece);
+        }
+    }
+
+    /// Sends the signal of Ctrl-C.
+    #[cfg(unix)]
+    pub fn interrupt(&self) {
+        let kill = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        assert!(kill.is_ok_and(|status| status.success()));
+    }
+
+    /// Waits until the program ends.
+    pub fn finish(mut self) -> Run {
+        self.stdout.read_to_end(&mut self.seen).expect("a readable pipe");
+        let (mut stderr, stdout) = (Vec::new(), std::mem::take(&mut self.seen));
+        self.child.stderr.take().expect("a pipe").read_to_end(&mut stderr).expect("a readable pipe");
+        finished(Output { status: self.child.wait().expect("the program ends"), stdout, stderr })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // After a failed test the program may still run.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// The path of data outside the repository; prints that the test is skipped if it is absent.
