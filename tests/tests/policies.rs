@@ -25,48 +25,49 @@ fn all_positions(session: &Session) -> Vec<Vec<Vec<u32>>> {
     layers.map(|layer| session.store().positions(layer)).collect()
 }
 
-/// A bounded head never holds more rows than its budget and slack, its positions are distinct and were seen,
-/// and logits are finite: after exact and streaming prefill, after a later turn, and after each decode step.
+/// Checks that a bounded head holds at most the rows of its budget and slack, that its positions are distinct
+/// and were seen, and that logits are finite.
+fn check_rows(session: &Session) {
+    let (policy, profile) = (&session.options().policy, &session.options().profile);
+    let rules = policy.policy().expect("bounded");
+    let context = session.options().context;
+    let max_rows = rules.budget(context) + rules.slack(context);
+    let seen = session.store().seen();
+    let mut rows = 0;
+    for layer in 0..session.engine().spec().n_layers {
+        let entries = session.store().compensation(layer).expect("sums");
+        rows += entries.iter().flatten().count();
+        for (head, held) in session.store().positions(layer).into_iter().enumerate() {
+            let retrieval = profile.as_ref().is_some_and(|profile| profile.is_retrieval(layer, head));
+            let max_rows = if retrieval || rules.skips_layer(layer) { seen } else { max_rows };
+            assert!(held.len() <= max_rows, "{policy}: {} rows after {seen}", held.len());
+            assert!(retrieval || held.is_sorted_by(|a, b| a < b), "{policy}: {held:?}");
+            rows += held.len();
+            assert!(held.last().is_some_and(|last| (*last as usize) < seen), "{policy}");
+        }
+    }
+    let row = session.store().layout().row_bytes();
+    assert_eq!(session.store().live_bytes(), rows * row, "{policy} after {seen}");
+    assert!(session.logits().iter().all(|x| x.is_finite()), "{policy} after {seen}");
+}
+
+/// After exact and streaming prefill, after a later turn, and after each decode step.
 #[test]
 fn policies_keep_their_budgets_at_every_step() {
     const CONTEXT: usize = 260;
     for engine in engines() {
         let tokens = random_tokens(&engine, CONTEXT, 3);
         for (policy, types) in with_cache_types(&engine, bounded_policies(48, CONTEXT)) {
-            let rules = policy.policy().expect("bounded");
-            let max_rows = rules.budget(CONTEXT) + rules.slack(CONTEXT);
             for prefill in [Prefill::Exact, Prefill::Streaming] {
                 let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
                 let mut session = session(&engine, SessionOptions { prefill, types, ..options });
-                let profile = session.options().profile.clone();
-                let check = |session: &Session| {
-                    let seen = session.store().seen();
-                    let mut rows = 0;
-                    for layer in 0..engine.spec().n_layers {
-                        let entries = session.store().compensation(layer).expect("sums");
-                        rows += entries.iter().flatten().count();
-                        for (head, held) in session.store().positions(layer).into_iter().enumerate() {
-                            let retrieval =
-                                profile.as_ref().is_some_and(|profile| profile.is_retrieval(layer, head));
-                            let max_rows =
-                                if retrieval || rules.skips_layer(layer) { seen } else { max_rows };
-                            assert!(held.len() <= max_rows, "{policy}: {} rows after {seen}", held.len());
-                            assert!(retrieval || held.is_sorted_by(|a, b| a < b), "{policy}: {held:?}");
-                            rows += held.len();
-                            assert!(held.last().is_some_and(|last| (*last as usize) < seen), "{policy}");
-                        }
-                    }
-                    let row = session.store().layout().row_bytes();
-                    assert_eq!(session.store().live_bytes(), rows * row, "{policy} after {seen}");
-                    assert!(session.logits().iter().all(|x| x.is_finite()), "{policy} after {seen}");
-                };
                 for n in [150, 190] {
                     sync(&mut session, &tokens[..n]);
-                    check(&session);
+                    check_rows(&session);
                 }
                 for token in &tokens[190..] {
                     session.push(*token).expect("a step");
-                    check(&session);
+                    check_rows(&session);
                 }
                 assert!(session.store().bytes() >= session.store().live_bytes());
                 let planned = session.store().layout().bytes();
@@ -74,6 +75,36 @@ fn policies_keep_their_budgets_at_every_step() {
                     session.store().bytes().abs_diff(planned) < planned / 50 + 4096,
                     "{policy}: {planned} planned"
                 );
+            }
+        }
+    }
+}
+
+/// Where a chunk has more tokens than a head has rows, rows must be evicted to make room for it, but an empty
+/// store has none.
+#[test]
+fn budgets_below_at_and_above_the_chunk_size_are_kept() {
+    const CONTEXT: usize = 400;
+    const CHUNK: usize = 128;
+    for engine in [tiny_model(), golden_model("baichuan-alibi-f16")] {
+        let tokens = random_tokens(&engine, CONTEXT, 21);
+        for rows in [CHUNK / 4, CHUNK, CHUNK + 40] {
+            for policy in bounded_policies(rows, CONTEXT) {
+                for prefill in [Prefill::Exact, Prefill::Streaming] {
+                    let options = with_policy(&engine, &policy, options(CONTEXT, "full"));
+                    let mut session = session(&engine, SessionOptions { prefill, chunk: CHUNK, ..options });
+                    sync(&mut session, &tokens[..200]);
+                    check_rows(&session);
+                    for token in &tokens[200..203] {
+                        session.push(*token).expect("a step");
+                        check_rows(&session);
+                    }
+                    let before = (session.logits().to_vec(), all_positions(&session));
+                    sync(&mut session, &tokens[..360]);
+                    check_rows(&session);
+                    assert_eq!(sync(&mut session, &tokens[..203]), 0, "{policy}: the turn is undone");
+                    assert_eq!((session.logits().to_vec(), all_positions(&session)), before, "{policy}");
+                }
             }
         }
     }

@@ -71,7 +71,10 @@ impl Store {
         for (l, layer) in self.layers.iter().enumerate() {
             let place = backends.placement().of(l);
             for (number, lane) in layer.lanes.iter().enumerate() {
-                let Some(policy) = &lane.layout.policy else { continue };
+                // Policies are asked about rows that are there.
+                let Some(policy) = lane.layout.policy.as_ref().filter(|_| lane.tokens() > 0) else {
+                    continue;
+                };
                 let status = lane.status(event, forced, seen, context);
                 let Some(plan) = policy.plan_eviction(&status) else { continue };
                 let source = Source {
