@@ -132,12 +132,15 @@ pub struct Report {
     pub exit_code: u8,
 }
 
+/// Whether whoever read stdout has closed it.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let is_closed = |io: &io::Error| io.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_closed))
+}
+
 /// How an error is reported. A closed stdout is success, with no text.
 pub fn report(error: &anyhow::Error) -> Report {
-    let broken_pipe = |cause: &(dyn Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
-    };
-    if error.chain().any(broken_pipe) {
+    if is_closed_pipe(error) {
         return Report { text: String::new(), exit_code: 0 };
     }
     let interrupted =

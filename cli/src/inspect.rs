@@ -41,14 +41,13 @@ pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
     let name =
         path.map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
     if args.json {
-        return app.console.print_json(&object(
-            &name,
-            &file,
-            if args.all { usize::MAX } else { SHOWN_ELEMENTS },
-        ));
+        let object = object(&name, &file, if args.all { usize::MAX } else { SHOWN_ELEMENTS });
+        file.check_complete()?;
+        return app.console.print_json(&object);
     }
-    app.console.print_foreign(&text(&name, &file))?;
-    Ok(())
+    let text = text(&name, &file);
+    file.check_complete()?;
+    Ok(app.console.print_foreign(&text)?)
 }
 
 /// The model's description, or why the model cannot be run.

@@ -145,7 +145,9 @@ pub fn profile(
 ) -> Result<HeadProfile, EngineError> {
     let fingerprint = Some(model.fingerprint().to_owned());
     let provenance = Provenance { fingerprint, ..provenance(options) };
-    let scopes = scopes(model, threads, interrupt, options, progress)?;
+    let scopes = scopes(model, threads, interrupt, options, progress);
+    model.gguf().check_complete()?; // before errors in the weights, which may be zeros
+    let scopes = scopes?;
     Ok(HeadProfile::from_scopes(model.head_shape()?, &scopes, provenance)?)
 }
 
