@@ -191,7 +191,7 @@ fn undo(app: &App, chat: &mut Chat) {
 
 /// Generates the answer to what was read, and prints it to stdout.
 fn answer(app: &App, chat: &mut Chat, reading: Reading) -> Result<TurnStats> {
-    let answer = turn::generate(app, chat, &mut |piece| app.console.print_foreign(piece))?;
+    let answer = turn::generate(app, chat, &mut |piece| app.console.print_answer(piece))?;
     app.console.print("\n")?;
     match answer.stop {
         Stop::Interrupted => app.console.note("(interrupted)"),

@@ -27,7 +27,8 @@ pub fn install() {
 /// Saves the conversation, if there is one, and prints where.
 pub fn save_and_report() {
     if let Some(path) = save() {
-        let _ = writeln!(io::stderr(), "saved the text of the conversation to {}", path.display());
+        let text = console::visible(&format!("saved the text of the conversation to {}", path.display()));
+        let _ = writeln!(io::stderr(), "{text}");
     }
 }
 

@@ -5,7 +5,6 @@ use std::error::Error;
 use std::io;
 
 use longhand::heads::HeadsError;
-use longhand::text::sanitize_for_terminal;
 use longhand::{EngineError, Hint, SamplerError};
 use models::LoadError;
 use models::chat::ChatError;
@@ -13,7 +12,7 @@ use models::gguf::GgufFile;
 use models::shapes::ShapeError;
 use models::tokenizer::TokenizerError;
 
-use crate::{format, interrupt};
+use crate::{console, format, interrupt};
 
 /// An error of the command line: what was wrong, what to do about it, and the exit code.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -166,7 +165,7 @@ pub fn report(error: &anyhow::Error) -> Report {
     if let Some(hint) = error.chain().find_map(hint).or_else(|| io_hint().as_ref().map(hint_text)) {
         text.push_str(&format!("hint: {hint}\n"));
     }
-    Report { text: sanitize_for_terminal(&text).into_owned(), exit_code }
+    Report { text: console::visible(&text), exit_code }
 }
 
 /// The hint of an error, if its type has hints.

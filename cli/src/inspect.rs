@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use models::gguf::{GgufFile, Value};
+use models::invisible::escape_name;
 use models::spec::ModelSpec;
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
@@ -47,7 +48,7 @@ pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
     }
     let text = text(&name, &file);
     file.check_complete()?;
-    Ok(app.console.print_foreign(&text)?)
+    Ok(app.console.print_report(&text)?)
 }
 
 /// The model's description, or why the model cannot be run.
@@ -106,7 +107,7 @@ fn text(name: &str, file: &GgufFile) -> String {
     out += "\n";
     let mut table = Table::new(["key", "type", "value"]);
     for (key, value) in file.metadata() {
-        table.row([key.escape_debug().to_string(), value.type_name(), value.to_string()]);
+        table.row([escape_name(key), value.type_name(), value.to_string()]);
     }
     out += &table.plain();
 
@@ -124,7 +125,7 @@ fn text(name: &str, file: &GgufFile) -> String {
         totals.bytes += tensor.bytes;
         let dims: Vec<String> = tensor.dims.iter().map(u64::to_string).collect();
         table.row([
-            tensor.name.escape_debug().to_string(),
+            escape_name(&tensor.name),
             tensor.ty.name().to_owned(),
             dims.join(" x "),
             format::bytes(tensor.bytes as usize),

@@ -164,7 +164,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     }
     match args.json {
         true => app.console.print_json(&report::object(&subject, context, &target, &rows)),
-        false => Ok(app.console.print_foreign(&report::text(args, &subject, context, &target, &rows))?),
+        false => Ok(app.console.print_report(&report::text(args, &subject, context, &target, &rows))?),
     }
 }
 

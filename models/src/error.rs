@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::invisible::escape_name;
+
 /// A model file cannot be read or run.
 #[derive(Debug, Error)]
 pub enum LoadError {
@@ -314,7 +316,7 @@ impl fmt::Display for Text<'_> {
         let shown = &self.0[..self.0.len().min(SHOWN)];
         f.write_str("\"")?;
         for chunk in shown.utf8_chunks() {
-            write!(f, "{}", chunk.valid().escape_debug())?;
+            f.write_str(&escape_name(chunk.valid()))?;
             for byte in chunk.invalid() {
                 write!(f, "\\x{byte:02x}")?;
             }
@@ -330,6 +332,7 @@ mod tests {
     #[test]
     fn text_from_the_file_is_escaped() {
         assert_eq!(Text(b"a\x1b[2J\xff\"").to_string(), r#""a\u{1b}[2J\xff\"""#);
+        assert_eq!(Text("a\u{fe0f}\u{200b}".as_bytes()).to_string(), r#""a\u{fe0f}\u{200b}""#);
         assert!(Text(&[b'a'; 1000]).to_string().len() < 100);
     }
 
