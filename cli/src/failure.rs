@@ -213,6 +213,9 @@ fn hint_text(hint: &Hint) -> String {
         Hint::LeaveDeviceMemoryFree => {
             "other programs may use the same GPU: leave more of its memory to them with --memory, or use --device cpu"
         }
+        Hint::FewerThreads => {
+            "use fewer threads (-t), or raise the limit on processes (`ulimit -u`, or pids.max of the container)"
+        }
         Hint::UseCpu => "use --device cpu to compute without a GPU",
         Hint::Restart => "start the program again; if the error comes back, use --device cpu",
         Hint::ListDevices => "`longhand devices` lists the GPUs",
@@ -310,6 +313,7 @@ mod tests {
             (Hint::SmallerSession { on_device: false }, "longhand plan"),
             (Hint::SmallerSession { on_device: true }, "-ngl"),
             (Hint::LeaveDeviceMemoryFree, "--memory"),
+            (Hint::FewerThreads, "-t"),
             (Hint::UseCpu, "--device cpu"),
             (Hint::Restart, "--device cpu"),
             (Hint::ListDevices, "`longhand devices`"),

@@ -69,7 +69,8 @@ pub fn longhand_with_input(args: &[&str], input: &[u8]) -> Run {
     finished(child.wait_with_output().expect("the program ends"))
 }
 
-fn finished(output: Output) -> Run {
+/// The result of a run that has ended.
+pub fn finished(output: Output) -> Run {
     Run {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
