@@ -113,8 +113,7 @@ fn report_usage(error: &clap::Error) -> ExitCode {
         }
         None => text.trim_end().to_owned(),
     };
-    let text = longhand::text::sanitize_for_terminal(&text).into_owned();
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", console::visible(&text));
     ExitCode::from(2)
 }
 

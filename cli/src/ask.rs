@@ -150,7 +150,7 @@ impl Asked {
             }
             let answer = turn::generate(app, chat, &mut |piece| match self.json {
                 Some(_) => Ok(()),
-                None => app.console.print_foreign(piece),
+                None => app.console.print_answer(piece),
             })?;
             self.steps += answer.steps;
             self.decoding += answer.elapsed;

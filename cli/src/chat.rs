@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::SessionArgs;
-use crate::{console, documents, failure, format, turn};
+use crate::{console, crash_save, documents, failure, format, turn};
 
 /// Maximum tokens of an answer without -n.
 const ANSWER_LIMIT: usize = 1024;
@@ -84,11 +84,21 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
             start::start(app, args.system.as_deref(), &model, &options, sampling, &documents)?
         }
     };
-    run_loop(app, args.session_file.as_deref(), &mut chat)?;
-    match &args.session_file {
-        Some(path) => save(app, &chat, path),
-        None => Ok(()),
+    let ended = run_loop(app, args.session_file.as_deref(), &mut chat);
+    let Some(path) = &args.session_file else {
+        if ended.as_ref().is_err_and(|error| !failure::is_closed_pipe(error)) {
+            crash_save::save_and_report();
+        }
+        return ended;
+    };
+    let saved = save(app, &chat, path);
+    if let Err(error) = &saved {
+        crash_save::save_and_report();
+        if ended.is_err() {
+            app.console.note(failure::report(error).text.trim_end());
+        }
     }
+    ended.and(saved)
 }
 
 /// Saves the conversation to a file.
@@ -181,7 +191,7 @@ fn undo(app: &App, chat: &mut Chat) {
 
 /// Generates the answer to what was read, and prints it to stdout.
 fn answer(app: &App, chat: &mut Chat, reading: Reading) -> Result<TurnStats> {
-    let answer = turn::generate(app, chat, &mut |piece| app.console.print_foreign(piece))?;
+    let answer = turn::generate(app, chat, &mut |piece| app.console.print_answer(piece))?;
     app.console.print("\n")?;
     match answer.stop {
         Stop::Interrupted => app.console.note("(interrupted)"),

@@ -1,12 +1,15 @@
-//! Standard output and standard error. Writing to them never panics. Control characters are removed from
-//! foreign text (of models, documents and metadata) if the output is a terminal; files and pipes receive the
-//! text unchanged.
+//! Standard output and standard error. Writing to them never panics.
+//!
+//! Text of models, documents and files is foreign. In answers, control characters are replaced if the output is a
+//! terminal; files and pipes receive the text unchanged. In everything else (reports, notes, errors), control
+//! characters and invisible ones are always replaced.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhand::text::sanitize_for_terminal;
+use models::invisible::{escape_invisible, is_invisible};
 use serde::Serialize;
 
 /// Whether the last line on stdout is not ended yet.
@@ -15,6 +18,11 @@ static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 /// Call this after the user has pressed Enter at a prompt, which ends the line on the terminal.
 pub fn line_ended() {
     LINE_IS_OPEN.store(false, Ordering::Relaxed);
+}
+
+/// Text that may quote foreign text, with control and invisible characters replaced by visible ones.
+pub fn visible(text: &str) -> String {
+    sanitize_for_terminal(&escape_invisible(text)).into_owned()
 }
 
 /// Writes an error to stderr, on a new line if the terminal shows an unfinished answer.
@@ -77,20 +85,37 @@ impl Console {
         out.flush()
     }
 
-    /// Writes foreign text to stdout and flushes it.
-    pub fn print_foreign(&self, text: &str) -> io::Result<()> {
+    /// Writes a piece of an answer to stdout and flushes it.
+    pub fn print_answer(&self, text: &str) -> io::Result<()> {
         self.print(&self.sanitize(text))
     }
 
-    /// Writes indented JSON to stdout, as foreign text: JSON escapes most control characters, but not all of
-    /// them.
+    /// Writes a report, which may quote foreign text, to stdout and flushes it.
+    pub fn print_report(&self, text: &str) -> io::Result<()> {
+        self.print(&visible(text))
+    }
+
+    /// Writes indented JSON to stdout.
     pub fn print_json(&self, value: &impl Serialize) -> anyhow::Result<()> {
-        Ok(self.print_foreign(&(serde_json::to_string_pretty(value)? + "\n"))?)
+        self.print_json_text(&(serde_json::to_string_pretty(value)? + "\n"))
+    }
+
+    /// Writes JSON, or a part of it, to stdout. Control and invisible characters become JSON's escapes, which are
+    /// the same data.
+    pub fn print_json_text(&self, text: &str) -> anyhow::Result<()> {
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            match c != '\n' && (c.is_control() || is_invisible(c)) {
+                true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out += &format!("\\u{unit:04x}")),
+                false => out.push(c),
+            }
+        }
+        Ok(self.print(&out)?)
     }
 
     /// Writes a line to stderr. Errors are ignored.
     pub fn note(&self, text: &str) {
-        let text = sanitize_for_terminal(text);
+        let text = visible(text);
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 

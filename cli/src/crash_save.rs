@@ -1,4 +1,5 @@
-//! Saves the text of the conversation when the process must end at once, because a GPU was lost.
+//! Saves the text of the conversation when the program ends with an error, or must end at once because a GPU was
+//! lost.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -18,11 +19,17 @@ pub fn install() {
     ggml::on_fatal(|error| {
         let report = failure::report(&anyhow::Error::from(error.clone()));
         console::print_error(&report.text);
-        if let Some(path) = save() {
-            let _ = writeln!(io::stderr(), "saved the text of the conversation to {}", path.display());
-        }
+        save_and_report();
         i32::from(report.exit_code)
     });
+}
+
+/// Saves the conversation, if there is one, and prints where.
+pub fn save_and_report() {
+    if let Some(path) = save() {
+        let text = console::visible(&format!("saved the text of the conversation to {}", path.display()));
+        let _ = writeln!(io::stderr(), "{text}");
+    }
 }
 
 /// Sets the conversation that would be saved.

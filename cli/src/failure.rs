@@ -5,7 +5,6 @@ use std::error::Error;
 use std::io;
 
 use longhand::heads::HeadsError;
-use longhand::text::sanitize_for_terminal;
 use longhand::{EngineError, Hint, SamplerError};
 use models::LoadError;
 use models::chat::ChatError;
@@ -13,7 +12,7 @@ use models::gguf::GgufFile;
 use models::shapes::ShapeError;
 use models::tokenizer::TokenizerError;
 
-use crate::{format, interrupt};
+use crate::{console, format, interrupt};
 
 /// An error of the command line: what was wrong, what to do about it, and the exit code.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -132,12 +131,15 @@ pub struct Report {
     pub exit_code: u8,
 }
 
+/// Whether whoever read stdout has closed it.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let is_closed = |io: &io::Error| io.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_closed))
+}
+
 /// How an error is reported. A closed stdout is success, with no text.
 pub fn report(error: &anyhow::Error) -> Report {
-    let broken_pipe = |cause: &(dyn Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
-    };
-    if error.chain().any(broken_pipe) {
+    if is_closed_pipe(error) {
         return Report { text: String::new(), exit_code: 0 };
     }
     let interrupted =
@@ -163,7 +165,7 @@ pub fn report(error: &anyhow::Error) -> Report {
     if let Some(hint) = error.chain().find_map(hint).or_else(|| io_hint().as_ref().map(hint_text)) {
         text.push_str(&format!("hint: {hint}\n"));
     }
-    Report { text: sanitize_for_terminal(&text).into_owned(), exit_code }
+    Report { text: console::visible(&text), exit_code }
 }
 
 /// The hint of an error, if its type has hints.
@@ -210,6 +212,9 @@ fn hint_text(hint: &Hint) -> String {
         }
         Hint::LeaveDeviceMemoryFree => {
             "other programs may use the same GPU: leave more of its memory to them with --memory, or use --device cpu"
+        }
+        Hint::FewerThreads => {
+            "use fewer threads (-t), or raise the limit on processes (`ulimit -u`, or pids.max of the container)"
         }
         Hint::UseCpu => "use --device cpu to compute without a GPU",
         Hint::Restart => "start the program again; if the error comes back, use --device cpu",
@@ -308,6 +313,7 @@ mod tests {
             (Hint::SmallerSession { on_device: false }, "longhand plan"),
             (Hint::SmallerSession { on_device: true }, "-ngl"),
             (Hint::LeaveDeviceMemoryFree, "--memory"),
+            (Hint::FewerThreads, "-t"),
             (Hint::UseCpu, "--device cpu"),
             (Hint::Restart, "--device cpu"),
             (Hint::ListDevices, "`longhand devices`"),

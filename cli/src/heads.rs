@@ -10,14 +10,13 @@ use longhand::heads::{
     SelectionRule, calibrate, import,
 };
 use longhand::setup::{Found, Profiles};
-use longhand::text::sanitize_for_terminal;
 use longhand::{Engine, EngineError, Model, Observer, Setup, SetupOptions};
 use models::shapes::ModelShape;
 
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::values;
-use crate::console::Console;
+use crate::console::{Console, visible};
 use crate::failure::Failure;
 
 /// Find, show and import retrieval heads: those that look things up far back in the text.
@@ -114,7 +113,7 @@ fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
         .interrupt
         .computing(|| calibrate(&engine, &options, &rule, &mut |progress| reporter.progress(progress)))?;
     drop(reporter);
-    app.console.print_foreign(&format!("{}: {}\n", model.name(), summary(&profile)))?;
+    app.console.print_report(&format!("{}: {}\n", model.name(), summary(&profile)))?;
     cache(app, &model, &setup_options, &profile);
     match &args.out {
         Some(out) => save(app, &profile, out),
@@ -149,7 +148,7 @@ fn run_show(app: &App, args: &ShowArgs) -> Result<()> {
         }
     };
     app.console.print(&with_safe_names(&profile)?.heatmaps(palette(&app.console)))?;
-    app.console.print_foreign(&format!("\n{}\n", summary(&profile)))?;
+    app.console.print_report(&format!("\n{}\n", summary(&profile)))?;
     Ok(())
 }
 
@@ -186,7 +185,7 @@ fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
             return Err(Failure::usage("--shape needs --out", "add --out heads.json").into());
         }
     }
-    app.console.print_foreign(&format!("{}\n", summary(&profile)))?;
+    app.console.print_report(&format!("{}\n", summary(&profile)))?;
     Ok(())
 }
 
@@ -219,7 +218,7 @@ fn with_safe_names(profile: &HeadProfile) -> Result<HeadProfile> {
         .scores()
         .iter()
         .cloned()
-        .map(|map| ScoreMap { name: sanitize_for_terminal(&map.name).replace(['\n', '\t'], " "), ..map });
+        .map(|map| ScoreMap { name: visible(&map.name).replace(['\n', '\t'], " "), ..map });
     let flags = profile.retrieval().to_vec();
     Ok(HeadProfile::new(profile.shape(), flags, scores.collect(), profile.provenance().clone())?)
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use models::gguf::{GgufFile, Value};
+use models::invisible::escape_name;
 use models::spec::ModelSpec;
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
@@ -41,14 +42,13 @@ pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
     let name =
         path.map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
     if args.json {
-        return app.console.print_json(&object(
-            &name,
-            &file,
-            if args.all { usize::MAX } else { SHOWN_ELEMENTS },
-        ));
+        let object = object(&name, &file, if args.all { usize::MAX } else { SHOWN_ELEMENTS });
+        file.check_complete()?;
+        return app.console.print_json(&object);
     }
-    app.console.print_foreign(&text(&name, &file))?;
-    Ok(())
+    let text = text(&name, &file);
+    file.check_complete()?;
+    Ok(app.console.print_report(&text)?)
 }
 
 /// The model's description, or why the model cannot be run.
@@ -107,7 +107,7 @@ fn text(name: &str, file: &GgufFile) -> String {
     out += "\n";
     let mut table = Table::new(["key", "type", "value"]);
     for (key, value) in file.metadata() {
-        table.row([key.escape_debug().to_string(), value.type_name(), value.to_string()]);
+        table.row([escape_name(key), value.type_name(), value.to_string()]);
     }
     out += &table.plain();
 
@@ -125,7 +125,7 @@ fn text(name: &str, file: &GgufFile) -> String {
         totals.bytes += tensor.bytes;
         let dims: Vec<String> = tensor.dims.iter().map(u64::to_string).collect();
         table.row([
-            tensor.name.escape_debug().to_string(),
+            escape_name(&tensor.name),
             tensor.ty.name().to_owned(),
             dims.join(" x "),
             format::bytes(tensor.bytes as usize),

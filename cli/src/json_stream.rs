@@ -16,7 +16,7 @@ impl JsonStream {
     /// Prints the fields `before` and the beginning of the array `name`.
     pub fn begin(console: &Console, before: &Value, name: &str) -> Result<JsonStream> {
         let fields = fields(before)?;
-        console.print_foreign(&format!("{{{fields},\n  {}: [", Value::from(name)))?;
+        console.print_json_text(&format!("{{{fields},\n  {}: [", Value::from(name)))?;
         Ok(JsonStream { elements: 0 })
     }
 
@@ -24,7 +24,7 @@ impl JsonStream {
     pub fn push(&mut self, console: &Console, element: &impl Serialize) -> Result<()> {
         let comma = if self.elements > 0 { "," } else { "" };
         let text = serde_json::to_string_pretty(element)?.replace('\n', "\n    ");
-        console.print_foreign(&format!("{comma}\n    {text}"))?;
+        console.print_json_text(&format!("{comma}\n    {text}"))?;
         self.elements += 1;
         Ok(())
     }
@@ -32,7 +32,7 @@ impl JsonStream {
     /// Prints the end of the array and the fields `after`.
     pub fn end(self, console: &Console, after: &Value) -> Result<()> {
         let end = if self.elements > 0 { "\n  ]" } else { "]" };
-        Ok(console.print_foreign(&format!("{end},{}\n}}\n", fields(after)?))?)
+        console.print_json_text(&format!("{end},{}\n}}\n", fields(after)?))
     }
 }
 

@@ -85,7 +85,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     }
     match args.json {
         true => app.console.print_json(&report::object(&name, &forecast, &rows)),
-        false => Ok(app.console.print_foreign(&report::text(args, &name, &forecast, &rows))?),
+        false => Ok(app.console.print_report(&report::text(args, &name, &forecast, &rows))?),
     }
 }
 

@@ -42,7 +42,9 @@ pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
     };
     let path = args.model.as_deref().or(args.model_arg.path.as_deref());
     let file = longhand::open_gguf(&model_source(path))?;
-    let tokenizer = Tokenizer::from_gguf(&file).map_err(|error| Failure::from(error).found_in(&file))?;
+    let tokenizer = Tokenizer::from_gguf(&file);
+    file.check_complete()?; // before errors in the vocabulary, which may be zeros
+    let tokenizer = tokenizer.map_err(|error| Failure::from(error).found_in(&file))?;
     let ids = tokenizer.encode(&text, args.add_special, args.parse_special).map_err(Failure::from)?;
     app.console.print(&(serde_json::to_string(&ids)? + "\n"))?;
     Ok(())

@@ -17,7 +17,10 @@ pub fn read(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, Engin
     crash_save::append(&format!("[user]\n{}\n\n", question.trim_end()));
     let reading =
         app.interrupt.computing(|| chat.read(question, &mut |progress| reporter.progress(progress)));
-    crash_save::set_messages(chat.messages());
+    // After other errors the program ends, and the question is saved too.
+    if reading.as_ref().map_or_else(EngineError::is_interrupt, |_| true) {
+        crash_save::set_messages(chat.messages());
+    }
     reading
 }
 

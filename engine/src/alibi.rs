@@ -13,7 +13,9 @@
 //! so its L_h is not a strict bound. [`ScopeOptions::rigorous`] gives a strict one: ||gamma||^2 + ||b||^2
 //! becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
 pub use kernels::attention::alibi_slopes as slopes;
@@ -145,7 +147,9 @@ pub fn profile(
 ) -> Result<HeadProfile, EngineError> {
     let fingerprint = Some(model.fingerprint().to_owned());
     let provenance = Provenance { fingerprint, ..provenance(options) };
-    let scopes = scopes(model, threads, interrupt, options, progress)?;
+    let scopes = scopes(model, threads, interrupt, options, progress);
+    model.gguf().check_complete()?; // before errors in the weights, which may be zeros
+    let scopes = scopes?;
     Ok(HeadProfile::from_scopes(model.head_shape()?, &scopes, provenance)?)
 }
 
@@ -173,23 +177,30 @@ fn rows(info: &TensorInfo, bytes: &[u8], first: usize, n: usize) -> Result<Vec<f
     if converted { Ok(floats) } else { Err(wrong()) }
 }
 
-/// `work(0)`, `work(1)`, … `work(n - 1)`, computed by `threads` threads.
+/// `work(0)`, `work(1)`, … `work(n - 1)`, computed by `threads` threads, or by those that can be started.
 fn in_threads(
     n: usize,
     threads: usize,
     work: impl Fn(usize) -> Result<f64, EngineError> + Sync,
 ) -> Result<Vec<f64>, EngineError> {
-    let mut results: Vec<Result<f64, EngineError>> = (0..n).map(|_| Ok(0.0)).collect();
-    let part = n.div_ceil(threads.max(1)).max(1);
-    let work = &work;
-    std::thread::scope(|scope| {
-        for (number, results) in results.chunks_mut(part).enumerate() {
-            scope.spawn(move || {
-                results.iter_mut().zip(number * part..).for_each(|(result, i)| *result = work(i));
-            });
+    let results: Vec<OnceLock<Result<f64, EngineError>>> = (0..n).map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let take_turns = || {
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(result) = results.get(i) else { return };
+            result.get_or_init(|| work(i));
         }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(n) {
+            if thread::Builder::new().spawn_scoped(scope, take_turns).is_err() {
+                break;
+            }
+        }
+        take_turns();
     });
-    results.into_iter().collect()
+    results.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 /// The window that covers a scope: the last ceil(scope) tokens, the current one included. `context` where the

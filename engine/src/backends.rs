@@ -1,17 +1,20 @@
 //! The backends that compute a model: the host, and a device for the last layers.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
+use ggml::{Backend, Context, GraphAllocator, ReadyGraph, Tensor, Type};
 
-use crate::EngineError;
 use crate::placement::{Place, Placement};
+use crate::{EngineError, Model};
 
 /// The host's backend, and the device's if there is one.
 pub struct Backends {
     host: Backend,
     device: Option<Backend>,
     placement: Placement,
+    /// The model whose file is checked after each computation.
+    model: Option<Arc<Model>>,
 }
 
 impl Backends {
@@ -19,7 +22,22 @@ impl Backends {
     /// device all are on the host.
     pub fn new(host: Backend, device: Option<Backend>, layers: usize, on_device: usize) -> Backends {
         let on_device = if device.is_some() { on_device } else { 0 };
-        Backends { host, device, placement: Placement::new(layers, on_device) }
+        Backends { host, device, placement: Placement::new(layers, on_device), model: None }
+    }
+
+    /// The same backends for computations with the weights of `model`.
+    pub fn with_model(self, model: &Arc<Model>) -> Backends {
+        Backends { model: Some(model.clone()), ..self }
+    }
+
+    /// Computes a graph in a place.
+    ///
+    /// # Errors
+    /// Where the computation fails or is interrupted, or the model file is no longer complete: the results may
+    /// then follow from zeros instead of the weights.
+    pub fn compute(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
+        self.at(place).compute(graph)?;
+        Ok(self.model.as_ref().map_or(Ok(()), |model| model.gguf().check_complete())?)
     }
 
     /// Which layers are where.

@@ -167,7 +167,7 @@ fn score_layers(
                 let built = engine.forward.query_graph(layer, text_chunk);
                 let graph = workspace.prepare(place, built.graph()?)?;
                 built.inputs.fill(&tokens[at..at + len], at, &state)?;
-                backend.compute(&graph)?;
+                backends.compute(place, &graph)?;
                 built.result.to_vec::<f32>()?
             };
             let is_last = layer + 1 == spec.n_layers;
@@ -175,7 +175,7 @@ fn score_layers(
             let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
             let graph = workspace.prepare(place, built.graph()?)?;
             built.inputs.fill(&tokens[at..at + len], at, &state)?;
-            backend.compute(&graph)?;
+            backends.compute(place, &graph)?;
             scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
             let share = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
             progress(Progress { task: Task::Calibrate, share, size: n, elapsed: started.elapsed() });

@@ -131,7 +131,7 @@ impl Engine {
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
         let on_device = options.device.map_or(0, |device| device.layers);
-        let backends = Backends::new(host, device, spec.n_layers, on_device);
+        let backends = Backends::new(host, device, spec.n_layers, on_device).with_model(model);
         check_products(file, spec, &backends)?;
         let started = Instant::now();
         let weights = Weights::load(file, spec, options.repack, &backends, &mut |done, all| {
@@ -142,6 +142,7 @@ impl Engine {
                 false => Ok(()),
             }
         })?;
+        file.check_complete()?;
         let workers = Workers {
             threads: backends.at(Place::Host).threads(),
             blocks: backends.at(Place::Device).blocks(),

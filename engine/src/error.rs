@@ -223,6 +223,8 @@ pub enum Hint {
     },
     /// Leave more of the GPU's memory to other programs.
     LeaveDeviceMemoryFree,
+    /// Compute with fewer threads, or let the system allow more.
+    FewerThreads,
     /// Compute without a GPU.
     UseCpu,
     /// Start the program again; compute without a GPU if the error comes back.
@@ -287,6 +289,7 @@ impl Hint {
         Some(match error {
             ggml::Error::OutOfMemory { .. } => Hint::LessMemory { on_device: false },
             ggml::Error::OverBudget { .. } => Hint::LessMemory { on_device: true },
+            ggml::Error::Threads { .. } => Hint::FewerThreads,
             ggml::Error::NoCuda(_) => Hint::UseCpu,
             ggml::Error::NoCublas(_) => Hint::InstallCublas,
             ggml::Error::NoProducts(_) => Hint::OtherTensorType { cpu_can: true },
@@ -319,6 +322,7 @@ impl fmt::Display for Hint {
             Hint::LeaveDeviceMemoryFree => {
                 "other programs may use the same GPU; leave more of its memory free, or compute on the CPU"
             }
+            Hint::FewerThreads => "use fewer threads, or raise the limit on processes",
             Hint::UseCpu => "compute on the CPU",
             Hint::Restart => "start again; if the error comes back, compute on the CPU",
             Hint::ListDevices => "choose one of the GPUs of this machine",
@@ -370,6 +374,7 @@ mod tests {
             Hint::SmallerSession { on_device: false },
             Hint::SmallerSession { on_device: true },
             Hint::LeaveDeviceMemoryFree,
+            Hint::FewerThreads,
             Hint::UseCpu,
             Hint::Restart,
             Hint::ListDevices,

@@ -49,7 +49,7 @@ pub struct Model {
     name: String,
     gguf: GgufFile,
     spec: ModelSpec,
-    fingerprint: OnceLock<String>,
+    fingerprint: String,
     format: OnceLock<ChatFormat>,
 }
 
@@ -61,7 +61,10 @@ impl Model {
     pub fn open(source: impl Into<ModelSource>) -> Result<Arc<Model>, EngineError> {
         let source = source.into();
         let gguf = open_gguf(&source)?;
-        let spec = ModelSpec::from_gguf(&gguf)?;
+        // Read now, so that a session can be saved even if the file is lost later.
+        let (spec, fingerprint) = (ModelSpec::from_gguf(&gguf), gguf.fingerprint());
+        gguf.check_complete()?;
+        let spec = spec?;
         let name = match &source {
             ModelSource::Embedded => EMBEDDED_NAME.to_owned(),
             _ if !spec.name.is_empty() => spec.name.clone(),
@@ -70,7 +73,7 @@ impl Model {
             }
             ModelSource::Bytes(_) => "model".to_owned(),
         };
-        Ok(Arc::new(Model { name, gguf, spec, fingerprint: OnceLock::new(), format: OnceLock::new() }))
+        Ok(Arc::new(Model { name, gguf, spec, fingerprint, format: OnceLock::new() }))
     }
 
     /// The name its author gave, else that of the file.
@@ -90,7 +93,7 @@ impl Model {
 
     /// Identifies the weights: head profiles and saved sessions carry it.
     pub fn fingerprint(&self) -> &str {
-        self.fingerprint.get_or_init(|| self.gguf.fingerprint())
+        &self.fingerprint
     }
 
     /// The model's heads, for profiles.
@@ -112,7 +115,9 @@ impl Model {
         if let Some(format) = self.format.get() {
             return Ok(format);
         }
-        let format = ChatFormat::new(self)?;
+        let format = ChatFormat::new(self);
+        self.gguf.check_complete()?; // before errors in the content, which may be zeros
+        let format = format?;
         Ok(self.format.get_or_init(|| format))
     }
 }

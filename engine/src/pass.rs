@@ -53,7 +53,7 @@ impl Pass {
             if let Some(residual) = residual.take() {
                 part.built.inputs.residual.write(0, &residual)?;
             }
-            backends.at(part.place).compute(&part.graph)?;
+            backends.compute(part.place, &part.graph)?;
             if number + 1 < self.parts.len() {
                 residual = Some(part.built.result.to_vec()?);
             }

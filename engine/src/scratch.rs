@@ -93,7 +93,7 @@ impl Residual {
             let built = forward.embedding_graph(tokens.len());
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
             built.inputs.fill(tokens, 0, &LaneValues::default())?;
-            backends.at(Place::Host).compute(&graph)?;
+            backends.compute(Place::Host, &graph)?;
             first.write(4 * n_embd * chunk * number, &built.result.to_vec::<f32>()?)?;
         }
         Ok(residual)

@@ -643,7 +643,7 @@ fn layer_by_layer(
             let mut state = sessions[0].store.state();
             state.rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
             built.inputs.fill(&tokens[at..at + len], at, &state)?;
-            backends.at(place).compute(&graph)?;
+            backends.compute(place, &graph)?;
             if ends {
                 logits = built.result.to_vec()?;
             }

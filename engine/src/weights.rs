@@ -277,7 +277,7 @@ impl<'a> Loader<'a> {
         let shards = (0..file.shards())
             .map(|i| {
                 let memory = match file.shard(i)? {
-                    Blob::Mapped(map) => HostMemory::Mapped(map.clone()),
+                    Blob::Mapped(file) => HostMemory::Owned(file.clone()),
                     Blob::Static(bytes) => HostMemory::Static(bytes),
                     Blob::Owned(bytes) => HostMemory::Owned(bytes.clone()),
                 };

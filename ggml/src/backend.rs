@@ -96,9 +96,13 @@ impl Drop for Pool {
 impl Backend {
     /// The CPU with `threads` threads (at least one). Setting `interrupt` stops a computation at
     /// the next operation with [`Error::Interrupted`].
+    ///
+    /// # Errors
+    /// Where the threads cannot be started.
     pub fn cpu(threads: usize, interrupt: Arc<AtomicBool>) -> Result<Backend, Error> {
         log::install();
         let threads = threads.clamp(1, sys::GGML_MAX_N_THREADS as usize);
+        crate::threads::check(threads)?;
         // SAFETY: no preconditions; null is checked.
         unsafe {
             let raw = NonNull::new(sys::ggml_backend_cpu_init()).ok_or(Error::Backend("CPU"))?;

@@ -5,7 +5,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use ggml_sys as sys;
-use memmap2::Mmap;
 
 use crate::budget::{Budget, Charge};
 use crate::context::Context;
@@ -139,11 +138,9 @@ fn cpu_device() -> sys::ggml_backend_dev_t {
 /// Read-only memory of the caller: it neither moves nor changes while a clone of this exists.
 #[derive(Clone)]
 pub enum HostMemory {
-    /// A mapped file.
-    Mapped(Arc<Mmap>),
     /// Part of the program.
     Static(&'static [u8]),
-    /// Memory of the caller.
+    /// Memory of the caller, for example a mapped file.
     Owned(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -151,7 +148,6 @@ impl HostMemory {
     /// The region.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            HostMemory::Mapped(map) => map,
             HostMemory::Static(bytes) => bytes,
             HostMemory::Owned(bytes) => (**bytes).as_ref(),
         }

@@ -88,6 +88,16 @@ pub enum Error {
     /// The backend could not be started.
     #[error("the {0} backend could not be started")]
     Backend(&'static str),
+    /// The system does not allow as many threads.
+    #[error("cannot start {threads} threads, only {started}: {reason}")]
+    Threads {
+        /// Threads asked for, the caller's included.
+        threads: usize,
+        /// Threads that could run, the caller's included.
+        started: usize,
+        /// The system's reason.
+        reason: String,
+    },
     /// CUDA cannot be used.
     #[error("{0}")]
     NoCuda(#[from] crate::NoCuda),

@@ -34,6 +34,7 @@ mod graph;
 pub mod log;
 mod ops;
 mod tensor;
+mod threads;
 mod types;
 
 pub use backend::Backend;

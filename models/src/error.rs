@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::invisible::escape_name;
+
 /// A model file cannot be read or run.
 #[derive(Debug, Error)]
 pub enum LoadError {
@@ -24,6 +26,17 @@ pub enum LoadError {
     NotAFile {
         /// The path as given.
         path: PathBuf,
+    },
+
+    /// The file became shorter, or a part of it could not be read, after it was opened.
+    #[error("the model file {} {}", .path.display(), lost(*.opened_bytes, *.bytes))]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// Its size when it was opened.
+        opened_bytes: u64,
+        /// Its size now.
+        bytes: u64,
     },
 
     /// One of the other variants, found in this file.
@@ -217,6 +230,9 @@ impl LoadError {
                 io::ErrorKind::PermissionDenied => "make the file readable for your user",
                 _ => "check that the file is on a file system that supports reading and memory-mapping",
             },
+            LoadError::Lost { .. } => {
+                "make sure that the file is complete and its disk works, then start again; to update a model file, write a new one and rename it"
+            }
             LoadError::NotAFile { .. } => "give the path of the .gguf file itself",
             LoadError::Magic { .. } => {
                 "give a file in GGUF format; convert safetensors and PyTorch files first"
@@ -264,7 +280,10 @@ impl LoadError {
     /// The same error with the name of the file it was found in.
     pub(crate) fn in_file(self, path: &Path) -> LoadError {
         match self {
-            named @ (LoadError::Io { .. } | LoadError::NotAFile { .. } | LoadError::In { .. }) => named,
+            named @ (LoadError::Io { .. }
+            | LoadError::Lost { .. }
+            | LoadError::NotAFile { .. }
+            | LoadError::In { .. }) => named,
             error => LoadError::In { path: path.to_owned(), error: Box::new(error) },
         }
     }
@@ -278,6 +297,16 @@ impl LoadError {
     }
 }
 
+/// What happened to a file after it was opened, by its size then and now.
+fn lost(opened_bytes: u64, bytes: u64) -> String {
+    match bytes < opened_bytes {
+        true => {
+            format!("became shorter while it was in use: it had {opened_bytes} bytes and now has {bytes}")
+        }
+        false => "could not be read while it was in use".to_owned(),
+    }
+}
+
 /// Bytes of a file as quoted, escaped and shortened text.
 pub(crate) struct Text<'a>(pub &'a [u8]);
 
@@ -287,7 +316,7 @@ impl fmt::Display for Text<'_> {
         let shown = &self.0[..self.0.len().min(SHOWN)];
         f.write_str("\"")?;
         for chunk in shown.utf8_chunks() {
-            write!(f, "{}", chunk.valid().escape_debug())?;
+            f.write_str(&escape_name(chunk.valid()))?;
             for byte in chunk.invalid() {
                 write!(f, "\\x{byte:02x}")?;
             }
@@ -303,6 +332,7 @@ mod tests {
     #[test]
     fn text_from_the_file_is_escaped() {
         assert_eq!(Text(b"a\x1b[2J\xff\"").to_string(), r#""a\u{1b}[2J\xff\"""#);
+        assert_eq!(Text("a\u{fe0f}\u{200b}".as_bytes()).to_string(), r#""a\u{fe0f}\u{200b}""#);
         assert!(Text(&[b'a'; 1000]).to_string().len() < 100);
     }
 
@@ -315,6 +345,8 @@ mod tests {
             io(io::ErrorKind::NotFound),
             io(io::ErrorKind::PermissionDenied),
             io(io::ErrorKind::Other),
+            LoadError::Lost { path: path(), opened_bytes: 2, bytes: 1 },
+            LoadError::Lost { path: path(), opened_bytes: 2, bytes: 2 },
             LoadError::NotAFile { path: path() },
             LoadError::In { path: path(), error: Box::new(LoadError::BigEndian) },
             LoadError::Magic { found: b"PK".into() },

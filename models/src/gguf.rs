@@ -11,6 +11,7 @@
 mod blob;
 mod cursor;
 mod fingerprint;
+mod mapped;
 mod split;
 mod value;
 pub mod write;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 pub use blob::Blob;
 use cursor::Cursor;
+pub use mapped::MappedFile;
 pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
 
 pub use crate::error::LoadError;
@@ -91,7 +93,9 @@ impl GgufFile {
         let mut shards = Vec::with_capacity(paths.len());
         for (i, part) in paths.iter().enumerate() {
             let blob = Blob::map(part).map_err(|e| split::explain_missing(e, path, i, paths.len()))?;
-            shards.push(Shard::parse(blob, i).map_err(|e| e.in_file(part))?);
+            let shard = Shard::parse(blob.clone(), i);
+            blob.check_complete()?; // before errors in the content, which may be zeros
+            shards.push(shard.map_err(|e| e.in_file(part))?);
         }
         let file = Self::join(shards, split::Named::from(&paths)).map_err(|e| e.in_file(path))?;
         Ok(GgufFile { path: Some(path.to_owned()), ..file })
@@ -164,6 +168,15 @@ impl GgufFile {
     /// The bytes of file `i`; empty if there is no such file.
     pub fn shard_bytes(&self, i: usize) -> &[u8] {
         self.shards.get(i).map_or(&[], |blob| blob)
+    }
+
+    /// An error if a file of the model became shorter, or could not be read, since it was opened. What was read
+    /// from it may then be zeros instead of its content: call this after reading and before using what follows
+    /// from it. Costs a system call for each file.
+    ///
+    /// A file that was changed in place and is as long as before is not noticed.
+    pub fn check_complete(&self) -> Result<(), LoadError> {
+        self.shards.iter().try_for_each(Blob::check_complete)
     }
 
     /// Tells the operating system that it may drop the memory pages of a tensor's data, for example after

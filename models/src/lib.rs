@@ -9,6 +9,7 @@ pub mod chat;
 pub mod embedded;
 mod error;
 pub mod gguf;
+pub mod invisible;
 pub mod random;
 pub mod shapes;
 pub mod spec;

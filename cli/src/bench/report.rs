@@ -33,8 +33,8 @@ impl Report<'_> {
                     measurements.iter().map(|measurement| self.object(measurement)).collect();
                 return app.console.print_json(&objects);
             }
-            Output::Md => app.console.print_foreign(&self.table(measurements).markdown())?,
-            Output::Csv => app.console.print_foreign(&self.table(measurements).csv())?,
+            Output::Md => app.console.print_report(&self.table(measurements).markdown())?,
+            Output::Csv => app.console.print_report(&self.table(measurements).csv())?,
         }
         if self.args.output == Output::Md {
             app.console.print(&format!("\nmeasured memory bandwidth: {:.1} GB/s\n", self.bandwidth / 1e9))?;

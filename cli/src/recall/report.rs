@@ -37,7 +37,7 @@ pub fn print(app: &App, args: &RecallArgs, model: &Model, trials: &[Trial]) -> R
             table(args, trial).markdown()
         );
     }
-    Ok(app.console.print_foreign(&text)?)
+    Ok(app.console.print_report(&text)?)
 }
 
 fn table(args: &RecallArgs, trial: &Trial) -> Table {

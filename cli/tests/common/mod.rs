@@ -69,7 +69,8 @@ pub fn longhand_with_input(args: &[&str], input: &[u8]) -> Run {
     finished(child.wait_with_output().expect("the program ends"))
 }
 
-fn finished(output: Output) -> Run {
+/// The result of a run that has ended.
+pub fn finished(output: Output) -> Run {
     Run {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
@@ -120,10 +121,22 @@ pub struct Running {
 impl Running {
     /// Starts the program with these arguments.
     pub fn start(args: &[&str]) -> Running {
-        let mut child =
-            command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        Running::start_in(Path::new("."), args)
+    }
+
+    /// Starts the program in a folder.
+    pub fn start_in(folder: &Path, args: &[&str]) -> Running {
+        let mut command = command(args);
+        command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         Running { child, stdout, seen: Vec::new() }
+    }
+
+    /// Writes to stdin.
+    pub fn write(&mut self, text: &str) {
+        let stdin = self.child.stdin.as_mut().expect("a pipe");
+        stdin.write_all(text.as_bytes()).expect("the program reads");
     }
 
     /// Waits until `text` is on stdout.
@@ -144,8 +157,9 @@ impl Running {
         assert!(kill.is_ok_and(|status| status.success()));
     }
 
-    /// Waits until the program ends.
+    /// Ends stdin and waits until the program ends.
     pub fn finish(mut self) -> Run {
+        drop(self.child.stdin.take());
         self.stdout.read_to_end(&mut self.seen).expect("a readable pipe");
         let (mut stderr, stdout) = (Vec::new(), std::mem::take(&mut self.seen));
         self.child.stderr.take().expect("a pipe").read_to_end(&mut stderr).expect("a readable pipe");

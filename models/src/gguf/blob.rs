@@ -1,14 +1,12 @@
-//! The bytes of one model file: mapped, part of the program, or in memory. The only `unsafe` code of this
-//! crate is here: mapping a file, and advice to the operating system about the mapping.
+//! The bytes of one model file: mapped, part of the program, or in memory.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::Mmap;
-
+use super::mapped::MappedFile;
 use crate::error::LoadError;
 
 /// Shared, read-only bytes at an address that never changes. Cloning shares the memory.
@@ -20,7 +18,7 @@ use crate::error::LoadError;
 #[derive(Clone)]
 pub enum Blob {
     /// A mapped file.
-    Mapped(Arc<Mmap>),
+    Mapped(Arc<MappedFile>),
     /// Part of the program.
     Static(&'static [u8]),
     /// In memory.
@@ -38,23 +36,24 @@ impl Blob {
         if meta.len() == 0 {
             return Ok(Blob::Static(&[])); // an empty file cannot be mapped
         }
-        let map = map(&File::open(path).map_err(io)?).map_err(io)?;
-        Ok(Blob::Mapped(Arc::new(map)))
+        Ok(Blob::Mapped(Arc::new(MappedFile::open(path).map_err(io)?)))
+    }
+
+    /// An error if the bytes are those of a mapped file that is no longer complete: what was read from them may
+    /// be zeros.
+    pub(crate) fn check_complete(&self) -> Result<(), LoadError> {
+        match self {
+            Blob::Mapped(file) => file.check_complete(),
+            Blob::Static(_) | Blob::Owned(_) => Ok(()),
+        }
     }
 
     /// Tells the operating system that it may drop the memory pages of a range from `offset`. Reading the
     /// range still works: the pages are then read from the file again. Does nothing for a range that is not
     /// inside the file, or if no file is mapped.
     pub(crate) fn release_pages(&self, offset: usize, bytes: usize) {
-        if offset.checked_add(bytes).is_none_or(|end| end > self.len()) {
-            return;
-        }
-        #[cfg(unix)]
-        if let Blob::Mapped(map) = self {
-            // SAFETY: the range is inside the map, as checked above (the map's own function compares offset
-            // and length only one by one). Pages dropped from a private, read-only map of a file are read
-            // from the file again.
-            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, bytes) };
+        if let Blob::Mapped(file) = self {
+            file.release_pages(offset, bytes);
         }
     }
 }
@@ -64,7 +63,7 @@ impl Deref for Blob {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Blob::Mapped(map) => map,
+            Blob::Mapped(file) => file.bytes(),
             Blob::Static(bytes) => bytes,
             Blob::Owned(bytes) => (**bytes).as_ref(),
         }
@@ -135,15 +134,6 @@ impl AsRef<[u8]> for AlignedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
-}
-
-/// Maps a whole file for reading.
-fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the map is private and read-only, and lives in `Blob`, which returns no slice that outlives it.
-    // Another process may still change or truncate the file, which no program that maps weights can prevent.
-    // All numbers read from the map are bounded by the length at the time of mapping and are used from
-    // copies, never read twice.
-    unsafe { Mmap::map(file) }
 }
 
 #[cfg(test)]

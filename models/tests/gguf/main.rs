@@ -2,6 +2,7 @@
 
 mod common;
 mod corrupt;
+mod lost;
 mod real;
 mod spec;
 mod split;
