@@ -6,7 +6,11 @@
 //! module `spm` implements SentencePiece with scores (`"llama"`). In both cases the module `special` first
 //! splits the text at the tokens that are matched as a whole, such as `<|im_end|>`. The vocabulary is checked
 //! completely when it is loaded.
+//!
+//! A text passes through these modules word by word, and a long word block by block (`blocks`), so that
+//! encoding takes little memory besides the ids.
 
+mod blocks;
 mod bytes;
 mod error;
 mod pretokenizer;
@@ -19,6 +23,7 @@ use std::ops::Range;
 use tokenizers::Model as _;
 use tokenizers::models::bpe::BPE;
 
+use self::blocks::Merger;
 pub use self::error::TokenizerError;
 use self::pretokenizer::PreTokenizer;
 use self::special::{Fragment, Special, SpecialTokens};
@@ -35,7 +40,12 @@ pub struct Tokenizer {
     model: Model,
     add_bos: bool,
     add_eos: bool,
+    /// Longer words are merged in blocks of this many bytes.
+    block_bytes: usize,
 }
+
+/// Words of ordinary texts are shorter.
+const BLOCK_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
 enum Model {
@@ -44,6 +54,8 @@ enum Model {
         pre: PreTokenizer,
         /// Whether the vocabulary has a token for each byte.
         known_bytes: Box<[bool; 256]>,
+        /// A word of at most this many bytes becomes one token without merging, if it is in the vocabulary.
+        longest_unmerged: usize,
     },
     Spm {
         spm: Spm,
@@ -102,6 +114,7 @@ impl Tokenizer {
             vocabulary,
             special,
             model,
+            block_bytes: BLOCK_BYTES,
         })
     }
 
@@ -123,12 +136,9 @@ impl Tokenizer {
         if add_special && self.add_bos {
             ids.extend(self.vocabulary.bos);
         }
-        self.encode_fragments(
-            text,
-            self.special.split(text, |token, _| parse_special || !token.control),
-            true,
-            &mut ids,
-        )?;
+        let mut encoder = Encoder::new(self, text, true);
+        let allowed = |token: &Special, _: &Range<usize>| parse_special || !token.control;
+        self.special.split(text, allowed, &mut |fragment| encoder.append(fragment, &mut ids))?;
         if add_special && self.add_eos {
             ids.extend(self.vocabulary.eos);
         }
@@ -159,72 +169,15 @@ impl Tokenizer {
             let next = message_ranges.partition_point(|message| message.end <= range.start);
             !token.is_marker || message_ranges.get(next).is_none_or(|message| message.start >= range.end)
         };
-        let fragments = self.special.split(text, allowed);
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
-        let has_bos = fragments.first() == self.vocabulary.bos.map(Fragment::Token).as_ref();
-        if at_start && self.add_bos && !has_bos {
-            ids.extend(self.vocabulary.bos);
-        }
-        self.encode_fragments(text, fragments, at_start, &mut ids)?;
+        let mut bos = self.vocabulary.bos.filter(|_| at_start && self.add_bos);
+        let mut encoder = Encoder::new(self, text, at_start);
+        self.special.split(text, allowed, &mut |fragment| {
+            ids.extend(bos.take().filter(|&bos| fragment != Fragment::Token(bos)));
+            encoder.append(fragment, &mut ids)
+        })?;
+        ids.extend(bos); // of an empty text
         Ok(ids)
-    }
-
-    /// Appends the tokens of the fragments of `text`. `at_start`: there is no text before the fragments.
-    fn encode_fragments(
-        &self,
-        text: &str,
-        fragments: Vec<Fragment>,
-        at_start: bool,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        match &self.model {
-            Model::Bpe { bpe, pre, known_bytes } => {
-                let mut in_byte_alphabet = String::new();
-                for fragment in fragments {
-                    let range = match fragment {
-                        Fragment::Token(id) => {
-                            out.push(id);
-                            continue;
-                        }
-                        Fragment::Text(range) => range,
-                    };
-                    let text = &text[range];
-                    if let Some(byte) = text.bytes().find(|&b| !known_bytes[usize::from(b)]) {
-                        return Err(TokenizerError::Unencodable { byte });
-                    }
-                    for word in pre.split(text) {
-                        bytes::encode_into(&text[word], &mut in_byte_alphabet);
-                        let merged = bpe
-                            .tokenize(&in_byte_alphabet)
-                            .map_err(|e| TokenizerError::Build(e.to_string()))?;
-                        out.extend(merged.into_iter().map(|token| token.id));
-                    }
-                }
-            }
-            Model::Spm { spm, space_prefix } => {
-                let mut prefix = *space_prefix && at_start;
-                for fragment in fragments {
-                    match fragment {
-                        Fragment::Token(id) => {
-                            out.push(id);
-                            prefix = *space_prefix;
-                        }
-                        Fragment::Text(range) => {
-                            let mut spaced = String::with_capacity(range.len() + range.len() / 2 + 3);
-                            if prefix {
-                                spaced.push(spm::SPACE);
-                            }
-                            for c in text[range].chars() {
-                                spaced.push(if c == ' ' { spm::SPACE } else { c });
-                            }
-                            spm.encode(&spaced, out)?;
-                            prefix = false;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Decodes `ids` to bytes, the inverse of [`Tokenizer::encode`]: the space that SentencePiece adds in
@@ -341,6 +294,87 @@ impl Tokenizer {
     }
 }
 
+/// Encodes one fragment of a text after the other.
+struct Encoder<'a> {
+    tokenizer: &'a Tokenizer,
+    text: &'a str,
+    /// For SentencePiece: a space is added in front of the next fragment.
+    prefix: bool,
+    in_byte_alphabet: String,
+}
+
+impl<'a> Encoder<'a> {
+    /// `at_start`: there is no text before this one.
+    fn new(tokenizer: &'a Tokenizer, text: &'a str, at_start: bool) -> Encoder<'a> {
+        let prefix = at_start && matches!(tokenizer.model, Model::Spm { space_prefix: true, .. });
+        Encoder { tokenizer, text, prefix, in_byte_alphabet: String::new() }
+    }
+
+    fn append(&mut self, fragment: Fragment, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        let text = match fragment {
+            Fragment::Token(id) => {
+                out.push(id);
+                self.prefix = matches!(self.tokenizer.model, Model::Spm { space_prefix: true, .. });
+                return Ok(());
+            }
+            Fragment::Text(range) => &self.text[range],
+        };
+        let vocabulary = &self.tokenizer.vocabulary;
+        match &self.tokenizer.model {
+            Model::Spm { spm, .. } => {
+                let prefix = std::mem::take(&mut self.prefix);
+                spm.encode(vocabulary, text, prefix, self.tokenizer.block_bytes, out)
+            }
+            Model::Bpe { bpe, pre, known_bytes, longest_unmerged } => {
+                if let Some(byte) = text.bytes().find(|&b| !known_bytes[usize::from(b)]) {
+                    return Err(TokenizerError::Unencodable { byte });
+                }
+                let merger = BpeMerger { bpe, vocabulary };
+                pre.split(text, &mut |word| self.append_word(&merger, &text[word], *longest_unmerged, out))
+            }
+        }
+    }
+
+    fn append_word(
+        &mut self,
+        merger: &BpeMerger,
+        word: &str,
+        longest_unmerged: usize,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        if word.len() <= longest_unmerged {
+            bytes::encode_into(word.as_bytes(), &mut self.in_byte_alphabet);
+            if let Some(id) = merger.bpe.token_to_id(&self.in_byte_alphabet) {
+                out.push(id);
+                return Ok(());
+            }
+        }
+        let first = out.len();
+        for block in word.as_bytes().chunks(self.tokenizer.block_bytes) {
+            bytes::encode_into(block, &mut self.in_byte_alphabet);
+            blocks::append_block(merger, first, &self.in_byte_alphabet, out)?;
+        }
+        Ok(())
+    }
+}
+
+struct BpeMerger<'a> {
+    bpe: &'a BPE,
+    vocabulary: &'a Vocabulary,
+}
+
+impl Merger for BpeMerger<'_> {
+    fn merge(&self, text: &str, pieces: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        let merged = self.bpe.tokenize(text).map_err(|e| TokenizerError::Build(e.to_string()))?;
+        pieces.extend(merged.into_iter().map(|token| token.id));
+        Ok(())
+    }
+
+    fn push_text(&self, piece: u32, out: &mut String) {
+        out.extend(self.vocabulary.text(piece));
+    }
+}
+
 /// The BPE model, and whether a beginning-of-text token is added if the file does not decide it.
 fn bpe(metadata: &mut VocabularyMetadata, vocabulary: &Vocabulary) -> Result<(Model, bool), TokenizerError> {
     let name = metadata.pre.as_deref().unwrap_or("default");
@@ -367,13 +401,15 @@ fn bpe(metadata: &mut VocabularyMetadata, vocabulary: &Vocabulary) -> Result<(Mo
         })?;
         merges.push((left.to_owned(), right.to_owned()));
     }
-    let built = BPE::builder().vocab_and_merges(index, merges).ignore_merges(pre.ignore_merges).build();
+    let built = BPE::builder().vocab_and_merges(index, merges).build();
     let bpe = built.map_err(|e| match bad_merge(&lines, vocabulary) {
         Some(bad) => bad,
         None => TokenizerError::Build(e.to_string()),
     })?;
+    let longest_token = vocabulary.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
+    let longest_unmerged = if pre.ignore_merges { longest_token } else { 0 };
     let add_bos = pre.add_bos;
-    Ok((Model::Bpe { bpe: Box::new(bpe), pre, known_bytes }, add_bos))
+    Ok((Model::Bpe { bpe: Box::new(bpe), pre, known_bytes, longest_unmerged }, add_bos))
 }
 
 /// The two texts of a merge, which are separated by a space. The first is not empty, so a space at the
@@ -404,4 +440,118 @@ fn bad_merge(lines: &[String], vocabulary: &Vocabulary) -> Option<TokenizerError
         let why = format!("{:?} is not in the vocabulary", excerpt(missing));
         Some(TokenizerError::BadMerge { index: number, why })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small generator of random numbers.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) as usize % n
+        }
+
+        fn choose<'t, T>(&mut self, list: &'t [T]) -> &'t T {
+            &list[self.below(list.len())]
+        }
+
+        /// Characters of `list`, some of them in runs.
+        fn text(&mut self, list: &[&str]) -> String {
+            let mut text = String::new();
+            for _ in 0..self.below(60) {
+                let run = if self.below(8) == 0 { self.below(40) } else { 1 + self.below(2) };
+                text.push_str(&self.choose(list).repeat(run));
+            }
+            text
+        }
+    }
+
+    /// Compares encoding in blocks of a few bytes with encoding words as a whole.
+    fn check(mut tokenizer: Tokenizer, characters: &[&str], random: &mut Random) {
+        for _ in 0..12 {
+            let text = random.text(characters);
+            tokenizer.block_bytes = usize::MAX;
+            let whole = tokenizer.encode(&text, true, true).expect("encodes");
+            for block_bytes in [1, 2, 3, 5, 16] {
+                tokenizer.block_bytes = block_bytes;
+                let blocks = tokenizer.encode(&text, true, true).expect("encodes");
+                assert_eq!(blocks, whole, "{text:?} in blocks of {block_bytes}: {tokenizer:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_word_give_the_tokens_of_the_whole_with_bpe() {
+        let mut random = Random(1);
+        let characters = ["a", "b", "c", " ", "\n", "1", "!", "é", "中"];
+        for pre in pretokenizer::NAMES {
+            for _ in 0..6 {
+                let mut tokens: Vec<String> = (0..=255).map(|b| bytes::char_of(b).to_string()).collect();
+                // Merges in any order, of the characters above and of what they merge to.
+                let mut pieces = Vec::new();
+                for c in characters {
+                    pieces.extend(c.bytes().map(|b| bytes::char_of(b).to_string()));
+                }
+                let mut merges = Vec::new();
+                for _ in 0..60 {
+                    let (left, right) = (random.choose(&pieces).clone(), random.choose(&pieces).clone());
+                    let whole = format!("{left}{right}");
+                    let merge = format!("{left} {right}");
+                    if whole.len() > 16 || merges.contains(&merge) {
+                        continue;
+                    }
+                    if !tokens.contains(&whole) {
+                        tokens.push(whole.clone());
+                        pieces.push(whole);
+                    }
+                    merges.insert(random.below(merges.len() + 1), merge);
+                }
+                let metadata = VocabularyMetadata {
+                    model: "gpt2".into(),
+                    pre: Some((*pre).into()),
+                    tokens,
+                    merges: Some(merges),
+                    ..VocabularyMetadata::default()
+                };
+                check(Tokenizer::from_metadata(metadata).expect("a vocabulary"), &characters, &mut random);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_word_give_the_tokens_of_the_whole_with_sentencepiece() {
+        let mut random = Random(2);
+        let characters = ["a", "b", " ", "\n", "é", "中"];
+        for round in 0..100 {
+            let mut tokens = vec!["<unk>".to_owned()];
+            tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
+            let kind = |token: &String| match token.as_str() {
+                "<unk>" => TokenKind::Unknown,
+                token if token.starts_with("<0x") => TokenKind::Byte,
+                _ => TokenKind::Normal,
+            };
+            for _ in 0..60 {
+                let characters = ["a", "b", "é", "▁", "\n"];
+                let length = 1 + random.below(6);
+                let token: String = (0..length).map(|_| *random.choose(&characters)).collect();
+                // In half of the vocabularies, tokens have spaces in front only.
+                let allowed = round % 2 == 0 || !token.trim_start_matches('▁').contains('▁');
+                if allowed && !tokens.contains(&token) {
+                    tokens.push(token);
+                }
+            }
+            let metadata = VocabularyMetadata {
+                model: "llama".into(),
+                kinds: Some(tokens.iter().map(kind).collect()),
+                scores: Some(tokens.iter().map(|_| -(random.below(9) as f32)).collect()),
+                tokens,
+                ..VocabularyMetadata::default()
+            };
+            check(Tokenizer::from_metadata(metadata).expect("a vocabulary"), &characters, &mut random);
+        }
+    }
 }

@@ -43,10 +43,10 @@ fn byte_of(c: char) -> Option<u8> {
     }
 }
 
-/// Writes `text` in the byte alphabet to `out`, replacing its content.
-pub(super) fn encode_into(text: &str, out: &mut String) {
+/// Writes `bytes` in the byte alphabet to `out`, replacing its content.
+pub(super) fn encode_into(bytes: &[u8], out: &mut String) {
     out.clear();
-    out.extend(text.bytes().map(char_of));
+    out.extend(bytes.iter().map(|&byte| char_of(byte)));
 }
 
 /// The bytes of a token. A character outside the alphabet, in a token added by hand, becomes its own UTF-8
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn decoding_inverts_encoding_and_keeps_characters_outside_the_alphabet() {
         let mut coded = String::new();
-        encode_into("a b\né\u{1F600}", &mut coded);
+        encode_into("a b\né\u{1F600}".as_bytes(), &mut coded);
         assert_eq!(coded.chars().count(), "a b\né\u{1F600}".len());
         assert_eq!(decode(&coded), "a b\né\u{1F600}".as_bytes());
         assert_eq!(decode("▁x"), "▁x".as_bytes());

@@ -10,6 +10,8 @@ use std::ops::Range;
 
 use regex::Regex;
 
+use super::TokenizerError;
+
 /// A pre-tokenizer.
 #[derive(Debug)]
 pub(super) struct PreTokenizer {
@@ -53,25 +55,26 @@ impl Step {
         if is_space_match && shorter > start { shorter } else { end }
     }
 
-    /// Appends the ranges of the words in `text`, shifted by `base`.
-    fn split(&self, text: &str, base: usize, out: &mut Vec<Range<usize>>) {
+    /// Calls `visit` with the ranges of one word in `text` after the other.
+    fn split(&self, text: &str, visit: Visit) -> Result<(), TokenizerError> {
         let mut at = 0;
         while let Some(found) = self.regex.find_at(text, at) {
             let end = self.match_end(text, found.start(), found.end());
             if found.start() > at {
-                out.push(base + at..base + found.start());
+                visit(at..found.start())?;
             }
             if end == found.start() {
                 break; // no pattern matches the empty text; this prevents an endless loop if one did
             }
-            out.push(base + found.start()..base + end);
+            visit(found.start()..end)?;
             at = end;
         }
-        if at < text.len() {
-            out.push(base + at..base + text.len());
-        }
+        if at < text.len() { visit(at..text.len()) } else { Ok(()) }
     }
 }
+
+/// Gets one word after the other, so that the words of a long text need no memory.
+type Visit<'a> = &'a mut dyn FnMut(Range<usize>) -> Result<(), TokenizerError>;
 
 /// English contractions, in upper or lower case.
 const CONTRACTION: &str = "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]";
@@ -214,22 +217,24 @@ impl PreTokenizer {
         Some(steps.map(|steps| PreTokenizer { steps, ignore_merges, add_bos }))
     }
 
-    /// Splits `text` into words, as byte ranges that cover it without gaps.
-    pub(super) fn split(&self, text: &str) -> Vec<Range<usize>> {
-        let mut words = Vec::new();
-        if !text.is_empty() {
-            words.push(0..text.len());
-        }
-        for step in &self.steps {
-            let mut finer = Vec::with_capacity(words.len());
-            for word in words {
-                let base = word.start;
-                step.split(&text[word], base, &mut finer);
-            }
-            words = finer;
-        }
-        words
+    /// Splits `text` into words and calls `visit` with one after the other, as byte ranges that cover the text
+    /// without gaps.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub(super) fn split(&self, text: &str, visit: Visit) -> Result<(), TokenizerError> {
+        if text.is_empty() { Ok(()) } else { split_further(&self.steps, text, 0..text.len(), visit) }
     }
+}
+
+/// Splits a word of `text` with the remaining steps.
+fn split_further(steps: &[Step], text: &str, word: Range<usize>, visit: Visit) -> Result<(), TokenizerError> {
+    let Some((step, further)) = steps.split_first() else {
+        return visit(word);
+    };
+    step.split(&text[word.clone()], &mut |part| {
+        split_further(further, text, word.start + part.start..word.start + part.end, visit)
+    })
 }
 
 #[cfg(test)]
@@ -238,7 +243,12 @@ mod tests {
 
     fn words<'t>(name: &str, text: &'t str) -> Vec<&'t str> {
         let pre = PreTokenizer::by_name(name).expect("known name").expect("good pattern");
-        let ranges = pre.split(text);
+        let mut ranges = Vec::new();
+        let mut visit = |range| {
+            ranges.push(range);
+            Ok(())
+        };
+        pre.split(text, &mut visit).expect("splits");
         let covered: String = ranges.iter().map(|r| &text[r.clone()]).collect();
         assert_eq!(covered, text, "{name} must cover the text");
         ranges.into_iter().map(|r| &text[r]).collect()

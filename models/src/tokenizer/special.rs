@@ -6,6 +6,7 @@
 //! and some vocabularies have thousands. Here one automaton finds all matches, and only overlapping ones are
 //! resolved in that order.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -85,48 +86,51 @@ impl SpecialTokens {
         })
     }
 
-    /// Splits `text` at special tokens. `allows` decides whether a token may be matched at a range.
+    /// Splits `text` at special tokens and calls `visit` with one fragment after the other. `allows` decides
+    /// whether a token may be matched at a range.
+    ///
+    /// # Errors
+    /// Those of `visit`.
     pub(super) fn split(
         &self,
         text: &str,
         allows: impl Fn(&Special, &Range<usize>) -> bool,
-    ) -> Vec<Fragment> {
-        let found = self.matches(text, &allows);
-        let mut out = Vec::with_capacity(2 * found.len() + 1);
+        visit: &mut impl FnMut(Fragment) -> Result<(), TokenizerError>,
+    ) -> Result<(), TokenizerError> {
         let mut at = 0;
-        for (range, pattern) in found {
+        self.matches(text, &allows, &mut |range: Range<usize>, pattern: usize| {
             if range.start < at {
-                continue; // starts in white space that belongs to the token before
+                return Ok(()); // starts in white space that belongs to the token before
             }
             if range.start > at {
-                out.push(Fragment::Text(at..range.start));
+                visit(Fragment::Text(at..range.start))?;
             }
             let token = &self.tokens[pattern];
-            out.push(Fragment::Token(token.id));
             at = range.end;
             if token.rstrip {
                 let is_space = |b: &u8| matches!(b, b' ' | b'\t'..=b'\r');
                 at += text.as_bytes()[at..].iter().take_while(|b| is_space(b)).count();
             }
-        }
-        if at < text.len() {
-            out.push(Fragment::Text(at..text.len()));
-        }
-        out
+            visit(Fragment::Token(token.id))
+        })?;
+        if at < text.len() { visit(Fragment::Text(at..text.len())) } else { Ok(()) }
     }
 
-    /// The selected matches with their pattern numbers, in text order. Of overlapping matches the longest is
-    /// selected, and of equally long ones the leftmost.
+    /// Calls `visit` with the selected matches and their pattern numbers, in text order. Of overlapping
+    /// matches the longest is selected, and of equally long ones the leftmost.
     fn matches(
         &self,
         text: &str,
         allows: &impl Fn(&Special, &Range<usize>) -> bool,
-    ) -> Vec<(Range<usize>, usize)> {
+        visit: &mut impl FnMut(Range<usize>, usize) -> Result<(), TokenizerError>,
+    ) -> Result<(), TokenizerError> {
         let Some(automaton) = &self.automaton else {
-            return Vec::new();
+            return Ok(());
         };
         let allowed = |range: &Range<usize>, pattern: usize| allows(&self.tokens[pattern], range);
-        let mut clusters: Vec<Cluster> = Vec::new();
+        let longest = automaton.max_pattern_len();
+        // Clusters that further matches can join, in text order.
+        let mut clusters: VecDeque<Cluster> = VecDeque::new();
         // The number of the last cluster that each pattern was added to, so that it is added to a cluster
         // only once.
         let mut last_cluster = vec![0u32; self.tokens.len()];
@@ -134,10 +138,17 @@ impl SpecialTokens {
         for m in automaton.find_overlapping_iter(text) {
             let pattern = m.pattern().as_usize();
             let mut range = m.range();
+            // Matches are sorted by their ends, so none from here on begins before this one's end less the
+            // longest.
+            while let Some(first) = clusters.front()
+                && first.range.end + longest <= range.end
+            {
+                self.resolve(text, &allowed, clusters.pop_front(), visit)?;
+            }
             if !allowed(&range, pattern) {
                 continue;
             }
-            let mut cluster = match clusters.pop() {
+            let mut cluster = match clusters.pop_back() {
                 Some(last) if last.range.end > range.start => last,
                 other => {
                     clusters.extend(other);
@@ -145,9 +156,9 @@ impl SpecialTokens {
                     Cluster { range: range.clone(), patterns: Vec::new(), number }
                 }
             };
-            // Matches are sorted by their ends, so a long one can join several clusters.
-            while clusters.last().is_some_and(|c| c.range.end > range.start) {
-                let Some(joined) = clusters.pop() else { break };
+            // A long match can join several clusters.
+            while clusters.back().is_some_and(|c| c.range.end > range.start) {
+                let Some(joined) = clusters.pop_back() else { break };
                 range.start = range.start.min(joined.range.start);
                 for p in joined.patterns {
                     if last_cluster[p] != cluster.number {
@@ -162,43 +173,51 @@ impl SpecialTokens {
             }
             cluster.range.start = cluster.range.start.min(range.start);
             cluster.range.end = cluster.range.end.max(range.end);
-            clusters.push(cluster);
+            clusters.push_back(cluster);
         }
+        clusters.into_iter().try_for_each(|cluster| self.resolve(text, &allowed, Some(cluster), visit))
+    }
 
-        let mut found = Vec::new();
-        for mut cluster in clusters {
-            cluster.patterns.sort_unstable();
-            let first = found.len();
-            let mut gaps = vec![cluster.range];
-            for &pattern in &cluster.patterns {
-                let needle = self.tokens[pattern].text.as_str();
-                let mut left_over = Vec::new();
-                for gap in gaps {
-                    let mut at = gap.start;
-                    let mut from = at;
-                    while let Some(hit) = text.get(from..gap.end).and_then(|t| t.find(needle)) {
-                        let range = from + hit..from + hit + needle.len();
-                        from = range.end;
-                        if !allowed(&range, pattern) {
-                            // A match that starts inside this one can still be allowed.
-                            from = range.start + text[range.start..].chars().next().map_or(1, char::len_utf8);
-                            continue;
-                        }
-                        if range.start > at {
-                            left_over.push(at..range.start);
-                        }
-                        at = range.end;
-                        found.push((range, pattern));
+    /// Selects the matches in a cluster.
+    fn resolve(
+        &self,
+        text: &str,
+        allowed: &impl Fn(&Range<usize>, usize) -> bool,
+        cluster: Option<Cluster>,
+        visit: &mut impl FnMut(Range<usize>, usize) -> Result<(), TokenizerError>,
+    ) -> Result<(), TokenizerError> {
+        let Some(mut cluster) = cluster else { return Ok(()) };
+        cluster.patterns.sort_unstable();
+        let mut found: Vec<(Range<usize>, usize)> = Vec::new();
+        let mut gaps = vec![cluster.range];
+        for &pattern in &cluster.patterns {
+            let needle = self.tokens[pattern].text.as_str();
+            let mut left_over = Vec::new();
+            for gap in gaps {
+                let mut at = gap.start;
+                let mut from = at;
+                while let Some(hit) = text.get(from..gap.end).and_then(|t| t.find(needle)) {
+                    let range = from + hit..from + hit + needle.len();
+                    from = range.end;
+                    if !allowed(&range, pattern) {
+                        // A match that starts inside this one can still be allowed.
+                        from = range.start + text[range.start..].chars().next().map_or(1, char::len_utf8);
+                        continue;
                     }
-                    if at < gap.end {
-                        left_over.push(at..gap.end);
+                    if range.start > at {
+                        left_over.push(at..range.start);
                     }
+                    at = range.end;
+                    found.push((range, pattern));
                 }
-                gaps = left_over;
+                if at < gap.end {
+                    left_over.push(at..gap.end);
+                }
             }
-            found[first..].sort_by_key(|(range, _)| range.start);
+            gaps = left_over;
         }
-        found
+        found.sort_unstable_by_key(|(range, _)| range.start);
+        found.into_iter().try_for_each(|(range, pattern)| visit(range, pattern))
     }
 }
 
@@ -215,6 +234,20 @@ mod tests {
             rstrip: false,
         });
         SpecialTokens::new(tokens.collect()).expect("builds")
+    }
+
+    fn split(
+        tokens: &SpecialTokens,
+        text: &str,
+        allows: impl Fn(&Special, &Range<usize>) -> bool,
+    ) -> Vec<Fragment> {
+        let mut fragments = Vec::new();
+        let mut visit = |fragment| {
+            fragments.push(fragment);
+            Ok(())
+        };
+        tokens.split(text, allows, &mut visit).expect("splits");
+        fragments
     }
 
     /// The definition: split at one token after another, longest first.
@@ -282,7 +315,7 @@ mod tests {
             }
             for parse in [false, true] {
                 assert_eq!(
-                    tokens.split(&text, |t, _| parse || !t.control),
+                    split(&tokens, &text, |t, _| parse || !t.control),
                     split_at_one_token_after_another(&list, &text, parse),
                     "{text:?} {parse}"
                 );
@@ -295,7 +328,7 @@ mod tests {
         let tokens = specials(&[("<|x|>", true), ("<u>", false)]);
         let text = "<|x|><u><|x|>";
         assert_eq!(
-            tokens.split(text, |t, r| !t.control || r.start >= 8),
+            split(&tokens, text, |t, r| !t.control || r.start >= 8),
             [Fragment::Text(0..5), Fragment::Token(1), Fragment::Token(0)]
         );
         assert!(tokens.has_marker("a<|x|>"));
@@ -313,7 +346,7 @@ mod tests {
         }])
         .expect("builds");
         assert_eq!(
-            tokens.split("<e> \n<e>\u{a0}a", |_, _| true),
+            split(&tokens, "<e> \n<e>\u{a0}a", |_, _| true),
             [Fragment::Token(7), Fragment::Token(7), Fragment::Text(8..11)]
         );
     }
@@ -324,7 +357,7 @@ mod tests {
         let list: Vec<(&str, bool)> = texts.iter().map(|t| (t.as_str(), false)).collect();
         let tokens = specials(&list);
         let text = "\n".repeat(1_000_000);
-        let fragments = tokens.split(&text, |_, _| true);
+        let fragments = split(&tokens, &text, |_, _| true);
         assert_eq!(fragments.len(), 1_000_000usize.div_ceil(39));
         assert_eq!(fragments.last(), Some(&Fragment::Token((1_000_000 % 39 - 1) as u32)));
     }

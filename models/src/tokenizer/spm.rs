@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 
 use tokenizers::models::bpe::Vocab as TokenIds;
 
+use super::blocks::{self, Merger};
 use super::{TokenKind, TokenizerError, Vocabulary};
 
 /// SentencePiece's character for a space: U+2581.
@@ -112,24 +113,67 @@ impl Spm {
         self.ids.get(piece).copied()
     }
 
-    /// Appends the tokens of `text`, in which spaces are already replaced by [`SPACE`].
-    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        if !self.splits_at_space {
-            return self.encode_word(text, out);
-        }
-        let mut start = 0;
+    /// Appends the tokens of `text`, with a space in front if `space_prefix`. A word that is longer than
+    /// `block_bytes` is merged in blocks.
+    pub(super) fn encode(
+        &self,
+        vocabulary: &Vocabulary,
+        text: &str,
+        space_prefix: bool,
+        block_bytes: usize,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        let merger = SpmMerger { spm: self, vocabulary };
+        // The part of the current word that is not merged yet, and the pieces of the part before.
+        let (mut word, mut pieces) = (String::new(), Vec::new());
         let mut previous = SPACE;
-        for (at, c) in text.char_indices() {
-            if c == SPACE && previous != SPACE {
-                self.encode_word(&text[start..at], out)?;
-                start = at;
+        for c in space_prefix.then_some(SPACE).into_iter().chain(text.chars()) {
+            let c = if c == ' ' { SPACE } else { c };
+            let word_ends = c == SPACE && previous != SPACE && self.splits_at_space;
+            if word_ends || word.len() >= block_bytes {
+                blocks::append_block(&merger, 0, &word, &mut pieces)?;
+                word.clear();
             }
+            if word_ends {
+                self.push_tokens(&mut pieces, out)?;
+            }
+            word.push(c);
             previous = c;
         }
-        self.encode_word(&text[start..], out)
+        if !word.is_empty() {
+            blocks::append_block(&merger, 0, &word, &mut pieces)?;
+        }
+        self.push_tokens(&mut pieces, out)
     }
 
-    fn encode_word(&self, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+    /// Moves the tokens of `pieces` to `out`.
+    fn push_tokens(&self, pieces: &mut Vec<u32>, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        for piece in pieces.drain(..) {
+            match char_of(piece) {
+                None => out.push(piece),
+                Some(c) => self.push_bytes(c.encode_utf8(&mut [0; 4]), out)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A piece is a token id or, if it is at least this, a character that is not a token: this plus its number.
+const CHARACTERS: u32 = u32::MAX - char::MAX as u32;
+
+/// The character of a piece that is not a token.
+fn char_of(piece: u32) -> Option<char> {
+    char::from_u32(piece.checked_sub(CHARACTERS)?)
+}
+
+struct SpmMerger<'a> {
+    spm: &'a Spm,
+    vocabulary: &'a Vocabulary,
+}
+
+impl Merger for SpmMerger<'_> {
+    fn merge(&self, text: &str, pieces: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        let spm = self.spm;
         let mut symbols: Vec<Symbol> = text
             .char_indices()
             .enumerate()
@@ -148,11 +192,11 @@ impl Spm {
         let candidate = |symbols: &[Symbol], left: usize, right: usize| -> Option<Merge> {
             let (l, r) = (symbols.get(left)?, symbols.get(right)?);
             let len = l.len + r.len;
-            if len > self.max_token_bytes {
+            if len > spm.max_token_bytes {
                 return None;
             }
-            let id = *self.ids.get(&text[l.start..l.start + len])?;
-            let score = *self.scores.get(id as usize)?;
+            let id = *spm.ids.get(&text[l.start..l.start + len])?;
+            let score = *spm.scores.get(id as usize)?;
             Some(Merge { score, left, right, len })
         };
         let mut queue: BinaryHeap<Merge> =
@@ -173,14 +217,22 @@ impl Spm {
         }
         for symbol in symbols.iter().filter(|s| s.len > 0) {
             let piece = &text[symbol.start..symbol.start + symbol.len];
-            match self.ids.get(piece) {
-                Some(&id) => out.push(id),
-                None => self.push_bytes(piece, out)?,
-            }
+            // Only tokens have more than one character.
+            let character = || Some(CHARACTERS + u32::from(piece.chars().next()?));
+            pieces.extend(spm.ids.get(piece).copied().or_else(character));
         }
         Ok(())
     }
 
+    fn push_text(&self, piece: u32, out: &mut String) {
+        match char_of(piece) {
+            None => out.extend(self.vocabulary.text(piece)),
+            Some(c) => out.push(c),
+        }
+    }
+}
+
+impl Spm {
     fn push_bytes(&self, piece: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         for byte in piece.bytes() {
             match self.byte_tokens[usize::from(byte)].or(self.unknown) {
