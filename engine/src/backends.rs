@@ -37,6 +37,16 @@ impl Backends {
     /// then follow from zeros instead of the weights.
     pub fn compute(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
         self.at(place).compute(graph)?;
+        self.check_model()
+    }
+
+    /// As [`Backends::compute`], whatever the interrupt flag says.
+    pub fn compute_to_end(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
+        self.at(place).compute_to_end(graph)?;
+        self.check_model()
+    }
+
+    fn check_model(&self) -> Result<(), EngineError> {
         Ok(self.model.as_ref().map_or(Ok(()), |model| model.gguf().check_complete())?)
     }
 

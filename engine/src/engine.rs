@@ -37,8 +37,8 @@ pub struct EngineOptions {
     /// Keep intermediates, for [`Session::intermediates`](crate::Session::intermediates).
     pub trace: bool,
     /// Set to true, this flag stops the running computation of every session of the engine at the next
-    /// operation, with an error for which [`EngineError::is_interrupt`] holds. It must be reset before the
-    /// next computation.
+    /// operation, with an error for which [`EngineError::is_interrupt`] holds; a decode step that has begun
+    /// is completed. It must be reset before the next computation.
     pub interrupt: Arc<AtomicBool>,
 }
 

@@ -16,6 +16,6 @@ pub use layout::{Layout, StoreOptions, UNDO_ROWS_PER_HEAD};
 pub use policy::PolicyChoice;
 #[cfg(feature = "testing")]
 pub use store::CompensationSums;
-pub use store::Store;
+pub use store::{Evictions, Store};
 pub(crate) use tensors::LayerTensors;
 pub use tensors::{AttentionRecorder, LayerRows};

@@ -13,6 +13,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Pass {
     /// One for each place with layers, and always one for the host, which looks up the embeddings.
     parts: Vec<Part>,
+    outputs: OutputTokens,
 }
 
 struct Part {
@@ -36,12 +37,34 @@ impl Pass {
                 Ok(Part { place, built, graph })
             })
             .collect::<Result<_, EngineError>>()?;
-        Ok(Pass { parts })
+        Ok(Pass { parts, outputs })
     }
 
     /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`.
     pub(crate) fn compute(
         &self,
+        backends: &Backends,
+        tokens: &[u32],
+        first: usize,
+        lanes: &LaneValues,
+    ) -> Result<(), EngineError> {
+        self.compute_by(Backends::compute, backends, tokens, first, lanes)
+    }
+
+    /// As [`Pass::compute`], whatever the interrupt flag says.
+    pub(crate) fn compute_to_end(
+        &self,
+        backends: &Backends,
+        tokens: &[u32],
+        first: usize,
+        lanes: &LaneValues,
+    ) -> Result<(), EngineError> {
+        self.compute_by(Backends::compute_to_end, backends, tokens, first, lanes)
+    }
+
+    fn compute_by(
+        &self,
+        compute: impl Fn(&Backends, Place, &ReadyGraph) -> Result<(), EngineError>,
         backends: &Backends,
         tokens: &[u32],
         first: usize,
@@ -53,7 +76,7 @@ impl Pass {
             if let Some(residual) = residual.take() {
                 part.built.inputs.residual.write(0, &residual)?;
             }
-            backends.compute(part.place, &part.graph)?;
+            compute(backends, part.place, &part.graph)?;
             if number + 1 < self.parts.len() {
                 residual = Some(part.built.result.to_vec()?);
             }
@@ -72,6 +95,14 @@ impl Pass {
             }
         }
         Ok(found)
+    }
+
+    /// The logits of the tokens with outputs, `[tokens, n_vocab]`.
+    pub(crate) fn read_result(&self) -> Result<Vec<f32>, EngineError> {
+        match self.result() {
+            Some(result) if self.outputs != OutputTokens::None => Ok(result.to_vec()?),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The result of the last graph: the logits, if any tokens have outputs.

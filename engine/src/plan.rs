@@ -180,7 +180,7 @@ impl Plan {
                 bytes.residual = 4 * spec.n_embd * prompt;
             }
             // Rows evicted on a device come to the host through compute buffers.
-            let evicted = if place == Place::Device { part.undo_bytes() } else { 0 };
+            let evicted = if place == Place::Device { part.undo_row_bytes() } else { 0 };
             bytes.compute = decode[place as usize] + prefill[place as usize].max(evicted);
             places[place as usize] = bytes;
         }

@@ -8,8 +8,13 @@
 //! Undo: the store keeps checkpoints from before the last text was read and from after it. Handing over a
 //! beginning of the same text restores the checkpoint exactly, unless more than 1024 rows of a head were
 //! evicted since.
+//!
+//! Errors and interrupts: a chunk, a layer by layer reading or a step counts when all of it is done. What
+//! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been handed
+//! over.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ggml::{Tensor, Type};
@@ -19,7 +24,7 @@ use models::spec::ModelSpec;
 
 use crate::forward::{OutputTokens, TextChunk};
 use crate::kv::policy::Event;
-use crate::kv::{KvBudget, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
+use crate::kv::{Evictions, KvBudget, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
 use crate::placement::Place;
 use crate::scratch::{Residual, Scratch};
@@ -145,8 +150,6 @@ pub struct Session {
     pub(crate) store: Store,
     tokens: Vec<u32>,
     logits: Vec<f32>,
-    /// Number of tokens and logits at the store's checkpoints.
-    checkpoint_logits: Vec<(usize, Vec<f32>)>,
     /// For everything but decode steps.
     workspace: Workspace,
     /// The graphs of a decode step, built once, and their memory.
@@ -179,7 +182,6 @@ impl Session {
             store,
             tokens: Vec::new(),
             logits: Vec::new(),
-            checkpoint_logits: Vec::new(),
             workspace,
             decode: None,
             compressing: Duration::ZERO,
@@ -207,9 +209,7 @@ impl Session {
         self.clear()?;
         self.store.read_from(from, tokens.len())?;
         (self.tokens, self.logits) = (tokens, logits);
-        self.store.begin_turn()?;
-        self.checkpoint_logits.push((self.tokens.len(), self.logits.clone()));
-        Ok(())
+        self.store.begin_turn(&self.logits)
     }
 
     /// What the KV store holds now.
@@ -231,7 +231,7 @@ impl Session {
     /// the last one.
     pub fn can_return_to(&self, tokens: usize) -> bool {
         self.store.can_truncate(tokens.saturating_sub(1))
-            || self.store.latest_checkpoint(tokens) == Some(tokens)
+            || self.store.latest_checkpoint(|seen, known| seen == tokens && known).is_some()
     }
 
     /// Whether all tokens after the first `tokens` can be taken off the end.
@@ -256,8 +256,13 @@ impl Session {
     }
 
     /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and
-    /// leaves the logits of what follows. Returns how many tokens were computed. After an error the session
-    /// is empty or holds a beginning of `tokens`.
+    /// leaves the logits of what follows. Returns how many tokens were computed.
+    ///
+    /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says:
+    /// what it had of them before, and the chunks that were complete. Of a first text that is read layer by
+    /// layer ([`Prefill::Exact`]) nothing is left. It is exactly the session to which only that beginning
+    /// was handed over; its logits are empty where they were not computed. Calling `sync` again goes on from
+    /// there.
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
         self.check(tokens)?;
         self.go_back(tokens)?;
@@ -265,20 +270,18 @@ impl Session {
         if rest.is_empty() {
             return Ok(0);
         }
-        self.checkpoint_logits.clear();
-        if !self.tokens.is_empty() {
-            self.store.begin_turn()?;
-            self.checkpoint_logits.push((self.tokens.len(), self.logits.clone()));
-        }
+        self.check_interrupt()?;
         match rest {
-            [token] if !self.tokens.is_empty() => self.push(*token)?,
+            [token] if !self.tokens.is_empty() => {
+                self.store.begin_turn(&self.logits)?;
+                self.push(*token)?;
+            }
             _ if self.tokens.is_empty() && self.options.prefill == Prefill::Exact => {
                 self.read_exact(rest, progress)?;
             }
             _ => self.read_streaming(rest, progress)?,
         }
-        self.store.add_checkpoint()?;
-        self.checkpoint_logits.push((self.tokens.len(), self.logits.clone()));
+        self.store.add_checkpoint(&self.logits)?;
         Ok(rest.len())
     }
 
@@ -292,14 +295,9 @@ impl Session {
         // The last token is computed again where its logits are not known.
         let cut = common.min(tokens.len().saturating_sub(1));
         let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
-        match self.store.latest_checkpoint(common) {
-            Some(mark) if mark >= cut && mark > 0 => {
-                self.store.rewind(common)?;
-                self.tokens.truncate(mark);
-                self.checkpoint_logits.retain(|(seen, _)| *seen <= mark);
-                self.logits = self.checkpoint_logits.last().map_or(Vec::new(), |(_, logits)| logits.clone());
-                Ok(())
-            }
+        let usable = |seen, known| seen <= common && (known || seen < tokens.len());
+        match self.store.latest_checkpoint(usable) {
+            Some(mark) if mark >= cut && mark > 0 => self.rewind(mark),
             _ if cut > 0 => {
                 self.store.truncate(cut);
                 self.tokens.truncate(cut);
@@ -310,11 +308,20 @@ impl Session {
         }
     }
 
+    /// Goes back to the checkpoint at which `seen` tokens had been seen. The session is empty where there is
+    /// none, and after an error.
+    fn rewind(&mut self, seen: usize) -> Result<(), EngineError> {
+        let result = self.store.rewind(seen);
+        self.tokens.truncate(self.store.seen());
+        self.logits.clear();
+        self.logits = result?;
+        Ok(())
+    }
+
     /// Removes all tokens.
     pub fn clear(&mut self) -> Result<(), EngineError> {
         self.tokens.clear();
         self.logits.clear();
-        self.checkpoint_logits.clear();
         self.store.clear()
     }
 
@@ -329,82 +336,85 @@ impl Session {
         Ok(())
     }
 
+    fn check_interrupt(&self) -> Result<(), EngineError> {
+        match self.engine.interrupt().load(Ordering::Relaxed) {
+            true => Err(ggml::Error::Interrupted.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model,
-    /// not for talking. The session must be empty and is left holding the text.
+    /// not for talking. The session forgets what it held and is left holding the text, or after an error a
+    /// beginning of it.
     pub fn all_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
         self.check(tokens)?;
         self.clear()?;
         let mut all = Vec::new();
-        let mut at = 0;
-        while at < tokens.len() {
-            let n = self.make_room(tokens.len() - at)?;
-            let logits = self.chunk(&tokens[at..at + n], OutputTokens::All)?;
-            all.extend(logits);
-            at += n;
+        while self.tokens.len() < tokens.len() {
+            let rest = &tokens[self.tokens.len()..];
+            all.extend(self.chunk(rest, false, |_| Ok(OutputTokens::All), Pass::read_result)?);
         }
         Ok(all)
     }
 
     /// Computes a chunk of tokens behind what the session holds and gives every named intermediate of it, in
     /// the order of the computation: for finding out where two computations part. The engine must have been
-    /// opened with [`EngineOptions::trace`](crate::EngineOptions::trace).
+    /// opened with [`EngineOptions::trace`](crate::EngineOptions::trace). After an error the session is as
+    /// before.
     pub fn intermediates(&mut self, tokens: &[u32]) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
         self.check(tokens)?;
-        if self.make_room(tokens.len())? < tokens.len() {
-            let needed = self.tokens.len() + tokens.len();
-            return Err(EngineError::ContextFull { needed, context: self.options.context });
-        }
-        let rows = |layer| self.store.rows(layer);
-        let pass =
-            Pass::new(&self.engine.forward, tokens.len(), OutputTokens::All, rows, &mut self.workspace)?;
-        pass.compute(&self.engine.backends, tokens, self.store.seen(), &self.store.state())?;
-        let intermediates = pass.intermediates(self.engine.spec().n_layers)?;
-        self.logits.clear();
-        self.tokens.extend_from_slice(tokens);
-        self.store.advance(tokens.len());
-        self.compress(Event::Chunk, false)?;
-        Ok(intermediates)
+        let (needed, context) = (self.tokens.len() + tokens.len(), self.options.context);
+        let whole = |n| match n == tokens.len() {
+            true => Ok(OutputTokens::All),
+            false => Err(EngineError::ContextFull { needed, context }),
+        };
+        let n_layers = self.engine.spec().n_layers;
+        self.chunk(tokens, false, whole, |pass| pass.intermediates(n_layers))
     }
 
-    /// Appends one token and computes the logits of what follows.
+    /// Appends one token and computes the logits of what follows. A step that has begun is not interrupted.
+    ///
+    /// After an interrupt the session is as before. After another error it is as it was when the last text
+    /// had been read, or empty where that cannot be restored, as [`Session::tokens`] says.
     pub fn push(&mut self, token: u32) -> Result<(), EngineError> {
         self.check(&[token])?;
         if self.tokens.len() == self.options.context {
             let context = self.options.context;
             return Err(EngineError::ContextFull { needed: context + 1, context });
         }
-        self.make_room(1)?;
+        self.check_interrupt()?;
         if self.decode.is_none() {
             let mut workspace = Workspace::new(&self.engine.backends);
             let rows = |layer| self.store.rows(layer);
             let pass = Pass::new(&self.engine.forward, 1, OutputTokens::Last, rows, &mut workspace)?;
             self.decode = Some((pass, workspace));
         }
+        let done = self.step(token);
+        if done.is_err() {
+            let latest = self.store.latest_checkpoint(|_, _| true);
+            // If this fails too, the session is empty, and the first error is the one to report.
+            let _ = self.rewind(latest.unwrap_or(0));
+        }
+        done
+    }
+
+    fn step(&mut self, token: u32) -> Result<(), EngineError> {
+        self.make_room(1)?;
         let Some((pass, _)) = &self.decode else { return Ok(()) };
-        pass.compute(&self.engine.backends, &[token], self.store.seen(), &self.store.state())?;
+        pass.compute_to_end(&self.engine.backends, &[token], self.store.seen(), &self.store.state())?;
         self.logits.resize(self.engine.spec().n_vocab, 0.0);
         if let Some(result) = pass.result() {
             result.read(0, &mut self.logits)?;
         }
         self.tokens.push(token);
         self.store.advance(1);
-        self.compress(Event::Step, false)
-    }
-
-    /// Evicts rows as the policies decide. After an error the session is empty.
-    fn compress(&mut self, event: Event, forced: bool) -> Result<(), EngineError> {
-        let done = self.store.compress(event, forced, &self.engine.backends, &mut self.workspace);
-        if done.is_err() {
-            self.clear()?;
-        }
-        done
+        self.store.compress(Event::Step, false, &self.engine.backends, &mut self.workspace)
     }
 
     /// Makes room for up to `wanted` tokens. Returns for how many there is room, at least 1.
     fn make_room(&mut self, wanted: usize) -> Result<usize, EngineError> {
-        let wanted = wanted.min(self.options.chunk.max(1));
         if self.store.free_rows() < wanted {
-            self.compress(Event::Chunk, true)?;
+            self.store.compress(Event::Chunk, true, &self.engine.backends, &mut self.workspace)?;
         }
         match self.store.free_rows().min(wanted) {
             0 => {
@@ -415,20 +425,58 @@ impl Session {
         }
     }
 
-    /// Computes a chunk against the store and gives the logits of the needed tokens.
-    fn chunk(&mut self, tokens: &[u32], needed: OutputTokens) -> Result<Vec<f32>, EngineError> {
-        self.logits.clear();
-        let rows = |layer| self.store.rows(layer);
-        let pass = Pass::new(&self.engine.forward, tokens.len(), needed, rows, &mut self.workspace)?;
-        pass.compute(&self.engine.backends, tokens, self.store.seen(), &self.store.state())?;
-        let logits = match pass.result() {
-            Some(result) if needed != OutputTokens::None => result.to_vec()?,
-            _ => Vec::new(),
-        };
-        self.tokens.extend_from_slice(tokens);
+    /// Computes a chunk, as many of the tokens `rest` as there is room for, and gives what `read` reads of
+    /// the results. `outputs` tells for which tokens a chunk of so many needs logits. Afterwards the logits
+    /// of what follows are not known. If the chunk fails or is interrupted, it is taken back.
+    fn chunk<T>(
+        &mut self,
+        rest: &[u32],
+        begins_turn: bool,
+        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
+        read: impl FnOnce(&Pass) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let wanted = rest.len().min(self.options.chunk.max(1));
+        let turn = begins_turn.then_some(self.logits.as_slice());
+        self.store.begin_attempt(turn, self.store.free_rows() < wanted)?;
+        match self.compute_chunk(rest, wanted, outputs, read) {
+            Ok((tokens, result, evictions)) => {
+                self.store.commit();
+                self.tokens.extend_from_slice(tokens);
+                self.logits.clear();
+                let evicted = self.store.evict(evictions, &self.engine.backends, &mut self.workspace);
+                self.tokens.truncate(self.store.seen());
+                evicted.map(|()| result)
+            }
+            Err(error) => {
+                // If this fails too, the store is empty, and the first error is the one to report.
+                let _ = self.store.roll_back();
+                if self.store.seen() < self.tokens.len() {
+                    self.tokens.clear();
+                    self.logits.clear();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The part of [`Session::chunk`] that can be taken back. Returns the chunk's tokens, what was read, and
+    /// which rows are evicted next.
+    fn compute_chunk<'t, T>(
+        &mut self,
+        rest: &'t [u32],
+        wanted: usize,
+        outputs: impl FnOnce(usize) -> Result<OutputTokens, EngineError>,
+        read: impl FnOnce(&Pass) -> Result<T, EngineError>,
+    ) -> Result<(&'t [u32], T, Evictions), EngineError> {
+        let tokens = &rest[..self.make_room(wanted)?];
+        let (backends, rows) = (&self.engine.backends, |layer| self.store.rows(layer));
+        let outputs = outputs(tokens.len())?;
+        let pass = Pass::new(&self.engine.forward, tokens.len(), outputs, rows, &mut self.workspace)?;
+        pass.compute(backends, tokens, self.store.seen(), &self.store.state())?;
+        let result = read(&pass)?;
         self.store.advance(tokens.len());
-        self.compress(Event::Chunk, false)?;
-        Ok(logits)
+        let evictions = self.store.plan_evictions(Event::Chunk, false, backends, &mut self.workspace)?;
+        Ok((tokens, result, evictions))
     }
 
     fn read_streaming(
@@ -442,17 +490,19 @@ impl Session {
     }
 
     fn read_chunks(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
-        let started = Instant::now();
-        let mut at = 0;
-        while at < tokens.len() {
-            let n = self.make_room(tokens.len() - at)?;
-            let needed = if at + n == tokens.len() { OutputTokens::Last } else { OutputTokens::None };
-            self.logits = self.chunk(&tokens[at..at + n], needed)?;
-            at += n;
-            let share = at as f64 / tokens.len() as f64;
+        let (started, before) = (Instant::now(), self.tokens.len());
+        loop {
+            let at = self.tokens.len() - before;
+            if at == tokens.len() {
+                return Ok(());
+            }
+            let rest = &tokens[at..];
+            let outputs = |n| Ok(if n == rest.len() { OutputTokens::Last } else { OutputTokens::None });
+            let begins_turn = at == 0 && before > 0;
+            self.logits = self.chunk(rest, begins_turn, outputs, Pass::read_result)?;
+            let share = (self.tokens.len() - before) as f64 / tokens.len() as f64;
             progress(Progress { task: Task::Prefill, share, size: tokens.len(), elapsed: started.elapsed() });
         }
-        Ok(())
     }
 
     /// Reads the first text layer by layer. What is interrupted leaves an empty session.
@@ -521,9 +571,7 @@ impl Session {
         }
         self.store.finish_exact(n);
         self.tokens = vec![0; n];
-        self.store.begin_turn()?;
-        self.checkpoint_logits.push((n, Vec::new()));
-        Ok(())
+        self.store.begin_turn(&[])
     }
 
     /// Bytes of compute buffers held now.
@@ -535,7 +583,7 @@ impl Session {
 
 /// Reads the same first text into several empty sessions of one engine, as [`Session::sync`] would into each
 /// of them, but computes it only once: with full attention a text is the same whatever is kept of it. For
-/// comparing policies.
+/// comparing policies. After an error in the computation all sessions are empty.
 pub fn sync_all(
     sessions: &mut [Session],
     tokens: &[u32],
@@ -543,9 +591,8 @@ pub fn sync_all(
 ) -> Result<(), EngineError> {
     let Some(first) = sessions.first() else { return Ok(()) };
     let (engine, types) = (first.engine.clone(), first.options.types);
-    for session in sessions.iter_mut() {
+    for session in sessions.iter() {
         session.check(tokens)?;
-        session.clear()?;
         let alike = Arc::ptr_eq(&session.engine, &engine) && session.options.types == types;
         if !alike || session.options.prefill != Prefill::Exact {
             return Err(EngineError::Setting {
@@ -555,6 +602,7 @@ pub fn sync_all(
             });
         }
     }
+    sessions.iter_mut().try_for_each(Session::clear)?;
     let read = match tokens.is_empty() {
         true => Ok(Vec::new()),
         false => layer_by_layer(&engine, tokens, &mut sessions.iter_mut().collect::<Vec<_>>(), progress),
@@ -563,8 +611,7 @@ pub fn sync_all(
         Ok(logits) => {
             for session in sessions {
                 session.finish_exact(tokens, Ok(logits.clone()))?;
-                session.store.add_checkpoint()?;
-                session.checkpoint_logits.push((tokens.len(), logits.clone()));
+                session.store.add_checkpoint(&logits)?;
             }
             Ok(())
         }

@@ -105,7 +105,11 @@ fn add(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-impl Output<'_> {
+impl<'a> Output<'a> {
+    pub(crate) fn new(to: &'a mut dyn Write) -> Output<'a> {
+        Output { to, sum: EMPTY }
+    }
+
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
         self.sum = add(self.sum, bytes);
         Ok(self.to.write_all(bytes)?)
@@ -280,7 +284,7 @@ fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), Engi
             SnapshotError { what, hint: Hint::advice("start a new session with a shorter text") }.into()
         );
     }
-    let mut to = Output { to, sum: EMPTY };
+    let mut to = Output::new(to);
     to.bytes(MAGIC)?;
     to.numbers([description.len() as u32].into_iter())?;
     to.bytes(&description)?;

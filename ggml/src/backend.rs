@@ -6,6 +6,8 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
+#[cfg(feature = "testing")]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,7 +29,7 @@ pub struct Backend {
     pool: Option<Pool>,
     /// `None` is the CPU.
     device: Option<Device>,
-    interrupt: Arc<AtomicBool>,
+    watch: Arc<Watch>,
     budget: Option<Arc<Budget>>,
     /// Different for every backend of the process.
     #[cfg(feature = "cuda")]
@@ -45,6 +47,20 @@ pub struct Backend {
 unsafe impl Send for Backend {}
 // SAFETY: as above.
 unsafe impl Sync for Backend {}
+
+/// What is asked after each operation whether to stop.
+struct Watch {
+    interrupt: Arc<AtomicBool>,
+    /// After how many operations the flag sets itself.
+    #[cfg(feature = "testing")]
+    operations_left: AtomicUsize,
+}
+
+impl Watch {
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
+    }
+}
 
 /// What computes our own operations by their device implementations.
 enum Device {
@@ -129,7 +145,11 @@ impl Backend {
             raw,
             pool,
             device: None,
-            interrupt,
+            watch: Arc::new(Watch {
+                interrupt,
+                #[cfg(feature = "testing")]
+                operations_left: AtomicUsize::new(usize::MAX),
+            }),
             budget: memory.map(Budget::new),
             #[cfg(feature = "cuda")]
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -181,6 +201,12 @@ impl Backend {
         *self.operations_left.lock().unwrap_or_else(PoisonError::into_inner) = Some(operations);
     }
 
+    /// Makes the interrupt flag set itself after so many operations that can be interrupted.
+    #[cfg(feature = "testing")]
+    pub fn interrupt_after(&self, operations: usize) {
+        self.watch.operations_left.store(operations, Ordering::Relaxed);
+    }
+
     /// An error if this backend cannot multiply matrices of type `ty` with many vectors, or only with a
     /// library that is not installed. Call this before any work: ggml would abort the process.
     pub fn check_products(&self, ty: Type) -> Result<(), Error> {
@@ -230,7 +256,7 @@ impl Backend {
     /// Computes the graph; returns when its results are ready.
     pub fn compute(&self, graph: &ReadyGraph) -> Result<(), Error> {
         let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.interrupt.load(Ordering::Relaxed) {
+        if self.watch.is_interrupted() {
             return Err(Error::Interrupted);
         }
         self.run(graph, true)
@@ -246,12 +272,12 @@ impl Backend {
     }
 
     fn watch_interrupt(&self, watch: bool) {
-        let flag = Arc::as_ptr(&self.interrupt).cast_mut().cast();
+        let shared = Arc::as_ptr(&self.watch).cast_mut().cast();
         let (callback, data): (sys::ggml_abort_callback, _) =
-            if watch { (Some(interrupted), flag) } else { (None, std::ptr::null_mut()) };
+            if watch { (Some(interrupted), shared) } else { (None, std::ptr::null_mut()) };
         if self.pool.is_some() {
-            // SAFETY: a live CPU backend, which nobody computes with now; the flag is owned by `self`, which
-            // frees the backend before the flag is dropped.
+            // SAFETY: a live CPU backend, which nobody computes with now; the watch is owned by `self`, which
+            // frees the backend before its fields are dropped.
             unsafe { sys::ggml_backend_cpu_set_abort_callback(self.raw.as_ptr(), callback, data) };
         }
     }
@@ -343,7 +369,7 @@ impl Backend {
             }
             first = number + 1;
             let Some(node) = own else { break };
-            if interruptible && self.interrupt.load(Ordering::Relaxed) {
+            if interruptible && self.watch.is_interrupted() {
                 return Err(Error::Interrupted);
             }
             #[cfg(feature = "testing")]
@@ -389,7 +415,13 @@ fn check(status: sys::ggml_status) -> Result<(), Error> {
     }
 }
 
-unsafe extern "C" fn interrupted(flag: *mut c_void) -> bool {
-    // SAFETY: points to the AtomicBool owned by the backend that is computing.
-    unsafe { (*flag.cast::<AtomicBool>()).load(Ordering::Relaxed) }
+unsafe extern "C" fn interrupted(watch: *mut c_void) -> bool {
+    // SAFETY: points to the Watch owned by the backend that is computing, which nobody changes but by its
+    // atomics.
+    let watch = unsafe { &*watch.cast::<Watch>() };
+    #[cfg(feature = "testing")]
+    if watch.operations_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+        watch.interrupt.store(true, Ordering::Relaxed);
+    }
+    watch.is_interrupted()
 }

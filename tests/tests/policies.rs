@@ -247,6 +247,22 @@ fn reading_a_text_together_equals_reading_it_alone() {
     }
 }
 
+#[test]
+fn any_number_of_sessions_read_a_text_together() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 64, 12);
+    let policies = ["ahakv:budget=24,recent=8", "h2o:heavy=16,recent=8", "snapkv:window=8,capacity=24"];
+    let mut together: Vec<Session> =
+        (0..150).map(|number| session(&engine, options(80, policies[number % policies.len()]))).collect();
+    longhand::sync_all(&mut together, &tokens, &mut |_| {}).expect("read together");
+    for (policy, together) in policies.iter().zip(&together[together.len() - policies.len()..]) {
+        let mut alone = session(&engine, options(80, policy));
+        sync(&mut alone, &tokens);
+        assert_eq!(all_positions(together), all_positions(&alone), "{policy}");
+        assert_eq!(together.logits(), alone.logits(), "{policy}");
+    }
+}
+
 /// Undoing an answer, or a whole turn, restores the store bit for bit.
 #[test]
 fn undoing_a_turn_restores_the_store_exactly() {

@@ -233,9 +233,7 @@ impl Layout {
     /// Bytes of the store: rows, running sums, accumulated attention, stored queries, and the host's record
     /// of positions.
     pub fn bytes(&self) -> usize {
-        let query = 4 * self.heads.head_dim * self.heads.n_kv_heads * self.heads.group;
-        let queries: usize = (0..self.layers.len()).map(|layer| self.stored_queries(layer) * query).sum();
-        queries + self.lanes().map(|lane| self.lane_bytes(lane)).sum::<usize>()
+        self.query_bytes() + self.lanes().map(|lane| self.lane_bytes(lane)).sum::<usize>()
     }
 
     fn lane_bytes(&self, lane: &LaneLayout) -> usize {
@@ -249,17 +247,30 @@ impl Layout {
         self.lanes().map(LaneLayout::position_bytes).sum()
     }
 
-    /// Maximum bytes that a turn takes beside the store so that it can be undone: rows evicted in it (at most
-    /// [`UNDO_ROWS_PER_HEAD`] a head), and the accumulated attention of its two checkpoints.
+    /// Maximum bytes that a turn takes beside the store so that it, or a chunk that fails, can be undone:
+    /// [`Layout::undo_row_bytes`], and the accumulated attention and stored queries of three checkpoints, one
+    /// of them before a chunk.
     pub fn undo_bytes(&self) -> usize {
-        let rows = UNDO_ROWS_PER_HEAD.min(self.context) * self.row_bytes();
-        self.lanes()
-            .filter(|lane| lane.policy.is_some())
-            .map(|lane| {
-                let accumulated = if lane.accumulates() { 2 * 4 * lane.capacity } else { 0 };
-                lane.kv_heads.len() * (rows + accumulated)
-            })
-            .sum()
+        const CHECKPOINTS: usize = 3;
+        let accumulated: usize =
+            self.lanes().filter(|lane| lane.accumulates()).map(|lane| 4 * lane.rows()).sum();
+        self.undo_row_bytes() + CHECKPOINTS * (accumulated + self.query_bytes())
+    }
+
+    /// Maximum bytes of the evicted rows that are saved: at most [`UNDO_ROWS_PER_HEAD`] a head, or a slack
+    /// that is evicted at once.
+    pub fn undo_row_bytes(&self) -> usize {
+        let rows = |lane: &LaneLayout| {
+            let slack = lane.policy.as_ref()?.slack(self.context).saturating_add(1);
+            Some(lane.kv_heads.len() * UNDO_ROWS_PER_HEAD.max(slack).min(self.context))
+        };
+        self.lanes().filter_map(rows).sum::<usize>() * self.row_bytes()
+    }
+
+    /// Bytes of the stored queries.
+    fn query_bytes(&self) -> usize {
+        let query = 4 * self.heads.head_dim * self.heads.n_kv_heads * self.heads.group;
+        (0..self.layers.len()).map(|layer| self.stored_queries(layer) * query).sum()
     }
 
     /// Bytes of a cache that keeps all of `tokens` tokens.
@@ -348,7 +359,7 @@ mod tests {
         let h2o = layout("h2o:heavy=5,recent=5,heads=on");
         assert_eq!(h2o.layers[1][0].capacity, 42);
         assert_eq!(h2o.bytes(), 100 * 128 + 3 * 42 * (128 + 4 + 4));
-        assert_eq!(h2o.undo_bytes(), 3 * (100 * 128 + 2 * 4 * 42));
+        assert_eq!(h2o.undo_bytes(), 3 * (100 * 128 + 3 * 4 * 42));
         assert_eq!(h2o.scratch_bytes(50), 2 * 50 * (128 + 4 + 4));
 
         // Queries of 8 tokens and 4 heads in each layer; while a prompt is scored, two numbers for each row
@@ -356,7 +367,7 @@ mod tests {
         let snapkv = layout("snapkv:window=8,capacity=16,slack=4");
         assert_eq!(snapkv.layers[1][0].capacity, 48);
         assert_eq!(snapkv.bytes(), 100 * 128 + 3 * 48 * (128 + 4) + 2 * 4 * 32 * 4 * 8);
-        assert_eq!(snapkv.undo_bytes(), 3 * 100 * 128);
+        assert_eq!(snapkv.undo_bytes(), 3 * 100 * 128 + 3 * (2 * 4 * 32 * 4 * 8));
         assert_eq!(snapkv.scratch_bytes(50), 2 * 50 * (128 + 4) + 2 * 4 * 50 * 2);
 
         // A row for the compensation entry, and its two sums.

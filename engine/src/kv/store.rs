@@ -12,6 +12,7 @@ mod undo;
 
 use std::sync::Arc;
 
+pub use compress::Evictions;
 use ggml::{Context, Tensor};
 use kernels::graph::{GraphLane, MAX_LANES};
 use undo::Undo;
@@ -174,15 +175,15 @@ impl Store {
         Ok(store)
     }
 
-    /// Removes all rows.
+    /// Removes all rows. After an error, which is one of the device, they are removed too.
     pub fn clear(&mut self) -> Result<(), EngineError> {
         self.seen = 0;
         self.undo = Undo::default();
+        self.lanes_mut().for_each(Lane::clear);
         for queries in self.layers.iter().filter_map(|layer| layer.queries.as_ref()) {
             queries.clear()?;
         }
-        for lane in self.lanes_mut() {
-            lane.clear();
+        for lane in self.lanes() {
             if let Some(accumulated) = &lane.graph.accumulated {
                 accumulated.clear()?;
             }

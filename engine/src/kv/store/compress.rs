@@ -41,10 +41,11 @@ struct Decision {
     accumulated: Option<Vec<Vec<f32>>>,
 }
 
+/// Evictions that are planned: for each lane the rows, and the end of the positions that the plan covers.
+pub struct Evictions(Vec<(LaneId, Decision, usize)>);
+
 impl Store {
-    /// Lets the policies act on what has just been computed: they evict rows where there are too many, with
-    /// `forced` also rows within their slack. Runs to its end whatever the interrupt flag says; after an
-    /// error the store is empty.
+    /// Lets the policies act on what has just been computed: plans evictions and carries them out.
     pub fn compress(
         &mut self,
         event: Event,
@@ -52,20 +53,19 @@ impl Store {
         backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<(), EngineError> {
-        let result = self.compress_lanes(event, forced, backends, workspace);
-        if result.is_err() {
-            self.clear()?;
-        }
-        result
+        let evictions = self.plan_evictions(event, forced, backends, workspace)?;
+        self.evict(evictions, backends, workspace)
     }
 
-    fn compress_lanes(
-        &mut self,
+    /// Asks the policies which rows to evict where there are too many, with `forced` also rows within their
+    /// slack. Changes nothing, and runs to its end whatever the interrupt flag says.
+    pub fn plan_evictions(
+        &self,
         event: Event,
         forced: bool,
         backends: &Backends,
         workspace: &mut Workspace,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Evictions, EngineError> {
         let (seen, context) = (self.seen, self.layout.context);
         let mut decisions = Vec::new();
         for (l, layer) in self.layers.iter().enumerate() {
@@ -90,7 +90,30 @@ impl Store {
                 decisions.push((LaneId { layer: l, lane: number }, decision, plan.end()));
             }
         }
+        Ok(Evictions(decisions))
+    }
 
+    /// Evicts rows as planned, whatever the interrupt flag says. After an error the store is empty.
+    pub fn evict(
+        &mut self,
+        evictions: Evictions,
+        backends: &Backends,
+        workspace: &mut Workspace,
+    ) -> Result<(), EngineError> {
+        let result = self.evict_rows(evictions, backends, workspace);
+        if result.is_err() {
+            self.clear()?;
+        }
+        result
+    }
+
+    fn evict_rows(
+        &mut self,
+        Evictions(decisions): Evictions,
+        backends: &Backends,
+        workspace: &mut Workspace,
+    ) -> Result<(), EngineError> {
+        let seen = self.seen;
         let contexts = Place::ALL.map(|_| Context::new(2 * decisions.len() + 1));
         let mut nodes = [Vec::new(), Vec::new()];
         // What undo needs to know of the evicted rows, and the nodes that give their bytes.

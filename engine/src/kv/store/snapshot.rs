@@ -24,6 +24,14 @@ impl Store {
         Ok(())
     }
 
+    /// The contents as bytes, to compare stores bit for bit.
+    #[cfg(feature = "testing")]
+    pub fn contents(&self) -> Result<Vec<u8>, EngineError> {
+        let mut bytes = Vec::new();
+        self.write_to(&mut Output::new(&mut bytes))?;
+        Ok(bytes)
+    }
+
     /// Reads what [`Store::write_to`] wrote of a store of the same layout that had seen `seen` tokens. After
     /// an error the store is empty.
     pub(crate) fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {

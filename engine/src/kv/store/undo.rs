@@ -1,7 +1,13 @@
-//! Undoing a turn. From the beginning of a turn on, evicted rows are saved with the row numbers they had.
-//! Going back undoes the evictions in reverse order and restores what was accumulated and summed, so that the
-//! store is again what it was, bit for bit. At most [`UNDO_ROWS_PER_HEAD`] rows of a head are saved; a turn
-//! that evicts more cannot be undone this way.
+//! Going back: undoing a turn, and taking back a computation that failed.
+//!
+//! From the beginning of a turn on, evicted rows are saved with the row numbers they had. Going back undoes
+//! the evictions in reverse order and restores what was accumulated and summed, so that the store is again
+//! what it was, bit for bit. At most [`UNDO_ROWS_PER_HEAD`] rows of a head are saved; a turn that evicts more
+//! cannot be undone this way.
+//!
+//! A chunk is computed in an *attempt*. A computation that stops in the middle has written only behind the
+//! live rows, but it has changed accumulated attention and stored queries in place, so these are copied
+//! before. Rows that were evicted to make room are put back too.
 
 use std::sync::Arc;
 
@@ -21,25 +27,42 @@ const MAX_SINGLE_ROW_COPIES: usize = 16;
 #[derive(Default)]
 pub(super) struct Undo {
     checkpoints: Vec<Checkpoint>,
+    /// Since the first checkpoint, but for those of the attempt.
+    evictions: Vec<EvictedRows>,
+    attempt: Option<Attempt>,
+}
+
+/// A computation that has not succeeded yet.
+struct Attempt {
+    before: Checkpoint,
+    begins_turn: bool,
     evictions: Vec<EvictedRows>,
 }
 
 /// A state of the store to which one can go back.
 struct Checkpoint {
     seen: usize,
+    /// `[n_vocab]`: the logits of what follows; empty where they are not known.
+    logits: Vec<f32>,
     /// `[layers][lanes]`
     lanes: Vec<Vec<LaneCheckpoint>>,
     /// `[layers]`: the stored queries.
     queries: Vec<Vec<f32>>,
-    /// How many evictions there had been.
+    /// How many evictions of the turn there had been.
     evictions: usize,
 }
 
 /// The state of a lane that evictions in reverse order do not restore.
 struct LaneCheckpoint {
     state: LaneState,
-    sums: Vec<f32>,
     accumulated: Vec<f32>,
+    /// `None` where the lane has none, or no row is evicted before the checkpoint is dropped.
+    compensation: Option<Compensation>,
+}
+
+/// What stands for the evicted rows of a lane.
+struct Compensation {
+    sums: Vec<f32>,
     /// The compensation entry's rows, K then V of every head.
     entries: Vec<u8>,
 }
@@ -68,54 +91,87 @@ impl EvictedRows {
 
 impl Undo {
     /// Whether `count` rows that are about to be evicted from each head of a lane must be saved. If they are
-    /// too many, no row of this turn can be restored any more.
+    /// too many, the turn cannot be undone any more.
     pub(super) fn must_save(&mut self, id: LaneId, count: usize) -> bool {
-        if self.checkpoints.is_empty() {
-            return false;
+        let of_attempt = self.attempt.iter().flat_map(|attempt| &attempt.evictions);
+        let saved = self.evictions.iter().chain(of_attempt).filter(|eviction| eviction.id == id);
+        if saved.map(EvictedRows::count).sum::<usize>() + count > UNDO_ROWS_PER_HEAD {
+            self.forget_turn();
         }
-        let before: usize =
-            self.evictions.iter().filter(|eviction| eviction.id == id).map(EvictedRows::count).sum();
-        let fits = before + count <= UNDO_ROWS_PER_HEAD;
-        if !fits {
-            *self = Undo::default();
-        }
-        fits
+        self.attempt.is_some() || !self.checkpoints.is_empty()
     }
 
     /// Saves evicted rows, unless other lanes have evicted too many meanwhile.
     pub(super) fn save(&mut self, rows: EvictedRows) {
-        if !self.checkpoints.is_empty() {
-            self.evictions.push(rows);
+        match &mut self.attempt {
+            Some(attempt) => attempt.evictions.push(rows),
+            None if self.checkpoints.is_empty() => {}
+            None => self.evictions.push(rows),
         }
+    }
+
+    fn forget_turn(&mut self) {
+        self.checkpoints.clear();
+        self.evictions.clear();
     }
 }
 
 impl Store {
-    /// Begins a turn with a checkpoint: earlier turns cannot be undone any more.
-    pub fn begin_turn(&mut self) -> Result<(), EngineError> {
+    /// Begins a turn with a checkpoint: earlier turns cannot be undone any more. `logits` are those of what
+    /// follows.
+    pub fn begin_turn(&mut self, logits: &[f32]) -> Result<(), EngineError> {
         self.undo = Undo::default();
-        self.add_checkpoint()
+        self.add_checkpoint(logits)
     }
 
     /// Adds a checkpoint to the turn, so that one can go back to the present state.
-    pub fn add_checkpoint(&mut self) -> Result<(), EngineError> {
-        let of_lane = |lane: &Lane| -> Result<LaneCheckpoint, EngineError> {
-            let mut entries = Vec::new();
-            if lane.layout.compensated {
-                for tensor in [&lane.graph.k, &lane.graph.v] {
-                    let [_, row, head, _] = tensor.strides();
-                    for number in 0..lane.layout.kv_heads.len() {
-                        let at = entries.len();
-                        entries.resize(at + row, 0);
-                        tensor.read(number * head, &mut entries[at..])?;
-                    }
-                }
+    pub fn add_checkpoint(&mut self, logits: &[f32]) -> Result<(), EngineError> {
+        let checkpoint = Checkpoint { logits: logits.to_vec(), ..self.checkpoint(true)? };
+        self.undo.checkpoints.push(checkpoint);
+        Ok(())
+    }
+
+    /// Begins a computation that [`Store::roll_back`] can take back until [`Store::commit`] is called. If it
+    /// begins a turn, `turn` are the logits of what follows. `makes_room` tells whether rows may be evicted
+    /// before it is committed.
+    pub fn begin_attempt(&mut self, turn: Option<&[f32]>, makes_room: bool) -> Result<(), EngineError> {
+        let mut before = self.checkpoint(turn.is_some() || makes_room)?;
+        if let Some(logits) = turn {
+            before.logits = logits.to_vec();
+            before.evictions = 0;
+        }
+        self.undo.attempt = Some(Attempt { before, begins_turn: turn.is_some(), evictions: Vec::new() });
+        Ok(())
+    }
+
+    /// Ends an attempt that succeeded. It becomes a part of the turn, or begins one.
+    pub fn commit(&mut self) {
+        let Some(Attempt { before, begins_turn, evictions }) = self.undo.attempt.take() else { return };
+        if begins_turn {
+            self.undo = Undo { checkpoints: vec![before], ..Undo::default() };
+        }
+        for rows in evictions {
+            if self.undo.must_save(rows.id, rows.count()) {
+                self.undo.save(rows);
             }
+        }
+    }
+
+    /// Takes back what happened since [`Store::begin_attempt`]; does nothing where there is no attempt. After
+    /// an error the store is empty.
+    pub fn roll_back(&mut self) -> Result<(), EngineError> {
+        let Some(Attempt { before, evictions, .. }) = self.undo.attempt.take() else { return Ok(()) };
+        self.restore(&before, evictions)
+    }
+
+    /// The present state, `with_compensation` where rows will be evicted.
+    fn checkpoint(&self, with_compensation: bool) -> Result<Checkpoint, EngineError> {
+        let of_lane = |lane: &Lane| -> Result<LaneCheckpoint, EngineError> {
+            let compensation = lane.sums.as_ref().filter(|_| with_compensation);
             Ok(LaneCheckpoint {
                 state: lane.state,
-                sums: lane.sums.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec)?,
                 accumulated: lane.graph.accumulated.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec)?,
-                entries,
+                compensation: compensation.map(|sums| lane.read_compensation(sums)).transpose()?,
             })
         };
         let lanes = (self.layers.iter())
@@ -125,39 +181,49 @@ impl Store {
             .map(|layer| layer.queries.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec))
             .collect::<Result<_, _>>()?;
         let evictions = self.undo.evictions.len();
-        self.undo.checkpoints.push(Checkpoint { seen: self.seen, lanes, queries, evictions });
-        Ok(())
+        Ok(Checkpoint { seen: self.seen, logits: Vec::new(), lanes, queries, evictions })
     }
 
-    /// The latest checkpoint at which at most `seen` tokens had been seen, as the number of tokens seen at
-    /// it.
-    pub fn latest_checkpoint(&self, seen: usize) -> Option<usize> {
-        let checkpoints = self.undo.checkpoints.iter().rev();
-        checkpoints.map(|checkpoint| checkpoint.seen).find(|at| *at <= seen)
+    /// The latest checkpoint that `accepts` the number of tokens seen at it and whether the logits are known,
+    /// as the number of tokens.
+    pub fn latest_checkpoint(&self, accepts: impl Fn(usize, bool) -> bool) -> Option<usize> {
+        let known = |checkpoint: &&Checkpoint| accepts(checkpoint.seen, !checkpoint.logits.is_empty());
+        self.undo.checkpoints.iter().rev().find(known).map(|checkpoint| checkpoint.seen)
     }
 
-    /// Goes back to [`Store::latest_checkpoint`] and removes later checkpoints. Does nothing where there is
-    /// none. After an error the store is empty.
-    pub fn rewind(&mut self, seen: usize) -> Result<(), EngineError> {
-        let found = self.undo.checkpoints.iter().rposition(|checkpoint| checkpoint.seen <= seen);
-        let Some(number) = found else { return Ok(()) };
-        let result = self.rewind_to(number);
+    /// Goes back to the checkpoint at which `seen` tokens had been seen, and removes later checkpoints.
+    /// Returns the logits of what follows it. Where there is no such checkpoint, or after an error, the store
+    /// is empty.
+    pub fn rewind(&mut self, seen: usize) -> Result<Vec<f32>, EngineError> {
+        let Some(number) = self.undo.checkpoints.iter().rposition(|checkpoint| checkpoint.seen == seen)
+        else {
+            self.clear()?;
+            return Ok(Vec::new());
+        };
+        self.undo.checkpoints.truncate(number + 1);
+        let Some(checkpoint) = self.undo.checkpoints.pop() else { return Ok(Vec::new()) };
+        let evictions = self.undo.evictions.split_off(checkpoint.evictions);
+        self.restore(&checkpoint, evictions)?;
+        let logits = checkpoint.logits.clone();
+        self.undo.checkpoints.push(checkpoint);
+        Ok(logits)
+    }
+
+    /// Restores the state at a checkpoint, after which there were these evictions. After an error the store
+    /// is empty.
+    fn restore(&mut self, to: &Checkpoint, evictions: Vec<EvictedRows>) -> Result<(), EngineError> {
+        let result = self.restore_layers(to, evictions);
         if result.is_err() {
             self.clear()?;
         }
         result
     }
 
-    fn rewind_to(&mut self, number: usize) -> Result<(), EngineError> {
-        self.undo.checkpoints.truncate(number + 1);
-        let Some(checkpoint) = self.undo.checkpoints.last() else { return Ok(()) };
-        for evicted in self.undo.evictions.drain(checkpoint.evictions..).rev() {
-            let LaneId { layer, lane } = evicted.id;
-            self.layers[layer].lanes[lane].restore_rows(&evicted)?;
+    fn restore_layers(&mut self, to: &Checkpoint, evictions: Vec<EvictedRows>) -> Result<(), EngineError> {
+        for evicted in evictions.iter().rev() {
+            self.lane_mut(evicted.id).restore_rows(evicted)?;
         }
-        for (layer, (saved, queries)) in
-            self.layers.iter_mut().zip(checkpoint.lanes.iter().zip(&checkpoint.queries))
-        {
+        for (layer, (saved, queries)) in self.layers.iter_mut().zip(to.lanes.iter().zip(&to.queries)) {
             for (lane, saved) in layer.lanes.iter_mut().zip(saved) {
                 lane.restore(saved)?;
             }
@@ -165,7 +231,7 @@ impl Store {
                 tensor.write(0, queries)?;
             }
         }
-        self.seen = checkpoint.seen;
+        self.seen = to.seen;
         Ok(())
     }
 
@@ -247,24 +313,37 @@ impl Lane {
         self.state = saved.state;
         let tokens = self.tokens();
         self.positions.iter_mut().for_each(|head| Arc::make_mut(head).truncate(tokens));
-        if let Some(sums) = &self.sums {
-            sums.write(0, &saved.sums)?;
-        }
         if let Some(accumulated) = &self.graph.accumulated {
             accumulated.write(0, &saved.accumulated)?;
         }
         self.write_positions()?;
-        if self.layout.compensated {
-            let mut entries = saved.entries.as_slice();
-            for tensor in [&self.graph.k, &self.graph.v] {
-                let [_, row, head, _] = tensor.strides();
-                for number in 0..self.layout.kv_heads.len() {
-                    let (entry, rest) = entries.split_at(row);
-                    tensor.write(number * head, entry)?;
-                    entries = rest;
-                }
+        let (Some(sums), Some(Compensation { sums: saved, entries })) = (&self.sums, &saved.compensation)
+        else {
+            return Ok(());
+        };
+        sums.write(0, saved)?;
+        let mut entries = entries.as_slice();
+        for tensor in [&self.graph.k, &self.graph.v] {
+            let [_, row, head, _] = tensor.strides();
+            for number in 0..self.layout.kv_heads.len() {
+                let (entry, rest) = entries.split_at(row);
+                tensor.write(number * head, entry)?;
+                entries = rest;
             }
         }
         Ok(())
+    }
+
+    fn read_compensation(&self, sums: &Tensor) -> Result<Compensation, EngineError> {
+        let mut entries = Vec::new();
+        for tensor in [&self.graph.k, &self.graph.v] {
+            let [_, row, head, _] = tensor.strides();
+            for number in 0..self.layout.kv_heads.len() {
+                let at = entries.len();
+                entries.resize(at + row, 0);
+                tensor.read(number * head, &mut entries[at..])?;
+            }
+        }
+        Ok(Compensation { sums: sums.to_vec()?, entries })
     }
 }

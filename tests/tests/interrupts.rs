@@ -1,0 +1,283 @@
+//! Interrupts and errors in the middle of a computation. Afterwards the session is exactly what it would be if
+//! only the beginning of the text that it says it holds had been handed over: with every policy, every byte of
+//! the store, and the logits of what follows.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
+
+use ggml::Backend;
+use longhand::testing::kv::PolicyChoice;
+use longhand::{
+    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Prefill, Session, SessionOptions,
+};
+use tests::fixtures::{
+    bounded_policies, golden_model, options, random_tokens, session, sync, tiny_model, with_policy,
+};
+
+const CONTEXT: usize = 300;
+const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
+
+/// Every policy, those that change something in place also with compensation, and slack beyond what is free.
+/// With ALiBi, which is slow, a few of them.
+fn policies(engine: &Engine) -> Vec<PolicyChoice> {
+    let mut all = bounded_policies(40, CONTEXT);
+    all.push(PolicyChoice::default());
+    if engine.spec().position_encoding.rope().is_none() {
+        all.retain(|policy| ["h2o", "razor", "snapkv"].contains(&policy.name()));
+    } else {
+        let more = [
+            "ahakv:budget=40,compensation=on",
+            "h2o:heavy=20,recent=20,compensation=on,heads=on",
+            "streaming:sinks=4,window=40,slack=30,compensation=on",
+            "snapkv:window=16,capacity=40,slack=60",
+        ];
+        all.extend(more.map(|text| text.parse::<PolicyChoice>().expect(text)));
+    }
+    all
+}
+
+/// The backend that computes all layers.
+fn backend(engine: &Engine) -> &Backend {
+    engine.backends().at(engine.backends().placement().of(0))
+}
+
+fn make(engine: &Arc<Engine>, policy: &PolicyChoice, prefill: Prefill) -> Session {
+    let options = with_policy(engine, policy, options(CONTEXT, "full"));
+    session(engine, SessionOptions { prefill, ..options })
+}
+
+/// A number that every byte of the store determines, and the tokens.
+fn state(session: &Session) -> (u64, Vec<u32>) {
+    let mut hasher = DefaultHasher::new();
+    session.store().contents().expect("the store").hash(&mut hasher);
+    (hasher.finish(), session.tokens().to_vec())
+}
+
+/// Interrupts the reading of `tokens` after so many operations. Returns whether it was interrupted.
+fn interrupt(session: &mut Session, tokens: &[u32], operations: usize) -> bool {
+    let engine = session.engine().clone();
+    backend(&engine).interrupt_after(operations);
+    let result = session.sync(tokens, &mut |_| ());
+    backend(&engine).interrupt_after(usize::MAX);
+    engine.interrupt().store(false, Ordering::Relaxed);
+    match result {
+        Ok(_) => false,
+        Err(error) => {
+            assert!(error.is_interrupt(), "{error}");
+            true
+        }
+    }
+}
+
+/// Operations after which tests interrupt: in the first chunk, in later ones, and never.
+fn stops() -> impl Iterator<Item = usize> {
+    [1, 9, 17, 26, 33, 47, 75, 98, 131, 1 << 20].into_iter()
+}
+
+/// The first text, read exactly or chunk by chunk, and what follows.
+#[test]
+fn an_interrupted_first_text_leaves_a_whole_beginning() {
+    for engine in [tiny_model(), golden_model("baichuan-alibi-f16")] {
+        let tokens = random_tokens(&engine, CONTEXT, 31);
+        for policy in policies(&engine) {
+            for prefill in PREFILLS {
+                let mut interrupts = 0;
+                for operations in stops() {
+                    let mut stopped = make(&engine, &policy, prefill);
+                    interrupts += usize::from(interrupt(&mut stopped, &tokens[..150], operations));
+                    let held = stopped.tokens().len();
+                    let mut fresh = make(&engine, &policy, prefill);
+                    if held > 0 {
+                        sync(&mut fresh, &tokens[..held]);
+                    }
+                    assert_eq!(state(&stopped), state(&fresh), "{policy} {prefill:?} after {operations}");
+                    for session in [&mut stopped, &mut fresh] {
+                        sync(session, &tokens[..150]);
+                        tokens[150..156].iter().for_each(|token| session.push(*token).expect("a step"));
+                    }
+                    assert_eq!(stopped.logits(), fresh.logits(), "{policy} {prefill:?} after {operations}");
+                    assert_eq!(state(&stopped), state(&fresh), "{policy} {prefill:?} after {operations}");
+                }
+                assert!(interrupts > 4, "{interrupts} interrupts");
+            }
+        }
+    }
+}
+
+/// A later text, after which an interrupt must also leave what undoes the turn before.
+#[test]
+fn an_interrupted_later_text_leaves_a_whole_beginning() {
+    for engine in [tiny_model(), golden_model("baichuan-alibi-f16")] {
+        let tokens = random_tokens(&engine, CONTEXT, 32);
+        for policy in policies(&engine) {
+            let begin = || {
+                let mut session = make(&engine, &policy, Prefill::Exact);
+                sync(&mut session, &tokens[..100]);
+                let read = (state(&session), session.logits().to_vec());
+                tokens[100..105].iter().for_each(|token| session.push(*token).expect("a step"));
+                (session, read)
+            };
+            let mut interrupts = 0;
+            for operations in stops() {
+                let ((mut stopped, read), (mut fresh, _)) = (begin(), begin());
+                interrupts += usize::from(interrupt(&mut stopped, &tokens[..200], operations));
+                let held = stopped.tokens().len();
+                assert!(held >= 105);
+                sync(&mut fresh, &tokens[..held]);
+                assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
+                if held == 105 {
+                    assert_eq!(stopped.logits(), fresh.logits(), "{policy} after {operations}");
+                    let (mut undone, _) = begin();
+                    interrupt(&mut undone, &tokens[..200], operations);
+                    assert_eq!(sync(&mut undone, &tokens[..100]), 0, "{policy}: the turn before is undone");
+                    assert_eq!((state(&undone), undone.logits().to_vec()), read, "{policy}");
+                }
+                for session in [&mut stopped, &mut fresh] {
+                    sync(session, &tokens[..220]);
+                    tokens[220..224].iter().for_each(|token| session.push(*token).expect("a step"));
+                }
+                assert_eq!(stopped.logits(), fresh.logits(), "{policy} after {operations}");
+                assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
+            }
+            assert!(interrupts > 4, "{interrupts} interrupts");
+        }
+    }
+}
+
+/// A step is not interrupted once it has begun, and not begun once the flag is set.
+#[test]
+fn an_interrupted_step_changes_nothing() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, CONTEXT, 33);
+    for policy in policies(&engine) {
+        let mut session = make(&engine, &policy, Prefill::Exact);
+        sync(&mut session, &tokens[..100]);
+        for token in &tokens[100..110] {
+            engine.interrupt().store(true, Ordering::Relaxed);
+            let before = (state(&session), session.logits().to_vec());
+            assert!(session.push(*token).expect_err("interrupted").is_interrupt());
+            assert!(session.sync(&tokens[..session.tokens().len() + 1], &mut |_| ()).is_err());
+            assert_eq!((state(&session), session.logits().to_vec()), before, "{policy}");
+            engine.interrupt().store(false, Ordering::Relaxed);
+            backend(&engine).interrupt_after(7);
+            session.push(*token).expect("a step");
+            backend(&engine).interrupt_after(usize::MAX);
+        }
+        let mut fresh = make(&engine, &policy, Prefill::Exact);
+        sync(&mut fresh, &tokens[..100]);
+        tokens[100..110].iter().for_each(|token| fresh.push(*token).expect("a step"));
+        assert_eq!((state(&session), session.logits()), (state(&fresh), fresh.logits()), "{policy}");
+    }
+}
+
+/// The flag is set by another thread at any moment.
+#[test]
+fn an_interrupt_by_another_thread_leaves_a_whole_beginning() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, CONTEXT, 34);
+    let (flag, start) = (engine.interrupt(), Barrier::new(2));
+    for policy in ["h2o:heavy=20,recent=20", "snapkv:window=16,capacity=40", "ahakv:budget=40,recent=8"] {
+        let policy: PolicyChoice = policy.parse().expect(policy);
+        for spins in (0..40).map(|i| i * 4000) {
+            let mut stopped = make(&engine, &policy, Prefill::Streaming);
+            let result = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    (0..spins).for_each(|_| std::hint::spin_loop());
+                    flag.store(true, Ordering::Relaxed);
+                });
+                start.wait();
+                stopped.sync(&tokens[..200], &mut |_| ())
+            });
+            flag.store(false, Ordering::Relaxed);
+            assert!(result.as_ref().err().is_none_or(EngineError::is_interrupt));
+            let mut fresh = make(&engine, &policy, Prefill::Streaming);
+            if !stopped.tokens().is_empty() {
+                sync(&mut fresh, &tokens[..stopped.tokens().len()]);
+            }
+            assert_eq!(state(&stopped), state(&fresh), "{policy}");
+        }
+    }
+}
+
+/// Texts of which all logits, or all intermediates, are wanted.
+#[test]
+fn interrupted_diagnoses_leave_a_whole_beginning() {
+    let options = EngineOptions { trace: true, ..tests::engine_options() };
+    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
+    let engine = Engine::open(&longhand::ModelSource::File(file), &options).expect("the model opens");
+    let tokens = random_tokens(&engine, CONTEXT, 35);
+    for policy in policies(&engine) {
+        for operations in stops() {
+            let mut stopped = make(&engine, &policy, Prefill::Streaming);
+            backend(&engine).interrupt_after(operations);
+            let all = stopped.all_logits(&tokens[..100]);
+            backend(&engine).interrupt_after(usize::MAX);
+            engine.interrupt().store(false, Ordering::Relaxed);
+            let held = stopped.tokens().len();
+            assert_eq!(all.is_ok(), held == 100);
+            let mut fresh = make(&engine, &policy, Prefill::Streaming);
+            fresh.all_logits(&tokens[..held]).expect("logits");
+            assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
+            backend(&engine).interrupt_after(operations);
+            let done = stopped.intermediates(&tokens[held..held + 20]).is_ok();
+            backend(&engine).interrupt_after(usize::MAX);
+            engine.interrupt().store(false, Ordering::Relaxed);
+            if done {
+                fresh.intermediates(&tokens[held..held + 20]).expect("intermediates");
+            }
+            assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
+        }
+    }
+}
+
+/// A device that fails in the middle of a chunk or a step.
+#[test]
+fn errors_of_a_device_leave_a_whole_beginning() {
+    let options = EngineOptions {
+        device: Some(DeviceOptions::all(DeviceKind::Emulated)),
+        threads: Some(1),
+        ..EngineOptions::default()
+    };
+    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
+    let engine = Engine::open(&longhand::ModelSource::File(file), &options).expect("the model opens");
+    let tokens = random_tokens(&engine, CONTEXT, 36);
+    for policy in [
+        "h2o:heavy=20,recent=20,compensation=on",
+        "snapkv:window=16,capacity=40,slack=60",
+        "ahakv:budget=40,recent=8",
+    ] {
+        let policy: PolicyChoice = policy.parse().expect(policy);
+        for operations in [2, 5, 12] {
+            let mut failed = make(&engine, &policy, Prefill::Streaming);
+            sync(&mut failed, &tokens[..40]);
+            backend(&engine).lose_after(operations);
+            let read = failed.sync(&tokens[..72], &mut |_| ());
+            backend(&engine).lose_after(usize::MAX);
+            let held = failed.tokens().len();
+            assert_eq!(read.is_ok(), held == 72);
+            let mut fresh = make(&engine, &policy, Prefill::Streaming);
+            let lengths: &[usize] = if held > 40 { &[40, held] } else { &[held] };
+            lengths.iter().filter(|n| **n > 0).for_each(|n| {
+                sync(&mut fresh, &tokens[..*n]);
+            });
+            assert_eq!(state(&failed), state(&fresh), "{policy} after {operations}");
+
+            for session in [&mut failed, &mut fresh] {
+                sync(session, &tokens[..80]);
+            }
+            let before = (state(&failed), failed.logits().to_vec());
+            assert_eq!(before.0, state(&fresh), "{policy} after {operations}");
+            failed.push(tokens[80]).expect("a step");
+            backend(&engine).lose_after(operations);
+            let step = failed.push(tokens[81]);
+            backend(&engine).lose_after(usize::MAX);
+            match failed.tokens().len() {
+                82 => assert!(step.is_ok()),
+                80 => assert_eq!((state(&failed), failed.logits().to_vec()), before, "{policy}"),
+                held => assert_eq!(held, 0, "{policy} after {operations}"),
+            }
+        }
+    }
+}
