@@ -75,12 +75,15 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let report = failure::report(&error);
-            console::print_error(&report.text);
-            ExitCode::from(report.exit_code)
-        }
+        Err(error) => exit_code(&error),
     }
+}
+
+/// Prints an error. Returns the exit code.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    let report = failure::report(error);
+    console::print_error(&report.text);
+    ExitCode::from(report.exit_code)
 }
 
 /// The arguments for clap. Negative numbers are values: the error of `-c -1` is an invalid value, not an
@@ -99,9 +102,9 @@ fn clap_command() -> clap::Command {
 /// Prints the help or the version, or an error in the arguments in the same form as other errors.
 fn report_usage(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // A closed stdout is no error.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        let printed = error.print().and_then(|()| std::io::stdout().flush());
+        return printed
+            .map_or_else(|error| exit_code(&console::stdout_error(error).into()), |()| ExitCode::SUCCESS);
     }
     let text = error.render().to_string();
     let failure = error.source().and_then(|source| source.downcast_ref::<Failure>());

@@ -13,7 +13,7 @@ use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::args::model::{ModelArgs, looks_like_model};
+use crate::args::model::{ModelArgs, check_question, is_model};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
 use crate::failure::Failure;
@@ -58,15 +58,18 @@ impl AskArgs {
     /// The model, if it is the first positional argument.
     fn positional_model(&self) -> Option<&Path> {
         let first = self.arguments.first().filter(|_| self.model.model.is_none())?;
-        looks_like_model(first).then_some(Path::new(first))
+        is_model(first).then_some(Path::new(first))
     }
 
     /// The questions, those of -p first.
     ///
     /// # Errors
-    /// Where there is no question, or one is empty.
+    /// Where there is no question, one is empty, or one was probably meant as the model.
     fn questions(&self) -> Result<Vec<String>, Failure> {
-        let positional = self.arguments.iter().skip(usize::from(self.positional_model().is_some()));
+        let model = self.positional_model();
+        let positional = self.arguments.iter().skip(usize::from(model.is_some()));
+        let model_given = model.is_some() || self.model.model.is_some();
+        positional.clone().try_for_each(|question| check_question(question, model_given))?;
         let questions: Vec<String> = self.prompts.iter().chain(positional).cloned().collect();
         let problem = match &questions[..] {
             [] => "there is no question",

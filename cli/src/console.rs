@@ -25,6 +25,11 @@ pub fn visible(text: &str) -> String {
     sanitize_for_terminal(&escape_invisible(text)).into_owned()
 }
 
+/// The error of a write to stdout that says where it failed.
+pub fn stdout_error(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
+}
+
 /// Writes an error to stderr, on a new line if the terminal shows an unfinished answer.
 pub fn print_error(text: &str) {
     let mut err = io::stderr().lock();
@@ -78,11 +83,11 @@ impl Console {
     /// Writes to stdout and flushes it.
     pub fn print(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         if !text.is_empty() {
             LINE_IS_OPEN.store(!text.ends_with('\n'), Ordering::Relaxed);
         }
-        out.flush()
+        written.map_err(stdout_error)
     }
 
     /// Writes a piece of an answer to stdout and flushes it.

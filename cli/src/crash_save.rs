@@ -1,7 +1,7 @@
 //! Saves the text of the conversation when the program ends with an error, or must end at once because a GPU was
 //! lost.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -60,8 +60,13 @@ fn save() -> Option<PathBuf> {
     // Several processes may lose the same GPU in the same second.
     let name = format!("longhand-conversation-{seconds}-{}.txt", std::process::id());
     [PathBuf::from("."), std::env::temp_dir()].into_iter().map(|folder| folder.join(&name)).find(|path| {
-        let file = OpenOptions::new().write(true).create_new(true).open(path);
-        file.and_then(|mut file| file.write_all(conversation.as_bytes())).is_ok()
+        let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(path) else { return false };
+        let written = file.write_all(conversation.as_bytes());
+        if written.is_err() {
+            // An incomplete file must not look like the conversation.
+            let _ = fs::remove_file(path);
+        }
+        written.is_ok()
     })
 }
 

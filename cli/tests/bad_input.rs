@@ -221,3 +221,36 @@ fn invalid_policies_and_budgets_are_rejected() {
     longhand(&["ask", "--keep", "100", "--kv-budget", "30%", "Why?"]).assert_failed(2, "cannot be used with");
     longhand(&["ask", "--kv-budget", "130%", "Why?"]).assert_failed(2, "not a share");
 }
+
+/// The first argument of `ask` is the model if it is a file or ends in .gguf; a model elsewhere is an error.
+#[test]
+fn models_and_questions_are_told_apart() {
+    let model = file("apart.gguf", models::embedded::needle());
+    let hint = "as the first argument";
+    for (args, part) in [
+        (
+            &["ask", "Who is there?", &model][..],
+            "apart.gguf is a model file, but it is given after a question",
+        ),
+        (&["ask", "-p", "Who?", "Who is there?", &model], "but it is given after a question"),
+        (&["ask", "-m", &model, &model, "Who is there?"], "but a model is given already"),
+        (&["ask", &model, &model], "but a model is given already"),
+        (&["ask", &model], "there is no question"),
+    ] {
+        let run = longhand(args);
+        assert!(run.stderr.contains(hint) || part.contains("no question"), "{}", run.stderr);
+        run.assert_failed(2, part);
+    }
+    let folder = common::scratch("apart");
+    longhand(&["ask", folder.to_str().expect("text"), "Who?"]).assert_failed(2, "apart is a folder");
+    longhand(&["ask", "no/such.gguf", "Who?"]).assert_failed(1, "no/such.gguf: No such file");
+
+    // A folder with the name of the question, and a model without the extension.
+    let question = format!("{} What is the pass key", "The pass key is 9078648.");
+    std::fs::create_dir_all(folder.join(&question)).expect("a folder");
+    let run = common::Running::start_in(&folder, &["ask", &question]).finish();
+    assert_eq!(run.ok(), "The pass key is 9078648.\n");
+    std::fs::write(folder.join("model"), models::embedded::needle()).expect("a model");
+    let run = common::Running::start_in(&folder, &["ask", "-p", &question, "model"]).finish();
+    assert_eq!(run.ok(), "The pass key is 9078648.\n");
+}

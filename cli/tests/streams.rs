@@ -18,6 +18,44 @@ fn a_closed_pipe_is_success() {
     }
 }
 
+/// What cannot be written is an error of every command, the help included.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_stdout_is_an_error() {
+    let document = file("full-disk.txt", DOCUMENT);
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["help", "ask"],
+        &["ask", "--help"],
+        &["ask", "-h"],
+        &["ask", "-f", &document, "What is the pass key?"],
+        &["ask", "--json", "-f", &document, "What is the pass key?"],
+        &["bench", "-p", "8", "-n", "1", "-r", "1"],
+        &["demo", "--tokens", "300", "--facts", "1"],
+        &["devices"],
+        &["devices", "--json"],
+        &["heads", "calibrate", "--period", "100"],
+        &["heads", "show"],
+        &["inspect"],
+        &["inspect", "--json"],
+        &["plan", "-c", "1k"],
+        &["plan", "-c", "1k", "--json"],
+        &["recall", "-c", "1k", "--questions", "1", "--policy", "full"],
+        &["tokenize", "-p", "x"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let output = command(args).stdout(full).stderr(Stdio::piped()).output().expect("the program ends");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        assert!(
+            stderr.contains("error: cannot write to standard output: No space left"),
+            "{args:?}: {stderr}"
+        );
+        assert!(stderr.contains("\nhint: free some space"), "{args:?}: {stderr}");
+    }
+}
+
 #[test]
 fn pipes_receive_no_escape_sequences() {
     let document = file("streams.txt", DOCUMENT);

@@ -69,6 +69,32 @@ pub fn longhand_with_input(args: &[&str], input: &[u8]) -> Run {
     finished(child.wait_with_output().expect("the program ends"))
 }
 
+/// Runs the program in a folder with this input, after `setup`, which is bash's: `ulimit -u 1`. `without_rights`: as
+/// a user to whom limits and permissions apply, also where the tests run as root. `None` if there is no bash, or if
+/// that user cannot run the program.
+#[cfg(unix)]
+pub fn limited(setup: &str, without_rights: bool, folder: &Path, args: &[&str], input: &str) -> Option<Run> {
+    use std::os::unix::process::CommandExt;
+
+    let program = command(args);
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &format!("{setup} && exec \"$@\""), "bash"]);
+    bash.arg(program.get_program()).args(program.get_args()).current_dir(folder);
+    for (name, value) in program.get_envs() {
+        value.map(|value| bash.env(name, value));
+    }
+    let is_root = || Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
+    if without_rights && is_root() {
+        bash.uid(65534);
+    }
+    let mut child = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    // The program may end before it has read everything.
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    let run = finished(child.wait_with_output().expect("bash ends"));
+    // 126 and 127: bash cannot run it.
+    (!matches!(run.code, Some(126 | 127))).then_some(run)
+}
+
 /// The result of a run that has ended.
 pub fn finished(output: Output) -> Run {
     Run {

@@ -189,7 +189,8 @@ pub fn max_partials_tokens(shape: AttentionShape, split: Split, chunk: usize) ->
         0 => 0,
         splits => (splits + shape.n_kv_heads) * shape.group * n,
     };
-    (1..=chunk).max_by_key(partials).filter(|n| partials(n) > 0)
+    // Splits become fewer with more tokens, so that a chunk may be of any size.
+    (1..=chunk).take_while(|n| partials(n) > 0).max_by_key(partials)
 }
 
 /// What an attention node knows when it is built.
@@ -310,6 +311,11 @@ mod tests {
                 assert!(partials(shape, n, blocks) <= partials(shape, tokens, blocks), "{n} of {chunk}");
             }
         }
+        // No token after the first that splits nothing splits again, and a chunk of any size is found at once.
+        let shape = AttentionShape { head_dim: 128, n_kv_heads: 4, group: 2, scale: 1.0 };
+        assert!((1..10_000).map(|n| max_splits(shape, n, 512)).is_sorted_by(|a, b| a >= b));
+        let of_chunk = |chunk| max_partials_tokens(shape, Split::Blocks(512), chunk);
+        assert_eq!(of_chunk(usize::MAX), of_chunk(10_000));
         let shape = AttentionShape { head_dim: 64, n_kv_heads: 64, group: 32, scale: 1.0 };
         assert_eq!(max_partials_tokens(shape, Split::Threads(4), 512), None);
         assert_eq!(max_partials_tokens(shape, Split::Blocks(6), 512), None, "the heads fill the device");

@@ -628,7 +628,7 @@ mod tests {
         refused("razor:window=3", "no parameter");
         refused("razor:buffer", "NAME=VALUE");
         refused("razor:buffer=-1", "cannot be");
-        refused("razor:buffer=1.5", "`buffer` is a whole number from 1 to 1000000000: S0");
+        refused("razor:buffer=1.5", "`buffer` is a whole number from 1 to 1000000000: smallest window");
         refused("razor:ratio=0", "`ratio` is a number from 1 to 1000000000: C");
         refused("snapkv:pool=min", "`pool` is one of avg, max: ");
         refused("razor:ratio=NaN", "cannot be");

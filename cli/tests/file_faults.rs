@@ -1,0 +1,163 @@
+//! Everything the program writes, where it cannot be written: an error that names the file, nothing lost, and no
+//! temporary file left behind.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use common::{Run, file, limited, scratch};
+
+const KEY_IS: &str = "The pass key is 9078648.";
+
+/// A command that writes a file. `{}` is its path.
+struct Output {
+    args: &'static [&'static str],
+    input: &'static str,
+    /// What is on stdout although the file cannot be written.
+    stdout: &'static str,
+}
+
+const OUTPUTS: [Output; 4] = [
+    Output { args: &["logits", "-t", "1", "--tokens", "1,2", "-o", "{}"], input: "", stdout: "" },
+    Output {
+        args: &["chat", "-t", "1", "--session", "{}"],
+        input: "The pass key is 9078648. What is the pass key?\n",
+        stdout: KEY_IS,
+    },
+    Output {
+        args: &["heads", "calibrate", "-t", "1", "--period", "100", "--out", "{}"],
+        input: "",
+        stdout: "heads keep",
+    },
+    Output { args: &["heads", "import", "MAP", "--out", "{}"], input: "", stdout: "" },
+];
+
+/// What is wrong with the place of the file. Gives the path, and what bash sets up.
+enum Fault {
+    /// No byte can be written to a file.
+    NoSpace,
+    /// No byte can be written to a file, and there is an older one.
+    NoSpaceForUpdate,
+    /// Part of the path is a file.
+    InsideFile,
+    IsFolder,
+    IsDevice,
+    /// The folder may not be written to.
+    ReadOnly,
+}
+
+/// An empty folder.
+fn empty_folder(name: &str) -> PathBuf {
+    let folder = scratch("file-faults").join(name);
+    if folder.exists() {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("permissions");
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn run(output: &Output, path: &str, setup: &str, folder: &Path, map: &str) -> Option<Run> {
+    let args: Vec<&str> = output
+        .args
+        .iter()
+        .map(|arg| match *arg {
+            "{}" => path,
+            "MAP" => map,
+            arg => arg,
+        })
+        .collect();
+    limited(setup, true, folder, &args, output.input)
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_errors_and_leave_nothing_behind() {
+    let map = file("faults-map.tsv", "0\t1\t0\t1\n".repeat(4));
+    for (number, output) in OUTPUTS.iter().enumerate() {
+        for fault in [
+            Fault::NoSpace,
+            Fault::NoSpaceForUpdate,
+            Fault::InsideFile,
+            Fault::IsFolder,
+            Fault::IsDevice,
+            Fault::ReadOnly,
+        ] {
+            let folder = empty_folder(&format!("output-{number}"));
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("permissions");
+            let target = folder.join("out");
+            let path = target.to_str().expect("a path that is text").to_owned();
+            let (mut path, mut setup, mut left) = (path, "true".to_owned(), Vec::new());
+            match fault {
+                Fault::NoSpace => setup = "trap '' XFSZ; ulimit -f 0".into(),
+                Fault::NoSpaceForUpdate => {
+                    if output.args[0] == "chat" {
+                        // A session that is there is continued: it must be one.
+                        let saved = run(output, &path, "true", &folder, &map);
+                        let Some(saved) = saved else { return println!("skipped: no other user here") };
+                        saved.ok();
+                    } else {
+                        fs::write(&target, "older").expect("a file");
+                    }
+                    setup = "trap '' XFSZ; ulimit -f 0".into();
+                    left = vec!["out"];
+                }
+                Fault::InsideFile => {
+                    fs::write(&target, "a file").expect("a file");
+                    path = format!("{path}/out");
+                    left = vec!["out"];
+                }
+                Fault::IsFolder => {
+                    fs::create_dir(&target).expect("a folder");
+                    left = vec!["out"];
+                }
+                Fault::IsDevice => path = "/dev/full".into(),
+                Fault::ReadOnly => {
+                    fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).expect("permissions");
+                }
+            }
+            let before = fs::read(&target).ok();
+            let Some(run) = run(output, &path, &setup, &folder, &map) else {
+                return println!("skipped: no other user here");
+            };
+            let what = format!("{:?} {path} {setup}: {}", output.args, run.stderr);
+            assert_eq!(run.code, Some(1), "{what}");
+            assert!(run.stderr.contains("error: ") && run.stderr.contains("\nhint: "), "{what}");
+            // An error about a part of the path names that part.
+            assert!(run.stderr.contains(path.trim_end_matches("/out")), "{what}");
+            assert!(!run.stderr.contains("panicked"), "{what}");
+            // Other faults may be found before anything is computed.
+            let late = matches!(fault, Fault::NoSpace | Fault::NoSpaceForUpdate | Fault::ReadOnly);
+            assert!(!late || run.stdout.contains(output.stdout), "{what}{}", run.stdout);
+            let mut found = entries(&folder);
+            // Without a session the text of the conversation is saved, where it can be.
+            found.retain(|name| !name.starts_with("longhand-conversation-"));
+            assert_eq!(found, left, "{what}");
+            assert!(fs::read(&target).ok() == before, "the older file is as it was: {what}");
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("permissions");
+        }
+    }
+}
+
+/// A head profile that cannot be cached is a note; it is made again the next time.
+#[test]
+fn a_cache_that_cannot_be_written_is_a_note() {
+    let folder = empty_folder("cache");
+    let cache = folder.join("cache-is-a-file");
+    fs::write(&cache, "").expect("a file");
+    let output = common::command(&["heads", "calibrate", "--period", "100"])
+        .env("XDG_CACHE_HOME", &cache)
+        .output()
+        .expect("the program ends");
+    let run = common::finished(output);
+    assert!(run.stderr.contains("note: the head profile could not be cached: "), "{}", run.stderr);
+    assert!(run.ok().contains("heads keep everything"));
+    assert_eq!(entries(&folder), ["cache-is-a-file"]);
+}
