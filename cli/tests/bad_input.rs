@@ -3,6 +3,7 @@
 mod common;
 
 use common::{DOCUMENT, changed_model, file, longhand, longhand_with_input};
+use models::gguf::GgufFile;
 
 #[test]
 fn invalid_flags_are_rejected() {
@@ -81,6 +82,20 @@ fn files_that_are_not_models_are_rejected() {
         longhand(&["tokenize", path, "-p", "x"]).assert_failed(1, part);
         longhand(&["heads", "calibrate", path]).assert_failed(1, part);
         longhand(&["logits", path, "--tokens", "1", "--out", "x.npy"]).assert_failed(1, part);
+    }
+}
+
+#[test]
+fn a_damaged_weight_is_an_error() {
+    let needle = models::embedded::needle();
+    let model = GgufFile::from_bytes(needle).expect("the embedded model");
+    let tensor = model.tensor("blk.2.ffn_down.weight").expect("a tensor");
+    let mut damaged = needle.to_vec();
+    damaged[tensor.offset as usize..][..2].copy_from_slice(&0x7e00u16.to_le_bytes()); // NaN, a block's scale
+    let path = file("damaged.gguf", damaged);
+    for prefill in ["exact", "streaming"] {
+        longhand(&["ask", "-m", &path, "--prefill", prefill, "Why?"])
+            .assert_failed(1, "not finite from blk.2.ffn_down.weight (layer 2 of 4) on");
     }
 }
 

@@ -17,10 +17,13 @@ use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
 use crate::scratch::{Residual, Scratch};
 use crate::workspace::Workspace;
-use crate::{Engine, EngineError, Hint, Progress, Task};
+use crate::{Engine, EngineError, Hint, Progress, Task, not_finite};
 
 /// How many times the random tokens are read.
 pub const REPEATS: usize = 4;
+
+/// Types of the keys and values.
+const CACHE_TYPES: (Type, Type) = (Type::F16, Type::F16);
 
 /// Maximum bytes of the attention rows of a block.
 const BLOCK_BYTES: usize = 32 << 20;
@@ -104,6 +107,7 @@ pub fn calibrate(
     let tokens: Vec<u32> = bos.into_iter().chain(std::iter::repeat_n(block, REPEATS).flatten()).collect();
     let pattern = Pattern { prefix, period, occurrences: Occurrences::All };
 
+    not_finite::check_text(engine, &tokens, CACHE_TYPES)?;
     let (mut induction, mut echo) = (Vec::new(), Vec::new());
     for scores in score_layers(engine, &tokens, pattern, options.chunk.max(1), progress)? {
         induction.extend(scores.induction);
@@ -144,7 +148,7 @@ fn score_layers(
     let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let mut workspace = Workspace::new(backends);
     let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut workspace)?;
-    let options = StoreOptions { context: n, types: (Type::F16, Type::F16), reserve: None };
+    let options = StoreOptions { context: n, types: CACHE_TYPES, reserve: None };
     let everything = Layout::new(spec, &PolicyChoice::default(), None, options)?;
     let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;
     let mut layers = Vec::new();

@@ -1,7 +1,7 @@
 //! A loaded model: file, specification, weights, and what computes.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ggml::Backend;
@@ -106,6 +106,8 @@ pub struct Engine {
     pub(crate) forward: Forward,
     model: Arc<Model>,
     interrupt: Arc<AtomicBool>,
+    /// Set when it is known that no weight is NaN or infinite.
+    pub(crate) has_finite_weights: OnceLock<()>,
     // Last: what computes must outlive everything it has allocated.
     pub(crate) backends: Backends,
 }
@@ -151,7 +153,8 @@ impl Engine {
         if options.trace {
             forward.trace();
         }
-        Ok(Arc::new(Engine { forward, model: model.clone(), interrupt, backends }))
+        let has_finite_weights = OnceLock::new();
+        Ok(Arc::new(Engine { forward, model: model.clone(), interrupt, has_finite_weights, backends }))
     }
 
     /// The model it was loaded from.

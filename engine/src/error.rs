@@ -108,6 +108,12 @@ pub enum EngineError {
         /// Whether it is the device's memory, not the host's.
         on_device: bool,
     },
+    /// The model computed numbers that are not finite.
+    #[error("{}", not_finite(origin))]
+    NotFinite {
+        /// Where that begins; `None` where it was not found.
+        origin: Option<NotFiniteOrigin>,
+    },
     /// A token is outside the vocabulary.
     #[error("token {token} is outside the vocabulary of {vocabulary} tokens")]
     Token {
@@ -168,6 +174,9 @@ impl EngineError {
             EngineError::UnusedProfile { .. } => Some(Hint::PolicyWithProfile),
             EngineError::NoHeadScores { .. } => Some(Hint::OmitHeadShares),
             EngineError::Memory { on_device, .. } => Some(Hint::SmallerSession { on_device: *on_device }),
+            EngineError::NotFinite { .. } => Some(Hint::advice(
+                "the model file is damaged, or its numbers overflow: download or convert it again, or use another one",
+            )),
             EngineError::Token { vocabulary, .. } => {
                 Some(Hint::advice(format!("use token numbers below {vocabulary}")))
             }
@@ -180,6 +189,38 @@ impl EngineError {
     /// Whether the computation was stopped by the engine's interrupt flag.
     pub fn is_interrupt(&self) -> bool {
         matches!(self, EngineError::Compute(ggml::Error::Interrupted))
+    }
+}
+
+/// Where numbers stop being finite.
+///
+/// ```
+/// let origin = longhand::NotFiniteOrigin { tensor: "blk.3.ffn_down.weight".into(), layer: Some(3), layers: 24 };
+/// assert_eq!(origin.to_string(), "blk.3.ffn_down.weight (layer 3 of 24)");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotFiniteOrigin {
+    /// The weight, by its name in the model file, with which the first of them were computed.
+    pub tensor: String,
+    /// Its layer, counted from 0; `None` for embeddings, the last norm and the output matrix.
+    pub layer: Option<usize>,
+    /// Layers of the model.
+    pub layers: usize,
+}
+
+impl fmt::Display for NotFiniteOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.layer {
+            Some(layer) => write!(f, "{} (layer {layer} of {})", self.tensor, self.layers),
+            None => f.write_str(&self.tensor),
+        }
+    }
+}
+
+fn not_finite(origin: &Option<NotFiniteOrigin>) -> String {
+    match origin {
+        Some(origin) => format!("the model's numbers are not finite from {origin} on"),
+        None => "the model's numbers are not finite".into(),
     }
 }
 

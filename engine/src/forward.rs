@@ -117,6 +117,7 @@ pub struct Workers {
 }
 
 /// Builds the graphs of a loaded model.
+#[derive(Clone)]
 pub struct Forward {
     weights: Weights,
     heads: AttentionShape,
@@ -131,15 +132,21 @@ pub struct Forward {
 }
 
 /// Names of a layer's intermediates in the order of computation. A tensor's name is one of these, `-` and the
-/// layer's number.
+/// layer's number. Graphs that are traced keep some more, most of them under the names of weights.
 pub const INTERMEDIATES: [&str; 9] =
     ["attn_norm", "Kcur", "Vcur", "Qcur", "kqv_out", "ffn_inp", "ffn_norm", "ffn_out", "l_out"];
+
+/// Name of the output matrix's input, `[n_embd, n]`, which stays readable after the computation.
+pub const RESULT_NORM: &str = "result_norm";
 
 /// From this number of tokens on, the file's layout of K-quants is faster than the repacked one.
 const PREFILL_MIN_TOKENS: usize = 32;
 
-/// Maximum number of tensors in a layer's graph.
-pub const LAYER_TENSORS: usize = 64;
+/// Maximum number of tensors in a layer's graph, without those of recorders.
+const LAYER_TENSORS: usize = 64;
+
+/// Number of tensors that [`record_attention`] makes.
+const RECORDER_TENSORS: usize = 2;
 
 impl Forward {
     /// Builds graphs for the model `spec` with `weights`, which must be where `placement` says.
@@ -170,6 +177,11 @@ impl Forward {
     /// Makes graphs built from now on keep their intermediates readable. They then take more memory.
     pub fn trace(&mut self) {
         self.trace = true;
+    }
+
+    /// The same with [`Forward::trace`].
+    pub fn traced(&self) -> Forward {
+        Forward { trace: true, ..self.clone() }
     }
 
     /// The weights.
@@ -231,12 +243,25 @@ impl Forward {
         heads: usize,
         x: &Tensor,
     ) -> Tensor {
-        let mut y = ctx.mul_mat(matrix, x); // [heads * head_dim, n]
-        if let Some(bias) = bias {
-            y = ctx.add(&y, bias);
+        let y = self.with_bias(ctx, self.product(ctx, matrix, x), bias); // [heads * head_dim, n]
+        ctx.reshape(&y, [self.heads.head_dim, heads, x.dim(1)])
+    }
+
+    /// matrix · x.
+    fn product(&self, ctx: &Context, matrix: &Tensor, x: &Tensor) -> Tensor {
+        self.result_of(matrix, ctx.mul_mat(matrix, x))
+    }
+
+    fn with_bias(&self, ctx: &Context, x: Tensor, bias: Option<&Tensor>) -> Tensor {
+        match bias {
+            Some(bias) => self.result_of(bias, ctx.add(&x, bias)),
+            None => x,
         }
-        // A reshaped tensor shares the memory of its source, so the source is kept.
-        ctx.reshape(&self.keep_if_tracing(y), [self.heads.head_dim, heads, x.dim(1)])
+    }
+
+    /// While tracing, names a result after the weight with which it was computed.
+    fn result_of(&self, weight: &Tensor, result: Tensor) -> Tensor {
+        if self.trace { self.keep_if_tracing(result.named(&weight.name())) } else { result }
     }
 
     /// Normalises each head if the model has such a norm, then applies RoPE if the model uses it.
@@ -249,7 +274,7 @@ impl Forward {
         positions: &Tensor,
     ) -> Tensor {
         let heads = match norm {
-            Some(weight) => self.norm(ctx, &heads, weight),
+            Some(weight) => self.result_of(weight, self.norm(ctx, &heads, weight)),
             None => heads,
         };
         match &self.rope {
@@ -326,17 +351,14 @@ impl Forward {
         );
         let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
-        let mut out = ctx.mul_mat(&w.wo, &attended);
-        if let Some(bias) = &w.bo {
-            out = ctx.add(&out, bias);
-        }
+        let out = self.with_bias(ctx, self.product(ctx, &w.wo, &attended), w.bo.as_ref());
         let x = if outputs == OutputTokens::Last { &ctx.rows(x, n - 1, 1) } else { x };
         let x = self.intermediate("ffn_inp", layer, ctx.add(&out, x));
 
         let normed = self.intermediate("ffn_norm", layer, self.norm(ctx, &x, &w.ffn_norm));
-        let gate = ctx.mul_mat(&w.ffn_gate, &normed); // [n_ff, n]
-        let up = ctx.mul_mat(&w.ffn_up, &normed); // [n_ff, n]
-        let hidden = ctx.swiglu(&gate, &up);
+        let gate = self.product(ctx, &w.ffn_gate, &normed); // [n_ff, n]
+        let up = self.product(ctx, &w.ffn_up, &normed); // [n_ff, n]
+        let hidden = self.intermediate("ffn_swiglu", layer, ctx.swiglu(&gate, &up));
         let out = self.intermediate("ffn_out", layer, ctx.mul_mat(&w.ffn_down, &hidden));
         self.intermediate("l_out", layer, ctx.add(&out, &x))
     }
@@ -355,16 +377,18 @@ impl Forward {
         let places = Place::ALL.into_iter().filter(|place| on_device || *place == Place::Host);
         let build = |place: Place| {
             let layers = self.placement.layers(place);
-            let ctx = Context::new(LAYER_TENSORS * (layers.len() + 1));
+            let rows: Vec<LayerRows> = layers.clone().map(&rows).collect();
+            let recorders: usize = rows.iter().map(|rows| rows.recorders.len()).sum();
+            let ctx = Context::new(LAYER_TENSORS * (layers.len() + 1) + RECORDER_TENSORS * recorders);
             let inputs = self.inputs(&ctx, n);
             let mut effects = Vec::new();
             let mut x = match place {
                 Place::Host => self.embed(&ctx, &inputs.tokens),
                 Place::Device => inputs.residual.clone(),
             };
-            for layer in layers.clone() {
+            for (layer, rows) in layers.clone().zip(&rows) {
                 let outputs = if layer + 1 == n_layers { outputs } else { OutputTokens::All };
-                x = self.layer(&ctx, layer, &x, &inputs, &rows(layer), outputs, &mut effects);
+                x = self.layer(&ctx, layer, &x, &inputs, rows, outputs, &mut effects);
             }
             let result = match (layers.end == n_layers && place == self.placement.of_output(), outputs) {
                 (true, OutputTokens::None) => x,
@@ -386,7 +410,7 @@ impl Forward {
         rows: &LayerRows,
         outputs: OutputTokens,
     ) -> BuiltGraph {
-        let ctx = Context::new(LAYER_TENSORS);
+        let ctx = Context::new(LAYER_TENSORS + RECORDER_TENSORS * rows.recorders.len());
         let inputs = self.inputs(&ctx, chunk.len);
         let residual = chunk.view(&ctx);
         let mut effects = Vec::new();
@@ -410,8 +434,7 @@ impl Forward {
 
     /// Logits `[n_vocab, n]` for the last layer's output `x` `[n_embd, n]`.
     fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
-        let x = self.norm(ctx, x, &self.weights.decode_layout.output_norm).named("result_norm");
-        let x = self.keep_if_tracing(x);
+        let x = self.norm(ctx, x, &self.weights.decode_layout.output_norm).named(RESULT_NORM).output();
         ctx.mul_mat(&self.weights.output, &x).named("result_output").output()
     }
 

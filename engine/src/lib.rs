@@ -36,6 +36,7 @@ mod generate;
 pub mod heads;
 mod kv;
 mod model;
+mod not_finite;
 mod outline;
 mod pass;
 mod placement;
@@ -54,7 +55,7 @@ mod workspace;
 
 pub use chat::{Chat, ChatOptions, Preamble, Reading, SavedChat, needed_context};
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
-pub use error::{EngineError, Hint};
+pub use error::{EngineError, Hint, NotFiniteOrigin};
 pub use generate::{Generated, Stop, generate};
 pub use ggml::{NoCuda, Type};
 pub use kv::policy;

@@ -2,18 +2,19 @@
 
 use ggml::{ReadyGraph, Tensor};
 
-use crate::EngineError;
 use crate::backends::Backends;
-use crate::forward::{BuiltGraph, Forward, INTERMEDIATES, OutputTokens};
+use crate::forward::{BuiltGraph, Forward, INTERMEDIATES, OutputTokens, RESULT_NORM};
 use crate::kv::{LaneValues, LayerRows};
 use crate::placement::Place;
 use crate::workspace::Workspace;
+use crate::{EngineError, not_finite};
 
 /// The allocated graphs of a pass. They are valid until their workspace prepares other graphs.
 pub(crate) struct Pass {
     /// One for each place with layers, and always one for the host, which looks up the embeddings.
     parts: Vec<Part>,
-    outputs: OutputTokens,
+    /// The output matrix's input, where there are logits.
+    result_norm: Option<Tensor>,
 }
 
 struct Part {
@@ -36,8 +37,9 @@ impl Pass {
                 let graph = workspace.prepare(place, built.graph()?)?;
                 Ok(Part { place, built, graph })
             })
-            .collect::<Result<_, EngineError>>()?;
-        Ok(Pass { parts, outputs })
+            .collect::<Result<Vec<Part>, EngineError>>()?;
+        let result_norm = parts.last().and_then(|part| part.graph.find(RESULT_NORM));
+        Ok(Pass { parts, result_norm })
     }
 
     /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`.
@@ -89,7 +91,7 @@ impl Pass {
     pub(crate) fn intermediates(&self, n_layers: usize) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
         let of_layers = (0..n_layers).flat_map(|layer| INTERMEDIATES.map(|name| format!("{name}-{layer}")));
         let mut found = Vec::new();
-        for name in ["embd".to_owned()].into_iter().chain(of_layers).chain(["result_norm".to_owned()]) {
+        for name in ["embd".to_owned()].into_iter().chain(of_layers).chain([RESULT_NORM.to_owned()]) {
             if let Some(tensor) = self.parts.iter().find_map(|part| part.graph.find(&name)) {
                 found.push((name, tensor.to_vec()?));
             }
@@ -97,16 +99,21 @@ impl Pass {
         Ok(found)
     }
 
-    /// The logits of the tokens with outputs, `[tokens, n_vocab]`.
-    pub(crate) fn read_result(&self) -> Result<Vec<f32>, EngineError> {
-        match self.result() {
-            Some(result) if self.outputs != OutputTokens::None => Ok(result.to_vec()?),
-            _ => Ok(Vec::new()),
-        }
+    /// The logits of the tokens with outputs, `[tokens, n_vocab]`; an error if they are not finite.
+    pub(crate) fn read_logits(&self) -> Result<Vec<f32>, EngineError> {
+        let mut logits = Vec::new();
+        self.read_logits_into(&mut logits)?;
+        Ok(logits)
     }
 
-    /// The result of the last graph: the logits, if any tokens have outputs.
-    pub(crate) fn result(&self) -> Option<&Tensor> {
-        self.parts.last().map(|part| &part.built.result)
+    /// As [`Pass::read_logits`], into memory that is used again.
+    pub(crate) fn read_logits_into(&self, logits: &mut Vec<f32>) -> Result<(), EngineError> {
+        let (Some(part), Some(normed)) = (self.parts.last(), &self.result_norm) else {
+            logits.clear();
+            return Ok(());
+        };
+        logits.resize(part.built.result.shape().elements(), 0.0);
+        part.built.result.read(0, logits)?;
+        not_finite::check(logits, normed)
     }
 }

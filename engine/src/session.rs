@@ -22,7 +22,7 @@ use kernels::graph::MAX_LANES;
 use models::random::Random;
 use models::spec::ModelSpec;
 
-use crate::forward::{OutputTokens, TextChunk};
+use crate::forward::{OutputTokens, RESULT_NORM, TextChunk};
 use crate::kv::policy::Event;
 use crate::kv::{Evictions, KvBudget, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
@@ -30,7 +30,7 @@ use crate::placement::Place;
 use crate::scratch::{Residual, Scratch};
 use crate::snapshot::Input;
 use crate::workspace::Workspace;
-use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile};
+use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile, not_finite};
 
 /// How the first text of a session is read.
 ///
@@ -258,9 +258,13 @@ impl Session {
     /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and
     /// leaves the logits of what follows. Returns how many tokens were computed.
     ///
+    /// # Errors
+    /// Where a token is outside the vocabulary, the text is longer than the context, a computation fails or is
+    /// interrupted, or the logits are not finite ([`EngineError::NotFinite`]).
+    ///
     /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says:
     /// what it had of them before, and the chunks that were complete. Of a first text that is read layer by
-    /// layer ([`Prefill::Exact`]) nothing is left. It is exactly the session to which only that beginning
+    /// layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left. It is exactly the session to which only that beginning
     /// was handed over; its logits are empty where they were not computed. Calling `sync` again goes on from
     /// there.
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
@@ -271,18 +275,27 @@ impl Session {
             return Ok(0);
         }
         self.check_interrupt()?;
-        match rest {
+        if rest.len() > 1 {
+            not_finite::check_text(&self.engine, rest, self.options.types)?;
+        }
+        let read = match rest {
             [token] if !self.tokens.is_empty() => {
                 self.store.begin_turn(&self.logits)?;
-                self.push(*token)?;
+                self.push(*token)
             }
             _ if self.tokens.is_empty() && self.options.prefill == Prefill::Exact => {
-                self.read_exact(rest, progress)?;
+                self.read_exact(rest, progress)
             }
-            _ => self.read_streaming(rest, progress)?,
-        }
+            _ => self.read_streaming(rest, progress),
+        };
+        read.map_err(|error| self.with_origin(error, tokens))?;
         self.store.add_checkpoint(&self.logits)?;
         Ok(rest.len())
+    }
+
+    /// The error of computing `tokens`, with where numbers stop being finite, if it is that error.
+    fn with_origin(&self, error: EngineError, tokens: &[u32]) -> EngineError {
+        not_finite::with_origin(error, &self.engine, tokens, self.options.types)
     }
 
     /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or
@@ -349,10 +362,12 @@ impl Session {
     pub fn all_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
         self.check(tokens)?;
         self.clear()?;
+        not_finite::check_text(&self.engine, tokens, self.options.types)?;
         let mut all = Vec::new();
         while self.tokens.len() < tokens.len() {
             let rest = &tokens[self.tokens.len()..];
-            all.extend(self.chunk(rest, false, |_| Ok(OutputTokens::All), Pass::read_result)?);
+            let logits = self.chunk(rest, false, |_| Ok(OutputTokens::All), Pass::read_logits);
+            all.extend(logits.map_err(|error| self.with_origin(error, tokens))?);
         }
         Ok(all)
     }
@@ -383,29 +398,27 @@ impl Session {
             return Err(EngineError::ContextFull { needed: context + 1, context });
         }
         self.check_interrupt()?;
+        not_finite::check_weights(&self.engine, token, self.options.types)?;
         if self.decode.is_none() {
             let mut workspace = Workspace::new(&self.engine.backends);
             let rows = |layer| self.store.rows(layer);
             let pass = Pass::new(&self.engine.forward, 1, OutputTokens::Last, rows, &mut workspace)?;
             self.decode = Some((pass, workspace));
         }
-        let done = self.step(token);
-        if done.is_err() {
+        self.step(token).map_err(|error| {
+            let text = [&self.tokens[..], &[token]].concat();
             let latest = self.store.latest_checkpoint(|_, _| true);
             // If this fails too, the session is empty, and the first error is the one to report.
             let _ = self.rewind(latest.unwrap_or(0));
-        }
-        done
+            self.with_origin(error, &text)
+        })
     }
 
     fn step(&mut self, token: u32) -> Result<(), EngineError> {
         self.make_room(1)?;
         let Some((pass, _)) = &self.decode else { return Ok(()) };
         pass.compute_to_end(&self.engine.backends, &[token], self.store.seen(), &self.store.state())?;
-        self.logits.resize(self.engine.spec().n_vocab, 0.0);
-        if let Some(result) = pass.result() {
-            result.read(0, &mut self.logits)?;
-        }
+        pass.read_logits_into(&mut self.logits)?;
         self.tokens.push(token);
         self.store.advance(1);
         self.store.compress(Event::Step, false, &self.engine.backends, &mut self.workspace)
@@ -499,7 +512,14 @@ impl Session {
             let rest = &tokens[at..];
             let outputs = |n| Ok(if n == rest.len() { OutputTokens::Last } else { OutputTokens::None });
             let begins_turn = at == 0 && before > 0;
-            self.logits = self.chunk(rest, begins_turn, outputs, Pass::read_result)?;
+            let logits = self.chunk(rest, begins_turn, outputs, Pass::read_logits);
+            if let Err(EngineError::NotFinite { .. }) = &logits
+                && self.tokens.len() > before
+            {
+                // The chunks before may be to blame. If this fails too, the session is empty.
+                let _ = self.rewind(before);
+            }
+            self.logits = logits?;
             let share = (self.tokens.len() - before) as f64 / tokens.len() as f64;
             progress(Progress { task: Task::Prefill, share, size: tokens.len(), elapsed: started.elapsed() });
         }
@@ -603,10 +623,10 @@ pub fn sync_all(
         }
     }
     sessions.iter_mut().try_for_each(Session::clear)?;
-    let read = match tokens.is_empty() {
-        true => Ok(Vec::new()),
-        false => layer_by_layer(&engine, tokens, &mut sessions.iter_mut().collect::<Vec<_>>(), progress),
-    };
+    let mut read = not_finite::check_text(&engine, tokens, types).map(|()| Vec::new());
+    if !tokens.is_empty() && read.is_ok() {
+        read = layer_by_layer(&engine, tokens, &mut sessions.iter_mut().collect::<Vec<_>>(), progress);
+    }
     match read {
         Ok(logits) => {
             for session in sessions {
@@ -618,7 +638,7 @@ pub fn sync_all(
         Err(error) => {
             engine.release_all();
             sessions.iter_mut().try_for_each(Session::clear)?;
-            Err(error)
+            Err(not_finite::with_origin(error, &engine, tokens, types))
         }
     }
 }
@@ -691,8 +711,9 @@ fn layer_by_layer(
             state.rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
             built.inputs.fill(&tokens[at..at + len], at, &state)?;
             backends.compute(place, &graph)?;
-            if ends {
+            if let Some(normed) = graph.find(RESULT_NORM) {
                 logits = built.result.to_vec()?;
+                not_finite::check(&logits, &normed)?;
             }
             let share = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
             progress(Progress { task: Task::Prefill, share, size: n, elapsed: started.elapsed() });

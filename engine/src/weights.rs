@@ -47,7 +47,8 @@ impl WeightBytes {
 /// Called with the bytes of weights copied so far and the bytes to copy in all. An error stops the loading.
 pub type LoadProgress<'a> = &'a mut dyn FnMut(usize, usize) -> Result<(), EngineError>;
 
-/// The tensors of a model.
+/// The tensors of a model. Cloning copies handles.
+#[derive(Clone)]
 pub struct Weights {
     /// The weights in the layout that is faster for few tokens.
     pub decode_layout: ModelTensors<Tensor>,
@@ -158,7 +159,10 @@ impl Weights {
     ) -> Result<Weights, EngineError> {
         let repack = repack.then(BufferType::cpu_repacked).flatten();
         let no_memory = Buffer::no_memory().ok_or(ggml::Error::Backend("CPU"))?;
-        let context = Context::new(tensors.len() + 2);
+        let declared = ModelTensors::declare(spec);
+        let mut count = 0;
+        declared.for_each(|_| count += 1);
+        let context = Context::new(count + 1); // and the output matrix, if it is the embedding
         let mut bytes = WeightBytes::default();
         let mut make = |need: &TensorSpec, multiplied: bool| -> Result<Tensor, EngineError> {
             let ty = tensors.iter().find(|t| t.name == need.name).map_or(TensorType::F32, |t| t.ty);
@@ -179,7 +183,6 @@ impl Weights {
             }
             Ok(tensor)
         };
-        let declared = ModelTensors::declare(spec);
         let embedding = declared.token_embd.clone();
         let tensors = declared.try_map(|need| make(&need, need.name != embedding.name))?;
         let output = match &tensors.output {
@@ -256,6 +259,14 @@ fn has_dual_layout(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool 
     cfg!(target_arch = "x86_64") && ty.name().ends_with("_K") && is_repacked(repack, ty, dims)
 }
 
+/// A tensor whose bytes are still to be copied.
+struct Pending {
+    tensor: Tensor,
+    info: TensorInfo,
+    /// Whether all bytes must be written at once, because they are repacked.
+    at_once: bool,
+}
+
 /// Makes tensors and collects what must be copied.
 struct Loader<'a> {
     file: &'a GgufFile,
@@ -267,7 +278,7 @@ struct Loader<'a> {
     device: Context,
     repack: Option<BufferType>,
     /// Tensors whose bytes are copied when all tensors are known.
-    pending: Vec<(Tensor, TensorInfo)>,
+    pending: Vec<Pending>,
     bytes: WeightBytes,
 }
 
@@ -321,7 +332,7 @@ impl<'a> Loader<'a> {
         if multiplied && self.is_repacked(info)? {
             let tensor = self.repacked.tensor(ty, shape).named(&info.name);
             self.bytes.repacked += info.bytes as usize;
-            self.pending.push((tensor.clone(), info.clone()));
+            self.pending.push(Pending { tensor: tensor.clone(), info: info.clone(), at_once: true });
             return Ok(tensor);
         }
         if let Some(tensor) = self.in_file(info)? {
@@ -330,7 +341,7 @@ impl<'a> Loader<'a> {
         }
         let tensor = self.copied.tensor(ty, shape).named(&info.name);
         self.bytes.copied += info.bytes as usize;
-        self.pending.push((tensor.clone(), info.clone()));
+        self.pending.push(Pending { tensor: tensor.clone(), info: info.clone(), at_once: false });
         Ok(tensor)
     }
 
@@ -339,13 +350,13 @@ impl<'a> Loader<'a> {
         let (ty, shape) = (element_type(&info.name, info.ty)?, ggml_shape(&info.dims));
         let tensor = self.device.tensor(ty, shape).named(&info.name);
         self.bytes.device += device_bytes(&tensor);
-        self.pending.push((tensor.clone(), info.clone()));
+        self.pending.push(Pending { tensor: tensor.clone(), info: info.clone(), at_once: false });
         Ok(tensor)
     }
 
     /// Allocates the tensors that are copied, and copies them.
     fn finish(self, backends: &Backends, progress: LoadProgress) -> Result<WeightBytes, EngineError> {
-        /// Bytes copied to a device between two reports of progress.
+        /// Bytes copied between two reports of progress.
         const COPY_CHUNK_BYTES: usize = 64 << 20;
         self.copied.allocate(&BufferType::cpu())?;
         if let Some(kind) = &self.repack {
@@ -354,12 +365,10 @@ impl<'a> Loader<'a> {
         if backends.placement().on_device() > 0 {
             self.device.allocate(&backends.at(Place::Device).buffer_type())?;
         }
-        let (mut copied, all) = (0, self.pending.iter().map(|(tensor, _)| tensor.bytes()).sum());
-        for (tensor, info) in &self.pending {
+        let (mut copied, all) = (0, self.pending.iter().map(|pending| pending.tensor.bytes()).sum());
+        for Pending { tensor, info, at_once } in &self.pending {
             let data = self.file.data(info);
-            // Repacking needs the whole tensor at once.
-            let on_device = backends.placement().of_tensor(&info.name) == Place::Device;
-            let chunk_bytes = if on_device { COPY_CHUNK_BYTES } else { data.len().max(1) };
+            let chunk_bytes = if *at_once { data.len().max(1) } else { COPY_CHUNK_BYTES };
             for (number, chunk) in data.chunks(chunk_bytes).enumerate() {
                 tensor.write(number * chunk_bytes, chunk)?;
                 copied += chunk.len();

@@ -231,6 +231,12 @@ impl ReadyGraph {
         self.graph.find(name)
     }
 
+    /// All nodes, in order. Where a node is no [`Tensor::output`], later nodes may have reused its memory.
+    pub fn nodes(&self) -> Vec<Tensor> {
+        let _state = self.graph.context.read();
+        self.graph.nodes().collect()
+    }
+
     /// Whether a GPU has recorded what it launches, and repeats that.
     #[cfg(feature = "cuda")]
     pub fn is_recorded(&self) -> bool {

@@ -12,6 +12,7 @@ use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::{EngineError, Prefill, Session, SessionOptions};
 use models::gguf::GgufFile;
+use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::ModelSpec;
 use tests::device_tolerance;
 use tests::fixtures::{
@@ -198,6 +199,48 @@ fn planned_weight_bytes_equal_loaded_ones() {
         let repacked: usize = loaded.dual_layout_bytes.iter().sum();
         assert!(repacked <= loaded.bytes.repacked, "{repacked} of {}", loaded.bytes.repacked);
     }
+}
+
+/// A tied output matrix is copied to a device like other tensors: with progress, and so that it can be
+/// interrupted.
+#[test]
+fn a_tied_output_matrix_is_copied_in_parts() {
+    const VOCABULARY: u64 = 600_000;
+    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
+    let file = GgufFile::open(&file).expect("the model opens");
+    let mut larger = GgufWriter::new();
+    for (key, value) in file.metadata().filter(|(key, _)| !key.starts_with("tokenizer.")) {
+        larger.set(key, MetaValue::from(value));
+    }
+    larger.set("llama.vocab_size", VOCABULARY as u32);
+    // Weights may be zero, but not the factors of RoPE.
+    for tensor in file.tensors().iter().filter(|tensor| tensor.name != "rope_freqs.weight") {
+        let mut dims = tensor.dims.clone();
+        if tensor.name == "token_embd.weight" {
+            dims[1] = VOCABULARY;
+        }
+        larger.tensor(&tensor.name, &dims, tensor.ty);
+    }
+    let larger = GgufFile::from_bytes(larger.to_bytes_zeroed().expect("a model in memory")).expect("a model");
+    let spec = ModelSpec::from_gguf(&larger).expect("a model");
+    assert!(spec.tied_output && spec.n_vocab == VOCABULARY as usize);
+    let flag = Arc::new(AtomicBool::new(false));
+    let device = Backend::emulated(flag.clone(), None).expect("starts");
+    let backends =
+        Backends::new(Backend::cpu(1, flag).expect("starts"), Some(device), spec.n_layers, spec.n_layers);
+    let (mut before, mut largest) = (0, 0);
+    let stopped = Weights::load(&larger, &spec, true, &backends, &mut |copied, all| {
+        largest = largest.max(copied - before);
+        before = copied;
+        match copied > all / 2 {
+            true => Err(ggml::Error::Interrupted.into()),
+            false => Ok(()),
+        }
+    });
+    let error = stopped.err().expect("interrupted");
+    assert!(error.is_interrupt(), "{error}");
+    let matrix = larger.tensor("token_embd.weight").expect("a tensor").bytes as usize;
+    assert!(largest < matrix, "{largest} of {matrix} bytes at once");
 }
 
 /// Planned bytes of weights equal the allocated ones, those of the store but for alignment. Compute buffers

@@ -1,0 +1,233 @@
+//! Numbers that are not finite: the model file is damaged, or a computation overflows.
+//!
+//! A product with quantised weights quantises its other operand too, which turns NaN into an arbitrary
+//! number. So not all of them reach the logits. What is checked: once for each engine, that no weight makes
+//! the numbers of a token not finite ([`check_weights`]); the embeddings of every text; and after each
+//! computation the logits and the residual stream before them, which carries what was added to it.
+//!
+//! Where numbers stop being finite is searched for only then: the text is computed again with full attention,
+//! layer by layer, and every intermediate is checked.
+
+use ggml::{Tensor, Type};
+use kernels::graph::MAX_LANES;
+
+use crate::error::NotFiniteOrigin;
+use crate::forward::{OutputTokens, TextChunk};
+use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
+use crate::placement::Place;
+use crate::scratch::{Residual, Scratch};
+use crate::workspace::Workspace;
+use crate::{Engine, EngineError};
+
+/// Tokens computed at a time: intermediates of a larger chunk would take much memory.
+const CHUNK: usize = 64;
+
+/// Tokens whose embeddings are computed at a time.
+const EMBEDDINGS_CHUNK: usize = 512;
+
+/// An error, still without the origin, if some of the logits, or of the numbers `[n_embd, n]` from which they
+/// are computed, are not finite.
+pub(crate) fn check(logits: &[f32], normed: &Tensor) -> Result<(), EngineError> {
+    match is_finite(logits) && is_finite(&normed.to_vec::<f32>()?) {
+        true => Ok(()),
+        false => Err(EngineError::NotFinite { origin: None }),
+    }
+}
+
+/// Checks the weights, once for each engine, by a token that passes all of them. NaN and infinity times any
+/// number are not finite. Costs as much as a decode step.
+pub(crate) fn check_weights(engine: &Engine, token: u32, types: (Type, Type)) -> Result<(), EngineError> {
+    if engine.has_finite_weights.get().is_some() {
+        return Ok(());
+    }
+    match search(engine, &[token], types)? {
+        None => {
+            let _ = engine.has_finite_weights.set(());
+            Ok(())
+        }
+        origin => Err(EngineError::NotFinite { origin }),
+    }
+}
+
+/// Checks the embeddings of a text, and the weights as [`check_weights`].
+pub(crate) fn check_text(engine: &Engine, tokens: &[u32], types: (Type, Type)) -> Result<(), EngineError> {
+    if !embeddings_are_finite(engine, tokens)? {
+        return Err(EngineError::NotFinite { origin: origin(engine, "embd") });
+    }
+    tokens.last().map_or(Ok(()), |token| check_weights(engine, *token, types))
+}
+
+fn is_finite(numbers: &[f32]) -> bool {
+    const EXPONENT: u32 = 0x7f80_0000;
+    // All ones in the exponent are infinity or NaN. Without an early exit, the loop is vectorised.
+    numbers.iter().fold(0, |found, x| found | u32::from(x.to_bits() & EXPONENT == EXPONENT)) == 0
+}
+
+/// An error with the origin, where it lacks one. A session with keys and values of these `types` had read
+/// `tokens`.
+pub(crate) fn with_origin(
+    error: EngineError,
+    engine: &Engine,
+    tokens: &[u32],
+    types: (Type, Type),
+) -> EngineError {
+    let EngineError::NotFinite { origin: None } = error else { return error };
+    // A failed or interrupted search hides nothing but the origin.
+    EngineError::NotFinite { origin: search(engine, tokens, types).unwrap_or(None) }
+}
+
+fn search(
+    engine: &Engine,
+    tokens: &[u32],
+    types: (Type, Type),
+) -> Result<Option<NotFiniteOrigin>, EngineError> {
+    if !embeddings_are_finite(engine, tokens)? {
+        return Ok(origin(engine, "embd"));
+    }
+    // Other damaged weights show in any few tokens. Long texts take long.
+    let sample = &tokens[tokens.len().saturating_sub(CHUNK)..];
+    match search_layers(engine, sample, types)? {
+        None if sample.len() < tokens.len() => search_layers(engine, tokens, types),
+        found => Ok(found),
+    }
+}
+
+fn embeddings_are_finite(engine: &Engine, tokens: &[u32]) -> Result<bool, EngineError> {
+    let (backends, mut workspace) = (&engine.backends, Workspace::new(&engine.backends));
+    for tokens in tokens.chunks(EMBEDDINGS_CHUNK) {
+        let built = engine.forward.embedding_graph(tokens.len());
+        let graph = workspace.prepare(Place::Host, built.graph()?)?;
+        built.inputs.fill(tokens, 0, &LaneValues::default())?;
+        backends.compute(Place::Host, &graph)?;
+        if !is_finite(&built.result.to_vec::<f32>()?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Computes all layers and gives the origin of the first intermediate that is not finite.
+fn search_layers(
+    engine: &Engine,
+    tokens: &[u32],
+    types: (Type, Type),
+) -> Result<Option<NotFiniteOrigin>, EngineError> {
+    let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
+    let (forward, mut workspace) = (engine.forward.traced(), Workspace::new(backends));
+    let residual = Residual::embed(&forward, tokens, CHUNK, backends, &mut workspace)?;
+    let options = StoreOptions { context: n, types, reserve: None };
+    let everything = Layout::new(spec, &PolicyChoice::default(), None, options)?;
+    let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;
+    for layer in 0..spec.n_layers {
+        let place = backends.placement().of(layer);
+        residual.move_to(layer, backends)?;
+        let layer_rows = LayerRows { lanes: scratch.lanes(place).to_vec(), recorders: Vec::new() };
+        let mut stored = StoredRange::default();
+        for at in (0..n).step_by(CHUNK) {
+            let len = CHUNK.min(n - at);
+            let needed = if layer + 1 == spec.n_layers { OutputTokens::Last } else { OutputTokens::All };
+            let chunk = TextChunk { residual: residual.at(place)?, first: at, len };
+            let built = forward.layer_graph(layer, chunk, &layer_rows, needed);
+            let graph = workspace.prepare(place, built.graph()?)?;
+            let rows = vec![at as i32; MAX_LANES * spec.n_layers];
+            let log_weights = vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers];
+            built.inputs.fill(&tokens[at..at + len], at, &LaneValues { rows, log_weights })?;
+            backends.compute(place, &graph)?;
+            for node in graph.nodes() {
+                let name = node.name();
+                let Some(mut origin) = origin(engine, &name) else { continue };
+                let numbers: Vec<f32> = node.to_vec()?;
+                if is_finite(&numbers) {
+                    stored.add(&name, &numbers);
+                    continue;
+                }
+                if name.starts_with("kqv_out") {
+                    origin.tensor = stored.overflowing(engine, layer, types).name();
+                }
+                return Ok(Some(origin));
+            }
+        }
+        engine.release(layer);
+    }
+    Ok(None)
+}
+
+/// The largest absolute values of a layer's keys and values, which may overflow where they are stored.
+#[derive(Default)]
+struct StoredRange {
+    key: f32,
+    value: f32,
+}
+
+impl StoredRange {
+    fn add(&mut self, name: &str, numbers: &[f32]) {
+        let largest = match name.split('-').next() {
+            Some("Kcur") => &mut self.key,
+            Some("Vcur") => &mut self.value,
+            _ => return,
+        };
+        *largest = numbers.iter().fold(*largest, |largest, x| largest.max(x.abs()));
+    }
+
+    /// The weight to name where attention is not finite although queries, keys and values are.
+    fn overflowing<'e>(&self, engine: &'e Engine, layer: usize, types: (Type, Type)) -> &'e Tensor {
+        /// The largest f16. Quantised rows have f16 scales.
+        const LARGEST: f32 = 65504.0;
+        let weights = &engine.forward.weights().decode_layout.layers[layer];
+        match (types.0 != Type::F32 && self.key > LARGEST, types.1 != Type::F32 && self.value > LARGEST) {
+            (true, _) => &weights.wk,
+            (_, true) => &weights.wv,
+            _ => &weights.wq,
+        }
+    }
+}
+
+/// The origin that an intermediate of this name stands for; `None` for other nodes of a graph.
+fn origin(engine: &Engine, name: &str) -> Option<NotFiniteOrigin> {
+    let weights = engine.forward.weights();
+    let layers = weights.decode_layout.layers.len();
+    let (what, layer) = match name.rsplit_once('-') {
+        Some((what, number)) => (what, Some(number.parse::<usize>().ok().filter(|number| *number < layers)?)),
+        None => (name, None),
+    };
+    let tensor = match (what, layer.map(|layer| &weights.decode_layout.layers[layer])) {
+        ("embd", None) => &weights.decode_layout.token_embd,
+        ("result_norm", None) => &weights.decode_layout.output_norm,
+        ("result_output", None) => &weights.output,
+        ("attn_norm", Some(layer)) => &layer.attn_norm,
+        ("Kcur", Some(layer)) => &layer.wk,
+        ("Vcur", Some(layer)) => &layer.wv,
+        ("Qcur" | "kqv_out", Some(layer)) => &layer.wq,
+        ("ffn_inp", Some(layer)) => &layer.wo,
+        ("ffn_norm", Some(layer)) => &layer.ffn_norm,
+        ("ffn_swiglu", Some(layer)) => &layer.ffn_up,
+        ("ffn_out" | "l_out", Some(layer)) => &layer.ffn_down,
+        // Named after the weight of a layer, `blk.`, its number and the weight's name.
+        (_, None) => {
+            let number = name.strip_prefix("blk.")?.split('.').next()?.parse().ok()?;
+            let is_weight = name.ends_with(".weight") || name.ends_with(".bias");
+            return is_weight.then(|| NotFiniteOrigin { tensor: name.into(), layer: Some(number), layers });
+        }
+        _ => return None,
+    };
+    Some(NotFiniteOrigin { tensor: tensor.name(), layer, layers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn infinities_and_nan_are_found_anywhere() {
+        let mut numbers = vec![f32::MAX; 1000];
+        numbers[3] = f32::MIN_POSITIVE / 2.0;
+        assert!(is_finite(&numbers) && is_finite(&[]));
+        for wrong in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for at in [0, 500, 999] {
+                let kept = std::mem::replace(&mut numbers[at], wrong);
+                assert!(!is_finite(&numbers), "{wrong} at {at}");
+                numbers[at] = kept;
+            }
+        }
+    }
+}

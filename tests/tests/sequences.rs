@@ -1,0 +1,523 @@
+//! Any sequence of reading, steps, interrupts, undo, saving and clearing, under any policy, keeps the store
+//! what a simple model says. The model is the *history*: the texts and steps that survive. Undone and
+//! interrupted ones never happened. After each sequence
+//!
+//! - a new session that replays the history has the same store and the same logits, bit for bit;
+//! - keys, values and running sums of the first layer are those that a session that keeps everything has
+//!   computed for the same tokens, at the positions that the store says;
+//! - what policies by position hold is what their rule leaves of the history.
+//!
+//! `PROPTEST_CASES=10000 cargo test --release -p tests --test sequences` runs ten thousand sequences.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
+
+use longhand::testing::kv::PolicyChoice;
+use longhand::testing::placement::Place;
+use longhand::testing::snapshot::{self, Snapshot};
+use longhand::{Engine, Prefill, Session, SessionOptions};
+use proptest::prelude::*;
+use tests::fixtures::{bounded_policies, options, random_tokens, session, tiny_model, with_policy};
+
+const CONTEXT: usize = 150;
+
+/// What can happen to a session. Numbers of tokens are cut to what the context still takes.
+#[derive(Clone, Debug)]
+enum Action {
+    Read {
+        tokens: usize,
+    },
+    Steps {
+        tokens: usize,
+    },
+    /// A text that is interrupted after so many operations, if it takes as many.
+    Interrupted {
+        tokens: usize,
+        operations: usize,
+    },
+    /// Goes back to this share of the text, in 256ths; the text continues differently afterwards.
+    Undo {
+        share: usize,
+    },
+    /// Goes back to where the last text ended.
+    UndoSteps,
+    SaveAndRestore,
+    Clear,
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    policy: String,
+    prefill: Prefill,
+    chunk: usize,
+    actions: Vec<Action>,
+}
+
+/// What survives. Texts are whole, from the first token.
+#[derive(Clone, Debug)]
+enum Event {
+    Text(Vec<u32>),
+    Step(u32),
+    /// A text of which only one token was read, as a chunk. Handing over this token alone would be a step.
+    FirstToken(Vec<u32>),
+    /// Rows taken off the end until one token less than this text is left, then its last token.
+    Cut(Vec<u32>),
+}
+
+/// A session and its model.
+struct Trial {
+    engine: Arc<Engine>,
+    options: SessionOptions,
+    session: Session,
+    history: Vec<Event>,
+    /// Where the session can go back to: number of tokens, and of events.
+    checkpoints: Vec<(usize, usize)>,
+    /// Which of the two continuations is read.
+    variant: usize,
+}
+
+/// The tokens of two texts, and the first layer's keys and values of each.
+struct Reference {
+    texts: [Vec<u32>; 2],
+    rows: [Vec<HeadRows>; 2],
+}
+
+/// Keys and values of a KV head, `[head_dim]` each, by position.
+struct HeadRows {
+    keys: Vec<Vec<f32>>,
+    values: Vec<Vec<f32>>,
+}
+
+static ENGINE: LazyLock<Arc<Engine>> = LazyLock::new(tiny_model);
+
+static REFERENCE: LazyLock<Reference> = LazyLock::new(|| {
+    let texts = [1, 2].map(|seed| random_tokens(&ENGINE, CONTEXT, 50 + seed));
+    let rows = texts.each_ref().map(|text| {
+        let mut session = session(&ENGINE, options(CONTEXT, "full"));
+        session.sync(text, &mut |_| ()).expect("the text is read");
+        let lanes = first_layer(&session);
+        lanes.into_iter().flat_map(|lane| lane.heads).map(|head| head.rows).collect()
+    });
+    Reference { texts, rows }
+});
+
+/// A lane of the store, read from its bytes.
+struct LaneContents {
+    kv_heads: Vec<u32>,
+    heads: Vec<HeadContents>,
+    evicted: usize,
+    /// `[head_dim]` of K and of V for each head, where the lane is compensated.
+    sums: Vec<[Vec<f32>; 2]>,
+}
+
+struct HeadContents {
+    positions: Vec<u32>,
+    rows: HeadRows,
+}
+
+/// The lanes of the first layer. The format is that of session files.
+fn first_layer(session: &Session) -> Vec<LaneContents> {
+    let (store, bytes) = (session.store(), session.store().contents().expect("the store"));
+    let head_dim = store.layout().heads.head_dim;
+    let mut numbers = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let mut take = |n: usize| -> Vec<u32> { numbers.by_ref().take(n).collect() };
+    let mut lanes = Vec::new();
+    for lane in &store.layout().layers[0] {
+        let state = take(7);
+        let (live, evicted) = (state[2] as usize, state[3] as usize);
+        let first = usize::from(lane.compensated);
+        let count = lane.kv_heads.len();
+        let positions: Vec<Vec<u32>> = (0..count)
+            .map(|_| match lane.policy {
+                Some(_) => take(live - first),
+                None => (0..live as u32).collect(),
+            })
+            .collect();
+        let mut vectors = |n: usize| -> Vec<Vec<f32>> {
+            (0..n).map(|_| take(head_dim).into_iter().map(f32::from_bits).collect()).collect()
+        };
+        let [keys, values] =
+            [0, 1].map(|_| (0..count).map(|_| vectors(live).split_off(first)).collect::<Vec<_>>());
+        let sums = if lane.compensated {
+            let (keys, values) = (vectors(count), vectors(count));
+            keys.into_iter().zip(values).map(|(keys, values)| [keys, values]).collect()
+        } else {
+            Vec::new()
+        };
+        if lane.needs().accumulation.is_some() {
+            let accumulated = take(lane.capacity * count);
+            assert!(accumulated.into_iter().map(f32::from_bits).all(|x| x.is_finite() && x >= 0.0));
+        }
+        let rows = keys.into_iter().zip(values).map(|(keys, values)| HeadRows { keys, values });
+        let heads = positions.into_iter().zip(rows).map(|(positions, rows)| HeadContents { positions, rows });
+        lanes.push(LaneContents { kv_heads: lane.kv_heads.clone(), heads: heads.collect(), evicted, sums });
+    }
+    lanes
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        4 => (1..60usize).prop_map(|tokens| Action::Read { tokens }),
+        4 => (1..12usize).prop_map(|tokens| Action::Steps { tokens }),
+        3 => (1..60usize, 1..160usize)
+            .prop_map(|(tokens, operations)| Action::Interrupted { tokens, operations }),
+        3 => (1..=256usize).prop_map(|share| Action::Undo { share }),
+        2 => Just(Action::UndoSteps),
+        1 => Just(Action::SaveAndRestore),
+        1 => Just(Action::Clear),
+    ]
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let policy = (16..48usize, any::<prop::sample::Index>(), any::<bool>(), any::<bool>()).prop_map(
+        |(rows, index, heads, compensation)| {
+            let mut all = bounded_policies(rows, CONTEXT);
+            all.push(PolicyChoice::default());
+            let policy = index.get(&all).to_string();
+            let more = [(heads, "heads=on"), (compensation, "compensation=on")];
+            more.iter().filter(|(on, _)| *on).fold(policy, |policy, (_, parameter)| {
+                let separator = if policy.contains(':') { ',' } else { ':' };
+                let with = format!("{policy}{separator}{parameter}");
+                // Not every policy has these parameters.
+                if with.parse::<PolicyChoice>().is_ok() { with } else { policy }
+            })
+        },
+    );
+    let prefill = prop_oneof![Just(Prefill::Exact), Just(Prefill::Streaming)];
+    let chunk = prop_oneof![Just(1usize), Just(7), Just(32), Just(90)];
+    let actions = prop::collection::vec(action(), 1..12);
+    (policy, prefill, chunk, actions).prop_map(|(policy, prefill, chunk, actions)| Case {
+        policy,
+        prefill,
+        chunk,
+        actions,
+    })
+}
+
+impl Trial {
+    fn new(case: &Case) -> Trial {
+        let engine = ENGINE.clone();
+        let policy = case.policy.parse().expect("a policy");
+        let options = SessionOptions {
+            prefill: case.prefill,
+            chunk: case.chunk,
+            ..with_policy(&engine, &policy, options(CONTEXT, "full"))
+        };
+        let session = session(&engine, options.clone());
+        Trial { engine, options, session, history: Vec::new(), checkpoints: Vec::new(), variant: 0 }
+    }
+
+    /// The text so far and at most `more` tokens.
+    fn continued(&self, more: usize) -> Vec<u32> {
+        let mut text = self.session.tokens().to_vec();
+        let next = &REFERENCE.texts[self.variant][text.len()..];
+        text.extend(&next[..more.min(next.len())]);
+        text
+    }
+
+    fn act(&mut self, action: &Action) {
+        let held = self.session.tokens().len();
+        match *action {
+            Action::Read { tokens } => self.sync(&self.continued(tokens)),
+            Action::Steps { tokens } => {
+                for token in &self.continued(tokens)[held..] {
+                    self.session.push(*token).expect("a step");
+                    self.history.push(Event::Step(*token));
+                }
+            }
+            Action::Interrupted { tokens, operations } => self.interrupt(&self.continued(tokens), operations),
+            Action::Undo { share } => {
+                let text = self.session.tokens()[..(held * share).div_ceil(256)].to_vec();
+                self.sync(&text);
+                self.variant = 1 - self.variant;
+            }
+            Action::UndoSteps => {
+                let end = self.checkpoints.last().map_or(0, |(tokens, _)| *tokens);
+                let text = self.session.tokens()[..end].to_vec();
+                self.sync(&text);
+            }
+            Action::SaveAndRestore => {
+                self.session = restored(&self.session);
+                self.checkpoints = vec![(held, self.history.len())];
+            }
+            Action::Clear => {
+                self.session.clear().expect("cleared");
+                self.history.clear();
+                self.checkpoints.clear();
+            }
+        }
+    }
+
+    /// Makes `text` the session's text, and says from which checkpoint that begins.
+    fn sync(&mut self, text: &[u32]) {
+        let Some(cut) = text.len().checked_sub(1) else { return };
+        let (held, is_known) = (self.session.tokens().len(), !self.session.logits().is_empty());
+        let is_prefix = text.len() < held || (text.len() == held && !is_known);
+        let can_cut = self.session.can_truncate_to(cut);
+        let computed = self.session.sync(text, &mut |_| ()).expect("the text is read");
+        let kept = text.len() - computed;
+        if computed == 0 && text.len() == held && is_known {
+            return;
+        }
+        if is_prefix {
+            let found = self.checkpoints.iter().rposition(|(tokens, _)| *tokens == kept);
+            match found {
+                Some(number) => {
+                    self.checkpoints.truncate(number + 1);
+                    self.history.truncate(self.checkpoints[number].1);
+                }
+                None if kept == 0 => {
+                    self.checkpoints.clear();
+                    self.history.clear();
+                }
+                None => {
+                    assert!(can_cut && kept == cut, "{kept} of {held} tokens are kept");
+                    self.history.push(Event::Cut(text.to_vec()));
+                    // The checkpoint after the cut cannot be told from the text that follows it.
+                    self.checkpoints = vec![(text.len(), self.history.len())];
+                    return;
+                }
+            }
+        }
+        if computed > 0 {
+            self.begin_turn(kept);
+            self.history.push(Event::Text(text.to_vec()));
+            self.checkpoints.push((text.len(), self.history.len()));
+        }
+    }
+
+    fn begin_turn(&mut self, kept: usize) {
+        self.checkpoints.clear();
+        if kept > 0 {
+            self.checkpoints.push((kept, self.history.len()));
+        }
+    }
+
+    fn interrupt(&mut self, text: &[u32], operations: usize) {
+        let held = self.session.tokens().len();
+        if text.len() == held {
+            return;
+        }
+        let backend = self.engine.backends().at(Place::Host);
+        backend.interrupt_after(operations);
+        let result = self.session.sync(text, &mut |_| ());
+        backend.interrupt_after(usize::MAX);
+        self.engine.interrupt().store(false, Ordering::Relaxed);
+        let now = self.session.tokens();
+        assert!(text.starts_with(now) && now.len() >= held);
+        assert_eq!(result.is_ok(), now.len() == text.len());
+        if now.len() > held {
+            let now = now.to_vec();
+            self.begin_turn(held);
+            self.history.push(match now.len() - held {
+                1 if held > 0 && result.is_err() => Event::FirstToken(text.to_vec()),
+                _ => Event::Text(now),
+            });
+            if result.is_ok() {
+                self.checkpoints.push((text.len(), self.history.len()));
+            }
+        }
+    }
+
+    /// A new session that does what survived.
+    fn replay(&self) -> Session {
+        let mut session = session(&self.engine, self.options.clone());
+        for event in &self.history {
+            match event {
+                Event::Text(text) => _ = session.sync(text, &mut |_| ()).expect("the text is read"),
+                Event::Step(token) => session.push(*token).expect("a step"),
+                Event::FirstToken(text) => {
+                    let flag = self.engine.interrupt();
+                    let stop = &mut |_| flag.store(true, Ordering::Relaxed);
+                    session.sync(text, stop).expect_err("interrupted");
+                    flag.store(false, Ordering::Relaxed);
+                }
+                Event::Cut(text) => {
+                    // Without the checkpoints, to which it would go back.
+                    session = restored(&session);
+                    if session.tokens().len() == text.len() {
+                        // Its logits are known here, so that nothing would be computed.
+                        let mut other = text.clone();
+                        other.iter_mut().last().into_iter().for_each(|token| *token ^= 1);
+                        session.sync(&other, &mut |_| ()).expect("the text is read");
+                    }
+                    assert_eq!(session.sync(text, &mut |_| ()).expect("the text is read"), 1);
+                }
+            }
+        }
+        session
+    }
+
+    fn check(&self) {
+        let replayed = self.replay();
+        assert_eq!(self.session.tokens(), replayed.tokens());
+        assert!(
+            self.session.store().contents().expect("the store")
+                == replayed.store().contents().expect("the store"),
+            "another store than that of {:?}",
+            self.history
+        );
+        // Where a text was interrupted, the logits are not known.
+        if !self.session.logits().is_empty() || self.history.is_empty() {
+            assert!(
+                self.session.logits() == replayed.logits(),
+                "other logits than those of {:?}",
+                self.history
+            );
+        }
+        self.check_rows();
+        self.check_recent();
+    }
+
+    /// The first layer's keys, values and sums.
+    fn check_rows(&self) {
+        let tokens = self.session.tokens();
+        let head_dim = self.session.store().layout().heads.head_dim;
+        for lane in first_layer(&self.session) {
+            for (number, (head, contents)) in lane.kv_heads.iter().zip(&lane.heads).enumerate() {
+                let HeadContents { positions, rows } = contents;
+                assert_eq!(positions.len() + lane.evicted, tokens.len(), "rows are lost");
+                let mut evicted: Vec<bool> = vec![true; tokens.len()];
+                let mut sums = [vec![0.0; head_dim], vec![0.0; head_dim]];
+                for (row, position) in positions.iter().enumerate() {
+                    let position = *position as usize;
+                    assert!(std::mem::take(&mut evicted[position]), "position {position} is held twice");
+                    let expected = reference(*head, position, tokens[position]);
+                    assert_close(&rows.keys[row], expected[0], 1e-4);
+                    assert_close(&rows.values[row], expected[1], 1e-4);
+                }
+                for position in (0..tokens.len()).filter(|position| evicted[*position]) {
+                    for (sum, row) in sums.iter_mut().zip(reference(*head, position, tokens[position])) {
+                        sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+                    }
+                }
+                if let Some(found) = lane.sums.get(number) {
+                    found.iter().zip(&sums).for_each(|(found, sum)| assert_close(found, sum, 1e-3));
+                }
+            }
+        }
+    }
+
+    /// The positions of heads that keep sinks and a window.
+    fn check_recent(&self) {
+        let policy = &self.options.policy;
+        let Some(mut lane) = RecentLane::new(policy) else { return };
+        for event in &self.history {
+            match event {
+                Event::Text(text) => lane.read(text.len(), &self.options),
+                Event::Step(_) | Event::FirstToken(_) => lane.chunk(1),
+                Event::Cut(text) => {
+                    lane.positions.retain(|position| *position + 1 < text.len());
+                    lane.seen = text.len() - 1;
+                    lane.chunk(1);
+                }
+            }
+        }
+        let everything: Vec<u32> = (0..lane.seen as u32).collect();
+        let bounded: Vec<u32> = lane.positions.iter().map(|position| *position as u32).collect();
+        for layer in 0..self.engine.spec().n_layers {
+            for (head, held) in self.session.store().positions(layer).into_iter().enumerate() {
+                let profile = self.options.profile.as_ref();
+                let keeps_all = profile.is_some_and(|profile| profile.is_retrieval(layer, head));
+                assert_eq!(
+                    held,
+                    if keeps_all { &everything[..] } else { &bounded[..] },
+                    "{:?}",
+                    self.history
+                );
+            }
+        }
+    }
+}
+
+/// A bounded lane under `streaming` or `razor`, as the papers say: its positions and nothing else.
+struct RecentLane {
+    sinks: usize,
+    window: usize,
+    slack: usize,
+    capacity: usize,
+    positions: Vec<usize>,
+    seen: usize,
+}
+
+impl RecentLane {
+    fn new(policy: &PolicyChoice) -> Option<RecentLane> {
+        let window = match policy.name() {
+            "streaming" => policy.value("window")?,
+            "razor" => policy.value("buffer")?,
+            _ => return None,
+        } as usize;
+        let sinks = policy.value("sinks")? as usize;
+        let slack = match policy.value("slack")? {
+            slack if slack < 0.0 => (window / 8).clamp(1, 512),
+            slack => slack as usize,
+        };
+        let reserve = ((sinks + window).min(CONTEXT) / 8).clamp(32, 512);
+        let capacity = (sinks + window + reserve.max(slack + 1)).min(CONTEXT);
+        Some(RecentLane { sinks, window, slack, capacity, positions: Vec::new(), seen: 0 })
+    }
+
+    fn read(&mut self, end: usize, options: &SessionOptions) {
+        if self.seen == 0 && options.prefill == Prefill::Exact {
+            (self.positions, self.seen) = ((0..end).collect(), end);
+            self.evict(0);
+        }
+        while self.seen < end {
+            self.chunk((end - self.seen).min(options.chunk));
+        }
+    }
+
+    /// As many of `wanted` tokens as there is room for.
+    fn chunk(&mut self, wanted: usize) {
+        if self.capacity - self.positions.len() < wanted {
+            self.evict(0);
+        }
+        let n = wanted.min(self.capacity - self.positions.len());
+        self.positions.extend(self.seen..self.seen + n);
+        self.seen += n;
+        self.evict(self.slack);
+    }
+
+    fn evict(&mut self, slack: usize) {
+        if self.positions.len() > self.sinks.min(self.seen) + self.window + slack {
+            let window = self.seen - self.window;
+            self.positions.retain(|position| *position < self.sinks || *position >= window);
+        }
+    }
+}
+
+/// The first layer's key and value of a token.
+fn reference(head: u32, position: usize, token: u32) -> [&'static [f32]; 2] {
+    let variant = REFERENCE.texts.iter().position(|text| text[position] == token).expect("a token of a text");
+    let rows = &REFERENCE.rows[variant][head as usize];
+    [&rows.keys[position], &rows.values[position]]
+}
+
+fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
+    let difference = tests::fixtures::max_difference(found, expected);
+    assert!(difference < tolerance, "{difference:e}");
+}
+
+/// The session, saved and restored.
+fn restored(session: &Session) -> Session {
+    let path: PathBuf = std::env::temp_dir().join(format!("longhand-sequences-{}", std::process::id()));
+    snapshot::save(session, "", &path).expect("saved");
+    let restored = Snapshot::open(&path).and_then(|saved| saved.restore(session.engine()));
+    fs::remove_file(&path).expect("removed");
+    restored.expect("restored")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_leaves_what_its_history_says(case in case()) {
+        let mut trial = Trial::new(&case);
+        for action in &case.actions {
+            trial.act(action);
+        }
+        trial.check();
+    }
+}
