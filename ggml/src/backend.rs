@@ -101,6 +101,9 @@ impl Backend {
         unsafe {
             let raw = NonNull::new(sys::ggml_backend_cpu_init()).ok_or(Error::Backend("CPU"))?;
             let mut params = sys::ggml_threadpool_params_default(threads as i32);
+            // Steps of waiting for a graph before a thread sleeps until there is one, in units of 131,072: some
+            // 50 ms, more than there is between two tokens (ggml/sys/cpu/relax.c).
+            params.poll = 1;
             let Some(pool) = NonNull::new(sys::ggml_threadpool_new(&mut params)) else {
                 sys::ggml_backend_free(raw.as_ptr());
                 return Err(Error::Backend("CPU"));
