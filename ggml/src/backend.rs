@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 #[cfg(feature = "testing")]
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ggml_sys as sys;
@@ -19,8 +19,7 @@ use crate::context::GraphParts;
 use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
 use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log};
 
-#[cfg(feature = "cuda")]
-static NEXT_NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// A running backend. Threads that share it compute one after the other.
 pub struct Backend {
@@ -31,8 +30,7 @@ pub struct Backend {
     device: Option<Device>,
     watch: Arc<Watch>,
     budget: Option<Arc<Budget>>,
-    /// Different for every backend of the process.
-    #[cfg(feature = "cuda")]
+    /// Different for every backend of the process, and not 0.
     number: u64,
     /// Held while a graph is computed.
     computing: Mutex<()>,
@@ -123,6 +121,9 @@ impl Backend {
         unsafe {
             let raw = NonNull::new(sys::ggml_backend_cpu_init()).ok_or(Error::Backend("CPU"))?;
             let mut params = sys::ggml_threadpool_params_default(threads as i32);
+            // Steps of waiting for a graph before a thread sleeps until there is one, in units of 131,072: some
+            // 50 ms, more than there is between two tokens (ggml/sys/cpu/relax.c).
+            params.poll = 1;
             let Some(pool) = NonNull::new(sys::ggml_threadpool_new(&mut params)) else {
                 sys::ggml_backend_free(raw.as_ptr());
                 return Err(Error::Backend("CPU"));
@@ -151,7 +152,6 @@ impl Backend {
                 operations_left: AtomicUsize::new(usize::MAX),
             }),
             budget: memory.map(Budget::new),
-            #[cfg(feature = "cuda")]
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             computing: Mutex::new(()),
             #[cfg(feature = "testing")]
@@ -284,21 +284,24 @@ impl Backend {
 
     /// Computes the graph; the caller holds the lock `computing`.
     fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
-        let result = graph.with_locks(|raw, parts| match &self.device {
-            // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph. All memory they refer
-            // to is kept by the graph's context and locked.
-            None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw.as_ptr()) }),
-            Some(Device::Emulated) => self.launch(raw, parts, std::ptr::null_mut(), interruptible),
-            #[cfg(feature = "cuda")]
-            Some(Device::Cuda(stream)) => {
-                // SAFETY: a live CUDA backend.
-                unsafe { use_gpu(self.raw.as_ptr()) }?;
-                let mut recording = graph.recording.lock().unwrap_or_else(PoisonError::into_inner);
-                let started = self.start(*stream, &mut recording, interruptible, |interruptible| {
-                    self.launch(raw, parts, stream.raw(), interruptible)
-                });
-                stream.wait()?;
-                started
+        let result = graph.with_locks(|raw, parts| {
+            graph.check_backend(self.raw, self.number)?;
+            match &self.device {
+                // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph. All memory they
+                // refer to is kept by the graph's context and locked, and this backend reaches it.
+                None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw.as_ptr()) }),
+                Some(Device::Emulated) => self.launch(raw, parts, std::ptr::null_mut(), interruptible),
+                #[cfg(feature = "cuda")]
+                Some(Device::Cuda(stream)) => {
+                    // SAFETY: a live CUDA backend.
+                    unsafe { use_gpu(self.raw.as_ptr()) }?;
+                    let mut recording = graph.recording.lock().unwrap_or_else(PoisonError::into_inner);
+                    let started = self.start(*stream, &mut recording, interruptible, |interruptible| {
+                        self.launch(raw, parts, stream.raw(), interruptible)
+                    });
+                    stream.wait()?;
+                    started
+                }
             }
         });
         if let Err(error @ Error::Device(_)) = &result {

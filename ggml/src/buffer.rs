@@ -50,7 +50,7 @@ impl BufferType {
             let mut list = procedure(device);
             while !list.is_null() && !(*list).is_null() {
                 let found = BufferType::from_raw(*list);
-                if found.name() == "CPU_REPACK" {
+                if found.is_repacked() {
                     return Some(found);
                 }
                 list = list.add(1);
@@ -63,6 +63,13 @@ impl BufferType {
     pub fn name(&self) -> String {
         // SAFETY: static string.
         unsafe { CStr::from_ptr(sys::ggml_backend_buft_name(self.raw)) }.to_string_lossy().into_owned()
+    }
+
+    /// Whether this is the memory of [`BufferType::cpu_repacked`].
+    pub(crate) fn is_repacked(&self) -> bool {
+        // SAFETY: static string.
+        let name = unsafe { CStr::from_ptr(sys::ggml_backend_buft_name(self.raw)) };
+        name == REPACKED
     }
 
     /// Required alignment of tensors in bytes.
@@ -128,6 +135,9 @@ impl BufferType {
         Ok(charge)
     }
 }
+
+/// ggml's name for memory with matrices in the layout of the CPU's widest instructions.
+const REPACKED: &CStr = c"CPU_REPACK";
 
 /// ggml's CPU as a device.
 fn cpu_device() -> sys::ggml_backend_dev_t {

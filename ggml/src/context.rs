@@ -9,10 +9,13 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWrite
 
 use ggml_sys as sys;
 
-use crate::custom::Launch;
+use crate::custom::{Failure, Launch};
 use crate::error::describe;
 use crate::graph::{Memory, MemoryState};
 use crate::{BufferType, Error, Shape, Tensor, Type, buffer, log};
+
+/// Maximum number of tensors of a context.
+const MAX_TENSORS: usize = 1 << 20;
 
 /// Owner of tensor descriptors. Cloning shares it.
 #[derive(Clone)]
@@ -34,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) capacity: usize,
     /// The allocator that the graph's intermediates have their memory from, and its generation then.
     pub(crate) memory: OnceLock<(Arc<Memory>, u64)>,
+    /// What went wrong in a custom operation of the graph that was computed last.
+    pub(crate) failure: Arc<Failure>,
     state: RwLock<State>,
 }
 
@@ -50,6 +55,8 @@ pub(crate) struct State {
     pub(crate) foreign_operands: usize,
     /// The contexts of those operands, sorted by address.
     pub(crate) foreign: Vec<ContextAccess>,
+    /// The context of each of those operands: of views of them, this context does not tell.
+    owners: HashMap<NonNull<sys::ggml_tensor>, Arc<Inner>>,
     /// Buffers that tensors lie in and closures of operations: they live as long as this context.
     keep: Vec<Arc<dyn Any + Send + Sync>>,
     error: Option<Error>,
@@ -67,6 +74,10 @@ pub(crate) struct GraphParts {
     pub(crate) launches: HashMap<NonNull<sys::ggml_tensor>, Launch>,
     /// Contents of [`Context::constant`]s.
     pub(crate) constants: Vec<(NonNull<sys::ggml_tensor>, Vec<i32>)>,
+    /// The operands that operations write to.
+    pub(crate) written: Vec<NonNull<sys::ggml_tensor>>,
+    /// The operands that select rows of tables, and how many rows the table has.
+    pub(crate) selections: Vec<(NonNull<sys::ggml_tensor>, usize)>,
 }
 
 /// How a computation uses the data of a context's tensors.
@@ -83,13 +94,22 @@ pub(crate) struct ContextAccess {
     access: Access,
 }
 
-/// How an operation uses an operand.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    Read,
-    Write,
-    /// By a closure of the caller, which may write to it unless it lies in read-only memory.
-    Custom,
+/// An operand of an operation, and what the operation does with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a> {
+    /// It is only read.
+    Read(&'a Tensor),
+    /// It is read and written. It may not lie in read-only memory, nor share memory with another operand.
+    Write(&'a Tensor),
+}
+
+impl<'a> Operand<'a> {
+    /// The operand itself.
+    pub fn tensor(self) -> &'a Tensor {
+        match self {
+            Operand::Read(tensor) | Operand::Write(tensor) => tensor,
+        }
+    }
 }
 
 /// A held lock of a context.
@@ -155,17 +175,17 @@ impl State {
 
     /// Keeps `object` alive as long as the context.
     pub(crate) fn keep(&mut self, object: Arc<dyn Any + Send + Sync>) {
-        if !self.keep.iter().any(|kept| Arc::ptr_eq(kept, &object)) {
-            self.keep.push(object);
-        }
+        self.keep.push(object);
     }
 }
 
 impl Context {
-    /// A context for at most `capacity` tensors (operations and views included).
+    /// A context for at most `capacity` tensors (operations and views included). With more than a million,
+    /// [`Context::graph`] and [`Context::allocate`] fail: no memory is taken for so many.
     pub fn new(capacity: usize) -> Context {
         log::install();
-        let capacity = capacity + 1;
+        let too_large = (capacity > MAX_TENSORS).then_some(Error::ContextFull { capacity: MAX_TENSORS });
+        let capacity = if too_large.is_some() { 1 } else { capacity + 1 };
         // SAFETY: plain size queries.
         let bytes = unsafe {
             capacity * sys::ggml_tensor_overhead()
@@ -177,9 +197,16 @@ impl Context {
         let raw = unsafe { sys::ggml_init(params) };
         let raw = NonNull::new(raw).expect("ggml_init allocates or aborts");
         let context = Context {
-            inner: Arc::new(Inner { raw, capacity, memory: OnceLock::new(), state: RwLock::default() }),
+            inner: Arc::new(Inner {
+                raw,
+                capacity,
+                memory: OnceLock::new(),
+                failure: Arc::default(),
+                state: RwLock::default(),
+            }),
         };
         context.tensor(Type::F32, [1]); // what failed operations return; always the first tensor
+        context.inner.write().error = too_large;
         context
     }
 
@@ -190,7 +217,7 @@ impl Context {
     /// A new tensor without memory.
     pub fn tensor(&self, ty: Type, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        let fits = shape.0[0].is_multiple_of(ty.block_elements()) && shape.bytes(ty).is_some();
+        let fits = shape.bytes(ty).is_some();
         self.record("tensor", &[(ty.name(), shape)], &[], fits, |raw| {
             let dims = shape.0.map(|n| n as i64);
             // SAFETY: four dimensions are passed and the row is a whole number of blocks. The name keeps ggml
@@ -223,6 +250,13 @@ impl Context {
     pub fn allocate(&self, ty: &BufferType) -> Result<usize, Error> {
         let mut state = self.inner.write();
         state.check()?;
+        let _memory = self.inner.lock_graph_memory()?;
+        if state.unallocated {
+            return Err(Error::NotAllocated("a context made for measuring".into()));
+        }
+        if ty.is_repacked() {
+            self.check_matrices(ty)?;
+        }
         // SAFETY: context and buffer type are live, and this context is locked. Views read the address of
         // their source, which is in this context or never changes.
         let bytes =
@@ -243,6 +277,42 @@ impl Context {
         Ok(bytes)
     }
 
+    /// An error if a tensor without memory is no matrix that `ty` can hold. The caller holds the lock.
+    fn check_matrices(&self, ty: &BufferType) -> Result<(), Error> {
+        // SAFETY: a live context, which is locked. The first tensor is the one that failed operations return.
+        let next = |last: Option<NonNull<_>>| unsafe {
+            NonNull::new(match last {
+                None => sys::ggml_get_first_tensor(self.inner.raw.as_ptr()),
+                Some(last) => sys::ggml_get_next_tensor(self.inner.raw.as_ptr(), last.as_ptr()),
+            })
+        };
+        let mut last = next(None);
+        while let Some(raw) = last.and_then(|last| next(Some(last))) {
+            last = Some(raw);
+            let tensor = Tensor { raw, context: self.inner.clone() };
+            let [n_in, n_out, n2, n3] = tensor.shape().0;
+            let matrix = tensor.is_unplaced_leaf() && (n2, n3) == (1, 1);
+            if !tensor.has_data() && (!matrix || !ty.accepts_matrix(tensor.ty(), n_in, n_out)) {
+                return Err(Error::Repacked { tensor: tensor.locked_name(), access: "given" });
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a mistake that was found while a custom operation was built. As after every mistake,
+    /// [`Context::graph`] returns the first one, and the result can only be passed on.
+    pub fn refuse(&self, op: &'static str, problem: String) -> Tensor {
+        self.inner.write().error.get_or_insert(Error::Unfit { op, problem });
+        self.placeholder()
+    }
+
+    /// What failed operations return.
+    fn placeholder(&self) -> Tensor {
+        // SAFETY: the context is live and its first tensor, which never changes, was made by `new`.
+        let raw = unsafe { sys::ggml_get_first_tensor(self.inner.raw.as_ptr()) };
+        Tensor { raw: NonNull::new(raw).expect("made by Context::new"), context: self.inner.clone() }
+    }
+
     /// The first mistake made while recording, if any.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.inner.read().check()
@@ -253,21 +323,31 @@ impl Context {
         &self,
         op: &'static str,
         operands: &[(&str, Shape)],
-        inputs: &[(&Tensor, Use)],
+        inputs: &[Operand],
         fits: bool,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Tensor {
         let mut error = (!fits).then(|| Error::Operands { op, inputs: describe(operands) });
+        let written = |input: &&Operand| matches!(input, Operand::Write(_));
+        for (number, target) in inputs.iter().enumerate().filter(|(_, input)| written(input)) {
+            let others = inputs.iter().enumerate().filter(|(other, _)| *other != number);
+            let target = target.tensor();
+            if others.into_iter().any(|(_, other)| other.tensor().overlaps(target)) {
+                error.get_or_insert_with(|| Error::Overlap { op, tensor: target.name() });
+            }
+        }
         // Contexts of operands are locked one after the other; what is found there stays true.
         let (mut foreign, mut unallocated) = (Vec::new(), false);
-        for (input, used) in inputs.iter().filter(|(input, _)| !Arc::ptr_eq(&input.context, &self.inner)) {
+        for input in inputs.iter().map(|input| input.tensor()) {
+            if Arc::ptr_eq(&input.context, &self.inner) {
+                continue;
+            }
             let state = input.context.read();
             if input.context.memory.get().is_some() || !input.is_placed_leaf() {
                 error.get_or_insert_with(|| Error::ForeignOperand { op, tensor: input.locked_name() });
             }
             unallocated |= state.unallocated;
-            let reads = *used == Use::Read || input.is_read_only();
-            foreign.push((&input.context, if reads { Access::Read } else { Access::Write }));
+            foreign.push(input);
         }
 
         let mut state = self.inner.write();
@@ -278,15 +358,21 @@ impl Context {
             state.error = error;
         }
         if state.error.is_some() {
-            // SAFETY: the context is live and its first tensor was made by `new`.
-            let poison = unsafe { sys::ggml_get_first_tensor(self.inner.raw.as_ptr()) };
-            let raw = NonNull::new(poison).expect("made by Context::new");
-            return Tensor { raw, context: self.inner.clone() };
+            drop(state);
+            return self.placeholder();
         }
         state.unallocated |= unallocated;
         state.foreign_operands += foreign.len();
-        for (context, access) in foreign {
-            add_access(&mut state.foreign, context, access);
+        for input in foreign {
+            add_access(&mut state.foreign, &input.context, Access::Read);
+            state.owners.insert(input.raw, input.context.clone());
+        }
+        for target in inputs.iter().filter(written).map(|input| input.tensor()) {
+            // A view's memory may be another context's.
+            if let Some(owner) = state.owners.get(&target.root()).cloned() {
+                add_access(&mut state.foreign, &owner, Access::Write);
+            }
+            state.parts.written.push(target.raw);
         }
         let raw = NonNull::new(make(self.inner.raw.as_ptr())).expect("ggml returns a tensor or aborts");
         state.tensors += 1;
@@ -301,7 +387,7 @@ impl Context {
         fits: bool,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Tensor {
-        let inputs: Vec<(&Tensor, Use)> = inputs.iter().map(|&input| (input, Use::Read)).collect();
+        let inputs: Vec<Operand> = inputs.iter().map(|&input| Operand::Read(input)).collect();
         self.op_using(op, &inputs, fits, make)
     }
 
@@ -309,11 +395,12 @@ impl Context {
     pub(crate) fn op_using(
         &self,
         op: &'static str,
-        inputs: &[(&Tensor, Use)],
+        inputs: &[Operand],
         fits: bool,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Tensor {
-        let operands: Vec<(&str, Shape)> = inputs.iter().map(|(t, _)| (t.ty().name(), t.shape())).collect();
+        let describe = |input: &Operand| (input.tensor().ty().name(), input.tensor().shape());
+        let operands: Vec<(&str, Shape)> = inputs.iter().map(describe).collect();
         self.record(op, &operands, inputs, fits, make)
     }
 }
@@ -346,5 +433,26 @@ impl Tensor {
         }
         drop(state);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two contexts with views of one tensor are computed at the same time unless both only read it.
+    #[test]
+    fn a_write_through_a_view_locks_the_context_of_the_memory() {
+        let memory = Context::new(2);
+        let [read, written] = [(); 2].map(|()| memory.tensor(Type::F32, [4]));
+        memory.allocate(&BufferType::cpu()).expect("memory");
+        let context = Context::new(8);
+        let x = context.reshape(&read, [2, 2]);
+        let access = || context.inner.read().foreign.iter().map(|entry| entry.access).collect::<Vec<_>>();
+        context.scale(&x, 2.0);
+        assert!(access() == [Access::Read]);
+        context.copy(&x, &context.reshape(&written, [2, 2]));
+        assert!(access() == [Access::Write]);
+        assert!(context.check().is_ok());
     }
 }

@@ -68,7 +68,9 @@ fn describe_gpu(index: c_int) -> Result<FoundGpu, NoCuda> {
 pub(crate) fn free_memory(index: usize) -> Result<u64, NoCuda> {
     let mut free = 0;
     // SAFETY: points to a number.
-    check_cuda(unsafe { sys::longhand_cuda_free_memory(index as c_int, &mut free) })?;
+    check_cuda(unsafe {
+        sys::longhand_cuda_free_memory(c_int::try_from(index).unwrap_or(c_int::MAX), &mut free)
+    })?;
     Ok(free)
 }
 

@@ -14,6 +14,22 @@ pub enum Error {
         /// The operands as text: type and shape of each.
         inputs: String,
     },
+    /// A custom operation cannot be built of what it was given.
+    #[error("operation `{op}`: {problem}")]
+    Unfit {
+        /// Name of the operation.
+        op: &'static str,
+        /// Which tensor does not fit, and why.
+        problem: String,
+    },
+    /// An operation would write to memory that one of its other operands lies in.
+    #[error("operation `{op}` would write to tensor `{tensor}`, which shares memory with another operand")]
+    Overlap {
+        /// Name of the operation.
+        op: &'static str,
+        /// Name of the tensor that would be written.
+        tensor: String,
+    },
     /// The context was created for fewer tensors than were made in it.
     #[error("a ggml context made for {capacity} tensors is full")]
     ContextFull {
@@ -56,12 +72,31 @@ pub enum Error {
         /// Bytes of the caller's data, offset included.
         found: usize,
     },
+    /// Data of a type that is not the tensor's.
+    #[error("tensor `{tensor}` has elements of type {ty}, not {given}")]
+    ElementType {
+        /// The tensor's name.
+        tensor: String,
+        /// The tensor's type.
+        ty: &'static str,
+        /// The type of the caller's data.
+        given: &'static str,
+    },
     /// A tensor that has no memory yet was read, written or computed with.
     #[error("tensor `{0}` has no memory")]
     NotAllocated(String),
     /// A tensor in read-only memory was to be written.
     #[error("tensor `{0}` lies in read-only memory")]
     ReadOnly(String),
+    /// Repacked memory holds weight matrices that the CPU multiplies, and nothing else. Matrices are written
+    /// as a whole, and are neither read nor cleared.
+    #[error("tensor `{tensor}` cannot be {access} repacked memory, which holds whole weight matrices only")]
+    Repacked {
+        /// The tensor's name.
+        tensor: String,
+        /// The attempted access, such as "read from".
+        access: &'static str,
+    },
     /// An operand of another context is the result of an operation, has no memory, or has its memory from a
     /// graph allocator.
     #[error("ggml operation `{op}` cannot use tensor `{tensor}` of another context")]
@@ -82,6 +117,39 @@ pub enum Error {
     /// A graph's memory was handed to another graph before it was computed.
     #[error("a compute graph was used after its allocator served another graph")]
     StaleGraph,
+    /// A table has no row of this number.
+    #[error("tensor `{tensor}` selects row {row} of a table of {rows} rows")]
+    Row {
+        /// Name of the tensor with the rows' numbers.
+        tensor: String,
+        /// The wrong number.
+        row: i32,
+        /// Rows of the table.
+        rows: usize,
+    },
+    /// A graph's tensor lies in memory that the backend cannot reach.
+    #[error("the {backend} backend cannot reach tensor `{tensor}`, which lies in {memory} memory")]
+    Unreachable {
+        /// The backend's name.
+        backend: String,
+        /// The tensor's name.
+        tensor: String,
+        /// Name of the kind of memory.
+        memory: String,
+    },
+    /// The backend cannot compute an operation with these operands.
+    #[error("the {backend} backend cannot compute operation {op} of tensor `{tensor}`")]
+    Unsupported {
+        /// The backend's name.
+        backend: String,
+        /// ggml's name of the operation.
+        op: String,
+        /// Name of the result.
+        tensor: String,
+    },
+    /// The implementation of a custom operation reported a failure, or panicked.
+    #[error("a custom operation failed: {0}")]
+    Failed(String),
     /// The computation was stopped by the interrupt flag.
     #[error("interrupted")]
     Interrupted,

@@ -1,6 +1,9 @@
 //! Compute graphs and the memory of their intermediate tensors.
 
+use std::collections::HashSet;
+use std::ffi::CStr;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use ggml_sys as sys;
@@ -16,9 +19,11 @@ pub struct Graph {
     /// The graph's context and those of its operands, sorted by address: what a computation locks.
     contexts: Vec<ContextAccess>,
     parts: GraphParts,
+    /// Every kind of memory that its tensors lie in, with a tensor that does. Empty before it has memory.
+    memory_types: Vec<(BufferType, NonNull<sys::ggml_tensor>)>,
 }
 
-// SAFETY: the graph and the tensors that `parts` points to lie in the context's arena and are accessed under
+// SAFETY: the graph and the tensors that it points to lie in the context's arena and are accessed under
 // the context's lock.
 unsafe impl Send for Graph {}
 // SAFETY: as above.
@@ -38,21 +43,63 @@ impl Context {
         if results.iter().any(|tensor| !Arc::ptr_eq(&tensor.context, &self.inner)) {
             return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
         }
+        let tensor = |raw| Tensor { raw, context: self.inner.clone() };
+        for (selection, _) in &state.parts.selections {
+            let selection = tensor(*selection);
+            if state.parts.written.iter().any(|written| tensor(*written).root() == selection.root()) {
+                return Err(Error::Overlap { op: "get_rows", tensor: selection.locked_name() });
+            }
+        }
         state.has_graph = true;
         // SAFETY: `Context::new` reserved room for one graph of this size; every node belongs to this
         // context, which is locked, and every leaf to it or was counted as a foreign operand. ggml changes
         // nodes and unnamed leaves; no leaf is unnamed.
         let raw = unsafe {
             let raw = sys::ggml_new_graph_custom(self.inner.raw.as_ptr(), nodes, false);
+            let mut visited = HashSet::new();
             for result in results {
-                sys::ggml_build_forward_expand(raw, result.raw.as_ptr());
+                expand(raw, result.raw.as_ptr(), &mut visited);
             }
             raw
         };
         let raw = NonNull::new(raw).expect("room was reserved");
         let mut contexts = state.foreign.clone();
         add_access(&mut contexts, &self.inner, Access::Write);
-        Ok(Graph { raw, context: self.inner.clone(), contexts, parts: std::mem::take(&mut state.parts) })
+        Ok(Graph {
+            raw,
+            context: self.inner.clone(),
+            contexts,
+            parts: std::mem::take(&mut state.parts),
+            memory_types: Vec::new(),
+        })
+    }
+}
+
+/// Adds a result and what it depends on to a graph, in the order of ggml's recursion: operands first. ggml is
+/// given one tensor at a time, because its recursion would exhaust the stack on a long chain of operations.
+///
+/// # Safety
+/// The graph has room for all of them, and all are live.
+unsafe fn expand(
+    graph: *mut sys::ggml_cgraph,
+    result: *mut sys::ggml_tensor,
+    visited: &mut HashSet<*mut sys::ggml_tensor>,
+) {
+    // Tensors that are being visited, with the number of the operand that is next.
+    let mut path = if visited.insert(result) { vec![(result, 0)] } else { vec![] };
+    while let Some((tensor, operand)) = path.last_mut() {
+        // SAFETY: the caller's promise; operands that are not set are null.
+        let operands = unsafe { (**tensor).src };
+        if let Some(source) = operands.get(*operand) {
+            *operand += 1;
+            if !source.is_null() && visited.insert(*source) {
+                path.push((*source, 0));
+            }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { sys::ggml_build_forward_expand(graph, *tensor) };
+            path.pop();
+        }
     }
 }
 
@@ -61,6 +108,25 @@ impl Graph {
     pub fn find(&self, name: &str) -> Option<Tensor> {
         let _state = self.context.read();
         self.nodes().find(|node| node.locked_name() == name)
+    }
+
+    /// Every kind of memory that the tensors of the graph, which have memory, lie in, with a tensor that does.
+    /// The caller holds a lock on the context.
+    fn find_memory_types(&self) -> Vec<(BufferType, NonNull<sys::ggml_tensor>)> {
+        let mut types: Vec<(BufferType, NonNull<sys::ggml_tensor>)> = Vec::new();
+        for node in self.nodes() {
+            // SAFETY: the operands of a live node; those that are not set are null.
+            let operands = unsafe { (*node.raw.as_ptr()).src };
+            for raw in operands.into_iter().filter_map(NonNull::new).chain([node.raw]) {
+                let tensor = Tensor { raw, context: self.context.clone() };
+                if let Some(ty) = tensor.memory_type()
+                    && types.iter().all(|(found, _)| found.raw() != ty.raw())
+                {
+                    types.push((ty, raw));
+                }
+            }
+        }
+        types
     }
 
     /// All nodes, in order. The caller holds a lock on the context.
@@ -119,6 +185,8 @@ impl Drop for Memory {
 /// serves another graph.
 pub struct ReadyGraph {
     graph: Graph,
+    /// Number of the backend that was found to support all operations; 0 at first.
+    checked_for: AtomicU64,
     /// What a GPU has recorded of it.
     #[cfg(feature = "cuda")]
     pub(crate) recording: std::sync::Mutex<crate::backend::RecordingState>,
@@ -164,6 +232,13 @@ impl GraphAllocator {
         if context.unallocated {
             return Err(Error::NotAllocated("a graph made for measuring".into()));
         }
+        let tensor = |raw| Tensor { raw, context: graph.context.clone() };
+        if let Some(target) = graph.parts.written.iter().map(|raw| tensor(*raw)).find(Tensor::is_read_only) {
+            return Err(Error::ReadOnly(target.locked_name()));
+        }
+        if self.buffer_type.is_repacked() {
+            return Err(Error::Repacked { tensor: "a compute buffer".into(), access: "placed in" });
+        }
         let mut memory = self.memory.state.write().unwrap_or_else(PoisonError::into_inner);
         memory.generation += 1;
         if self.buffer_type.is_bounded() {
@@ -190,15 +265,11 @@ impl GraphAllocator {
                 device: self.buffer_type.name(),
             });
         }
-        for node in graph.nodes() {
-            // SAFETY: a field of the live descriptor.
-            if unsafe { (*node.raw.as_ptr()).op } == sys::GGML_OP_CPY && node.is_read_only() {
-                return Err(Error::ReadOnly(node.locked_name()));
-            }
-        }
+        let memory_types = graph.find_memory_types();
         let set = graph.context.memory.set((self.memory.clone(), memory.generation));
         debug_assert!(set.is_ok(), "a context has one graph");
         drop((memory, context));
+        graph.memory_types = memory_types;
         for (raw, numbers) in graph.parts.constants.drain(..) {
             let constant = Tensor { raw, context: graph.context.clone() };
             if constant.is_allocated() {
@@ -207,6 +278,7 @@ impl GraphAllocator {
         }
         Ok(ReadyGraph {
             graph,
+            checked_for: AtomicU64::new(0),
             #[cfg(feature = "cuda")]
             recording: Default::default(),
         })
@@ -244,14 +316,82 @@ impl ReadyGraph {
         matches!(&*recording, crate::backend::RecordingState::Recorded { .. })
     }
 
-    /// Calls `compute` with the graph while everything that it reads and writes is locked; an error if it is
-    /// stale.
-    pub(crate) fn with_locks<T>(
+    /// Calls `compute` with the graph while everything that it reads and writes is locked. An error if it is
+    /// stale, or selects rows that are not there, or if a custom operation failed.
+    pub(crate) fn with_locks(
         &self,
-        compute: impl FnOnce(NonNull<sys::ggml_cgraph>, &GraphParts) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        compute: impl FnOnce(NonNull<sys::ggml_cgraph>, &GraphParts) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let _contexts = context::lock_all(&self.graph.contexts);
         let _memory = self.graph.context.lock_graph_memory()?;
-        compute(self.graph.raw, &self.graph.parts)
+        self.check_selections()?;
+        self.graph.context.failure.take(); // of a computation that was interrupted
+        compute(self.graph.raw, &self.graph.parts)?;
+        self.graph.context.failure.take().map_or(Ok(()), |problem| Err(Error::Failed(problem)))
+    }
+
+    /// Checks the numbers of rows that are selected from tables: ggml would abort on wrong ones on the CPU,
+    /// and read other memory on a GPU. The caller holds the locks.
+    fn check_selections(&self) -> Result<(), Error> {
+        for (raw, rows) in &self.graph.parts.selections {
+            let selection = Tensor { raw: *raw, context: self.graph.context.clone() };
+            if !selection.has_data() {
+                continue; // it is not part of the graph
+            }
+            let mut numbers = vec![0i32; selection.bytes() / size_of::<i32>()];
+            let bytes = size_of_val(&numbers[..]);
+            // SAFETY: a contiguous tensor of so many bytes, which has memory and is locked.
+            unsafe { sys::ggml_backend_tensor_get(raw.as_ptr(), numbers.as_mut_ptr().cast(), 0, bytes) };
+            if let Some(row) = numbers.into_iter().find(|row| *row < 0 || *row as usize >= *rows) {
+                return Err(Error::Row { tensor: selection.locked_name(), row, rows: *rows });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a backend, `number`, reaches the graph's memory and can compute its operations. The caller
+    /// holds the locks.
+    pub(crate) fn check_backend(
+        &self,
+        backend: NonNull<sys::ggml_backend>,
+        number: u64,
+    ) -> Result<(), Error> {
+        if self.checked_for.load(Ordering::Relaxed) == number {
+            return Ok(());
+        }
+        let name = |backend: NonNull<sys::ggml_backend>| {
+            // SAFETY: a live backend; its name is a static string.
+            let name = unsafe { CStr::from_ptr(sys::ggml_backend_name(backend.as_ptr())) };
+            name.to_string_lossy().into_owned()
+        };
+        for (memory, raw) in &self.graph.memory_types {
+            // SAFETY: a live backend and a static type.
+            if !unsafe { sys::ggml_backend_supports_buft(backend.as_ptr(), memory.raw()) } {
+                let tensor = Tensor { raw: *raw, context: self.graph.context.clone() };
+                return Err(Error::Unreachable {
+                    backend: name(backend),
+                    tensor: tensor.locked_name(),
+                    memory: memory.name(),
+                });
+            }
+        }
+        for node in self.graph.nodes() {
+            // SAFETY: a live backend and a node of the live graph. Custom operations are not ggml's.
+            let (op, supported) = unsafe {
+                let op = (*node.raw.as_ptr()).op;
+                (
+                    op,
+                    op == sys::GGML_OP_CUSTOM
+                        || sys::ggml_backend_supports_op(backend.as_ptr(), node.raw.as_ptr()),
+                )
+            };
+            if !supported {
+                // SAFETY: a static string.
+                let op = unsafe { CStr::from_ptr(sys::ggml_op_name(op)) }.to_string_lossy().into_owned();
+                return Err(Error::Unsupported { backend: name(backend), op, tensor: node.locked_name() });
+            }
+        }
+        self.checked_for.store(number, Ordering::Relaxed);
+        Ok(())
     }
 }

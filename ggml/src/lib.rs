@@ -39,7 +39,7 @@ mod types;
 
 pub use backend::Backend;
 pub use buffer::{Buffer, BufferType, HostMemory};
-pub use context::Context;
+pub use context::{Context, Operand};
 pub use custom::{CustomTask, DeviceTask, RawTensor};
 pub use devices::{Capability, CudaVersion, Gpu, NoCuda, devices, free_memory};
 pub use error::Error;

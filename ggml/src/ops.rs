@@ -5,8 +5,7 @@
 
 use ggml_sys as sys;
 
-use crate::context::Use;
-use crate::{Context, Shape, Tensor, Type};
+use crate::{Context, Operand, Shape, Tensor, Type};
 
 /// Which pairs of a head's elements RoPE rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,25 +39,69 @@ pub struct RopeParameters {
     pub beta_slow: f32,
 }
 
+/// Whether every extent of `small` divides that of `large`.
 fn repeats(small: &Tensor, large: &Tensor) -> bool {
-    let (small, large) = (small.shape().0, large.shape().0);
-    small.iter().zip(large).all(|(s, l)| *s > 0 && l.is_multiple_of(*s))
+    small.shape().0.iter().zip(large.shape().0).all(|(s, l)| l.is_multiple_of(*s))
 }
 
-fn are_f32(a: &Tensor, b: &Tensor) -> bool {
-    a.ty() == Type::F32 && b.ty() == Type::F32
+/// Whether `a` is what ggml's operations on activations take: f32, the elements of a row neighbours, and not
+/// more elements than an i32 counts.
+fn is_activation(a: &Tensor) -> bool {
+    a.ty() == Type::F32 && a.has_dense_rows() && a.shape().elements() <= i32::MAX as usize
+}
+
+/// Whether all rows of `a` are equally far apart, as some of ggml's operations require.
+fn has_even_rows(a: &Tensor) -> bool {
+    let ([_, n1, n2, n3], [_, s1, s2, s3]) = (a.shape().0, a.strides());
+    (n2 == 1 || s2 == s1 * n1) && (n3 == 1 || s3 == s1 * n1 * n2)
+}
+
+/// Whether `a` is a contiguous vector of i32.
+fn is_index(a: &Tensor) -> bool {
+    a.ty() == Type::I32 && a.is_contiguous() && a.shape().0[1..] == [1; 3]
+}
+
+/// Whether ggml can copy and convert the elements of `from` to `to`, of which there are as many.
+fn converts(from: &Tensor, to: &Tensor) -> bool {
+    const FLOATS: [Type; 3] = [Type::F32, Type::F16, Type::BF16];
+    let (a, b) = (from.ty(), to.ty());
+    let contiguous = from.is_contiguous() && to.is_contiguous();
+    if a == b {
+        return a.block_elements() == 1 || contiguous || from.shape() == to.shape();
+    }
+    match (a.block_elements(), b.block_elements()) {
+        (1, 1) => {
+            FLOATS.contains(&a) && FLOATS.contains(&b)
+                || matches!((a, b), (Type::F32, Type::I32) | (Type::I32, Type::F32))
+        }
+        (1, block) => {
+            let rows = from.has_dense_rows() && from.dim(0).is_multiple_of(block);
+            FLOATS.contains(&a) && rows && to.is_contiguous() && b.takes_floats()
+        }
+        _ => b == Type::F32 && contiguous && a.has_rows(),
+    }
 }
 
 impl Context {
     /// Rows `indices` `[n]` (i32) of `table` `[d, rows]` as f32: `[d, n]`; with a third dimension
-    /// [d, rows, h] and [n, h], per h. Integer tables stay integer.
+    /// [d, rows, h] and [n, h], per h. Integer tables stay integer. `indices` is written before the graph is
+    /// computed, and not by it: the numbers are checked first.
     pub fn get_rows(&self, table: &Tensor, indices: &Tensor) -> Tensor {
         let (t, i) = (table.shape().0, indices.shape().0);
-        let fits = t[2] == i[1] && t[3] == i[2] && i[3] == 1 && indices.ty() == Type::I32;
-        self.op("get_rows", &[table, indices], fits, |raw| {
+        let fits = t[2] == i[1]
+            && t[3] == i[2]
+            && i[3] == 1
+            && table.ty().has_rows()
+            && table.has_dense_rows()
+            && indices.ty() == Type::I32
+            && indices.is_contiguous()
+            && indices.is_written_by_caller();
+        let rows = self.op("get_rows", &[table, indices], fits, |raw| {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_get_rows(raw, table.raw.as_ptr(), indices.raw.as_ptr()) }
-        })
+        });
+        self.inner.write().parts.selections.push((indices.raw, t[1]));
+        rows
     }
 
     /// Matrix product: `a` [k, m, ...] and `b` [k, n, ...] give [m, n, ...] = aᵀ·b in f32; the outer
@@ -68,8 +111,10 @@ impl Context {
         let fits = x[0] == y[0]
             && y[2].is_multiple_of(x[2])
             && y[3].is_multiple_of(x[3])
-            && a.strides()[0] == a.ty().block_bytes()
-            && b.ty() == Type::F32;
+            && a.ty().has_products()
+            && a.has_dense_rows()
+            && a.strides()[1] >= a.strides()[0]
+            && is_activation(b);
         self.op("mul_mat", &[a, b], fits, |raw| {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_mul_mat(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
@@ -88,7 +133,7 @@ impl Context {
 
     /// a + b, `b` repeated to the shape of `a`.
     pub fn add(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        self.op("add", &[a, b], repeats(b, a) && are_f32(a, b), |raw| {
+        self.op("add", &[a, b], repeats(b, a) && is_activation(a) && b.ty() == Type::F32, |raw| {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_add(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
         })
@@ -96,7 +141,7 @@ impl Context {
 
     /// a · b element by element, `b` repeated to the shape of `a`.
     pub fn mul(&self, a: &Tensor, b: &Tensor) -> Tensor {
-        self.op("mul", &[a, b], repeats(b, a) && are_f32(a, b), |raw| {
+        self.op("mul", &[a, b], repeats(b, a) && is_activation(a) && b.ty() == Type::F32, |raw| {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_mul(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
         })
@@ -104,15 +149,18 @@ impl Context {
 
     /// a · factor.
     pub fn scale(&self, a: &Tensor, factor: f32) -> Tensor {
-        self.op("scale", &[a], a.ty() == Type::F32, |raw| {
-            // SAFETY: live operand.
+        // ggml compares strides that mean nothing, those of single matrices, too.
+        let ([_, n1, n2, _], [_, s1, s2, s3]) = (a.shape().0, a.strides());
+        let fits = is_activation(a) && a.is_contiguous() && s2 == s1 * n1 && s3 == s2 * n2;
+        self.op("scale", &[a], fits, |raw| {
+            // SAFETY: live operand, layout checked.
             unsafe { sys::ggml_scale(raw, a.raw.as_ptr(), factor) }
         })
     }
 
     /// a / rms(a) along the first dimension.
     pub fn rms_norm(&self, a: &Tensor, epsilon: f32) -> Tensor {
-        self.op("rms_norm", &[a], a.ty() == Type::F32, |raw| {
+        self.op("rms_norm", &[a], is_activation(a) && epsilon >= 0.0, |raw| {
             // SAFETY: live operand.
             unsafe { sys::ggml_rms_norm(raw, a.raw.as_ptr(), epsilon) }
         })
@@ -120,10 +168,10 @@ impl Context {
 
     /// silu(gate) · up.
     pub fn swiglu(&self, gate: &Tensor, up: &Tensor) -> Tensor {
-        let fits = gate.shape() == up.shape()
-            && gate.ty() == up.ty()
-            && gate.strides()[0] == 4
-            && up.strides()[0] == 4;
+        // SAFETY: live descriptors, of which only what never changes is read.
+        let contiguous = |a: &Tensor| unsafe { sys::ggml_is_contiguous_1(a.raw.as_ptr()) };
+        let rows = |a: &Tensor| is_activation(a) && contiguous(a) && has_even_rows(a);
+        let fits = gate.shape() == up.shape() && rows(gate) && rows(up);
         self.op("swiglu", &[gate, up], fits, |raw| {
             // SAFETY: live operands of equal shape.
             unsafe { sys::ggml_swiglu_split(raw, gate.raw.as_ptr(), up.raw.as_ptr()) }
@@ -139,11 +187,13 @@ impl Context {
         factors: Option<&Tensor>,
         p: &RopeParameters,
     ) -> Tensor {
-        let fits = a.dim(2) == positions.dim(0)
-            && positions.ty() == Type::I32
-            && p.dims <= a.dim(0)
+        let fits = is_activation(a)
+            && a.dim(2) == positions.dim(0)
+            && is_index(positions)
+            && (2..=a.dim(0)).contains(&p.dims)
             && p.dims.is_multiple_of(2)
-            && factors.is_none_or(|f| f.dim(0) >= p.dims / 2 && f.ty() == Type::F32);
+            && i32::try_from(p.original_context).is_ok()
+            && factors.is_none_or(|f| f.dim(0) >= p.dims / 2 && is_activation(f));
         let mode = match p.mode {
             RopeMode::Norm => sys::GGML_ROPE_TYPE_NORMAL,
             RopeMode::Neox => sys::GGML_ROPE_TYPE_NEOX,
@@ -175,11 +225,14 @@ impl Context {
 
     /// softmax(a · scale + mask) along the first dimension; `mask` [n_kv, n_q] is f16 or f32.
     pub fn soft_max(&self, a: &Tensor, mask: Option<&Tensor>, scale: f32) -> Tensor {
-        let fits = a.ty() == Type::F32
+        let fits = is_activation(a)
             && a.is_contiguous()
             && mask.is_none_or(|m| {
                 m.dim(0) == a.dim(0)
                     && m.dim(1) >= a.dim(1)
+                    && a.dim(2).is_multiple_of(m.dim(2))
+                    && a.dim(3).is_multiple_of(m.dim(3))
+                    && m.has_dense_rows()
                     && m.is_contiguous()
                     && matches!(m.ty(), Type::F16 | Type::F32)
             });
@@ -194,7 +247,7 @@ impl Context {
 
     /// Sums along the first dimension: [n, ...] to [1, ...].
     pub fn sum_rows(&self, a: &Tensor) -> Tensor {
-        self.op("sum_rows", &[a], a.ty() == Type::F32 && a.strides()[0] == 4, |raw| {
+        self.op("sum_rows", &[a], is_activation(a), |raw| {
             // SAFETY: live operand.
             unsafe { sys::ggml_sum_rows(raw, a.raw.as_ptr()) }
         })
@@ -203,7 +256,8 @@ impl Context {
     /// Another shape over the same elements; `a` must be contiguous.
     pub fn reshape(&self, a: &Tensor, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        let fits = a.is_contiguous() && a.shape().elements() == shape.elements();
+        let elements = a.shape().elements() == shape.elements();
+        let fits = a.is_contiguous() && elements && shape.bytes(a.ty()).is_some();
         let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
         self.op("reshape", &[a], fits, |raw| {
             // SAFETY: live contiguous operand with as many elements.
@@ -218,9 +272,11 @@ impl Context {
         let outer = (1..4).map(|i| shape.0[i].saturating_sub(1).saturating_mul(strides[i - 1]));
         let extent = outer.fold(row, usize::saturating_add);
         let inside = |bytes: usize| offset.checked_add(bytes).is_some_and(|end| end <= a.bytes());
+        let whole = |bytes: &usize| bytes.is_multiple_of(a.ty().block_bytes());
         // ggml also requires room for the elements without gaps.
-        let fits = shape.0[0].is_multiple_of(a.ty().block_elements())
-            && inside(if shape.elements() == 0 { 0 } else { extent })
+        let fits = whole(&offset)
+            && strides.iter().all(whole)
+            && inside(extent)
             && shape.bytes(a.ty()).is_some_and(inside);
         let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
         let [s1, s2, s3] = strides;
@@ -234,15 +290,17 @@ impl Context {
     pub fn rows(&self, a: &Tensor, first: usize, n: usize) -> Tensor {
         let [d, _, n2, n3] = a.shape().0;
         let [_, s1, s2, s3] = a.strides();
-        self.view(a, [d, n, n2, n3], [s1, s2, s3], first * s1)
+        self.view(a, [d, n, n2, n3], [s1, s2, s3], first.saturating_mul(s1))
     }
 
-    /// Dimension i of `a` becomes dimension `order[i]` of the result.
+    /// Dimension i of `a` becomes dimension `order[i]` of the result. The first dimension of types with blocks
+    /// stays the first.
     pub fn permute(&self, a: &Tensor, order: [usize; 4]) -> Tensor {
         let mut sorted = order;
         sorted.sort_unstable();
+        let fits = sorted == [0, 1, 2, 3] && (order[0] == 0 || a.ty().block_elements() == 1);
         let [o0, o1, o2, o3] = order.map(|n| n as i32);
-        self.op("permute", &[a], sorted == [0, 1, 2, 3], |raw| {
+        self.op("permute", &[a], fits, |raw| {
             // SAFETY: live operand, a true permutation.
             unsafe { sys::ggml_permute(raw, a.raw.as_ptr(), o0, o1, o2, o3) }
         })
@@ -257,11 +315,13 @@ impl Context {
     }
 
     /// Copies the elements of `from` to `to`, which has as many, and converts them to its type. Returns `to`,
-    /// as operand for what must come after. `to` may not lie in read-only memory.
+    /// as operand for what must come after. `to` may not lie in read-only memory, nor share memory with
+    /// `from`.
     pub fn copy(&self, from: &Tensor, to: &Tensor) -> Tensor {
-        let fits = from.shape().elements() == to.shape().elements();
-        self.op_using("copy", &[(from, Use::Read), (to, Use::Write)], fits, |raw| {
-            // SAFETY: live operands with as many elements.
+        let elements = from.shape().elements();
+        let fits = elements == to.shape().elements() && elements <= i32::MAX as usize && converts(from, to);
+        self.op_using("copy", &[Operand::Read(from), Operand::Write(to)], fits, |raw| {
+            // SAFETY: live operands with as many elements, of types and layouts that ggml can convert.
             unsafe { sys::ggml_cpy(raw, from.raw.as_ptr(), to.raw.as_ptr()) }
         })
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ggml_sys as sys;
 
 use crate::context::{self, Access, lock_all};
-use crate::{Error, Type};
+use crate::{BufferType, Error, Type};
 
 /// Extents of up to four dimensions, fastest first; unused ones are 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,11 +20,17 @@ impl Shape {
         self.0.iter().fold(1, |elements, n| elements.saturating_mul(*n))
     }
 
-    /// Bytes of a contiguous tensor of this shape; `None` on overflow.
+    /// Bytes of a contiguous tensor of this shape. `None` if ggml cannot have such a tensor: an extent is 0 or
+    /// does not fit an i32, rows are not whole blocks, or there are more than 8 TiB.
     pub fn bytes(&self, ty: Type) -> Option<usize> {
+        let extents = self.0.iter().all(|n| (1..=i32::MAX as usize).contains(n));
+        if !extents || !self.0[0].is_multiple_of(ty.block_elements()) {
+            return None;
+        }
         let row = (self.0[0] / ty.block_elements()).checked_mul(ty.block_bytes())?;
         let bytes = self.0[1..].iter().try_fold(row, |bytes, n| bytes.checked_mul(*n))?;
-        (bytes <= isize::MAX as usize).then_some(bytes)
+        // The bytes of a million such tensors do not overflow.
+        (bytes as u64 <= 8 << 40).then_some(bytes)
     }
 }
 
@@ -67,17 +73,34 @@ unsafe impl Sync for Tensor {}
 ///
 /// # Safety
 /// Implementors have no padding and accept every bit pattern.
-pub unsafe trait Element: Copy + Default {}
-// SAFETY: plain numbers.
-unsafe impl Element for f32 {}
-// SAFETY: as above.
-unsafe impl Element for i32 {}
-// SAFETY: as above.
-unsafe impl Element for i64 {}
-// SAFETY: as above.
-unsafe impl Element for u16 {}
-// SAFETY: as above.
-unsafe impl Element for u8 {}
+pub unsafe trait Element: Copy + Default {
+    /// Its name in messages.
+    const NAME: &'static str;
+
+    /// Whether tensors of type `ty` have such elements.
+    fn is_of(ty: Type) -> bool;
+}
+
+macro_rules! elements {
+    ($($element:ident => $ty:pat,)*) => {$(
+        // SAFETY: plain numbers.
+        unsafe impl Element for $element {
+            const NAME: &'static str = stringify!($element);
+
+            fn is_of(ty: Type) -> bool {
+                matches!(ty, $ty)
+            }
+        }
+    )*};
+}
+
+elements! {
+    f32 => Type::F32,
+    i32 => Type::I32,
+    i64 => Type::I64,
+    u16 => Type::F16 | Type::BF16, // the bits
+    u8 => _, // the bytes of any type
+}
 
 impl Tensor {
     /// Element type.
@@ -122,6 +145,36 @@ impl Tensor {
         name.to_string_lossy().into_owned()
     }
 
+    /// Whether the elements of a row (in types with blocks: the blocks) are neighbours in memory.
+    pub(crate) fn has_dense_rows(&self) -> bool {
+        self.strides()[0] == self.ty().block_bytes()
+    }
+
+    /// The tensor whose memory this one has: the tensor itself, or what it is a view of.
+    pub(crate) fn root(&self) -> NonNull<sys::ggml_tensor> {
+        // SAFETY: a field of the live descriptor that never changes.
+        NonNull::new(unsafe { (*self.raw.as_ptr()).view_src }).unwrap_or(self.raw)
+    }
+
+    /// Whether no operation computes the tensor: it is a leaf or part of one.
+    pub(crate) fn is_written_by_caller(&self) -> bool {
+        // SAFETY: a field of a live descriptor that never changes.
+        unsafe { (*self.root().as_ptr()).op == sys::GGML_OP_NONE }
+    }
+
+    /// Whether both are handles of the same tensor.
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        self.raw == other.raw
+    }
+
+    /// Whether both tensors have bytes of the same memory.
+    pub(crate) fn overlaps(&self, other: &Tensor) -> bool {
+        // SAFETY: fields of live descriptors that never change.
+        let start = |tensor: &Tensor| unsafe { (*tensor.raw.as_ptr()).view_offs };
+        let (a, b) = (start(self), start(other));
+        self.root() == other.root() && a < b + other.bytes() && b < a + self.bytes()
+    }
+
     /// Whether elements lie without gaps in memory order.
     pub fn is_contiguous(&self) -> bool {
         // SAFETY: live descriptor.
@@ -136,6 +189,7 @@ impl Tensor {
 
     /// Copies `data` to the tensor, `offset` bytes from its start.
     pub fn write<T: Element>(&self, offset: usize, data: &[T]) -> Result<(), Error> {
+        self.check_element::<T>()?;
         let range = ByteRange { offset, bytes: size_of_val(data) };
         self.access("write", Access::Write, range, || {
             // SAFETY: the tensor has memory, which is locked, and the range lies inside it.
@@ -147,6 +201,7 @@ impl Tensor {
 
     /// Copies from the tensor, `offset` bytes from its start, into `data`.
     pub fn read<T: Element>(&self, offset: usize, data: &mut [T]) -> Result<(), Error> {
+        self.check_element::<T>()?;
         let range = ByteRange { offset, bytes: size_of_val(data) };
         self.access("read", Access::Read, range, || {
             // SAFETY: as in `write`; every bit pattern is a valid T.
@@ -172,6 +227,14 @@ impl Tensor {
         })
     }
 
+    fn check_element<T: Element>(&self) -> Result<(), Error> {
+        let ty = self.ty();
+        if T::is_of(ty) {
+            return Ok(());
+        }
+        Err(Error::ElementType { tensor: self.name(), ty: ty.name(), given: T::NAME })
+    }
+
     /// Calls `work` with the tensor's data locked, after checking that the range lies in memory that may be
     /// accessed so.
     fn access(
@@ -181,6 +244,8 @@ impl Tensor {
         range: ByteRange,
         work: impl FnOnce(),
     ) -> Result<(), Error> {
+        // SAFETY: a field of the live descriptor that never changes.
+        let is_view = unsafe { !(*self.raw.as_ptr()).view_src.is_null() };
         let check_and_work = || {
             let _memory = self.context.lock_graph_memory()?;
             if !self.has_data() || self.buffer().is_null() {
@@ -194,11 +259,21 @@ impl Tensor {
             if access == Access::Write && self.is_read_only() {
                 return Err(Error::ReadOnly(self.locked_name()));
             }
+            if self.memory_type().is_some_and(|memory| memory.is_repacked()) {
+                let whole = range == (ByteRange { offset: 0, bytes: self.bytes() }) && !is_view;
+                let access = match what {
+                    "write" if whole => None,
+                    "write" => Some("written in part to"),
+                    "read" => Some("read from"),
+                    _ => Some("cleared in"),
+                };
+                if let Some(access) = access {
+                    return Err(Error::Repacked { tensor: self.locked_name(), access });
+                }
+            }
             work();
             Ok(())
         };
-        // SAFETY: a field of the live descriptor that never changes.
-        let is_view = unsafe { !(*self.raw.as_ptr()).view_src.is_null() };
         if is_view {
             // Its data may belong to another context.
             let contexts = self.context.with_operands(access);
@@ -222,6 +297,15 @@ impl Tensor {
             let source = (*tensor).view_src;
             (*if source.is_null() { tensor } else { source }).buffer
         }
+    }
+
+    /// The kind of memory that the tensor lies in; `None` if it has none. The caller holds a lock on the
+    /// context.
+    pub(crate) fn memory_type(&self) -> Option<BufferType> {
+        let buffer = self.buffer();
+        // SAFETY: a live buffer, kept alive by the tensor's context.
+        (!buffer.is_null())
+            .then(|| BufferType::from_raw(unsafe { sys::ggml_backend_buffer_get_type(buffer) }))
     }
 
     /// Whether the tensor has an address. The caller holds a lock on the context.
@@ -260,7 +344,7 @@ impl Tensor {
 }
 
 /// Bytes of a tensor's data.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct ByteRange {
     /// From the tensor's start.
     offset: usize,

@@ -14,6 +14,8 @@ impl Type {
     pub const F32: Type = Type(sys::GGML_TYPE_F32);
     /// 16-bit IEEE float.
     pub const F16: Type = Type(sys::GGML_TYPE_F16);
+    /// The upper half of a 32-bit float.
+    pub const BF16: Type = Type(sys::GGML_TYPE_BF16);
     /// 8-bit blocks of 32 with one f16 scale.
     pub const Q8_0: Type = Type(sys::GGML_TYPE_Q8_0);
     /// 4-bit blocks of 32 with one f16 scale.
@@ -89,6 +91,25 @@ impl Type {
         // SAFETY: the blocks and the floats that they make are there (checked above), the former aligned.
         unsafe { convert(aligned.as_ptr().cast(), floats.as_mut_ptr(), floats.len() as i64) };
         true
+    }
+
+    /// Whether the CPU can multiply matrices of this type with vectors.
+    pub(crate) fn has_products(self) -> bool {
+        // SAFETY: the type is valid by construction; the result points into a static table.
+        unsafe { (*sys::ggml_get_type_traits_cpu(self.0)).vec_dot }.is_some()
+    }
+
+    /// Whether the CPU can take rows out of tables of this type.
+    pub(crate) fn has_rows(self) -> bool {
+        // SAFETY: as above. Q8_K, in which ggml keeps activations, has a conversion that tables do not use.
+        let converts = unsafe { (*sys::ggml_get_type_traits(self.0)).to_float }.is_some();
+        matches!(self, Type::F32 | Type::I32) || converts && self.0 != sys::GGML_TYPE_Q8_K
+    }
+
+    /// Whether the CPU can convert floats to this type.
+    pub(crate) fn takes_floats(self) -> bool {
+        // SAFETY: as above.
+        unsafe { (*sys::ggml_get_type_traits_cpu(self.0)).from_float }.is_some()
     }
 
     pub(crate) fn raw(self) -> sys::ggml_type {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ggml::{Backend, Context, Error, GraphAllocator, Tensor, Type};
+use ggml::{Backend, Context, Error, GraphAllocator, Operand, Tensor, Type};
 
 fn device(memory: Option<usize>) -> Backend {
     Backend::emulated(Arc::new(AtomicBool::new(false)), memory).expect("starts")
@@ -16,7 +16,7 @@ fn add_constant(ctx: &Context, x: &Tensor, constant: &Tensor) -> Tensor {
     ctx.custom_on(
         Type::F32,
         [n],
-        &[x, constant],
+        &[Operand::Read(x), Operand::Read(constant)],
         |_| panic!("the CPU implementation is not called"),
         move |task| {
             assert!(task.emulated() && task.stream().is_null());
@@ -53,14 +53,14 @@ fn a_graph_with_own_operations_can_be_computed_repeatedly() {
 fn missing_and_failing_device_implementations_are_errors() {
     let (backend, ctx) = (device(None), Context::new(16));
     let x = ctx.input("x", Type::F32, [1]);
-    let none = ctx.custom(Type::F32, [1], &[&x], |_| ());
+    let none = ctx.custom(Type::F32, [1], &[Operand::Read(&x)], |_| ());
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let graph = allocator.prepare(ctx.graph(&[&none]).expect("graph")).expect("memory");
     assert!(matches!(backend.compute(&graph), Err(Error::Device(_))));
 
     let ctx = Context::new(16);
     let x = ctx.input("x", Type::F32, [1]);
-    let refused = ctx.custom_on(Type::F32, [1], &[&x], |_| (), |_| Err(700));
+    let refused = ctx.custom_on(Type::F32, [1], &[Operand::Read(&x)], |_| (), |_| Err(700));
     let graph = allocator.prepare(ctx.graph(&[&refused]).expect("graph")).expect("memory");
     let error = backend.compute(&graph).expect_err("refused");
     assert!(error.to_string().contains("700"), "{error}");
@@ -75,14 +75,15 @@ fn an_interrupt_stops_a_device_between_operations() {
     let first = ctx.custom_on(
         Type::F32,
         [1],
-        &[&x],
+        &[Operand::Read(&x)],
         |_| (),
         move |_| {
             raise.store(true, Ordering::Relaxed);
             Ok(())
         },
     );
-    let second = ctx.custom_on(Type::F32, [1], &[&first], |_| (), |_| panic!("stopped before"));
+    let second =
+        ctx.custom_on(Type::F32, [1], &[Operand::Read(&first)], |_| (), |_| panic!("stopped before"));
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let graph = allocator.prepare(ctx.graph(&[&second]).expect("graph")).expect("memory");
     assert!(matches!(backend.compute(&graph), Err(Error::Interrupted)));

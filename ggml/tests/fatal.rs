@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use ggml::{Backend, Context, Error, GraphAllocator, Type, on_fatal};
+use ggml::{Backend, Context, Error, GraphAllocator, Operand, Type, on_fatal};
 
 /// Set in the child process.
 const CHILD: &str = "LONGHAND_TEST_FATAL";
@@ -11,7 +11,7 @@ const CHILD: &str = "LONGHAND_TEST_FATAL";
 fn lose_a_device() -> Result<(), Error> {
     let (backend, ctx) = (Backend::emulated(Default::default(), None)?, Context::new(8));
     let x = ctx.input("x", Type::F32, [1]);
-    let node = ctx.custom_on(Type::F32, [1], &[&x], |_| (), |_| Ok(()));
+    let node = ctx.custom_on(Type::F32, [1], &[Operand::Read(&x)], |_| (), |_| Ok(()));
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let graph = allocator.prepare(ctx.graph(&[&node])?)?;
     backend.lose_after(1);

@@ -4,7 +4,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use ggml::{
-    Backend, Buffer, BufferType, Context, Error, Graph, GraphAllocator, HostMemory, ReadyGraph, Tensor, Type,
+    Backend, Buffer, BufferType, Context, Error, Graph, GraphAllocator, HostMemory, Operand, ReadyGraph,
+    Tensor, Type,
 };
 
 const THREADS: usize = 4;
@@ -71,7 +72,7 @@ fn add_product(weights: &[Tensor; 2], total: &Tensor) -> (Context, Tensor, Tenso
     let context = Context::new(16);
     let x = context.input("x", Type::F32, [N]);
     let product = context.mul_mat(&weights[0], &context.mul_mat(&weights[1], &x));
-    let doubled_twice = context.custom(Type::F32, [N], &[&product], |task| {
+    let doubled_twice = context.custom(Type::F32, [N], &[Operand::Read(&product)], |task| {
         let (from, to) = (task.operand(0).data.cast::<f32>(), task.result().data.cast::<f32>());
         for i in (task.thread..N).step_by(task.threads) {
             // SAFETY: both are N contiguous floats, of which threads write different ones.
@@ -168,7 +169,7 @@ fn reads_and_writes_wait_for_computations() {
     let context = Context::new(8);
     let one = context.constant(&[1]);
     // In place, element after element.
-    let increment = context.custom(Type::F32, [1], &[&data, &one], |task| {
+    let increment = context.custom(Type::F32, [1], &[Operand::Write(&data), Operand::Read(&one)], |task| {
         let data = task.operand(0).data.cast::<f32>();
         for i in (0..N).filter(|_| task.thread == 0) {
             // SAFETY: N floats, which only this thread writes.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ggml::{Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Tensor, Type};
+use ggml::{Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Operand, Tensor, Type};
 
 fn cpu() -> Backend {
     Backend::cpu(2, Arc::new(AtomicBool::new(false))).expect("the CPU backend starts")
@@ -37,7 +37,7 @@ fn a_custom_operation_sees_its_operands_and_all_threads() {
     let context = Context::new(16);
     let a = context.input("a", Type::F32, [8]);
     let doubled = context.scale(&a, 2.0);
-    let sum = context.custom(Type::F32, [2], &[&doubled], |task| {
+    let sum = context.custom(Type::F32, [2], &[Operand::Read(&doubled)], |task| {
         let (from, to) = (task.operand(0), task.result());
         for i in (task.thread..2).step_by(task.threads) {
             // SAFETY: both tensors are contiguous f32, 8 and 2 elements; threads write different elements.
@@ -70,7 +70,8 @@ fn a_custom_operation_has_ten_operands() {
                 }
             }
         };
-        context.custom(Type::F32, [1], terms, work).output()
+        let terms: Vec<Operand> = terms.iter().map(|term| Operand::Read(term)).collect();
+        context.custom(Type::F32, [1], &terms, work).output()
     };
     let all: Vec<_> = terms.iter().collect();
     assert_eq!(run(&backend, &context, &sum(&all), &[(&a, &[3.0])]), [165.0]);

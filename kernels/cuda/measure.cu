@@ -114,10 +114,13 @@ __global__ void measure_spread(const __grid_constant__ MeasureCall call) {
     }
 }
 
-// Block (one of the last tokens, query head): stores the token at position p in slot p modulo the window.
+// Block (one of the last tokens, query head): stores the token at position p in slot p modulo the window. Positions
+// that cannot be are ignored.
 __global__ void store_queries(const __grid_constant__ StoreQueriesCall call) {
     int before = gridDim.x - 1 - blockIdx.x;  // tokens before the last
-    int slot = (*call.last - before) % call.window;
+    int position = *call.last - before;
+    if (*call.last < 0 || position < 0) return;
+    int slot = position % call.window;
     const float* from = call.q + blockIdx.y * call.q_head_stride + (call.tokens - 1 - before) * call.q_token_stride;
     float* to = call.ring + (static_cast<size_t>(slot) * call.heads + blockIdx.y) * call.head_dim;
     for (int i = threadIdx.x; i < call.head_dim; i += blockDim.x) to[i] = from[i];

@@ -5,7 +5,7 @@
 use std::f32::consts::LOG2_E;
 use std::marker::PhantomData;
 
-use crate::attention::Rows;
+use crate::attention::{Rows, ShapeError};
 use crate::decode::{Dot, DotArgs, ROW_GROUP, padded, tile_width, with_width};
 use crate::exp::exp2;
 use crate::quant::with_loader;
@@ -42,10 +42,7 @@ pub struct ScoringQuery<'a> {
 ///
 /// `adjust(i, logits)` may change the logits `[live]` of query number `i`, which are in units of log 2: it
 /// sets those of hidden rows to `-inf` and adds biases. `scratch` grows to the size of eight queries' logits
-/// and can be reused by later calls.
-///
-/// # Panics
-/// Where keys, queries or targets are outside their memory.
+/// and can be reused by later calls. An error if keys, queries or targets are outside their memory.
 pub fn add_weights(
     keys: &Keys,
     queries: &[ScoringQuery],
@@ -53,23 +50,26 @@ pub fn add_weights(
     adjust: impl Fn(usize, &mut [f32]),
     out: &mut [f32],
     scratch: &mut Vec<f32>,
-) {
+) -> Result<(), ShapeError> {
     let Keys { rows, head, live, head_dim, .. } = *keys;
+    rows.check("keys", 0, head_dim, live, head.saturating_add(1))?;
+    for query in queries {
+        let need = query.target.saturating_add(1).saturating_mul(live);
+        for (what, have, need) in [("output", out.len(), need), ("queries", query.data.len(), head_dim)] {
+            if have < need {
+                return Err(ShapeError::Buffer { what, have, need });
+            }
+        }
+    }
     if live == 0 || queries.is_empty() {
-        return;
+        return Ok(());
     }
     let isa = Isa::best();
     let width = tile_width(isa, queries.len());
     let (d_padded, n_padded) = (padded(head_dim), live.next_multiple_of(ROW_GROUP));
     scratch.resize(width * (d_padded + n_padded), 0.0);
     let (q, logits) = scratch.split_at_mut(width * d_padded);
-    let start = head * rows.head_stride;
-    let end = start + (live - 1) * rows.row_stride + rows.ty.row_bytes(head_dim);
-    assert!(
-        end <= rows.data.len() && head_dim.is_multiple_of(rows.ty.granule()),
-        "rows are outside their tensor"
-    );
-    let k = rows.data[start..end].as_ptr();
+    let k = rows.data[head * rows.head_stride..].as_ptr();
     for (number, tile) in queries.chunks(width).enumerate() {
         for (q, query) in q.chunks_exact_mut(d_padded).zip(tile) {
             q.fill(0.0);
@@ -88,7 +88,7 @@ pub fn add_weights(
             stride: n_padded,
         };
         with_loader!(rows.ty, L => with_width!(tile.len(), QT => {
-            // SAFETY: the best instruction set is present; the rows are inside their tensor (asserted); the
+            // SAFETY: the best instruction set is present; the rows are inside their tensor (checked); the
             // scratch holds the tile's queries and logits.
             unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
         }));
@@ -105,6 +105,7 @@ pub fn add_weights(
             unsafe { isa.enter(AddSoftmax { logits, sums, factor }) };
         }
     }
+    Ok(())
 }
 
 /// Adds `factor · softmax(logits)` to `sums`. Logits are in units of log 2; their number is a multiple of
@@ -186,7 +187,7 @@ mod tests {
                 .collect();
             let mut out = vec![1f32; 2 * live];
             let adjust = |i: usize, logits: &mut [f32]| logits[live - 1 - i..].fill(f32::NEG_INFINITY);
-            add_weights(&keys, &queries, 0.5, adjust, &mut out, &mut Vec::new());
+            add_weights(&keys, &queries, 0.5, adjust, &mut out, &mut Vec::new()).unwrap();
 
             let mut want = vec![1f64; 2 * live];
             for (i, query) in queries.iter().enumerate() {
@@ -218,7 +219,31 @@ mod tests {
         let keys = Keys { rows, head: 0, live: 1, log_weight: f32::NEG_INFINITY, head_dim: 8 };
         let mut out = [3f32];
         let query = ScoringQuery { data: &[1.0; 8], scale: 1.0, target: 0 };
-        add_weights(&keys, &[query], 1.0, |_, _| (), &mut out, &mut Vec::new());
+        add_weights(&keys, &[query], 1.0, |_, _| (), &mut out, &mut Vec::new()).unwrap();
         assert_eq!(out, [3.0]);
+    }
+
+    /// With strides whose products overflow, rows far outside would seem to be inside.
+    #[test]
+    fn keys_outside_their_memory_are_an_error() {
+        let data = [0u8; 64];
+        let add = |row_stride: usize, head_stride: usize, head: usize, head_dim: usize, target: usize| {
+            let rows = Rows { data: &data, ty: RowType::F32, row_stride, head_stride };
+            let keys = Keys { rows, head, live: 3, log_weight: 0.0, head_dim };
+            let query = ScoringQuery { data: &[1.0; 8], scale: 1.0, target };
+            add_weights(&keys, &[query], 1.0, |_, _| (), &mut [0.0; 3], &mut Vec::new())
+        };
+        assert!(matches!(add(usize::MAX / 2 + 1, 32, 0, 8, 0), Err(ShapeError::Memory { .. })));
+        assert!(matches!(add(32, usize::MAX / 2 + 1, 2, 8, 0), Err(ShapeError::Memory { .. })));
+        assert!(matches!(add(32, 32, usize::MAX, 8, 0), Err(ShapeError::Memory { .. })));
+        assert!(matches!(add(0, 0, 0, 8, 0), Err(ShapeError::Stride { .. })));
+        assert!(matches!(add(32, 32, 0, 0, 0), Err(ShapeError::HeadDim { .. })));
+        let rows = Rows { data: &[0; 96], ty: RowType::F32, row_stride: 32, head_stride: 96 };
+        let keys = Keys { rows, head: 0, live: 3, log_weight: 0.0, head_dim: 8 };
+        for (data, target) in [(&[1.0; 8][..], 1), (&[1.0; 8], usize::MAX), (&[1.0; 7], 0)] {
+            let query = ScoringQuery { data, scale: 1.0, target };
+            let result = add_weights(&keys, &[query], 1.0, |_, _| (), &mut [0.0; 3], &mut Vec::new());
+            assert!(matches!(result, Err(ShapeError::Buffer { .. })));
+        }
     }
 }

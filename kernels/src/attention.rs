@@ -190,34 +190,8 @@ impl LaneView<'_> {
                 heads: self.kv_heads.len(),
             });
         }
-        for (what, rows) in [("keys", &self.k), ("values", &self.v)] {
-            if !head_dim.is_multiple_of(rows.ty.granule()) {
-                return Err(ShapeError::HeadDim { head_dim, granule: rows.ty.granule(), ty: rows.ty.name() });
-            }
-            if self.rows == 0 || self.kv_heads.is_empty() {
-                continue;
-            }
-            let row_bytes = rows.ty.row_bytes(head_dim);
-            if rows.row_stride < row_bytes {
-                return Err(ShapeError::Stride {
-                    what,
-                    lane: number,
-                    stride: rows.row_stride,
-                    need: row_bytes,
-                });
-            }
-            let need = last(&[(self.rows, rows.row_stride), (self.kv_heads.len(), rows.head_stride)])
-                .and_then(|at| at.checked_add(row_bytes));
-            if need.is_none_or(|need| need > rows.data.len()) {
-                return Err(ShapeError::Memory {
-                    what,
-                    lane: number,
-                    have: rows.data.len(),
-                    need: need.unwrap_or(usize::MAX),
-                });
-            }
-        }
-        Ok(())
+        self.k.check("keys", number, head_dim, self.rows, self.kv_heads.len())?;
+        self.v.check("values", number, head_dim, self.rows, self.kv_heads.len())
     }
 
     /// Log-weight of row 0 of the lane's head number `head`.
@@ -231,6 +205,35 @@ impl<'a> Rows<'a> {
     pub fn contiguous(data: &'a [u8], ty: RowType, head_dim: usize, capacity: usize) -> Rows<'a> {
         let row_stride = ty.row_bytes(head_dim);
         Rows { data, ty, row_stride, head_stride: row_stride.saturating_mul(capacity) }
+    }
+
+    /// Checks that the first `rows` rows of `heads` heads are in the memory.
+    pub(crate) fn check(
+        &self,
+        what: &'static str,
+        lane: usize,
+        head_dim: usize,
+        rows: usize,
+        heads: usize,
+    ) -> Result<(), ShapeError> {
+        let Rows { data, ty, row_stride, head_stride } = *self;
+        if head_dim == 0 || !head_dim.is_multiple_of(ty.granule()) {
+            return Err(ShapeError::HeadDim { head_dim, granule: ty.granule(), ty: ty.name() });
+        }
+        if rows == 0 || heads == 0 {
+            return Ok(());
+        }
+        let row_bytes = ty.row_bytes(head_dim);
+        if row_stride < row_bytes {
+            return Err(ShapeError::Stride { what, lane, stride: row_stride, need: row_bytes });
+        }
+        let need = last(&[(rows, row_stride), (heads, head_stride)]).and_then(|at| at.checked_add(row_bytes));
+        match need.filter(|need| *need <= data.len()) {
+            Some(_) => Ok(()),
+            None => {
+                Err(ShapeError::Memory { what, lane, have: data.len(), need: need.unwrap_or(usize::MAX) })
+            }
+        }
     }
 
     /// Bytes of one row.

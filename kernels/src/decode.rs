@@ -547,7 +547,7 @@ impl<L: Load, const QT: usize> Accumulate<L, QT> {
 /// The outputs that thread `ith` of `nth` merges, of all `n_heads * n_q` in the order of `out` (see
 /// [`combine`]).
 pub fn combine_range(call: &Attention, ith: usize, nth: usize) -> Range<usize> {
-    let total = call.n_heads() * call.n_q;
+    let (total, nth) = (call.n_heads() * call.n_q, nth.max(1));
     total * ith / nth..total * (ith + 1) / nth
 }
 
@@ -573,8 +573,8 @@ pub fn combine(
     let total = call.n_heads() * call.n_q;
     let lse_len = lse.as_ref().map_or(range.len(), |lse| lse.len());
     for (what, have, need) in [
-        ("partials", partials.len(), partials_len * nth),
-        ("output", out.len(), d * range.len()),
+        ("partials", partials.len(), partials_len.saturating_mul(nth)),
+        ("output", out.len(), d.saturating_mul(range.len())),
         ("log-sum-exp", lse_len, range.len()),
         ("range", total, range.end),
     ] {

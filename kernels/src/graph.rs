@@ -4,9 +4,14 @@
 //! The tensors of a lane are operands of the nodes. What changes from step to step comes in two small input
 //! tensors ([`LaneInputs`]): the number of live rows and the log-weight of the compensation entry. So a graph
 //! that is built once serves every step. Only this module turns the memory of tensors into slices.
+//!
+//! Tensors that do not fit are mistakes, which [`Context::graph`](ggml::Context::graph) returns. Inputs that
+//! do not fit, such as more live rows than a lane has room for, fail the computation on the CPU; devices
+//! ignore rows that are not there.
 
 mod append;
 mod attend;
+mod checks;
 mod evict;
 mod launch;
 mod lists;
@@ -148,10 +153,15 @@ impl LaneHeads {
 
 /// The tensor with the positions of all lanes of a layer, under ALiBi.
 fn row_positions(lanes: &[GraphLane]) -> Option<&Tensor> {
-    let all = &lanes.first()?.positions.as_ref()?.all;
-    let alike = lanes.iter().all(|lane| lane.positions.is_some() && !lane.compensated);
-    assert!(alike, "all lanes of a layer have positions, and none is compensated");
-    Some(all)
+    Some(&lanes.first()?.positions.as_ref()?.all)
+}
+
+/// Rows of a lane after `added` rows are written behind the `live` ones; an error if there is no room for
+/// them.
+fn rows_after(live: i32, added: usize, capacity: usize) -> Result<usize, String> {
+    let rows = usize::try_from(live).ok().map(|live| live.saturating_add(added));
+    rows.filter(|rows| *rows <= capacity)
+        .ok_or_else(|| format!("{live} live and {added} new rows do not fit a lane of {capacity} rows"))
 }
 
 /// Column `layer` of a `[MAX_LANES, layers]` tensor of 4-byte numbers, as bits.
@@ -165,8 +175,8 @@ fn input_column(input: RawTensor, layer: usize) -> [i32; MAX_LANES] {
 fn rows<'a>(tensor: RawTensor) -> Rows<'a> {
     let bytes = tensor.strides[2] * tensor.shape[2];
     Rows {
-        // SAFETY: lanes are contiguous, [head_dim, capacity, heads]; nothing writes to them while the node
-        // runs.
+        // SAFETY: lanes are [head_dim, capacity, heads] without gaps ([`checks::is_rows`]); nothing writes to
+        // them while the node runs.
         data: unsafe { std::slice::from_raw_parts(tensor.data, bytes) },
         ty: row_type(tensor.ty).expect("lanes have row types"),
         row_stride: tensor.strides[1],
@@ -177,7 +187,7 @@ fn rows<'a>(tensor: RawTensor) -> Rows<'a> {
 /// A tensor `[n]` of integers.
 ///
 /// # Safety
-/// It is a contiguous i32 tensor, and nothing writes to it while the slice is used.
+/// It is a contiguous i32 tensor ([`checks::is_vector`]), and nothing writes to it while the slice is used.
 unsafe fn numbers<'a>(tensor: RawTensor) -> &'a [i32] {
     // SAFETY: inside the tensor; the rest is the caller's promise.
     unsafe { std::slice::from_raw_parts(tensor.data.cast::<i32>(), tensor.shape[0]) }

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use crate::attention::Rows;
+use crate::attention::{Rows, ShapeError};
 use crate::quant::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
@@ -28,12 +28,22 @@ pub enum Measure {
     },
 }
 
-/// Measures `rows` of head `head` of a tensor `[head_dim, capacity, heads]` and writes `out` `[rows]`.
-///
-/// # Panics
-/// Where a row is outside the tensor, or `out` is shorter than `rows`.
-pub fn measure(tensor: &Rows, head_dim: usize, head: usize, rows: &[u32], what: Measure, out: &mut [f32]) {
-    let out = &mut out[..rows.len()];
+/// Measures `rows` of head `head` of a tensor `[head_dim, capacity, heads]` and writes `out` `[rows]`. An error
+/// if a row is outside the tensor, or `out` is shorter than `rows`.
+pub fn measure(
+    tensor: &Rows,
+    head_dim: usize,
+    head: usize,
+    rows: &[u32],
+    what: Measure,
+    out: &mut [f32],
+) -> Result<(), ShapeError> {
+    let last = rows.iter().max().map_or(0, |last| *last as usize + 1);
+    tensor.check("rows", 0, head_dim, last, head.saturating_add(1))?;
+    let have = out.len();
+    let Some(out) = out.get_mut(..rows.len()) else {
+        return Err(ShapeError::Buffer { what: "output", have, need: rows.len() });
+    };
     let read = |row: u32, values: &mut [f32]| read_row(tensor, head_dim, head, row, values);
     let mut values = vec![0f32; head_dim];
     match what {
@@ -49,7 +59,8 @@ pub fn measure(tensor: &Rows, head_dim: usize, head: usize, rows: &[u32], what: 
         }
         Measure::Spread { lag, own } => {
             out.fill(0.0);
-            let partitions: Vec<&[u32]> = rows.chunks_exact(lag.max(1)).collect();
+            let lag = lag.max(1);
+            let partitions: Vec<&[u32]> = rows.chunks_exact(lag).collect();
             let (mut low, mut factor) = (vec![0f32; head_dim], vec![0f32; head_dim]);
             for (number, pair) in partitions.windows(2).enumerate() {
                 let reference = if own { pair[0] } else { pair[1] };
@@ -76,6 +87,7 @@ pub fn measure(tensor: &Rows, head_dim: usize, head: usize, rows: &[u32], what: 
             }
         }
     }
+    Ok(())
 }
 
 fn squared_norm(values: &[f32]) -> f64 {
@@ -168,12 +180,27 @@ mod tests {
         let rows = Rows::contiguous(&data, RowType::F32, 8, 2);
         let of = |what| {
             let mut out = [0f32; 2];
-            measure(&rows, 8, 0, &[1, 0], what, &mut out);
+            measure(&rows, 8, 0, &[1, 0], what, &mut out).unwrap();
             out
         };
         assert_eq!(of(Measure::Norm), [82f32.sqrt(), 5.0]);
         assert_eq!(of(Measure::SquaredNorm), [82.0, 25.0]);
         assert_eq!(of(Measure::MaxAbs), [9.0, 4.0]);
+    }
+
+    /// Vector loads would read behind a row that is no whole number of vectors.
+    #[test]
+    fn rows_outside_the_tensor_are_an_error() {
+        let data = [0u8; 96];
+        let of = |ty: RowType, head_dim: usize, head: usize, row: u32, outs: usize| {
+            let tensor = Rows::contiguous(&data, ty, head_dim, 1);
+            measure(&tensor, head_dim, head, &[row], Measure::Norm, &mut vec![0.0; outs])
+        };
+        assert!(matches!(of(RowType::F32, 12, 0, 0, 1), Err(ShapeError::HeadDim { .. })));
+        assert!(matches!(of(RowType::Q8_0, 40, 0, 0, 1), Err(ShapeError::HeadDim { .. })));
+        assert!(matches!(of(RowType::F32, 8, 0, 3, 1), Err(ShapeError::Memory { .. })));
+        assert!(matches!(of(RowType::F32, 8, usize::MAX, 0, 1), Err(ShapeError::Memory { .. })));
+        assert!(matches!(of(RowType::F32, 8, 0, 0, 0), Err(ShapeError::Buffer { .. })));
     }
 
     #[test]
@@ -183,7 +210,7 @@ mod tests {
         let data = tensor(&[row(1.0, 4.0), row(2.0, 0.0), row(0.0, 4.0), row(2.0, 0.0)]);
         let rows = Rows::contiguous(&data, RowType::F32, 8, 4);
         let mut out = [9f32; 4];
-        measure(&rows, 8, 0, &[0, 1, 2, 3], Measure::Spread { lag: 2, own: false }, &mut out);
+        measure(&rows, 8, 0, &[0, 1, 2, 3], Measure::Spread { lag: 2, own: false }, &mut out).unwrap();
         // z = (0.5, 1, 0 x 6): mean 3/16, and (1, 0, 0 x 6): mean 1/8.
         let want = |z: [f64; 2]| {
             let mean = (z[0] + z[1]) / 8.0;
@@ -192,7 +219,7 @@ mod tests {
         };
         assert_eq!(out, [want([0.5, 1.0]), want([1.0, 0.0]), 0.0, 0.0]);
         let mut own = [9f32; 4];
-        measure(&rows, 8, 0, &[0, 1, 2, 3], Measure::Spread { lag: 2, own: true }, &mut own);
+        measure(&rows, 8, 0, &[0, 1, 2, 3], Measure::Spread { lag: 2, own: true }, &mut own).unwrap();
         assert_eq!(own, [want([0.0, 1.0]), want([1.0, 0.0]), 0.0, 0.0]);
     }
 }

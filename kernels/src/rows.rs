@@ -11,7 +11,7 @@ pub type Moves = Vec<(u32, u32)>;
 /// ascending, without repetition, all below `live`.
 pub fn fill_holes(evicted: &[u32], live: usize) -> Moves {
     debug_assert!(evicted.windows(2).all(|pair| pair[0] < pair[1]));
-    let kept = live - evicted.len();
+    let kept = live.saturating_sub(evicted.len());
     let holes = evicted.iter().copied().take_while(|row| (*row as usize) < kept);
     let mut skipped = evicted.iter().rev().copied().peekable();
     let mut tail = (kept as u32..live as u32).rev().filter(move |row| {

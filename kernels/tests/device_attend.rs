@@ -440,13 +440,14 @@ fn rounded_blocks_equal_the_cpus() {
         .collect();
     let bytes = |backend: &Backend, ty: RowType| -> Vec<u8> {
         let memory = Context::new(4);
-        let (k, held) = (memory.tensor(Type::F32, [d, 1, n]), memory.tensor(tensor_type(ty), [d, n, 1]));
+        let k = memory.tensor(Type::F32, [d, 1, n]);
+        let [held, values] = [(); 2].map(|()| memory.tensor(tensor_type(ty), [d, n, 1]));
         memory.allocate(&backend.buffer_type()).expect("memory");
         k.write(0, &x).expect("rows");
         held.write(0, &vec![0u8; held.bytes()]).expect("bytes");
         let lane = GraphLane {
             k: held.clone(),
-            v: held.clone(),
+            v: values,
             kv_heads: Arc::new([0]),
             compensated: false,
             accumulated: None,

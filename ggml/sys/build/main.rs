@@ -124,8 +124,15 @@ fn compile(ggml: &Path) -> Result<()> {
     };
     let mut files: Vec<PathBuf> = BASE.iter().map(|file| src.join(file)).collect();
     files.extend(CPU.iter().map(|file| cpu.join(file)));
+    let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     println!("cargo:rerun-if-changed=device");
-    files.push(PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("device/segment.cpp"));
+    files.push(own.join("device/segment.cpp"));
+    println!("cargo:rerun-if-changed=cpu");
+    let relax = env::var_os("CARGO_CFG_UNIX").map(|_| own.join("cpu/relax.h"));
+    if relax.is_some() {
+        files.push(own.join("cpu/relax.c"));
+        check_relax(&cpu.join("ggml-cpu.c"))?;
+    }
     if let Some(arch) = arch {
         files.push(cpu.join("arch").join(arch).join("quants.c"));
         files.push(cpu.join("arch").join(arch).join("repack.cpp"));
@@ -161,6 +168,9 @@ fn compile(ggml: &Path) -> Result<()> {
             build.cpp(true).std("c++17");
         } else {
             build.std("c11");
+            if let Some(header) = &relax {
+                build.flag("-include").flag(header);
+            }
         }
         build.try_compile(&format!("ggml_{language}")).context(
             "compiling ggml failed\nhint: a C11 and C++17 compiler is needed (gcc 9 or clang 10 and later)",
@@ -171,6 +181,24 @@ fn compile(ggml: &Path) -> Result<()> {
         println!("cargo:rustc-link-lib=pthread");
         #[cfg(feature = "portable")]
         static_cpp_library(&out)?;
+    }
+    Ok(())
+}
+
+/// Fails unless the loops in which ggml's threads wait are those that cpu/relax.h changes: one in the barrier,
+/// one of workers without a graph.
+#[cfg(not(feature = "generate-bindings"))]
+fn check_relax(source: &Path) -> Result<()> {
+    let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
+    let calls = text.matches("ggml_thread_cpu_relax();").count();
+    let others = text.matches("ggml_thread_cpu_relax").count() - calls;
+    let definitions = text.matches("static inline void ggml_thread_cpu_relax(void) {").count();
+    if calls != 2 || definitions == 0 || others != definitions {
+        bail!(
+            "{}: ggml's threads wait in another way than cpu/relax.h knows ({calls} calls of \
+             ggml_thread_cpu_relax instead of 2); adapt it and this check",
+            source.display()
+        );
     }
     Ok(())
 }

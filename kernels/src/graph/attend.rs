@@ -6,18 +6,22 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ggml::{Context, CustomTask, DeviceTask, Tensor, Type};
+use ggml::{Context, CustomTask, DeviceTask, Operand, Tensor, Type};
 
+use super::checks::{Check, check_inputs, check_lanes, check_queries, ensure};
 use super::launch::{device_column, device_lanes};
 use super::{
     Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, input_column, numbers,
-    row_positions, rows,
+    row_positions, rows, rows_after,
 };
 use crate::device::{self, INVALID_VALUE, MAX_DECODE_QUERIES, TILE_QUERIES};
-use crate::{Alibi, Attention, LaneView, Queries, decode, prefill};
+use crate::{Alibi, Attention, LaneView, Queries, ShapeError, decode, prefill};
 
 /// From this number of queries per KV head on the CPU uses the tiled kernel, which is faster then.
 const MIN_PREFILL_QUERIES: usize = 16;
+
+/// Maximum number of threads or blocks that rows are split over.
+const MAX_SPLIT: usize = 1 << 16;
 
 /// What the rows are split over. The partial results are merged afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +44,14 @@ pub fn attend(
     split: Split,
 ) -> Tensor {
     let n_q = q.dim(2);
+    if let Err(problem) = check(shape, q, lanes, inputs, split) {
+        return ctx.refuse("attend", problem);
+    }
     // Lanes with positions are not compensated, so the positions take the operand of the log-weights.
     let positions = row_positions(lanes);
     let mut operands = vec![q, appended.node, &inputs.rows, positions.unwrap_or(&inputs.log_weights)];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
+    let mut operands: Vec<Operand> = operands.into_iter().map(Operand::Read).collect();
     let slopes = positions.map(|_| shape.alibi_slopes());
     let lanes = LaneHeads::of(lanes);
     let call = Call { shape, appended: appended.rows, n_q, layer: inputs.layer, lanes, slopes };
@@ -74,13 +82,16 @@ pub fn attend(
         move |task| {
             cpu_call.on_cpu(task, |attention| {
                 let out = task.result();
-                assert!(task.threads <= threads, "built for {threads} threads, run with {}", task.threads);
+                if task.threads > threads {
+                    task.fail(format!("attend: built for {threads} threads, run with {}", task.threads));
+                    return Ok(());
+                }
                 // SAFETY: the result is [len, threads] f32; each thread has its own column.
                 let own = unsafe {
                     let at = out.data.cast::<f32>().add(len * task.thread);
                     std::slice::from_raw_parts_mut(at, len)
                 };
-                decode::partial(attention, task.thread, task.threads, own).expect("shapes were checked");
+                decode::partial(attention, task.thread, task.threads, own)
             });
         },
         move |task| {
@@ -96,7 +107,7 @@ pub fn attend(
             unsafe { launch(task, &call) }
         },
     );
-    operands[1] = &partials;
+    operands[1] = Operand::Read(&partials);
     let device_call = call.clone();
     ctx.custom_on(
         Type::F32,
@@ -105,7 +116,9 @@ pub fn attend(
         move |task| {
             call.on_cpu(task, |attention| {
                 let range = decode::combine_range(attention, task.thread, task.threads);
-                assert!(task.threads <= threads, "built for {threads} threads, run with {}", task.threads);
+                if task.threads > threads {
+                    return Ok(()); // the node before has reported it
+                }
                 let (partials, out) = (task.operand(1), task.result());
                 // SAFETY: the partials are [len, threads] f32, complete since the node before. The ranges of
                 // the threads do not overlap in the result.
@@ -119,7 +132,6 @@ pub fn attend(
                     )
                 };
                 decode::combine(attention, task.threads, partials, range, out, None)
-                    .expect("shapes were checked");
             });
         },
         move |task| {
@@ -133,31 +145,36 @@ pub fn attend(
     )
 }
 
+fn check(shape: AttentionShape, q: &Tensor, lanes: &[GraphLane], inputs: &LaneInputs, split: Split) -> Check {
+    let AttentionShape { head_dim, n_kv_heads, .. } = shape;
+    check_queries(shape, "queries", q)?;
+    check_lanes(lanes, head_dim, n_kv_heads)?;
+    let heads: usize = lanes.iter().map(|lane| lane.kv_heads.len()).sum();
+    ensure(heads == n_kv_heads, || format!("the lanes have {heads} of {n_kv_heads} KV heads"))?;
+    check_inputs(inputs)?;
+    let (Split::Threads(parts) | Split::Blocks(parts)) = split;
+    ensure((1..=MAX_SPLIT).contains(&parts), || format!("{split:?} is not a split into 1 to {MAX_SPLIT}"))
+}
+
 /// [`attend`] for many queries: one node, whose threads share the work through a counter.
-fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
+fn attend_many(ctx: &Context, call: Call, operands: &[Operand]) -> Tensor {
     thread_local! {
         static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
     }
     let (shape, n_q) = (call.shape, call.n_q);
-    // Counts the tiles that were taken and the threads that are done. The last thread resets both for the
-    // next computation.
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let progress = Progress { next: AtomicUsize::new(0), done: AtomicUsize::new(0) };
     let device_call = call.clone();
     let attend = move |task: &CustomTask| {
+        let share = Share { progress: &progress, threads: task.threads };
         call.on_cpu(task, |attention| {
             SCRATCH.with_borrow_mut(|scratch| {
                 scratch.resize(prefill::scratch_len(shape.head_dim), 0.0);
                 let out = task.result().data.cast::<f32>();
                 // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only,
                 // which share `next`.
-                unsafe { prefill::prefill(attention, &next, scratch, out, null_mut()) }
-                    .expect("shapes were checked");
-            });
+                unsafe { prefill::prefill(attention, &share.progress.next, scratch, out, null_mut()) }
+            })
         });
-        if done.fetch_add(1, Ordering::AcqRel) + 1 == task.threads {
-            done.store(0, Ordering::Relaxed);
-            next.store(0, Ordering::Release);
-        }
     };
     ctx.custom_on(Type::F32, [shape.head_dim * shape.n_heads(), n_q], operands, attend, move |task| {
         let call = device_call.on_device(task, 0)?;
@@ -167,12 +184,37 @@ fn attend_many(ctx: &Context, call: Call, operands: &[&Tensor]) -> Tensor {
     })
 }
 
+/// How far the threads of a node are.
+struct Progress {
+    /// Tiles that were taken.
+    next: AtomicUsize,
+    /// Threads that are done.
+    done: AtomicUsize,
+}
+
+/// One thread's part in it. The last thread that is done, whether it failed or not, resets the progress for
+/// the next computation.
+struct Share<'a> {
+    progress: &'a Progress,
+    threads: usize,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let Progress { next, done } = self.progress;
+        if done.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
+            done.store(0, Ordering::Relaxed);
+            next.store(0, Ordering::Release);
+        }
+    }
+}
+
 /// Maximum number of splits of all rows on a device, for `n_q` tokens. Few queries have one split per block.
 /// Many queries have one split per block and tile of queries; a multiprocessor holds half as many of these
 /// blocks (above 128 elements of a head only one, so that the blocks run in two waves). Returns 0 where the
 /// tiles of all heads fill the device without splits.
 fn max_splits(shape: AttentionShape, n_q: usize, blocks: usize) -> usize {
-    let queries = shape.group * n_q;
+    let queries = shape.group.saturating_mul(n_q);
     if queries <= MAX_DECODE_QUERIES {
         return blocks;
     }
@@ -208,9 +250,15 @@ struct Call {
 
 impl Call {
     /// Calls `work` with the attention call that the node's operands describe: q, any tensor, rows,
-    /// log-weights (under ALiBi: positions), then K and V of each lane.
-    fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention)) {
+    /// log-weights (under ALiBi: positions), then K and V of each lane. Without a call where there are more
+    /// rows than the lanes have room for: this fails the task, as an error of `work` does.
+    fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention) -> Result<(), ShapeError>) {
         let live = input_column(task.operand(2), self.layer);
+        for (lane, live) in self.lanes.iter().zip(live) {
+            if let Err(problem) = rows_after(live, self.appended, lane.capacity) {
+                return task.fail(format!("attend: {problem}"));
+            }
+        }
         let log_weights = match self.slopes {
             Some(_) => [0; MAX_LANES],
             None => input_column(task.operand(3), self.layer),
@@ -231,14 +279,14 @@ impl Call {
         let alibi = self.slopes.as_ref().map(|slopes| Alibi { slopes, positions: &positions });
         let q = task.operand(0);
         let floats = q.strides[2] / 4 * (q.shape[2] - 1) + q.strides[1] / 4 * (q.shape[1] - 1) + q.shape[0];
-        work(&Attention {
+        let result = work(&Attention {
             head_dim: self.shape.head_dim,
             n_kv_heads: self.shape.n_kv_heads,
             group: self.shape.group,
             n_q: self.n_q,
             scale: self.shape.scale,
             q: Queries {
-                // SAFETY: f32 with the given strides; the last element is `floats - 1`.
+                // SAFETY: f32 with these strides (`check`); the last element is `floats - 1`.
                 data: unsafe { std::slice::from_raw_parts(q.data.cast::<f32>(), floats) },
                 head_stride: q.strides[1] / 4,
                 token_stride: q.strides[2] / 4,
@@ -246,6 +294,9 @@ impl Call {
             lanes: &lanes,
             alibi,
         });
+        if let Err(error) = result {
+            task.fail(format!("attend: {error}"));
+        }
     }
 
     /// The same call for a device. The caller sets the address of the partials.

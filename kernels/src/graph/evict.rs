@@ -2,8 +2,9 @@
 
 use std::ptr::null_mut;
 
-use ggml::{Context, CustomTask, RawTensor, Tensor, Type};
+use ggml::{Context, CustomTask, Operand, RawTensor, Tensor, Type};
 
+use super::checks::{Check, check_lane, check_rows, ensure, is, is_rows};
 use super::launch::{device_lanes, device_type};
 use super::lists::{self, Lists};
 use super::{GraphLane, LaneHeads, column, row_type};
@@ -27,18 +28,20 @@ pub struct Eviction {
 /// f32 (K, then V), and their mean becomes row 0. With `return_rows` the result is the bytes of the evicted
 /// rows: first K, then V, head after head. Otherwise the result has no data.
 pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, eviction: Eviction) -> Tensor {
+    if let Err(problem) = check_eviction(lane, sums, &eviction) {
+        return ctx.refuse("evict_rows", problem);
+    }
     let Eviction { evicted, moves, total_evicted, return_rows } = eviction;
-    let (heads, count) = (evicted.len(), evicted.first().map_or(0, Vec::len));
-    assert!(evicted.iter().all(|rows| rows.len() == count), "every head loses the same number of rows");
+    let (heads, count) = (evicted.len(), evicted[0].len());
     let k_bytes = heads * count * lane.k.strides()[1];
     let bytes = k_bytes + heads * count * lane.v.strides()[1];
     let moves: Vec<Vec<u32>> =
         moves.iter().map(|moves| moves.iter().flat_map(|(to, from)| [*to, *from]).collect()).collect();
     let lists = lists::pack(ctx, evicted.iter().chain(&moves).map(Vec::as_slice));
-    let mut operands = vec![&lane.k, &lane.v, &lists];
-    operands.extend(sums);
+    let mut operands = vec![Operand::Write(&lane.k), Operand::Write(&lane.v), Operand::Read(&lists)];
+    operands.extend(sums.map(Operand::Write));
     let accumulated = lane.accumulated.is_some().then_some(operands.len());
-    operands.extend(&lane.accumulated);
+    operands.extend(lane.accumulated.as_ref().map(Operand::Write));
     let lane_heads = LaneHeads::of(std::slice::from_ref(lane));
     let compensated = lane.compensated;
     let evict = move |task: &CustomTask| {
@@ -100,6 +103,29 @@ pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, evicti
     if return_rows { node.output() } else { node }
 }
 
+fn check_eviction(lane: &GraphLane, sums: Option<&Tensor>, eviction: &Eviction) -> Check {
+    check_lane(lane, usize::MAX)?;
+    let [_, capacity, heads, _] = lane.k.shape().0;
+    let Eviction { evicted, moves, .. } = eviction;
+    let fits = evicted.len() == heads && moves.len() == heads;
+    ensure(fits, || format!("rows of {} and moves in {} heads of {heads}", evicted.len(), moves.len()))?;
+    let count = evicted[0].len();
+    let alike = evicted.iter().all(|rows| rows.len() == count);
+    ensure(alike, || "not every head loses as many rows".into())?;
+    check_rows(evicted.iter().flatten(), 0..capacity)?;
+    check_rows(moves.iter().flatten().flat_map(|(to, from)| [to, from]), 0..capacity)?;
+    check_sums(lane, sums)
+}
+
+/// The sums are those of a lane's heads. A compensated lane has them.
+fn check_sums(lane: &GraphLane, sums: Option<&Tensor>) -> Check {
+    let [head_dim, _, heads, _] = lane.k.shape().0;
+    match sums {
+        Some(sums) => is("sums of evicted rows", sums, Type::F32, [head_dim, heads, 2, 1]),
+        None => ensure(!lane.compensated, || "a compensated lane has no sums of evicted rows".into()),
+    }
+}
+
 /// The rows that a lane takes from a layer's complete rows.
 #[derive(Clone, Debug)]
 pub struct RowSelection {
@@ -118,10 +144,14 @@ pub fn select_rows(
     sums: Option<&Tensor>,
     selection: RowSelection,
 ) -> Tensor {
+    if let Err(problem) = check_selection((k, v), lane, sums, &selection) {
+        return ctx.refuse("select_rows", problem);
+    }
     let lists = lists::pack(ctx, selection.kept.iter().chain(&selection.evicted).map(Vec::as_slice));
     let max_kept = selection.kept.iter().map(Vec::len).max().unwrap_or(0);
-    let mut operands = vec![k, v, &lane.k, &lane.v, &lists];
-    operands.extend(sums);
+    let mut operands = vec![Operand::Read(k), Operand::Read(v)];
+    operands.extend([Operand::Write(&lane.k), Operand::Write(&lane.v), Operand::Read(&lists)]);
+    operands.extend(sums.map(Operand::Write));
     let lane_heads = LaneHeads::of(std::slice::from_ref(lane));
     let (compensated, kv_heads) = (lane.compensated, lane.kv_heads.clone());
     let fill = move |task: &CustomTask| {
@@ -131,7 +161,6 @@ pub fn select_rows(
         for item in (task.thread..2 * heads).step_by(task.threads) {
             let (which, head) = (item / heads, item % heads);
             let (from, to) = (task.operand(which), task.operand(2 + which));
-            assert_eq!(from.ty, to.ty, "rows are copied byte for byte");
             let ty = row_type(to.ty).expect("lanes have row types");
             let bytes = to.strides[1];
             // SAFETY: each (tensor, head) of the lane is used by one thread; the source is only read.
@@ -174,6 +203,32 @@ pub fn select_rows(
         // SAFETY: the addresses are those of the operands, whose shapes are those of the call.
         unsafe { device::select(task, &call) }
     })
+}
+
+fn check_selection(
+    (k, v): (&Tensor, &Tensor),
+    lane: &GraphLane,
+    sums: Option<&Tensor>,
+    selection: &RowSelection,
+) -> Check {
+    is_rows("complete keys", k)?;
+    is_rows("complete values", v)?;
+    let [head_dim, rows, n_kv_heads, _] = k.shape().0;
+    ensure(v.shape() == k.shape(), || format!("the complete values are {v:?}, the keys {k:?}"))?;
+    check_lane(lane, n_kv_heads)?;
+    let alike = lane.k.dim(0) == head_dim && (lane.k.ty(), lane.v.ty()) == (k.ty(), v.ty());
+    ensure(alike, || {
+        format!("the keys and values are {:?} and {:?}, the complete {k:?} and {v:?}", lane.k, lane.v)
+    })?;
+    let RowSelection { kept, evicted } = selection;
+    let heads = lane.kv_heads.len();
+    let fits = kept.len() == heads && evicted.len() == heads;
+    ensure(fits, || format!("rows of {} and {} heads of {heads}", kept.len(), evicted.len()))?;
+    let room = lane.k.dim(1) - usize::from(lane.compensated);
+    let most = kept.iter().map(Vec::len).max().unwrap_or(0);
+    ensure(most <= room, || format!("{most} rows do not fit a lane with room for {room}"))?;
+    check_rows(kept.iter().chain(evicted).flatten(), 0..rows)?;
+    check_sums(lane, sums)
 }
 
 /// All rows of one head.

@@ -7,11 +7,18 @@ use std::ops::Range;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
-use ggml::{Context, CustomTask, DeviceTask, RawTensor, Tensor, Type};
+use ggml::{Context, CustomTask, DeviceTask, Operand, RawTensor, Tensor, Type};
 
+use super::checks::{
+    Check, check_heads, check_inputs, check_lane, check_queries, check_rows, ensure, is, is_heads, is_rows,
+    is_vector,
+};
 use super::launch::{device_column, device_type};
 use super::lists::{self, Lists};
-use super::{Appended, AttentionShape, GraphLane, LaneInputs, column, input_column, numbers, rows};
+use super::{
+    Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, column, input_column, numbers, rows,
+    rows_after,
+};
 use crate::accumulate::{Keys, ScoringQuery, add_weights};
 use crate::device;
 use crate::measure::{Measure, measure};
@@ -50,8 +57,8 @@ impl Gain {
     fn on_device(self) -> (i32, i32) {
         match self {
             Gain::One => (0, 0),
-            Gain::Entropy { budget } => (1, budget as i32),
-            Gain::Literal { budget } => (2, budget as i32),
+            Gain::Entropy { budget } => (1, i32::try_from(budget).unwrap_or(i32::MAX)),
+            Gain::Literal { budget } => (2, i32::try_from(budget).unwrap_or(i32::MAX)),
         }
     }
 }
@@ -89,11 +96,15 @@ pub fn accumulate_attention(
     inputs: &LaneInputs,
     how: Accumulation,
 ) -> Option<Tensor> {
+    let (accumulated, new) = (to.lane.accumulated.as_ref()?, appended.rows);
+    if let Err(problem) = check_accumulation(shape, q, &to, inputs, how) {
+        return Some(ctx.refuse("accumulate_attention", problem));
+    }
     let AccumulatingLane { lane, number, heads } = to;
-    let (accumulated, new) = (lane.accumulated.as_ref()?, appended.rows);
-    let mut operands =
-        vec![q, appended.node, &inputs.rows, &inputs.log_weights, &inputs.positions, &lane.k, accumulated];
-    operands.extend(lane.positions.as_ref().map(|positions| &positions.all));
+    let [q_operand, node, live, weights, positions, keys] =
+        [q, appended.node, &inputs.rows, &inputs.log_weights, &inputs.positions, &lane.k].map(Operand::Read);
+    let mut operands = vec![q_operand, node, live, weights, positions, keys, Operand::Write(accumulated)];
+    operands.extend(lane.positions.as_ref().map(|positions| Operand::Read(&positions.all)));
     let (compensated, layer) = (lane.compensated, inputs.layer);
     let first_position = lane.positions.as_ref().map(|positions| positions.first);
     let slopes = first_position.map(|_| shape.alibi_slopes());
@@ -102,16 +113,18 @@ pub fn accumulate_attention(
     let splits = splits(tokens * shape.group, heads.len(), lane.k.dim(1));
     let (lane_heads, model_heads) = (heads.clone(), kv_heads.clone());
     let accumulate = move |task: &CustomTask| {
-        let live = input_column(task.operand(2), layer)[number] as usize;
+        let live = input_column(task.operand(2), layer)[number];
         let log_weight = f32::from_bits(input_column(task.operand(3), layer)[number] as u32);
         let (keys, accumulated) = (task.operand(5), task.operand(6));
         let queries = QueryTensor::new(task.operand(0));
-        let last = last_position(task.operand(4));
-        let all = live + new;
-        assert!(
-            all <= keys.shape[1] && keys.shape[1] == accumulated.shape[0],
-            "rows exceed the lane, or the sums do not have one number per row"
-        );
+        let rows_and_last = rows_after(live, new, keys.shape[1]).and_then(|all| {
+            ensure(all >= tokens, || format!("{all} rows are fewer than the {tokens} tokens that score"))?;
+            Ok((all, last_position(task.operand(4), tokens)?))
+        });
+        let (live, (all, last)) = match rows_and_last {
+            Ok(found) => (live as usize, found),
+            Err(problem) => return task.fail(format!("accumulate_attention: {problem}")),
+        };
         let first = queries.tokens - tokens;
         for at in (task.thread..heads.len()).step_by(task.threads) {
             let (head, first_query_head) = (heads[at] as usize, kv_heads[at] as usize * shape.group);
@@ -122,7 +135,7 @@ pub fn accumulate_attention(
             let scoring: Vec<ScoringQuery> = (first..queries.tokens)
                 .flat_map(|t| (0..shape.group).map(move |member| (t, member)))
                 .map(|(t, member)| {
-                    let seen = last + 2 + t - queries.tokens;
+                    let seen = last + 2 - (queries.tokens - t);
                     ScoringQuery {
                         data: queries.get(first_query_head + member, t),
                         scale: shape.scale * how.gain.at(seen, shape.head_dim) as f32,
@@ -151,9 +164,11 @@ pub fn accumulate_attention(
                 head_dim: shape.head_dim,
             };
             let out = &mut column[..all];
-            with_scratch(|scratch| {
-                add_weights(&keys, &scoring, 1.0 / shape.group as f32, adjust, out, scratch);
-            });
+            let factor = 1.0 / shape.group as f32;
+            let added = with_scratch(|scratch| add_weights(&keys, &scoring, factor, adjust, out, scratch));
+            if let Err(error) = added {
+                task.fail(format!("accumulate_attention: {error}"));
+            }
         }
     };
     // On devices the result has the statistics that the first pass writes and the second reads.
@@ -184,6 +199,26 @@ pub fn accumulate_attention(
         // call.
         unsafe { device::accumulate(task, &call) }
     }))
+}
+
+fn check_accumulation(
+    shape: AttentionShape,
+    q: &Tensor,
+    to: &AccumulatingLane,
+    inputs: &LaneInputs,
+    how: Accumulation,
+) -> Check {
+    let AccumulatingLane { lane, number, heads } = to;
+    check_queries(shape, "queries", q)?;
+    ensure(how.queries > 0, || "no queries count".into())?;
+    check_lane(lane, shape.n_kv_heads)?;
+    ensure(lane.k.dim(0) == shape.head_dim, || format!("the keys are {:?}, the queries {q:?}", lane.k))?;
+    ensure(*number < MAX_LANES, || format!("lane {number} of {MAX_LANES}"))?;
+    // A head that is given twice would be written by two threads.
+    check_heads("head", heads, lane.kv_heads.len())?;
+    ensure(!heads.is_empty(), || "no heads accumulate".into())?;
+    check_inputs(inputs)?;
+    is_vector("positions", &inputs.positions, 1)
 }
 
 /// Splits of the rows in a device's first pass. With few queries, the tiles of queries alone would not fill
@@ -252,13 +287,24 @@ fn accumulate_call(
 /// `[head_dim, heads, window]` f32. The token at position p goes to slot p modulo `window`. The result has no
 /// data.
 pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tensor) -> Tensor {
+    let [head_dim, heads, n, _] = q.shape().0;
+    let check = is_heads("queries", q, [head_dim, heads, n])
+        .and_then(|()| is_vector("positions", positions, 1))
+        .and_then(|()| is("queries in the ring", ring, Type::F32, [head_dim, heads, ring.dim(2), 1]));
+    if let Err(problem) = check {
+        return ctx.refuse("store_queries", problem);
+    }
     let store = |task: &CustomTask| {
         let (queries, ring) = (QueryTensor::new(task.operand(0)), task.operand(2));
-        let last = last_position(task.operand(1));
         let window = ring.shape[2];
-        let first = queries.tokens.saturating_sub(window);
+        let stored = window.min(queries.tokens);
+        let last = match last_position(task.operand(1), stored) {
+            Ok(last) => last,
+            Err(problem) => return task.fail(format!("store_queries: {problem}")),
+        };
+        let first = queries.tokens - stored;
         for t in (first..queries.tokens).skip(task.thread).step_by(task.threads) {
-            let position = last + 1 + t - queries.tokens;
+            let position = last + 1 - (queries.tokens - t);
             // SAFETY: slots are [head_dim, heads] f32, contiguous; each is written by one thread.
             let slot = unsafe {
                 let at = ring.data.add(position % window * ring.strides[2]).cast::<f32>();
@@ -269,7 +315,8 @@ pub fn store_queries(ctx: &Context, q: &Tensor, positions: &Tensor, ring: &Tenso
             }
         }
     };
-    ctx.custom_on(Type::F32, [1], &[q, positions, ring], store, |task| {
+    let operands = [Operand::Read(q), Operand::Read(positions), Operand::Write(ring)];
+    ctx.custom_on(Type::F32, [1], &operands, store, |task| {
         let (q, ring) = (task.operand(0), task.operand(2));
         let call = device::StoreQueriesCall {
             q: q.data.cast(),
@@ -299,6 +346,11 @@ pub struct RowLists {
 
 /// Measures rows of a K or V tensor `[head_dim, capacity, heads]`. Returns `[rows, heads]` f32.
 pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measure) -> Tensor {
+    let check =
+        is_rows("keys or values", tensor).and_then(|()| check_lists(&lists, tensor.dim(2), tensor.dim(1)));
+    if let Err(problem) = check {
+        return ctx.refuse("measure_rows", problem);
+    }
     let RowLists { heads, rows: lists } = lists;
     let shape = [lists.first().map_or(0, |rows| rows.len()), heads.len()];
     let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
@@ -311,7 +363,10 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measu
             // SAFETY: each head's column is written by one thread.
             let out = unsafe { column(task.result(), at) };
             let list: Vec<u32> = lists.get(at).collect();
-            measure(&rows(tensor), tensor.shape[0], heads[at] as usize, &list, what, out);
+            if let Err(error) = measure(&rows(tensor), tensor.shape[0], heads[at] as usize, &list, what, out)
+            {
+                task.fail(format!("measure_rows: {error}"));
+            }
         }
     };
     let launch = move |task: &DeviceTask| {
@@ -320,8 +375,8 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measu
             Measure::Norm => (0, 1),
             Measure::SquaredNorm => (1, 1),
             Measure::MaxAbs => (2, 1),
-            Measure::Spread { lag, own: false } => (3, lag.max(1)),
-            Measure::Spread { lag, own: true } => (4, lag.max(1)),
+            // A partition of more rows than there are is as good as any larger one.
+            Measure::Spread { lag, own } => (if own { 4 } else { 3 }, lag.clamp(1, shape[0] + 1)),
         };
         let call = device::MeasureCall {
             rows: tensor.data,
@@ -340,7 +395,22 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measu
         // call.
         unsafe { device::measure(task, &call) }
     };
-    ctx.custom_on(Type::F32, shape, &[tensor, &lists], work, launch).output()
+    let operands = [tensor, &lists].map(Operand::Read);
+    ctx.custom_on(Type::F32, shape, &operands, work, launch).output()
+}
+
+/// There is one list for each head, all of the same length, the heads are below `count`, and the rows below
+/// `capacity`.
+fn check_lists(lists: &RowLists, count: usize, capacity: usize) -> Check {
+    let RowLists { heads, rows } = lists;
+    let length = rows.first().map_or(0, |rows| rows.len());
+    let alike = rows.len() == heads.len() && rows.iter().all(|rows| rows.len() == length);
+    ensure(alike && length > 0, || {
+        format!("the lists of rows of {} heads are not of one length", heads.len())
+    })?;
+    let fits = heads.iter().all(|head| (*head as usize) < count);
+    ensure(fits, || format!("heads {heads:?} of a tensor with {count}"))?;
+    check_rows(rows.iter().flat_map(|rows| rows.iter()), 0..capacity)
 }
 
 /// The tokens whose attention [`window_attention`] adds up, and the heads of the keys.
@@ -371,6 +441,9 @@ pub fn window_attention(
     positions: RowLists,
     window: WindowQueries,
 ) -> Tensor {
+    if let Err(problem) = check_window(shape, k, ring, &positions, &window) {
+        return ctx.refuse("window_attention", problem);
+    }
     let RowLists { heads, rows: lists } = positions;
     let with_position = lists.first().map_or(0, |rows| rows.len());
     let live = window.first + with_position;
@@ -380,8 +453,13 @@ pub fn window_attention(
     let splits = splits(queries, heads.len(), live);
     // On devices this node has the statistics that the first pass writes and the second reads. The node
     // itself computes nothing.
-    let stats =
-        ctx.custom_on(Type::F32, [2, splits, queries, heads.len()], &[ring], |_| (), |_: &DeviceTask| Ok(()));
+    let stats = ctx.custom_on(
+        Type::F32,
+        [2, splits, queries, heads.len()],
+        &[Operand::Read(ring)],
+        |_| (),
+        |_| Ok(()),
+    );
     let out = [live, shape.group, heads.len()];
     let (tensor_heads, device_window) = (heads.clone(), window.clone());
     let add_up = move |task: &CustomTask| {
@@ -428,7 +506,10 @@ pub fn window_attention(
                 log_weight: if window.first > 0 { window.log_weight } else { 0.0 },
                 head_dim: shape.head_dim,
             };
-            with_scratch(|scratch| add_weights(&keys, &scoring, 1.0, adjust, out, scratch));
+            let added = with_scratch(|scratch| add_weights(&keys, &scoring, 1.0, adjust, out, scratch));
+            if let Err(error) = added {
+                task.fail(format!("window_attention: {error}"));
+            }
         }
     };
     let launch = move |task: &DeviceTask| {
@@ -451,7 +532,30 @@ pub fn window_attention(
         // call.
         unsafe { device::accumulate(task, &call) }
     };
-    ctx.custom_on(Type::F32, out, &[k, ring, &lists, &stats], add_up, launch).output()
+    let operands = [k, ring, &lists, &stats].map(Operand::Read);
+    ctx.custom_on(Type::F32, out, &operands, add_up, launch).output()
+}
+
+fn check_window(
+    shape: AttentionShape,
+    k: &Tensor,
+    ring: &Tensor,
+    positions: &RowLists,
+    window: &WindowQueries,
+) -> Check {
+    check_queries(shape, "queries in the ring", ring)?;
+    is("queries in the ring", ring, Type::F32, ring.shape().0)?;
+    is_rows("keys", k)?;
+    ensure(k.dim(0) == shape.head_dim, || format!("the keys are {k:?}, the queries {ring:?}"))?;
+    check_lists(positions, k.dim(2), usize::MAX)?;
+    let rows = positions.rows[0].len().saturating_add(window.first);
+    ensure(rows <= k.dim(1), || format!("{rows} rows of {k:?}"))?;
+    let (heads, models) = (positions.heads.len(), &window.kv_heads);
+    let fits = models.len() == heads && models.iter().all(|head| (*head as usize) < shape.n_kv_heads);
+    ensure(fits, || format!("{heads} heads are heads {models:?} of {}", shape.n_kv_heads))?;
+    let Range { start, end } = window.positions;
+    let fits = start < end && i32::try_from(end).is_ok();
+    ensure(fits, || format!("there are no tokens {start} to {end}"))
 }
 
 /// Adds the ALiBi bias to logits, which are in units of log 2: slope * (position of the row - position `own`
@@ -484,10 +588,14 @@ impl QueryTensor {
     }
 }
 
-/// The last number of an i32 vector: the position of the last token.
-fn last_position(positions: RawTensor) -> usize {
+/// The last number of an i32 vector: the position of the last token. An error if `tokens` tokens cannot end
+/// there.
+fn last_position(positions: RawTensor, tokens: usize) -> Result<usize, String> {
     // SAFETY: inside the tensor, which has at least one element.
-    unsafe { last_address(positions).read() as usize }
+    let last = unsafe { last_address(positions).read() };
+    let fits = |last: &usize| *last < i32::MAX as usize && last + 1 >= tokens;
+    let found = usize::try_from(last).ok().filter(fits);
+    found.ok_or_else(|| format!("{tokens} tokens cannot end at position {last}"))
 }
 
 /// The address of the last number of an i32 vector.
@@ -499,6 +607,6 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-fn with_scratch(work: impl FnOnce(&mut Vec<f32>)) {
-    SCRATCH.with_borrow_mut(work);
+fn with_scratch<T>(work: impl FnOnce(&mut Vec<f32>) -> T) -> T {
+    SCRATCH.with_borrow_mut(work)
 }

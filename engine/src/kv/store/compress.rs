@@ -644,7 +644,7 @@ mod tests {
         ] {
             let policy: Option<Arc<dyn Policy>> = Some(Arc::new(Faulty { input, scores }));
             let lane = LaneLayout { kv_heads: vec![0, 1], capacity: 8, policy, compensated: false };
-            let heads = AttentionShape { head_dim: 4, n_kv_heads: 2, group: 1, scale: 1.0 };
+            let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0 };
             let (k_type, v_type) = (Type::F32, Type::F32);
             let layers = vec![vec![lane]];
             let layout = Layout { heads, context: 8, k_type, v_type, alibi: false, layers };

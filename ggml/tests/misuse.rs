@@ -1,0 +1,331 @@
+//! Whatever safe code does, it gets an error: no abort, no access outside a tensor's memory, none to memory
+//! that is gone.
+
+use std::sync::Arc;
+
+use ggml::{
+    Backend, Buffer, BufferType, Context, Error, GraphAllocator, HostMemory, Operand, RopeMode,
+    RopeParameters, Tensor, Type,
+};
+
+fn cpu() -> Backend {
+    Backend::cpu(2, Arc::default()).expect("the CPU backend starts")
+}
+
+/// A tensor of `n` floats in read-only memory.
+fn read_only(n: usize) -> Tensor {
+    #[repr(align(64))]
+    struct Aligned([u8; 4096]);
+    static ZEROS: Aligned = Aligned([0; 4096]);
+    let buffer = Buffer::over(HostMemory::Static(&ZEROS.0)).expect("aligned");
+    let tensor = Context::new(1).tensor(Type::F32, [n]).named("weights");
+    buffer.place(&tensor, 0).expect("fits");
+    tensor
+}
+
+/// Records one operation, or several, and returns the graph's error.
+#[track_caller]
+fn error_of(what: &str, record: impl FnOnce(&Context) -> Tensor) -> Error {
+    let context = Context::new(32);
+    let result = record(&context);
+    context.graph(&[&result]).err().unwrap_or_else(|| panic!("{what} was accepted: {result:?}"))
+}
+
+#[track_caller]
+fn refused(what: &str, record: impl FnOnce(&Context) -> Tensor) {
+    let error = error_of(what, record);
+    assert!(matches!(error, Error::Operands { .. }), "{what}: {error}");
+}
+
+fn f32s(ctx: &Context, shape: [usize; 4]) -> Tensor {
+    ctx.input("x", Type::F32, shape)
+}
+
+#[test]
+fn impossible_shapes_are_refused() {
+    const MAX: usize = usize::MAX;
+    for shape in
+        [[0, 1, 1, 1], [4, 0, 1, 1], [0, MAX, MAX, 1], [MAX, 2, 1, 1], [1 << 31, 1, 1, 1], [4, 4, 1, MAX]]
+    {
+        refused(&format!("tensor {shape:?}"), |ctx| f32s(ctx, shape));
+        refused(&format!("custom {shape:?}"), |ctx| ctx.custom(Type::F32, shape, &[], |_| ()));
+    }
+    refused("half a block", |ctx| ctx.tensor(Type::Q8_0, [48]));
+    refused("an empty constant", |ctx| ctx.constant(&[]));
+    for n in [MAX, 1 << 40] {
+        assert!(Context::new(n).graph(&[]).is_err(), "a context for {n} tensors");
+    }
+}
+
+#[test]
+fn views_that_ggml_cannot_use_are_refused() {
+    const MAX: usize = usize::MAX;
+    refused("an empty view", |ctx| ctx.view(&f32s(ctx, [8, 1, 1, 1]), [0], [0; 3], 0));
+    refused("an odd offset", |ctx| ctx.view(&f32s(ctx, [8, 1, 1, 1]), [1], [4; 3], 2));
+    refused("an odd stride", |ctx| ctx.view(&f32s(ctx, [8, 1, 1, 1]), [1, 2], [6; 3], 0));
+    refused("rows behind the end", |ctx| ctx.rows(&f32s(ctx, [2, 4, 1, 1]), MAX / 8 + 1, 1));
+    refused("half a block", |ctx| ctx.reshape(&ctx.tensor(Type::Q8_0, [64]), [2, 32]));
+    refused("an empty shape", |ctx| ctx.reshape(&f32s(ctx, [8, 1, 1, 1]), [0, MAX]));
+    // The elements of a block would be apart; the tensor would seem to have more bytes than there are.
+    refused("blocks across", |ctx| ctx.permute(&ctx.tensor(Type::Q8_0, [32, 3]), [1, 0, 2, 3]));
+}
+
+#[test]
+fn layouts_that_ggml_asserts_on_are_refused() {
+    let across = |ctx: &Context| ctx.permute(&f32s(ctx, [3, 4, 1, 1]), [1, 0, 2, 3]);
+    // Contiguous, and yet its elements are not neighbours.
+    let single = |ctx: &Context| ctx.permute(&f32s(ctx, [3, 1, 1, 1]), [1, 0, 2, 3]);
+    // One row in each of two matrices, at strides that no fresh tensor has.
+    let apart = |ctx: &Context| ctx.view(&f32s(ctx, [16, 1, 1, 1]), [8, 1, 2], [1 << 20, 32, 64], 0);
+    refused("scale", |ctx| ctx.scale(&across(ctx), 2.0));
+    refused("scale", |ctx| ctx.scale(&single(ctx), 2.0));
+    refused("scale", |ctx| ctx.scale(&apart(ctx), 2.0));
+    refused("rms_norm", |ctx| ctx.rms_norm(&across(ctx), 1e-5));
+    refused("rms_norm", |ctx| ctx.rms_norm(&f32s(ctx, [4, 1, 1, 1]), -1.0));
+    refused("rms_norm", |ctx| ctx.rms_norm(&f32s(ctx, [4, 1, 1, 1]), f32::NAN));
+    refused("add", |ctx| ctx.add(&across(ctx), &f32s(ctx, [4, 3, 1, 1])));
+    refused("mul", |ctx| ctx.mul(&single(ctx), &f32s(ctx, [1, 3, 1, 1])));
+    refused("sum_rows", |ctx| ctx.sum_rows(&single(ctx)));
+    refused("soft_max", |ctx| ctx.soft_max(&across(ctx), None, 1.0));
+    refused("mask", |ctx| ctx.soft_max(&f32s(ctx, [4, 4, 3, 1]), Some(&f32s(ctx, [4, 4, 2, 1])), 1.0));
+    refused("swiglu", |ctx| ctx.swiglu(&apart(ctx), &apart(ctx)));
+    refused("swiglu", |ctx| {
+        let x = ctx.tensor(Type::I32, [4]);
+        ctx.swiglu(&x, &x)
+    });
+    let k = |ctx: &Context| f32s(ctx, [4, 2, 1, 1]);
+    refused("mul_mat", |ctx| ctx.mul_mat(&ctx.tensor(Type::I32, [4, 2]), &k(ctx)));
+    refused("mul_mat", |ctx| ctx.mul_mat(&k(ctx), &across(ctx)));
+    refused("mul_mat", |ctx| ctx.mul_mat(&ctx.view(&k(ctx), [4, 2], [0; 3], 0), &k(ctx)));
+    refused("get_rows", |ctx| ctx.get_rows(&ctx.tensor(Type::I8, [4, 2]), &ctx.input("i", Type::I32, [1])));
+    refused("get_rows", |ctx| ctx.get_rows(&across(ctx), &ctx.input("i", Type::I32, [1])));
+}
+
+#[test]
+fn ropes_that_ggml_asserts_on_are_refused() {
+    let p = RopeParameters {
+        dims: 4,
+        mode: RopeMode::Neox,
+        base: 10000.0,
+        frequency_scale: 1.0,
+        original_context: 0,
+        ext_factor: 0.0,
+        attention_factor: 1.0,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+    };
+    let positions = |ctx: &Context, shape: [usize; 2]| ctx.input("positions", Type::I32, shape);
+    let x = |ctx: &Context| f32s(ctx, [4, 2, 3, 1]);
+    refused("positions", |ctx| ctx.rope(&x(ctx), &positions(ctx, [3, 2]), None, &p));
+    refused("integers", |ctx| ctx.rope(&ctx.tensor(Type::I32, [4, 2, 3]), &positions(ctx, [3, 1]), None, &p));
+    refused("no pairs", |ctx| {
+        ctx.rope(&x(ctx), &positions(ctx, [3, 1]), None, &RopeParameters { dims: 0, ..p })
+    });
+    refused("elements apart", |ctx| {
+        ctx.rope(
+            &ctx.permute(&x(ctx), [1, 0, 2, 3]),
+            &positions(ctx, [3, 1]),
+            None,
+            &RopeParameters { dims: 2, ..p },
+        )
+    });
+    refused("factors apart", |ctx| {
+        let factors = ctx.permute(&f32s(ctx, [2, 2, 1, 1]), [1, 0, 2, 3]);
+        ctx.rope(&x(ctx), &positions(ctx, [3, 1]), Some(&factors), &p)
+    });
+    refused("a context beyond i32", |ctx| {
+        ctx.rope(&x(ctx), &positions(ctx, [3, 1]), None, &RopeParameters { original_context: 1 << 32, ..p })
+    });
+}
+
+#[test]
+fn copies_that_ggml_cannot_make_are_refused() {
+    let quantised = |ctx: &Context, shape: [usize; 2]| ctx.tensor(Type::Q8_0, shape);
+    refused("types", |ctx| ctx.copy(&ctx.tensor(Type::I64, [4]), &f32s(ctx, [4, 1, 1, 1])));
+    // ggml would write 32 times the bytes of the target.
+    refused("blocks of rows that are apart", |ctx| {
+        let from = ctx.view(&quantised(ctx, [64, 4]), [32, 4], [68, 272, 272], 0);
+        ctx.copy(&from, &quantised(ctx, [128, 1]))
+    });
+    refused("rows of less than a block", |ctx| ctx.copy(&f32s(ctx, [16, 2, 1, 1]), &quantised(ctx, [32, 1])));
+    let error = error_of("overlap", |ctx| {
+        let x = ctx.input("x", Type::F32, [12]);
+        ctx.copy(&ctx.view(&x, [8], [0; 3], 0), &ctx.view(&x, [8], [0; 3], 16))
+    });
+    assert!(matches!(&error, Error::Overlap { op: "copy", .. }), "{error}");
+}
+
+/// Without memory of its own, the allocator's memory must not be left behind in tensors of a refused graph.
+#[test]
+fn a_refused_preparation_gives_no_memory() {
+    let context = Context::new(4);
+    let x = context.input("x", Type::F32, [64]);
+    let copy = context.copy(&x, &read_only(64));
+    let mut allocator = GraphAllocator::new(&BufferType::cpu());
+    let refused = allocator.prepare(context.graph(&[&copy]).expect("a graph"));
+    assert!(matches!(refused, Err(Error::ReadOnly(name)) if name == "weights"));
+    assert!(!x.is_allocated(), "memory that is gone when the allocator is dropped");
+}
+
+#[test]
+fn a_stale_context_gives_no_access_to_freed_memory() {
+    let mut allocator = GraphAllocator::new(&BufferType::cpu());
+    let mut prepare = |n: usize| {
+        let context = Context::new(8);
+        let x = context.input("x", Type::F32, [n]);
+        let y = context.scale(&x, 2.0).output();
+        let graph = allocator.prepare(context.graph(&[&y]).expect("a graph")).expect("memory");
+        (context, x, graph)
+    };
+    let (context, x, graph) = prepare(4);
+    let _larger = prepare(1 << 16);
+    let view = context.view(&x, [2], [0; 3], 0);
+    assert!(matches!(context.allocate(&BufferType::cpu()), Err(Error::StaleGraph)));
+    assert!(matches!(view.write(0, &[1f32]), Err(Error::StaleGraph)));
+    assert!(matches!(view.to_vec::<f32>(), Err(Error::StaleGraph)));
+    assert!(matches!(cpu().compute(&graph), Err(Error::StaleGraph)));
+    let error =
+        error_of("a target whose memory is gone", |ctx| ctx.copy(&ctx.input("y", Type::F32, [4]), &x));
+    assert!(matches!(error, Error::ForeignOperand { op: "copy", .. }), "{error}");
+}
+
+#[test]
+fn a_context_without_memory_on_purpose_is_not_allocated() {
+    let context = Context::new(2);
+    let x = context.tensor(Type::F32, [4]);
+    Buffer::no_memory().expect("a buffer").mark_unallocated(&x);
+    assert!(matches!(context.allocate(&BufferType::cpu()), Err(Error::NotAllocated(_))));
+}
+
+#[test]
+fn repacked_memory_holds_whole_matrices_only() {
+    let Some(repacked) = BufferType::cpu_repacked() else { return };
+    let allocate = |ty: Type, shape: [usize; 2]| {
+        let context = Context::new(1);
+        let tensor = context.tensor(ty, shape);
+        context.allocate(&repacked).map(|_| tensor)
+    };
+    assert!(matches!(allocate(Type::F32, [32, 16]), Err(Error::Repacked { .. })));
+    let Ok(matrix) = allocate(Type::Q4_0, [256, 16]) else { return };
+    let bytes = vec![0u8; matrix.bytes()];
+    matrix.write(0, &bytes).expect("the whole matrix");
+    assert!(matches!(matrix.write(0, &bytes[18..]), Err(Error::Repacked { .. })));
+    assert!(matches!(matrix.to_vec::<u8>(), Err(Error::Repacked { .. })));
+    assert!(matches!(matrix.clear(), Err(Error::Repacked { .. })));
+
+    let context = Context::new(8);
+    let x = context.input("x", Type::F32, [256, 1]);
+    let fine = context.mul_mat(&matrix, &x).output();
+    let copy = context.cont(&matrix).output();
+    let mut allocator = GraphAllocator::new(&BufferType::cpu());
+    let graph = allocator.prepare(context.graph(&[&fine, &copy]).expect("a graph")).expect("memory");
+    assert!(matches!(cpu().compute(&graph), Err(Error::Unsupported { op, .. }) if op == "CONT"));
+
+    let context = Context::new(2);
+    let y = context.scale(&context.input("x", Type::F32, [4]), 2.0);
+    let graph = GraphAllocator::new(&repacked).prepare(context.graph(&[&y]).expect("a graph"));
+    assert!(matches!(graph, Err(Error::Repacked { .. })));
+}
+
+#[test]
+fn rows_that_a_table_does_not_have_are_refused() {
+    let (backend, context) = (cpu(), Context::new(8));
+    let table = context.input("table", Type::F32, [2, 3]);
+    let indices = context.input("tokens", Type::I32, [2]);
+    let rows = context.get_rows(&table, &indices).output();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let graph = allocator.prepare(context.graph(&[&rows]).expect("a graph")).expect("memory");
+    table.write(0, &[0f32, 1., 2., 3., 4., 5.]).expect("a table");
+    for wrong in [-1, 3, i32::MAX] {
+        indices.write(0, &[0, wrong]).expect("indices");
+        match backend.compute(&graph) {
+            Err(Error::Row { tensor, row, rows: 3 }) if row == wrong => assert_eq!(tensor, "tokens"),
+            other => panic!("row {wrong} of 3: {other:?}"),
+        }
+    }
+    indices.write(0, &[2, 0]).expect("indices");
+    backend.compute(&graph).expect("rows that are there");
+    assert_eq!(rows.to_vec::<f32>().expect("rows"), [4., 5., 0., 1.]);
+
+    refused("computed indices", |ctx| {
+        let indices = ctx.input("i", Type::I32, [1]);
+        ctx.get_rows(&f32s(ctx, [4, 2, 1, 1]), &ctx.cont(&indices))
+    });
+    let error = error_of("indices that the graph writes", |ctx| {
+        let indices = ctx.input("i", Type::I32, [1]);
+        let rows = ctx.get_rows(&f32s(ctx, [4, 2, 1, 1]), &indices);
+        ctx.copy(&ctx.input("j", Type::I32, [1]), &indices);
+        rows
+    });
+    assert!(matches!(error, Error::Overlap { op: "get_rows", .. }), "{error}");
+}
+
+#[test]
+fn data_of_another_type_is_refused() {
+    let context = Context::new(4);
+    let halves = context.tensor(Type::F16, [4]).named("halves");
+    let integers = context.tensor(Type::I32, [4]);
+    context.allocate(&BufferType::cpu()).expect("memory");
+    let error = halves.write(0, &[1f32]).expect_err("floats are not halves");
+    assert!(matches!(&error, Error::ElementType { tensor, .. } if tensor == "halves"), "{error}");
+    assert!(matches!(halves.read(0, &mut [0f32]), Err(Error::ElementType { .. })));
+    assert!(matches!(integers.to_vec::<f32>(), Err(Error::ElementType { .. })));
+    halves.write(0, &[0x3c00u16; 4]).expect("bits of halves");
+    halves.write(0, &[0u8; 8]).expect("bytes");
+    integers.write(0, &[1i32; 4]).expect("integers");
+}
+
+#[test]
+fn a_custom_operation_that_fails_is_an_error() {
+    let backend = cpu();
+    let run = |work: fn(&ggml::CustomTask)| {
+        let context = Context::new(8);
+        let x = context.input("x", Type::F32, [1]);
+        let node = context.custom(Type::F32, [1], &[Operand::Read(&x)], work);
+        let mut allocator = GraphAllocator::new(&backend.buffer_type());
+        let graph = allocator.prepare(context.graph(&[&node]).expect("a graph")).expect("memory");
+        backend.compute(&graph).map_err(|error| error.to_string())
+    };
+    assert!(run(|_| panic!("no such row")).is_err_and(|error| error.contains("no such row")));
+    assert!(run(|task| _ = task.operand(1)).is_err_and(|error| error.contains("no operand 1")));
+    assert!(run(|task| _ = task.operand(99)).is_err_and(|error| error.contains("no operand 99")));
+    assert_eq!(run(|_| ()), Ok(()), "the backend still works");
+}
+
+/// ggml visits operands recursively: a long chain would need more stack than a thread has.
+#[test]
+fn a_long_chain_of_operations_needs_no_stack() {
+    const LENGTH: usize = 20_000;
+    let chain = || {
+        let context = Context::new(LENGTH + 1);
+        let mut x = context.input("x", Type::F32, [1]);
+        for _ in 0..LENGTH {
+            x = context.scale(&x, 1.0);
+        }
+        context.graph(&[&x]).expect("a graph");
+    };
+    std::thread::Builder::new()
+        .stack_size(128 << 10)
+        .spawn(chain)
+        .expect("a thread")
+        .join()
+        .expect("no overflow");
+}
+
+/// On a GPU, or the CUDA mock: a graph is computed where its memory is.
+#[cfg(feature = "cuda")]
+#[test]
+fn a_graph_in_the_memory_of_another_place_is_refused() {
+    if std::env::var("LONGHAND_TEST_DEVICE").as_deref() != Ok("cuda") {
+        return;
+    }
+    let backends = [cpu(), Backend::cuda(0, Default::default(), None).expect("a GPU")];
+    for (place, other) in [(0, 1), (1, 0)] {
+        let context = Context::new(4);
+        let y = context.scale(&context.input("x", Type::F32, [4]), 2.0).output();
+        let mut allocator = GraphAllocator::new(&backends[place].buffer_type());
+        let graph = allocator.prepare(context.graph(&[&y]).expect("a graph")).expect("memory");
+        assert!(matches!(backends[other].compute(&graph), Err(Error::Unreachable { .. })));
+        backends[place].compute(&graph).expect("computes");
+    }
+}

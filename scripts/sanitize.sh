@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs tests with a sanitizer, ggml and the device kernels' emulator compiled with it too. To be run by hand after changes around
+# unsafe code: each needs ten to thirty minutes of CPU time and Rust's nightly compiler.
+#
+#     scripts/sanitize.sh address      # accesses outside memory or after it was freed, and leaks
+#     scripts/sanitize.sh undefined    # undefined behaviour of C and C++; overflow and debug assertions of Rust
+#     scripts/sanitize.sh thread       # data races
+#     scripts/sanitize.sh miri         # undefined behaviour of Rust, where no C is called
+#
+# More arguments go to `cargo test` (or `cargo miri test`) instead of the crates below: `scripts/sanitize.sh address -p ggml`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+kind=${1:-}
+shift || true
+[ $# -gt 0 ] || set -- -p ggml -p kernels -p longhand --features kernels/testing
+target=$(rustc -vV | sed -n 's/^host: //p')
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/sanitize-$kind CARGO_TERM_COLOR=never
+
+# The tests, with these flags for all code but build scripts: Rust's, then C's and C++'s.
+test_with() {
+    local rust=$1 c="-g1 -fno-omit-frame-pointer $2"
+    shift 2
+    RUSTFLAGS=$rust CFLAGS=$c CXXFLAGS=$c cargo "${toolchain[@]}" test --release --target "$target" --no-fail-fast "${std[@]}" "$@"
+}
+
+toolchain=(+nightly) std=()
+case $kind in
+address)
+    # Rust's own library of the sanitizer is linked; gcc's instructions call it too.
+    export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:detect_odr_violation=0
+    test_with "-Zsanitizer=address -Cdebuginfo=line-tables-only" -fsanitize=address "$@"
+    ;;
+undefined)
+    # Rust has no such sanitizer: gcc's library is linked. Misaligned numbers are what ggml's formats are made of.
+    toolchain=()
+    export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+    test_with "-Cdebug-assertions -Coverflow-checks -Clink-arg=-lubsan" \
+        "-fsanitize=undefined -fno-sanitize=alignment,vptr -fno-sanitize-recover=all" "$@"
+    ;;
+thread)
+    # The standard library is compiled too: what its locks order would look like races.
+    std=(-Zbuild-std)
+    export TSAN_OPTIONS=halt_on_error=1:history_size=4:suppressions=$PWD/scripts/sanitize-thread.txt
+    test_with "-Zsanitizer=thread -Cdebuginfo=line-tables-only -Cunsafe-allow-abi-mismatch=sanitizer" -fsanitize=thread "$@"
+    ;;
+miri)
+    # The pure Rust parts of the kernels, on the scalar instruction set.
+    [ "$*" != "-p ggml -p kernels -p longhand --features kernels/testing" ] || set -- -p kernels --lib -- --skip speeds --skip every_bit_pattern
+    MIRIFLAGS="-Zmiri-ignore-leaks" cargo +nightly miri test "$@"
+    ;;
+*)
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
