@@ -629,7 +629,7 @@ mod tests {
         refused("razor:buffer", "NAME=VALUE");
         refused("razor:buffer=-1", "cannot be");
         refused("razor:buffer=1.5", "`buffer` is a whole number from 1 to 1000000000: smallest window");
-        refused("razor:ratio=0", "`ratio` is a number from 1 to 1000000000: C");
+        refused("razor:ratio=0", "`ratio` is a number from 1 to 1000000000: after N tokens");
         refused("snapkv:pool=min", "`pool` is one of avg, max: ");
         refused("razor:ratio=NaN", "cannot be");
         refused("razor:buffer=1,buffer=2", "twice");
