@@ -168,6 +168,16 @@ pub fn report(error: &anyhow::Error) -> Report {
     Report { text: console::visible(&text), exit_code }
 }
 
+/// How an error is reported after which the program ends at once. Takes no lock and needs little memory: another
+/// thread, or this one, may have failed anywhere.
+pub fn report_fatal(error: &ggml::Error) -> Report {
+    let mut text = format!("error: {error}\n");
+    if let Some(hint) = Hint::for_compute(error) {
+        text += &format!("hint: {}\n", hint_text(&hint));
+    }
+    Report { text: console::visible(&text), exit_code: 1 }
+}
+
 /// The hint of an error, if its type has hints.
 fn hint(error: &(dyn Error + 'static)) -> Option<String> {
     fn of<E: Error + 'static>(
