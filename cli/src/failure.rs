@@ -43,10 +43,9 @@ impl Failure {
     /// The user pressed Ctrl-C after this many of `total` questions were answered. `in_answer` says whether the
     /// next answer had begun.
     pub fn interrupted_after(answered: usize, total: usize, in_answer: bool) -> Failure {
-        let message = match in_answer {
-            true => format!("interrupted in the answer to question {} of {total}", answered + 1),
-            false => format!("interrupted; {answered} of {total} questions were answered"),
-        };
+        let place =
+            if in_answer { format!(" in the answer to question {}", answered + 1) } else { String::new() };
+        let message = format!("interrupted{place}; {answered} of {total} questions were answered");
         let hint = "ask the other questions in another run; it reads the documents again";
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
     }
