@@ -50,6 +50,7 @@ enum Command {
 
 /// Runs the program. The first argument is its name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    crash_save::install();
     let parsed = clap_command()
         .try_get_matches_from(llama::translate(arguments))
         .and_then(|matches| Cli::from_arg_matches(&matches));
@@ -57,7 +58,6 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return report_usage(&error),
     };
-    crash_save::install();
     let app = App::new();
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),

@@ -1,5 +1,5 @@
 //! Saves the text of the conversation when the program ends with an error, or must end at once because a GPU was
-//! lost.
+//! lost or memory was refused.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ use crate::{console, failure};
 /// The conversation so far, as text.
 static CONVERSATION: Mutex<String> = Mutex::new(String::new());
 
-/// Makes fatal errors of a GPU print an error and save the conversation before the process ends.
+/// Makes fatal errors print an error and save the conversation before the process ends.
 pub fn install() {
     ggml::on_fatal(|error| {
-        let report = failure::report(&anyhow::Error::from(error.clone()));
+        let report = failure::report_fatal(error);
         console::print_error(&report.text);
         save_and_report();
         i32::from(report.exit_code)

@@ -43,10 +43,9 @@ impl Failure {
     /// The user pressed Ctrl-C after this many of `total` questions were answered. `in_answer` says whether the
     /// next answer had begun.
     pub fn interrupted_after(answered: usize, total: usize, in_answer: bool) -> Failure {
-        let message = match in_answer {
-            true => format!("interrupted in the answer to question {} of {total}", answered + 1),
-            false => format!("interrupted; {answered} of {total} questions were answered"),
-        };
+        let place =
+            if in_answer { format!(" in the answer to question {}", answered + 1) } else { String::new() };
+        let message = format!("interrupted{place}; {answered} of {total} questions were answered");
         let hint = "ask the other questions in another run; it reads the documents again";
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
     }
@@ -166,6 +165,16 @@ pub fn report(error: &anyhow::Error) -> Report {
         text.push_str(&format!("hint: {hint}\n"));
     }
     Report { text: console::visible(&text), exit_code }
+}
+
+/// How an error is reported after which the program ends at once. Takes no lock and needs little memory: another
+/// thread, or this one, may have failed anywhere.
+pub fn report_fatal(error: &ggml::Error) -> Report {
+    let mut text = format!("error: {error}\n");
+    if let Some(hint) = Hint::for_compute(error) {
+        text += &format!("hint: {}\n", hint_text(&hint));
+    }
+    Report { text: console::visible(&text), exit_code: 1 }
 }
 
 /// The hint of an error, if its type has hints.

@@ -30,6 +30,10 @@ mod turn;
 
 use std::process::ExitCode;
 
+/// Where memory is refused, the program ends as after other fatal failures: see `crash_save`.
+#[global_allocator]
+static ALLOCATOR: ggml::FatalAllocator = ggml::FatalAllocator;
+
 fn main() -> ExitCode {
     args::run(std::env::args_os().collect())
 }

@@ -20,3 +20,33 @@ fn threads_that_cannot_be_started_are_an_error() {
     limited("ulimit -u 1", true, Path::new("."), &logits("1"), "").expect("as above").ok();
     std::fs::remove_file(&out).expect("the output");
 }
+
+/// Runs with more and more address space, until one succeeds. The loader, the C library and the C++ runtime need some
+/// too, and end the process if they are refused it: those moments are few.
+#[test]
+fn too_little_memory_is_an_error() {
+    let out = std::env::temp_dir().join("longhand-test-memory.npy");
+    let tokens = (1..200).map(|token| token.to_string()).collect::<Vec<_>>().join(",");
+    let logits = ["logits", "-t", "1", "--tokens", &tokens, "-o", out.to_str().expect("text")];
+    let question = "The pass key is 12. What is the pass key?";
+    for (args, step) in [(&logits[..], 400), (&["ask", "-t", "1", question], 12_000)] {
+        let (mut errors, mut aborted) = (0, 0);
+        for kib in (16_000..1_000_000).step_by(step) {
+            let Some(run) = limited(&format!("ulimit -v {kib}"), false, Path::new("."), args, "") else {
+                continue;
+            };
+            if run.code == Some(0) {
+                break;
+            }
+            match run.code {
+                Some(1) => errors += 1,
+                _ if errors > 0 => aborted += 1,
+                _ => continue, // before the program began
+            }
+            let told = run.stderr.contains("error: ") && run.stderr.contains("\nhint: ");
+            assert!(told || run.code.is_none(), "{kib} KiB: {:?} {}", run.code, run.stderr);
+        }
+        assert!(errors > 3 && aborted * 10 <= errors, "{args:?}: {errors} errors, {aborted} aborted");
+    }
+    let _ = std::fs::remove_file(&out);
+}

@@ -98,7 +98,7 @@ fn an_interrupt_stops_an_answer_and_no_further_question_is_asked() {
     let run = ask.finish();
     assert_eq!(run.code, Some(130), "{}", run.stderr);
     assert!(run.stdout.ends_with("!\n") && run.stdout.lines().count() == 1, "{}", run.stdout);
-    let error = "error: interrupted in the answer to question 1 of 3\nhint: ";
+    let error = "error: interrupted in the answer to question 1; 0 of 3 questions were answered\nhint: ";
     assert!(run.stderr.contains(error), "{}", run.stderr);
 }
 

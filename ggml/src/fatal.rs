@@ -1,6 +1,6 @@
 //! What a program does before it ends on a failure that cannot be returned: ggml aborts the process where one
-//! of its assertions fails, and after a GPU is lost every call that touches it fails, freeing memory
-//! included.
+//! of its assertions fails, after a GPU is lost every call that touches it fails, freeing memory included, and
+//! Rust code that is refused memory cannot go on (see [`FatalAllocator`](crate::FatalAllocator)).
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, Once};
@@ -22,6 +22,7 @@ unsafe extern "C" {
 /// Sets the hook. On a fatal failure it is called once, and the process exits with the code that it returns.
 /// Without a hook a lost GPU is an ordinary error, and a failed assertion in ggml aborts the process.
 pub fn on_fatal(hook: Hook) {
+    crate::allocator::reserve();
     if let Ok(mut slot) = HOOK.lock() {
         *slot = Some(hook);
     }
@@ -29,9 +30,14 @@ pub fn on_fatal(hook: Hook) {
 
 /// Calls the hook and ends the process. Returns if there is no hook.
 pub(crate) fn raise(error: &Error) {
+    raise_with(|| error.clone());
+}
+
+/// The same with an error that is made only if there is a hook.
+pub(crate) fn raise_with(error: impl FnOnce() -> Error) {
     let hook = HOOK.lock().ok().and_then(|mut slot| slot.take());
     if let Some(hook) = hook {
-        let code = hook(error);
+        let code = hook(&error());
         // SAFETY: takes no pointers and does not return.
         unsafe { _exit(code) }
     }
@@ -50,8 +56,45 @@ unsafe extern "C" fn aborting(text: *const c_char) {
     // SAFETY: null or a NUL-terminated string that lives for the duration of the call.
     let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy());
     let before: String = crate::log::take().iter().map(|line| format!("\n{line}")).collect();
-    let message = format!("{}{before}", text.as_deref().unwrap_or("ggml gave up"));
+    if let Some(bytes) = refused_bytes(&before) {
+        raise(&Error::OutOfMemory {
+            what: "the descriptions of tensors".into(),
+            bytes,
+            device: "CPU".into(),
+        });
+    }
+    let message = format!("{}{before}", without_folder(text.as_deref().unwrap_or("ggml gave up")));
     // ggml has no error codes here: its message is all that tells a refused allocation.
     let out_of_memory = message.contains("out of memory");
     raise(&Error::Aborted { message, out_of_memory });
+}
+
+/// Bytes of host memory that ggml was refused, from its log: it asserts that it has the memory.
+fn refused_bytes(log: &str) -> Option<usize> {
+    let (_, after) = log.split_once("(attempted to allocate")?;
+    let mebibytes: f64 = after.split_whitespace().next()?.parse().ok()?;
+    Some((mebibytes * 1024.0 * 1024.0) as usize)
+}
+
+/// ggml's message, which begins with the path of a file on the machine that compiled it, without the folder.
+fn without_folder(message: &str) -> &str {
+    let end = message.find(": ").unwrap_or(0);
+    message[..end].rfind(['/', '\\']).map_or(message, |slash| &message[slash + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_ggml_are_read() {
+        let log = "\nggml_aligned_malloc: insufficient memory (attempted to allocate   0.50 MB)";
+        assert_eq!(refused_bytes(log), Some(1 << 19));
+        assert_eq!(refused_bytes("\nanother line"), None);
+        assert_eq!(
+            without_folder("/a/b/ggml.c:12: GGML_ASSERT(x / y) failed"),
+            "ggml.c:12: GGML_ASSERT(x / y) failed"
+        );
+        assert_eq!(without_folder("CUDA error: a/b"), "CUDA error: a/b");
+    }
 }

@@ -20,6 +20,7 @@
 //!
 //! Shapes are in ggml's order: the first dimension is the one whose elements are neighbours in memory.
 
+mod allocator;
 mod backend;
 mod budget;
 mod buffer;
@@ -37,6 +38,7 @@ mod tensor;
 mod threads;
 mod types;
 
+pub use allocator::FatalAllocator;
 pub use backend::Backend;
 pub use buffer::{Buffer, BufferType, HostMemory};
 pub use context::{Context, Operand};
