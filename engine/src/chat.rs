@@ -203,7 +203,8 @@ impl Chat {
     }
 
     /// Lets the model read a question, up to where its answer begins; the first one together with the
-    /// documents. If that fails or is interrupted, the conversation is as it was before.
+    /// documents. If that fails or is interrupted, the conversation is as it was before; the session keeps
+    /// the chunks that were complete, so that asking again goes on from there.
     pub fn read(
         &mut self,
         question: &str,

@@ -1,7 +1,7 @@
 //! A loaded model: file, specification, weights, and what computes.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ggml::Backend;
@@ -106,8 +106,8 @@ pub struct Engine {
     pub(crate) forward: Forward,
     model: Arc<Model>,
     interrupt: Arc<AtomicBool>,
-    /// Set when it is known that no weight is NaN or infinite.
-    pub(crate) has_finite_weights: OnceLock<()>,
+    /// Whether it is known that no weight is NaN or infinite.
+    pub(crate) has_finite_weights: AtomicBool,
     // Last: what computes must outlive everything it has allocated.
     pub(crate) backends: Backends,
 }
@@ -153,7 +153,7 @@ impl Engine {
         if options.trace {
             forward.trace();
         }
-        let has_finite_weights = OnceLock::new();
+        let has_finite_weights = AtomicBool::new(false);
         Ok(Arc::new(Engine { forward, model: model.clone(), interrupt, has_finite_weights, backends }))
     }
 

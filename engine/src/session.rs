@@ -9,9 +9,8 @@
 //! beginning of the same text restores the checkpoint exactly, unless more than 1024 rows of a head were
 //! evicted since.
 //!
-//! Errors and interrupts: a chunk, a layer by layer reading or a step counts when all of it is done. What
-//! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been handed
-//! over.
+//! Errors and interrupts: a chunk, a reading layer by layer or a step counts when all of it is done. What
+//! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -250,7 +249,8 @@ impl Session {
         &self.options
     }
 
-    /// Logits `[n_vocab]` of the token that follows [`Session::tokens`]; empty before the first.
+    /// Logits `[n_vocab]` of the token that follows [`Session::tokens`]; empty before the first, and where
+    /// they are unknown because the reading of a text was interrupted there.
     pub fn logits(&self) -> &[f32] {
         &self.logits
     }
@@ -258,15 +258,15 @@ impl Session {
     /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and
     /// leaves the logits of what follows. Returns how many tokens were computed.
     ///
-    /// # Errors
-    /// Where a token is outside the vocabulary, the text is longer than the context, a computation fails or is
-    /// interrupted, or the logits are not finite ([`EngineError::NotFinite`]).
-    ///
     /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says:
     /// what it had of them before, and the chunks that were complete. Of a first text that is read layer by
-    /// layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left. It is exactly the session to which only that beginning
-    /// was handed over; its logits are empty where they were not computed. Calling `sync` again goes on from
-    /// there.
+    /// layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left. The session is
+    /// exactly as if it had read that beginning only, in the same chunks; but its logits may be unknown.
+    /// Calling `sync` again goes on from there.
+    ///
+    /// # Errors
+    /// Where a token is outside the vocabulary, the text is longer than the context, a computation fails or
+    /// is interrupted, or its numbers are not finite ([`EngineError::NotFinite`]).
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
         self.check(tokens)?;
         self.go_back(tokens)?;
@@ -546,7 +546,8 @@ impl Session {
             }
             Err(error) => {
                 self.engine.release_all();
-                self.clear()?;
+                // If this fails too, the session is empty, and the first error is the one to report.
+                let _ = self.clear();
                 Err(error)
             }
         }
@@ -637,7 +638,9 @@ pub fn sync_all(
         }
         Err(error) => {
             engine.release_all();
-            sessions.iter_mut().try_for_each(Session::clear)?;
+            for session in sessions {
+                let _ = session.clear(); // as above
+            }
             Err(not_finite::with_origin(error, &engine, tokens, types))
         }
     }

@@ -5,7 +5,8 @@
 //! - a new session that replays the history has the same store and the same logits, bit for bit;
 //! - keys, values and running sums of the first layer are those that a session that keeps everything has
 //!   computed for the same tokens, at the positions that the store says;
-//! - what policies by position hold is what their rule leaves of the history.
+//! - what `streaming`, `razor` and `h2o` hold, and the attention that rows have received, is what the papers'
+//!   rules leave of the history.
 //!
 //! `PROPTEST_CASES=10000 cargo test --release -p tests --test sequences` runs ten thousand sequences.
 
@@ -14,10 +15,11 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
+use kernels::graph::AttentionShape;
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use proptest::prelude::*;
 use tests::fixtures::{bounded_policies, options, random_tokens, session, tiny_model, with_policy};
 
@@ -78,10 +80,13 @@ struct Trial {
     variant: usize,
 }
 
-/// The tokens of two texts, and the first layer's keys and values of each.
+/// The tokens of two texts, and the first layer's keys, values and queries of each.
 struct Reference {
+    shape: AttentionShape,
     texts: [Vec<u32>; 2],
     rows: [Vec<HeadRows>; 2],
+    /// `[head_dim, heads, tokens]`
+    queries: [Vec<f32>; 2],
 }
 
 /// Keys and values of a KV head, `[head_dim]` each, by position.
@@ -93,14 +98,20 @@ struct HeadRows {
 static ENGINE: LazyLock<Arc<Engine>> = LazyLock::new(tiny_model);
 
 static REFERENCE: LazyLock<Reference> = LazyLock::new(|| {
-    let texts = [1, 2].map(|seed| random_tokens(&ENGINE, CONTEXT, 50 + seed));
-    let rows = texts.each_ref().map(|text| {
-        let mut session = session(&ENGINE, options(CONTEXT, "full"));
-        session.sync(text, &mut |_| ()).expect("the text is read");
-        let lanes = first_layer(&session);
-        lanes.into_iter().flat_map(|lane| lane.heads).map(|head| head.rows).collect()
+    let traced = EngineOptions { trace: true, ..tests::engine_options() };
+    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
+    let engine = Engine::open(&ModelSource::File(file), &traced).expect("the model opens");
+    let texts = [1, 2].map(|seed| random_tokens(&engine, CONTEXT, 50 + seed));
+    let computed = texts.each_ref().map(|text| {
+        let options = SessionOptions { chunk: CONTEXT, ..options(CONTEXT, "full") };
+        let mut session = session(&engine, options);
+        let mut intermediates = session.intermediates(text).expect("intermediates").into_iter();
+        let (_, queries) = intermediates.find(|(name, _)| name == "Qcur-0").expect("queries");
+        let heads = first_layer(&session).into_iter().flat_map(|lane| lane.heads);
+        (heads.map(|head| head.rows).collect(), queries, session.store().layout().heads)
     });
-    Reference { texts, rows }
+    let [(first, first_queries, shape), (second, second_queries, _)] = computed;
+    Reference { shape, texts, rows: [first, second], queries: [first_queries, second_queries] }
 });
 
 /// A lane of the store, read from its bytes.
@@ -368,7 +379,7 @@ impl Trial {
             );
         }
         self.check_rows();
-        self.check_recent();
+        self.check_rule();
     }
 
     /// The first layer's keys, values and sums.
@@ -400,99 +411,216 @@ impl Trial {
         }
     }
 
-    /// The positions of heads that keep sinks and a window.
-    fn check_recent(&self) {
-        let policy = &self.options.policy;
-        let Some(mut lane) = RecentLane::new(policy) else { return };
+    /// The positions that the policy's rule leaves, and accumulated attention.
+    fn check_rule(&self) {
+        let Some(mut lane) = LaneModel::new(self) else { return };
         for event in &self.history {
             match event {
-                Event::Text(text) => lane.read(text.len(), &self.options),
-                Event::Step(_) | Event::FirstToken(_) => lane.chunk(1),
+                Event::Text(text) => lane.read(text, &self.options),
+                Event::FirstToken(text) => lane.chunk(&text[..lane.tokens.len() + 1], lane.slack_of_chunks()),
+                Event::Step(token) => {
+                    let text = [&lane.tokens[..], &[*token]].concat();
+                    lane.chunk(&text, lane.slack);
+                }
                 Event::Cut(text) => {
-                    lane.positions.retain(|position| *position + 1 < text.len());
-                    lane.seen = text.len() - 1;
-                    lane.chunk(1);
+                    lane.tokens.truncate(text.len() - 1);
+                    lane.heads.iter_mut().for_each(|head| head.rows.retain(|row| row.0 + 1 < text.len()));
+                    lane.chunk(text, lane.slack);
                 }
             }
         }
-        let everything: Vec<u32> = (0..lane.seen as u32).collect();
-        let bounded: Vec<u32> = lane.positions.iter().map(|position| *position as u32).collect();
-        for layer in 0..self.engine.spec().n_layers {
-            for (head, held) in self.session.store().positions(layer).into_iter().enumerate() {
-                let profile = self.options.profile.as_ref();
-                let keeps_all = profile.is_some_and(|profile| profile.is_retrieval(layer, head));
-                assert_eq!(
-                    held,
-                    if keeps_all { &everything[..] } else { &bounded[..] },
-                    "{:?}",
-                    self.history
-                );
+        if lane.is_ambiguous {
+            return;
+        }
+        let layers = if lane.counts_attention() { 1 } else { self.engine.spec().n_layers };
+        for layer in 0..layers {
+            let held = self.session.store().positions(layer);
+            for head in &lane.heads {
+                let expected: Vec<u32> = head.rows.iter().map(|row| row.0 as u32).collect();
+                assert_eq!(held[head.kv_head], expected, "{:?}", self.history);
+            }
+        }
+        if lane.counts_attention() {
+            let found = self.session.store().accumulated_attention(0).expect("attention");
+            for head in &lane.heads {
+                let expected: Vec<f32> = head.rows.iter().map(|row| row.1 as f32).collect();
+                let found = found[head.kv_head].as_ref().expect("it accumulates attention");
+                assert_close(found, &expected, 1e-3);
             }
         }
     }
 }
 
-/// A bounded lane under `streaming` or `razor`, as the papers say: its positions and nothing else.
-struct RecentLane {
-    sinks: usize,
-    window: usize,
-    slack: usize,
-    capacity: usize,
-    positions: Vec<usize>,
-    seen: usize,
+/// The rule of a policy, as its paper says.
+enum Rule {
+    /// The first rows and the last ones.
+    Recent { sinks: usize, window: usize },
+    /// The rows that received the most attention from all queries so far, and the last ones.
+    HeavyHitters { heavy: usize, recent: usize },
 }
 
-impl RecentLane {
-    fn new(policy: &PolicyChoice) -> Option<RecentLane> {
-        let window = match policy.name() {
-            "streaming" => policy.value("window")?,
-            "razor" => policy.value("buffer")?,
+/// The heads of the first layer that a policy bounds, as plain vectors.
+struct LaneModel {
+    rule: Rule,
+    /// Rows beyond the budget that may stay after a step.
+    slack: usize,
+    capacity: usize,
+    shape: AttentionShape,
+    heads: Vec<HeadModel>,
+    tokens: Vec<u32>,
+    /// Whether two rows competed whose attention differs too little to say which one stays.
+    is_ambiguous: bool,
+}
+
+struct HeadModel {
+    kv_head: usize,
+    /// Position and accumulated attention of each row, by position.
+    rows: Vec<(usize, f64)>,
+}
+
+impl LaneModel {
+    /// `None` for other policies, and where an entry that stands for evicted rows receives attention too.
+    fn new(trial: &Trial) -> Option<LaneModel> {
+        let (policy, profile) = (&trial.options.policy, &trial.options.profile);
+        let value = |name: &str| policy.value(name).map(|value| value as usize);
+        let (rule, budget) = match policy.name() {
+            "streaming" => (
+                Rule::Recent { sinks: value("sinks")?, window: value("window")? },
+                value("sinks")? + value("window")?,
+            ),
+            "razor" => (
+                Rule::Recent { sinks: value("sinks")?, window: value("buffer")? },
+                value("sinks")? + value("buffer")?,
+            ),
+            "h2o" if !policy.is_compensated() => {
+                let (heavy, recent) = (value("heavy")?, value("recent")?);
+                (Rule::HeavyHitters { heavy, recent }, heavy + recent)
+            }
             _ => return None,
-        } as usize;
-        let sinks = policy.value("sinks")? as usize;
-        let slack = match policy.value("slack")? {
-            slack if slack < 0.0 => (window / 8).clamp(1, 512),
-            slack => slack as usize,
         };
-        let reserve = ((sinks + window).min(CONTEXT) / 8).clamp(32, 512);
-        let capacity = (sinks + window + reserve.max(slack + 1)).min(CONTEXT);
-        Some(RecentLane { sinks, window, slack, capacity, positions: Vec::new(), seen: 0 })
+        let slack = match (policy.value("slack")?, &rule) {
+            (slack, Rule::Recent { window, .. }) if slack < 0.0 => (window / 8).clamp(1, 512),
+            (slack, _) => slack as usize,
+        };
+        let reserve = (budget.min(CONTEXT) / 8).clamp(32, 512);
+        let shape = trial.session.store().layout().heads;
+        let is_bounded =
+            |head: &usize| profile.as_ref().is_none_or(|profile| !profile.is_retrieval(0, *head));
+        let heads = (0..shape.n_kv_heads).filter(is_bounded);
+        Some(LaneModel {
+            rule,
+            slack,
+            capacity: (budget + reserve.max(slack + 1)).min(CONTEXT),
+            shape,
+            heads: heads.map(|kv_head| HeadModel { kv_head, rows: Vec::new() }).collect(),
+            tokens: Vec::new(),
+            is_ambiguous: false,
+        })
     }
 
-    fn read(&mut self, end: usize, options: &SessionOptions) {
-        if self.seen == 0 && options.prefill == Prefill::Exact {
-            (self.positions, self.seen) = ((0..end).collect(), end);
-            self.evict(0);
-        }
-        while self.seen < end {
-            self.chunk((end - self.seen).min(options.chunk));
+    fn counts_attention(&self) -> bool {
+        matches!(self.rule, Rule::HeavyHitters { .. })
+    }
+
+    fn slack_of_chunks(&self) -> usize {
+        if self.counts_attention() { 0 } else { self.slack }
+    }
+
+    fn live(&self) -> usize {
+        self.heads.first().map_or(0, |head| head.rows.len())
+    }
+
+    fn read(&mut self, text: &[u32], options: &SessionOptions) {
+        match text.len() - self.tokens.len() {
+            _ if self.tokens.is_empty() && options.prefill == Prefill::Exact => {
+                self.append(text);
+                self.evict(0);
+            }
+            1 if !self.tokens.is_empty() => self.chunk(text, self.slack),
+            _ => {
+                while self.tokens.len() < text.len() {
+                    let end = text.len().min(self.tokens.len() + options.chunk);
+                    self.chunk(&text[..end], self.slack_of_chunks());
+                }
+            }
         }
     }
 
-    /// As many of `wanted` tokens as there is room for.
-    fn chunk(&mut self, wanted: usize) {
-        if self.capacity - self.positions.len() < wanted {
+    /// As many of the next tokens of `text` as there is room for; then rows beyond the slack are evicted.
+    fn chunk(&mut self, text: &[u32], slack: usize) {
+        let seen = self.tokens.len();
+        if self.capacity - self.live() < text.len() - seen {
             self.evict(0);
         }
-        let n = wanted.min(self.capacity - self.positions.len());
-        self.positions.extend(self.seen..self.seen + n);
-        self.seen += n;
-        self.evict(self.slack);
+        self.append(&text[..text.len().min(seen + self.capacity - self.live())]);
+        self.evict(slack);
+    }
+
+    /// Adds the rows of the new tokens of `text`, and the attention of their queries.
+    fn append(&mut self, text: &[u32]) {
+        let new = self.tokens.len()..text.len();
+        self.tokens.extend_from_slice(&text[new.clone()]);
+        let counts_attention = self.counts_attention();
+        for head in &mut self.heads {
+            head.rows.extend(new.clone().map(|position| (position, 0.0)));
+            for query in new.clone().filter(|_| counts_attention) {
+                let seen = head.rows.partition_point(|row| row.0 <= query);
+                for member in 0..self.shape.group {
+                    let q = reference_query(head.kv_head * self.shape.group + member, query, text[query]);
+                    let logit = |row: &(usize, f64)| {
+                        let [key, _] = reference(head.kv_head as u32, row.0, text[row.0]);
+                        let product: f64 =
+                            q.iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
+                        product * f64::from(self.shape.scale)
+                    };
+                    let weights: Vec<f64> = head.rows[..seen].iter().map(|row| logit(row).exp()).collect();
+                    let sum: f64 = weights.iter().sum();
+                    for (row, weight) in head.rows.iter_mut().zip(weights) {
+                        row.1 += weight / sum / self.shape.group as f64;
+                    }
+                }
+            }
+        }
     }
 
     fn evict(&mut self, slack: usize) {
-        if self.positions.len() > self.sinks.min(self.seen) + self.window + slack {
-            let window = self.seen - self.window;
-            self.positions.retain(|position| *position < self.sinks || *position >= window);
+        let (seen, live) = (self.tokens.len(), self.live());
+        match self.rule {
+            Rule::Recent { sinks, window } if live > sinks.min(seen) + window + slack => {
+                let stays = |row: &(usize, f64)| row.0 < sinks || row.0 >= seen - window;
+                self.heads.iter_mut().for_each(|head| head.rows.retain(stays));
+            }
+            Rule::HeavyHitters { heavy, recent } if live > heavy + recent + slack => {
+                for HeadModel { rows, .. } in &mut self.heads {
+                    let last = rows.split_off(rows.partition_point(|row| row.0 < seen - recent));
+                    rows.sort_by(|a, b| b.1.total_cmp(&a.1));
+                    self.is_ambiguous |= rows[heavy - 1].1 - rows[heavy].1 < 1e-4;
+                    rows.truncate(heavy);
+                    rows.extend(last);
+                    rows.sort_by_key(|row| row.0);
+                }
+            }
+            _ => {}
         }
     }
 }
 
 /// The first layer's key and value of a token.
 fn reference(head: u32, position: usize, token: u32) -> [&'static [f32]; 2] {
-    let variant = REFERENCE.texts.iter().position(|text| text[position] == token).expect("a token of a text");
-    let rows = &REFERENCE.rows[variant][head as usize];
+    let rows = &REFERENCE.rows[variant(position, token)][head as usize];
     [&rows.keys[position], &rows.values[position]]
+}
+
+/// The first layer's query of a token.
+fn reference_query(head: usize, position: usize, token: u32) -> &'static [f32] {
+    let AttentionShape { head_dim, n_kv_heads, group, .. } = REFERENCE.shape;
+    let at = (position * n_kv_heads * group + head) * head_dim;
+    &REFERENCE.queries[variant(position, token)][at..at + head_dim]
+}
+
+/// Which text has this token here.
+fn variant(position: usize, token: u32) -> usize {
+    REFERENCE.texts.iter().position(|text| text[position] == token).expect("a token of a text")
 }
 
 fn assert_close(found: &[f32], expected: &[f32], tolerance: f32) {
