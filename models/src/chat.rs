@@ -274,20 +274,20 @@ impl ChatTemplate {
     /// As for [`ChatTemplate::render`].
     pub fn prompt(&self, messages: &[Message], add_generation_prompt: bool) -> Result<Prompt, ChatError> {
         let text = self.render(messages, add_generation_prompt)?;
-        let unprotected = |why: &str| Prompt::unprotected(text.clone(), why.to_owned(), messages);
-        if let Some(why) = &self.no_placeholders {
-            return Ok(unprotected(why));
-        }
-        let masked = MaskedMessages::by_content(messages);
-        let rendered = match self.render(&masked.messages, add_generation_prompt) {
-            Ok(rendered) => rendered,
-            Err(e) if e.is_limit() => return Err(e),
-            Err(_) => return Ok(unprotected("the template decides by what messages contain")),
+        let why = if let Some(why) = &self.no_placeholders {
+            why
+        } else {
+            let masked = MaskedMessages::by_content(messages);
+            match self.render(&masked.messages, add_generation_prompt) {
+                Ok(rendered) => match masked.locate(&rendered, &text) {
+                    Some((0, ranges)) => return Ok(Prompt::protected(text, ranges, true)),
+                    _ => "the template changes messages by what they contain",
+                },
+                Err(e) if e.is_limit() => return Err(e),
+                Err(_) => "the template decides by what messages contain",
+            }
         };
-        Ok(match masked.unmask(&rendered) {
-            Some(unmasked) if unmasked.text == text => Prompt::protected(unmasked, true),
-            _ => unprotected("the template changes messages by what they contain"),
-        })
+        Ok(Prompt::unprotected(text, why.to_owned(), messages))
     }
 
     /// The prompt for the next answer of a conversation that the model has read up to its last answer:
@@ -322,10 +322,10 @@ impl ChatTemplate {
             return rewrites(None, "the template drops the last answer");
         };
         let text = self.render(messages, true)?;
-        let suffix = masked
-            .unmask(tail)
-            .filter(|unmasked| text.ends_with(&unmasked.text))
-            .map(|unmasked| Prompt::protected(unmasked, false));
+        let suffix = masked.locate(tail, &text).map(|(start, ranges)| {
+            let ranges = ranges.into_iter().map(|range| range.start - start..range.end - start).collect();
+            Prompt::protected(text[start..].to_owned(), ranges, false)
+        });
         // White space before the answer may differ: some templates put a space there, which is part of the
         // answer's first token.
         match suffix {
