@@ -167,11 +167,13 @@ const PLAIN: &str = "{% for message in messages %}\
 
 /// Renders conversations in the format that a model was trained with.
 ///
-/// The template is part of a downloaded file and not trusted. On Unix systems it is compiled and rendered in a
-/// child process with limits on time, stack and (on Linux) memory. The child starts when the template is
-/// compiled. It should be made before a program takes much memory: until it ends, with the `ChatTemplate`, it
-/// keeps a copy of all memory that the program changes or frees. Elsewhere only instructions, recursion and the
+/// The template is part of a downloaded file and not trusted. On Unix systems a child process compiles and
+/// renders it, with limits on time, stack and (on Linux) memory. Elsewhere only instructions, recursion and the
 /// length of the output are limited.
+///
+/// The child is a fork of this process. It starts here and ends with the `ChatTemplate`. Make it before the
+/// program takes much memory, because the child keeps what memory has held when it started. A program that
+/// waits for all its children finds this one among them.
 #[derive(Debug)]
 pub struct ChatTemplate {
     template: Template,
