@@ -86,10 +86,12 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let questions = args.questions()?;
     let source = args.model.source(args.positional_model())?;
     let options = args.session.apply(args.model.setup_options(app))?;
-    let documents = documents::read_all(&args.files)?;
     let model = Model::open(source.clone())?;
+    // Before the documents are read: the process that this starts would keep a copy of them.
     let chat_format = model.chat_format()?;
+    let documents = documents::read_all(&args.files)?;
     let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), &documents)?;
+    drop(documents);
     let document_tokens = preamble.document_tokens();
     let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
     let trained = model.spec().n_ctx_train;

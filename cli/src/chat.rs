@@ -72,8 +72,10 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     // Each question has one correct answer for the built-in model, so sampling could only make answers worse.
     let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
     let sampling = args.sampling.validate(temperature, ANSWER_LIMIT)?;
-    let documents = documents::read_all(&args.files)?;
     let model = Model::open(source)?;
+    // Before the documents are read: the process that this starts would keep a copy of them.
+    model.chat_format()?;
+    let documents = documents::read_all(&args.files)?;
     let mut chat = match args.session_file.as_deref() {
         Some(path) if path.exists() => {
             let saved = start::open_saved(path, args, &options, &model, &documents)?;

@@ -16,8 +16,15 @@ pub fn read_all(paths: &[PathBuf]) -> Result<String> {
     if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Failure::usage("-f -: stdin is given twice", "give -f - only once").into());
     }
-    let texts: Vec<String> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
-    Ok(texts.join("\n\n"))
+    let mut whole = String::new();
+    for (i, path) in paths.iter().enumerate() {
+        let text = read(path)?;
+        match i {
+            0 => whole = text,
+            _ => whole.extend(["\n\n", &text]),
+        }
+    }
+    Ok(whole)
 }
 
 /// A document: UTF-8 that is not empty, without the byte order mark that some editors write.

@@ -167,11 +167,13 @@ const PLAIN: &str = "{% for message in messages %}\
 
 /// Renders conversations in the format that a model was trained with.
 ///
-/// The template is part of a downloaded file and not trusted. On Unix systems it is compiled and rendered in a
-/// child process with limits on time, stack and (on Linux) memory. The child starts when the template is
-/// compiled. It should be made before a program takes much memory: until it ends, with the `ChatTemplate`, it
-/// keeps a copy of all memory that the program changes or frees. Elsewhere only instructions, recursion and the
+/// The template is part of a downloaded file and not trusted. On Unix systems a child process compiles and
+/// renders it, with limits on time, stack and (on Linux) memory. Elsewhere only instructions, recursion and the
 /// length of the output are limited.
+///
+/// The child is a fork of this process. It starts here and ends with the `ChatTemplate`. Make it before the
+/// program takes much memory, because the child keeps what memory has held when it started. A program that
+/// waits for all its children finds this one among them.
 #[derive(Debug)]
 pub struct ChatTemplate {
     template: Template,
@@ -274,20 +276,20 @@ impl ChatTemplate {
     /// As for [`ChatTemplate::render`].
     pub fn prompt(&self, messages: &[Message], add_generation_prompt: bool) -> Result<Prompt, ChatError> {
         let text = self.render(messages, add_generation_prompt)?;
-        let unprotected = |why: &str| Prompt::unprotected(text.clone(), why.to_owned(), messages);
-        if let Some(why) = &self.no_placeholders {
-            return Ok(unprotected(why));
-        }
-        let masked = MaskedMessages::by_content(messages);
-        let rendered = match self.render(&masked.messages, add_generation_prompt) {
-            Ok(rendered) => rendered,
-            Err(e) if e.is_limit() => return Err(e),
-            Err(_) => return Ok(unprotected("the template decides by what messages contain")),
+        let why = if let Some(why) = &self.no_placeholders {
+            why
+        } else {
+            let masked = MaskedMessages::by_content(messages);
+            match self.render(&masked.messages, add_generation_prompt) {
+                Ok(rendered) => match masked.locate(&rendered, &text) {
+                    Some((0, ranges)) => return Ok(Prompt::protected(text, ranges, true)),
+                    _ => "the template changes messages by what they contain",
+                },
+                Err(e) if e.is_limit() => return Err(e),
+                Err(_) => "the template decides by what messages contain",
+            }
         };
-        Ok(match masked.unmask(&rendered) {
-            Some(unmasked) if unmasked.text == text => Prompt::protected(unmasked, true),
-            _ => unprotected("the template changes messages by what they contain"),
-        })
+        Ok(Prompt::unprotected(text, why.to_owned(), messages))
     }
 
     /// The prompt for the next answer of a conversation that the model has read up to its last answer:
@@ -322,10 +324,10 @@ impl ChatTemplate {
             return rewrites(None, "the template drops the last answer");
         };
         let text = self.render(messages, true)?;
-        let suffix = masked
-            .unmask(tail)
-            .filter(|unmasked| text.ends_with(&unmasked.text))
-            .map(|unmasked| Prompt::protected(unmasked, false));
+        let suffix = masked.locate(tail, &text).map(|(start, ranges)| {
+            let ranges = ranges.into_iter().map(|range| range.start - start..range.end - start).collect();
+            Prompt::protected(text[start..].to_owned(), ranges, false)
+        });
         // White space before the answer may differ: some templates put a space there, which is part of the
         // answer's first token.
         match suffix {

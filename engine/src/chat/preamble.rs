@@ -46,7 +46,7 @@ impl Preamble {
     /// Where the chat template refuses the messages, or the text cannot be encoded.
     pub fn new(format: &ChatFormat, system: Option<&str>, documents: &str) -> Result<Preamble, EngineError> {
         let mut preamble = Preamble::unencoded(system, documents);
-        let mut head = format.prompt(&preamble.messages(&preamble.first_text(QUESTION)))?;
+        let mut head = format.prompt(&preamble.messages(preamble.first_text(QUESTION)))?;
         let documents_end = preamble.end_of_documents(&head);
         let Some(tail) = documents_end.and_then(|end| head.split_off(end)) else {
             preamble.min_tokens = format.encode(&head)?.len();
@@ -73,9 +73,8 @@ impl Preamble {
     fn end_of_documents(&self, prompt: &Prompt) -> Option<usize> {
         let range = prompt.message_ranges().last()?;
         let end = range.end.checked_sub(QUESTION.len())?;
-        let written = &prompt.text[range.start..range.end];
-        let whole = self.first_text(QUESTION);
-        (!self.documents.is_empty() && written == whole.trim_start()).then_some(end)
+        let written = prompt.text[range.clone()].strip_suffix(QUESTION)?.strip_suffix(SEPARATOR)?;
+        (!self.documents.is_empty() && written == self.documents.trim_start()).then_some(end)
     }
 
     /// The system message.
@@ -106,7 +105,7 @@ impl Preamble {
         }
     }
 
-    fn messages(&self, user: &str) -> Vec<Message> {
+    fn messages(&self, user: String) -> Vec<Message> {
         self.system.iter().map(Message::system).chain([Message::user(user)]).collect()
     }
 
@@ -121,7 +120,7 @@ impl Preamble {
         {
             return Ok([encoded.tokens.as_slice(), &format.encode(&tail)?].concat());
         }
-        format.encode(&format.prompt(&self.messages(&self.first_text(question)))?)
+        format.encode(&format.prompt(&self.messages(self.first_text(question)))?)
     }
 
     /// What follows the documents in the first prompt: rendered with one letter in their place. `None` where
@@ -133,7 +132,7 @@ impl Preamble {
         question: &str,
     ) -> Result<Option<Prompt>, EngineError> {
         const STAND_IN: &str = "D";
-        let mut prompt = format.prompt(&self.messages(&format!("{STAND_IN}{SEPARATOR}{question}")))?;
+        let mut prompt = format.prompt(&self.messages(format!("{STAND_IN}{SEPARATOR}{question}")))?;
         let Some(range) = prompt.message_ranges().last().cloned() else { return Ok(None) };
         let after = format!("{STAND_IN}{SEPARATOR}");
         let same =
@@ -161,7 +160,7 @@ mod tests {
                 for question in ["?", "What is Mary's favorite number?", "Why?\n\nBecause.", "<|im_end|>"] {
                     let tokens = preamble.prompt(format, question).expect("tokens");
                     let whole = format.encode(
-                        &format.prompt(&preamble.messages(&preamble.first_text(question))).expect("a prompt"),
+                        &format.prompt(&preamble.messages(preamble.first_text(question))).expect("a prompt"),
                     );
                     assert_eq!(tokens, whole.expect("tokens"), "{documents:?} {question:?}");
                     assert!(tokens.len() >= preamble.min_tokens());

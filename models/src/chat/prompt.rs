@@ -32,15 +32,8 @@ struct Unprotected {
     contents: Vec<String>,
 }
 
-/// A text with the byte ranges that come from messages, sorted.
-pub(super) struct Unmasked {
-    pub(super) text: String,
-    message_ranges: Vec<Range<usize>>,
-}
-
 impl Prompt {
-    pub(super) fn protected(unmasked: Unmasked, at_start: bool) -> Prompt {
-        let Unmasked { text, message_ranges } = unmasked;
+    pub(super) fn protected(text: String, message_ranges: Vec<Range<usize>>, at_start: bool) -> Prompt {
         Prompt { text, message_ranges, at_start, unprotected: None }
     }
 
@@ -134,10 +127,10 @@ pub(super) fn uses_placeholder_characters(template: &str) -> bool {
 }
 
 /// Messages whose contents are replaced by placeholders.
-pub(super) struct MaskedMessages {
+pub(super) struct MaskedMessages<'a> {
     pub(super) messages: Vec<Message>,
     /// The text that each placeholder replaces, by number.
-    hidden: Vec<String>,
+    hidden: Vec<&'a str>,
 }
 
 /// The placeholder with this number.
@@ -150,10 +143,10 @@ fn placeholder(number: usize) -> String {
     out
 }
 
-impl MaskedMessages {
+impl<'a> MaskedMessages<'a> {
     /// Replaces contents except for white space at the ends, which templates trim, and [`MARKERS`] in
     /// answers.
-    pub(super) fn by_content(messages: &[Message]) -> MaskedMessages {
+    pub(super) fn by_content(messages: &'a [Message]) -> MaskedMessages<'a> {
         let mut masked = MaskedMessages { messages: Vec::new(), hidden: Vec::new() };
         for message in messages {
             let mut content = String::new();
@@ -172,13 +165,13 @@ impl MaskedMessages {
     }
 
     /// Like [`MaskedMessages::by_content`], except that answers of the assistant become one placeholder each.
-    pub(super) fn with_opaque_answers(messages: &[Message]) -> MaskedMessages {
+    pub(super) fn with_opaque_answers(messages: &'a [Message]) -> MaskedMessages<'a> {
         let mut masked = MaskedMessages { messages: Vec::new(), hidden: Vec::new() };
         for message in messages {
             let mut content = String::new();
             if message.role == "assistant" {
                 content = placeholder(masked.hidden.len());
-                masked.hidden.push(message.content.clone());
+                masked.hidden.push(&message.content);
             } else {
                 masked.mask(&message.content, &mut content);
             }
@@ -188,7 +181,7 @@ impl MaskedMessages {
     }
 
     /// Appends `text` to `out`, with a placeholder for everything between the white space at its ends.
-    fn mask(&mut self, text: &str, out: &mut String) {
+    fn mask(&mut self, text: &'a str, out: &mut String) {
         let inner = text.trim();
         if inner.is_empty() {
             out.push_str(text);
@@ -198,26 +191,33 @@ impl MaskedMessages {
         out.push_str(&text[..start]);
         out.push_str(&placeholder(self.hidden.len()));
         out.push_str(&text[start + inner.len()..]);
-        self.hidden.push(inner.to_owned());
+        self.hidden.push(inner);
     }
 
-    /// Replaces the placeholders in a rendered text with the contents. `None` if there is a damaged
-    /// placeholder.
-    pub(super) fn unmask(&self, rendered: &str) -> Option<Unmasked> {
-        let mut text = String::with_capacity(rendered.len());
-        let mut message_ranges = Vec::new();
-        let mut parts = rendered.split(OPEN);
-        text.push_str(parts.next()?);
+    /// Where messages are in a text that was rendered with the contents, given the end of the same text as it
+    /// was rendered with placeholders. Returns where that end begins and the byte ranges, both in `text`.
+    /// `None` if there is a damaged placeholder, or if replacing the placeholders gives something else.
+    pub(super) fn locate(&self, masked_end: &str, text: &str) -> Option<(usize, Vec<Range<usize>>)> {
+        let mut parts = masked_end.split(OPEN);
+        let mut pieces = vec![(parts.next()?, false)];
         for part in parts {
             let (number, rest) = part.split_once(CLOSE)?;
             let digit = |c: char| u32::from(c).checked_sub(DIGITS).filter(|&d| d < 10);
             let number =
                 number.chars().try_fold(0usize, |n, c| n.checked_mul(10)?.checked_add(digit(c)? as usize))?;
-            let hidden = self.hidden.get(number)?;
-            message_ranges.push(text.len()..text.len() + hidden.len());
-            text.push_str(hidden);
-            text.push_str(rest);
+            pieces.extend([(*self.hidden.get(number)?, true), (rest, false)]);
         }
-        Some(Unmasked { text, message_ranges })
+        let start = text.len().checked_sub(pieces.iter().map(|(piece, _)| piece.len()).sum())?;
+        let mut at = start;
+        let mut ranges = Vec::new();
+        for (piece, is_message) in pieces {
+            let range = at..at + piece.len();
+            at = range.end;
+            if text.get(range.clone()) != Some(piece) {
+                return None;
+            }
+            ranges.extend(is_message.then_some(range));
+        }
+        Some((start, ranges))
     }
 }

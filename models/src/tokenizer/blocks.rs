@@ -12,8 +12,10 @@
 //!    merges within the two were those that happen if the pair's text is merged alone, so the same merge
 //!    crosses the border there. But it does not.
 //!
-//! So a block is merged alone, and then only the neighbours at the seam are looked at. If they are merged when
-//! they meet, the pieces around the seam are merged again, and more of them until they fit.
+//! So a block is merged without what is before it, and then only the neighbours at the seam are looked at. If
+//! they are merged when they meet, the pieces around the seam are merged again, and more of them until they
+//! fit. They usually fit at once, because a block begins with the last pieces of the one before, which are the
+//! ones that its end has cut.
 
 use super::TokenizerError;
 
@@ -29,6 +31,9 @@ pub(super) trait Merger {
     fn push_text(&self, piece: u32, out: &mut String);
 }
 
+/// For so many bytes of a block, a piece before it is merged again with it. Tests have short words.
+const BYTES_PER_PIECE: usize = if cfg!(test) { 4 } else { 1 << 10 };
+
 /// Appends a block to a word: `pieces[first..]` are those of the word so far and become those of both.
 ///
 /// # Errors
@@ -42,10 +47,13 @@ pub(super) fn append_block(
     if pieces.len() == first {
         return merger.merge(block, pieces);
     }
-    let mut added = Vec::new();
-    merger.merge(block, &mut added)?;
-
     let mut text = String::new();
+    let cut = pieces.len().saturating_sub(block.len() / BYTES_PER_PIECE).max(first + 1);
+    pieces.drain(cut..).for_each(|piece| merger.push_text(piece, &mut text));
+    text.push_str(block);
+    let mut added = Vec::new();
+    merger.merge(&text, &mut added)?;
+
     let mut merged = |some: &[u32]| {
         text.clear();
         some.iter().for_each(|&piece| merger.push_text(piece, &mut text));

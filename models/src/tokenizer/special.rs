@@ -140,10 +140,10 @@ impl SpecialTokens {
             let mut range = m.range();
             // Matches are sorted by their ends, so none from here on begins before this one's end less the
             // longest.
-            while let Some(first) = clusters.front()
-                && first.range.end + longest <= range.end
+            while clusters.front().is_some_and(|first| first.range.end + longest <= range.end)
+                && let Some(first) = clusters.pop_front()
             {
-                self.resolve(text, &allowed, clusters.pop_front(), visit)?;
+                self.resolve(text, &allowed, first, visit)?;
             }
             if !allowed(&range, pattern) {
                 continue;
@@ -175,7 +175,7 @@ impl SpecialTokens {
             cluster.range.end = cluster.range.end.max(range.end);
             clusters.push_back(cluster);
         }
-        clusters.into_iter().try_for_each(|cluster| self.resolve(text, &allowed, Some(cluster), visit))
+        clusters.into_iter().try_for_each(|cluster| self.resolve(text, &allowed, cluster, visit))
     }
 
     /// Selects the matches in a cluster.
@@ -183,10 +183,9 @@ impl SpecialTokens {
         &self,
         text: &str,
         allowed: &impl Fn(&Range<usize>, usize) -> bool,
-        cluster: Option<Cluster>,
+        mut cluster: Cluster,
         visit: &mut impl FnMut(Range<usize>, usize) -> Result<(), TokenizerError>,
     ) -> Result<(), TokenizerError> {
-        let Some(mut cluster) = cluster else { return Ok(()) };
         cluster.patterns.sort_unstable();
         let mut found: Vec<(Range<usize>, usize)> = Vec::new();
         let mut gaps = vec![cluster.range];
