@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DOCUMENT, changed_model, file, longhand, longhand_with_input};
+use common::{DOCUMENT, changed_model, command, file, finished, longhand, longhand_with_input, scratch};
 use models::gguf::GgufFile;
 
 #[test]
@@ -125,6 +125,20 @@ fn errors_in_a_model_name_its_file() {
         longhand(&["ask", "-m", &path, "Why?"]).assert_failed(1, part);
         longhand(&["chat", &path]).assert_failed(1, part);
     }
+}
+
+/// The template runs in a child process, which is not this program: its lack of memory is no fatal failure.
+#[cfg(unix)]
+#[test]
+fn a_template_that_takes_all_memory_is_an_error() {
+    let folder = scratch("template-memory");
+    let doubles = "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
+    let model = changed_model("doubles.gguf", |file| {
+        _ = file.set("tokenizer.chat_template", doubles);
+    });
+    let output = command(&["ask", &model, "Who?"]).current_dir(&folder).output().expect("runs");
+    finished(output).assert_failed(1, "chat template took more than 512 MB of memory");
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "something was saved");
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::Error;
 /// Called with the error before the process ends; its result is the exit code. It must not call this crate.
 pub type Hook = fn(&Error) -> i32;
 
-static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
+/// The hook, and the process that set it.
+static HOOK: Mutex<Option<(Hook, u32)>> = Mutex::new(None);
 
 unsafe extern "C" {
     /// Of the C library: ends the process at once, without destructors, which would wait for a GPU.
@@ -20,11 +21,12 @@ unsafe extern "C" {
 }
 
 /// Sets the hook. On a fatal failure it is called once, and the process exits with the code that it returns.
-/// Without a hook a lost GPU is an ordinary error, and a failed assertion in ggml aborts the process.
+/// Without a hook a lost GPU is an ordinary error, and a failed assertion in ggml aborts the process. A fork of the
+/// process has no hook: what the hook saves is its parent's.
 pub fn on_fatal(hook: Hook) {
     crate::allocator::reserve();
     if let Ok(mut slot) = HOOK.lock() {
-        *slot = Some(hook);
+        *slot = Some((hook, std::process::id()));
     }
 }
 
@@ -36,7 +38,9 @@ pub(crate) fn raise(error: &Error) {
 /// The same with an error that is made only if there is a hook.
 pub(crate) fn raise_with(error: impl FnOnce() -> Error) {
     let hook = HOOK.lock().ok().and_then(|mut slot| slot.take());
-    if let Some(hook) = hook {
+    if let Some((hook, process)) = hook
+        && process == std::process::id()
+    {
         let code = hook(&error());
         // SAFETY: takes no pointers and does not return.
         unsafe { _exit(code) }
