@@ -1,6 +1,6 @@
-//! Interrupts and errors in the middle of a computation. Afterwards the session is exactly what it would be if
-//! only the beginning of the text that it says it holds had been handed over: with every policy, every byte of
-//! the store, and the logits of what follows.
+//! Interrupts and errors in the middle of a computation. Afterwards the session is exactly what it would be
+//! if it had read only the beginning of the text that it says it holds: with every policy, every byte of the
+//! store, and the logits of what follows.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
