@@ -178,7 +178,7 @@ fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Forks the process. The child runs `work` and ends. The calling thread has no signals left afterwards.
+/// Forks the process. The child runs `work` and ends. All signals stay blocked for the calling thread.
 fn fork(work: impl FnOnce()) -> io::Result<Pid> {
     // SAFETY: the set is initialised by `sigfillset` before it is used. No signal is delivered from here on,
     // so no handler of the parent runs in the child. The child runs code that the head of this file says to be
@@ -194,7 +194,7 @@ fn fork(work: impl FnOnce()) -> io::Result<Pid> {
             work();
             exit(0)
         }
-        pid => Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error),
+        pid => (pid > 0).then(|| Pid::from_raw(pid)).flatten().ok_or_else(io::Error::last_os_error),
     }
 }
 
@@ -253,10 +253,10 @@ unsafe fn close_from(first: RawFd) {
     }
 }
 
-/// In the child: the system ends it after this many seconds. 0: no limit.
-pub(super) fn limit_time(seconds: u32) {
+/// In the child: the system ends it after this many seconds, from 1 on; `None` for no limit.
+pub(super) fn limit_time(seconds: Option<u32>) {
     // SAFETY: `alarm` has no preconditions, and SIGALRM has its default action in the child.
-    unsafe { libc::alarm(seconds) };
+    unsafe { libc::alarm(seconds.unwrap_or(0)) };
 }
 
 /// In the child: the memory it may have in addition to what it has at the start.

@@ -107,8 +107,8 @@ fn serve(
     limits: Limits,
 ) -> io::Result<()> {
     // For a parent that is gone and cannot keep the deadline.
-    let limit_time = |content_bytes| fork::limit_time(limits.time(content_bytes).as_secs() as u32 + 2);
-    limit_time(0);
+    let seconds = |content_bytes| Some(limits.time(content_bytes).as_secs() as u32 + 2);
+    fork::limit_time(seconds(0));
     let compiled = MemoryLimit::new().and_then(|memory| {
         memory.set(limits.memory_bytes(0))?;
         Ok((memory, Compiled::new(source.to_owned(), now)))
@@ -123,12 +123,12 @@ fn serve(
     };
     let mut reply = Ok(String::new());
     loop {
-        fork::limit_time(0);
+        fork::limit_time(None);
         wire::write_reply(&mut BufWriter::new(socket), &reply)?;
         let content_bytes = wire::read_number(&mut socket)?;
         memory.set(limits.memory_bytes(content_bytes))?;
         let request = wire::read_request(&mut BufReader::new(socket))?;
-        limit_time(content_bytes);
+        fork::limit_time(seconds(content_bytes));
         reply = compiled.render(request.variables, request.messages);
     }
 }
@@ -183,16 +183,21 @@ mod tests {
     /// with this error; then the same template works, and its child is another one.
     fn check(attack: &str, limits: Limits, want: &ChatError) {
         let source = format!("{{% if messages[0].content %}}good{{% else %}}{attack}{{% endif %}}");
-        let template = template(&source, limits).unwrap_or_else(|e| panic!("{attack}: {e}"));
-        let pid = || template.child.lock().expect("not poisoned").as_ref().map(Child::pid);
-        let first = pid().expect("a child");
+        let patient = Limits { time: PATIENT.time, ..limits };
+        let mut template = template(&source, patient).unwrap_or_else(|e| panic!("{attack}: {e}"));
+        let pid = |template: &Template| template.child.lock().expect("not poisoned").as_ref().map(Child::pid);
+        let first = pid(&template).expect("a child");
         assert_eq!(render(&template, "x"), Ok("good".into()), "{attack}");
-        assert_eq!(pid(), Some(first), "a child serves many renderings");
+        assert_eq!(pid(&template), Some(first), "a child serves many renderings");
+
+        template.limits = limits;
         assert_eq!(render(&template, "").as_ref(), Err(want), "{attack}");
-        assert_eq!(pid(), None);
+        assert_eq!(pid(&template), None);
         assert!(!is_child(first), "{attack}: the child is still there");
+
+        template.limits = patient;
         assert_eq!(render(&template, "x"), Ok("good".into()), "{attack}");
-        let second = pid().expect("a child");
+        let second = pid(&template).expect("a child");
         drop(template);
         assert!(!is_child(second), "{attack}: the child outlives the template");
     }
