@@ -46,6 +46,15 @@ pub(super) enum Ending {
     Other,
 }
 
+/// What a child sends when it has come as far as its work.
+const BEGUN: u8 = 1;
+/// Time for a child to come that far. It takes a millisecond, but for ever if another thread held a lock that the
+/// child needs, such as the one of the panic hook while that thread panicked. Such moments are short: the next
+/// child is lucky.
+const TIME_TO_BEGIN: Duration = Duration::from_secs(3);
+/// Children that are tried.
+const ATTEMPTS: usize = 3;
+
 /// Exit status of a child that panicked.
 const PANICKED: i32 = 101;
 /// The descriptor of the child's end of the socket pair. It has no others except the standard streams.
@@ -57,15 +66,37 @@ impl Child {
     ///
     /// # Errors
     /// The system refuses a thread, a socket or a process.
-    pub(super) fn start(stack_bytes: usize, work: impl FnOnce(UnixStream) + Send) -> io::Result<Child> {
+    pub(super) fn start(stack_bytes: usize, work: impl Fn(UnixStream) + Sync) -> io::Result<Child> {
+        for _ in 1..ATTEMPTS {
+            match Child::start_once(stack_bytes, &work) {
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => {}
+                started => return started,
+            }
+        }
+        Child::start_once(stack_bytes, &work)
+    }
+
+    /// Starts a child; [`io::ErrorKind::TimedOut`] if it does not come as far as `work`.
+    fn start_once(stack_bytes: usize, work: &(impl Fn(UnixStream) + Sync)) -> io::Result<Child> {
         let (stream, theirs) = UnixStream::pair()?;
         // The forking thread is the child's only thread, so its stack is the child's.
         let forked = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(stack_bytes);
-            let thread = thread.spawn_scoped(scope, || fork(|| work(isolate(&theirs))))?;
+            let child = || {
+                let mut socket = isolate(&theirs);
+                // An error means that the parent is gone.
+                let _ = socket.write_all(&[BEGUN]);
+                work(socket);
+            };
+            let thread = thread.spawn_scoped(scope, move || fork(child))?;
             thread.join().unwrap_or_else(|_| Err(io::Error::other("the forking thread panicked")))
         });
-        Ok(Child { pid: forked?, stream, parent: std::process::id(), ended: false })
+        let child = Child { pid: forked?, stream, parent: std::process::id(), ended: false };
+        drop(theirs);
+        match child.channel(Instant::now() + TIME_TO_BEGIN).read_exact(&mut [BEGUN]) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(io::Error::other("it ended at once")),
+            begun => begun.map(|()| child),
+        }
     }
 
     /// The child, if it runs and this process has started it.
