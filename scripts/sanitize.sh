@@ -23,7 +23,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/sanitize-$kind CARGO_TERM_CO
 test_with() {
     local rust=$1 c="-O1 -g1 -fno-omit-frame-pointer $2"
     shift 2
-    RUSTFLAGS=$rust CFLAGS=$c CXXFLAGS=$c cargo "${toolchain[@]}" test --release --target "$target" --no-fail-fast "${std[@]}" "$@"
+    RUSTFLAGS=$rust RUSTDOCFLAGS=$rust CFLAGS=$c CXXFLAGS=$c cargo "${toolchain[@]}" test --release --target "$target" --no-fail-fast "${std[@]}" "$@"
 }
 
 toolchain=(+nightly) std=()
