@@ -57,7 +57,8 @@ struct View {
         keys = call.k + call.tensor_heads[head] * call.k_head_stride;
         bytes = row_bytes(call.k_type, call.head_dim);
         first = accumulates ? 0 : call.first;
-        rows = max(0, min(accumulates ? *call.live + call.added : call.first + call.added, call.capacity));
+        int64_t all = static_cast<int64_t>(accumulates ? *call.live : call.first) + call.added;
+        rows = static_cast<int>(max(min(all, static_cast<int64_t>(call.capacity)), static_cast<int64_t>(0)));
         if (accumulates) {
             positions = call.positions == nullptr ? nullptr : call.positions + static_cast<size_t>(call.tensor_heads[head]) * call.capacity;
             log_weight = call.log_weight == nullptr ? 0.0f : *call.log_weight;

@@ -12,7 +12,7 @@ __global__ void append_rows(const __grid_constant__ AppendCall call) {
     int token = blockIdx.x;
     HeadIndex at = head_at(call.lanes, blockIdx.y);
     const Lane& lane = call.lanes.lanes[at.lane];
-    int row = call.live[at.lane] + token;
+    int64_t row = static_cast<int64_t>(call.live[at.lane]) + token;
     if (row < 0 || row >= lane.capacity) return;
     bool values = blockIdx.z == 1;
     int type = values ? call.lanes.v_type : call.lanes.k_type;
@@ -32,7 +32,7 @@ __global__ void append_positions(const __grid_constant__ PositionsCall call) {
     int token = blockIdx.x * blockDim.x + threadIdx.x;
     HeadIndex at = head_at(call.lanes, blockIdx.y);
     const Lane& lane = call.lanes.lanes[at.lane];
-    int row = call.live[at.lane] + token;
+    int64_t row = static_cast<int64_t>(call.live[at.lane]) + token;
     if (token >= call.count || row < 0 || row >= lane.capacity) return;
     size_t position = lane.first_position + static_cast<size_t>(at.head) * lane.capacity + row;
     call.row_positions[position] = call.token_positions[token];

@@ -6,7 +6,8 @@
 
 // Rows of a lane after `added` rows are written. Never more than the capacity.
 __device__ inline int rows_of(const Lane& lane, int live, int added) {
-    return max(0, min(live + added, lane.capacity));
+    int64_t rows = min(static_cast<int64_t>(live) + added, static_cast<int64_t>(lane.capacity));
+    return static_cast<int>(max(rows, static_cast<int64_t>(0)));
 }
 
 // Where a head of the layer is found.

@@ -118,8 +118,8 @@ __global__ void measure_spread(const __grid_constant__ MeasureCall call) {
 // that cannot be are ignored.
 __global__ void store_queries(const __grid_constant__ StoreQueriesCall call) {
     int before = gridDim.x - 1 - blockIdx.x;  // tokens before the last
+    if (*call.last < before) return;
     int position = *call.last - before;
-    if (*call.last < 0 || position < 0) return;
     int slot = position % call.window;
     const float* from = call.q + blockIdx.y * call.q_head_stride + (call.tokens - 1 - before) * call.q_token_stride;
     float* to = call.ring + (static_cast<size_t>(slot) * call.heads + blockIdx.y) * call.head_dim;
