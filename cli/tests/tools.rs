@@ -61,6 +61,16 @@ fn logits_are_written_as_a_numpy_file() {
 }
 
 #[test]
+fn threads_beyond_the_processors_are_not_used() {
+    let out = scratch("threads").join("logits.npy");
+    let out = out.to_str().expect("a path that is text");
+    let run = longhand(&["logits", "--tokens", "1,2", "-t", "512", "-o", out]);
+    assert!(run.stderr.contains("threads compute, one for each processor"), "{}", run.stderr);
+    let run = longhand(&["logits", "--tokens", "1,2", "-t", "1", "-o", out]);
+    assert!(!run.stderr.contains("threads compute"), "{}", run.stderr);
+}
+
+#[test]
 fn inspect_shows_any_gguf() {
     let object = longhand(&["inspect", "--json"]).json();
     assert_eq!(object["model"]["parameters"], 3_672_320);

@@ -27,7 +27,7 @@ use crate::{EngineError, Hint, Model, ModelSource, Progress, Task, heads};
 /// ```
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Threads that compute; `None` for every processor this process may use.
+    /// Threads that compute; `None` for one for each processor that this process may use. More are not used.
     pub threads: Option<usize>,
     /// Copy matrices into a layout that the CPU multiplies faster, where there is one. Costs their bytes a
     /// second time.
@@ -49,9 +49,14 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Threads that compute on the host.
+    /// Threads that compute on the host: at most one for each processor that this process may use, because
+    /// threads meet after every operation and would wait for those that have no processor.
     pub fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+        let processors = std::thread::available_parallelism().ok().map(|processors| processors.get());
+        match (self.threads, processors) {
+            (Some(threads), Some(processors)) => threads.clamp(1, processors),
+            (threads, processors) => threads.or(processors).unwrap_or(1),
+        }
     }
 }
 

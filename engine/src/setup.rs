@@ -104,7 +104,7 @@ pub enum HeadSource {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SetupOptions {
-    /// Threads that compute; `None` for every processor this process may use.
+    /// See [`EngineOptions::threads`].
     pub threads: Option<usize>,
     /// See [`EngineOptions::repack`].
     pub repack: bool,

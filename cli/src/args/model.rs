@@ -19,7 +19,7 @@ pub struct ModelArgs {
     /// GGUF file (any part of a split one) [default: the small built-in model]
     #[arg(short = 'm', long = "model", value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// Number of CPU threads [default: one for each logical core]
+    /// Number of CPU threads [default: one for each logical core, which is also the maximum]
     #[arg(short = 't', long, value_parser = values::threads)]
     threads: Option<usize>,
     /// Use weights as they are in the file: needs less memory, but is slower
@@ -56,7 +56,7 @@ impl ModelArgs {
         for note in self.unused.notes() {
             app.console.note(&format!("note: {note}"));
         }
-        SetupOptions {
+        let options = SetupOptions {
             threads: self.threads,
             repack: !self.no_repack,
             device: self.device.device,
@@ -64,7 +64,14 @@ impl ModelArgs {
             gpu_memory: self.device.memory,
             interrupt: app.interrupt.flag(),
             ..SetupOptions::default()
+        };
+        let threads = options.engine().threads();
+        if self.threads.is_some_and(|asked| asked > threads) {
+            app.console.note(&format!(
+                "note: {threads} threads compute, one for each processor that can be used; more would be slower"
+            ));
         }
+        options
     }
 }
 
