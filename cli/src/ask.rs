@@ -29,7 +29,7 @@ const ANSWER_LIMIT: usize = 256;
 /// go to stdout, each on a line of its own; programs should use --json. Without a model file, the small built-in model
 /// answers.
 #[derive(Debug, Args)]
-#[command(override_usage = "longhand ask [MODEL] -f FILE [-f FILE]... QUESTION...")]
+#[command(override_usage = "longhand ask [OPTIONS] [MODEL] [-f FILE]... QUESTION...")]
 pub struct AskArgs {
     /// One or more questions. Without -m, a first argument that is a file or ends in .gguf is the model
     #[arg(value_name = "MODEL] [QUESTION")]
@@ -37,7 +37,7 @@ pub struct AskArgs {
     /// UTF-8 text file to ask about; - is stdin; repeat for several files
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Ask this question before the others; can be repeated
+    /// A question, asked before those given as arguments; can be repeated, and is enough alone
     #[arg(short = 'p', long = "prompt", value_name = "QUESTION")]
     prompts: Vec<String>,
     /// System message, also -sys

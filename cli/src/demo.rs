@@ -35,8 +35,8 @@ const TIMED_BLOCKS: usize = 16;
 
 /// See which facts of a long document are found under several cache policies.
 ///
-/// Makes a document with facts at known depths, reads it once under `full`, `razor` and `streaming`
-/// (twice, with the window and with the bytes of razor), and asks about every fact.
+/// Makes a document with facts at known depths and asks about each of them under four policies: `full`, `razor`,
+/// `streaming` with razor's window, and `streaming` with as many bytes as razor.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// Length of the document in tokens

@@ -28,8 +28,8 @@ pub struct HeadsArgs {
 
 #[derive(Debug, Subcommand)]
 enum HeadsCommand {
-    /// Find a model's retrieval heads. The model reads the same random tokens four times; heads that look back
-    /// at the earlier copies retrieve
+    /// Find a model's retrieval heads. The model reads the same random tokens four times; the heads that look back
+    /// most at the earlier copies are selected
     Calibrate(CalibrateArgs),
     /// Draw the heads and their scores
     Show(ShowArgs),
@@ -48,10 +48,11 @@ struct CalibrateArgs {
     /// model's context is too small)
     #[arg(long, value_name = "TOKENS", default_value = "2500", value_parser = values::positive)]
     period: usize,
-    /// Share of query heads selected because they look at the token after the earlier copy (induction)
+    /// Share of query heads selected because they look at the token that followed the current token earlier
+    /// (induction)
     #[arg(long, default_value = "0.14", value_parser = values::share)]
     induction: f64,
-    /// Share of query heads selected because they look at the earlier copy itself (echo)
+    /// Share of query heads selected because they look at the earlier occurrence of the current token (echo)
     #[arg(long, default_value = "0.01", value_parser = values::share)]
     echo: f64,
     /// Random seed
@@ -79,7 +80,7 @@ struct ImportArgs {
     /// A well-known model instead of a model file, for example llama-3.1-8b; `plan --help` lists them
     #[arg(long, value_name = "NAME", conflicts_with = "model")]
     shape: Option<String>,
-    /// Write the profile to this file [default: save it for the model]
+    /// Write the profile to this file; needed with --shape [default: save it for the model]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Heads with at least this score keep everything [default: the threshold of the map's authors]

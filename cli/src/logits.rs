@@ -18,7 +18,7 @@ use crate::failure::Failure;
 pub struct LogitsArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Comma-separated token ids, as `longhand tokenize` prints them
+    /// Token ids: comma-separated, or the JSON array that `longhand tokenize` prints
     #[arg(long, value_name = "IDS")]
     tokens: String,
     /// Output file

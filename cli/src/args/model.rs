@@ -79,7 +79,11 @@ impl ModelArgs {
 pub fn shape_help(what: &str) -> String {
     let shapes: Vec<&str> = ModelShape::all().iter().map(|shape| shape.name).collect();
     let types: Vec<&str> = FileType::ALL.iter().map(|file_type| file_type.name()).collect();
-    format!("{what}: {}. With a file type after a colon: {}", shapes.join(", "), types.join(", "))
+    format!(
+        "{what}: {}. Optionally with a file type after a colon: {} [default: q4_k_m]",
+        shapes.join(", "),
+        types.join(", ")
+    )
 }
 
 /// Whether the first argument of a command whose arguments are a model and questions is the model: it ends in

@@ -15,7 +15,8 @@ use crate::failure::Failure;
 #[command(next_help_heading = "Cache")]
 pub struct SessionArgs {
     /// Maximum tokens of the session, for example 32768 or 100k (100,000); 0 is the model's training context
-    /// [default: the text plus room for answers]
+    /// [default: the documents and 8192 tokens for the conversation; in `ask`, what the
+    /// questions need]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
     /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5; `longhand policies` lists
@@ -66,11 +67,12 @@ impl ChunkArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub struct BudgetArgs {
-    /// Memory for the KV cache, for example 2GiB, or 30% of what `full` needs; replaces the policy's own
-    /// sizes, and `full` takes none
+    /// Memory for the KV cache, for example 2GiB, or 30% of what `full` needs; sets the policy's sizes. Needs a
+    /// policy other than `full`
     #[arg(long, value_name = "SIZE", value_parser = values::budget, conflicts_with = "keep")]
     pub kv_budget: Option<KvBudget>,
-    /// Rows that each head keeps, except heads that keep everything; replaces the policy's own sizes
+    /// Rows that each head keeps, except heads that keep everything; sets the policy's sizes, instead of
+    /// --kv-budget
     #[arg(long, value_name = "ROWS", value_parser = values::positive)]
     pub keep: Option<usize>,
 }

@@ -77,7 +77,7 @@ impl Policy for AhaKv {
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "ahakv",
-    summary: "the rows that the last tokens attend to most, times the size of their values; updated while an answer is written (AhaKV)",
+    summary: "the rows with the largest product of the last tokens' attention and the size of the row's value; updated while an answer is written (AhaKV)",
     parameters: &[
         Parameter::rows("budget", "rows kept (1000 in the paper)", 1000.0, 2.0),
         Parameter::rows(
@@ -89,7 +89,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::rows("kernel", "neighbouring values that are pooled, an odd number", 5.0, 1.0).hidden(),
         Parameter::choice(
             "lambda",
-            "how attention is sharpened: by its entropy, or literally as in the paper",
+            "how attention is sharpened: so that its entropy stays, as the paper intends, or by its formula as printed",
             &["entropy", "literal"],
         ),
         Parameter::slack(0.0, 0.0),

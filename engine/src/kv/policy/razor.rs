@@ -33,12 +33,12 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::rows("sinks", "first rows kept (4 in the paper)", 4.0, 0.0),
         share(
             "induction",
-            "share of query heads that keep everything, those with the highest induction scores (0.14 in the paper)",
+            "share of query heads that keep everything, those with the highest induction scores of the head profile (0.14 in the paper)",
             0.14,
         ),
         share(
             "echo",
-            "share of query heads that keep everything, those with the highest echo scores (0.01 in the paper)",
+            "share of query heads that keep everything, those with the highest echo scores of the head profile (0.01 in the paper)",
             0.01,
         ),
         Parameter::number(
