@@ -22,6 +22,7 @@ pub use kernels::attention::alibi_slopes as slopes;
 use models::gguf::TensorInfo;
 use models::spec::{ModelTensors, PositionEncoding};
 
+use crate::engine::check_interrupt;
 use crate::heads::{HeadProfile, Provenance};
 use crate::{EngineError, Hint, Model, Progress, Task};
 
@@ -107,9 +108,7 @@ pub fn scopes(
     let bias = vec![0.0; spec.n_embd];
     let mut scopes = Vec::new();
     for (layer, tensors) in ModelTensors::from_gguf(file, spec)?.layers.iter().enumerate() {
-        if interrupt.load(Ordering::Relaxed) {
-            return Err(ggml::Error::Interrupted.into());
-        }
+        check_interrupt(interrupt)?;
         let matrix = |index: usize| (&file.tensors()[index], file.data(&file.tensors()[index]));
         let (wq, wk) = (matrix(tensors.wq), matrix(tensors.wk));
         let (norm, bytes) = matrix(tensors.attn_norm);

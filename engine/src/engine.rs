@@ -1,7 +1,7 @@
 //! A loaded model: file, specification, weights, and what computes.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use ggml::Backend;
@@ -45,6 +45,14 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> Self {
         EngineOptions { threads: None, repack: true, device: None, trace: false, interrupt: Arc::default() }
+    }
+}
+
+/// Fails if the interrupt flag is set.
+pub(crate) fn check_interrupt(flag: &AtomicBool) -> Result<(), EngineError> {
+    match flag.load(Ordering::Relaxed) {
+        true => Err(ggml::Error::Interrupted.into()),
+        false => Ok(()),
     }
 }
 
@@ -144,10 +152,7 @@ impl Engine {
         let weights = Weights::load(file, spec, options.repack, &backends, &mut |done, all| {
             let share = if all == 0 { 1.0 } else { done as f64 / all as f64 };
             progress(Progress { task: Task::LoadWeights, share, size: all, elapsed: started.elapsed() });
-            match interrupt.load(std::sync::atomic::Ordering::Relaxed) {
-                true => Err(ggml::Error::Interrupted.into()),
-                false => Ok(()),
-            }
+            check_interrupt(&interrupt)
         })?;
         file.check_complete()?;
         let workers = Workers {

@@ -1,9 +1,11 @@
 //! Numbers that are not finite: the model file is damaged, or a computation overflows.
 //!
 //! A product with quantised weights quantises its other operand too, which turns NaN into an arbitrary
-//! number. So not all of them reach the logits. What is checked: once for each engine, that no weight makes
-//! the numbers of a token not finite ([`check_weights`]); the embeddings of every text; and after each
-//! computation the logits and the residual stream before them, which carries what was added to it.
+//! number. So not all of them reach the logits. Three things are checked:
+//!
+//! - Once for each engine, all weights ([`check_weights`]).
+//! - The embeddings of every text.
+//! - After each computation, the logits and the residual stream before them, which carries what was added.
 //!
 //! Where numbers stop being finite is searched for only then: the text is computed again with full attention,
 //! layer by layer, and every intermediate is checked.

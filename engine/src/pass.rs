@@ -42,29 +42,9 @@ impl Pass {
         Ok(Pass { parts, result_norm })
     }
 
-    /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`.
+    /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`. `compute` is
+    /// [`Backends::compute`] or [`Backends::compute_to_end`].
     pub(crate) fn compute(
-        &self,
-        backends: &Backends,
-        tokens: &[u32],
-        first: usize,
-        lanes: &LaneValues,
-    ) -> Result<(), EngineError> {
-        self.compute_by(Backends::compute, backends, tokens, first, lanes)
-    }
-
-    /// As [`Pass::compute`], whatever the interrupt flag says.
-    pub(crate) fn compute_to_end(
-        &self,
-        backends: &Backends,
-        tokens: &[u32],
-        first: usize,
-        lanes: &LaneValues,
-    ) -> Result<(), EngineError> {
-        self.compute_by(Backends::compute_to_end, backends, tokens, first, lanes)
-    }
-
-    fn compute_by(
         &self,
         compute: impl Fn(&Backends, Place, &ReadyGraph) -> Result<(), EngineError>,
         backends: &Backends,

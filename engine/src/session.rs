@@ -13,7 +13,6 @@
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ggml::{Tensor, Type};
@@ -21,6 +20,8 @@ use kernels::graph::MAX_LANES;
 use models::random::Random;
 use models::spec::ModelSpec;
 
+use crate::backends::Backends;
+use crate::engine::check_interrupt;
 use crate::forward::{OutputTokens, RESULT_NORM, TextChunk};
 use crate::kv::policy::Event;
 use crate::kv::{Evictions, KvBudget, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
@@ -274,7 +275,7 @@ impl Session {
         if rest.is_empty() {
             return Ok(0);
         }
-        self.check_interrupt()?;
+        check_interrupt(&self.engine.interrupt())?;
         if rest.len() > 1 {
             not_finite::check_text(&self.engine, rest, self.options.types)?;
         }
@@ -349,13 +350,6 @@ impl Session {
         Ok(())
     }
 
-    fn check_interrupt(&self) -> Result<(), EngineError> {
-        match self.engine.interrupt().load(Ordering::Relaxed) {
-            true => Err(ggml::Error::Interrupted.into()),
-            false => Ok(()),
-        }
-    }
-
     /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model,
     /// not for talking. The session forgets what it held and is left holding the text, or after an error a
     /// beginning of it.
@@ -397,7 +391,7 @@ impl Session {
             let context = self.options.context;
             return Err(EngineError::ContextFull { needed: context + 1, context });
         }
-        self.check_interrupt()?;
+        check_interrupt(&self.engine.interrupt())?;
         not_finite::check_weights(&self.engine, token, self.options.types)?;
         if self.decode.is_none() {
             let mut workspace = Workspace::new(&self.engine.backends);
@@ -417,11 +411,12 @@ impl Session {
     fn step(&mut self, token: u32) -> Result<(), EngineError> {
         self.make_room(1)?;
         let Some((pass, _)) = &self.decode else { return Ok(()) };
-        pass.compute_to_end(&self.engine.backends, &[token], self.store.seen(), &self.store.state())?;
+        let backends = &self.engine.backends;
+        pass.compute(Backends::compute_to_end, backends, &[token], self.store.seen(), &self.store.state())?;
         pass.read_logits_into(&mut self.logits)?;
         self.tokens.push(token);
         self.store.advance(1);
-        self.store.compress(Event::Step, false, &self.engine.backends, &mut self.workspace)
+        self.store.compress(Event::Step, false, backends, &mut self.workspace)
     }
 
     /// Makes room for up to `wanted` tokens. Returns for how many there is room, at least 1.
@@ -485,7 +480,7 @@ impl Session {
         let (backends, rows) = (&self.engine.backends, |layer| self.store.rows(layer));
         let outputs = outputs(tokens.len())?;
         let pass = Pass::new(&self.engine.forward, tokens.len(), outputs, rows, &mut self.workspace)?;
-        pass.compute(backends, tokens, self.store.seen(), &self.store.state())?;
+        pass.compute(Backends::compute, backends, tokens, self.store.seen(), &self.store.state())?;
         let result = read(&pass)?;
         self.store.advance(tokens.len());
         let evictions = self.store.plan_evictions(Event::Chunk, false, backends, &mut self.workspace)?;

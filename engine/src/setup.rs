@@ -10,7 +10,7 @@ mod target;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 pub use forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
 use ggml::Type;
@@ -20,6 +20,7 @@ use planner::{ModelOutline, Planner};
 pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, policy_rule, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, Target};
 
+use crate::engine::check_interrupt;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::placement::Place;
@@ -342,6 +343,7 @@ impl Setup {
                 }
             }
         }
+        // The steps of a setup are too short to look at the flag, and none of them resets it.
         check_interrupt(&options.interrupt)?;
         let profile = planned.session.profile.filter(|_| heads.known);
         Ok(Setup {
@@ -511,15 +513,6 @@ fn check_unloaded(planned: &Planned) -> Result<(), EngineError> {
     check_host(&planned.bytes, planned.session.context, free)
 }
 
-/// Fails if the interrupt flag is set: the steps of a setup are too short to look at it, and none of them
-/// resets it.
-fn check_interrupt(flag: &AtomicBool) -> Result<(), EngineError> {
-    match flag.load(Ordering::Relaxed) {
-        true => Err(ggml::Error::Interrupted.into()),
-        false => Ok(()),
-    }
-}
-
 /// Refuses a session that needs more of the host's memory besides the weights than is free.
 fn check_host(plan: &Plan, context: usize, free: Option<usize>) -> Result<(), EngineError> {
     let needed = plan.total() - plan.weights.on_host();
@@ -531,6 +524,8 @@ fn check_host(plan: &Plan, context: usize, free: Option<usize>) -> Result<(), En
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::ModelSource;
 

@@ -1,6 +1,8 @@
-//! What a program does before it ends on a failure that cannot be returned: ggml aborts the process where one
-//! of its assertions fails, after a GPU is lost every call that touches it fails, freeing memory included, and
-//! Rust code that is refused memory cannot go on (see [`FatalAllocator`](crate::FatalAllocator)).
+//! What a program does before it ends on a failure that cannot be returned. There are three:
+//!
+//! - ggml aborts the process where one of its assertions fails.
+//! - After a GPU is lost, every call that touches it fails, also those that free memory.
+//! - Rust code that is refused memory cannot go on (see [`FatalAllocator`](crate::FatalAllocator)).
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, Once};

@@ -13,9 +13,9 @@
 //! exponentials, then the values. Everything is f32. Logits are in units of log 2 (see `exp.rs`).
 //!
 //! # History
-//! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s per core) with f16. Numbers are cycles per row
-//! of K and V where the rows are in the second-level cache, then GB/s of one core from memory, then in
-//! brackets the GB/s of a plain sum over the same memory.
+//! On Zen 4 (AVX-512, 3.7 GHz, multiply-add peak 118 GFLOP/s per core) with f16. The first number is cycles per
+//! row of K and V, with the rows in the second-level cache. The second is GB/s of one core from memory. In
+//! brackets are the GB/s of a plain sum over the same memory.
 //!
 //! - First version: four rows at a time, blocks of 64 rows. MHA d64: 22, 29 (30). GQA x4 d64: 50, 16 (30).
 //!   GQA x4 d128: 84, **9** (30). The times of memory and arithmetic added up instead of overlapping.

@@ -15,10 +15,11 @@
 //!
 //! # History
 //! On Zen 4 (AVX-512, multiply-add peak 118 GFLOP/s per core), 512 queries against 8192 rows, f16: 82 to 85 %
-//! of the peak with head_dim 64, 86 to 87 % with 128; the same with two threads (196 of 236 GFLOP/s) and with
-//! f32 and q8_0 rows; AVX2 at least 70 %. This is the first version: with 6 rows by 4 vectors the multipliers
-//! idle only for the exponentials (about 10 % with head_dim 64) and for loads and stores of the sums once per
-//! block. Nothing else was tried.
+//! of the peak with head_dim 64, and 86 to 87 % with 128. Two threads (196 of 236 GFLOP/s) and rows of f32 and
+//! q8_0 reach the same. AVX2 reaches at least 70 %.
+//!
+//! This is the first version, and nothing else was tried. With 6 rows by 4 vectors the multipliers idle only for
+//! the exponentials (about 10 % with head_dim 64), and for loads and stores of the sums once per block.
 
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;

@@ -1,12 +1,12 @@
-//! Any sequence of reading, steps, interrupts, undo, saving and clearing, under any policy, keeps the store
-//! what a simple model says. The model is the *history*: the texts and steps that survive. Undone and
-//! interrupted ones never happened. After each sequence
+//! Random sequences of reading, steps, interrupts, undo, saving and clearing, under every policy. After each of
+//! them the store is what a simple model says. The model is the *history*: the texts and steps that survive.
+//! Undone and interrupted ones never happened.
 //!
-//! - a new session that replays the history has the same store and the same logits, bit for bit;
-//! - keys, values and running sums of the first layer are those that a session that keeps everything has
-//!   computed for the same tokens, at the positions that the store says;
-//! - what `streaming`, `razor` and `h2o` hold, and the attention that rows have received, is what the papers'
-//!   rules leave of the history.
+//! - A new session replays the history. It has the same store and the same logits, bit for bit.
+//! - Another session keeps everything. In the first layer it has computed the same keys and values for the
+//!   positions that the store says, and the same running sums.
+//! - The papers' rules for `streaming`, `razor` and `h2o` are applied to the history. They leave the positions
+//!   and the accumulated attention that the store has.
 //!
 //! `PROPTEST_CASES=10000 cargo test --release -p tests --test sequences` runs ten thousand sequences.
 

@@ -210,9 +210,9 @@ impl Drop for Share<'_> {
 }
 
 /// Maximum number of splits of all rows on a device, for `n_q` tokens. Few queries have one split per block.
-/// Many queries have one split per block and tile of queries; a multiprocessor holds half as many of these
-/// blocks (above 128 elements of a head only one, so that the blocks run in two waves). Returns 0 where the
-/// tiles of all heads fill the device without splits.
+/// Many queries have one split per block and tile of queries. A multiprocessor holds half as many of these
+/// blocks. With more than 128 elements a head it holds only one, so that the blocks run in two waves. Returns 0
+/// where the tiles of all heads fill the device without splits.
 fn max_splits(shape: AttentionShape, n_q: usize, blocks: usize) -> usize {
     let queries = shape.group.saturating_mul(n_q);
     if queries <= MAX_DECODE_QUERIES {

@@ -1,8 +1,9 @@
 //! LagKV (Liang et al. 2025, arXiv 2504.04704): tokens come in partitions of `lag`. When two are complete,
-//! the older one is scored by how far its keys and values spread when normalised by the range of the newer
-//! one, and `ratio` of its rows stay (equations 5 to 11). Variants: LocalKV is its own reference (equations
-//! 12 and 13); Lag-L2 scores by low key norm inside the partitions (equation 14) and does not compress layers
-//! 0 and 1.
+//! the older one loses rows. Its keys and values are normalised by the range of the newer one. A row's score is
+//! how far they spread then, and `ratio` of the rows stay (equations 5 to 11).
+//!
+//! Variants: LocalKV is its own reference (equations 12 and 13). Lag-L2 scores by low key norm inside the
+//! partitions (equation 14) and does not compress layers 0 and 1.
 //!
 //! No row is scored twice, and the borders of partitions do not move, so the rows kept do not depend on how
 //! the text was cut into chunks. Decisions: compression begins at sinks + 2 · lag tokens; ratio · lag is
