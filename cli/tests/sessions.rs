@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use common::{DOCUMENT, changed_model, command, file, longhand, longhand_with_input, scratch};
 use serde_json::{Value, json};
+use twox_hash::XxHash3_64;
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const KEY: &str = "What is the pass key?";
@@ -51,9 +52,7 @@ fn with_description(name: &str, path: &str, change: impl FnOnce(&mut Value)) -> 
     let description = description.to_string();
     let length = (description.len() as u32).to_le_bytes();
     let mut bytes = [&bytes[..8], &length, description.as_bytes(), &bytes[end..bytes.len() - 8]].concat();
-    let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325, add);
-    bytes.extend(sum.to_le_bytes());
+    bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
     file(name, bytes)
 }
 

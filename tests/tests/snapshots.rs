@@ -14,6 +14,7 @@ use tests::fixtures::{
     Random, embedded_model, golden_model, half_retrieval, options, random_tokens, session, sync, tiny_model,
     with_cache_types, with_policy,
 };
+use twox_hash::XxHash3_64;
 
 /// A temporary folder, removed on drop.
 struct Folder(PathBuf);
@@ -234,10 +235,7 @@ impl Parts {
         let description = self.description.to_string();
         let length = (description.len() as u32).to_le_bytes();
         let mut bytes = [&self.magic[..], &length, description.as_bytes(), &self.body].concat();
-        let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| {
-            (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        bytes.extend(sum.to_le_bytes());
+        bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
         bytes
     }
 
@@ -304,7 +302,7 @@ fn invalid_descriptions_are_rejected() {
     folder.restore(&engine, &parts.with_value("chunk", json!(u64::MAX))).expect("any chunk");
     folder.restore(&engine, &parts.with_value("chunk", json!(0))).expect("any chunk");
 
-    for (magic, part) in [(b"LHSTATE2", "another version"), (b"GGUF\x03\0\0\0", "not a saved session")] {
+    for (magic, part) in [(b"LHSTATE1", "another version"), (b"GGUF\x03\0\0\0", "not a saved session")] {
         folder.assert_rejected(&engine, &Parts { magic: *magic, ..parts.clone() }.bytes(), part);
     }
     let mut long = parts.bytes();
