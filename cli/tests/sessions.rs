@@ -104,9 +104,11 @@ fn sessions_of_other_documents_or_models_are_rejected() {
     let document = file("more.txt", DOCUMENT.repeat(2));
     longhand(&["chat", "--session", &path, "-f", &document]).assert_failed(2, "has other documents (-f)");
     let other = changed_model("other.gguf", |file| _ = file.set("llama.context_length", 1000u32));
-    longhand(&["chat", &other, "--session", &path]).assert_failed(1, "made with another model");
+    longhand(&["chat", &other, "--session", &path])
+        .assert_failed(1, "made with other weights of the model needle");
     let nowhere = scratch("sessions").join("no/such/folder/saved");
-    longhand(&["chat", "--session", nowhere.to_str().expect("text")]).assert_failed(1, "there is no folder");
+    longhand(&["chat", "--session", nowhere.to_str().expect("text")])
+        .assert_failed(1, "No such file or directory");
     let folder = scratch("sessions");
     longhand(&["chat", "--session", folder.to_str().expect("text")]).assert_failed(1, "not a regular file");
     assert!(

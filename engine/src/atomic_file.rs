@@ -113,6 +113,14 @@ impl Draft {
     }
 }
 
+/// Whether `path` could be written now.
+///
+/// # Errors
+/// Those of [`write`].
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    Draft::new(path, Access::Owner).map(drop)
+}
+
 /// Removes the temporary files of killed processes from a folder: all of them, or those of the file `name`.
 /// Errors are ignored.
 pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) {

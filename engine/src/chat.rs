@@ -155,6 +155,11 @@ impl Chat {
         !self.turns.is_empty()
     }
 
+    /// Whether the last question has no answer.
+    pub fn awaits_answer(&self) -> bool {
+        self.has_questions() && self.messages.last().is_some_and(|last| last.role == "user")
+    }
+
     /// Whether the model has answered.
     pub fn has_answers(&self) -> bool {
         self.messages.iter().any(|message| message.role == "assistant")
@@ -239,7 +244,7 @@ impl Chat {
         &mut self,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generated, EngineError> {
-        if self.turns.is_empty() || self.messages.last().is_none_or(|last| last.role != "user") {
+        if !self.awaits_answer() {
             return Err(EngineError::Setting {
                 what: "an answer".into(),
                 reason: "no question waits for one".into(),

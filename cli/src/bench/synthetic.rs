@@ -48,7 +48,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
         )
     };
     fs::create_dir_all(&folder).map_err(failure)?;
-    atomic_file::remove_leftovers(&folder);
+    atomic_file::remove_leftovers(&folder, None);
     if let Some(free) = free_bytes(&folder).filter(|free| *free < bytes as u64) {
         return Err(Failure::new(
             format!(

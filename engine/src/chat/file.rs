@@ -94,7 +94,7 @@ impl ChatFile {
 
     fn open_locked(path: &Path) -> Result<(ChatFile, SavedChat), SaveError> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let cache = cache_path(&path);
+        let cache = ChatFile::cache_path(&path);
         if !path.exists() && cache.exists() {
             // A process ended between the two steps of `save_conversation`.
             fs::rename(&cache, &path)?;
@@ -109,7 +109,7 @@ impl ChatFile {
             saved.add_cache(cache);
         }
         // A folder that cannot be written is found out now and not after hours of work.
-        Draft::new(&path, Access::Owner)?;
+        atomic_file::check_writable(&path)?;
         Ok((ChatFile { path, file, state, has_cache }, saved))
     }
 
@@ -118,13 +118,20 @@ impl ChatFile {
         &self.path
     }
 
+    /// The file beside a session file that may have an older KV cache.
+    pub fn cache_path(path: &Path) -> PathBuf {
+        let mut name = OsString::from(path);
+        name.push(".cache");
+        name.into()
+    }
+
     /// Saves the conversation with its KV cache.
     ///
     /// # Errors
     /// Where another program has changed the file since, or it cannot be written. It is then as it was.
     pub fn save(&mut self, chat: &Chat) -> Result<(), EngineError> {
         self.replace(|to| chat.write_to(true, to), false).map_err(error_in(&self.path))?;
-        let _ = fs::remove_file(cache_path(&self.path));
+        let _ = fs::remove_file(ChatFile::cache_path(&self.path));
         self.has_cache = true;
         Ok(())
     }
@@ -140,17 +147,23 @@ impl ChatFile {
         Ok(())
     }
 
-    /// Removes the KV cache from the file, and the one beside it.
+    /// Removes the KV cache from the file, and the one beside it. The file keeps its time of change.
     ///
     /// # Errors
     /// As for [`ChatFile::save`].
     pub fn remove_cache(&mut self) -> Result<(), EngineError> {
         if self.has_cache {
-            let saved = SavedChat::open(&self.path)?;
+            let (saved, modified) = (SavedChat::open(&self.path)?, self.state.modified);
             self.replace(|to| saved.write_without_cache(to), false).map_err(error_in(&self.path))?;
             self.has_cache = false;
+            if let Some(modified) = modified {
+                // Not every file system can do this, and nothing depends on it but an order.
+                let _ = self.file.set_modified(modified);
+                self.state =
+                    State::new(&self.file.metadata().map_err(SaveError::from).map_err(error_in(&self.path))?);
+            }
         }
-        remove(&cache_path(&self.path)).map_err(error_in(&self.path))
+        remove(&ChatFile::cache_path(&self.path)).map_err(error_in(&self.path))
     }
 
     /// Removes the file and the cache beside it.
@@ -159,7 +172,7 @@ impl ChatFile {
     /// Where another program has changed the file since, or it cannot be removed.
     pub fn remove(self) -> Result<(), EngineError> {
         let removed = self.check_unchanged().and_then(|()| remove(&self.path));
-        removed.and_then(|()| remove(&cache_path(&self.path))).map_err(error_in(&self.path))
+        removed.and_then(|()| remove(&ChatFile::cache_path(&self.path))).map_err(error_in(&self.path))
     }
 
     /// Replaces the file. With `keep_cache` the old one is then the cache beside it.
@@ -171,7 +184,7 @@ impl ChatFile {
         let draft = Draft::new(&self.path, Access::Owner)?;
         draft.write(|to| content(to).map_err(SaveError))?;
         self.check_unchanged()?;
-        let cache = cache_path(&self.path);
+        let cache = ChatFile::cache_path(&self.path);
         let moved = keep_cache && self.path.exists();
         if moved {
             fs::rename(&self.path, &cache)?;
@@ -227,11 +240,4 @@ fn remove(path: &Path) -> Result<(), SaveError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }
-}
-
-/// The file beside a session file that has the last KV cache.
-fn cache_path(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".cache");
-    name.into()
 }
