@@ -3,6 +3,7 @@
 //! opened.
 
 pub mod device;
+pub mod disk;
 mod llama;
 pub mod model;
 pub mod sampling;

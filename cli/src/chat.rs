@@ -15,10 +15,10 @@ use keeper::Keeper;
 use longhand::{Chat, EngineError, Observer, Reading, Stop};
 
 use crate::app::App;
+use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::SessionArgs;
-use crate::args::values;
 use crate::failure::Failure;
 use crate::{console, crash_save, failure, format, turn};
 
@@ -54,10 +54,8 @@ pub struct ChatArgs {
     /// Keep nothing of this conversation on the disk
     #[arg(long, conflicts_with = "resume")]
     private: bool,
-    /// Disk space for the KV caches of all kept conversations. Those that were not used for longest are removed
-    /// first; their text is kept, and read again when they are continued
-    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = values::bytes)]
-    disk_cache: usize,
+    #[command(flatten)]
+    disk: DiskArgs,
     /// System message, also -sys
     #[arg(long = "system-prompt", short_alias = 'p', alias = "prompt", value_name = "TEXT")]
     system: Option<String>,
@@ -175,7 +173,8 @@ fn run_loop(app: &App, chat: &mut Chat, keeper: &mut Keeper) -> Result<End> {
 
 /// Reads a question and answers it.
 fn ask(app: &App, chat: &mut Chat, keeper: &mut Keeper, question: &str) -> Result<TurnStats> {
-    let reading = turn::read(app, chat, question)?;
+    let documents = turn::read_documents(app, chat, keeper.documents())?;
+    let reading = documents + turn::read(app, chat, question)?;
     keeper.keep(app, chat, reading.elapsed);
     answer(app, chat, keeper, reading)
 }

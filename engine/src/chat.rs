@@ -4,13 +4,15 @@
 //! and what was read stays in the (possibly compressed) store. Documents and questions never become control
 //! tokens (see [`models::chat::Prompt`]).
 
+mod documents;
 mod file;
 mod preamble;
 mod saved;
 
-use std::ops::ControlFlow;
+use std::ops::{Add, ControlFlow};
 use std::time::{Duration, Instant};
 
+pub use documents::{DocumentCache, DocumentReading};
 pub use file::ChatFile;
 use models::chat::{Message, NextTurn};
 pub use preamble::Preamble;
@@ -64,6 +66,14 @@ pub struct Reading {
     pub tokens: usize,
     /// Time for them.
     pub elapsed: Duration,
+}
+
+impl Add for Reading {
+    type Output = Reading;
+
+    fn add(self, other: Reading) -> Reading {
+        Reading { tokens: self.tokens + other.tokens, elapsed: self.elapsed + other.elapsed }
+    }
 }
 
 /// A conversation with a model.

@@ -63,6 +63,28 @@ struct Description {
 }
 
 impl Description {
+    /// A session, without its cache.
+    fn of(session: &Session) -> Description {
+        let (options, model) = (session.options(), session.engine().model());
+        Description {
+            model: model.fingerprint().to_owned(),
+            model_name: model.name().to_owned(),
+            // Other paths cannot be written as JSON.
+            model_file: model.file().filter(|file| file.to_str().is_some()).map(Path::to_owned),
+            cache: false,
+            tokens: 0,
+            logits: 0,
+            context: options.context,
+            policy: options.policy.to_string(),
+            type_k: options.types.0.name().into(),
+            type_v: options.types.1.name().into(),
+            streaming: options.prefill == Prefill::Streaming,
+            chunk: options.chunk,
+            profile: options.profile.as_ref().map(HeadProfile::to_json),
+            caller: String::new(),
+        }
+    }
+
     fn without_cache(&self) -> Description {
         Description { cache: false, tokens: 0, logits: 0, ..self.clone() }
     }
@@ -266,13 +288,39 @@ impl Snapshot {
         session.map_err(|error| with_path(error, &self.path))
     }
 
+    /// Brings a session of the same settings, whose context may differ, to the state of the one in the file, which
+    /// has read `tokens`.
+    ///
+    /// # Errors
+    /// Where the file is damaged, or of another session. The session is then empty.
+    pub(crate) fn restore_into(mut self, session: &mut Session, tokens: &[u32]) -> Result<(), EngineError> {
+        let has_tokens = || self.description.cache && settings(session) == settings_of(&self.description);
+        let read = match has_tokens() {
+            true => self.read_into(session),
+            false => Err(SnapshotError::new("it is of another model or of other settings").into()),
+        };
+        let read = read.and_then(|()| match session.tokens() == tokens {
+            true => Ok(()),
+            false => Err(SnapshotError::new("it is of another text").into()),
+        });
+        read.map_err(|error| {
+            // A session is cleared without computing anything on the host; on a device the first error counts.
+            let _ = session.clear();
+            with_path(error, &self.path)
+        })
+    }
+
     fn read(&mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
-        let vocabulary = engine.spec().n_vocab;
         let mut session = Session::new(engine, self.options.clone())?;
-        if !self.description.cache {
-            self.verify()?;
-            return Ok(session);
+        match self.description.cache {
+            true => self.read_into(&mut session)?,
+            false => self.verify()?,
         }
+        Ok(session)
+    }
+
+    fn read_into(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        let vocabulary = session.engine().spec().n_vocab;
         if ![0, vocabulary].contains(&self.description.logits) {
             return Err(SnapshotError::new("it holds logits of another vocabulary").into());
         }
@@ -283,8 +331,7 @@ impl Snapshot {
         }
         let logits = from.numbers(self.description.logits)?.into_iter().map(f32::from_bits).collect();
         session.read_from(&mut from, tokens, logits)?;
-        from.end()?;
-        Ok(session)
+        Ok(from.end()?)
     }
 
     /// Compares the whole file with its checksum, without a model.
@@ -355,24 +402,13 @@ pub(crate) fn write(
     cache: bool,
     to: &mut dyn Write,
 ) -> Result<(), EngineError> {
-    let (options, model) = (session.options(), session.engine().model());
     let (tokens, logits) = if cache { (session.tokens(), session.logits()) } else { (&[][..], &[][..]) };
     let description = Description {
-        model: model.fingerprint().to_owned(),
-        model_name: model.name().to_owned(),
-        // Other paths cannot be written as JSON.
-        model_file: model.file().filter(|file| file.to_str().is_some()).map(Path::to_owned),
         cache,
         tokens: tokens.len(),
         logits: logits.len(),
-        context: options.context,
-        policy: options.policy.to_string(),
-        type_k: options.types.0.name().into(),
-        type_v: options.types.1.name().into(),
-        streaming: options.prefill == Prefill::Streaming,
-        chunk: options.chunk,
-        profile: options.profile.as_ref().map(HeadProfile::to_json),
         caller: caller.into(),
+        ..Description::of(session)
     };
     let mut to = Output::new(to);
     begin(&description, &mut to)?;
@@ -382,6 +418,27 @@ pub(crate) fn write(
         session.store.write_to(&mut to)?;
     }
     Ok(to.end()?)
+}
+
+/// What the rows of a session depend on besides its tokens. Not the context, which only is room for more, nor where the
+/// model's file is.
+pub(crate) fn settings(session: &Session) -> String {
+    settings_of(&Description::of(session))
+}
+
+fn settings_of(description: &Description) -> String {
+    let Description { model, policy, type_k, type_v, streaming, chunk, profile, .. } = description;
+    // In exact prefill the chunk size has no effect on the rows.
+    let chunk = if *streaming { *chunk } else { 0 };
+    format!(
+        "{model} {policy} {type_k} {type_v} {streaming} {chunk} {}",
+        profile.as_deref().unwrap_or_default()
+    )
+}
+
+/// The error of a file that cannot be read or written.
+pub(crate) fn io_error(path: &Path, error: io::Error) -> EngineError {
+    with_path(SnapshotError::from(error).into(), path)
 }
 
 /// The error of data that cannot be written as JSON.

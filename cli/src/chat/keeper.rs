@@ -6,14 +6,12 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use longhand::{Chat, ChatFile, EngineError};
+use longhand::{Chat, ChatFile, DocumentCache, EngineError};
 
 use crate::app::App;
 use crate::kept::KeptChats;
 use crate::{console, failure};
 
-/// Bytes that a slow disk writes in a second.
-const DISK_SPEED: f64 = 4e8;
 /// Writing the KV cache may take this long at any time.
 const SHORT: Duration = Duration::from_millis(150);
 /// Otherwise it may take this share of the time in which the cache was computed.
@@ -28,6 +26,8 @@ pub struct Keeper {
     limit: u64,
     /// The failure that was reported last.
     reported: Option<String>,
+    /// Where documents that were read are kept.
+    documents: Option<DocumentCache>,
 }
 
 enum Place {
@@ -65,15 +65,23 @@ impl Keeper {
     }
 
     fn at(place: Place, limit: u64) -> Keeper {
-        Keeper { place, computed: Duration::ZERO, limit, reported: None }
+        Keeper { place, computed: Duration::ZERO, limit, reported: None, documents: None }
+    }
+
+    /// The same, which keeps documents that were read too.
+    pub fn with_documents(self, documents: Option<DocumentCache>) -> Keeper {
+        Keeper { documents, ..self }
+    }
+
+    /// Where documents that were read are kept.
+    pub fn documents(&self) -> Option<&DocumentCache> {
+        self.documents.as_ref()
     }
 
     /// Keeps the conversation after work that took so long. Failures are printed, each once.
     pub fn keep(&mut self, app: &App, chat: &Chat, work: Duration) {
         self.computed += work;
-        let bytes = chat.session().kv_usage().bytes;
-        let takes = Duration::from_secs_f64(bytes as f64 / DISK_SPEED);
-        let cache = takes <= SHORT.max(self.computed.mul_f64(SHARE));
+        let cache = chat.time_to_write() <= SHORT.max(self.computed.mul_f64(SHARE));
         match self.write(chat, cache) {
             Ok(()) => self.reported = None,
             Err(error) => {

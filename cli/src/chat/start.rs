@@ -19,7 +19,7 @@ use crate::{crash_save, documents, failure, format};
 
 /// Starts or resumes the conversation that the arguments ask for, and says where it is kept.
 pub fn begin(app: &App, args: &ChatArgs) -> Result<(Chat, Keeper)> {
-    let limit = args.disk_cache as u64;
+    let limit = args.disk.limit();
     let kept = KeptChats::find();
     let given = args.model.source(args.model_arg.path.as_deref())?;
     let options = args.session.apply(args.model.setup_options(app))?;
@@ -41,7 +41,7 @@ pub fn begin(app: &App, args: &ChatArgs) -> Result<(Chat, Keeper)> {
             },
             (None, None) => Keeper::nothing(),
         };
-        return Ok((chat, keeper));
+        return Ok((chat, keeper.with_documents(args.disk.documents().filter(|_| !args.private))));
     };
     let source =
         if args.model.is_given(args.model_arg.path.as_deref()) { given } else { saved.model_source() };
@@ -57,7 +57,7 @@ pub fn begin(app: &App, args: &ChatArgs) -> Result<(Chat, Keeper)> {
         Some(kept) => Keeper::resumed(kept, title, file, limit),
         None => Keeper::named(file),
     };
-    Ok((chat, keeper))
+    Ok((chat, keeper.with_documents(args.disk.documents())))
 }
 
 /// The saved conversation to continue; `None` for a new one.

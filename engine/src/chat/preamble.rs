@@ -98,6 +98,12 @@ impl Preamble {
         &self.names
     }
 
+    /// What every first prompt begins with: the tokens up to the end of the documents. `None` where there are none, or
+    /// where that depends on the question.
+    pub(super) fn first_tokens(&self) -> Option<&[u32]> {
+        self.encoded.as_ref().map(|encoded| encoded.tokens.as_slice())
+    }
+
     /// Tokens of the documents, with the empty line that separates them from a question.
     pub fn document_tokens(&self) -> usize {
         self.document_tokens
