@@ -145,8 +145,7 @@ fn flags_that_contradict_the_session_are_rejected() {
 
     let before = std::fs::read(&path).expect("the session file");
     for (flags, part) in [
-        (&["-c", "4k"][..], "has -c 2000 (not 4000)"),
-        (&["-c", "0"], "has -c 2000 (not "),
+        (&["-c", "50"][..], "tokens, but -c is 50"),
         (&["-ctk", "f16", "-ctv", "q8_0"], "has -ctk q8_0 (not f16), -ctv f16 (not q8_0)"),
         (&["--prefill", "streaming"], "has --prefill exact (not streaming)"),
         (&["--policy", "full"], "(not full)"),
@@ -163,15 +162,15 @@ fn flags_that_contradict_the_session_are_rejected() {
         "a rejected command does not change the file"
     );
 
-    // The chunk size may change: it is no part of the session's state.
-    let chunk = || {
-        let mut chunk = Value::Null;
-        with_description("chunk", &path, |description| chunk = description["chunk"].clone());
-        chunk
+    // The chunk size and the context may change: they are no part of what was read.
+    let setting = |name: &str| {
+        let mut value = Value::Null;
+        with_description("setting", &path, |description| value = description[name].clone());
+        value
     };
-    assert_eq!(chunk(), 64);
-    chat(&["-b", "32"]).ok();
-    assert_eq!(chunk(), 32);
+    assert_eq!((setting("chunk"), setting("context")), (json!(64), json!(2000)));
+    chat(&["-b", "32", "-c", "4k"]).ok();
+    assert_eq!((setting("chunk"), setting("context")), (json!(32), json!(4000)));
 }
 
 #[test]

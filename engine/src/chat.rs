@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::generate::{Generated, Stop, generate};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
+use crate::snapshot;
 use crate::{EngineError, Hint, Progress, Session};
 
 /// How a conversation begins and how it is answered.
@@ -173,6 +174,20 @@ impl Chat {
     /// Whether the model has answered.
     pub fn has_answers(&self) -> bool {
         self.messages.iter().any(|message| message.role == "assistant")
+    }
+
+    /// Gives the conversation room for `context` tokens. What was read is kept.
+    ///
+    /// # Errors
+    /// Where the conversation is longer, or there is no memory for the old and the new KV store at once. The
+    /// conversation is as it was.
+    pub fn set_context(&mut self, context: usize) -> Result<(), EngineError> {
+        let needed = self.timeline.len().max(self.session.tokens().len());
+        if needed > context {
+            return Err(EngineError::ContextFull { needed, context });
+        }
+        self.session = snapshot::in_context(&self.session, context)?;
+        Ok(())
     }
 
     /// Reads a question and answers it. `on_text` gets the answer piece by piece.

@@ -24,7 +24,7 @@ use twox_hash::XxHash3_64;
 
 use crate::atomic_file::{self, Access};
 use crate::heads::HeadProfile;
-use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
+use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};
 
 const MAGIC: &[u8; 8] = b"LHSTATE2";
 /// Bytes of the longest description.
@@ -37,7 +37,7 @@ const READ_AT_ONCE: usize = 1 << 16;
 const CHECKSUM_BYTES: u64 = 8;
 
 /// What a file says about its session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
     /// The model's fingerprint.
@@ -251,16 +251,19 @@ impl Snapshot {
         &self.description.caller
     }
 
-    /// Whether the session of another file was made in the same way. The chunk size may differ.
+    /// Whether the rows of another file's session depend on the same settings.
     pub(crate) fn is_like(&self, other: &Snapshot) -> bool {
-        let settings =
-            |of: &Snapshot| Description { chunk: 0, caller: String::new(), ..of.description.without_cache() };
-        settings(self) == settings(other)
+        settings_of(&self.description) == settings_of(&other.description)
     }
 
     /// Has its session compute `chunk` tokens at once, and not as many as before it was kept.
     pub fn set_chunk(&mut self, chunk: usize) {
         self.options.chunk = chunk.clamp(1, self.options.context.max(1));
+    }
+
+    /// Gives its session room for another number of tokens than it had.
+    pub fn set_context(&mut self, context: usize) {
+        self.options.context = context;
     }
 
     /// Refuses a model with which its session was not made.
@@ -364,6 +367,22 @@ impl Snapshot {
         begin(&description, &mut to)?;
         Ok(to.end()?)
     }
+}
+
+/// The same session with room for `context` tokens. Its rows are copied; earlier turns can no longer be undone without
+/// reading.
+///
+/// # Errors
+/// Where there is no memory for both at once, or the rows or the policy do not fit.
+pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, EngineError> {
+    let options = SessionOptions { context, ..session.options().clone() };
+    setup::fit_session(session.engine(), options.clone(), None, 0)?;
+    let mut bytes = Vec::new();
+    session.store.write_to(&mut Output::new(&mut bytes))?;
+    let mut other = Session::new(session.engine(), options)?;
+    let mut from = Input { from: &mut &bytes[..], sum: XxHash3_64::new() };
+    other.read_from(&mut from, session.tokens().to_vec(), session.logits().to_vec())?;
+    Ok(other)
 }
 
 /// Writes a session to a file, with something of the caller's.

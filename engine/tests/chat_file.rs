@@ -227,6 +227,41 @@ fn a_cache_is_removed_and_the_conversation_stays() {
     assert!(names(folder.path()).is_empty());
 }
 
+/// A conversation gets more room while it goes on, and when it is resumed.
+#[test]
+fn a_conversation_goes_on_in_a_larger_context() {
+    let (_folder, path) = scratch();
+    let engine = engine();
+    let options = |context| SessionOptions { context, ..SessionOptions::default() };
+    let new_chat = |context| {
+        let format = engine.model().chat_format().expect("a chat format");
+        let preamble = Preamble::new(format, None, DOCUMENT).expect("a preamble");
+        let session = Session::new(&engine, options(context)).expect("a session");
+        Chat::new(session, ChatOptions { preamble, ..ChatOptions::default() }).expect("a chat")
+    };
+    let (mut small, mut large) = (new_chat(70), new_chat(400));
+    for chat in [&mut small, &mut large] {
+        assert_eq!(ask(chat, NUMBER), NUMBER_IS);
+    }
+    let error = small.read(KEY, &mut |_| ()).expect_err("no room");
+    assert!(matches!(error, EngineError::ContextFull { context: 70, .. }), "{error}");
+    assert!(small.set_context(20).is_err(), "the conversation is longer");
+    assert!(small.set_context(usize::MAX).is_err());
+    assert_eq!(small.session().options().context, 70, "and it is as it was");
+    small.save(&path).expect("saved");
+    small.set_context(400).expect("room");
+    let mut resumed = SavedChat::open(&path).expect("opened");
+    resumed.set_context(400);
+    let mut resumed = restore(&engine, resumed);
+    for chat in [&mut small, &mut large, &mut resumed] {
+        let reading = chat.read(KEY, &mut |_| ()).expect("read");
+        assert!(reading.tokens < 30, "nothing is read again: {reading:?}");
+        assert_eq!(chat.answer(&mut |_| ControlFlow::Continue(())).expect("an answer").text, KEY_IS);
+    }
+    assert_eq!(small.session().logits(), large.session().logits());
+    assert_eq!(resumed.session().logits(), large.session().logits());
+}
+
 #[test]
 fn every_damaged_byte_is_found_without_a_model() {
     let (_folder, path) = scratch();

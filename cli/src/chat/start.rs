@@ -102,7 +102,7 @@ fn title(documents: &[String]) -> String {
     stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Compares the flags with a saved conversation. `options` may change its batch size (-ub).
+/// Compares the flags with a saved conversation. They may change its batch size (-ub) and its context (-c).
 ///
 /// # Errors
 /// Where another flag contradicts the saved conversation.
@@ -132,6 +132,20 @@ pub fn check_saved(
     }
     if let Some(chunk) = options.chunk {
         saved.set_chunk(chunk);
+    }
+    if options.context != Context::AsNeeded {
+        let (context, tokens) = (options.context.tokens(0, model.spec().n_ctx_train), saved.tokens());
+        if context <= tokens {
+            return Err(Failure::usage(
+                format!(
+                    "{}: the conversation has {tokens} tokens, but -c is {context}",
+                    saved.path().display()
+                ),
+                "give a larger context, or leave out -c",
+            )
+            .into());
+        }
+        saved.set_context(context);
     }
     Ok(())
 }

@@ -167,6 +167,12 @@ impl SavedChat {
         self.cache.iter_mut().for_each(|cache| cache.set_chunk(chunk));
     }
 
+    /// Gives the session room for another number of tokens than it had.
+    pub fn set_context(&mut self, context: usize) {
+        self.snapshot.set_context(context);
+        self.cache.iter_mut().for_each(|cache| cache.set_context(context));
+    }
+
     /// Refuses a model other than the one it was made with.
     pub fn check(&self, model: &Model) -> Result<(), EngineError> {
         self.snapshot.check(model)
