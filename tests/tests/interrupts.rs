@@ -37,6 +37,17 @@ fn policies(engine: &Engine) -> Vec<PolicyChoice> {
     all
 }
 
+/// The tiny model on an emulated device.
+fn emulated_model() -> Arc<Engine> {
+    let options = EngineOptions {
+        device: Some(DeviceOptions::all(DeviceKind::Emulated)),
+        threads: Some(1),
+        ..EngineOptions::default()
+    };
+    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
+    Engine::open(&longhand::ModelSource::File(file), &options).expect("the model opens")
+}
+
 /// The backend that computes all layers.
 fn backend(engine: &Engine) -> &Backend {
     engine.backends().at(engine.backends().placement().of(0))
@@ -171,6 +182,22 @@ fn an_interrupted_step_changes_nothing() {
     }
 }
 
+/// The weights are checked before the first step of an engine. An interrupt there must leave what undoes the
+/// turn before.
+#[test]
+fn a_text_of_one_token_interrupted_before_its_step_leaves_the_turn_before() {
+    let engine = tiny_model();
+    let policy = "streaming:sinks=4,window=40,slack=0".parse().expect("a policy");
+    let tokens = [vec![0; 60], random_tokens(&engine, 31, 37)].concat();
+    let mut session = make(&engine, &policy, Prefill::Exact);
+    session.fill_random(60, 1).expect("a turn begins here");
+    session.intermediates(&tokens[60..90]).expect("a chunk of the turn");
+    let before = state(&session);
+    assert!(interrupt(&mut session, &tokens, 3));
+    assert_eq!(state(&session), before);
+    assert_eq!(sync(&mut session, &tokens[..61]), 1, "the turn before is undone");
+}
+
 /// The flag is set by another thread at any moment.
 #[test]
 fn an_interrupt_by_another_thread_leaves_a_whole_beginning() {
@@ -235,13 +262,7 @@ fn interrupted_diagnoses_leave_a_whole_beginning() {
 /// A device that fails in the middle of a chunk or a step.
 #[test]
 fn errors_of_a_device_leave_a_whole_beginning() {
-    let options = EngineOptions {
-        device: Some(DeviceOptions::all(DeviceKind::Emulated)),
-        threads: Some(1),
-        ..EngineOptions::default()
-    };
-    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
-    let engine = Engine::open(&longhand::ModelSource::File(file), &options).expect("the model opens");
+    let engine = emulated_model();
     let tokens = random_tokens(&engine, CONTEXT, 36);
     for policy in [
         "h2o:heavy=20,recent=20,compensation=on",
@@ -280,4 +301,17 @@ fn errors_of_a_device_leave_a_whole_beginning() {
             }
         }
     }
+}
+
+/// A device that fails while random rows are compressed.
+#[test]
+fn errors_of_a_device_during_random_rows_leave_an_empty_session() {
+    let engine = emulated_model();
+    let policy = "snapkv:window=16,capacity=40,slack=60".parse().expect("a policy");
+    let mut failed = make(&engine, &policy, Prefill::Exact);
+    let empty = state(&failed);
+    backend(&engine).lose_after(2);
+    failed.fill_random(200, 1).expect_err("the device is lost");
+    backend(&engine).lose_after(usize::MAX);
+    assert_eq!(state(&failed), empty);
 }

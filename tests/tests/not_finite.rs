@@ -144,6 +144,21 @@ fn bf16_model() -> Vec<u8> {
     bytes
 }
 
+/// Products with quantised weights hide NaN from the logits.
+#[test]
+fn damaged_weights_are_named_when_the_first_text_is_one_token() {
+    for tensor in
+        ["blk.0.attn_k.weight", "blk.0.attn_v.weight", "blk.0.ffn_gate.weight", "blk.1.ffn_up.weight"]
+    {
+        for prefill in [Prefill::Exact, Prefill::Streaming] {
+            let engine = changed("qwen2-gqa-q8_0", tensor, damage);
+            let mut session = session(&engine, SessionOptions { prefill, ..options(120, "full") });
+            let error = session.sync(&[9], &mut |_| ()).expect_err(tensor);
+            assert!(error.to_string().contains(tensor), "{error}");
+        }
+    }
+}
+
 #[test]
 fn finite_weights_that_overflow_are_named() {
     for (tensor, factor) in [
