@@ -210,7 +210,7 @@ pub fn window(scope: f64, context: usize) -> usize {
 
 /// The window of each head of a layer: at least its scope, with at most `max` different windows, such that
 /// the heads together keep as few rows as possible. Heads whose window is `context` keep everything.
-pub fn window_classes(scopes: &[f64], context: usize, max: usize) -> Vec<usize> {
+pub(crate) fn window_classes(scopes: &[f64], context: usize, max: usize) -> Vec<usize> {
     /// The best division of the shortest windows into some number of classes.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     struct Division {

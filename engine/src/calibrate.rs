@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task, not_finite};
 
 /// How many times the random tokens are read.
-pub const REPEATS: usize = 4;
+const REPEATS: usize = 4;
 
 /// Types of the keys and values.
 const CACHE_TYPES: (Type, Type) = (Type::F16, Type::F16);

@@ -96,7 +96,7 @@ pub const DRIVER_BYTES: usize = 448 << 20;
 pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
-pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
+pub(crate) const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 
 /// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time: the kernels'
 /// code, and the transient buffers into which ggml first copies the activations of a matrix product in 8-bit
@@ -209,7 +209,7 @@ impl Plan {
     }
 
     /// The peak of the device's memory, without what the driver takes ([`DRIVER_BYTES`]).
-    pub fn device_total(&self) -> usize {
+    pub(crate) fn device_total(&self) -> usize {
         self.device_allocated() + self.device_overhead
     }
 }

@@ -17,7 +17,7 @@ use ggml::Type;
 pub use memory::available as available_memory;
 pub use planner::Planned;
 use planner::{ModelOutline, Planner};
-pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, policy_rule, smallest, spread};
+pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, Target};
 
 use crate::engine::check_interrupt;

@@ -45,7 +45,7 @@ impl WeightBytes {
 }
 
 /// Called with the bytes of weights copied so far and the bytes to copy in all. An error stops the loading.
-pub type LoadProgress<'a> = &'a mut dyn FnMut(usize, usize) -> Result<(), EngineError>;
+type LoadProgress<'a> = &'a mut dyn FnMut(usize, usize) -> Result<(), EngineError>;
 
 /// The tensors of a model. Cloning copies handles.
 #[derive(Clone)]

@@ -278,16 +278,6 @@ impl Tokenizer {
         self.vocabulary.unknown
     }
 
-    /// Whether the model uses [`Tokenizer::bos`] at the start of a text.
-    pub fn add_bos(&self) -> bool {
-        self.add_bos
-    }
-
-    /// Whether the model uses [`Tokenizer::eos`] at the end of a text.
-    pub fn add_eos(&self) -> bool {
-        self.add_eos
-    }
-
     /// Number of tokens in the vocabulary.
     pub fn n_vocab(&self) -> usize {
         self.vocabulary.len()

@@ -120,7 +120,7 @@ mod fault {
     static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
     /// A range of addresses in which faults are handled.
-    pub struct Watch {
+    pub(super) struct Watch {
         /// First address; 0 if unused.
         start: AtomicUsize,
         /// The address behind the last one.
@@ -134,7 +134,7 @@ mod fault {
         }
 
         /// Watches a map of a file; `None` if there are too many.
-        pub fn begin(map: &[u8]) -> Option<&'static Watch> {
+        pub(super) fn begin(map: &[u8]) -> Option<&'static Watch> {
             install();
             let _beginning = BEGINNING.lock().unwrap_or_else(PoisonError::into_inner);
             let watch = WATCHES.iter().find(|watch| watch.start.load(Ordering::Acquire) == 0)?;
@@ -146,12 +146,12 @@ mod fault {
         }
 
         /// Must be called before the map is gone, and once.
-        pub fn end(&self) {
+        pub(super) fn end(&self) {
             self.start.store(0, Ordering::Release);
         }
 
         /// Whether a page could not be read.
-        pub fn has_faults(&self) -> bool {
+        pub(super) fn has_faults(&self) -> bool {
             self.faults.load(Ordering::Acquire)
         }
 
