@@ -33,8 +33,8 @@ impl Backends {
     /// Computes a graph in a place.
     ///
     /// # Errors
-    /// Where the computation fails or is interrupted, or the model file is no longer complete: the results may
-    /// then follow from zeros instead of the weights.
+    /// Where the computation fails or is interrupted, or the model file is no longer complete. The results
+    /// may then follow from zeros instead of the weights.
     pub(crate) fn compute(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
         self.at(place).compute(graph)?;
         self.check_model()
@@ -64,8 +64,8 @@ impl Backends {
     }
 }
 
-/// Memory bandwidth of a backend in bytes a second, reads and writes together: the best of `passes`, each of
-/// which copies `bytes` several times within the backend's memory.
+/// Memory bandwidth of a backend in bytes a second, reads and writes together. It is the best of `passes`,
+/// each of which copies `bytes` several times within the backend's memory.
 pub(crate) fn copy_bandwidth(backend: &Backend, bytes: usize, passes: usize) -> Result<f64, EngineError> {
     /// Copies in a pass: enough that the time to start them does not count.
     const COPIES: usize = 8;

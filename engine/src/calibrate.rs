@@ -1,6 +1,6 @@
 //! Calibration: finds retrieval heads (RazorAttention section 3.3). The model reads P random tokens four
-//! times. The *echo* score of a head is its attention to earlier occurrences of the current token, its
-//! *induction* score the attention to the tokens that followed them.
+//! times. The *echo* score of a head is its attention to earlier occurrences of the current token. The
+//! *induction* score is its attention to the tokens that followed them.
 //!
 //! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only
 //! the few columns that count are used, so the whole matrix never exists.

@@ -7,8 +7,8 @@
 //! - The embeddings of every text.
 //! - After each computation, the logits and the residual stream before them, which carries what was added.
 //!
-//! Where numbers stop being finite is searched for only then: the text is computed again with full attention,
-//! layer by layer, and every intermediate is checked.
+//! Only then is it searched for where numbers stop being finite. The text is computed again with full
+//! attention, layer by layer, and every intermediate is checked.
 
 use std::sync::atomic::Ordering;
 

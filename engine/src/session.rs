@@ -1,7 +1,7 @@
 //! A session: one timeline of tokens, and the store that holds their rows.
 //!
 //! The caller hands over the whole text so far as tokens ([`Session::sync`]); the session keeps what it has
-//! of it and computes the rest. An empty session reads layer by layer ([`Prefill::Exact`]): each layer reads
+//! of it and computes the rest. An empty session reads layer by layer ([`Prefill::Exact`]). Each layer reads
 //! the whole text before its rows are evicted, and only one layer's complete rows are held at a time. Later
 //! texts run chunk by chunk through all layers against the store as it is.
 //!
@@ -260,15 +260,15 @@ impl Session {
     /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and
     /// leaves the logits of what follows. Returns how many tokens were computed.
     ///
-    /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says:
-    /// what it had of them before, and the chunks that were complete. Of a first text that is read layer by
-    /// layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left. The session is
-    /// exactly as if it had read that beginning only, in the same chunks; but its logits may be unknown.
-    /// Calling `sync` again goes on from there.
+    /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says.
+    /// It is what the session had of them before, and the chunks that were complete. Of a first text that is
+    /// read layer by layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left.
+    /// The session is exactly as if it had read that beginning only, in the same chunks; but its logits may
+    /// be unknown. Calling `sync` again goes on from there.
     ///
     /// # Errors
-    /// Where a token is outside the vocabulary, the text is longer than the context, a computation fails or
-    /// is interrupted, or its numbers are not finite ([`EngineError::NotFinite`]).
+    /// Where a token is outside the vocabulary, or the text is longer than the context. Where a computation
+    /// fails or is interrupted, or its numbers are not finite ([`EngineError::NotFinite`]).
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
         self.check(tokens)?;
         self.go_back(tokens)?;
@@ -374,10 +374,10 @@ impl Session {
         Ok(all)
     }
 
-    /// Computes a chunk of tokens behind what the session holds and gives every named intermediate of it, in
-    /// the order of the computation: for finding out where two computations part. The engine must have been
-    /// opened with [`EngineOptions::trace`](crate::EngineOptions::trace). After an error the session is as
-    /// before.
+    /// Computes a chunk of tokens behind what the session holds. Gives every named intermediate of it, in the
+    /// order of the computation, for finding out where two computations differ first. The engine must have
+    /// been opened with [`EngineOptions::trace`](crate::EngineOptions::trace). After an error the session is
+    /// as before.
     pub fn intermediates(&mut self, tokens: &[u32]) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
         self.check(tokens)?;
         let (needed, context) = (self.tokens.len() + tokens.len(), self.options.context);

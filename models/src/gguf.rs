@@ -170,9 +170,9 @@ impl GgufFile {
         self.shards.get(i).map_or(&[], |blob| blob)
     }
 
-    /// An error if a file of the model became shorter, or could not be read, since it was opened. What was read
-    /// from it may then be zeros instead of its content: call this after reading and before using what follows
-    /// from it. Costs a system call for each file.
+    /// An error if a file of the model became shorter, or could not be read, since it was opened. What was
+    /// read from it may then be zeros instead of its content: call this after reading and before using what
+    /// follows from it. Costs a system call for each file.
     ///
     /// A file that was changed in place and is as long as before is not noticed.
     pub fn check_complete(&self) -> Result<(), LoadError> {

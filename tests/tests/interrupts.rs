@@ -1,6 +1,6 @@
 //! Interrupts and errors in the middle of a computation. Afterwards the session is exactly what it would be
-//! if it had read only the beginning of the text that it says it holds: with every policy, every byte of the
-//! store, and the logits of what follows.
+//! if it had read only the text that it says it holds. That is true of every policy, of every byte of the
+//! store, and of the logits of what follows.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
@@ -65,20 +65,41 @@ fn state(session: &Session) -> (u64, Vec<u32>) {
     (hasher.finish(), session.tokens().to_vec())
 }
 
-/// Interrupts the reading of `tokens` after so many operations. Returns whether it was interrupted.
-fn interrupt(session: &mut Session, tokens: &[u32], operations: usize) -> bool {
+/// What `work` gives if it is interrupted after so many operations; `None` if it was interrupted.
+fn interrupted<T>(
+    session: &mut Session,
+    operations: usize,
+    work: impl FnOnce(&mut Session) -> Result<T, EngineError>,
+) -> Option<T> {
     let engine = session.engine().clone();
     backend(&engine).interrupt_after(operations);
-    let result = session.sync(tokens, &mut |_| ());
+    let result = work(session);
     backend(&engine).interrupt_after(usize::MAX);
     engine.interrupt().store(false, Ordering::Relaxed);
-    match result {
-        Ok(_) => false,
-        Err(error) => {
-            assert!(error.is_interrupt(), "{error}");
-            true
-        }
+    result.map_err(|error| assert!(error.is_interrupt(), "{error}")).ok()
+}
+
+/// Interrupts the reading of `tokens` after so many operations. Returns whether it was interrupted.
+fn interrupt(session: &mut Session, tokens: &[u32], operations: usize) -> bool {
+    interrupted(session, operations, |session| session.sync(tokens, &mut |_| ())).is_none()
+}
+
+/// Computes tokens step by step.
+fn push_all(session: &mut Session, tokens: &[u32]) {
+    tokens.iter().for_each(|token| session.push(*token).expect("a step"));
+}
+
+/// Checks that two sessions are equal and stay so when both read `text` and then compute some `steps`.
+fn check_equal(mut sessions: [&mut Session; 2], text: &[u32], steps: &[u32], case: &str) {
+    let states = sessions.each_ref().map(|session| state(session));
+    assert_eq!(states[0], states[1], "{case}");
+    for session in &mut sessions {
+        sync(session, text);
+        push_all(session, steps);
     }
+    let [one, other] = sessions;
+    assert_eq!(one.logits(), other.logits(), "{case}");
+    assert_eq!(state(one), state(other), "{case}");
 }
 
 /// Operations after which tests interrupt: in the first chunk, in later ones, and never.
@@ -102,13 +123,8 @@ fn an_interrupted_first_text_leaves_a_whole_beginning() {
                     if held > 0 {
                         sync(&mut fresh, &tokens[..held]);
                     }
-                    assert_eq!(state(&stopped), state(&fresh), "{policy} {prefill:?} after {operations}");
-                    for session in [&mut stopped, &mut fresh] {
-                        sync(session, &tokens[..150]);
-                        tokens[150..156].iter().for_each(|token| session.push(*token).expect("a step"));
-                    }
-                    assert_eq!(stopped.logits(), fresh.logits(), "{policy} {prefill:?} after {operations}");
-                    assert_eq!(state(&stopped), state(&fresh), "{policy} {prefill:?} after {operations}");
+                    let case = format!("{policy} {prefill:?} after {operations}");
+                    check_equal([&mut stopped, &mut fresh], &tokens[..150], &tokens[150..156], &case);
                 }
                 assert!(interrupts > 4, "{interrupts} interrupts");
             }
@@ -126,7 +142,7 @@ fn an_interrupted_later_text_leaves_a_whole_beginning() {
                 let mut session = make(&engine, &policy, Prefill::Exact);
                 sync(&mut session, &tokens[..100]);
                 let read = (state(&session), session.logits().to_vec());
-                tokens[100..105].iter().for_each(|token| session.push(*token).expect("a step"));
+                push_all(&mut session, &tokens[100..105]);
                 (session, read)
             };
             let mut interrupts = 0;
@@ -136,7 +152,6 @@ fn an_interrupted_later_text_leaves_a_whole_beginning() {
                 let held = stopped.tokens().len();
                 assert!(held >= 105);
                 sync(&mut fresh, &tokens[..held]);
-                assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
                 if held == 105 {
                     assert_eq!(stopped.logits(), fresh.logits(), "{policy} after {operations}");
                     let (mut undone, _) = begin();
@@ -144,12 +159,8 @@ fn an_interrupted_later_text_leaves_a_whole_beginning() {
                     assert_eq!(sync(&mut undone, &tokens[..100]), 0, "{policy}: the turn before is undone");
                     assert_eq!((state(&undone), undone.logits().to_vec()), read, "{policy}");
                 }
-                for session in [&mut stopped, &mut fresh] {
-                    sync(session, &tokens[..220]);
-                    tokens[220..224].iter().for_each(|token| session.push(*token).expect("a step"));
-                }
-                assert_eq!(stopped.logits(), fresh.logits(), "{policy} after {operations}");
-                assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
+                let case = format!("{policy} after {operations}");
+                check_equal([&mut stopped, &mut fresh], &tokens[..220], &tokens[220..224], &case);
             }
             assert!(interrupts > 4, "{interrupts} interrupts");
         }
@@ -177,7 +188,7 @@ fn an_interrupted_step_changes_nothing() {
         }
         let mut fresh = make(&engine, &policy, Prefill::Exact);
         sync(&mut fresh, &tokens[..100]);
-        tokens[100..110].iter().for_each(|token| fresh.push(*token).expect("a step"));
+        push_all(&mut fresh, &tokens[100..110]);
         assert_eq!((state(&session), session.logits()), (state(&fresh), fresh.logits()), "{policy}");
     }
 }
@@ -238,21 +249,15 @@ fn interrupted_diagnoses_leave_a_whole_beginning() {
     for policy in policies(&engine) {
         for operations in stops() {
             let mut stopped = make(&engine, &policy, Prefill::Streaming);
-            backend(&engine).interrupt_after(operations);
-            let all = stopped.all_logits(&tokens[..100]);
-            backend(&engine).interrupt_after(usize::MAX);
-            engine.interrupt().store(false, Ordering::Relaxed);
+            let all = interrupted(&mut stopped, operations, |session| session.all_logits(&tokens[..100]));
             let held = stopped.tokens().len();
-            assert_eq!(all.is_ok(), held == 100);
+            assert_eq!(all.is_some(), held == 100);
             let mut fresh = make(&engine, &policy, Prefill::Streaming);
             fresh.all_logits(&tokens[..held]).expect("logits");
             assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
-            backend(&engine).interrupt_after(operations);
-            let done = stopped.intermediates(&tokens[held..held + 20]).is_ok();
-            backend(&engine).interrupt_after(usize::MAX);
-            engine.interrupt().store(false, Ordering::Relaxed);
-            if done {
-                fresh.intermediates(&tokens[held..held + 20]).expect("intermediates");
+            let more = &tokens[held..held + 20];
+            if interrupted(&mut stopped, operations, |session| session.intermediates(more)).is_some() {
+                fresh.intermediates(more).expect("intermediates");
             }
             assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
         }

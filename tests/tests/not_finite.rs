@@ -1,4 +1,4 @@
-//! Weights that are not finite, and finite weights that make the computation overflow: an error names the
+//! Weights that are not finite, and finite weights that make the computation overflow. An error names the
 //! tensor where that begins, and the session is as it was before the text.
 
 use std::io::Write;

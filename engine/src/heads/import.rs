@@ -38,7 +38,7 @@ pub struct ImportOptions {
 }
 
 /// The threshold in DuoAttention's own configuration. Its paper reports results with shares of 0.25 on MHA
-/// models and of 0.5 on GQA models, which are fewer heads on most of its maps.
+/// models and of 0.5 on GQA models. On most of its maps, these are fewer heads.
 pub const DUO_ATTENTION_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.5);
 
 /// The retrieval score from which on the Retrieval_Head paper counts a head as a retrieval head.

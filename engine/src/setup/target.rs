@@ -48,8 +48,8 @@ impl Target {
     /// The device that was asked for. It has to be there.
     pub(super) fn find(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Target, EngineError> {
         let Some((kind, free)) = choose(options, observer)? else { return Ok(Target::host(options)) };
-        // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for includes
-        // that share.
+        // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
+        // includes that share.
         let limit = [options.gpu_memory.map(|limit| limit.saturating_sub(DRIVER_BYTES)), free]
             .into_iter()
             .flatten()
