@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
-use kernels::graph::{AttentionShape, MAX_LANES};
+use kernels::graph::AttentionShape;
 use models::random::Random;
 use models::spec::PositionEncoding;
 
@@ -161,10 +161,7 @@ fn score_layers(
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);
-            let mut rows = vec![0i32; MAX_LANES * spec.n_layers];
-            rows[layer * MAX_LANES] = at as i32;
-            let log_weights = vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers];
-            let state = LaneValues { rows, log_weights };
+            let state = LaneValues::uniform(spec.n_layers, at);
             let text_chunk = TextChunk { residual: stream, first: at, len };
             // The layer's output overwrites its input, so its queries are computed first.
             let queries = {

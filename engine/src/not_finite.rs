@@ -13,7 +13,6 @@
 use std::sync::atomic::Ordering;
 
 use ggml::{Tensor, Type};
-use kernels::graph::MAX_LANES;
 
 use crate::error::NotFiniteOrigin;
 use crate::forward::{OutputTokens, TextChunk};
@@ -136,9 +135,7 @@ fn search_layers(
             let chunk = TextChunk { residual: residual.at(place)?, first: at, len };
             let built = forward.layer_graph(layer, chunk, &layer_rows, needed);
             let graph = workspace.prepare(place, built.graph()?)?;
-            let rows = vec![at as i32; MAX_LANES * spec.n_layers];
-            let log_weights = vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers];
-            built.inputs.fill(&tokens[at..at + len], at, &LaneValues { rows, log_weights })?;
+            built.inputs.fill(&tokens[at..at + len], at, &LaneValues::uniform(spec.n_layers, at))?;
             backends.compute(place, &graph)?;
             for node in graph.nodes() {
                 let name = node.name();

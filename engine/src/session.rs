@@ -195,7 +195,7 @@ impl Session {
         &self.tokens
     }
 
-    /// The model it talks with.
+    /// The loaded model that computes its text.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -358,9 +358,8 @@ impl Session {
         Ok(())
     }
 
-    /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model,
-    /// not for talking. The session forgets what it held and is left holding the text, or after an error a
-    /// beginning of it.
+    /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model.
+    /// What the session held is removed. Afterwards it holds the text, or after an error a beginning of it.
     pub fn all_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
         self.check(tokens)?;
         self.clear()?;

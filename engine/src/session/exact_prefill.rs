@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernels::graph::MAX_LANES;
+use kernels::graph::GraphLane;
 
 use crate::forward::{OutputTokens, RESULT_NORM, TextChunk};
-use crate::kv::{LayerRows, Layout};
+use crate::kv::{LaneValues, LayerRows, Layout};
 use crate::scratch::{Residual, Scratch};
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task, not_finite};
 
@@ -121,28 +121,20 @@ fn layer_by_layer(
         residual.move_to(layer, backends)?;
         let is_last = layer + 1 == spec.n_layers;
         let in_store = in_store(sessions, layer);
-        let layer_rows = match scratch.lanes(place).first() {
-            Some(lane) if !in_store => LayerRows {
-                lanes: vec![lane.clone()],
-                recorders: (sessions.iter().zip(scratch.lanes(place)))
-                    .map(|(session, lane)| session.store.prefill_recorder(layer, lane))
-                    .collect(),
-            },
-            _ => sessions[0].store.rows(layer),
+        let layer_rows = match in_store {
+            true => sessions[0].store.rows(layer),
+            false => complete_rows(sessions, scratch.lanes(place), layer),
         };
         for (number, (at, len)) in chunks.iter().copied().enumerate() {
-            let ends = is_last && at + len == n;
             let needed = match is_last {
-                true if ends => OutputTokens::Last,
+                true if at + len == n => OutputTokens::Last,
                 true => OutputTokens::None,
                 false => OutputTokens::All,
             };
             let text_chunk = TextChunk { residual: residual.at(place)?, first: at, len };
             let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
             let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
-            let mut state = sessions[0].store.state();
-            state.rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
-            built.inputs.fill(&tokens[at..at + len], at, &state)?;
+            built.inputs.fill(&tokens[at..at + len], at, &LaneValues::uniform(spec.n_layers, at))?;
             backends.compute(place, &graph)?;
             if let Some(normed) = graph.find(RESULT_NORM) {
                 logits = built.result.to_vec()?;
@@ -163,4 +155,13 @@ fn layer_by_layer(
         engine.release(layer);
     }
     Ok(logits)
+}
+
+/// A layer's complete rows: `lanes` has a lane for each session, and all share keys and values.
+fn complete_rows(sessions: &[&mut Session], lanes: &[GraphLane], layer: usize) -> LayerRows {
+    let recorder = |(session, lane): (&&mut Session, _)| session.store.prefill_recorder(layer, lane);
+    LayerRows {
+        lanes: lanes.iter().take(1).cloned().collect(),
+        recorders: sessions.iter().zip(lanes).map(recorder).collect(),
+    }
 }
