@@ -151,6 +151,8 @@ pub struct Session {
     pub(crate) store: Store,
     tokens: Vec<u32>,
     logits: Vec<f32>,
+    /// Whether chunks of the last text were read, but not all of it. What is read next belongs to its turn.
+    is_mid_text: bool,
     /// For everything but decode steps.
     workspace: Workspace,
     /// The graphs of a decode step, built once, and their memory.
@@ -183,6 +185,7 @@ impl Session {
             store,
             tokens: Vec::new(),
             logits: Vec::new(),
+            is_mid_text: false,
             workspace,
             decode: None,
             compressing: Duration::ZERO,
@@ -264,7 +267,7 @@ impl Session {
     /// It is what the session had of them before, and the chunks that were complete. Of a first text that is
     /// read layer by layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left.
     /// The session is exactly as if it had read that beginning only, in the same chunks; but its logits may
-    /// be unknown. Calling `sync` again goes on from there.
+    /// be unknown. Calling `sync` again goes on from there, in the same turn.
     ///
     /// # Errors
     /// Where a token is outside the vocabulary, or the text is longer than the context. Where a computation
@@ -281,7 +284,9 @@ impl Session {
             [token] if !self.tokens.is_empty() => {
                 self.prepare_step(*token)?;
                 // Only now: an interrupt before this must leave what undoes the turn before.
-                self.store.begin_turn(&self.logits)?;
+                if !self.is_mid_text {
+                    self.store.begin_turn(&self.logits)?;
+                }
                 self.step(*token)?;
             }
             _ => {
@@ -289,6 +294,7 @@ impl Session {
                 self.read(rest, progress).map_err(|error| self.with_origin(error, tokens))?;
             }
         }
+        self.is_mid_text = false;
         self.store.add_checkpoint(&self.logits)?;
         Ok(rest.len())
     }
@@ -314,6 +320,7 @@ impl Session {
         if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
             return Ok(());
         }
+        self.is_mid_text = false;
         // The last token is computed again where its logits are not known.
         let cut = common.min(tokens.len().saturating_sub(1));
         let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
@@ -334,14 +341,23 @@ impl Session {
     /// none, and after an error.
     fn rewind(&mut self, seen: usize) -> Result<(), EngineError> {
         let result = self.store.rewind(seen);
+        self.is_mid_text = false;
         self.tokens.truncate(self.store.seen());
         self.logits.clear();
         self.logits = result?;
         Ok(())
     }
 
+    /// Goes back to the latest checkpoint after an error. The session is empty where there is none.
+    fn rewind_to_latest(&mut self) {
+        let latest = self.store.latest_checkpoint(|_, _| true);
+        // If this fails too, the session is empty, and the first error is the one to report.
+        let _ = self.rewind(latest.unwrap_or(0));
+    }
+
     /// Removes all tokens.
     pub fn clear(&mut self) -> Result<(), EngineError> {
+        self.is_mid_text = false;
         self.tokens.clear();
         self.logits.clear();
         self.store.clear()
@@ -422,9 +438,7 @@ impl Session {
     fn step(&mut self, token: u32) -> Result<(), EngineError> {
         self.compute_step(token).map_err(|error| {
             let text = [&self.tokens[..], &[token]].concat();
-            let latest = self.store.latest_checkpoint(|_, _| true);
-            // If this fails too, the session is empty, and the first error is the one to report.
-            let _ = self.rewind(latest.unwrap_or(0));
+            self.rewind_to_latest();
             self.with_origin(error, &text)
         })
     }
@@ -517,15 +531,16 @@ impl Session {
             }
             let rest = &tokens[at..];
             let outputs = |n| Ok(if n == rest.len() { OutputTokens::Last } else { OutputTokens::None });
-            let begins_turn = at == 0 && before > 0;
+            let begins_turn = before > 0 && !self.is_mid_text;
             let logits = self.chunk(rest, begins_turn, outputs, Pass::read_logits);
             if let Err(EngineError::NotFinite { .. }) = &logits
-                && self.tokens.len() > before
+                && self.is_mid_text
             {
-                // The chunks before may be to blame. If this fails too, the session is empty.
-                let _ = self.rewind(before);
+                // The chunks before may be to blame.
+                self.rewind_to_latest();
             }
             self.logits = logits?;
+            self.is_mid_text = true;
             let share = (self.tokens.len() - before) as f64 / tokens.len() as f64;
             progress(Progress { task: Task::Prefill, share, size: tokens.len(), elapsed: started.elapsed() });
         }

@@ -193,6 +193,31 @@ fn an_interrupted_step_changes_nothing() {
     }
 }
 
+/// A text that is interrupted and then read on, by a chunk or by a step, is one turn.
+#[test]
+fn a_text_that_is_read_on_after_an_interrupt_is_undone_as_a_whole() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, CONTEXT, 38);
+    for policy in policies(&engine) {
+        for end in [150, 200] {
+            let mut session = make(&engine, &policy, Prefill::Exact);
+            sync(&mut session, &tokens[..100]);
+            let before = (state(&session), session.logits().to_vec());
+            let stop = (1..).find(|stop| {
+                sync(&mut session, &tokens[..100]);
+                interrupt(&mut session, &tokens[..end], *stop);
+                session.tokens().len() > 100
+            });
+            assert!(stop.is_some() && session.tokens().len() < end, "{policy}");
+            let held = session.tokens().len();
+            let rest = if end == 150 { held + 1 } else { end };
+            sync(&mut session, &tokens[..rest]);
+            assert_eq!(sync(&mut session, &tokens[..100]), 0, "{policy}: {held} of {end}");
+            assert_eq!((state(&session), session.logits().to_vec()), before, "{policy}");
+        }
+    }
+}
+
 /// The weights are checked before the first step of an engine. An interrupt there must leave what undoes the
 /// turn before.
 #[test]
