@@ -55,7 +55,7 @@ pub enum Occurrences {
     Last,
 }
 
-/// A sequence of `prefix` tokens, followed by the same `period` tokens at least [`REPEATS`] times.
+/// A sequence of `prefix` tokens, followed by the same `period` tokens at least `REPEATS` times.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
     /// Tokens before the repeated ones.

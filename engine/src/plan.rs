@@ -96,7 +96,7 @@ pub const DRIVER_BYTES: usize = 448 << 20;
 pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
-pub(crate) const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
+pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 
 /// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time. They are the
 /// kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product into
