@@ -162,7 +162,7 @@ impl Chat {
     }
 
     /// Whether a question was read and not undone.
-    pub fn has_questions(&self) -> bool {
+    fn has_questions(&self) -> bool {
         !self.turns.is_empty()
     }
 
