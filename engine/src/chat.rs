@@ -162,7 +162,7 @@ impl Chat {
     }
 
     /// Whether a question was read and not undone.
-    fn has_questions(&self) -> bool {
+    pub fn has_questions(&self) -> bool {
         !self.turns.is_empty()
     }
 
