@@ -25,6 +25,8 @@ mod progress;
 mod recall;
 mod reporter;
 mod table;
+#[cfg(unix)]
+mod terminal;
 mod tokenize;
 mod turn;
 
