@@ -44,6 +44,7 @@ pub fn print_error(text: &str) {
 pub struct Console {
     stdout_terminal: bool,
     stderr_terminal: bool,
+    dumb: bool,
     color: bool,
 }
 
@@ -56,6 +57,7 @@ impl Console {
         Console {
             stdout_terminal,
             stderr_terminal: io::stderr().is_terminal(),
+            dumb,
             color: stdout_terminal && !set("NO_COLOR") && !dumb,
         }
     }
@@ -68,6 +70,16 @@ impl Console {
     /// Whether stdout is a terminal.
     pub fn stdout_terminal(&self) -> bool {
         self.stdout_terminal
+    }
+
+    /// Whether stdout is a terminal that understands control sequences.
+    pub fn control_sequences(&self) -> bool {
+        self.stdout_terminal && !self.dumb
+    }
+
+    /// Whether stderr may have a progress bar.
+    pub fn progress(&self) -> bool {
+        self.stderr_terminal && !self.dumb
     }
 
     /// Whether stderr is a terminal.

@@ -50,6 +50,11 @@ impl Failure {
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
     }
 
+    /// The program ends with this exit code, and all has been said.
+    pub fn silent(exit_code: u8) -> Failure {
+        Failure { exit_code, ..Failure::new("", "") }
+    }
+
     /// Adds the file's path to the message, if the file is on disk.
     pub fn found_in(self, file: &GgufFile) -> Failure {
         match file.path() {
@@ -145,6 +150,9 @@ pub fn report(error: &anyhow::Error) -> Report {
         error.chain().any(|cause| cause.downcast_ref::<EngineError>().is_some_and(EngineError::is_interrupt));
     if interrupted {
         return report(&Failure::interrupted().into());
+    }
+    if let Some(failure) = error.downcast_ref::<Failure>().filter(|failure| failure.message.is_empty()) {
+        return Report { text: String::new(), exit_code: failure.exit_code };
     }
     let exit_code = match error.downcast_ref::<Failure>() {
         Some(failure) => failure.exit_code,

@@ -28,6 +28,8 @@ mod reporter;
 mod sessions;
 mod state;
 mod table;
+#[cfg(unix)]
+mod terminal;
 mod tokenize;
 mod turn;
 

@@ -1,5 +1,5 @@
-//! A progress bar on stderr with an estimate of the remaining time, if stderr is a terminal. Dropping it
-//! clears its line.
+//! A progress bar on stderr with an estimate of the remaining time, if stderr is a terminal that can
+//! show it. Dropping it clears its line.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl ProgressBar {
     pub fn new(console: &Console, title: impl Into<String>) -> ProgressBar {
         ProgressBar {
             title: title.into(),
-            visible: console.stderr_terminal(),
+            visible: console.progress(),
             last_drawn: None,
             started: Instant::now(),
         }

@@ -191,7 +191,13 @@ impl Running {
     /// Sends the signal of Ctrl-C.
     #[cfg(unix)]
     pub fn interrupt(&self) {
-        let kill = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        self.signal("INT");
+    }
+
+    /// Sends a signal: `TERM`.
+    #[cfg(unix)]
+    pub fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(kill.is_ok_and(|status| status.success()));
     }
 
