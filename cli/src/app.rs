@@ -18,9 +18,9 @@ pub struct App {
 }
 
 impl App {
-    /// The console and the Ctrl-C handler of this process.
-    pub fn new() -> App {
-        App { console: Console::detect(), interrupt: Interrupt::install() }
+    /// The console and the Ctrl-C handler of this process. `quiet`: without notes and progress.
+    pub fn new(quiet: bool) -> App {
+        App { console: Console::detect().with_quiet(quiet), interrupt: Interrupt::install() }
     }
 
     /// Shows progress and notices of the library.

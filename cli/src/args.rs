@@ -3,33 +3,56 @@
 //! opened.
 
 pub mod device;
+mod examples;
 mod llama;
 pub mod model;
 pub mod sampling;
 pub mod session;
 pub mod values;
+mod version;
 
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::App;
 use crate::failure::Failure;
 use crate::{
     ask, bench, chat, console, crash_save, demo, devices, failure, heads, inspect, logits, plan, policies,
-    recall, tokenize,
+    recall, suggest, tokenize,
 };
+
+/// The end of `longhand --help`.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    success; the answer of `plan` is yes, or not known
+  1    failure: a file, a model, memory or a device
+  2    wrong usage: an argument, a setting
+  3    the answer of `plan` is no
+  130  stopped by Ctrl-C
+
+`longhand` alone prints examples, and so does the help of each command.";
 
 /// Ask a local model about long documents, with a KV cache that can keep only what each attention head needs.
 #[derive(Debug, Parser)]
-#[command(name = "longhand", version, max_term_width = 100, propagate_version = false)]
+#[command(
+    name = "longhand",
+    version,
+    long_version = version::long(),
+    after_help = EXIT_CODES,
+    max_term_width = 100,
+    propagate_version = false
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Print results and errors only, no notes and no progress
+    #[arg(short, long, global = true)]
+    quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -51,6 +74,9 @@ enum Command {
 /// Runs the program. The first argument is its name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     crash_save::install();
+    if arguments.len() <= 1 {
+        return print_start();
+    }
     let parsed = clap_command()
         .try_get_matches_from(llama::translate(arguments))
         .and_then(|matches| Cli::from_arg_matches(&matches));
@@ -58,7 +84,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return report_usage(&error),
     };
-    let app = App::new();
+    let app = App::new(cli.quiet);
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),
         Command::Chat(args) => chat::run(&app, &args),
@@ -79,6 +105,14 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// Prints what the program does, with examples.
+fn print_start() -> ExitCode {
+    match console::Console::detect().print(examples::START) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit_code(&error.into()),
+    }
+}
+
 /// Prints an error. Returns the exit code.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     let report = failure::report(error);
@@ -87,16 +121,18 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 /// The arguments for clap. Negative numbers are values: the error of `-c -1` is an invalid value, not an
-/// unknown flag.
+/// unknown flag. The help of each command ends with examples.
 fn clap_command() -> clap::Command {
-    fn allow_negative(command: clap::Command) -> clap::Command {
+    fn complete(command: clap::Command) -> clap::Command {
+        let examples = examples::of_command(command.get_name());
+        let command = if examples.is_empty() { command } else { command.after_help(examples) };
         command
             .mut_args(
                 |arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg },
             )
-            .mut_subcommands(allow_negative)
+            .mut_subcommands(complete)
     }
-    allow_negative(Cli::command())
+    complete(Cli::command())
 }
 
 /// Prints the help or the version, or an error in the arguments in the same form as other errors.
@@ -112,12 +148,25 @@ fn report_usage(error: &clap::Error) -> ExitCode {
     let text = match text.rsplit_once("\n\nFor more information, try") {
         Some((text, help)) => {
             let help = format!("try {}", help.trim().trim_end_matches('.'));
-            format!("{}\nhint: {}", text.trim_end(), failure.map_or(help.as_str(), Failure::hint))
+            let hint = failure.map_or(help, |failure| failure.hint().to_owned());
+            format!("{}\nhint: {}{hint}", text.trim_end(), similar_topic(error))
         }
         None => text.trim_end().to_owned(),
     };
     let _ = writeln!(std::io::stderr(), "{}", console::visible(&text));
     ExitCode::from(2)
+}
+
+/// "Did you mean" for `longhand help TOPIC`, where clap suggests nothing; empty where there is nothing to say.
+fn similar_topic(error: &clap::Error) -> String {
+    let Some(ContextValue::String(topic)) = error.get(ContextKind::InvalidSubcommand) else {
+        return String::new();
+    };
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return String::new();
+    }
+    let command = clap_command();
+    suggest::did_you_mean(topic, command.get_subcommands().map(clap::Command::get_name))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod policies;
 mod progress;
 mod recall;
 mod reporter;
+mod suggest;
 mod table;
 mod tokenize;
 mod turn;

@@ -51,6 +51,24 @@ impl ModelArgs {
         }
     }
 
+    /// The path or name that was given.
+    pub fn given<'a>(&'a self, argument: Option<&'a Path>) -> Option<&'a Path> {
+        self.model.as_deref().or(argument)
+    }
+
+    /// Other flags that were given, as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(threads) = self.threads {
+            words.extend(["-t".to_owned(), threads.to_string()]);
+        }
+        if self.no_repack {
+            words.push("--no-repack".to_owned());
+        }
+        words.extend(self.device.words());
+        words
+    }
+
     /// Setup options with these flags. Prints a note for each flag without effect.
     pub fn setup_options(&self, app: &App) -> SetupOptions {
         for note in self.unused.notes() {

@@ -1,0 +1,16 @@
+//! What `longhand --version` prints beside the version.
+
+use kernels::Isa;
+
+/// The version, then ggml's, the backends that are compiled in and the CPU features in use, each on a line.
+pub fn long() -> String {
+    let backends = if cfg!(feature = "cuda") { "CPU, CUDA" } else { "CPU (compiled without CUDA)" };
+    format!(
+        "{}\nggml: {}, from {}\nbackends: {backends}\nCPU features: {}; attention uses {:?}",
+        env!("CARGO_PKG_VERSION"),
+        ggml::version(),
+        ggml::provider(),
+        ggml::cpu_features().join(" "),
+        Isa::best(),
+    )
+}
