@@ -14,16 +14,18 @@ mod version;
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::App;
+use crate::config::Settings;
 use crate::failure::Failure;
 use crate::{
-    ask, bench, chat, console, crash_save, demo, devices, failure, heads, inspect, logits, plan, policies,
-    recall, suggest, tokenize,
+    ask, bench, chat, config, console, crash_save, demo, devices, failure, heads, inspect, logits, plan,
+    policies, recall, suggest, tokenize,
 };
 
 /// The end of `longhand --help`.
@@ -69,6 +71,7 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
     Logits(logits::LogitsArgs),
+    Config(config::ConfigArgs),
 }
 
 /// Runs the program. The first argument is its name.
@@ -77,12 +80,25 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.len() <= 1 {
         return print_start();
     }
-    let parsed = clap_command()
-        .try_get_matches_from(llama::translate(arguments))
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
-        Ok(cli) => cli,
+    let arguments = llama::translate(arguments);
+    // Without the settings: help, the version and wrong arguments do not depend on them.
+    let (cli, matches) = match parse(clap_command(), &arguments) {
+        Ok(parsed) => parsed,
         Err(error) => return report_usage(&error),
+    };
+    let settings = match &cli.command {
+        Command::Config(args) if !args.needs_settings() => Settings::default(),
+        _ => match Settings::load(&chat_command()) {
+            Ok(settings) => settings,
+            Err(failure) => return exit_code(&failure.into()),
+        },
+    };
+    let cli = match settings.is_empty() {
+        true => cli,
+        false => match parse(settings.apply(clap_command(), resumes(&matches)), &arguments) {
+            Ok((cli, _)) => cli,
+            Err(error) => return report_usage(&error),
+        },
     };
     let app = App::new(cli.quiet);
     let result = match cli.command {
@@ -90,6 +106,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Chat(args) => chat::run(&app, &args),
         Command::Ask(args) => ask::run(&app, &args),
         Command::Plan(args) => plan::run(&app, &args),
+        Command::Config(args) => config::run(&app, &args, &settings, &chat_command()),
         Command::Policies(args) => policies::run(&app, &args),
         Command::Heads(args) => heads::run(&app, &args),
         Command::Bench(args) => bench::run(&app, &args),
@@ -103,6 +120,26 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit_code(&error),
     }
+}
+
+/// Parses the arguments.
+fn parse(command: clap::Command, arguments: &[OsString]) -> Result<(Cli, ArgMatches), clap::Error> {
+    let matches = command.try_get_matches_from(arguments)?;
+    Ok((Cli::from_arg_matches(&matches)?, matches))
+}
+
+/// The arguments of `chat`, which has all flags that settings can set, those of all commands included.
+fn chat_command() -> clap::Command {
+    let mut command = clap_command();
+    command.build();
+    command.find_subcommand("chat").cloned().unwrap_or_default()
+}
+
+/// Whether a saved conversation goes on.
+fn resumes(matches: &ArgMatches) -> bool {
+    let Some(("chat", chat)) = matches.subcommand() else { return false };
+    let file = chat.try_get_one::<PathBuf>("session_file").ok().flatten();
+    file.is_some_and(|file| file.exists())
 }
 
 /// Prints what the program does, with examples.

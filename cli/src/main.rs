@@ -6,6 +6,7 @@ mod args;
 mod ask;
 mod bench;
 mod chat;
+mod config;
 mod console;
 mod crash_save;
 mod demo;

@@ -123,6 +123,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     ("devices", &[("a table", "longhand devices"), ("for a program", "longhand devices --json")]),
     (
+        "config",
+        &[("what holds, and why", "longhand config"), ("where the config file is", "longhand config path")],
+    ),
+    (
         "inspect",
         &[
             ("a model file", "longhand inspect model.gguf"),

@@ -26,9 +26,41 @@ pub struct ModelArgs {
     #[arg(long)]
     no_repack: bool,
     #[command(flatten)]
+    default: DefaultModel,
+    #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]
     unused: UnusedArgs,
+}
+
+/// The model where none is given. Only settings set it: see `config`.
+#[derive(Clone, Debug, Args)]
+struct DefaultModel {
+    #[arg(long, hide = true, value_name = "FILE")]
+    default_model: Option<PathBuf>,
+    /// Folders with model files, besides the caches of other programs.
+    #[arg(long, hide = true, value_name = "FOLDER")]
+    model_folders: Vec<PathBuf>,
+}
+
+/// The model of commands that only read its file.
+#[derive(Debug, Args)]
+pub struct ModelFileArgs {
+    #[command(flatten)]
+    argument: ModelArg,
+    /// GGUF file [default: the built-in model]
+    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    default: DefaultModel,
+}
+
+impl ModelFileArgs {
+    /// The model that is given, else the default one, else the embedded one.
+    pub fn source(&self) -> ModelSource {
+        let given = self.model.as_ref().or(self.argument.path.as_ref());
+        model_source(given.or(self.default.default_model.as_ref()).map(PathBuf::as_path))
+    }
 }
 
 /// The model as a positional argument.
@@ -40,14 +72,17 @@ pub struct ModelArg {
 }
 
 impl ModelArgs {
-    /// The model given by -m or by a positional argument, else the embedded model.
+    /// The model given by -m or by a positional argument, else the default one, else the embedded one.
     pub fn source(&self, argument: Option<&Path>) -> Result<ModelSource, Failure> {
         match (&self.model, argument) {
             (Some(flag), Some(argument)) => Err(Failure::usage(
                 format!("two models are given: {} and {}", flag.display(), argument.display()),
                 "name the model once, with -m or as the first argument",
             )),
-            (flag, argument) => Ok(model_source(flag.as_deref().or(argument))),
+            (flag, argument) => {
+                let given = flag.as_deref().or(argument);
+                Ok(model_source(given.or(self.default.default_model.as_deref())))
+            }
         }
     }
 
