@@ -1,12 +1,14 @@
 //! What every command receives: the console and Ctrl-C, with the steps towards a loaded model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhand::{Engine, EngineError, Model, ModelSource, Session, Setup, SetupOptions};
 
 use crate::console::Console;
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::local_models;
 use crate::reporter::Reporter;
 
 /// What every command receives.
@@ -49,7 +51,22 @@ impl App {
     }
 }
 
-/// A model file, or the embedded model if there is no path.
-pub fn model_source(path: Option<&Path>) -> ModelSource {
-    path.map_or(ModelSource::Embedded, |path| ModelSource::File(path.to_owned()))
+/// A model file, or the embedded model if there is no path. What is no path may be the name of a model on this
+/// machine: `folders` are looked at besides the caches of other programs.
+///
+/// # Errors
+/// A name that several models have, or none.
+pub fn model_source(path: Option<&Path>, folders: &[PathBuf]) -> Result<ModelSource, Failure> {
+    let Some(path) = path else { return Ok(ModelSource::Embedded) };
+    if path.exists() {
+        return Ok(ModelSource::File(path.to_owned()));
+    }
+    if let Some(found) = path.to_str().map(|name| local_models::find(name, folders)).transpose()?.flatten() {
+        return Ok(ModelSource::File(found));
+    }
+    let is_plain_name = path.components().count() == 1 && path.extension().is_none_or(|end| end != "gguf");
+    match is_plain_name {
+        true => Err(local_models::unknown(path, folders)),
+        false => Ok(ModelSource::File(path.to_owned())),
+    }
 }

@@ -24,8 +24,8 @@ use crate::app::App;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::{
-    ask, bench, chat, config, console, crash_save, demo, devices, failure, heads, inspect, logits, plan,
-    policies, recall, suggest, tokenize,
+    ask, bench, chat, completions, config, console, crash_save, demo, devices, failure, heads, inspect,
+    local_models, logits, plan, policies, recall, suggest, tokenize,
 };
 
 /// The end of `longhand --help`.
@@ -71,7 +71,10 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
     Logits(logits::LogitsArgs),
+    Models(local_models::ModelsArgs),
     Config(config::ConfigArgs),
+    Completions(completions::CompletionsArgs),
+    Man(completions::ManArgs),
 }
 
 /// Runs the program. The first argument is its name.
@@ -106,7 +109,10 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Chat(args) => chat::run(&app, &args),
         Command::Ask(args) => ask::run(&app, &args),
         Command::Plan(args) => plan::run(&app, &args),
+        Command::Models(args) => local_models::run(&app, &args),
         Command::Config(args) => config::run(&app, &args, &settings, &chat_command()),
+        Command::Completions(args) => completions::run_completions(&app, &args, clap_command()),
+        Command::Man(args) => completions::run_man(&app, &args, clap_command()),
         Command::Policies(args) => policies::run(&app, &args),
         Command::Heads(args) => heads::run(&app, &args),
         Command::Bench(args) => bench::run(&app, &args),

@@ -31,7 +31,8 @@ const ANSWER_LIMIT: usize = 256;
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [OPTIONS] [MODEL] [-f FILE]... QUESTION...")]
 pub struct AskArgs {
-    /// One or more questions. Without -m, a first argument that is a file or ends in .gguf is the model
+    /// One or more questions. Without -m, a first argument that is a file, ends in .gguf or is a name in
+    /// `longhand models` is the model
     #[arg(value_name = "MODEL] [QUESTION")]
     arguments: Vec<String>,
     /// UTF-8 text file to ask about; - is stdin; repeat for several files
@@ -55,10 +56,11 @@ pub struct AskArgs {
 }
 
 impl AskArgs {
-    /// The model, if it is the first positional argument.
+    /// The model, if it is the first positional argument: a file, or the name of a model before a question.
     fn positional_model(&self) -> Option<&Path> {
         let first = self.arguments.first().filter(|_| self.model.model.is_none())?;
-        is_model(first).then_some(Path::new(first))
+        let before_question = self.arguments.len() + self.prompts.len() > 1;
+        (is_model(first) || (before_question && self.model.is_name(first))).then_some(Path::new(first))
     }
 
     /// The questions, those of -p first.

@@ -33,7 +33,7 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
-    let file = longhand::open_gguf(&args.model.source())?;
+    let file = longhand::open_gguf(&args.model.source()?)?;
     let name = file
         .path()
         .map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
@@ -48,7 +48,7 @@ pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
 }
 
 /// The model's description, or why the model cannot be run.
-fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
+pub fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
     let spec = ModelSpec::from_gguf(file).map_err(|error| error.kind().to_string())?;
     models::spec::ModelTensors::from_gguf(file, &spec).map_err(|error| error.kind().to_string())?;
     Ok(spec)
@@ -58,7 +58,8 @@ fn weight_bytes(file: &GgufFile) -> u64 {
     file.tensors().iter().map(|tensor| tensor.bytes).sum()
 }
 
-fn file_bytes(file: &GgufFile) -> usize {
+/// Bytes of all files of a model.
+pub fn file_bytes(file: &GgufFile) -> usize {
     (0..file.shards()).map(|i| file.shard_bytes(i).len()).sum()
 }
 

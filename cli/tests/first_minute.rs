@@ -113,3 +113,25 @@ fn words(line: &str) -> Vec<String> {
     }
     words
 }
+
+#[test]
+fn completions_and_manual_pages_are_printed() {
+    for (shell, part) in
+        [("bash", "complete -F _longhand"), ("zsh", "#compdef longhand"), ("fish", "complete -c longhand")]
+    {
+        let script = longhand(&["completions", shell]).ok();
+        assert!(script.contains(part) && script.contains("kv-budget"), "{shell}");
+    }
+    assert!(longhand(&["man"]).ok().contains(".SH NAME\nlonghand"));
+    let folder = scratch("man");
+    let path = folder.to_str().expect("a path that is text");
+    longhand(&["man", path]).ok();
+    for (page, part) in
+        [("longhand.1", "Exit codes"), ("longhand-ask.1", "Examples"), ("longhand-heads-show.1", "")]
+    {
+        let text = std::fs::read_to_string(folder.join(page)).expect(page);
+        assert!(text.contains(part), "{page}");
+    }
+    longhand(&["man", "no/such/folder"]).assert_failed(1, "cannot write no/such/folder");
+    longhand(&["completions", "tcsh"]).assert_failed(2, "tcsh");
+}

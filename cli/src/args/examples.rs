@@ -10,9 +10,9 @@ Try it with the small built-in model:
   longhand ask \"The pass key is 9078648. What is the pass key?\"
   longhand chat
 
-See what fits a GPU before you download a model, and what this machine has:
+See what fits a GPU before you download a model, and which models you already have:
   longhand plan --shape llama-3.1-8b -c 100k --gpu 4090
-  longhand devices
+  longhand models
 
 With your own model and document: longhand ask MODEL -f FILE \"QUESTION\"
 All commands: longhand --help
@@ -122,6 +122,18 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     ("devices", &[("a table", "longhand devices"), ("for a program", "longhand devices --json")]),
+    (
+        "models",
+        &[
+            ("all that are found", "longhand models"),
+            ("with those of a folder", "longhand models --model-folders . --json"),
+        ],
+    ),
+    (
+        "completions",
+        &[("for this shell", "longhand completions bash"), ("for fish", "longhand completions fish")],
+    ),
+    ("man", &[("the page of the program", "longhand man"), ("the pages of all commands", "longhand man .")]),
     (
         "config",
         &[("what holds, and why", "longhand config"), ("where the config file is", "longhand config path")],

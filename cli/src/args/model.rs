@@ -11,13 +11,15 @@ use super::llama::UnusedArgs;
 use super::values;
 use crate::app::{App, model_source};
 use crate::failure::Failure;
+use crate::local_models;
 
 /// Flags of commands that open a model.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file (any part of a split one) [default: the small built-in model]
-    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    /// GGUF file (any part of a split one), or the name of a model in `longhand models` [default: the small built-in
+    /// model]
+    #[arg(short = 'm', long = "model", value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Number of CPU threads [default: one for each logical core, which is also the maximum]
     #[arg(short = 't', long, value_parser = values::threads)]
@@ -43,13 +45,20 @@ struct DefaultModel {
     model_folders: Vec<PathBuf>,
 }
 
+impl DefaultModel {
+    /// The model that is given, else the default one, else the embedded one.
+    fn or(&self, given: Option<&Path>) -> Result<ModelSource, Failure> {
+        model_source(given.or(self.default_model.as_deref()), &self.model_folders)
+    }
+}
+
 /// The model of commands that only read its file.
 #[derive(Debug, Args)]
 pub struct ModelFileArgs {
     #[command(flatten)]
     argument: ModelArg,
-    /// GGUF file [default: the built-in model]
-    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
+    /// GGUF file, or the name of a model in `longhand models` [default: the built-in model]
+    #[arg(short = 'm', long, value_name = "MODEL", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
     #[command(flatten)]
     default: DefaultModel,
@@ -57,16 +66,18 @@ pub struct ModelFileArgs {
 
 impl ModelFileArgs {
     /// The model that is given, else the default one, else the embedded one.
-    pub fn source(&self) -> ModelSource {
-        let given = self.model.as_ref().or(self.argument.path.as_ref());
-        model_source(given.or(self.default.default_model.as_ref()).map(PathBuf::as_path))
+    ///
+    /// # Errors
+    /// A name that several models have, or none.
+    pub fn source(&self) -> Result<ModelSource, Failure> {
+        self.default.or(self.model.as_deref().or(self.argument.path.as_deref()))
     }
 }
 
 /// The model as a positional argument.
 #[derive(Clone, Debug, Args)]
 pub struct ModelArg {
-    /// Model file (GGUF), the same as -m FILE
+    /// Model file (GGUF) or name, the same as -m MODEL
     #[arg(id = "model_arg", value_name = "MODEL")]
     pub path: Option<PathBuf>,
 }
@@ -79,11 +90,13 @@ impl ModelArgs {
                 format!("two models are given: {} and {}", flag.display(), argument.display()),
                 "name the model once, with -m or as the first argument",
             )),
-            (flag, argument) => {
-                let given = flag.as_deref().or(argument);
-                Ok(model_source(given.or(self.default.default_model.as_deref())))
-            }
+            (flag, argument) => self.default.or(flag.as_deref().or(argument)),
         }
+    }
+
+    /// Whether a text is the name of a model on this machine, not only a part of one.
+    pub fn is_name(&self, text: &str) -> bool {
+        local_models::is_name(text, &self.default.model_folders)
     }
 
     /// The path or name that was given.
