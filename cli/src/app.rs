@@ -11,6 +11,12 @@ use crate::interrupt::Interrupt;
 use crate::local_models;
 use crate::reporter::Reporter;
 
+/// What `chat` says of the embedded model.
+const EMBEDDED: &str = "\
+note: this is the small built-in model. It finds facts in documents, such as numbers, names and places, and can do
+      little else. To chat with a model of your own: longhand chat MODEL, where MODEL is a GGUF file or a name in
+      `longhand models`";
+
 /// What every command receives.
 pub struct App {
     /// Standard output and standard error.
@@ -23,6 +29,13 @@ impl App {
     /// The console and the Ctrl-C handler of this process. `quiet`: without notes and progress.
     pub fn new(quiet: bool) -> App {
         App { console: Console::detect().with_quiet(quiet), interrupt: Interrupt::install() }
+    }
+
+    /// Says what the embedded model is and how to use another one, if it is the one.
+    pub fn introduce(&self, source: &ModelSource) {
+        if matches!(source, ModelSource::Embedded) {
+            self.console.note(EMBEDDED);
+        }
     }
 
     /// Shows progress and notices of the library.

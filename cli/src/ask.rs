@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::args::model::{ModelArgs, check_question, is_model};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
+use crate::console::visible;
 use crate::failure::Failure;
 use crate::json_stream::JsonStream;
 use crate::{documents, format, turn};
@@ -26,7 +27,7 @@ const ANSWER_LIMIT: usize = 256;
 /// Ask questions about documents, one after the other in one session.
 ///
 /// The documents and the first question form the first turn; each further question is another turn. Answers
-/// go to stdout, each on a line of its own; programs should use --json. Without a model file, the small built-in model
+/// go to stdout, each on a line of its own, on a terminal below its question; programs should use --json. Without a model file, the small built-in model
 /// answers.
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [OPTIONS] [MODEL] [-f FILE]... QUESTION...")]
@@ -155,6 +156,9 @@ impl Asked {
             if let (Some(before), None) = (&self.json, &self.stream) {
                 self.stream = Some(JsonStream::begin(&app.console, before, "answers")?);
             }
+            if self.json.is_none() && app.console.stdout_terminal() {
+                app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
+            }
             let answer = turn::generate(app, chat, &mut |piece| match self.json {
                 Some(_) => Ok(()),
                 None => app.console.print_answer(piece),
@@ -196,6 +200,12 @@ impl Asked {
         });
         stream.end(&app.console, &after_answers)
     }
+}
+
+/// The question above its answer, for a terminal.
+fn heading(number: usize, question: &str, paint: impl Fn(&str) -> String) -> String {
+    let gap = if number == 0 { "" } else { "\n" };
+    format!("{gap}{}\n", paint(&format!("> {}", visible(question.trim()))))
 }
 
 /// A question and its answer as JSON.

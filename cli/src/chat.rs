@@ -72,6 +72,7 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     // Each question has one correct answer for the built-in model, so sampling could only make answers worse.
     let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
     let sampling = args.sampling.validate(temperature, ANSWER_LIMIT)?;
+    app.introduce(&source);
     let model = Model::open(source)?;
     // Before the documents are read: the process that this starts would keep a copy of them.
     model.chat_format()?;

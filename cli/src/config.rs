@@ -132,7 +132,9 @@ impl Setting {
         let Some(id) = self.known.argument(&command).map(|argument| argument.get_id().clone()) else {
             return command;
         };
-        command.mut_arg(id, |argument| argument.default_values(self.values.clone()))
+        // clap takes only defaults that live as long as the program. There is one set of settings in each run.
+        let values: Vec<&'static str> = self.values.iter().map(|value| &*value.clone().leak()).collect();
+        command.mut_arg(id, |argument| argument.default_values(values))
     }
 
     /// Refuses a value that the flag would refuse.

@@ -40,7 +40,7 @@ impl LocalModel {
 /// All models, by name. `folders` are those of the settings.
 pub fn list(folders: &[PathBuf]) -> Vec<LocalModel> {
     let mut models = places::all(folders);
-    models.sort();
+    models.sort_unstable();
     models.dedup();
     models
 }

@@ -135,3 +135,37 @@ fn completions_and_manual_pages_are_printed() {
     longhand(&["man", "no/such/folder"]).assert_failed(1, "cannot write no/such/folder");
     longhand(&["completions", "tcsh"]).assert_failed(2, "tcsh");
 }
+
+/// On a terminal each question is above its answer; a pipe has the answers only.
+#[cfg(target_os = "linux")]
+#[test]
+fn questions_are_above_their_answers_on_a_terminal() {
+    let questions = ["The pass key is 9078648. What is the pass key?", "What is the pass\u{1b} key?"];
+    let piped = longhand(&["ask", questions[0], questions[1]]).ok();
+    assert_eq!(piped.lines().count(), 2, "{piped}");
+    let program = command(&[]);
+    let line = format!("{} -q ask '{}' '{}'", env!("CARGO_BIN_EXE_longhand"), questions[0], questions[1]);
+    // util-linux's: runs a command on a pseudo-terminal.
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", "1").stdin(std::process::Stdio::null());
+    for (name, value) in program.get_envs() {
+        value.map(|value| script.env(name, value));
+    }
+    let Ok(output) = script.output() else {
+        println!("skipped: there is no `script`");
+        return;
+    };
+    let text = finished(output).ok().replace("\r\n", "\n");
+    let answers: Vec<&str> = piped.lines().collect();
+    let expected =
+        format!("> {}\n{}\n\n> What is the pass␛ key?\n{}\n", questions[0], answers[0], answers[1]);
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn chat_says_what_the_built_in_model_is() {
+    let chat = longhand(&["chat"]);
+    assert!(chat.stderr.contains("small built-in model") && chat.stderr.contains("`longhand models`"));
+    let model = common::file("chat.gguf", models::embedded::needle());
+    assert!(!longhand(&["chat", &model]).stderr.contains("built-in"));
+}

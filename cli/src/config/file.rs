@@ -81,7 +81,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Setting>, Failure> {
         settings.push((offset, Setting { values: known.expanded(values), known, origin }));
     }
     // The table is sorted by name. The first error is that of the first line.
-    settings.sort_by_key(|(offset, _)| *offset);
+    settings.sort_unstable_by_key(|(offset, _)| *offset);
     Ok(settings.into_iter().map(|(_, setting)| setting).collect())
 }
 

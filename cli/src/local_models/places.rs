@@ -50,7 +50,7 @@ fn hugging_face(hub: &Path) -> Vec<LocalModel> {
         let name = name.replace("--", "/");
         let main = text(&repository.join("refs/main")).unwrap_or_default();
         let mut revisions = entries(&repository.join("snapshots"));
-        revisions.sort_by_key(|(revision, _)| revision != main.trim());
+        revisions.sort_unstable_by_key(|(revision, path)| (revision != main.trim(), path.clone()));
         for (_, revision) in revisions {
             for model in files_below(&revision, "Hugging Face") {
                 let model = LocalModel { name: format!("{name}/{}", model.name), ..model };
@@ -149,7 +149,7 @@ fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
     let mut entries: Vec<_> =
         entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect();
-    entries.sort();
+    entries.sort_unstable();
     entries
 }
 

@@ -21,6 +21,8 @@ struct Choice<'a> {
     forecast: &'a SessionForecast,
     /// See [`ranking::rank`].
     rank: Option<usize>,
+    /// The number of the row.
+    number: usize,
 }
 
 /// The answer to whether a session fits.
@@ -40,13 +42,14 @@ impl<'a> Answer<'a> {
     pub fn choose(args: &'a PlanArgs, forecast: &'a Forecast, rows: &'a [Row]) -> Option<Answer<'a>> {
         let mut choices: Vec<Choice> = rows
             .iter()
-            .filter_map(|row| {
+            .enumerate()
+            .filter_map(|(number, row)| {
                 let forecast = row.plan.as_ref().ok()?;
-                Some(Choice { row, forecast, rank: ranking::rank(&row.policy, row.types) })
+                Some(Choice { row, forecast, rank: ranking::rank(&row.policy, row.types), number })
             })
             .collect();
         // Choices without a rank are there only if the user has asked for them.
-        choices.sort_by_key(|choice| choice.rank.unwrap_or(usize::MAX));
+        choices.sort_unstable_by_key(|choice| (choice.rank.unwrap_or(usize::MAX), choice.number));
         let first = choices.first()?;
         let unranked = first.rank.is_none();
         let candidates =
