@@ -13,9 +13,8 @@ use crate::reporter::Reporter;
 
 /// What `chat` says of the embedded model.
 const EMBEDDED: &str = "\
-note: this is the small built-in model. It finds facts in documents, such as numbers, names and places, and can do
-      little else. To chat with a model of your own: longhand chat MODEL, where MODEL is a GGUF file or a name in
-      `longhand models`";
+This is the small built-in model. It finds facts in documents, such as numbers, names and places, and little
+else. To chat with a model of your own: longhand chat MODEL (a GGUF file, or a name in `longhand models`).";
 
 /// What every command receives.
 pub struct App {
@@ -64,8 +63,8 @@ impl App {
     }
 }
 
-/// A model file, or the embedded model if there is no path. What is no path may be the name of a model on this
-/// machine: `folders` are looked at besides the caches of other programs.
+/// A model file, or the embedded model if there is no path. What is no path may be the name of a model on
+/// this machine: `folders` are looked at besides the caches of other programs.
 ///
 /// # Errors
 /// A name that several models have, or none.
@@ -77,9 +76,9 @@ pub fn model_source(path: Option<&Path>, folders: &[PathBuf]) -> Result<ModelSou
     if let Some(found) = path.to_str().map(|name| local_models::find(name, folders)).transpose()?.flatten() {
         return Ok(ModelSource::File(found));
     }
-    let is_plain_name = path.components().count() == 1 && path.extension().is_none_or(|end| end != "gguf");
-    match is_plain_name {
-        true => Err(local_models::unknown(path, folders)),
-        false => Ok(ModelSource::File(path.to_owned())),
+    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
+        // Opening it says what is wrong with the path.
+        true => Ok(ModelSource::File(path.to_owned())),
+        false => Err(local_models::unknown(path, folders)),
     }
 }

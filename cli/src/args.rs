@@ -63,6 +63,7 @@ enum Command {
     Chat(chat::ChatArgs),
     Ask(ask::AskArgs),
     Plan(plan::PlanArgs),
+    Models(local_models::ModelsArgs),
     Policies(policies::PoliciesArgs),
     Heads(heads::HeadsArgs),
     Bench(bench::BenchArgs),
@@ -71,7 +72,6 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
     Logits(logits::LogitsArgs),
-    Models(local_models::ModelsArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
     Man(completions::ManArgs),
@@ -83,25 +83,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.len() <= 1 {
         return print_start();
     }
-    let arguments = llama::translate(arguments);
-    // Without the settings: help, the version and wrong arguments do not depend on them.
-    let (cli, matches) = match parse(clap_command(), &arguments) {
+    let (cli, settings) = match parse(&llama::translate(arguments)) {
         Ok(parsed) => parsed,
-        Err(error) => return report_usage(&error),
-    };
-    let settings = match &cli.command {
-        Command::Config(args) if !args.needs_settings() => Settings::default(),
-        _ => match Settings::load(&chat_command()) {
-            Ok(settings) => settings,
-            Err(failure) => return exit_code(&failure.into()),
-        },
-    };
-    let cli = match settings.is_empty() {
-        true => cli,
-        false => match parse(settings.apply(clap_command(), resumes(&matches)), &arguments) {
-            Ok((cli, _)) => cli,
-            Err(error) => return report_usage(&error),
-        },
+        Err(code) => return code,
     };
     let app = App::new(cli.quiet);
     let result = match cli.command {
@@ -111,7 +95,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Plan(args) => plan::run(&app, &args),
         Command::Models(args) => local_models::run(&app, &args),
         Command::Config(args) => config::run(&app, &args, &settings, &chat_command()),
-        Command::Completions(args) => completions::run_completions(&app, &args, clap_command()),
+        Command::Completions(args) => completions::run_completions(&app, &args, &clap_command()),
         Command::Man(args) => completions::run_man(&app, &args, clap_command()),
         Command::Policies(args) => policies::run(&app, &args),
         Command::Heads(args) => heads::run(&app, &args),
@@ -128,10 +112,25 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Parses the arguments.
-fn parse(command: clap::Command, arguments: &[OsString]) -> Result<(Cli, ArgMatches), clap::Error> {
-    let matches = command.try_get_matches_from(arguments)?;
-    Ok((Cli::from_arg_matches(&matches)?, matches))
+/// Parses the arguments, with the settings as defaults. Where that fails, or help is all that is asked for,
+/// it is printed and the exit code returned.
+fn parse(arguments: &[OsString]) -> Result<(Cli, Settings), ExitCode> {
+    let parse = |command: clap::Command| {
+        let matches = command.try_get_matches_from(arguments)?;
+        Ok((Cli::from_arg_matches(&matches)?, matches))
+    };
+    // Without the settings first: help, the version and wrong arguments do not depend on them.
+    let (cli, matches) = parse(clap_command()).map_err(|error| report_usage(&error))?;
+    if matches!(&cli.command, Command::Config(args) if !args.needs_settings()) {
+        return Ok((cli, Settings::default()));
+    }
+    let settings = Settings::load(chat_command).map_err(|failure| exit_code(&failure.into()))?;
+    if settings.is_empty() {
+        return Ok((cli, settings));
+    }
+    let command = settings.apply(clap_command(), resumes(&matches));
+    let (cli, _) = parse(command).map_err(|error| report_usage(&error))?;
+    Ok((cli, settings))
 }
 
 /// The arguments of `chat`, which has all flags that settings can set, those of all commands included.
@@ -200,7 +199,8 @@ fn report_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// "Did you mean" for `longhand help TOPIC`, where clap suggests nothing; empty where there is nothing to say.
+/// "Did you mean" for `longhand help TOPIC`, where clap suggests nothing; empty where there is nothing to
+/// say.
 fn similar_topic(error: &clap::Error) -> String {
     let Some(ContextValue::String(topic)) = error.get(ContextKind::InvalidSubcommand) else {
         return String::new();

@@ -27,8 +27,8 @@ const ANSWER_LIMIT: usize = 256;
 /// Ask questions about documents, one after the other in one session.
 ///
 /// The documents and the first question form the first turn; each further question is another turn. Answers
-/// go to stdout, each on a line of its own, on a terminal below its question; programs should use --json. Without a model file, the small built-in model
-/// answers.
+/// go to stdout, each on a line of its own, on a terminal below its question; programs should use --json.
+/// Without a model, the small built-in one answers.
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [OPTIONS] [MODEL] [-f FILE]... QUESTION...")]
 pub struct AskArgs {

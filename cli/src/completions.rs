@@ -28,10 +28,20 @@ pub struct ManArgs {
 }
 
 /// Runs `longhand completions`. `command` is all of `longhand`.
-pub fn run_completions(app: &App, args: &CompletionsArgs, mut command: Command) -> Result<()> {
+pub fn run_completions(app: &App, args: &CompletionsArgs, command: &Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "longhand", &mut script);
+    clap_complete::generate(args.shell, &mut without_hidden(command), "longhand", &mut script);
     Ok(app.console.print(&String::from_utf8(script)?)?)
+}
+
+/// A command without its hidden arguments, which clap_complete would complete.
+fn without_hidden(command: &Command) -> Command {
+    // clap takes only names that live as long as the program. Each command is copied once in a run.
+    let name: &'static str = command.get_name().to_owned().leak();
+    Command::new(name)
+        .about(command.get_about().cloned().unwrap_or_default())
+        .args(command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned())
+        .subcommands(command.get_subcommands().map(without_hidden))
 }
 
 /// Runs `longhand man`. `command` is all of `longhand`.

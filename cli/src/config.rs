@@ -1,5 +1,5 @@
-//! Settings: a config file and environment variables. They become defaults of the flags of the same names before the
-//! arguments are parsed, so that a flag wins, then the environment, then the file.
+//! Settings: a config file and environment variables. They become defaults of the flags of the same names
+//! before the arguments are parsed, so that a flag wins, then the environment, then the file.
 //!
 //! `longhand config` prints what holds and where it comes from.
 
@@ -20,8 +20,9 @@ use crate::table::Table;
 
 /// Show the settings of the config file and of LONGHAND_* variables, and where each value comes from.
 ///
-/// The file is config.toml in $XDG_CONFIG_HOME/longhand, else in ~/.config/longhand. Its keys are the names of long
-/// flags: `threads = 8`. An environment variable, such as LONGHAND_THREADS, wins over the file, and a flag over both.
+/// The file is config.toml in $XDG_CONFIG_HOME/longhand, else in ~/.config/longhand. Its keys are the names
+/// of long flags: `threads = 8`. An environment variable, such as LONGHAND_THREADS, wins over the file, and a
+/// flag over both.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]
@@ -81,11 +82,12 @@ pub struct Setting {
 pub struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// Reads the config file and the environment, and checks every value. `chat` is the command that has all flags.
+    /// Reads the config file and the environment, and checks every value. `chat` makes the command that has
+    /// all flags.
     ///
     /// # Errors
     /// A file that cannot be read, an unknown key, or a value that the flag would refuse.
-    pub fn load(chat: &clap::Command) -> Result<Settings, Failure> {
+    pub fn load(chat: impl FnOnce() -> clap::Command) -> Result<Settings, Failure> {
         let mut settings = match file::path() {
             Some(path) => file::read(&path)?,
             None => Vec::new(),
@@ -96,7 +98,10 @@ impl Settings {
                 settings.push(setting);
             }
         }
-        settings.iter().try_for_each(|setting| setting.check(chat))?;
+        if !settings.is_empty() {
+            let chat = chat();
+            settings.iter().try_for_each(|setting| setting.check(&chat))?;
+        }
         Ok(Settings(settings))
     }
 
@@ -105,8 +110,8 @@ impl Settings {
         self.0.is_empty()
     }
 
-    /// The command `longhand` with these values as defaults. `resumes`: a saved conversation goes on, which has its own
-    /// settings of the session.
+    /// The command `longhand` with these values as defaults. `resumes`: a saved conversation goes on, which
+    /// has its own settings of the session.
     pub fn apply(&self, command: clap::Command, resumes: bool) -> clap::Command {
         self.0.iter().filter(|setting| !(resumes && setting.known.scope == Scope::Session)).fold(
             command,
@@ -132,7 +137,8 @@ impl Setting {
         let Some(id) = self.known.argument(&command).map(|argument| argument.get_id().clone()) else {
             return command;
         };
-        // clap takes only defaults that live as long as the program. There is one set of settings in each run.
+        // clap takes only defaults that live as long as the program. There is one set of settings in each
+        // run.
         let values: Vec<&'static str> = self.values.iter().map(|value| &*value.clone().leak()).collect();
         command.mut_arg(id, |argument| argument.default_values(values))
     }

@@ -1,7 +1,8 @@
-//! Model files that are on this machine already: in the caches of Hugging Face, Ollama and LM Studio, and in folders
-//! of the settings. A model can be given by its name, or by a part of it that no other has.
+//! Model files that are on this machine already: in the caches of Hugging Face, Ollama and LM Studio, and in
+//! folders of the settings. A model can be given by its name, or by a part of it that no other has.
 //!
-//! What is in these folders is foreign: names are bounded in number and depth, and escaped where they are printed.
+//! What is in these folders is foreign: names are bounded in number and depth, and escaped where they are
+//! printed.
 
 mod command;
 mod places;
@@ -28,7 +29,8 @@ pub struct LocalModel {
 }
 
 impl LocalModel {
-    /// Other names, in lower case: the file's name, with and without its extension; Ollama's without `:latest`.
+    /// Other names, in lower case: the file's name, with and without its extension; Ollama's without
+    /// `:latest`.
     fn short_names(&self) -> impl Iterator<Item = String> {
         let name = self.name.to_lowercase();
         let file = name.rsplit('/').next().unwrap_or_default().to_owned();
@@ -45,7 +47,8 @@ pub fn list(folders: &[PathBuf]) -> Vec<LocalModel> {
     models
 }
 
-/// The model of this name: the whole name, a short one, or a part that no other model has, in upper or lower case.
+/// The model of this name: the whole name, a short one, or a part that no other model has, in upper or lower
+/// case.
 /// `None` if there is none.
 ///
 /// # Errors

@@ -27,8 +27,9 @@ use crate::failure::Failure;
 
 /// Say whether a model and a text fit the memory, and with which policy and cache types.
 ///
-/// The first line is the answer, the second the command to run. The table has the best choices: those that lose no
-/// answers in our tests, the most exact one first. If the answer is no, the exit code is 3 (0 with --json).
+/// The first line is the answer, the second the command to run. The table has the best choices: those that
+/// lose no answers in our tests, the most exact one first. If the answer is no, the exit code is 3 (0 with
+/// --json).
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(flatten)]
@@ -43,7 +44,8 @@ pub struct PlanArgs {
     /// parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
-    /// Plan for a well-known GPU, which need not be there, for example 4090; the same as --device cuda --memory 24GiB
+    /// Plan for a well-known GPU, which need not be there, for example 4090; the same as --device cuda
+    /// --memory 24GiB
     #[arg(long, value_name = "NAME", value_parser = gpus::parse, conflicts_with_all = ["device", "memory"])]
     gpu: Option<KnownGpu>,
     /// Show every policy and type with all parts of the memory
@@ -117,7 +119,7 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
         None => {}
     }
     text += &format!("{}\n{}", report::impossible(&rows), report::about(args, &name, &forecast));
-    if !args.all {
+    if !args.all && args.policy.is_empty() {
         text += "every policy and type: longhand plan --all\n";
     }
     app.console.print_report(&text)?;

@@ -55,7 +55,8 @@ fn invalid_flags_are_rejected() {
     longhand(&["--quiet"]).assert_failed(2, "requires a subcommand");
 }
 
-/// A name that is nearly right is suggested: of policies, their parameters, types, shapes and topics of the help.
+/// A name that is nearly right is suggested: of policies, their parameters, types, shapes and topics of the
+/// help.
 #[test]
 fn similar_names_are_suggested() {
     for (args, name) in [

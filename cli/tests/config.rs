@@ -39,6 +39,16 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
     assert_eq!(finished(with_flag.output().expect("starts")).json()["policy"], "full");
 }
 
+/// Commands that compare policies are not limited to that of the settings.
+#[test]
+fn settings_of_sessions_are_for_ask_and_chat() {
+    let config = "policy = \"streaming\"\ncache-type-k = \"q8_0\"\nctx-size = 2000\n";
+    let plan = |config: &str| run("sessions", config, &["plan", "--json", "--memory", "1GiB"]).json();
+    let with_settings = plan(config);
+    assert_eq!(with_settings["plans"].as_array().map(Vec::len), Some(36));
+    assert_eq!(with_settings, plan(""));
+}
+
 /// A model that is given in any way wins over the setting.
 #[test]
 fn the_model_of_the_settings_is_a_default() {

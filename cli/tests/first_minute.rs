@@ -121,6 +121,8 @@ fn completions_and_manual_pages_are_printed() {
     {
         let script = longhand(&["completions", shell]).ok();
         assert!(script.contains(part) && script.contains("kv-budget"), "{shell}");
+        // Hidden flags: of llama.cpp, and of the settings.
+        assert!(!script.contains("flash-attn") && !script.contains("default-model"), "{shell}");
     }
     assert!(longhand(&["man"]).ok().contains(".SH NAME\nlonghand"));
     let folder = scratch("man");

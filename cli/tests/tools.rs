@@ -183,8 +183,8 @@ fn plans_show_what_fits_and_what_would_fit() {
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
 }
 
-/// The first line is the answer, then comes the command that runs it, then at most five choices. Policies that lose
-/// answers are not among them, although they fit best.
+/// The first line is the answer, then comes the command that runs it, then at most five choices. Policies
+/// that lose answers are not among them, although they fit best.
 #[test]
 fn a_plan_begins_with_its_answer() {
     let plan = |memory: &str, flags: &[&str]| {
@@ -193,8 +193,8 @@ fn a_plan_begins_with_its_answer() {
     };
     let chat = "\n  longhand chat llama-3.1-8b-q4_k_m.gguf -f DOCUMENT -c ";
     for (memory, answer, flags) in [
-        ("24GiB", "Yes: full + f16 needs 18.5 of 24.0 GiB; longest document 139,", "100000\n"),
-        ("14GiB", "Yes: full + q8_0 needs 12.8 of 14.0 GiB", "100000 -ctk q8_0 -ctv q8_0\n"),
+        ("24GiB", "Yes: full + f16 needs 18.5 of 24.0 GiB; longest document 139,", "100000 --policy full\n"),
+        ("14GiB", "Yes: full + q8_0 needs 12.8 of 14.0 GiB", "100000 --policy full -ctk q8_0 -ctv q8_0\n"),
         ("12GiB", "Yes: razor + q8_0 needs 10.9 of 12.0 GiB", "100000 --policy razor -ctk q8_0 -ctv q8_0\n"),
     ] {
         let text = plan(memory, &[]).ok();
@@ -204,6 +204,13 @@ fn a_plan_begins_with_its_answer() {
         assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 5, "{text}");
         assert!(!text.contains("streaming") && !text.contains("snapkv"), "{text}");
     }
+    assert!(
+        plan("24GiB", &[])
+            .ok()
+            .lines()
+            .next()
+            .is_some_and(|line| line.ends_with(" tokens (trained for 131,072)"))
+    );
     let no = plan("6GiB", &[]);
     assert_eq!(no.code, Some(3), "{}", no.stderr);
     assert!(no.stdout.starts_with("No: 100,000 tokens need ") && no.stderr.is_empty(), "{}", no.stdout);
@@ -252,7 +259,8 @@ fn plans_for_well_known_gpus() {
     let json = |flags: &[&str]| plan(&[flags, &["--json"]].concat()).json();
     assert_eq!(json(&["--gpu", "RTX 4090"]), {
         let mut same = json(&["--device", "cuda", "--memory", "24GiB"]);
-        same["answer"]["command"] = "longhand chat llama-3.1-8b.gguf -f DOCUMENT -c 100000".into();
+        same["answer"]["command"] =
+            "longhand chat llama-3.1-8b.gguf -f DOCUMENT -c 100000 --policy full".into();
         same
     });
     plan(&["--gpu", "4091"]).assert_failed(2, "no GPU is known by this name");

@@ -1,5 +1,5 @@
-//! Examples: those that `longhand` alone prints, and those at the end of every command's help. All of them work
-//! as they are, once the files they name are there.
+//! Examples: those that `longhand` alone prints, and those at the end of every command's help. All of them
+//! work as they are, once the files they name are there.
 
 /// What `longhand` alone prints.
 pub const START: &str = "\

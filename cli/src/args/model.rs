@@ -17,8 +17,8 @@ use crate::local_models;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file (any part of a split one), or the name of a model in `longhand models` [default: the small built-in
-    /// model]
+    /// GGUF file (any part of a split one), or the name of a model in `longhand models` [default: the small
+    /// built-in model]
     #[arg(short = 'm', long = "model", value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Number of CPU threads [default: one for each logical core, which is also the maximum]

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use kernels::Isa;
 
-/// The version, then ggml's, the backends that are compiled in and the CPU features in use, each on a line. clap takes
-/// only texts that live as long as the program.
+/// The version, then ggml's, the backends that are compiled in and the CPU features in use, each on a line.
+/// clap takes only texts that live as long as the program.
 pub fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(text);
     &TEXT

@@ -64,8 +64,8 @@ impl Known {
         format!("LONGHAND_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
 
-    /// The long flag that has the value as its default. A model that is given wins over the setting wherever it is
-    /// given, so the setting has a flag of its own.
+    /// The long flag that has the value as its default. A model that is given wins over the setting wherever
+    /// it is given, so the setting has a flag of its own.
     pub fn flag(&self) -> &'static str {
         if self.name == "model" { "default-model" } else { self.name }
     }

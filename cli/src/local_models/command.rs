@@ -16,8 +16,8 @@ use crate::{format, inspect};
 
 /// List the models on this machine that can be given by name.
 ///
-/// These are the GGUF files in the caches of Hugging Face, Ollama and LM Studio, and in the `model-folders` of the
-/// settings. -m takes a name from this list, or a part of one that no other has.
+/// These are the GGUF files in the caches of Hugging Face, Ollama and LM Studio, and in the `model-folders`
+/// of the settings. -m takes a name from this list, or a part of one that no other has.
 #[derive(Debug, Args)]
 pub struct ModelsArgs {
     /// Look in this folder too; repeat for several
@@ -74,7 +74,7 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
     if !problems.is_empty() {
         problems = format!("\nNot run by longhand:\n{problems}");
     }
-    Ok(app.console.print_report(&(table.fitted(app.console.width()) + &problems))?)
+    Ok(app.console.print_report(&(table.plain() + &problems))?)
 }
 
 /// Reads the header of a model file.

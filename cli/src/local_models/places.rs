@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use super::LocalModel;
 
-/// Most entries that are looked at below one folder, so that a home folder as `model-folders` takes no minutes.
+/// Most entries that are looked at below one folder, so that a home folder as `model-folders` takes no
+/// minutes.
 const MAX_ENTRIES: usize = 20_000;
 /// Levels of folders below one folder.
 const MAX_DEPTH: usize = 6;

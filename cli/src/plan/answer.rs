@@ -1,5 +1,5 @@
-//! The answer of `plan`: yes or no, with the best choice of policy and types, the command that runs it, and the few
-//! choices that come next.
+//! The answer of `plan`: yes or no, with the best choice of policy and types, the command that runs it, and
+//! the few choices that come next.
 
 use std::cmp::Reverse;
 
@@ -23,6 +23,13 @@ struct Choice<'a> {
     rank: Option<usize>,
     /// The number of the row.
     number: usize,
+}
+
+impl Choice<'_> {
+    /// `razor + q8_0`
+    fn name(&self) -> String {
+        format!("{} + {}", self.row.given, types_name(self.row.types))
+    }
 }
 
 /// The answer to whether a session fits.
@@ -77,18 +84,24 @@ impl<'a> Answer<'a> {
         let best = &self.choices[self.best];
         let (target, context) = (self.forecast.target(), self.forecast.context());
         let needed = target.total(&best.forecast.planned.bytes);
-        let name = format!("{} + {}", best.row.given, types_name(best.row.types));
+        let name = best.name();
         let longest = format::count(best.forecast.longest_context);
-        let tokens = format::count(context);
+        let trained = match self.forecast.spec().n_ctx_train {
+            trained if trained < best.forecast.longest_context => {
+                format!(" (trained for {})", format::count(trained))
+            }
+            _ => String::new(),
+        };
         let mut text = match (self.fits, target.limit) {
             (Some(true), Some(limit)) => {
                 let of = format::bytes_of(needed, limit);
-                format!("Yes: {name} needs {of}; longest document {longest} tokens\n")
+                format!("Yes: {name} needs {of}; longest document {longest} tokens{trained}\n")
             }
             (Some(false), Some(limit)) => format!("No: {}\n{}", self.shortage(limit), self.change()),
             _ => format!(
-                "Not known: {name} needs {} for {tokens} tokens; give the memory with --memory or --gpu\n",
-                format::bytes(needed)
+                "Not known: {name} needs {} for {} tokens; give the memory with --memory or --gpu\n",
+                format::bytes(needed),
+                format::count(context)
             ),
         };
         if let Some(command) = self.command() {
@@ -103,12 +116,12 @@ impl<'a> Answer<'a> {
         text
     }
 
-    /// What is missing for the choice that needs least.
+    /// What is missing for the choice that fits the longest text.
     fn shortage(&self, limit: usize) -> String {
         let (target, layers) = (self.forecast.target(), self.forecast.spec().n_layers);
         let tokens = format::count(self.forecast.context());
         let best = &self.choices[self.best];
-        let name = format!("{} + {}", best.row.given, types_name(best.row.types));
+        let name = best.name();
         let planned = &best.forecast.planned;
         if target.holds(&planned.bytes) {
             let (some, all) = (planned.on_device, target.wanted_layers(layers));
@@ -155,9 +168,8 @@ impl<'a> Answer<'a> {
         }
         words.extend(["-f", "DOCUMENT", "-c", &context.to_string()].map(str::to_owned));
         let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        if row.given != "full" {
-            flag("--policy", row.given.clone());
-        }
+        // Settings may name another policy. A smaller type than the default would fit too.
+        flag("--policy", row.given.clone());
         for (name, ty) in [("-ctk", row.types.0), ("-ctv", row.types.1)] {
             if ty != longhand::SessionOptions::default().types.0 {
                 flag(name, ty.name().to_owned());

@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::suggest::did_you_mean;
 
-/// Names and memory in GiB, as NVIDIA sells them. Where a GPU is sold with several sizes, the name has the size, and
-/// the bare name is the most common one.
+/// Names and memory in GiB, as NVIDIA sells them. Where a GPU is sold with several sizes, the name has the
+/// size, and the bare name is the most common one.
 const GPUS: &[(&str, usize)] = &[
     ("3050", 8),
     ("3060", 12),
