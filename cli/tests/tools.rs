@@ -225,9 +225,10 @@ fn a_plan_begins_with_its_answer() {
     assert_eq!(none.code, Some(3));
     assert!(none.stdout.contains("the weights alone do not fit") && !none.stdout.contains("longhand chat"));
 
-    let answer = plan("12GiB", &["--json"]).json()["answer"].clone();
+    let json = ["--json", "--policy", "streaming", "--policy", "razor"];
+    let answer = plan("12GiB", &json).json()["answer"].clone();
     assert_eq!((&answer["fits"], &answer["policy"]), (&true.into(), &"razor".into()), "{answer}");
-    let answer = plan("6GiB", &["--json"]).json()["answer"].clone();
+    let answer = plan("6GiB", &json).json()["answer"].clone();
     assert_eq!((&answer["fits"], answer["context"].to_string()), (&false.into(), longest), "{answer}");
     // Asked for, such a policy is planned, with a note.
     let lossy = plan("24GiB", &["--policy", "streaming"]).ok();
@@ -256,7 +257,7 @@ fn the_command_of_a_plan_has_the_flags_that_were_given() {
 fn plans_for_well_known_gpus() {
     let plan =
         |flags: &[&str]| longhand(&[&["plan", "--shape", "llama-3.1-8b", "-c", "100k"], flags].concat());
-    let json = |flags: &[&str]| plan(&[flags, &["--json"]].concat()).json();
+    let json = |flags: &[&str]| plan(&[flags, &["--json", "--policy", "full"]].concat()).json();
     assert_eq!(json(&["--gpu", "RTX 4090"]), {
         let mut same = json(&["--device", "cuda", "--memory", "24GiB"]);
         same["answer"]["command"] =
