@@ -16,6 +16,7 @@ use serde_json::json;
 use self::known::{KNOWN, Known, Scope};
 use crate::app::App;
 use crate::failure::Failure;
+use crate::suggest::closest;
 use crate::table::Table;
 
 /// Show the settings of the config file and of LONGHAND_* variables, and where each value comes from.
@@ -219,6 +220,21 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
         }
     }
     let exists = if path.as_ref().is_some_and(|path| path.exists()) { "" } else { " (does not exist)" };
-    let text = format!("config file: {}{exists}\n\n{}", shown_path(), table.plain());
+    let text = format!("config file: {}{exists}\n\n{}{}", shown_path(), table.plain(), unused_variables());
     Ok(app.console.print_report(&text)?)
+}
+
+/// A line for each variable of the environment that looks like one of a setting and is none.
+fn unused_variables() -> String {
+    let names: Vec<String> = KNOWN.iter().map(Known::variable).collect();
+    let mut text = String::new();
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("LONGHAND_") && !names.iter().any(|known| *known == name) {
+            let similar = closest(&name, names.iter().map(String::as_str));
+            let similar = similar.map_or(String::new(), |similar| format!("; did you mean {similar}?"));
+            text += &format!("note: {name} belongs to no setting{similar}\n");
+        }
+    }
+    text
 }

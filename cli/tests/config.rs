@@ -127,7 +127,7 @@ fn errors_in_settings_say_where() {
 #[test]
 fn config_shows_what_holds_and_where_it_comes_from() {
     let mut show = configured("show", "# mine\nthreads = 2\nquiet = true\n", &["config"]);
-    show.env("LONGHAND_TOP_K", "5");
+    show.env("LONGHAND_TOP_K", "5").env("LONGHAND_TREADS", "3");
     let text = finished(show.output().expect("starts")).ok();
     let row = |name: &str| {
         let line = text.lines().find(|line| line.split(' ').next() == Some(name)).expect(name);
@@ -137,6 +137,8 @@ fn config_shows_what_holds_and_where_it_comes_from() {
     assert_eq!(row("top-k"), "5 the environment variable LONGHAND_TOP_K");
     assert_eq!((row("top-p").as_str(), row("policy").as_str()), ("0.95 default", "- default"));
     assert!(row("quiet").starts_with("true"), "{text}");
+    let note = "note: LONGHAND_TREADS belongs to no setting; did you mean LONGHAND_THREADS?";
+    assert!(text.lines().any(|line| line == note), "{text}");
     let path = run("show", "", &["config", "path"]).ok();
     assert!(path.ends_with("config-show/longhand/config.toml\n"), "{path}");
     let object = run("show", "threads = 3", &["config", "--json"]).json();
