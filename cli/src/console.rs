@@ -46,6 +46,7 @@ pub struct Console {
     stderr_terminal: bool,
     dumb: bool,
     color: bool,
+    quiet: bool,
 }
 
 impl Console {
@@ -59,7 +60,13 @@ impl Console {
             stderr_terminal: io::stderr().is_terminal(),
             dumb,
             color: stdout_terminal && !set("NO_COLOR") && !dumb,
+            quiet: false,
         }
+    }
+
+    /// The same without notes and progress, if `quiet`.
+    pub fn with_quiet(self, quiet: bool) -> Console {
+        Console { quiet, ..self }
     }
 
     /// Whether stdout may have colours.
@@ -79,12 +86,19 @@ impl Console {
 
     /// Whether stderr may have a progress bar.
     pub fn progress(&self) -> bool {
-        self.stderr_terminal && !self.dumb
+        self.stderr_terminal() && !self.dumb
     }
 
-    /// Whether stderr is a terminal.
+    /// Whether stderr is a terminal that may show progress.
     pub fn stderr_terminal(&self) -> bool {
-        self.stderr_terminal
+        self.stderr_terminal && !self.quiet
+    }
+
+    /// Columns of the terminal that stdout is; no limit where it is none.
+    pub fn width(&self) -> usize {
+        let size = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
+        let columns = self.stdout_terminal.then(size).flatten();
+        columns.filter(|columns| *columns > 0).unwrap_or(usize::MAX)
     }
 
     /// Foreign text, made safe for stdout.
@@ -130,8 +144,11 @@ impl Console {
         Ok(self.print(&out)?)
     }
 
-    /// Writes a line to stderr. Errors are ignored.
+    /// Writes a line to stderr. Errors are ignored. With --quiet only errors are written.
     pub fn note(&self, text: &str) {
+        if self.quiet && !text.starts_with("error: ") {
+            return;
+        }
         let text = visible(text);
         let _ = writeln!(io::stderr().lock(), "{text}");
     }

@@ -110,7 +110,7 @@ fn llama_cpp_flags_are_accepted() {
 #[test]
 fn a_full_chat_goes_on_in_a_larger_context() {
     let document = file("larger.txt", DOCUMENT);
-    let args = ["chat", "-f", &document, "-c", "88", "--disk-cache", "0"];
+    let args = ["chat", "-f", &document, "-c", "88"];
     let input = format!("{NUMBER}\n{KEY}\n/ctx\n/ctx 10\n/ctx 4k\n{KEY}\n/stats\n");
     let run = longhand_with_input(&args, input.as_bytes());
     for part in ["the context is full", "for example: /ctx 32k", "the context is 4,000 tokens now"] {

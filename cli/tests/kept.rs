@@ -28,7 +28,7 @@ impl User {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
-        command.env("XDG_STATE_HOME", &self.0);
+        command.env("XDG_STATE_HOME", &self.0).env_remove("LONGHAND_DISK_CACHE");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

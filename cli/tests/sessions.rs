@@ -63,14 +63,14 @@ fn a_conversation_continues_in_another_process() {
     let document = file("continues.txt", DOCUMENT.repeat(4));
     for policy in ["full", "razor:buffer=256,ratio=5,sinks=4", "h2o:heavy=200,recent=50"] {
         let path = new_session("continues");
-        let args = ["chat", "--session", &path, "-f", &document, "--policy", policy, "--disk-cache", "0"];
+        let args = ["chat", "--session", &path, "-f", &document, "--policy", policy];
         let run = longhand_with_input(&args, format!("{NUMBER}\n/save\n/stats\n").as_bytes());
         assert_eq!(run.stderr.matches("saved the conversation to").count(), 2, "{}", run.stderr);
         let out = run.ok();
         assert_eq!(answers(&out), [NUMBER_IS], "{policy}: {out}");
         assert!(reads(&out)[0] > 150, "{out}");
 
-        let again = ["chat", "--session", &path, "--disk-cache", "0"];
+        let again = ["chat", "--session", &path];
         let run = longhand_with_input(&again, format!("/stats\n{KEY}\n/stats\n/regen\n").as_bytes());
         assert!(run.stderr.contains(&format!("policy {policy}")), "{}", run.stderr);
         assert!(run.stderr.contains("resumed after "), "{}", run.stderr);

@@ -36,7 +36,7 @@ impl Opening<'_> {
         let given = args.model.source(args.model_arg.path.as_deref())?;
         let options = args.session.apply(args.model.setup_options(app))?;
         let mut saved = open_saved(args, kept.as_ref())?;
-        let is_given = args.model.is_given(args.model_arg.path.as_deref());
+        let is_given = args.model.given(args.model_arg.path.as_deref()).is_some();
         let source = match &saved {
             Some((_, saved)) if !is_given => saved.model_source(),
             _ => given,
@@ -44,6 +44,9 @@ impl Opening<'_> {
         // Each question has one correct answer for the built-in model, so sampling could only make answers worse.
         let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
         let sampling = args.sampling.validate(temperature, ANSWER_LIMIT)?;
+        if saved.is_none() {
+            app.introduce(&source);
+        }
         let model = open_model(source).map_err(|error| match &saved {
             Some((_, saved)) => error
                 .context(format!("the model {} of this conversation cannot be opened", saved.model_name())),

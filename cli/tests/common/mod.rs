@@ -53,12 +53,18 @@ impl Run {
 /// A command that runs the program with these arguments.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
-    command
-        .args(args)
-        .env("XDG_CACHE_HOME", scratch("cache"))
-        .env("XDG_STATE_HOME", scratch("state"))
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::null());
+    command.args(args).env_remove("NO_COLOR").stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", scratch("cache")).env("XDG_STATE_HOME", scratch("state"));
+    // Not the settings and the models of who runs the tests.
+    command.env("HOME", scratch("home")).env("XDG_CONFIG_HOME", scratch("no-config"));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("LONGHAND_") || ["HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS"].contains(&&*name) {
+            command.env_remove(&*name);
+        }
+    }
+    // A document that another run has read would be found, if reading it took long enough.
+    command.env("LONGHAND_DISK_CACHE", "0");
     command
 }
 
