@@ -2,15 +2,34 @@
 
 use super::draft::Draft;
 
-/// The commands: name, whether a path may follow, and what it does.
-pub const COMMANDS: [(&str, bool, &str); 7] = [
-    ("/help", false, "show this list"),
-    ("/stats", false, "show tokens and KV cache size, and the speed of the last turn"),
-    ("/regen", false, "replace the last answer by a new one"),
-    ("/undo", false, "remove the last question and its answer"),
-    ("/clear", false, "start a new conversation about the same documents"),
-    ("/save", true, "save the conversation to the file of --session, or to another: /save FILE"),
-    ("/exit", false, "quit; Ctrl-D does the same"),
+/// A command of a chat.
+pub struct Command {
+    /// With its slash.
+    pub name: &'static str,
+    /// Whether a path may follow.
+    pub takes_path: bool,
+    /// What it does.
+    help: &'static str,
+}
+
+impl Command {
+    const fn new(name: &'static str, help: &'static str) -> Command {
+        Command { name, takes_path: false, help }
+    }
+}
+
+/// All commands.
+pub const COMMANDS: [Command; 7] = [
+    Command::new("/help", "show this list"),
+    Command::new("/stats", "show tokens and KV cache size, and the speed of the last turn"),
+    Command::new("/regen", "replace the last answer by a new one"),
+    Command::new("/undo", "remove the last question and its answer"),
+    Command::new("/clear", "start a new conversation about the same documents"),
+    Command {
+        takes_path: true,
+        ..Command::new("/save", "save the conversation: /save FILE, or to the file of --session")
+    },
+    Command::new("/exit", "quit; Ctrl-D does the same"),
 ];
 
 const KEYS: &str = "\
@@ -75,7 +94,7 @@ pub fn is_unfinished(text: &str) -> bool {
 
 /// The text of `/help`.
 pub fn help() -> String {
-    let commands = COMMANDS.iter().map(|(name, _, text)| format!("{name:<8}{text}\n"));
+    let commands = COMMANDS.iter().map(|Command { name, help, .. }| format!("{name:<8}{help}\n"));
     commands.collect::<String>() + KEYS
 }
 

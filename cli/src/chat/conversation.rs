@@ -43,11 +43,7 @@ pub fn run(app: &App, front_end: &mut FrontEnd, chat: &mut Chat, session_file: O
             Next::Message(message) => message,
             Next::End(end) => return Ok(end),
         };
-        let outcome = app.interrupt.in_steps(|| {
-            conversation.front_end.begin_work();
-            conversation.respond(message)
-        })?;
-        match outcome {
+        match app.interrupt.in_steps(|| conversation.respond(message))? {
             Outcome::Turn(stats) => conversation.turn_has_ended(stats),
             Outcome::Nothing => {}
             Outcome::Quit => return Ok(End::Exit),
@@ -65,10 +61,13 @@ struct Conversation<'a, 'b> {
 
 impl Conversation<'_, '_> {
     fn respond(&mut self, message: Message) -> Result<Outcome> {
-        match message {
+        self.front_end.begin_work();
+        let outcome = match message {
             Message::Command(command) => self.obey(&command),
             Message::Question(question) => self.ask(&question),
-        }
+        };
+        self.front_end.end_work();
+        outcome
     }
 
     /// An answer is complete, or the conversation was taken back or begun anew.
@@ -91,7 +90,7 @@ impl Conversation<'_, '_> {
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
             (name, argument) => {
-                let is_known = commands::COMMANDS.iter().any(|(known, ..)| *known == name);
+                let is_known = commands::COMMANDS.iter().any(|known| known.name == name);
                 self.front_end.note(&match is_known {
                     true => format!("error: {name} takes no argument, but {argument} was given\nhint: type {name} alone"),
                     false => format!(
