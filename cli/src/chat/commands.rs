@@ -95,7 +95,7 @@ pub fn is_unfinished(text: &str) -> bool {
 /// The text of `/help`.
 pub fn help() -> String {
     let commands = COMMANDS.iter().map(|Command { name, help, .. }| format!("{name:<8}{help}\n"));
-    commands.collect::<String>() + KEYS
+    commands.collect::<String>() + "\n" + KEYS
 }
 
 #[cfg(test)]

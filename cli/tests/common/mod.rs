@@ -46,7 +46,8 @@ impl Run {
 /// A command that runs the program with these arguments.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
-    command.args(args).env("XDG_CACHE_HOME", scratch("cache")).env_remove("NO_COLOR").stdin(Stdio::null());
+    command.args(args).env("XDG_CACHE_HOME", scratch("cache")).env("XDG_STATE_HOME", scratch("state"));
+    command.env_remove("NO_COLOR").stdin(Stdio::null());
     command
 }
 
