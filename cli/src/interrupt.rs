@@ -4,9 +4,15 @@
 //!
 //! A chat also ends in order on SIGTERM and SIGHUP, and gives the terminal back on every other signal that ends it.
 
+#[cfg(unix)]
+use std::io;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+#[cfg(unix)]
+use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
+#[cfg(unix)]
+use std::thread;
 
 #[cfg(unix)]
 use signal_hook::consts as signals;
@@ -71,11 +77,7 @@ impl Interrupt {
     pub fn install() -> Interrupt {
         let state = Arc::new(State::default());
         #[cfg(unix)]
-        if let Ok(mut signals) = Signals::new([signals::SIGINT]) {
-            let _ = state.handle.set(signals.handle());
-            let shared = state.clone();
-            std::thread::spawn(move || signals.forever().for_each(|signal| shared.receive(signal)));
-        }
+        let _ = State::receive_signals(&state);
         Interrupt(state)
     }
 
@@ -170,6 +172,20 @@ fn signals_that_end_the_program() -> &'static [i32] {
 }
 
 impl State {
+    /// Receives signals in a thread. They are registered when the thread is there: nothing else would deal with them.
+    #[cfg(unix)]
+    fn receive_signals(state: &Arc<State>) -> io::Result<()> {
+        let (send, receive) = mpsc::channel::<Signals>();
+        let shared = state.clone();
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let Ok(mut signals) = receive.recv() else { return };
+            signals.forever().for_each(|signal| shared.receive(signal));
+        })?;
+        let signals = Signals::new([signals::SIGINT])?;
+        let _ = state.handle.set(signals.handle());
+        send.send(signals).map_err(io::Error::other)
+    }
+
     #[cfg(unix)]
     fn receive(&self, signal: i32) {
         match signal {

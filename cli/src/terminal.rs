@@ -4,6 +4,7 @@
 //! [`restore`] may be called from anywhere and at any time: by a panic, a signal or a fatal error.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::panic;
 use std::process;
 use std::sync::OnceLock;
@@ -104,9 +105,14 @@ pub fn is_gone() -> bool {
     ORIGINAL.get().is_some() && termios::tcgetattr(stdin()).is_err()
 }
 
-/// Columns and rows of the terminal on stdout; 80 and 24 if it does not say.
+/// Columns and rows of the terminal on stdout.
 pub fn size() -> (usize, usize) {
-    match termios::tcgetwinsize(stdout()) {
+    size_of(stdout())
+}
+
+/// Columns and rows of a terminal; 80 and 24 if it does not say.
+pub fn size_of(terminal: BorrowedFd) -> (usize, usize) {
+    match termios::tcgetwinsize(terminal) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
         _ => (80, 24),
     }

@@ -507,7 +507,7 @@ fn a_closed_terminal_saves_the_conversation() {
 
 #[test]
 fn other_signals_restore_the_terminal() {
-    for signal in ["QUIT", "USR1", "INT"] {
+    for signal in ["ALRM", "USR1", "INT"] {
         let mut chat = Terminal::chat("other-signals", &[]);
         chat.wait_for_prompt();
         assert!(!chat.is_as_before());

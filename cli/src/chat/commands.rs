@@ -2,16 +2,35 @@
 
 use super::draft::Draft;
 
-/// The commands: name, whether a path may follow, and what it does.
-pub const COMMANDS: [(&str, bool, &str); 8] = [
-    ("/help", false, "show this list"),
-    ("/stats", false, "show tokens and KV cache size, and the speed of the last turn"),
-    ("/regen", false, "replace the last answer by a new one"),
-    ("/undo", false, "remove the last question and its answer"),
-    ("/clear", false, "start a new conversation about the same documents"),
-    ("/ctx", false, "enlarge the context: /ctx 32k"),
-    ("/save", true, "save the conversation now; /save FILE saves a copy to a new file"),
-    ("/exit", false, "quit; Ctrl-D does the same"),
+/// A command of a chat.
+pub struct Command {
+    /// With its slash.
+    pub name: &'static str,
+    /// Whether a path may follow.
+    pub takes_path: bool,
+    /// What it does.
+    help: &'static str,
+}
+
+impl Command {
+    const fn new(name: &'static str, help: &'static str) -> Command {
+        Command { name, takes_path: false, help }
+    }
+}
+
+/// All commands.
+pub const COMMANDS: [Command; 8] = [
+    Command::new("/help", "show this list"),
+    Command::new("/stats", "show tokens and KV cache size, and the speed of the last turn"),
+    Command::new("/regen", "replace the last answer by a new one"),
+    Command::new("/undo", "remove the last question and its answer"),
+    Command::new("/clear", "start a new conversation about the same documents"),
+    Command::new("/ctx", "enlarge the context: /ctx 32k"),
+    Command {
+        takes_path: true,
+        ..Command::new("/save", "save the conversation now; /save FILE saves a copy to a new file")
+    },
+    Command::new("/exit", "quit; Ctrl-D does the same"),
 ];
 
 const KEYS: &str = "\
@@ -76,8 +95,8 @@ pub fn is_unfinished(text: &str) -> bool {
 
 /// The text of `/help`.
 pub fn help() -> String {
-    let commands = COMMANDS.iter().map(|(name, _, text)| format!("{name:<8}{text}\n"));
-    commands.collect::<String>() + KEYS
+    let commands = COMMANDS.iter().map(|Command { name, help, .. }| format!("{name:<8}{help}\n"));
+    commands.collect::<String>() + "\n" + KEYS
 }
 
 #[cfg(test)]

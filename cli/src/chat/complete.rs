@@ -32,16 +32,14 @@ impl Completions {
 pub fn complete(text: &str) -> Completions {
     match text.split_once(' ') {
         None if text.starts_with('/') => {
-            let commands = COMMANDS.iter().filter(|(name, ..)| name.starts_with(text));
-            let candidates = commands.map(|(name, path, _)| match path {
-                true => format!("{name} "),
-                false => (*name).to_owned(),
+            let commands = COMMANDS.iter().filter(|command| command.name.starts_with(text));
+            let candidates = commands.map(|command| match command.takes_path {
+                true => format!("{} ", command.name),
+                false => command.name.to_owned(),
             });
             Completions { typed: text.len(), candidates: candidates.collect() }
         }
-        Some((command, path))
-            if COMMANDS.iter().any(|(name, takes_path, _)| *takes_path && *name == command) =>
-        {
+        Some((name, path)) if COMMANDS.iter().any(|command| command.takes_path && command.name == name) => {
             complete_path(path.trim_start())
         }
         _ => Completions::default(),

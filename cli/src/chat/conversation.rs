@@ -45,11 +45,7 @@ pub fn run(app: &App, front_end: &mut FrontEnd, chat: &mut Chat, keeper: &mut Ke
             Next::Message(message) => message,
             Next::End(end) => return Ok(end),
         };
-        let outcome = app.interrupt.in_steps(|| {
-            conversation.front_end.begin_work();
-            conversation.respond(message)
-        })?;
-        match outcome {
+        match app.interrupt.in_steps(|| conversation.respond(message))? {
             Outcome::Turn(stats) => conversation.last = stats,
             Outcome::Nothing => {}
             Outcome::Quit if conversation.may_quit() => return Ok(End::Done),
@@ -70,10 +66,13 @@ struct Conversation<'a, 'b> {
 
 impl Conversation<'_, '_> {
     fn respond(&mut self, message: Message) -> Result<Outcome> {
-        match message {
+        self.front_end.begin_work();
+        let outcome = match message {
             Message::Command(command) => self.obey(&command),
             Message::Question(question) => self.ask(&question),
-        }
+        };
+        self.front_end.end_work();
+        outcome
     }
 
     /// Saves the conversation before the program ends. If that fails for the first time, the chat goes on, so that the
@@ -105,7 +104,7 @@ impl Conversation<'_, '_> {
             ("/undo", "") => return Ok(self.undo()),
             ("/ctx", tokens) => self.set_context(tokens),
             (name, argument) => {
-                let is_known = commands::COMMANDS.iter().any(|(known, ..)| *known == name);
+                let is_known = commands::COMMANDS.iter().any(|known| known.name == name);
                 self.front_end.note(&match is_known {
                     true => format!("error: {name} takes no argument, but {argument} was given\nhint: type {name} alone"),
                     false => format!(

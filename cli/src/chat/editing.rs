@@ -14,6 +14,7 @@ use super::keys::Key;
 use super::outside;
 use super::screen::{self, Plain, Rows, Screen};
 use crate::app::App;
+use crate::console::Console;
 use crate::interrupt::Event;
 use crate::{failure, terminal};
 
@@ -30,12 +31,6 @@ impl Editing {
     /// Begins to read keys.
     pub fn start(app: &App) -> Result<Editing> {
         let console = app.console;
-        let screen = match () {
-            () if console.control_sequences() => Screen::Rows(Rows::new(console)),
-            () if console.stdout_terminal() => Screen::Plain(Plain::new(Box::new(io::stdout()))),
-            () if console.stderr_terminal() => Screen::Plain(Plain::new(Box::new(io::stderr()))),
-            () => Screen::Plain(Plain::new(Box::new(io::sink()))),
-        };
         let (history, not_kept) = History::open();
         if let Some(reason) = not_kept {
             console.note(&format!("note: messages are not kept for the next chat: {reason}"));
@@ -52,7 +47,7 @@ impl Editing {
             }
             true
         });
-        Ok(Editing { keyboard, editor: Editor::new(history), screen, is_smart })
+        Ok(Editing { keyboard, editor: Editor::new(history), screen: screen_for(console), is_smart })
     }
 
     /// The model works from now on.
@@ -60,23 +55,20 @@ impl Editing {
         self.keyboard.begin_work();
     }
 
+    /// The work is done.
+    pub fn end_work(&self) {
+        self.keyboard.end_work();
+    }
+
     /// Waits for the next message.
     pub fn next_message(&mut self, app: &App) -> Result<Next> {
         // A panic that was survived has restored the terminal. If the terminal is gone, the inbox has ended.
         let _ = terminal::enter(self.is_smart);
-        self.keyboard.inbox.begin_prompt();
+        self.end_work();
         self.screen.forget();
         let mut may_quit = false;
         loop {
-            // What was typed in advance is drawn at once.
-            if !self.keyboard.inbox.is_ready() {
-                self.draw()?;
-            }
-            let key = match self.keyboard.inbox.next() {
-                Ok(Key::Redraw) => {
-                    self.draw()?;
-                    continue;
-                }
+            let key = match self.next_key()? {
                 Ok(key) => key,
                 Err(end) => return Ok(self.end(end)),
             };
@@ -106,6 +98,20 @@ impl Editing {
                     self.finish_line()?;
                     app.console.print(&columns(&texts, terminal::size().0))?;
                 }
+            }
+        }
+    }
+
+    /// Draws the text and waits for the next key, or for the end of the chat.
+    fn next_key(&mut self) -> io::Result<Result<Key, End>> {
+        loop {
+            // What was typed in advance is drawn at once.
+            if !self.keyboard.inbox.is_ready() {
+                self.draw()?;
+            }
+            match self.keyboard.inbox.next() {
+                Ok(Key::Redraw) => self.draw()?,
+                next => return Ok(next),
             }
         }
     }
@@ -161,6 +167,18 @@ impl Editing {
         }
         Ok(())
     }
+}
+
+/// Where the text is drawn: on stdout, or else on stderr, so that a file behind stdout holds answers only.
+fn screen_for(console: Console) -> Screen {
+    if console.control_sequences() {
+        return Screen::Rows(Rows::new(console));
+    }
+    Screen::Plain(Plain::new(match (console.stdout_terminal(), console.stderr_terminal()) {
+        (true, _) => Box::new(io::stdout()),
+        (false, true) => Box::new(io::stderr()),
+        (false, false) => Box::new(io::sink()),
+    }))
 }
 
 /// Texts in columns of equal width.

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal};
 use std::sync::Arc;
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::commands::{Message, is_unfinished};
 #[cfg(unix)]
@@ -55,7 +55,8 @@ impl<'a> FrontEnd<'a> {
             }
             _ => false,
         });
-        thread::spawn(move || read_lines(&for_lines));
+        let reader = thread::Builder::new().name("lines".to_owned()).spawn(move || read_lines(&for_lines));
+        reader.context("cannot start a thread")?;
         Ok(FrontEnd { app, input: Input::Lines(inbox) })
     }
 
@@ -69,11 +70,20 @@ impl<'a> FrontEnd<'a> {
         }
     }
 
-    /// The model works from now on, until the next message is waited for.
+    /// The model works from now on: Ctrl-C and Ctrl-Z act at once.
     pub fn begin_work(&self) {
         match &self.input {
             #[cfg(unix)]
             Input::Keys(editing) => editing.begin_work(),
+            Input::Lines(_) => {}
+        }
+    }
+
+    /// The work is done: all keys are for the next message.
+    pub fn end_work(&self) {
+        match &self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => editing.end_work(),
             Input::Lines(_) => {}
         }
     }

@@ -1,8 +1,8 @@
 //! Reads the terminal in a thread of its own, also while the model works: what is typed meanwhile waits in the inbox,
 //! and Ctrl-C and Ctrl-Z act at once.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -26,8 +26,8 @@ pub struct Keyboard {
     pub inbox: Arc<Inbox<Key>>,
     interrupt: Interrupt,
     pause: Arc<Pause>,
-    /// Wakes the thread from waiting for a key.
-    wake: OwnedFd,
+    /// Wakes the thread from waiting for a key; ends it when it is dropped.
+    wake: UnixStream,
 }
 
 /// Lets another program read the terminal.
@@ -47,7 +47,7 @@ struct PauseState {
 impl Keyboard {
     /// Starts to read.
     pub fn start(interrupt: &Interrupt) -> io::Result<Keyboard> {
-        let (woken, wake) = rustix::pipe::pipe()?;
+        let (woken, wake) = UnixStream::pair()?;
         let keyboard = Keyboard {
             inbox: Arc::new(Inbox::new()),
             interrupt: interrupt.clone(),
@@ -69,10 +69,15 @@ impl Keyboard {
         }
     }
 
+    /// The work is done: all keys go to the inbox.
+    pub fn end_work(&self) {
+        self.inbox.begin_prompt();
+    }
+
     /// Runs `work` while another program may read the terminal.
     pub fn paused<T>(&self, work: impl FnOnce() -> T) -> T {
         self.pause.lock().wanted = true;
-        let _ = rustix::io::write(&self.wake, &[0]);
+        let _ = (&self.wake).write(&[0]);
         let reached = self.pause.changed.wait_while(self.pause.lock(), |state| !state.reached);
         drop(reached.unwrap_or_else(PoisonError::into_inner));
         let result = work();
@@ -112,13 +117,14 @@ fn act(key: &Key, interrupt: &Interrupt) {
 }
 
 /// Reads keys until the terminal is gone, which ends the chat as SIGHUP does.
-fn read_keys(inbox: &Inbox<Key>, interrupt: &Interrupt, pause: &Pause, woken: &OwnedFd) {
+fn read_keys(inbox: &Inbox<Key>, interrupt: &Interrupt, pause: &Pause, woken: &UnixStream) {
     let mut decoder = Decoder::default();
     let mut bytes = vec![0; PIECE];
     loop {
         pause.wait();
         let keys = match wait_for_input(woken, decoder.is_ambiguous().then_some(&ESC_TIME)) {
             Input::None => continue,
+            Input::Unwanted => return,
             Input::TimedOut => decoder.finish(),
             Input::Bytes => match rustix::io::read(stdin(), &mut bytes) {
                 Err(Errno::INTR | Errno::AGAIN) => continue,
@@ -151,9 +157,11 @@ enum Input {
     TimedOut,
     /// A signal came, or [`Keyboard::paused`] wants to go on.
     None,
+    /// The keyboard was dropped.
+    Unwanted,
 }
 
-fn wait_for_input(woken: &OwnedFd, time: Option<&Timespec>) -> Input {
+fn wait_for_input(woken: &UnixStream, time: Option<&Timespec>) -> Input {
     let mut wait = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
     match poll(&mut wait, time) {
         Ok(0) => return Input::TimedOut,
@@ -161,9 +169,11 @@ fn wait_for_input(woken: &OwnedFd, time: Option<&Timespec>) -> Input {
         // Other errors are met again by whoever reads.
         Ok(_) | Err(_) => {}
     }
-    if !wait[1].revents().is_empty() {
-        let _ = rustix::io::read(woken.as_fd(), &mut [0; 16]);
-        return Input::None;
+    if wait[1].revents().is_empty() {
+        return Input::Bytes;
     }
-    Input::Bytes
+    match (&*woken).read(&mut [0; 16]) {
+        Ok(0) => Input::Unwanted,
+        _ => Input::None,
+    }
 }

@@ -22,11 +22,17 @@ const CHECK: Duration = Duration::from_millis(50);
 pub fn edit<T>(text: &str, inbox: &Inbox<T>) -> Result<String> {
     let set = |name| env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    let mut file = tempfile::Builder::new().prefix("longhand-").suffix(".txt").tempfile()?;
+    let mut file = tempfile::Builder::new()
+        .prefix("longhand-")
+        .suffix(".txt")
+        .tempfile()
+        .context("cannot write a temporary file")?;
     file.write_all(text.as_bytes()).and_then(|()| file.flush()).context("cannot write a temporary file")?;
     let path = file.into_temp_path();
     // The variables may hold arguments, too. The shell sees them as it does in other programs.
-    let mut child = Command::new("sh").args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(&path).spawn()?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(&path);
+    let mut child = shell.spawn().context("cannot start sh, which starts the editor")?;
     let status = loop {
         match child.try_wait()? {
             Some(status) => break status,
