@@ -147,31 +147,26 @@ impl Setting {
     /// Refuses a value that the flag would refuse.
     fn check(&self, chat: &clap::Command) -> Result<(), Failure> {
         let Some(argument) = self.known.argument(chat) else { return Ok(()) };
-        let takes_values = argument.get_action().takes_values();
-        let refused = |failure: &Failure| {
-            let message =
-                format!("{}: {} = {}: {failure}", self.origin, self.known.name, self.values.join(", "));
-            Failure::usage(message, failure.hint())
-        };
-        if !takes_values && !["true", "false"].contains(&self.values.join("").as_str()) {
-            return Err(refused(&Failure::usage(
-                "neither true nor false",
-                "give true or false, without quotes",
-            )));
+        self.parse(argument).and_then(|()| self.known.check(&self.values)).map_err(|failure| {
+            let setting = format!("{} = {}", self.known.name, self.values.join(", "));
+            Failure::usage(format!("{}: {setting}: {failure}", self.origin), failure.hint())
+        })
+    }
+
+    /// Parses the values as those of the flag.
+    fn parse(&self, argument: &clap::Arg) -> Result<(), Failure> {
+        if !argument.get_action().takes_values() {
+            let is_switch = matches!(&self.values[..], [value] if value == "true" || value == "false");
+            let wrong = || Failure::usage("neither true nor false", "give true or false, without quotes");
+            return is_switch.then_some(()).ok_or_else(wrong);
         }
         let flags = self.values.iter().map(|value| format!("--{}={value}", self.known.flag()));
         let only = clap::Command::new("longhand").no_binary_name(true).arg(argument.clone());
-        if takes_values && let Err(error) = only.try_get_matches_from(flags) {
-            let source = std::error::Error::source(&error);
-            return Err(match source.and_then(|source| source.downcast_ref::<Failure>()) {
-                Some(failure) => refused(failure),
-                None => refused(&Failure::usage(
-                    "not a value of this setting",
-                    "`longhand chat --help` lists them",
-                )),
-            });
-        }
-        self.known.check(&self.values).map_err(|failure| refused(&failure))
+        let Err(error) = only.try_get_matches_from(flags) else { return Ok(()) };
+        let failure = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Failure>());
+        Err(failure.cloned().unwrap_or_else(|| {
+            Failure::usage("not a value of this setting", "`longhand chat --help` lists the values")
+        }))
     }
 }
 

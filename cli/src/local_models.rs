@@ -29,13 +29,23 @@ pub struct LocalModel {
 }
 
 impl LocalModel {
-    /// Other names, in lower case: the file's name, with and without its extension; Ollama's without
+    /// Whether it has this name, given in lower case.
+    fn has_name(&self, name: &str) -> bool {
+        self.name.to_lowercase() == name
+    }
+
+    /// Whether one of its short names is this one, given in lower case.
+    fn has_short_name(&self, name: &str) -> bool {
+        self.short_names().iter().any(|short| short == name)
+    }
+
+    /// Short names, in lower case: the file's name, with and without its extension; Ollama's without
     /// `:latest`.
-    fn short_names(&self) -> impl Iterator<Item = String> {
+    fn short_names(&self) -> Vec<String> {
         let name = self.name.to_lowercase();
-        let file = name.rsplit('/').next().unwrap_or_default().to_owned();
-        let short = [name.strip_suffix(":latest"), file.strip_suffix(".gguf"), Some(&file)];
-        short.into_iter().flatten().map(str::to_owned).collect::<Vec<_>>().into_iter()
+        let file = name.rsplit('/').next().unwrap_or_default();
+        let short = [name.strip_suffix(":latest"), file.strip_suffix(".gguf"), Some(file)];
+        short.into_iter().flatten().map(str::to_owned).collect()
     }
 }
 
@@ -48,8 +58,7 @@ pub fn list(folders: &[PathBuf]) -> Vec<LocalModel> {
 }
 
 /// The model of this name: the whole name, a short one, or a part that no other model has, in upper or lower
-/// case.
-/// `None` if there is none.
+/// case. `None` if there is none.
 ///
 /// # Errors
 /// Several models have the name.
@@ -59,10 +68,13 @@ pub fn find(name: &str, folders: &[PathBuf]) -> Result<Option<PathBuf>, Failure>
 
 fn choose(name: &str, models: &[LocalModel]) -> Result<Option<PathBuf>, Failure> {
     let wanted = name.to_lowercase();
-    let has_part = |model: &LocalModel| model.name.to_lowercase().contains(&wanted);
-    let is_short = |model: &LocalModel| model.short_names().any(|short| short == wanted);
-    let is_name = |model: &LocalModel| model.name.to_lowercase() == wanted;
-    let rules: [&dyn Fn(&LocalModel) -> bool; 3] = [&is_name, &is_short, &has_part];
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let rules: [&dyn Fn(&LocalModel) -> bool; 3] =
+        [&|model| model.has_name(&wanted), &|model| model.has_short_name(&wanted), &|model| {
+            model.name.to_lowercase().contains(&wanted)
+        }];
     for rule in rules {
         let mut found: Vec<&LocalModel> = models.iter().filter(|model| rule(model)).collect();
         // The same file in two caches.
@@ -86,9 +98,7 @@ fn choose(name: &str, models: &[LocalModel]) -> Result<Option<PathBuf>, Failure>
 /// Whether a text is the name of a model, not only a part of one.
 pub fn is_name(text: &str, folders: &[PathBuf]) -> bool {
     let wanted = text.to_lowercase();
-    let matches = |model: &LocalModel| {
-        model.name.to_lowercase() == wanted || model.short_names().any(|short| short == wanted)
-    };
+    let matches = |model: &LocalModel| model.has_name(&wanted) || model.has_short_name(&wanted);
     !text.contains(char::is_whitespace) && list(folders).iter().any(matches)
 }
 
@@ -129,6 +139,7 @@ mod tests {
             ("qwen", Some("qwen:latest")),
             ("QWEN:7b", Some("qwen:7b")),
             ("mistral", None),
+            ("", None),
         ] {
             assert_eq!(found(name), Ok(expected.map(str::to_owned)), "{name}");
         }

@@ -40,7 +40,8 @@ pub struct PlanArgs {
     /// Tokens of the session, planned as one text that is read at once, for example 100k [default: the model's training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
-    /// A policy; repeat for several; `longhand policies` lists them [default: those that lose no answers; with
+    /// A policy; repeat for several; `longhand policies` lists them [default: those that lose no answers;
+    /// with
     /// --all or --json all, with their default parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,

@@ -149,10 +149,14 @@ fn questions_are_above_their_answers_on_a_terminal() {
     let line = format!("{} -q ask '{}' '{}'", env!("CARGO_BIN_EXE_longhand"), questions[0], questions[1]);
     // util-linux's: runs a command on a pseudo-terminal.
     let mut script = std::process::Command::new("script");
-    script.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", "1").stdin(std::process::Stdio::null());
+    script.args(["-qec", &line, "/dev/null"]).stdin(std::process::Stdio::null());
     for (name, value) in program.get_envs() {
-        value.map(|value| script.env(name, value));
+        match value {
+            Some(value) => script.env(name, value),
+            None => script.env_remove(name),
+        };
     }
+    script.env("NO_COLOR", "1");
     let Ok(output) = script.output() else {
         println!("skipped: there is no `script`");
         return;

@@ -99,7 +99,10 @@ pub fn limited(setup: &str, without_rights: bool, folder: &Path, args: &[&str], 
     bash.args(["-c", &format!("{setup} && exec \"$@\""), "bash"]);
     bash.arg(program.get_program()).args(program.get_args()).current_dir(folder);
     for (name, value) in program.get_envs() {
-        value.map(|value| bash.env(name, value));
+        match value {
+            Some(value) => bash.env(name, value),
+            None => bash.env_remove(name),
+        };
     }
     let is_root = || Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
     if without_rights && is_root() {
