@@ -37,7 +37,8 @@ Ctrl-C  stop reading or answering; at the prompt, press it twice to quit without
 pub struct ChatArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// UTF-8 text file to talk about, read with the first question; repeat for several files
+    /// Document to talk about (text, HTML, PDF, DOCX, EPUB), folder, or pattern such as 'src/**/*.rs', read with the
+    /// first question; - is stdin; repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Save the conversation and its cache here when the chat ends. If the file exists, the chat continues
@@ -74,8 +75,8 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     let sampling = args.sampling.validate(temperature, ANSWER_LIMIT)?;
     let model = Model::open(source)?;
     // Before the documents are read: the process that this starts would keep a copy of them.
-    model.chat_format()?;
-    let documents = documents::read_all(&args.files)?;
+    let chat_format = model.chat_format()?;
+    let documents = documents::read_for_chat(app, chat_format, &args.files)?;
     let mut chat = match args.session_file.as_deref() {
         Some(path) if path.exists() => {
             let saved = start::open_saved(path, args, &options, &model, &documents)?;

@@ -10,7 +10,7 @@ use super::{ChatArgs, resume_check};
 use crate::app::App;
 use crate::args::sampling::Sampling;
 use crate::failure::Failure;
-use crate::{crash_save, format};
+use crate::{crash_save, format, offers};
 
 /// Opens a saved conversation. `options` may change its batch size (-ub).
 ///
@@ -76,13 +76,11 @@ pub fn start(
             false => "the documents (with the chat template) are",
         };
         let needed = Context::AsNeeded.tokens(prompt, usize::MAX);
-        return Err(Failure::new(
-            format!("{what} {prompt} tokens, but the context is {context}"),
-            format!("give a larger context with -c {needed}, or leave out -c"),
-        )
-        .into());
+        let offers = app.interrupt.computing(|| offers::find(model, setup_options, prompt, needed));
+        let message = format!("{what} {prompt} tokens, but the context is {context}");
+        return Err(Failure::context_too_small(message, &offers).into());
     }
-    let session = app.start(&app.resolve(model, setup_options, prompt)?)?;
+    let session = app.start(&app.resolve_or_offer(model, setup_options, prompt)?)?;
     app.console.note(&format!(
         "{}, policy {}, context {}{}; type /help for the commands",
         model.name(),
