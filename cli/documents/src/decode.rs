@@ -40,8 +40,9 @@ pub(crate) fn is_binary(bytes: &[u8]) -> bool {
         return false;
     }
     let controls = sample.iter().filter(|byte| is_control(char::from(**byte))).count();
-    let has_nul = sample.contains(&0);
-    controls * TEXT_PER_CONTROL > sample.len() || (has_nul && std::str::from_utf8(bytes).is_err())
+    // The sample may end within a character.
+    let is_utf8 = std::str::from_utf8(sample).map_or_else(|error| error.error_len().is_none(), |_| true);
+    controls * TEXT_PER_CONTROL > sample.len() || (sample.contains(&0) && !is_utf8)
 }
 
 /// Control characters that texts do not have. Terminals' logs have backspaces and escapes.
@@ -84,7 +85,7 @@ fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let (first, second) = (zeros(0), zeros(1));
     let most = |zeros: usize| zeros * 2 > units.len();
     let valid = |encoding: &'static Encoding| {
-        let text = encoding.decode_without_bom_handling_and_without_replacement(sample)?;
+        let (text, _) = encoding.decode_without_bom_handling(sample);
         (!text.chars().any(is_control)).then_some(encoding)
     };
     match rest.is_empty() && units.len() > 1 {

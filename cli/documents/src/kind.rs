@@ -37,6 +37,9 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office document of the old kind (.doc, .xls, .ppt)"),
 ];
 
+/// How ZIP archives begin.
+const ARCHIVE: &[u8] = b"PK\x03\x04";
+
 /// What the bytes are.
 ///
 /// # Errors
@@ -49,7 +52,7 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Kind, Problem> {
     if head.trim_ascii_start().starts_with(b"%PDF-") || (extension == "pdf" && find(b"%PDF-")) {
         return Ok(Kind::Pdf);
     }
-    if head.starts_with(b"PK\x03\x04") {
+    if head.starts_with(ARCHIVE) {
         return archive::kind(bytes);
     }
     if head.starts_with(b"{\\rtf") {
@@ -68,6 +71,12 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Kind, Problem> {
         "md" | "markdown" => Kind::Markdown,
         _ => Kind::Text,
     })
+}
+
+/// Refuses a file whose first bytes cannot be those of a document.
+pub(crate) fn check_head(name: &str, head: &[u8]) -> Result<(), Problem> {
+    // What an archive is stands at its end.
+    if head.starts_with(ARCHIVE) { Ok(()) } else { detect(name, head).map(|_| ()) }
 }
 
 pub(crate) fn binary(looks_like: &str) -> Problem {

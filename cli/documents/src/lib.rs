@@ -29,7 +29,7 @@ mod xml;
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -129,14 +129,23 @@ impl fmt::Display for Note {
     }
 }
 
+/// The kind of a file is looked for in this many bytes before the whole file is read.
+const HEAD_BYTES: u64 = 64 << 10;
+
 /// Reads a file.
 ///
 /// # Errors
 /// It cannot be read, is no document, is too large, or has no text.
 pub fn read_file(path: &Path, limits: &Limits) -> Result<Document, DocumentError> {
     let name = path.display().to_string();
-    let bytes = File::open(path).map_err(Problem::Read).and_then(|file| read_stream(file, limits));
-    match bytes {
+    let bytes = || {
+        let mut file = File::open(path).map_err(Problem::Read)?;
+        // A large video or model need not be read to know that it is no document.
+        let head = read_stream(file.by_ref().take(HEAD_BYTES), &Limits::default())?;
+        kind::check_head(&name, &head)?;
+        read_stream(Cursor::new(head).chain(file), limits)
+    };
+    match bytes() {
         Ok(bytes) => read_bytes(&name, &bytes, limits),
         Err(problem) => Err(DocumentError { name, problem }),
     }

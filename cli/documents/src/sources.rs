@@ -64,16 +64,16 @@ impl Source {
 /// The file cannot be read, or there are no documents or too many.
 pub fn read(path: &Path, limits: &Limits) -> Result<Source, DocumentError> {
     let name = path.display().to_string();
-    let read = if path.is_dir() {
-        collect(&name, files(path, None, limits), Problem::NoDocuments, limits)
-    } else if let (false, Some((folder, pattern))) = (path.exists(), split_pattern(path)) {
-        matcher(&pattern).and_then(|matcher| {
-            collect(&name, files(&folder, Some(&matcher), limits), Problem::NoMatch, limits)
-        })
-    } else {
-        return read_file(path, limits).map(Source::from);
-    };
-    read.map_err(|problem| DocumentError { name, problem })
+    if path.is_dir() {
+        return collect(&name, files(path, None, limits), Problem::NoDocuments, limits);
+    }
+    match split_pattern(path).filter(|_| !path.exists()) {
+        Some((folder, pattern)) => {
+            let files = matcher(&pattern).and_then(|matcher| files(&folder, Some(&matcher), limits));
+            collect(&name, files, Problem::NoMatch, limits)
+        }
+        None => read_file(path, limits).map(Source::from),
+    }
 }
 
 /// Reads the files of a folder or a pattern.
@@ -82,7 +82,8 @@ fn collect(
     files: Result<Vec<PathBuf>, Problem>,
     if_none: Problem,
     limits: &Limits,
-) -> Result<Source, Problem> {
+) -> Result<Source, DocumentError> {
+    let failed = |problem| DocumentError { name: name.to_owned(), problem };
     let mut source = Source {
         name: name.to_owned(),
         documents: Vec::new(),
@@ -90,29 +91,25 @@ fn collect(
         skipped: Skipped::default(),
     };
     let mut left = limits.bytes;
-    for path in files? {
+    for path in files.map_err(failed)? {
         match read_file(&path, &Limits { bytes: left, ..*limits }) {
             Ok(document) => {
                 left = left.saturating_sub(document.text.len() as u64);
                 source.documents.push(document);
             }
-            Err(DocumentError { problem: Problem::TooLong { .. }, .. }) => {
-                return Err(Problem::TooLong { limit: limits.bytes });
-            }
-            Err(DocumentError { problem: Problem::Binary { .. }, .. }) => source.skipped.binary += 1,
-            Err(DocumentError { problem: Problem::Empty, .. }) => source.skipped.empty += 1,
-            Err(error) => source.skipped.unreadable.push(error),
+            Err(error) => match error.problem {
+                Problem::TooLong { .. } => return Err(failed(Problem::TooLong { limit: limits.bytes })),
+                Problem::Binary { .. } => source.skipped.binary += 1,
+                Problem::Empty => source.skipped.empty += 1,
+                _ => source.skipped.unreadable.push(error),
+            },
         }
     }
-    match (source.documents.is_empty(), source.skipped.unreadable.pop()) {
+    if source.documents.is_empty() {
         // The reason why the only file of a folder cannot be read says more than that there is none.
-        (true, Some(error)) => Err(error.problem),
-        (true, None) => Err(if_none),
-        (false, last) => {
-            source.skipped.unreadable.extend(last);
-            Ok(source)
-        }
+        return Err(source.skipped.unreadable.pop().unwrap_or_else(|| failed(if_none)));
     }
+    Ok(source)
 }
 
 /// The files below a folder that match, sorted by path.

@@ -97,8 +97,12 @@ fn limits_hold_for_all_files_together() {
     let folder = folder("limits", &[("a.txt", b"12345678"), ("b.txt", b"12345678"), ("c.txt", b"1")]);
     let read = |limits: Limits| read(&folder, &limits).expect_err("a limit").problem;
     let limits = Limits::default();
+    // A binary file counts neither as text nor is it read to its end.
+    fs::write(folder.join("d.bin"), [0; 100]).expect("a file");
     assert!(matches!(read(Limits { files: 2, ..limits }), Problem::TooManyFiles { limit: 2 }));
     assert!(matches!(read(Limits { bytes: 15, ..limits }), Problem::TooLong { limit: 15 }));
+    let source = documents::read(&folder, &Limits { bytes: 17, ..limits }).expect("documents");
+    assert_eq!((source.documents.len(), source.skipped.binary), (3, 1));
 }
 
 #[test]
