@@ -1,6 +1,6 @@
 //! ZIP archives, which DOCX and EPUB are.
 
-use std::io::{self, Cursor, Read};
+use std::io::{Cursor, Read};
 
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -67,12 +67,6 @@ impl<'a> Archive<'a> {
 
 fn damaged(error: ZipError) -> Problem {
     Problem::Damaged { what: error.to_string() }
-}
-
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Problem {
-        Problem::Read(error)
-    }
 }
 
 /// What an archive is.
