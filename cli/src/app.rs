@@ -9,6 +9,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::local_models;
+use crate::offers;
 use crate::reporter::Reporter;
 
 /// What `chat` says of the embedded model.
@@ -50,6 +51,22 @@ impl App {
         prompt: usize,
     ) -> Result<Setup, EngineError> {
         self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut self.reporter()))
+    }
+
+    /// As [`App::resolve`]; the error that memory is not enough says what fits instead.
+    pub fn resolve_or_offer(
+        &self,
+        model: &Arc<Model>,
+        options: &SetupOptions,
+        prompt: usize,
+    ) -> anyhow::Result<Setup> {
+        self.resolve(model, options, prompt).map_err(|error| match &error {
+            EngineError::Memory { context, .. } => {
+                let offers = self.interrupt.computing(|| offers::find(model, options, prompt, *context));
+                Failure::from(error).or_offer(&offers).into()
+            }
+            _ => error.into(),
+        })
     }
 
     /// Loads the weights. Ctrl-C stops it.

@@ -18,9 +18,10 @@ use crate::args::model::{ModelArgs, check_question, is_model};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
 use crate::console::visible;
+use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::json_stream::JsonStream;
-use crate::{documents, format, turn};
+use crate::{format, offers, turn};
 
 /// Maximum tokens of an answer without -n.
 const ANSWER_LIMIT: usize = 256;
@@ -37,7 +38,8 @@ pub struct AskArgs {
     /// `longhand models` is the model
     #[arg(value_name = "MODEL] [QUESTION")]
     arguments: Vec<String>,
-    /// UTF-8 text file to ask about; - is stdin; repeat for several files
+    /// Document to ask about (text, HTML, PDF, DOCX, EPUB), folder, or pattern such as 'src/**/*.rs'; - is stdin, which
+    /// is also read without -f if a document is piped into the program; repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A question, asked before those given as arguments; can be repeated, and is enough alone
@@ -99,16 +101,32 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let model = Model::open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.
     let chat_format = model.chat_format()?;
-    let documents = documents::read_all(&args.files)?;
-    let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), &documents)?;
-    drop(documents);
+    let documents = match args.files.is_empty() {
+        true => Documents::piped(app)?,
+        false => Documents::read(&args.files)?,
+    };
+    let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
     let document_tokens = preamble.document_tokens();
+    documents.announce(app, chat_format, Some(document_tokens))?;
+    drop(documents);
     let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
     let trained = model.spec().n_ctx_train;
     let limit = sampling.answer_limit;
-    let context = context(chat_format, trained, options.context, prompt_tokens, &questions[1..], limit)?;
+    let needed = needed(chat_format, trained, prompt_tokens, &questions[1..], limit)?;
+    let context = match options.context {
+        Context::AsNeeded => needed,
+        given => given.tokens(prompt_tokens, trained),
+    };
+    if context <= prompt_tokens {
+        let offers = app.interrupt.computing(|| offers::find(&model, &options, prompt_tokens, needed));
+        let message = format!(
+            "the first turn (documents, question and chat template) has {prompt_tokens} tokens, but the context is \
+             {context}"
+        );
+        return Err(Failure::context_too_small(message, &offers).into());
+    }
     let options = SetupOptions { context: Context::Tokens(context), ..options };
-    let session = app.start(&app.resolve(&model, &options, prompt_tokens)?)?;
+    let session = app.start(&app.resolve_or_offer(&model, &options, prompt_tokens)?)?;
     let retrieval_heads = session.options().profile.as_ref().map(|profile| profile.retrieval_count());
     let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit };
     let mut chat = Chat::new(session, chat_options)?;
@@ -250,38 +268,16 @@ fn answer_object(question: &str, reading: Reading, answer: &Generated) -> Value 
     })
 }
 
-/// Tokens of the context: as given, else enough for a first turn of `prompt` tokens, the other questions and
-/// all answers.
-///
-/// # Errors
-/// Where the first turn does not fit.
-fn context(
+/// Tokens of a context for a first turn of `prompt` tokens, the other questions and all answers.
+fn needed(
     format: &ChatFormat,
     trained: usize,
-    given: Context,
     prompt: usize,
     other_questions: &[String],
     answer_limit: Option<usize>,
 ) -> Result<usize> {
-    let needed = match answer_limit {
+    Ok(match answer_limit {
         Some(limit) => needed_context(format, prompt, other_questions, limit)?,
         None => needed_context(format, prompt, other_questions, ANSWER_LIMIT)?.max(trained),
-    };
-    let context = match given {
-        Context::AsNeeded => needed,
-        given => given.tokens(prompt, trained),
-    };
-    if context <= prompt {
-        return Err(Failure::new(
-            format!(
-                "the first turn (documents, question and chat template) has {prompt} tokens, \
-                 but the context is {context}"
-            ),
-            format!(
-                "give a larger context with -c {needed}, or leave out -c; `longhand plan` shows the memory it needs"
-            ),
-        )
-        .into());
-    }
-    Ok(context)
+    })
 }

@@ -1,84 +1,214 @@
-//! Reads text files.
+//! Documents of the command line: files, folders, patterns and standard input.
 
 use std::fs;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use documents::{Document, Limits, Note, Problem, Source};
+use longhand::ChatFormat;
 
+use crate::app::App;
 use crate::failure::Failure;
+use crate::{format, stdin};
 
-/// Maximum size of a file. It is about 200 million tokens.
-const MAX_BYTES: u64 = 1 << 30;
+/// The documents of a command, as one text.
+#[derive(Default)]
+pub struct Documents {
+    text: String,
+    parts: Vec<Part>,
+}
 
-/// The texts of these files, separated by empty lines. `-` is stdin.
-pub fn read_all(paths: &[PathBuf]) -> Result<String> {
-    if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-        return Err(Failure::usage("-f -: stdin is given twice", "give -f - only once").into());
-    }
-    let mut whole = String::new();
-    for (i, path) in paths.iter().enumerate() {
-        let text = read(path)?;
-        match i {
-            0 => whole = text,
-            _ => whole.extend(["\n\n", &text]),
+/// What one path, folder or pattern has given.
+struct Part {
+    name: String,
+    /// Whether it is a folder or a pattern.
+    is_collection: bool,
+    /// `38 pages`, `212 files`; empty where there is nothing to count.
+    count: String,
+    notes: Vec<String>,
+    /// Its place in the text.
+    range: Range<usize>,
+}
+
+impl Documents {
+    /// Reads these files, folders and patterns. `-` is stdin. Empty lines separate them in the text.
+    pub fn read(paths: &[PathBuf]) -> Result<Documents> {
+        if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+            return Err(Failure::usage("-f -: stdin is given twice", "give -f - only once").into());
         }
+        let mut documents = Documents::default();
+        for path in paths {
+            let limits = Limits { bytes: documents.bytes_left(), ..Limits::default() };
+            documents.push(if is_stdin(path) {
+                read_stdin(&limits)?.into()
+            } else {
+                documents::read(path, &limits)?
+            });
+        }
+        Ok(documents)
     }
-    Ok(whole)
+
+    /// The document that is piped into the program, if any: see [`stdin::is_piped`].
+    pub fn piped(app: &App) -> Result<Documents> {
+        let mut documents = Documents::default();
+        if stdin::is_piped(&app.console) {
+            match read_stdin(&Limits::default()) {
+                Ok(document) => documents.push(document.into()),
+                Err(error) if matches!(error.problem, Problem::Empty) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(documents)
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of the files, without their folders; folders and patterns as they were given.
+    pub fn names(&self) -> Vec<String> {
+        let name = |part: &Part| match Path::new(&part.name).file_name() {
+            Some(name) if !part.is_collection => name.to_string_lossy().into_owned(),
+            _ => part.name.clone(),
+        };
+        self.parts.iter().map(name).collect()
+    }
+
+    fn bytes_left(&self) -> u64 {
+        Limits::default().bytes.saturating_sub(self.text.len() as u64)
+    }
+
+    fn push(&mut self, source: Source) {
+        if !self.parts.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        let (name, count, notes) = (source.name.clone(), count(&source), notes(&source));
+        let is_collection = source.is_collection;
+        let start = self.text.len();
+        match self.text.is_empty() {
+            true => self.text = source.into_text(),
+            false => self.text.push_str(&source.into_text()),
+        }
+        self.parts.push(Part { name, is_collection, count, notes, range: start..self.text.len() });
+    }
+
+    /// Says on stderr what was read: a line for each file, folder or pattern with its tokens. `tokens` are those
+    /// of the whole text, if they are known.
+    pub fn announce(&self, app: &App, format: &ChatFormat, tokens: Option<usize>) -> Result<()> {
+        for part in &self.parts {
+            let tokens = match tokens {
+                Some(tokens) if self.parts.len() == 1 => tokens,
+                _ => format.count(self.text[part.range.clone()].trim_end())?,
+            };
+            app.console.note(&part.line(tokens));
+        }
+        Ok(())
+    }
 }
 
-/// A document: UTF-8 that is not empty, without the byte order mark that some editors write.
-fn read(path: &Path) -> Result<String> {
-    let text = read_utf8(path)?;
-    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-    if text.trim().is_empty() {
-        return Err(Failure::new(
-            format!("{}: the document is empty", name(path)),
-            "give a file with text in it, or leave -f out to ask without a document",
-        )
-        .into());
+impl Part {
+    /// `paper.pdf: 38 pages, 13,204 tokens (3 pages without text)`
+    fn line(&self, tokens: usize) -> String {
+        let count = if self.count.is_empty() { String::new() } else { format!("{}, ", self.count) };
+        let notes = match self.notes.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", self.notes.join("; ")),
+        };
+        format!("{}: {count}{}{notes}", self.name, plural(tokens, "token"))
     }
-    Ok(text)
 }
 
-/// The whole text of a UTF-8 file, or of stdin for `-`.
+/// The documents of a chat, announced. If stdin was one of them, the terminal becomes stdin, for the questions.
+pub fn read_for_chat(app: &App, format: &ChatFormat, paths: &[PathBuf]) -> Result<Documents> {
+    let documents = Documents::read(paths)?;
+    documents.announce(app, format, None)?;
+    if paths.iter().any(|path| is_stdin(path)) {
+        stdin::open_terminal()?;
+    }
+    Ok(documents)
+}
+
+/// The whole text of a UTF-8 file, or of stdin for `-`, unchanged.
 pub fn read_utf8(path: &Path) -> Result<String> {
-    String::from_utf8(read_bytes(path)?).map_err(|error| {
+    let name = if is_stdin(path) { "stdin".to_owned() } else { path.display().to_string() };
+    let source: Result<Box<dyn Read>, _> = match is_stdin(path) {
+        true => Ok(Box::new(io::stdin())),
+        false => fs::File::open(path).map(|file| Box::new(file) as Box<dyn Read>).map_err(Problem::Read),
+    };
+    let bytes = source.and_then(|source| documents::read_stream(source, &Limits::default()));
+    let bytes = bytes.map_err(|problem| documents::DocumentError { name: name.clone(), problem })?;
+    String::from_utf8(bytes).map_err(|error| {
         let utf16 = [[0xff, 0xfe], [0xfe, 0xff]].iter().any(|mark| error.as_bytes().starts_with(mark));
         let encoding = if utf16 { "utf-16" } else { "latin1" };
-        let message =
-            format!("{}: not UTF-8 text: byte {} is invalid", name(path), error.utf8_error().valid_up_to());
+        let message = format!("{name}: not UTF-8 text: byte {} is invalid", error.utf8_error().valid_up_to());
         let hint = format!("convert it, for example with: iconv -f {encoding} -t utf-8");
         Failure::new(message, hint).into()
     })
 }
 
-fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    let failure = |error: io::Error| {
-        let hint = match error.kind() {
-            io::ErrorKind::NotFound => "check the path",
-            io::ErrorKind::IsADirectory => "give the files in it, each with -f",
-            _ => "check that it is a file that you may read",
-        };
-        Failure::new(format!("cannot read {}: {error}", name(path)), hint)
-    };
-    let source: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(io::stdin()),
-        false => Box::new(fs::File::open(path).map_err(failure)?),
-    };
-    let mut bytes = Vec::new();
-    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failure)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::new(
-            format!("{}: more than 1 GiB of text", name(path)),
-            "check that it is the right file, or give a part of it",
-        )
-        .into());
-    }
-    Ok(bytes)
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
-/// The name of a file in errors.
-fn name(path: &Path) -> String {
-    if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() }
+fn read_stdin(limits: &Limits) -> Result<Document, documents::DocumentError> {
+    let name = "stdin";
+    match documents::read_stream(io::stdin().lock(), limits) {
+        Ok(bytes) => documents::read_bytes(name, &bytes, limits),
+        Err(problem) => Err(documents::DocumentError { name: name.to_owned(), problem }),
+    }
+}
+
+fn count(source: &Source) -> String {
+    match (source.is_collection, source.documents.first().and_then(|document| document.pages)) {
+        (true, _) => plural(source.documents.len(), "file"),
+        (false, Some(pages)) => plural(pages, "page"),
+        (false, None) => String::new(),
+    }
+}
+
+/// What to know about the documents, and which files of a folder were left out.
+fn notes(source: &Source) -> Vec<String> {
+    let all = || source.documents.iter().flat_map(|document| &document.notes);
+    if !source.is_collection {
+        return all().map(ToString::to_string).collect();
+    }
+    let mut notes = Vec::new();
+    let mut add = |count: usize, what: &str| {
+        if count > 0 {
+            notes.push(format!("{} {what}", format::count(count)));
+        }
+    };
+    let other = all().filter(|note| matches!(note, Note::Decoded { .. })).count();
+    add(other, "in another encoding than UTF-8");
+    let empty_pages = all().map(|note| if let Note::PagesWithoutText { pages } = note { *pages } else { 0 });
+    add(empty_pages.sum(), "pages without text");
+    let skipped = &source.skipped;
+    add(skipped.binary, "binary left out");
+    add(skipped.empty, "empty left out");
+    if let Some(first) = skipped.unreadable.first() {
+        notes.push(format!("{} not readable: {first}", format::count(skipped.unreadable.len())));
+    }
+    notes
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{} {what}{}", format::count(count), if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_was_read() {
+        let part = |count: &str, notes: &[&str]| {
+            let notes = notes.iter().map(|note| (*note).to_owned()).collect();
+            Part { name: "paper.pdf".into(), is_collection: false, count: count.into(), notes, range: 0..0 }
+        };
+        assert_eq!(part("38 pages", &[]).line(13204), "paper.pdf: 38 pages, 13,204 tokens");
+        assert_eq!(part("", &["decoded as x", "y"]).line(1), "paper.pdf: 1 token (decoded as x; y)");
+    }
 }

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::io;
 
+use documents::{DocumentError, Problem};
 use longhand::heads::HeadsError;
 use longhand::{EngineError, Hint, SamplerError};
 use models::LoadError;
@@ -12,6 +13,7 @@ use models::gguf::GgufFile;
 use models::shapes::ShapeError;
 use models::tokenizer::TokenizerError;
 
+use crate::offers::{Offer, Offers};
 use crate::{console, format, interrupt, suggest};
 
 /// Exit code where the answer of a command is no.
@@ -63,6 +65,31 @@ impl Failure {
         Failure { exit_code, ..Failure::new("", "") }
     }
 
+    /// A first text that does not fit the context. The offers are for a context that it fits.
+    pub fn context_too_small(message: String, offers: &Offers) -> Failure {
+        let larger = format!("-c {}", offers.context);
+        let hint = match &offers.offers[..] {
+            [offer] if offer.flags().is_empty() => {
+                let memory = memory_text(offer.bytes, offers.free);
+                format!("give a larger context with {larger} ({memory}), or leave out -c")
+            }
+            [] => format!(
+                "it needs {larger}, for which the memory is not enough; give a part of the text, or use a smaller \
+                 model"
+            ),
+            _ => format!("give a larger context with {larger} and {}", offers_text(offers)),
+        };
+        Failure::new(message, hint)
+    }
+
+    /// Adds what fits instead to the hint, if anything does.
+    pub fn or_offer(self, offers: &Offers) -> Failure {
+        match offers.offers.is_empty() {
+            true => self,
+            false => Failure { hint: format!("this fits: {}", offers_text(offers)), ..self },
+        }
+    }
+
     /// Adds the file's path to the message, if the file is on disk.
     pub fn found_in(self, file: &GgufFile) -> Failure {
         match file.path() {
@@ -107,10 +134,41 @@ impl From<ShapeError> for Failure {
     }
 }
 
+impl From<DocumentError> for Failure {
+    fn from(error: DocumentError) -> Failure {
+        Failure::new(error.to_string(), document_hint(&error))
+    }
+}
+
 impl From<SamplerError> for Failure {
     fn from(error: SamplerError) -> Failure {
         Failure::usage(error.to_string(), hint_text(&error.hint()))
     }
+}
+
+impl Offer {
+    /// The flags of the change.
+    fn flags(&self) -> String {
+        let mut flags = Vec::new();
+        flags.extend(self.policy.map(|policy| format!("--policy {policy}")));
+        flags.extend(self.eight_bits.then(|| "-ctk q8_0 -ctv q8_0".to_owned()));
+        flags.extend(self.streaming.then(|| "--prefill streaming".to_owned()));
+        flags.join(" ")
+    }
+}
+
+/// `--policy snapkv (1.21 GiB), or --prefill streaming (3.1 GiB); 6.0 GiB are free`
+fn offers_text(offers: &Offers) -> String {
+    let all: Vec<String> = (offers.offers.iter())
+        .map(|offer| format!("{} ({})", offer.flags(), format::bytes(offer.bytes)))
+        .collect();
+    let free = offers.free.map(|free| format!("; {} are free", format::bytes(free))).unwrap_or_default();
+    all.join(", or ") + &free
+}
+
+fn memory_text(bytes: usize, free: Option<usize>) -> String {
+    let of_free = free.map(|free| format!(" of {} that are free", format::bytes(free))).unwrap_or_default();
+    format::bytes(bytes) + &of_free
 }
 
 /// 2 for errors that only the arguments can cause, else 1.
@@ -218,12 +276,21 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of::<TokenizerError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ChatError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ShapeError>(error, |error| Some(shape_hint(error))))
+        .or_else(|| of::<DocumentError>(error, |error| Some(document_hint(error))))
 }
 
 /// The hint of a shape that is not known, with the name that is most like it.
 fn shape_hint(error: &ShapeError) -> String {
     let (ShapeError::UnknownShape { found, known } | ShapeError::UnknownFileType { found, known }) = error;
     suggest::did_you_mean(found, known.split(", ")) + &error.hint()
+}
+
+/// The hint of an error of a document, with flags where they help.
+fn document_hint(error: &DocumentError) -> String {
+    match error.problem {
+        Problem::Empty => format!("{}, or leave -f out to ask without a document", error.hint()),
+        _ => error.hint().to_owned(),
+    }
 }
 
 /// A hint as a sentence with flags and commands. Hints about neither have the library's text.
@@ -306,6 +373,28 @@ mod tests {
         let expected = Report { text: "error: file x: bad\nhint: good\n".to_owned(), exit_code: 1 };
         assert_eq!(report(&error), expected);
         assert_eq!(report(&anyhow::anyhow!("bad\x1b[2J")).text, "error: bad␛[2J\n");
+    }
+
+    #[test]
+    fn offers_name_their_flags_and_memory() {
+        let streaming = Offer { streaming: true, bytes: 1 << 30, ..Offer::default() };
+        let smaller = Offer { policy: Some("snapkv"), streaming: true, eight_bits: true, bytes: 1 << 20 };
+        let hint = |offers: Vec<Offer>| {
+            let offers = Offers { context: 4096, free: Some(6 << 30), offers };
+            let context = Failure::context_too_small("too small".into(), &offers).hint;
+            [context, Failure::new("memory", "less").or_offer(&offers).hint]
+        };
+        assert_eq!(
+            hint(vec![Offer { bytes: 1 << 20, ..Offer::default() }])[0],
+            "give a larger context with -c 4096 (1.00 MiB of 6.00 GiB that are free), or leave out -c"
+        );
+        let both = "--prefill streaming (1.00 GiB), or --policy snapkv -ctk q8_0 -ctv q8_0 --prefill streaming \
+                    (1.00 MiB); 6.00 GiB are free";
+        assert_eq!(
+            hint(vec![streaming, smaller]),
+            [format!("give a larger context with -c 4096 and {both}"), format!("this fits: {both}")]
+        );
+        assert_eq!(hint(vec![])[1], "less");
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod json_stream;
 mod kept;
 mod local_models;
 mod logits;
+mod offers;
 mod plan;
 mod policies;
 mod progress;
@@ -30,6 +31,7 @@ mod recall;
 mod reporter;
 mod sessions;
 mod state;
+mod stdin;
 mod suggest;
 mod table;
 #[cfg(unix)]

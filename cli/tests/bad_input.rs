@@ -184,6 +184,8 @@ fn a_template_that_takes_all_memory_is_an_error() {
 #[test]
 fn unreadable_documents_are_rejected() {
     let latin = file("latin1.txt", b"caf\xe9 au lait");
+    let image = file("image.txt", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
+    let short = file("short.docx", b"PK\x03\x04 and no more");
     let empty = file("empty.txt", " \n\n");
     let folder = common::scratch("folder");
     let folder = folder.to_str().expect("a path that is text");
@@ -192,10 +194,12 @@ fn unreadable_documents_are_rejected() {
             "ask" => longhand(&["ask", "-f", path, "Why?"]),
             _ => longhand(&["chat", "-f", path]),
         };
-        with(&latin).assert_failed(1, "byte 3 is invalid");
+        with(&image).assert_failed(1, "image.txt: not a text document but a PNG image");
+        with(&short).assert_failed(1, "short.docx: it is damaged");
         with(&empty).assert_failed(1, "the document is empty");
         with("no/such.txt").assert_failed(1, "cannot read no/such.txt");
-        with(folder).assert_failed(1, "cannot read");
+        with("no/such/*.txt").assert_failed(1, "no/such/*.txt");
+        with(folder).assert_failed(1, "folder: the folder has no documents");
     }
     longhand_with_input(&["ask", "-f", "-", "Why?"], b"").assert_failed(1, "stdin: the document is empty");
     longhand(&["tokenize", "-f", &latin]).assert_failed(1, "byte 3 is invalid");

@@ -2,8 +2,6 @@
 //! simple default.
 
 mod environment;
-#[cfg(unix)]
-mod fork;
 #[cfg(not(unix))]
 mod in_process;
 mod prompt;

@@ -1,6 +1,6 @@
 //! Starts a conversation, or resumes a saved one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -13,9 +13,10 @@ use super::keeper::Keeper;
 use super::{ANSWER_LIMIT, ChatArgs, resume_check};
 use crate::app::App;
 use crate::args::sampling::Sampling;
+use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::kept::KeptChats;
-use crate::{crash_save, documents, failure, format};
+use crate::{crash_save, documents, failure, format, offers};
 
 /// What a conversation begins with: the model and the documents are open, nothing is computed.
 pub struct Opening<'a> {
@@ -23,7 +24,7 @@ pub struct Opening<'a> {
     options: SetupOptions,
     model: Arc<Model>,
     sampling: Sampling,
-    documents: String,
+    documents: Documents,
     /// The conversation to continue.
     saved: Option<(ChatFile, SavedChat)>,
     kept: Option<KeptChats>,
@@ -52,9 +53,9 @@ impl Opening<'_> {
                 .context(format!("the model {} of this conversation cannot be opened", saved.model_name())),
             None => error,
         })?;
-        let documents = documents::read_all(&args.files)?;
+        let documents = documents::read_for_chat(app, model.chat_format()?, &args.files)?;
         if let Some((_, saved)) = &mut saved {
-            check_saved(saved, args, &options, &model, &documents)?;
+            check_saved(saved, args, &options, &model, documents.text())?;
         }
         Ok(Opening { args, options, model, sampling, documents, saved, kept })
     }
@@ -65,10 +66,10 @@ impl Opening<'_> {
         let cache = args.disk.documents().filter(|_| !args.private);
         let limit = args.disk.limit();
         let Some((file, saved)) = saved else {
-            let names = names(&args.files);
+            let names = documents.names();
             let title = title(&names);
             let system = args.system.as_deref();
-            let chat = start(app, system, &model, &options, sampling, &documents, names)?;
+            let chat = start(app, system, &model, &options, sampling, documents.text(), names)?;
             let keeper = match (&args.session_file, kept.filter(|_| !args.private)) {
                 (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),
                 (None, Some(kept)) => match kept.prepare() {
@@ -111,15 +112,6 @@ fn open_model(source: ModelSource) -> Result<Arc<Model>> {
     let model = Model::open(source)?;
     model.chat_format()?;
     Ok(model)
-}
-
-/// The names of files, without their folders.
-fn names(files: &[PathBuf]) -> Vec<String> {
-    let name = |path: &PathBuf| match path.as_os_str() == "-" {
-        true => "stdin".to_owned(),
-        false => path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-    };
-    files.iter().map(name).collect()
 }
 
 /// What the name of a kept conversation is made from: the name of its first document.
@@ -195,13 +187,11 @@ fn start(
             false => "the documents (with the chat template) are",
         };
         let needed = Context::AsNeeded.tokens(prompt, usize::MAX);
-        return Err(Failure::new(
-            format!("{what} {prompt} tokens, but the context is {context}"),
-            format!("give a larger context with -c {needed}, or leave out -c"),
-        )
-        .into());
+        let offers = app.interrupt.computing(|| offers::find(model, setup_options, prompt, needed));
+        let message = format!("{what} {prompt} tokens, but the context is {context}");
+        return Err(Failure::context_too_small(message, &offers).into());
     }
-    let session = app.start(&app.resolve(model, setup_options, prompt)?)?;
+    let session = app.start(&app.resolve_or_offer(model, setup_options, prompt)?)?;
     app.console.note(&format!(
         "{}, policy {}, context {}{}; type /help for the commands",
         model.name(),

@@ -174,7 +174,9 @@ impl Running {
     /// Starts the program in a folder.
     pub fn start_in(folder: &Path, args: &[&str]) -> Running {
         let mut command = command(args);
-        command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Only chats take their questions from stdin; `ask` would wait for a document.
+        let stdin = if args.contains(&"chat") { Stdio::piped() } else { Stdio::null() };
+        command.current_dir(folder).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         Running { child, stdout, seen: Vec::new() }

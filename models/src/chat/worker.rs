@@ -1,4 +1,4 @@
-//! Runs a chat template in a child process ([`fork`]), so that a hostile template can neither run forever nor
+//! Runs a chat template in a child process ([`fork`](fork::Child)), so that a hostile template can neither run forever nor
 //! take all memory nor end the program.
 //!
 //! The child compiles the template when it starts and then renders one conversation after another. If it
@@ -11,9 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, FixedOffset};
+use fork::{Child, Ending, MemoryLimit};
 
 use super::environment::{self, Compiled, Variable};
-use super::fork::{self, Child, Ending, MemoryLimit};
 use super::{ChatError, Message, wire};
 
 /// What compiling or rendering may take. Long messages add to it, because they are copied a few times.

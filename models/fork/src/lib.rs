@@ -8,6 +8,21 @@
 //! deadline ends it.
 //!
 //! Memory is limited on Linux only. Elsewhere it is bounded by what can be allocated in the time.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::time::{Duration, Instant};
+//!
+//! let child = fork::Child::start(1 << 20, |mut socket| {
+//!     fork::limit_time(Some(10));
+//!     let _ = socket.write_all(b"done");
+//! })?;
+//! let mut reply = [0; 4];
+//! child.channel(Instant::now() + Duration::from_secs(10)).read_exact(&mut reply)?;
+//! assert_eq!(&reply, b"done");
+//! # Ok::<(), std::io::Error>(())
+//! ```
+#![cfg(unix)]
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,7 +37,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 
 /// A child that answers on a socket. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Child {
+pub struct Child {
     pid: Pid,
     stream: UnixStream,
     /// The process that started the child. A fork of that process has a copy of this handle and must not use
@@ -33,7 +48,7 @@ pub(super) struct Child {
 
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub enum Ending {
     /// Its code panicked.
     Panicked,
     /// Memory could not be allocated.
@@ -66,7 +81,7 @@ impl Child {
     ///
     /// # Errors
     /// The system refuses a thread, a socket or a process.
-    pub(super) fn start(stack_bytes: usize, work: impl Fn(UnixStream) + Sync) -> io::Result<Child> {
+    pub fn start(stack_bytes: usize, work: impl Fn(UnixStream) + Sync) -> io::Result<Child> {
         for _ in 1..ATTEMPTS {
             match Child::start_once(stack_bytes, &work) {
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => {}
@@ -100,7 +115,7 @@ impl Child {
     }
 
     /// The child, if it runs and this process has started it.
-    pub(super) fn if_running(mut self) -> Option<Child> {
+    pub fn if_running(mut self) -> Option<Child> {
         if self.parent != std::process::id() {
             return None;
         }
@@ -109,12 +124,12 @@ impl Child {
     }
 
     /// The socket, on which reading and writing fail with [`io::ErrorKind::TimedOut`] after `deadline`.
-    pub(super) fn channel(&self, deadline: Instant) -> Channel<'_> {
+    pub fn channel(&self, deadline: Instant) -> Channel<'_> {
         Channel { stream: &self.stream, deadline }
     }
 
     /// Ends the child, unless it has ended already.
-    pub(super) fn end(mut self) -> Ending {
+    pub fn end(mut self) -> Ending {
         self.kill().map_or(Ending::Other, |status| match status.terminating_signal() {
             None if status.exit_status() == Some(PANICKED) => Ending::Panicked,
             Some(libc::SIGABRT) => Ending::OutOfMemory,
@@ -140,8 +155,8 @@ impl Child {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn pid(&self) -> i32 {
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }
 }
@@ -157,7 +172,7 @@ fn wait(pid: Pid, options: WaitOptions) -> rustix::io::Result<Option<WaitStatus>
 }
 
 /// A socket with a deadline.
-pub(super) struct Channel<'a> {
+pub struct Channel<'a> {
     stream: &'a UnixStream,
     deadline: Instant,
 }
@@ -285,13 +300,13 @@ unsafe fn close_from(first: RawFd) {
 }
 
 /// In the child: the system ends it after this many seconds, from 1 on; `None` for no limit.
-pub(super) fn limit_time(seconds: Option<u32>) {
+pub fn limit_time(seconds: Option<u32>) {
     // SAFETY: `alarm` has no preconditions, and SIGALRM has its default action in the child.
     unsafe { libc::alarm(seconds.unwrap_or(0)) };
 }
 
 /// In the child: the memory it may have in addition to what it has at the start.
-pub(super) struct MemoryLimit {
+pub struct MemoryLimit {
     #[cfg(target_os = "linux")]
     at_start: u64,
     #[cfg(target_os = "linux")]
@@ -300,7 +315,11 @@ pub(super) struct MemoryLimit {
 
 #[cfg(target_os = "linux")]
 impl MemoryLimit {
-    pub(super) fn new() -> io::Result<MemoryLimit> {
+    /// What the child has now.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn new() -> io::Result<MemoryLimit> {
         let statm = std::fs::read_to_string("/proc/self/statm")?;
         let pages: Option<u64> = statm.split(' ').next().and_then(|pages| pages.parse().ok());
         let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has no number"))?;
@@ -308,7 +327,11 @@ impl MemoryLimit {
         Ok(MemoryLimit { at_start, inherited: rustix::process::getrlimit(Resource::As) })
     }
 
-    pub(super) fn set(&self, bytes: u64) -> io::Result<()> {
+    /// Sets how many bytes more it may have.
+    ///
+    /// # Errors
+    /// The system refuses the limit.
+    pub fn set(&self, bytes: u64) -> io::Result<()> {
         let total = self.at_start.saturating_add(bytes);
         let current = self.inherited.current.map_or(total, |inherited| inherited.min(total));
         let limit = Rlimit { current: Some(current), maximum: self.inherited.maximum };
@@ -318,11 +341,13 @@ impl MemoryLimit {
 
 #[cfg(not(target_os = "linux"))]
 impl MemoryLimit {
-    pub(super) fn new() -> io::Result<MemoryLimit> {
+    /// Limits nothing on this system.
+    pub fn new() -> io::Result<MemoryLimit> {
         Ok(MemoryLimit {})
     }
 
-    pub(super) fn set(&self, _bytes: u64) -> io::Result<()> {
+    /// Limits nothing on this system.
+    pub fn set(&self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
 }

@@ -1,0 +1,99 @@
+//! ZIP archives, which DOCX and EPUB are.
+
+use std::io::{Cursor, Read};
+
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use crate::kind::binary;
+use crate::{Kind, Problem, decode};
+
+/// An archive may unpack to this many bytes, however small it is.
+const MIN_UNPACKED: u64 = 64 << 20;
+/// An archive may unpack to this many times its size.
+const MAX_RATIO: u64 = 100;
+
+/// An archive in memory.
+pub(crate) struct Archive<'a> {
+    zip: ZipArchive<Cursor<&'a [u8]>>,
+    /// Bytes it may unpack to in all, and how many are left.
+    limit: u64,
+    left: u64,
+}
+
+impl<'a> Archive<'a> {
+    /// Reads the list of entries.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Archive<'a>, Problem> {
+        let limit = MIN_UNPACKED.max(bytes.len() as u64 * MAX_RATIO);
+        Ok(Archive { zip: ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?, limit, left: limit })
+    }
+
+    /// Whether there is an entry of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.zip.index_for_name(name).is_some()
+    }
+
+    /// The bytes of an entry.
+    ///
+    /// # Errors
+    /// It is missing, damaged or encrypted, or the archive unpacks to too much.
+    pub(crate) fn bytes(&mut self, name: &str) -> Result<Vec<u8>, Problem> {
+        let in_entry = |error: ZipError| match error {
+            ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED) => Problem::Encrypted,
+            error => Problem::Damaged { what: format!("{name}: {error}") },
+        };
+        let entry = self.zip.by_name(name).map_err(in_entry)?;
+        let mut bytes = Vec::new();
+        entry.take(self.left + 1).read_to_end(&mut bytes).map_err(|error| in_entry(error.into()))?;
+        match self.left.checked_sub(bytes.len() as u64) {
+            Some(left) => self.left = left,
+            None => return Err(Problem::Unpacked { limit: self.limit }),
+        }
+        Ok(bytes)
+    }
+
+    /// An entry as text.
+    ///
+    /// # Errors
+    /// As for [`Archive::bytes`], or it is not text.
+    pub(crate) fn text(&mut self, name: &str) -> Result<String, Problem> {
+        let not_text = |_| Problem::Damaged { what: format!("{name} is not text") };
+        Ok(decode::text(&self.bytes(name)?).map_err(not_text)?.text)
+    }
+}
+
+fn damaged(error: ZipError) -> Problem {
+    Problem::Damaged { what: error.to_string() }
+}
+
+/// What an archive is.
+///
+/// # Errors
+/// It is damaged, or no document.
+pub(crate) fn kind(bytes: &[u8]) -> Result<Kind, Problem> {
+    let mut archive = Archive::new(bytes)?;
+    if archive.has("META-INF/container.xml") {
+        return Ok(Kind::Epub);
+    }
+    if archive.has("word/document.xml") {
+        return Ok(Kind::Docx);
+    }
+    if archive.has("xl/workbook.xml") {
+        return Err(binary("an Excel workbook"));
+    }
+    if archive.has("ppt/presentation.xml") {
+        return Err(binary("a PowerPoint presentation"));
+    }
+    let mimetype = archive.bytes("mimetype").unwrap_or_default();
+    if mimetype.starts_with(b"application/vnd.oasis.opendocument") {
+        return Err(binary("an OpenDocument file"));
+    }
+    if archive.has("[Content_Types].xml") {
+        // The document has another name; the relations say which.
+        return Ok(Kind::Docx);
+    }
+    Err(binary("an archive (ZIP)"))
+}

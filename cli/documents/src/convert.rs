@@ -1,0 +1,149 @@
+//! Converts documents in a child process: the converters read untrusted files, and one of them is a whole PDF
+//! interpreter. Whatever happens to the child, this process goes on.
+
+use crate::{Converted, Kind, Limits, Problem, decode, docx, epub, html, pdf};
+
+/// Stack of a conversion.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Converts a document in this process.
+///
+/// # Errors
+/// It cannot be converted, or has more text than [`Limits::bytes`]. Hostile files can do worse: panic, overflow the
+/// stack, take all memory, or never end.
+#[doc(hidden)]
+pub fn convert_in_process(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
+    match kind {
+        Kind::Text | Kind::Markdown => decode::text(bytes),
+        Kind::Html => html::convert(bytes, limits.bytes),
+        Kind::Pdf => pdf::convert(bytes, limits.bytes),
+        Kind::Docx => docx::convert(bytes, limits.bytes),
+        Kind::Epub => epub::convert(bytes, limits.bytes),
+    }
+}
+
+#[cfg(unix)]
+pub(crate) use self::child::convert;
+#[cfg(not(unix))]
+pub(crate) use self::thread::convert;
+
+#[cfg(unix)]
+mod child {
+    use std::io::{self, BufReader, BufWriter, Read, Write};
+    use std::time::{Duration, Instant};
+
+    use fork::{Child, Ending, MemoryLimit};
+    use serde::{Deserialize, Serialize};
+
+    use super::{STACK_BYTES, convert_in_process};
+    use crate::{Converted, Kind, Limits, Note, Problem};
+
+    /// More memory for each byte of the file, in bytes.
+    const MEMORY_PER_BYTE: u64 = 16;
+    /// More time for each byte of the file, in microseconds.
+    const MICROSECONDS_PER_BYTE: u64 = 1;
+    /// Maximum length of a reply without the text.
+    const MAX_HEAD_BYTES: u64 = 64 << 10;
+
+    /// What the child sends before the text.
+    #[derive(Serialize, Deserialize)]
+    struct Head {
+        result: Result<(Option<usize>, Vec<Note>), Problem>,
+        text_bytes: u64,
+    }
+
+    /// Converts a document in a child process.
+    ///
+    /// # Errors
+    /// It cannot be converted within the limits.
+    pub(crate) fn convert(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
+        let time = limits.time + Duration::from_micros(bytes.len() as u64 * MICROSECONDS_PER_BYTE);
+        let memory = limits.memory_bytes.saturating_add(bytes.len() as u64 * MEMORY_PER_BYTE);
+        let child = Child::start(STACK_BYTES, |socket| {
+            // For a parent that is gone and cannot keep the deadline.
+            fork::limit_time(Some(time.as_secs() as u32 + 2));
+            let limited = MemoryLimit::new().and_then(|limit| limit.set(memory));
+            let result = match limited {
+                Ok(()) => convert_in_process(kind, bytes, limits),
+                Err(error) => Err(failed(&format!("its memory cannot be limited: {error}"))),
+            };
+            // An error means that the parent is gone.
+            let _ = write_reply(&mut BufWriter::new(socket), result);
+        });
+        let child = child.map_err(|error| failed(&format!("no process for it: {error}")))?;
+        let reply = read_reply(&mut BufReader::new(child.channel(Instant::now() + time)), limits);
+        reply.unwrap_or_else(|error| {
+            Err(match (child.end(), error.kind()) {
+                (Ending::OutOfMemory, _) => Problem::OutOfMemory { limit: memory },
+                (Ending::StackOverflow, _) => Problem::TooDeep,
+                (Ending::OutOfTime, _) | (_, io::ErrorKind::TimedOut) => {
+                    Problem::TooSlow { seconds: time.as_secs() }
+                }
+                (Ending::Panicked, _) => failed("the converter does not understand it"),
+                (_, io::ErrorKind::InvalidData) => failed("the reply of its process is invalid"),
+                _ => failed("its process ended unexpectedly"),
+            })
+        })
+    }
+
+    fn failed(why: &str) -> Problem {
+        Problem::Failed { why: why.to_owned() }
+    }
+
+    fn write_reply(out: &mut impl Write, result: Result<Converted, Problem>) -> io::Result<()> {
+        let (result, text) = match result {
+            Ok(Converted { text, pages, notes }) => (Ok((pages, notes)), text),
+            // The error of a read in memory is a damaged file, and cannot be sent.
+            Err(Problem::Read(error)) => (Err(Problem::Damaged { what: error.to_string() }), String::new()),
+            Err(problem) => (Err(problem), String::new()),
+        };
+        let head = serde_json::to_vec(&Head { result, text_bytes: text.len() as u64 })?;
+        out.write_all(&(head.len() as u64).to_le_bytes())?;
+        out.write_all(&head)?;
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    /// Reads the reply of a child that is not trusted. Memory is taken as the bytes arrive.
+    fn read_reply(from: &mut impl Read, limits: &Limits) -> io::Result<Result<Converted, Problem>> {
+        let mut length = [0; 8];
+        from.read_exact(&mut length)?;
+        let head = read_bytes(from, u64::from_le_bytes(length), MAX_HEAD_BYTES)?;
+        let Head { result, text_bytes } = serde_json::from_slice(&head)?;
+        let text = read_bytes(from, text_bytes, limits.bytes)?;
+        let text = String::from_utf8(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(result.map(|(pages, notes)| Converted { text, pages, notes }))
+    }
+
+    fn read_bytes(from: &mut impl Read, length: u64, limit: u64) -> io::Result<Vec<u8>> {
+        if length > limit {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut bytes = Vec::new();
+        match from.take(length).read_to_end(&mut bytes)? as u64 == length {
+            true => Ok(bytes),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// For systems where a process cannot be forked. There, only a panic is an error.
+#[cfg(not(unix))]
+mod thread {
+    use super::{STACK_BYTES, convert_in_process};
+    use crate::{Converted, Kind, Limits, Problem};
+
+    /// Converts a document on a thread of its own.
+    ///
+    /// # Errors
+    /// It cannot be converted.
+    pub(crate) fn convert(kind: Kind, bytes: &[u8], limits: &Limits) -> Result<Converted, Problem> {
+        let failed = |why: &str| Problem::Failed { why: why.to_owned() };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            let work = || convert_in_process(kind, bytes, limits);
+            let thread = thread.spawn_scoped(scope, work).map_err(|error| failed(&error.to_string()))?;
+            thread.join().unwrap_or_else(|_| Err(failed("the converter does not understand it")))
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! Errors, and what can be done about them.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A document cannot be read.
+#[derive(Debug, Error)]
+#[error("{}", match problem { Problem::Read(_) => format!("cannot read {name}: {problem}"), _ => format!("{name}: {problem}") })]
+pub struct DocumentError {
+    /// The document's name, or the path or pattern that was asked for.
+    pub name: String,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a document.
+#[derive(Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The system refuses to read it.
+    #[error("{0}")]
+    #[serde(skip)]
+    Read(io::Error),
+    /// It has no text.
+    #[error("the document is empty")]
+    Empty,
+    /// It is neither text nor a known kind of document.
+    #[error("not a text document but {looks_like}")]
+    Binary {
+        /// What it seems to be: `a PNG image`.
+        looks_like: String,
+    },
+    /// It has pages, but no text.
+    #[error("it has {pages} page{} with pictures only, and no text", if *pages == 1 { "" } else { "s" })]
+    OnlyPictures {
+        /// Number of pages.
+        pages: usize,
+    },
+    /// Its fonts do not say which characters their glyphs are.
+    #[error("its text cannot be read: its fonts do not say which characters they show")]
+    UnknownGlyphs,
+    /// It needs a password or is protected against copying.
+    #[error("it is encrypted")]
+    Encrypted,
+    /// It is not what it should be.
+    #[error("it is damaged: {what}")]
+    Damaged {
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// It has too much text.
+    #[error("more than {} of text", size(*limit))]
+    TooLong {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// It grows too much when it is unpacked.
+    #[error("it unpacks to more than {}", size(*limit))]
+    Unpacked {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Converting it takes too long.
+    #[error("converting it to text takes more than {seconds} s")]
+    TooSlow {
+        /// The limit in seconds.
+        seconds: u64,
+    },
+    /// Converting it takes too much memory.
+    #[error("converting it to text takes more than {} of memory", size(*limit))]
+    OutOfMemory {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Its parts are nested too deeply.
+    #[error("its parts are nested too deeply")]
+    TooDeep,
+    /// The converter failed.
+    #[error("it cannot be converted to text: {why}")]
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// A folder has too many files.
+    #[error("more than {limit} files")]
+    TooManyFiles {
+        /// The limit.
+        limit: usize,
+    },
+    /// A folder has no documents.
+    #[error("the folder has no documents")]
+    NoDocuments,
+    /// No file matches a pattern.
+    #[error("no document matches")]
+    NoMatch,
+    /// A pattern is no pattern.
+    #[error("not a pattern for files: {why}")]
+    Pattern {
+        /// Why.
+        why: String,
+    },
+}
+
+impl DocumentError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        self.problem.hint()
+    }
+}
+
+impl Problem {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Problem::Read(error) if error.kind() == io::ErrorKind::NotFound => "check the path",
+            Problem::Read(_) => "check that it is a file that you may read",
+            Problem::Empty => "give a file with text in it",
+            Problem::Binary { .. } => {
+                "give text, Markdown, source code, HTML, PDF, DOCX or EPUB; save other documents as one of these"
+            }
+            Problem::OnlyPictures { .. } | Problem::UnknownGlyphs => {
+                "an OCR program adds the text, for example: ocrmypdf --force-ocr in.pdf out.pdf"
+            }
+            Problem::Encrypted => "save a copy without password or copy protection",
+            Problem::Damaged { .. } | Problem::Failed { .. } | Problem::TooDeep => {
+                "check that the file is complete, or save it as text with the program that made it"
+            }
+            Problem::TooLong { .. } | Problem::Unpacked { .. } => {
+                "check that it is the right file, or give a part of it"
+            }
+            Problem::TooSlow { .. } | Problem::OutOfMemory { .. } => {
+                "give a part of the file, or save it as text with the program that made it"
+            }
+            Problem::TooManyFiles { .. } => "give a smaller folder, or a pattern that matches fewer files",
+            Problem::NoDocuments | Problem::NoMatch => {
+                "hidden files and those that .gitignore names are left out; name such a file itself to read it"
+            }
+            Problem::Pattern { .. } => "give a path, or a pattern such as src/**/*.rs",
+        }
+    }
+}
+
+fn size(bytes: u64) -> String {
+    const GIB: u64 = 1 << 30;
+    match bytes {
+        GIB.. if bytes.is_multiple_of(GIB) => format!("{} GiB", bytes / GIB),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}

@@ -1,0 +1,137 @@
+//! What a file is: from its content first, from its name where both could be text.
+
+use std::path::Path;
+
+use crate::{Kind, Problem, archive, decode};
+
+/// Beginnings of files that are not text, with what they are. The first number is where they stand.
+const SIGNATURES: &[(usize, &[u8], &str)] = &[
+    (0, b"\x89PNG\r\n\x1a\n", "a PNG image"),
+    (0, b"\xff\xd8\xff", "a JPEG image"),
+    (0, b"GIF8", "a GIF image"),
+    (8, b"WEBP", "a WebP image"),
+    (0, b"II*\0", "a TIFF image"),
+    (0, b"MM\0*", "a TIFF image"),
+    (0, b"BM", "a BMP image"),
+    (8, b"WAVE", "a sound"),
+    (8, b"AVI ", "a video"),
+    (4, b"ftyp", "a video or a picture"),
+    (0, b"\x1a\x45\xdf\xa3", "a video"),
+    (0, b"OggS", "a sound or a video"),
+    (0, b"ID3", "a sound"),
+    (0, b"fLaC", "a sound"),
+    (0, b"\x1f\x8b", "an archive (gzip)"),
+    (0, b"BZh", "an archive (bzip2)"),
+    (0, b"\xfd7zXZ\0", "an archive (xz)"),
+    (0, b"\x28\xb5\x2f\xfd", "an archive (zstd)"),
+    (0, b"7z\xbc\xaf\x27\x1c", "an archive (7z)"),
+    (0, b"Rar!", "an archive (RAR)"),
+    (257, b"ustar", "an archive (tar)"),
+    (0, b"\x7fELF", "an executable"),
+    (0, b"MZ", "an executable"),
+    (0, b"\xcf\xfa\xed\xfe", "an executable"),
+    (0, b"\xca\xfe\xba\xbe", "an executable"),
+    (0, b"\0asm", "an executable (WebAssembly)"),
+    (0, b"GGUF", "a model (GGUF)"),
+    (0, b"SQLite format 3\0", "a database (SQLite)"),
+    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office document of the old kind (.doc, .xls, .ppt)"),
+];
+
+/// How ZIP archives begin.
+const ARCHIVE: &[u8] = b"PK\x03\x04";
+
+/// What the bytes are.
+///
+/// # Errors
+/// They are no document.
+pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Kind, Problem> {
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
+    let extension = extension.unwrap_or_default().to_ascii_lowercase();
+    let head = &bytes[..bytes.len().min(1024)];
+    let find = |what: &[u8]| head.windows(what.len()).any(|window| window == what);
+    if head.trim_ascii_start().starts_with(b"%PDF-") || (extension == "pdf" && find(b"%PDF-")) {
+        return Ok(Kind::Pdf);
+    }
+    if head.starts_with(ARCHIVE) {
+        return archive::kind(bytes);
+    }
+    if head.starts_with(b"{\\rtf") {
+        return Err(binary("an RTF document"));
+    }
+    if decode::is_binary(bytes) {
+        let known = SIGNATURES
+            .iter()
+            .find(|(at, signature, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(signature)));
+        return Err(binary(known.map_or("binary data", |(_, _, what)| what)));
+    }
+    Ok(match extension.as_str() {
+        "html" | "htm" | "xhtml" | "xht" => Kind::Html,
+        // Templates and programs that contain a page are source code, so their names decide.
+        "" | "txt" if begins_a_page(head) => Kind::Html,
+        "md" | "markdown" => Kind::Markdown,
+        _ => Kind::Text,
+    })
+}
+
+/// Refuses a file whose first bytes cannot be those of a document.
+pub(crate) fn check_head(name: &str, head: &[u8]) -> Result<(), Problem> {
+    // What an archive is stands at its end.
+    if head.starts_with(ARCHIVE) { Ok(()) } else { detect(name, head).map(|_| ()) }
+}
+
+pub(crate) fn binary(looks_like: &str) -> Problem {
+    Problem::Binary { looks_like: looks_like.to_owned() }
+}
+
+/// Whether a text begins as a page of HTML does.
+fn begins_a_page(head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let mut rest = head.trim_start_matches('\u{feff}').trim_start();
+    if rest.starts_with("<?xml")
+        && let Some((_, after)) = rest.split_once("?>")
+    {
+        rest = after.trim_start();
+    }
+    rest.starts_with("<!doctype html") || rest.starts_with("<html")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_decides_before_the_name() {
+        for (name, bytes, kind) in [
+            ("paper", &b"%PDF-1.7\n"[..], Kind::Pdf),
+            ("paper.txt", b"%PDF-1.7\n", Kind::Pdf),
+            ("paper.pdf", b"junk in front\n%PDF-1.7\n", Kind::Pdf),
+            ("about.md", b"A file that begins with %PDF- is a PDF.", Kind::Markdown),
+            ("page", b"\xef\xbb\xbf <!DOCTYPE HTML><p>x", Kind::Html),
+            ("page", b"<?xml version='1.0'?>\n<html/>", Kind::Html),
+            ("page.php", b"<!doctype html><?php ?>", Kind::Text),
+            ("models.txt", b"GGUF is a format. BM, MZ and ID3 are words.", Kind::Text),
+            ("main.rs", b"fn main() {}", Kind::Text),
+            ("empty", b"", Kind::Text),
+        ] {
+            assert_eq!(detect(name, bytes).expect("a kind"), kind, "{name}");
+        }
+    }
+
+    #[test]
+    fn binary_files_are_named() {
+        let mut tar = vec![0; 512];
+        tar[257..262].copy_from_slice(b"ustar");
+        for (bytes, part) in [
+            (&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], "PNG image"),
+            (b"GGUF\x03\0\0\0\x01\0\0\0\0\0\0\0", "model (GGUF)"),
+            (b"\x7fELF\x02\x01\x01\0\0\0", "executable"),
+            (b"\x1f\x8b\x08\0\0\0\0\0", "archive (gzip)"),
+            (b"{\\rtf1\\ansi text}", "RTF"),
+            (&tar, "archive (tar)"),
+            (b"\x01\x02\x03\x04\0\0\0\0", "binary data"),
+        ] {
+            let error = detect("notes.txt", bytes).expect_err("binary").to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

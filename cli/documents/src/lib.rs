@@ -1,0 +1,199 @@
+//! Documents as people have them, as text: plain text, Markdown, source code, HTML, PDF, DOCX and EPUB, single or in
+//! folders. Knows nothing of terminals and models.
+//!
+//! Files are untrusted. What is more than text is converted in a child process with limits on time, memory and
+//! stack (`convert.rs`), so that a hostile file cannot end or block the program.
+//!
+//! ```
+//! use documents::{Kind, Limits};
+//!
+//! let page = b"<!doctype html><h1>Boats</h1><p>The old boat crossed the&nbsp;river.";
+//! let document = documents::read_bytes("page.html", page, &Limits::default())?;
+//! assert_eq!(document.kind, Kind::Html);
+//! assert_eq!(document.text, "# Boats\n\nThe old boat crossed the river.\n");
+//! # Ok::<(), documents::DocumentError>(())
+//! ```
+
+mod archive;
+mod convert;
+mod decode;
+mod docx;
+mod epub;
+mod error;
+mod html;
+mod kind;
+mod pdf;
+mod sources;
+mod writer;
+mod xml;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::convert::convert_in_process;
+pub use self::error::{DocumentError, Problem};
+pub use self::sources::{Skipped, Source, read};
+
+/// What a document may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Maximum size in bytes of a file, and of the text of all files of a folder.
+    pub bytes: u64,
+    /// Maximum number of files in a folder.
+    pub files: usize,
+    /// Maximum time to convert a file, without the time for its size.
+    pub time: Duration,
+    /// Maximum memory to convert a file in bytes, without the memory for its size. Only Linux has this limit.
+    pub memory_bytes: u64,
+}
+
+impl Default for Limits {
+    /// 1 GiB, which is about 200 million tokens; 20,000 files; a minute and 1 GiB for a file.
+    fn default() -> Limits {
+        Limits { bytes: 1 << 30, files: 20_000, time: Duration::from_secs(60), memory_bytes: 1 << 30 }
+    }
+}
+
+/// A document as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Its path, or what the caller calls it.
+    pub name: String,
+    /// What it was.
+    pub kind: Kind,
+    /// Its text, never empty. Text files are unchanged except for a byte order mark.
+    pub text: String,
+    /// Pages of a PDF.
+    pub pages: Option<usize>,
+    /// What a reader should know about the text.
+    pub notes: Vec<Note>,
+}
+
+/// A kind of document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Plain text or source code.
+    Text,
+    /// Markdown, which is used as it is.
+    Markdown,
+    /// A page of the web.
+    Html,
+    /// Portable Document Format.
+    Pdf,
+    /// A document of Word and other office programs.
+    Docx,
+    /// An electronic book.
+    Epub,
+}
+
+/// What a reader should know about a document's text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Note {
+    /// It was not UTF-8.
+    Decoded {
+        /// The encoding that was found or guessed.
+        encoding: String,
+    },
+    /// These bytes were no text of its encoding and were replaced.
+    Replaced {
+        /// Number of replaced places.
+        places: usize,
+    },
+    /// Pages that have no text.
+    PagesWithoutText {
+        /// Their number.
+        pages: usize,
+    },
+    /// Glyphs of which the file does not say which characters they are.
+    UnknownGlyphs {
+        /// Their number.
+        glyphs: usize,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let s = |count: usize| if count == 1 { "" } else { "s" };
+        match self {
+            Note::Decoded { encoding } => write!(f, "decoded as {encoding}"),
+            Note::Replaced { places } => write!(f, "invalid characters in {places} place{}", s(*places)),
+            Note::PagesWithoutText { pages } => write!(f, "{pages} page{} without text", s(*pages)),
+            Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
+        }
+    }
+}
+
+/// The kind of a file is looked for in this many bytes before the whole file is read.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// Reads a file.
+///
+/// # Errors
+/// It cannot be read, is no document, is too large, or has no text.
+pub fn read_file(path: &Path, limits: &Limits) -> Result<Document, DocumentError> {
+    let name = path.display().to_string();
+    let bytes = || {
+        let mut file = File::open(path).map_err(Problem::Read)?;
+        // A large video or model need not be read to know that it is no document.
+        let head = read_stream(file.by_ref().take(HEAD_BYTES), &Limits::default())?;
+        kind::check_head(&name, &head)?;
+        read_stream(Cursor::new(head).chain(file), limits)
+    };
+    match bytes() {
+        Ok(bytes) => read_bytes(&name, &bytes, limits),
+        Err(problem) => Err(DocumentError { name, problem }),
+    }
+}
+
+/// The bytes of a stream to its end.
+///
+/// # Errors
+/// It cannot be read, or has more bytes than [`Limits::bytes`].
+pub fn read_stream(stream: impl Read, limits: &Limits) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    stream.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(Problem::Read)?;
+    if bytes.len() as u64 > limits.bytes { Err(Problem::TooLong { limit: limits.bytes }) } else { Ok(bytes) }
+}
+
+/// Reads a document that is in memory. Its kind follows from its content; `name` decides between kinds of text, and
+/// is the name in errors.
+///
+/// # Errors
+/// It is no document, too large, or has no text.
+pub fn read_bytes(name: &str, bytes: &[u8], limits: &Limits) -> Result<Document, DocumentError> {
+    let read = || {
+        let kind = kind::detect(name, bytes)?;
+        let converted = match kind {
+            Kind::Text | Kind::Markdown => decode::text(bytes)?,
+            _ => convert::convert(kind, bytes, limits)?,
+        };
+        match converted.text.trim().is_empty() {
+            true => Err(Problem::Empty),
+            false => Ok((kind, converted)),
+        }
+    };
+    match read() {
+        Ok((kind, Converted { text, pages, notes })) => {
+            Ok(Document { name: name.to_owned(), kind, text, pages, notes })
+        }
+        Err(problem) => Err(DocumentError { name: name.to_owned(), problem }),
+    }
+}
+
+/// What a conversion gives.
+#[doc(hidden)]
+#[derive(Debug, Default, PartialEq)]
+pub struct Converted {
+    /// As of [`Document`].
+    pub text: String,
+    /// As of [`Document`].
+    pub pages: Option<usize>,
+    /// As of [`Document`].
+    pub notes: Vec<Note>,
+}

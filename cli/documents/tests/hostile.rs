@@ -1,0 +1,203 @@
+//! Hostile and damaged documents: each ends as an error or as text, within the limits, and this process goes on.
+
+use std::io::{Cursor, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use documents::{Document, DocumentError, Limits, Problem, read_bytes};
+use zip::write::SimpleFileOptions;
+use zip::{ZipArchive, ZipWriter};
+
+const FIXTURES: [&str; 6] =
+    ["boat.html", "boat.docx", "boat.epub", "boat.pdf", "columns.pdf", "protected.pdf"];
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).expect("a fixture")
+}
+
+fn read(name: &str, bytes: &[u8]) -> Result<Document, DocumentError> {
+    read_within(Duration::from_secs(100), name, bytes)
+}
+
+fn read_within(time: Duration, name: &str, bytes: &[u8]) -> Result<Document, DocumentError> {
+    let limits = Limits { time, memory_bytes: 256 << 20, ..Limits::default() };
+    let result = read_bytes(name, bytes, &limits);
+    match &result {
+        Ok(document) => assert!(!document.text.trim().is_empty()),
+        Err(error) => assert!(!error.to_string().is_empty() && !error.hint().is_empty()),
+    }
+    result
+}
+
+#[test]
+fn truncated_documents_end() {
+    for name in FIXTURES {
+        let bytes = fixture(name);
+        for length in (0..bytes.len()).step_by(61) {
+            let _ = read(name, &bytes[..length]);
+        }
+    }
+}
+
+#[test]
+fn changed_documents_end() {
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for name in FIXTURES {
+        let bytes = fixture(name);
+        for _ in 0..60 {
+            let mut changed = bytes.clone();
+            for _ in 0..=random(8) {
+                let at = random(changed.len());
+                changed[at] = b"0<>/[]()%\0\xff9"[random(12)];
+            }
+            let _ = read(name, &changed);
+        }
+    }
+}
+
+/// An archive with one entry whose content is a byte many times.
+fn archive_of_a_byte(name: &str, byte: u8, megabytes: usize) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    zip.start_file(name, SimpleFileOptions::default()).expect("an entry");
+    let megabyte = vec![byte; 1 << 20];
+    (0..megabytes).for_each(|_| zip.write_all(&megabyte).expect("memory"));
+    zip.finish().expect("an archive").into_inner()
+}
+
+#[test]
+fn an_archive_that_grows_too_much_is_refused() {
+    let bomb = archive_of_a_byte("word/document.xml", b' ', 80);
+    assert!(bomb.len() < 100_000);
+    let error = read("bomb.docx", &bomb).expect_err("a bomb");
+    assert!(matches!(error.problem, Problem::Unpacked { .. }), "{error}");
+}
+
+#[test]
+fn deep_nesting_ends() {
+    let deep = "<div><table><tr><td><ul><li>".repeat(50_000) + "x";
+    assert!(read("deep.html", deep.as_bytes()).is_ok());
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    zip.start_file("word/document.xml", SimpleFileOptions::default()).expect("an entry");
+    zip.write_all("<w:tbl><w:tr><w:tc><w:p>".repeat(100_000).as_bytes()).expect("memory");
+    zip.write_all(b"<w:t>x</w:t>").expect("memory");
+    let _ = read("deep.docx", &zip.finish().expect("an archive").into_inner());
+}
+
+/// A PDF of these objects, numbered from 1 on, without a table of where they are. Object 1 is the catalogue.
+fn pdf(objects: &[&str]) -> Vec<u8> {
+    let mut pdf = b"%PDF-1.7\n".to_vec();
+    for (i, object) in objects.iter().enumerate() {
+        pdf.extend(format!("{} 0 obj\n{object}\nendobj\n", i + 1).bytes());
+    }
+    pdf.extend(b"trailer\n<< /Root 1 0 R /Size 99 >>\n%%EOF\n");
+    pdf
+}
+
+const CATALOGUE: &str = "<< /Type /Catalog /Pages 2 0 R >>";
+const PAGE: &str = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> /XObject << /X 6 0 R >> >> >>";
+const FONT: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
+
+/// A form whose content may draw the form itself.
+const FORM: &str = "/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 6 0 R >> >>";
+
+fn stream(dictionary: &str, content: &str) -> String {
+    format!("<< {dictionary} /Length {} >>\nstream\n{content}\nendstream", content.len())
+}
+
+#[test]
+fn a_pdf_without_a_table_of_objects_is_read() {
+    let content = stream("", "BT /F 12 Tf 20 100 Td (The pass key is 9078648.) Tj ET");
+    let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let document = read("a.pdf", &pdf(&[CATALOGUE, pages, PAGE, &content, FONT])).expect("a document");
+    assert_eq!(document.text, "The pass key is 9078648.\n");
+}
+
+#[test]
+fn loops_in_a_pdf_end() {
+    let text = stream("", "BT /F 12 Tf 20 100 Td (text) Tj ET /X Do");
+    let form = stream(
+        "/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 6 0 R >> >>",
+        "/X Do /X Do",
+    );
+    let one_page = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    for (what, objects) in [
+        ("pages in themselves", vec![CATALOGUE, "<< /Type /Pages /Kids [2 0 R] /Count 9 >>"]),
+        (
+            "a parent of itself",
+            vec![CATALOGUE, one_page, "<< /Type /Page /Parent 3 0 R /Contents 4 0 R >>", &text],
+        ),
+        ("a form in itself", vec![CATALOGUE, one_page, PAGE, &text, FONT, &form]),
+        ("a reference to itself", vec!["1 0 R"]),
+        ("a huge count", vec![CATALOGUE, "<< /Type /Pages /Kids [] /Count 2147483647 >>"]),
+        ("a huge length", vec![CATALOGUE, one_page, PAGE, "<< /Length 99999999999 >>\nstream\nBT ET", FONT]),
+    ] {
+        let ended = read_within(Duration::from_secs(1), "loop.pdf", &pdf(&objects));
+        println!("{what}: {ended:?}");
+    }
+    let mut previous = b"%PDF-1.7\n".to_vec();
+    previous
+        .extend(b"xref\n0 1\n0000000000 65535 f \ntrailer\n<< /Root 1 0 R /Prev 9 >>\nstartxref\n9\n%%EOF\n");
+    let _ = read_within(Duration::from_secs(1), "previous.pdf", &previous);
+}
+
+#[test]
+fn deep_nesting_in_a_pdf_ends() {
+    let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
+    let _ = read("deep.pdf", &pdf(&[CATALOGUE, &format!("<< /Type /Pages /Kids {deep} >>")]));
+    let operators = stream("", &"q ".repeat(500_000));
+    let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let _ = read("deep.pdf", &pdf(&[CATALOGUE, pages, PAGE, &operators, FONT]));
+}
+
+/// Only Linux limits memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pdf_that_takes_too_much_memory_is_refused() {
+    let archive = archive_of_a_byte("x", b' ', 400);
+    let mut zip = ZipArchive::new(Cursor::new(&archive[..])).expect("an archive");
+    let entry = zip.by_index(0).expect("an entry");
+    let start = entry.data_start().expect("its place") as usize;
+    let deflated = &archive[start..start + entry.compressed_size() as usize];
+    let mut bomb = b"%PDF-1.7\n".to_vec();
+    for (i, object) in [CATALOGUE, "<< /Type /Pages /Kids [3 0 R] /Count 1 >>", PAGE].iter().enumerate() {
+        bomb.extend(format!("{} 0 obj\n{object}\nendobj\n", i + 1).bytes());
+    }
+    bomb.extend(
+        format!("4 0 obj\n<< /Filter /FlateDecode /Length {} >>\nstream\n", deflated.len() + 2).bytes(),
+    );
+    bomb.extend(
+        [&b"\x78\x9c"[..], deflated, b"\nendstream\nendobj\ntrailer\n<< /Root 1 0 R >>\n%%EOF\n"].concat(),
+    );
+    let error = read("bomb.pdf", &bomb).expect_err("a bomb");
+    assert!(matches!(error.problem, Problem::OutOfMemory { .. }), "{error}");
+}
+
+#[test]
+fn a_conversion_that_takes_too_long_is_ended() {
+    // Each form draws itself twice, so that the work doubles with each level.
+    let (content, form) = (stream("", "/X Do"), stream(FORM, "/X Do /X Do"));
+    let one_page = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let slow = pdf(&[CATALOGUE, one_page, PAGE, &content, FONT, &form]);
+    let limits = Limits { time: Duration::from_millis(500), ..Limits::default() };
+    let error = read_bytes("slow.pdf", &slow, &limits).expect_err("too slow");
+    assert!(matches!(error.problem, Problem::TooSlow { .. }), "{error}");
+}
+
+#[test]
+fn text_beyond_the_limit_is_refused() {
+    let limits = Limits { bytes: 100, ..Limits::default() };
+    for (name, text) in [("a.html", "<p>long".repeat(100)), ("a.html", "<br>long".repeat(14))] {
+        let error = read_bytes(name, text.as_bytes(), &limits);
+        assert!(
+            error.is_ok() || matches!(error, Err(DocumentError { problem: Problem::TooLong { .. }, .. }))
+        );
+    }
+    assert!(matches!(
+        documents::read_stream(&[b'x'; 101][..], &limits),
+        Err(Problem::TooLong { limit: 100 })
+    ));
+}

@@ -1,0 +1,96 @@
+//! What fits instead, where a text does not fit the context or the memory. Everything is planned as it would be run,
+//! so that an offer holds.
+
+use std::sync::Arc;
+
+use longhand::policy::PolicyChoice;
+use longhand::setup::available_memory;
+use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
+use models::spec::PositionEncoding;
+
+/// Offers that are shown.
+const MAX_OFFERS: usize = 3;
+
+/// A session that fits, as a change of the one that was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Offer {
+    /// Another policy.
+    pub policy: Option<&'static str>,
+    /// Keys and values in 8 bits.
+    pub eight_bits: bool,
+    /// The text is read chunk by chunk.
+    pub streaming: bool,
+    /// Memory besides the weights, in bytes.
+    pub bytes: usize,
+}
+
+/// Offers for a session of `context` tokens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Offers {
+    /// Tokens of the session.
+    pub context: usize,
+    /// Free memory in bytes, if it is known.
+    pub free: Option<usize>,
+    /// What fits, the closest to what was asked for first. Only one if nothing else has to change.
+    pub offers: Vec<Offer>,
+}
+
+/// Finds what fits for a first text of `prompt` tokens in a session of `context` tokens.
+pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: usize) -> Offers {
+    let options = SetupOptions { context: Context::Tokens(context), ..options.clone() };
+    let fits = |change: Offer| {
+        let changed = change.apply(&options)?;
+        let setup = Setup::resolve(model, &changed, prompt, &mut ()).ok()?;
+        let plan = setup.plan();
+        Some(Offer { bytes: plan.total() - plan.weights.on_host(), ..change })
+    };
+    let mut offers = Vec::from_iter(fits(Offer::default()));
+    if offers.is_empty() {
+        for offer in changes(model).into_iter().filter_map(fits) {
+            // What changes more must need less.
+            if offers.len() < MAX_OFFERS && offers.iter().all(|other: &Offer| offer.bytes < other.bytes) {
+                offers.push(offer);
+            }
+        }
+    }
+    Offers { context, free: available_memory(), offers }
+}
+
+/// What can be changed, from little to much. Of the policies only `razor` is offered: the others lose answers
+/// (tests/results/2026-11-21-recall.md).
+fn changes(model: &Model) -> Vec<Offer> {
+    // Computing the windows of such a model takes too long for an offer.
+    let has_windows = model.spec().position_encoding == PositionEncoding::Alibi;
+    let razor = Some("razor").filter(|_| !has_windows);
+    let ways = [(false, false), (true, false), (false, true), (true, true)];
+    let changes = [None, razor].into_iter().flat_map(|policy| {
+        ways.map(|(eight_bits, streaming)| Offer { policy, eight_bits, streaming, ..Offer::default() })
+    });
+    changes.filter(|change| *change != Offer::default()).collect()
+}
+
+impl Offer {
+    /// The options with this change. `None` if it changes nothing, or something that was given.
+    fn apply(&self, options: &SetupOptions) -> Option<SetupOptions> {
+        let mut changed = options.clone();
+        if let Some(policy) = self.policy {
+            if options.policy.is_some() {
+                return None;
+            }
+            changed.policy = policy.parse::<PolicyChoice>().ok();
+        }
+        if self.eight_bits {
+            if options.k_type.or(options.v_type).is_some() {
+                return None;
+            }
+            (changed.k_type, changed.v_type) = (Some(Type::Q8_0), Some(Type::Q8_0));
+        }
+        if self.streaming {
+            if options.prefill.is_some() {
+                return None;
+            }
+            changed.prefill = Some(Prefill::Streaming);
+        }
+        Some(changed)
+    }
+}
