@@ -169,16 +169,17 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 /// The arguments for clap. Negative numbers are values: the error of `-c -1` is an invalid value, not an
 /// unknown flag. The help of each command ends with examples.
 fn clap_command() -> clap::Command {
-    fn complete(command: clap::Command) -> clap::Command {
-        let examples = examples::of_command(command.get_name());
+    fn complete(command: clap::Command, above: &str) -> clap::Command {
+        let name = format!("{above} {}", command.get_name());
+        let examples = examples::of_command(&name);
         let command = if examples.is_empty() { command } else { command.after_help(examples) };
         command
             .mut_args(
                 |arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg },
             )
-            .mut_subcommands(complete)
+            .mut_subcommands(|command| complete(command, &name))
     }
-    complete(Cli::command())
+    complete(Cli::command(), "")
 }
 
 /// Prints the help or the version, or an error in the arguments in the same form as other errors.

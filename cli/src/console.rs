@@ -86,12 +86,12 @@ impl Console {
 
     /// Whether stderr may have a progress bar.
     pub fn progress(&self) -> bool {
-        self.stderr_terminal() && !self.dumb
+        self.stderr_terminal && !self.dumb && !self.quiet
     }
 
-    /// Whether stderr is a terminal that may show progress.
+    /// Whether stderr is a terminal.
     pub fn stderr_terminal(&self) -> bool {
-        self.stderr_terminal && !self.quiet
+        self.stderr_terminal
     }
 
     /// Columns of the terminal that stdout is; no limit where it is none.

@@ -25,6 +25,16 @@ fn the_long_version_has_what_a_report_needs() {
     }
 }
 
+/// Two commands are called `show`.
+#[test]
+fn examples_are_those_of_the_command() {
+    for group in ["heads", "sessions"] {
+        let examples = examples(&longhand(&["help", group, "show"]).ok());
+        let start = format!("longhand {group} show");
+        assert!(!examples.is_empty() && examples.iter().all(|line| line.starts_with(&start)), "{examples:?}");
+    }
+}
+
 #[test]
 fn exit_codes_are_in_the_help() {
     let help = longhand(&["--help"]).ok();
@@ -54,6 +64,8 @@ const HEADS: &str = r#"{"format":"longhand-heads","version":1,"layers":4,"heads"
 /// The examples of every command run as they are, in a folder that has the files they name.
 #[test]
 fn examples_in_the_help_work() {
+    // Without the conversation that the last run has kept there.
+    let _ = std::fs::remove_dir_all(scratch("examples"));
     let folder = scratch("examples");
     std::fs::write(folder.join("model.gguf"), models::embedded::needle()).expect("a model");
     std::fs::write(folder.join("book.txt"), DOCUMENT).expect("a document");

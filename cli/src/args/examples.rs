@@ -21,7 +21,7 @@ All commands: longhand --help
 /// An example: what it is for, and the command line.
 type Example = (&'static str, &'static str);
 
-/// The examples of each command, by its name.
+/// The examples of each command, by its name after `longhand`.
 const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "demo",
@@ -53,9 +53,35 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "sessions",
         &[
             ("the kept conversations", "longhand sessions list"),
-            ("are they all whole?", "longhand sessions verify"),
+            ("are they undamaged?", "longhand sessions verify"),
         ],
     ),
+    (
+        "sessions list",
+        &[("a table", "longhand sessions list"), ("for a program", "longhand sessions list --json")],
+    ),
+    (
+        "sessions show",
+        &[
+            ("the last conversation", "longhand sessions show"),
+            ("a session file", "longhand sessions show book.session"),
+        ],
+    ),
+    (
+        "sessions verify",
+        &[
+            ("all kept conversations", "longhand sessions verify"),
+            ("a session file", "longhand sessions verify book.session"),
+        ],
+    ),
+    (
+        "sessions export",
+        &[
+            ("the last conversation as Markdown", "longhand sessions export > conversation.md"),
+            ("a session file", "longhand sessions export book.session"),
+        ],
+    ),
+    ("sessions remove", &[("all kept conversations", "longhand sessions remove --all")]),
     (
         "plan",
         &[
@@ -85,21 +111,21 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
-        "calibrate",
+        "heads calibrate",
         &[
             ("once for each model", "longhand heads calibrate model.gguf"),
             ("with a copy to look at", "longhand heads calibrate --period 500 --out heads.json"),
         ],
     ),
     (
-        "show",
+        "heads show",
         &[
             ("the built-in model", "longhand heads show"),
             ("a profile in a file", "longhand heads show --heads heads.json"),
         ],
     ),
     (
-        "import",
+        "heads import",
         &[
             ("for a model file", "longhand heads import retrieval.json -m model.gguf"),
             (
@@ -171,8 +197,9 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
 ];
 
-/// The end of a command's help; empty for commands without examples.
+/// The end of a command's help, for example of `longhand heads show`; empty for commands without examples.
 pub fn of_command(name: &str) -> String {
+    let name = name.trim_start().strip_prefix("longhand ").unwrap_or_default();
     let examples = EXAMPLES.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, list)| list);
     let mut text = String::new();
     for (what, line) in examples {
