@@ -77,7 +77,8 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
     model.chat_format()?;
     let documents = documents::read_all(&args.files)?;
     let mut chat = match args.session_file.as_deref() {
-        Some(path) if path.exists() => {
+        // A file that cannot be looked at is not a new one: opening it gives the error.
+        Some(path) if path.try_exists().unwrap_or(true) => {
             let saved = start::open_saved(path, args, &options, &model, &documents)?;
             start::resume(app, &model, &options, sampling, saved)?
         }

@@ -43,9 +43,9 @@ pub fn write<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let behind_links = fs::canonicalize(path);
+    let behind_links = if_found(fs::canonicalize(path))?;
     let path = behind_links.as_deref().unwrap_or(path);
-    let existing = fs::metadata(path).ok();
+    let existing = if_found(fs::metadata(path))?;
     if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
         return Err(io::Error::other("it exists and is not a regular file").into());
     }
@@ -71,6 +71,15 @@ pub fn write<E: From<io::Error>>(
     temporary.persist(path).map_err(|error| error.error)?;
     sync_folder(folder);
     Ok(())
+}
+
+/// `None` where there is no such file.
+fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens a file that must not exist yet.
