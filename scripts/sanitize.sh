@@ -13,9 +13,13 @@ cd "$(dirname "$0")/.."
 
 kind=${1:-}
 shift || true
-crates="-p ggml -p kernels -p longhand --features kernels/testing"
-# shellcheck disable=SC2086
-[ $# -gt 0 ] || set -- $crates
+if [ $# -eq 0 ]; then
+    case $kind in
+    # The kernels on the scalar instruction set, without what calls C (`graph`) and tests of very many numbers.
+    miri) set -- -p kernels --lib -- --skip graph:: --skip speeds --skip every_bit_pattern --skip relative_error ;;
+    *) set -- -p ggml -p kernels -p longhand --features kernels/testing ;;
+    esac
+fi
 target=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/sanitize-$kind CARGO_TERM_COLOR=never
 
@@ -47,8 +51,6 @@ thread)
     test_with "-Zsanitizer=thread -Cdebuginfo=line-tables-only -Cunsafe-allow-abi-mismatch=sanitizer" -fsanitize=thread "$@"
     ;;
 miri)
-    # The kernels on the scalar instruction set, without what calls C (`graph`) and tests of very many numbers.
-    [ "$*" != "$crates" ] || set -- -p kernels --lib -- --skip graph:: --skip speeds --skip every_bit_pattern --skip relative_error
     MIRIFLAGS="-Zmiri-deterministic-floats" cargo +nightly miri test "$@"
     ;;
 *)

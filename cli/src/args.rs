@@ -3,6 +3,7 @@
 //! opened.
 
 pub mod device;
+pub mod disk;
 mod llama;
 pub mod model;
 pub mod sampling;
@@ -21,7 +22,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::{
     ask, bench, chat, console, crash_save, demo, devices, failure, heads, inspect, logits, plan, policies,
-    recall, tokenize,
+    recall, sessions, tokenize,
 };
 
 /// Ask a local model about long documents, with a KV cache that can keep only what each attention head needs.
@@ -37,6 +38,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Chat(chat::ChatArgs),
     Ask(ask::AskArgs),
+    Sessions(sessions::SessionsArgs),
     Plan(plan::PlanArgs),
     Policies(policies::PoliciesArgs),
     Heads(heads::HeadsArgs),
@@ -63,6 +65,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Demo(args) => demo::run(&app, &args),
         Command::Chat(args) => chat::run(&app, &args),
         Command::Ask(args) => ask::run(&app, &args),
+        Command::Sessions(args) => sessions::run(&app, &args),
         Command::Plan(args) => plan::run(&app, &args),
         Command::Policies(args) => policies::run(&app, &args),
         Command::Heads(args) => heads::run(&app, &args),

@@ -6,13 +6,14 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use longhand::{
-    Chat, ChatFormat, ChatOptions, Context, Generated, Model, ModelSource, Preamble, Reading, SetupOptions,
-    Stop, needed_context,
+    Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
+    Preamble, Reading, SetupOptions, Stop, needed_context,
 };
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArgs, check_question, is_model};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
@@ -25,7 +26,7 @@ const ANSWER_LIMIT: usize = 256;
 
 /// Ask questions about documents, one after the other in one session.
 ///
-/// The documents and the first question form the first turn; each further question is another turn. Answers
+/// The documents are read first, and found again the next time. Each question is a turn. Answers
 /// go to stdout, each on a line of its own; programs should use --json. Without a model file, the small built-in model
 /// answers.
 #[derive(Debug, Args)]
@@ -50,6 +51,12 @@ pub struct AskArgs {
     model: ModelArgs,
     #[command(flatten)]
     session: SessionArgs,
+    /// Read the documents together with the first question. Policies that choose rows by the attention of the last tokens
+    /// (snapkv, slimkv, ahakv, tova) then keep what this question needs. Nothing is kept for the next time
+    #[arg(long, help_heading = "Cache")]
+    query_aware: bool,
+    #[command(flatten)]
+    disk: DiskArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
 }
@@ -121,8 +128,14 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         "context": context,
         "document_tokens": document_tokens,
         "prompt_tokens": prompt_tokens,
+        "query_aware": args.query_aware,
     });
-    let mut asked = Asked { json: args.json.then_some(before_answers), ..Asked::default() };
+    let mut asked = Asked {
+        json: args.json.then_some(before_answers),
+        together: args.query_aware,
+        cache: args.disk.documents(),
+        ..Asked::default()
+    };
     let answered = app.interrupt.in_steps(|| asked.ask_all(app, &mut chat, &questions));
     let ended = asked.end(app, &chat);
     answered.and(ended)
@@ -133,6 +146,9 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
 struct Asked {
     /// With --json, the fields before the answers.
     json: Option<Value>,
+    /// Whether the documents are read together with the first question.
+    together: bool,
+    cache: Option<DocumentCache>,
     /// With --json, from the first answer on.
     stream: Option<JsonStream>,
     first_reading: Option<Reading>,
@@ -145,7 +161,7 @@ impl Asked {
     fn ask_all(&mut self, app: &App, chat: &mut Chat, questions: &[String]) -> Result<()> {
         for (number, question) in questions.iter().enumerate() {
             let interrupted = |in_answer| Failure::interrupted_after(number, questions.len(), in_answer);
-            let reading = match turn::read(app, chat, question) {
+            let reading = match self.read(app, chat, question) {
                 Err(error) if error.is_interrupt() => return Err(interrupted(false).into()),
                 reading => reading?,
             };
@@ -168,6 +184,15 @@ impl Asked {
             }
         }
         Ok(())
+    }
+
+    /// Reads a question; before the first one, the documents.
+    fn read(&self, app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
+        let documents = match self.together {
+            true => Reading::default(),
+            false => turn::read_documents(app, chat, self.cache.as_ref())?,
+        };
+        Ok(documents + turn::read(app, chat, question)?)
     }
 
     /// Prints what answering took, and the end of the JSON object.

@@ -1,6 +1,7 @@
 //! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read
 //! with the first question; later turns read only their question.
 
+mod keeper;
 mod resume_check;
 mod start;
 
@@ -10,13 +11,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use longhand::{Chat, EngineError, Model, ModelSource, Observer, Reading, Stop};
+use keeper::Keeper;
+use longhand::{Chat, EngineError, Observer, Reading, Stop};
 
 use crate::app::App;
+use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::SessionArgs;
-use crate::{console, crash_save, documents, failure, format, turn};
+use crate::failure::Failure;
+use crate::{console, crash_save, failure, format, turn};
 
 /// Maximum tokens of an answer without -n.
 const ANSWER_LIMIT: usize = 1024;
@@ -27,7 +31,7 @@ const HELP: &str = "\
 /regen  replace the last answer by a new one
 /undo   remove the last question and its answer
 /clear  start a new conversation about the same documents
-/save   save the conversation to the file given with --session
+/save   save the conversation now; /save FILE saves a copy to a new file
 /exit   quit; Ctrl-D does the same
 Ctrl-C  stop reading or answering; at the prompt, press it twice to quit without saving
 ";
@@ -40,10 +44,18 @@ pub struct ChatArgs {
     /// UTF-8 text file to talk about, read with the first question; repeat for several files
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Save the conversation and its cache here when the chat ends. If the file exists, the chat continues
-    /// from it without reading anything again, and flags that contradict it are an error
-    #[arg(long = "session", value_name = "FILE")]
+    /// Keep the conversation in this file, and not among the kept ones. If the file exists, the chat continues from
+    /// it without reading anything again. Flags that contradict it are an error
+    #[arg(long = "session", value_name = "FILE", conflicts_with_all = ["resume", "private"])]
     session_file: Option<PathBuf>,
+    /// Continue a kept conversation: the last one, or the one with this name in `longhand sessions list`
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    resume: Option<String>,
+    /// Keep nothing of this conversation on the disk
+    #[arg(long, conflicts_with = "resume")]
+    private: bool,
+    #[command(flatten)]
+    disk: DiskArgs,
     /// System message, also -sys
     #[arg(long = "system-prompt", short_alias = 'p', alias = "prompt", value_name = "TEXT")]
     system: Option<String>,
@@ -67,93 +79,83 @@ struct TurnStats {
 
 /// Runs the command.
 pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
-    let source = args.model.source(args.model_arg.path.as_deref())?;
-    let options = args.session.apply(args.model.setup_options(app))?;
-    // Each question has one correct answer for the built-in model, so sampling could only make answers worse.
-    let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
-    let sampling = args.sampling.validate(temperature, ANSWER_LIMIT)?;
-    let model = Model::open(source)?;
-    // Before the documents are read: the process that this starts would keep a copy of them.
-    model.chat_format()?;
-    let documents = documents::read_all(&args.files)?;
-    let mut chat = match args.session_file.as_deref() {
-        // A file that cannot be looked at is not a new one: opening it gives the error.
-        Some(path) if path.try_exists().unwrap_or(true) => {
-            let saved = start::open_saved(path, args, &options, &model, &documents)?;
-            start::resume(app, &model, &options, sampling, saved)?
-        }
-        path => {
-            path.map_or(Ok(()), start::check_folder)?;
-            start::start(app, args.system.as_deref(), &model, &options, sampling, &documents)?
-        }
-    };
-    let ended = run_loop(app, args.session_file.as_deref(), &mut chat);
-    let Some(path) = &args.session_file else {
-        if ended.as_ref().is_err_and(|error| !failure::is_closed_pipe(error)) {
-            crash_save::save_and_report();
-        }
-        return ended;
-    };
-    let saved = save(app, &chat, path);
-    if let Err(error) = &saved {
-        crash_save::save_and_report();
-        if ended.is_err() {
-            app.console.note(failure::report(error).text.trim_end());
+    let (mut chat, mut keeper) = start::begin(app, args)?;
+    let mut warned = false;
+    loop {
+        let ended = run_loop(app, &mut chat, &mut keeper);
+        let kept = keeper.finish(app, &chat);
+        match (ended, kept) {
+            // The user may save it elsewhere. The next time the program ends.
+            (Ok(End::Exit), Err(error)) if !warned => {
+                app.console.note(failure::report(&error).text.trim_end());
+                app.console
+                    .note("/save FILE saves the conversation elsewhere; /exit again quits without saving");
+                warned = true;
+            }
+            (Ok(End::Exit), Err(_)) => return Ok(()),
+            (Ok(End::Input), Ok(())) | (Ok(End::Exit), Ok(())) => return Ok(()),
+            (Ok(End::Input), Err(error)) => {
+                crash_save::save_and_report();
+                return Err(error);
+            }
+            (Err(error), kept) => {
+                if let Err(lost) = kept {
+                    crash_save::save_and_report();
+                    app.console.note(failure::report(&lost).text.trim_end());
+                }
+                return Err(error);
+            }
         }
     }
-    ended.and(saved)
 }
 
-/// Saves the conversation to a file.
-fn save(app: &App, chat: &Chat, path: &Path) -> Result<()> {
-    chat.save(path)?;
-    app.console.note(&format!("saved the conversation to {}", path.display()));
-    Ok(())
+/// Why a conversation ended.
+enum End {
+    /// By a command.
+    Exit,
+    /// There is no more input.
+    Input,
 }
 
 /// Answers questions and runs commands until the user quits.
-fn run_loop(app: &App, session_file: Option<&Path>, chat: &mut Chat) -> Result<()> {
+fn run_loop(app: &App, chat: &mut Chat, keeper: &mut Keeper) -> Result<End> {
     let mut last = TurnStats::default();
     loop {
-        let Some(line) = prompt_line(app)? else { return Ok(()) };
+        let Some(line) = prompt_line(app)? else { return Ok(End::Input) };
         match line.trim() {
             "" => continue,
-            "/exit" | "/quit" => return Ok(()),
+            "/exit" | "/quit" => return Ok(End::Exit),
             "/help" => app.console.print(HELP)?,
-            "/save" => match session_file {
-                Some(path) => {
-                    if let Err(error) = save(app, chat, path) {
-                        app.console.note(failure::report(&error).text.trim_end());
-                    }
-                }
-                None => app.console.note(
-                    "error: there is no session file to save to\nhint: start the program with --session FILE",
-                ),
-            },
+            "/save" => report_failure(app, keeper.finish(app, chat)),
             "/stats" => app.console.print(&stats(chat, &last))?,
             "/clear" => {
                 chat.clear();
+                keeper.begin_another();
                 last = TurnStats::default();
                 app.console.note("started a new conversation");
             }
-            "/regen" => match regenerate(app, chat) {
+            "/regen" => match regenerate(app, chat, keeper) {
                 Ok(Some(stats)) => last = stats,
                 Ok(None) => {
-                    app.console.note("error: there is no answer to replace\nhint: ask a question first")
+                    app.console.note("error: there is no question to answer\nhint: ask a question first")
                 }
                 Err(error) if is_interrupt(&error) => undo(app, chat),
                 Err(error) => return Err(error),
             },
             "/undo" => {
                 undo(app, chat);
+                keeper.keep(app, chat, Duration::ZERO);
                 last = TurnStats::default();
+            }
+            command if command.starts_with("/save ") => {
+                report_failure(app, save_copy(app, chat, Path::new(command["/save".len()..].trim())));
             }
             command if command.starts_with('/') => {
                 let name = command.split_whitespace().next().unwrap_or(command);
                 app.console
                     .note(&format!("error: there is no command {name}\nhint: type /help for the commands"));
             }
-            question => match ask(app, chat, question) {
+            question => match ask(app, chat, keeper, question) {
                 Ok(stats) => last = stats,
                 Err(error) if is_interrupt(&error) => {
                     app.console.note("interrupted: the question was not read");
@@ -170,18 +172,23 @@ fn run_loop(app: &App, session_file: Option<&Path>, chat: &mut Chat) -> Result<(
 }
 
 /// Reads a question and answers it.
-fn ask(app: &App, chat: &mut Chat, question: &str) -> Result<TurnStats> {
-    let reading = turn::read(app, chat, question)?;
-    answer(app, chat, reading)
+fn ask(app: &App, chat: &mut Chat, keeper: &mut Keeper, question: &str) -> Result<TurnStats> {
+    let documents = turn::read_documents(app, chat, keeper.documents())?;
+    let reading = documents + turn::read(app, chat, question)?;
+    keeper.keep(app, chat, reading.elapsed);
+    answer(app, chat, keeper, reading)
 }
 
-/// Generates another answer to the last question. Returns `None` if there is no answer yet.
-fn regenerate(app: &App, chat: &mut Chat) -> Result<Option<TurnStats>> {
+/// Generates another answer to the last question, or its first one. Returns `None` if there is no question.
+fn regenerate(app: &App, chat: &mut Chat, keeper: &mut Keeper) -> Result<Option<TurnStats>> {
+    if chat.awaits_answer() {
+        return answer(app, chat, keeper, Reading::default()).map(Some);
+    }
     let mut reporter = app.reporter();
     let reading =
         app.interrupt.computing(|| chat.retract_answer(&mut |progress| reporter.progress(progress)))?;
     drop(reporter);
-    reading.map(|reading| answer(app, chat, reading)).transpose()
+    reading.map(|reading| answer(app, chat, keeper, reading)).transpose()
 }
 
 /// Removes the last question and its answer.
@@ -193,9 +200,10 @@ fn undo(app: &App, chat: &mut Chat) {
 }
 
 /// Generates the answer to what was read, and prints it to stdout.
-fn answer(app: &App, chat: &mut Chat, reading: Reading) -> Result<TurnStats> {
+fn answer(app: &App, chat: &mut Chat, keeper: &mut Keeper, reading: Reading) -> Result<TurnStats> {
     let answer = turn::generate(app, chat, &mut |piece| app.console.print_answer(piece))?;
     app.console.print("\n")?;
+    keeper.keep(app, chat, answer.elapsed);
     match answer.stop {
         Stop::Interrupted => app.console.note("(interrupted)"),
         Stop::Length => app.console.note("(cut off at the limit of tokens; -n sets the limit)"),
@@ -227,6 +235,26 @@ fn prompt_line(app: &App) -> Result<Option<String>> {
             Ok(line) => return Ok(Some(line)),
             Err(_) => app.console.note("error: the line is not UTF-8\nhint: check the terminal's encoding"),
         }
+    }
+}
+
+/// Saves a copy of the conversation to a new file.
+fn save_copy(app: &App, chat: &Chat, path: &Path) -> Result<()> {
+    if path.exists() {
+        return Err(Failure::new(
+            format!("{}: there is a file already", path.display()),
+            "give the name of a new file",
+        )
+        .into());
+    }
+    chat.save(path)?;
+    app.console.note(&format!("saved the conversation to {}", path.display()));
+    Ok(())
+}
+
+fn report_failure(app: &App, result: Result<()>) {
+    if let Err(error) = result {
+        app.console.note(failure::report(&error).text.trim_end());
     }
 }
 

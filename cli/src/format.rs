@@ -43,6 +43,16 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
+/// How long ago something was: `12 s`, `5 min`, `3 h`, `4 days`
+pub fn age(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ ..60 => format!("{seconds} s"),
+        seconds @ ..3600 => format!("{} min", seconds / 60),
+        seconds @ ..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
 /// Tokens per second: `1,234`, `87.3`, `4.21`; `-` if nothing was measured.
 pub fn speed(per_second: f64) -> String {
     match per_second {

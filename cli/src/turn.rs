@@ -4,10 +4,32 @@ use std::io;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use longhand::{Chat, EngineError, Generated, Observer, Reading};
+use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Observer, Reading};
 
 use crate::app::App;
-use crate::crash_save;
+use crate::{crash_save, format};
+
+/// Reads the documents, with a progress bar, or finds them in the cache. Says so, and what is wrong with the cache.
+pub fn read_documents(
+    app: &App,
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+) -> Result<Reading, EngineError> {
+    let mut reporter = app.reporter();
+    let reading = app
+        .interrupt
+        .computing(|| chat.read_documents(cache, &mut |progress| reporter.progress(progress)))?;
+    drop(reporter);
+    let DocumentReading { tokens, elapsed, found, problem } = reading;
+    if let Some(problem) = problem {
+        app.console.note(&format!("note: documents that were read before: {problem}"));
+    }
+    if found {
+        let (tokens, time) = (format::count(tokens), format::duration(elapsed));
+        app.console.note(&format!("read before: {tokens} tokens of documents, found again in {time}"));
+    }
+    Ok(Reading { tokens: if found { 0 } else { tokens }, elapsed })
+}
 
 /// Reads a question, with a progress bar.
 pub fn read(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {

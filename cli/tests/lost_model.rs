@@ -78,16 +78,15 @@ fn a_saved_conversation_continues_with_the_restored_model() {
 }
 
 #[test]
-fn without_a_session_file_the_text_is_saved() {
+fn without_a_session_file_the_conversation_is_kept() {
     let (model, folder) = (copy("lost-text.gguf"), scratch("lost-text"));
     let run = chat_over_a_lost_model(&model, &folder, &["--no-repack"], &format!("{KEY}\n"));
     assert_lost(&run);
-    let saved: Vec<_> = fs::read_dir(&folder).expect("the folder").flatten().collect();
-    let [saved] = &saved[..] else { panic!("{saved:?}") };
-    let text = fs::read_to_string(saved.path()).expect("the text");
-    assert!(text.contains(DOCUMENT.trim()) && text.contains(NUMBER_IS), "{text}");
-    assert!(text.ends_with(&format!("[user]\n{KEY}\n\n")), "{text}");
-    assert!(run.stderr.contains("saved the text of the conversation to "), "{}", run.stderr);
+    assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 0);
+    copy("lost-text.gguf");
+    let run = longhand_with_input(&["chat", "--resume", &run.kept_name()], format!("{KEY}\n").as_bytes());
+    assert!(run.stderr.contains(&format!("> {NUMBER}\n{NUMBER_IS}\n")), "{}", run.stderr);
+    assert_eq!(run.ok(), format!("{KEY_IS}\n"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use common::{DOCUMENT, changed_model, command, file, longhand, longhand_with_input, scratch};
 use serde_json::{Value, json};
+use twox_hash::XxHash3_64;
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const KEY: &str = "What is the pass key?";
@@ -51,9 +52,7 @@ fn with_description(name: &str, path: &str, change: impl FnOnce(&mut Value)) -> 
     let description = description.to_string();
     let length = (description.len() as u32).to_le_bytes();
     let mut bytes = [&bytes[..8], &length, description.as_bytes(), &bytes[end..bytes.len() - 8]].concat();
-    let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325, add);
-    bytes.extend(sum.to_le_bytes());
+    bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
     file(name, bytes)
 }
 
@@ -64,14 +63,14 @@ fn a_conversation_continues_in_another_process() {
     let document = file("continues.txt", DOCUMENT.repeat(4));
     for policy in ["full", "razor:buffer=256,ratio=5,sinks=4", "h2o:heavy=200,recent=50"] {
         let path = new_session("continues");
-        let args = ["chat", "--session", &path, "-f", &document, "--policy", policy];
+        let args = ["chat", "--session", &path, "-f", &document, "--policy", policy, "--disk-cache", "0"];
         let run = longhand_with_input(&args, format!("{NUMBER}\n/save\n/stats\n").as_bytes());
         assert_eq!(run.stderr.matches("saved the conversation to").count(), 2, "{}", run.stderr);
         let out = run.ok();
         assert_eq!(answers(&out), [NUMBER_IS], "{policy}: {out}");
         assert!(reads(&out)[0] > 150, "{out}");
 
-        let again = ["chat", "--session", &path];
+        let again = ["chat", "--session", &path, "--disk-cache", "0"];
         let run = longhand_with_input(&again, format!("/stats\n{KEY}\n/stats\n/regen\n").as_bytes());
         assert!(run.stderr.contains(&format!("policy {policy}")), "{}", run.stderr);
         assert!(run.stderr.contains("resumed after "), "{}", run.stderr);
@@ -105,9 +104,11 @@ fn sessions_of_other_documents_or_models_are_rejected() {
     let document = file("more.txt", DOCUMENT.repeat(2));
     longhand(&["chat", "--session", &path, "-f", &document]).assert_failed(2, "has other documents (-f)");
     let other = changed_model("other.gguf", |file| _ = file.set("llama.context_length", 1000u32));
-    longhand(&["chat", &other, "--session", &path]).assert_failed(1, "made with another model");
+    longhand(&["chat", &other, "--session", &path])
+        .assert_failed(1, "made with other weights of the model needle");
     let nowhere = scratch("sessions").join("no/such/folder/saved");
-    longhand(&["chat", "--session", nowhere.to_str().expect("text")]).assert_failed(1, "there is no folder");
+    longhand(&["chat", "--session", nowhere.to_str().expect("text")])
+        .assert_failed(1, "No such file or directory");
     let folder = scratch("sessions");
     longhand(&["chat", "--session", folder.to_str().expect("text")]).assert_failed(1, "not a regular file");
     assert!(
@@ -144,8 +145,7 @@ fn flags_that_contradict_the_session_are_rejected() {
 
     let before = std::fs::read(&path).expect("the session file");
     for (flags, part) in [
-        (&["-c", "4k"][..], "has -c 2000 (not 4000)"),
-        (&["-c", "0"], "has -c 2000 (not "),
+        (&["-c", "50"][..], "tokens, but -c is 50"),
         (&["-ctk", "f16", "-ctv", "q8_0"], "has -ctk q8_0 (not f16), -ctv f16 (not q8_0)"),
         (&["--prefill", "streaming"], "has --prefill exact (not streaming)"),
         (&["--policy", "full"], "(not full)"),
@@ -162,15 +162,15 @@ fn flags_that_contradict_the_session_are_rejected() {
         "a rejected command does not change the file"
     );
 
-    // The chunk size may change: it is no part of the session's state.
-    let chunk = || {
-        let mut chunk = Value::Null;
-        with_description("chunk", &path, |description| chunk = description["chunk"].clone());
-        chunk
+    // The chunk size and the context may change: they are no part of what was read.
+    let setting = |name: &str| {
+        let mut value = Value::Null;
+        with_description("setting", &path, |description| value = description[name].clone());
+        value
     };
-    assert_eq!(chunk(), 64);
-    chat(&["-b", "32"]).ok();
-    assert_eq!(chunk(), 32);
+    assert_eq!((setting("chunk"), setting("context")), (json!(64), json!(2000)));
+    chat(&["-b", "32", "-c", "4k"]).ok();
+    assert_eq!((setting("chunk"), setting("context")), (json!(32), json!(4000)));
 }
 
 #[test]

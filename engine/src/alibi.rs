@@ -8,10 +8,10 @@
 //! model need not be run. `s` is the model's attention scale (the paper has none), `gamma` and `b` are the
 //! weights and the bias of the norm before attention.
 //!
-//! Decisions: the paper's derivation assumes that the logits of a token with itself are not negative, and
-//! that the square of an elementwise product is at most the product of the squares. Neither holds in general,
-//! so its L_h is not a strict bound. [`ScopeOptions::rigorous`] gives a strict one: ||gamma||^2 + ||b||^2
-//! becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
+//! Decisions: the paper's derivation assumes that the logits of a token with itself are not negative. It also
+//! assumes that the square of an elementwise product is at most the product of the squares. Neither holds in
+//! general, so its L_h is not a strict bound. [`ScopeOptions::rigorous`] gives a strict one: ||gamma||^2 +
+//! ||b||^2 becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -208,9 +208,10 @@ pub fn window(scope: f64, context: usize) -> usize {
     if scope < context as f64 { scope.ceil().max(1.0) as usize } else { context }
 }
 
-/// The window of each head of a layer: at least its scope, with at most `max` different windows, such that
-/// the heads together keep as few rows as possible. Heads whose window is `context` keep everything.
-pub fn window_classes(scopes: &[f64], context: usize, max: usize) -> Vec<usize> {
+/// The window of each head of a layer, at least its scope. There are at most `max` different windows, chosen
+/// such that the heads together keep as few rows as possible. Heads whose window is `context` keep
+/// everything.
+pub(crate) fn window_classes(scopes: &[f64], context: usize, max: usize) -> Vec<usize> {
     /// The best division of the shortest windows into some number of classes.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     struct Division {

@@ -1,15 +1,16 @@
 //! Writes files that appear complete or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 #[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tempfile::Builder;
+use tempfile::{Builder, NamedTempFile};
 
-/// The extension of temporary files. A killed process leaves one behind.
-pub const TEMPORARY_EXTENSION: &str = "tmp";
+/// The extension of temporary files. A killed process leaves one behind: see [`remove_leftovers`].
+const TEMPORARY_EXTENSION: &str = "tmp";
 
 /// Who may read a new file. A file that exists keeps its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,34 +44,122 @@ pub fn write<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let behind_links = if_found(fs::canonicalize(path))?;
-    let path = behind_links.as_deref().unwrap_or(path);
-    let existing = if_found(fs::metadata(path))?;
-    if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
-        return Err(io::Error::other("it exists and is not a regular file").into());
+    let draft = Draft::new(path, access)?;
+    draft.write(content)?;
+    draft.replace()?;
+    Ok(())
+}
+
+/// A temporary file that will replace a file or become a new one. It is locked, and removed if it is dropped
+/// before that.
+pub(crate) struct Draft {
+    temporary: NamedTempFile,
+    /// The file, behind all links.
+    path: PathBuf,
+}
+
+impl Draft {
+    /// An empty temporary file beside `path`.
+    pub(crate) fn new(path: &Path, access: Access) -> io::Result<Draft> {
+        let path = if_found(fs::canonicalize(path))?.unwrap_or_else(|| path.to_owned());
+        let existing = if_found(fs::metadata(&path))?;
+        if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
+            return Err(io::Error::other("it exists and is not a regular file"));
+        }
+        let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
+        let prefix = temporary_prefix(name);
+        let suffix = format!(".{TEMPORARY_EXTENSION}");
+        let mut builder = Builder::new();
+        builder.prefix(&prefix).suffix(&suffix);
+        let temporary = loop {
+            let temporary = builder.make_in(folder(&path), |path| new_file(access).open(path))?;
+            // Where files cannot be locked, nobody takes this one for a leftover either.
+            let _ = temporary.as_file().lock();
+            if has_name(temporary.as_file())? {
+                break temporary;
+            }
+            // Another process took it for a leftover before it was locked.
+        };
+        if let Some(existing) = existing {
+            temporary.as_file().set_permissions(existing.permissions())?;
+        }
+        Ok(Draft { temporary, path })
     }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
+
+    /// Writes the content, and waits until it is on the disk.
+    pub(crate) fn write<E: From<io::Error>>(
+        &self,
+        content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut out = BufWriter::with_capacity(1 << 20, self.temporary.as_file());
+        content(&mut out)?;
+        out.flush()?;
+        drop(out);
+        Ok(self.temporary.as_file().sync_all()?)
+    }
+
+    /// The metadata of the temporary file; size, time and identity stay when it gets its name.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.temporary.as_file().metadata()
+    }
+
+    /// Gives the file its name. What had it is gone. Returns the file, which is still locked.
+    pub(crate) fn replace(self) -> io::Result<File> {
+        let file = self.temporary.persist(&self.path)?;
+        sync_folder(folder(&self.path));
+        Ok(file)
+    }
+
+    /// As [`Draft::replace`]; an error if a file has the name already.
+    pub(crate) fn create_new(self) -> io::Result<File> {
+        let file = self.temporary.persist_noclobber(&self.path)?;
+        sync_folder(folder(&self.path));
+        Ok(file)
+    }
+}
+
+/// Whether `path` could be written now.
+///
+/// # Errors
+/// Those of [`write`].
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    Draft::new(path, Access::Owner).map(drop)
+}
+
+/// Removes the temporary files of killed processes from a folder: all of them, or those of the file `name`.
+/// Errors are ignored.
+pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) {
+    let prefix = name.map(temporary_prefix).unwrap_or_default();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (name, found) = (entry.file_name(), entry.path());
+        let is_temporary = name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes())
+            && found.extension().is_some_and(|extension| extension == TEMPORARY_EXTENSION)
+            && entry.file_type().is_ok_and(|kind| kind.is_file());
+        // A file that is still written to is locked.
+        if is_temporary && File::open(&found).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(&found);
+        }
+    }
+}
+
+/// How the names of temporary files of the file `name` begin.
+fn temporary_prefix(name: &OsStr) -> OsString {
     let mut prefix = name.to_owned();
     prefix.push(".");
-    let suffix = format!(".{TEMPORARY_EXTENSION}");
-    // Removed if it is dropped before `persist`.
-    let temporary =
-        Builder::new().prefix(&prefix).suffix(&suffix).make_in(folder, |path| new_file(access).open(path))?;
-    if let Some(existing) = existing {
-        temporary.as_file().set_permissions(existing.permissions())?;
-    }
-    let mut out = BufWriter::with_capacity(1 << 20, temporary.as_file());
-    content(&mut out)?;
-    out.flush()?;
-    drop(out);
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|error| error.error)?;
-    sync_folder(folder);
-    Ok(())
+    prefix
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether an open file still has a name.
+fn has_name(file: &File) -> io::Result<bool> {
+    #[cfg(unix)]
+    return Ok(std::os::unix::fs::MetadataExt::nlink(&file.metadata()?) > 0);
+    #[cfg(not(unix))]
+    return file.metadata().map(|_| true);
 }
 
 /// `None` where there is no such file.

@@ -26,22 +26,22 @@ impl Backends {
     }
 
     /// The same backends for computations with the weights of `model`.
-    pub fn with_model(self, model: &Arc<Model>) -> Backends {
+    pub(crate) fn with_model(self, model: &Arc<Model>) -> Backends {
         Backends { model: Some(model.clone()), ..self }
     }
 
     /// Computes a graph in a place.
     ///
     /// # Errors
-    /// Where the computation fails or is interrupted, or the model file is no longer complete: the results may
-    /// then follow from zeros instead of the weights.
-    pub fn compute(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
+    /// Where the computation fails or is interrupted, or the model file is no longer complete. The results
+    /// may then follow from zeros instead of the weights.
+    pub(crate) fn compute(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
         self.at(place).compute(graph)?;
         self.check_model()
     }
 
     /// As [`Backends::compute`], whatever the interrupt flag says.
-    pub fn compute_to_end(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
+    pub(crate) fn compute_to_end(&self, place: Place, graph: &ReadyGraph) -> Result<(), EngineError> {
         self.at(place).compute_to_end(graph)?;
         self.check_model()
     }
@@ -64,9 +64,9 @@ impl Backends {
     }
 }
 
-/// Memory bandwidth of a backend in bytes a second, reads and writes together: the best of `passes`, each of
-/// which copies `bytes` several times within the backend's memory.
-pub fn copy_bandwidth(backend: &Backend, bytes: usize, passes: usize) -> Result<f64, EngineError> {
+/// Memory bandwidth of a backend in bytes a second, reads and writes together. It is the best of `passes`,
+/// each of which copies `bytes` several times within the backend's memory.
+pub(crate) fn copy_bandwidth(backend: &Backend, bytes: usize, passes: usize) -> Result<f64, EngineError> {
     /// Copies in a pass: enough that the time to start them does not count.
     const COPIES: usize = 8;
     let (memory, ctx) = (Context::new(2), Context::new(4 * COPIES));

@@ -1,6 +1,6 @@
 //! Calibration: finds retrieval heads (RazorAttention section 3.3). The model reads P random tokens four
-//! times. The *echo* score of a head is its attention to earlier occurrences of the current token, its
-//! *induction* score the attention to the tokens that followed them.
+//! times. The *echo* score of a head is its attention to earlier occurrences of the current token. The
+//! *induction* score is its attention to the tokens that followed them.
 //!
 //! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only
 //! the few columns that count are used, so the whole matrix never exists.
@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
-use kernels::graph::{AttentionShape, MAX_LANES};
+use kernels::graph::AttentionShape;
 use models::random::Random;
 use models::spec::PositionEncoding;
 
@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task, not_finite};
 
 /// How many times the random tokens are read.
-pub const REPEATS: usize = 4;
+const REPEATS: usize = 4;
 
 /// Types of the keys and values.
 const CACHE_TYPES: (Type, Type) = (Type::F16, Type::F16);
@@ -55,7 +55,7 @@ pub enum Occurrences {
     Last,
 }
 
-/// A sequence of `prefix` tokens, followed by the same `period` tokens at least [`REPEATS`] times.
+/// A sequence of `prefix` tokens, followed by the same `period` tokens at least `REPEATS` times.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
     /// Tokens before the repeated ones.
@@ -161,10 +161,7 @@ fn score_layers(
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);
-            let mut rows = vec![0i32; MAX_LANES * spec.n_layers];
-            rows[layer * MAX_LANES] = at as i32;
-            let log_weights = vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers];
-            let state = LaneValues { rows, log_weights };
+            let state = LaneValues::uniform(spec.n_layers, at);
             let text_chunk = TextChunk { residual: stream, first: at, len };
             // The layer's output overwrites its input, so its queries are computed first.
             let queries = {

@@ -4,22 +4,26 @@
 //! and what was read stays in the (possibly compressed) store. Documents and questions never become control
 //! tokens (see [`models::chat::Prompt`]).
 
+mod documents;
+mod file;
 mod preamble;
+mod saved;
 
-use std::ops::ControlFlow;
-use std::path::Path;
-use std::sync::Arc;
+use std::ops::{Add, ControlFlow};
 use std::time::{Duration, Instant};
 
+pub use documents::{DocumentCache, DocumentReading};
+pub use file::ChatFile;
 use models::chat::{Message, NextTurn};
 pub use preamble::Preamble;
+pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
 
 use crate::generate::{Generated, Stop, generate};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
-use crate::snapshot::{self, Snapshot};
-use crate::{Engine, EngineError, Hint, Model, Progress, Session, SessionOptions, setup};
+use crate::snapshot;
+use crate::{EngineError, Hint, Progress, Session};
 
 /// How a conversation begins and how it is answered.
 ///
@@ -63,6 +67,14 @@ pub struct Reading {
     pub tokens: usize,
     /// Time for them.
     pub elapsed: Duration,
+}
+
+impl Add for Reading {
+    type Output = Reading;
+
+    fn add(self, other: Reading) -> Reading {
+        Reading { tokens: self.tokens + other.tokens, elapsed: self.elapsed + other.elapsed }
+    }
 }
 
 /// A conversation with a model.
@@ -111,40 +123,6 @@ impl From<Turn> for (usize, usize) {
     }
 }
 
-/// A conversation without its session, as session files hold it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Record {
-    conversation: Conversation,
-    documents: String,
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Conversation {
-    /// Roles and texts.
-    messages: Vec<(String, String)>,
-    timeline: Vec<u32>,
-    turns: Vec<Turn>,
-}
-
-/// A saved conversation, opened but not restored yet.
-///
-/// ```no_run
-/// use longhand::{ChatOptions, Model, ModelSource, SavedChat, Setup, SetupOptions};
-///
-/// let model = Model::open(ModelSource::File("model.gguf".into()))?;
-/// let saved = SavedChat::open("talk.session".as_ref())?;
-/// let setup = Setup::resume(&model, &SetupOptions::default(), saved.options().clone(), &mut ())?;
-/// let mut chat = saved.restore(&setup.load(&mut ())?, ChatOptions::default())?;
-/// println!("{}", chat.ask("Where were we?", &mut |_| ())?.text);
-/// # Ok::<(), longhand::EngineError>(())
-/// ```
-pub struct SavedChat {
-    snapshot: Snapshot,
-    record: Record,
-}
-
 impl Chat {
     /// An empty conversation over an empty session.
     ///
@@ -188,9 +166,28 @@ impl Chat {
         !self.turns.is_empty()
     }
 
+    /// Whether the last question has no answer.
+    pub fn awaits_answer(&self) -> bool {
+        self.has_questions() && self.messages.last().is_some_and(|last| last.role == "user")
+    }
+
     /// Whether the model has answered.
     pub fn has_answers(&self) -> bool {
         self.messages.iter().any(|message| message.role == "assistant")
+    }
+
+    /// Gives the conversation room for `context` tokens. What was read is kept.
+    ///
+    /// # Errors
+    /// Where the conversation is longer, or there is no memory for the old and the new KV store at once. The
+    /// conversation is as it was.
+    pub fn set_context(&mut self, context: usize) -> Result<(), EngineError> {
+        let needed = self.timeline.len().max(self.session.tokens().len());
+        if needed > context {
+            return Err(EngineError::ContextFull { needed, context });
+        }
+        self.session = snapshot::in_context(&self.session, context)?;
+        Ok(())
     }
 
     /// Reads a question and answers it. `on_text` gets the answer piece by piece.
@@ -272,7 +269,7 @@ impl Chat {
         &mut self,
         on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generated, EngineError> {
-        if self.turns.is_empty() || self.messages.last().is_none_or(|last| last.role != "user") {
+        if !self.awaits_answer() {
             return Err(EngineError::Setting {
                 what: "an answer".into(),
                 reason: "no question waits for one".into(),
@@ -358,109 +355,6 @@ impl Chat {
         self.sampler.clear_recent();
         self.timeline.iter().for_each(|token| self.sampler.accept(*token));
     }
-
-    /// Writes the conversation and its session to a file. The file appears when it is complete, and not
-    /// before.
-    pub fn save(&self, path: &Path) -> Result<(), EngineError> {
-        let messages = self.messages.iter().map(|message| (message.role.clone(), message.content.clone()));
-        let record = Record {
-            conversation: Conversation {
-                messages: messages.collect(),
-                timeline: self.timeline.clone(),
-                turns: self.turns.clone(),
-            },
-            documents: self.preamble.documents().to_owned(),
-        };
-        let record = serde_json::to_string(&record)
-            .map_err(|error| EngineError::SavedChat { path: path.to_owned(), reason: error.to_string() })?;
-        snapshot::save(&self.session, &record, path)
-    }
-}
-
-impl SavedChat {
-    /// Opens a file that [`Chat::save`] wrote.
-    ///
-    /// # Errors
-    /// Where the file cannot be read, is damaged, or holds no conversation.
-    pub fn open(path: &Path) -> Result<SavedChat, EngineError> {
-        let snapshot = Snapshot::open(path)?;
-        let record =
-            serde_json::from_str(snapshot.caller()).map_err(|error| damaged(path, &error.to_string()))?;
-        Ok(SavedChat { snapshot, record })
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        self.snapshot.path()
-    }
-
-    /// The options of its session.
-    pub fn options(&self) -> &SessionOptions {
-        self.snapshot.options()
-    }
-
-    /// The system message it began with.
-    pub fn system(&self) -> Option<&str> {
-        let (role, content) = self.record.conversation.messages.first()?;
-        (role == "system").then_some(content)
-    }
-
-    /// The documents it is about.
-    pub fn documents(&self) -> &str {
-        &self.record.documents
-    }
-
-    /// Sets how many tokens the session computes at a time, instead of the saved number.
-    pub fn set_chunk(&mut self, chunk: usize) {
-        self.snapshot.set_chunk(chunk);
-    }
-
-    /// Refuses a model other than the one it was made with.
-    pub fn check(&self, model: &Model) -> Result<(), EngineError> {
-        self.snapshot.check(model)
-    }
-
-    /// Restores the conversation. Of `options`, the preamble is ignored: it is the saved one.
-    ///
-    /// # Errors
-    /// If it was made with another model, does not fit the free memory of the host or the device, or the file
-    /// is damaged.
-    pub fn restore(self, engine: &Arc<Engine>, options: ChatOptions) -> Result<Chat, EngineError> {
-        let path = self.path().to_owned();
-        let vocabulary = engine.spec().n_vocab;
-        let Record { conversation: Conversation { messages, timeline, turns }, documents } = self.record;
-        let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
-        let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
-        // The last answer may have failed. Where turns began needs no check: going back farther than there is
-        // text does nothing.
-        if !expected.starts_with(&roles)
-            || roles.len() + 1 < expected.len()
-            || timeline.iter().any(|token| *token as usize >= vocabulary)
-        {
-            return Err(damaged(
-                &path,
-                "its turns or tokens are not those of a conversation with this model",
-            ));
-        }
-        let system = messages.first().filter(|(role, _)| role == "system").map(|(_, text)| text.as_str());
-        let preamble = Preamble::unencoded(system, &documents);
-        // Other errors of the options are the file's, which restoring reports with its path.
-        if let Err(error @ EngineError::Memory { .. }) =
-            setup::fit_session(engine, self.snapshot.options().clone(), None, 0)
-        {
-            return Err(error);
-        }
-        let session = self.snapshot.restore(engine)?;
-        let mut chat = Chat::new(session, ChatOptions { preamble, ..options })?;
-        chat.messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
-        (chat.timeline, chat.turns) = (timeline, turns);
-        chat.go_back(usize::MAX);
-        Ok(chat)
-    }
-}
-
-fn damaged(path: &Path, reason: &str) -> EngineError {
-    EngineError::SavedChat { path: path.to_owned(), reason: format!("{reason:.1000}") }
 }
 
 /// Tokens that a session of several questions needs: the first prompt, and for every later question its
@@ -484,7 +378,7 @@ pub fn needed_context(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EngineOptions, ModelSource};
+    use crate::{Engine, EngineOptions, ModelSource, SessionOptions};
 
     #[test]
     fn answers_need_a_question_and_survive_an_interrupted_retraction() {

@@ -37,8 +37,8 @@ pub struct EngineOptions {
     /// Keep intermediates, for [`Session::intermediates`](crate::Session::intermediates).
     pub trace: bool,
     /// Set to true, this flag stops the running computation of every session of the engine at the next
-    /// operation, with an error for which [`EngineError::is_interrupt`] holds; a decode step that has begun
-    /// is completed. It must be reset before the next computation.
+    /// operation. The error is one for which [`EngineError::is_interrupt`] holds. A decode step that has
+    /// begun is completed. The flag must be reset before the next computation.
     pub interrupt: Arc<AtomicBool>,
 }
 
@@ -57,8 +57,8 @@ pub(crate) fn check_interrupt(flag: &AtomicBool) -> Result<(), EngineError> {
 }
 
 impl EngineOptions {
-    /// Threads that compute on the host: at most one for each processor that this process may use, because
-    /// threads meet after every operation and would wait for those that have no processor.
+    /// Threads that compute on the host, at most one for each processor that this process may use. Threads
+    /// meet after every operation, and would wait for those that have no processor.
     pub fn threads(&self) -> usize {
         let processors = std::thread::available_parallelism().ok().map(|processors| processors.get());
         match (self.threads, processors) {

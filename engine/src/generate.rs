@@ -10,7 +10,7 @@ use models::tokenizer::Tokenizer;
 
 use crate::sampler::Sampler;
 use crate::text::TextStream;
-use crate::{EngineError, Session};
+use crate::{EngineError, Hint, Session};
 
 /// Why an answer ended.
 ///
@@ -83,13 +83,14 @@ impl Generated {
 
 /// Generates at most `limit` tokens from where the session stands.
 ///
-/// `on_token` is called for every token with the text that may be shown now, which can be empty while a
-/// character or a possible stop sequence is incomplete; it stops the answer by returning
+/// `on_token` is called for every token with the text that may be shown now. That can be empty while a
+/// character or a possible stop sequence is incomplete. It stops the answer by returning
 /// [`ControlFlow::Break`]. The sampler accepts the generated tokens; those of the prompt are the caller's to
 /// accept.
 ///
 /// # Errors
-/// What the computation fails with, except an interrupt, which ends the answer as [`Stop::Interrupted`].
+/// If the session's logits are unknown. What the computation fails with, except an interrupt, which ends the
+/// answer as [`Stop::Interrupted`].
 pub fn generate(
     session: &mut Session,
     tokenizer: &Tokenizer,
@@ -98,6 +99,13 @@ pub fn generate(
     limit: usize,
     on_token: &mut dyn FnMut(&str) -> ControlFlow<()>,
 ) -> Result<Generated, EngineError> {
+    if session.logits().is_empty() {
+        return Err(EngineError::Setting {
+            what: "an answer".into(),
+            reason: "the session has read no text, or reading it was interrupted".into(),
+            hint: Hint::advice("read the whole text first"),
+        });
+    }
     let started = Instant::now();
     let mut stream = TextStream::new(stops.iter().cloned());
     let mut logits = Vec::new();
@@ -162,6 +170,18 @@ mod tests {
 
     const DOCUMENT: &str = "The old boat crossed the quiet river. Mary's favorite number is 34251. \
                             Later that day the small bird left the garden.\n\nWhat is Mary's favorite number?";
+
+    #[test]
+    fn a_session_without_logits_gives_no_answer() {
+        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
+        let tokenizer = Tokenizer::from_gguf(engine.file()).expect("its tokenizer");
+        let mut session = Session::new(&engine, SessionOptions::default()).expect("a session");
+        let mut sampler = Sampler::new(SamplerOptions::greedy()).expect("a sampler");
+        let mut on_token = |_: &str| panic!("it has read nothing");
+        let error = generate(&mut session, &tokenizer, &mut sampler, &[], 5, &mut on_token).err();
+        assert!(matches!(error, Some(EngineError::Setting { .. })), "{error:?}");
+        assert!(session.tokens().is_empty());
+    }
 
     /// Runs greedy generation on the embedded model after a question.
     fn ask(

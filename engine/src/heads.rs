@@ -2,8 +2,8 @@
 //! maps, and heat maps.
 //!
 //! A profile marks every (layer, KV head) that is a *retrieval head*, of which no row is evicted. It comes
-//! from calibration (scores of every query head, [`select`]) or from a published map ([`import`]), is stored
-//! as a small JSON file ([`HeadProfile`]) and is shown by a [`Heatmap`]. No tensor is used here.
+//! from calibration (scores of every query head, [`select`]) or from a published map ([`import`]). It is
+//! stored as a small JSON file ([`HeadProfile`]) and shown by a [`Heatmap`]. No tensor is used here.
 
 mod error;
 mod heatmap;

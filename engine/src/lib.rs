@@ -53,7 +53,9 @@ pub mod text;
 mod weights;
 mod workspace;
 
-pub use chat::{Chat, ChatOptions, Preamble, Reading, SavedChat, needed_context};
+pub use chat::{
+    Chat, ChatFile, ChatOptions, DocumentCache, DocumentReading, Preamble, Reading, SavedChat, needed_context,
+};
 pub use engine::{DeviceKind, DeviceOptions, Engine, EngineOptions};
 pub use error::{EngineError, Hint, NotFiniteOrigin};
 pub use generate::{Generated, Stop, generate};

@@ -1,7 +1,7 @@
 //! A model file, opened and checked once, before any weight is read. Planning, tokenising and loading all
 //! start from it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt};
@@ -47,6 +47,8 @@ impl<P: Into<PathBuf>> From<P> for ModelSource {
 /// ```
 pub struct Model {
     name: String,
+    /// `None` if it is not a file.
+    file: Option<PathBuf>,
     gguf: GgufFile,
     spec: ModelSpec,
     fingerprint: String,
@@ -73,12 +75,21 @@ impl Model {
             }
             ModelSource::Bytes(_) => "model".to_owned(),
         };
-        Ok(Arc::new(Model { name, gguf, spec, fingerprint, format: OnceLock::new() }))
+        let file = match source {
+            ModelSource::File(path) => Some(std::path::absolute(&path).unwrap_or(path)),
+            ModelSource::Embedded | ModelSource::Bytes(_) => None,
+        };
+        Ok(Arc::new(Model { name, file, gguf, spec, fingerprint, format: OnceLock::new() }))
     }
 
     /// The name its author gave, else that of the file.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The absolute path of its file, if it is a file.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// Metadata and tensors of the file.

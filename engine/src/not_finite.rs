@@ -7,13 +7,12 @@
 //! - The embeddings of every text.
 //! - After each computation, the logits and the residual stream before them, which carries what was added.
 //!
-//! Where numbers stop being finite is searched for only then: the text is computed again with full attention,
-//! layer by layer, and every intermediate is checked.
+//! Only then is it searched for where numbers stop being finite. The text is computed again with full
+//! attention, layer by layer, and every intermediate is checked.
 
 use std::sync::atomic::Ordering;
 
 use ggml::{Tensor, Type};
-use kernels::graph::MAX_LANES;
 
 use crate::error::NotFiniteOrigin;
 use crate::forward::{OutputTokens, TextChunk};
@@ -136,9 +135,7 @@ fn search_layers(
             let chunk = TextChunk { residual: residual.at(place)?, first: at, len };
             let built = forward.layer_graph(layer, chunk, &layer_rows, needed);
             let graph = workspace.prepare(place, built.graph()?)?;
-            let rows = vec![at as i32; MAX_LANES * spec.n_layers];
-            let log_weights = vec![f32::NEG_INFINITY; MAX_LANES * spec.n_layers];
-            built.inputs.fill(&tokens[at..at + len], at, &LaneValues { rows, log_weights })?;
+            built.inputs.fill(&tokens[at..at + len], at, &LaneValues::uniform(spec.n_layers, at))?;
             backends.compute(place, &graph)?;
             for node in graph.nodes() {
                 let name = node.name();

@@ -51,9 +51,9 @@ pub struct PlanOptions {
 pub struct Plan {
     /// Weights, by place.
     pub weights: WeightBytes,
-    /// During prefill, pages of the file with matrices that are also there in another layout: those of one
-    /// layer in exact prefill, otherwise those of all layers (as in a later turn of many tokens). They go
-    /// back to the system afterwards.
+    /// During prefill, pages of the file with matrices that are also there in another layout. In exact
+    /// prefill these are the pages of one layer, otherwise those of all layers (as in a later turn of many
+    /// tokens). They go back to the system afterwards.
     pub file_pages: usize,
     /// What is saved on the host so that a turn can be undone.
     pub undo: usize,
@@ -98,9 +98,9 @@ pub const KERNEL_CODE_BYTES: usize = 64 << 20;
 /// At least [`Backend::blocks`](ggml::Backend::blocks) of any GPU, for plans without one.
 pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 
-/// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time: the kernels'
-/// code, and the transient buffers into which ggml first copies the activations of a matrix product in 8-bit
-/// blocks, 36 bytes for 32 elements.
+/// Bytes allocated by others than the engine on a device that computes `chunk` tokens at a time. They are the
+/// kernels' code and ggml's transient buffers. ggml first copies the activations of a matrix product into
+/// these, in 8-bit blocks, 36 bytes for 32 elements.
 pub fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
     KERNEL_CODE_BYTES + spec.n_ff.max(spec.n_embd) / 32 * 36 * chunk
 }
@@ -209,7 +209,7 @@ impl Plan {
     }
 
     /// The peak of the device's memory, without what the driver takes ([`DRIVER_BYTES`]).
-    pub fn device_total(&self) -> usize {
+    pub(crate) fn device_total(&self) -> usize {
         self.device_allocated() + self.device_overhead
     }
 }

@@ -148,7 +148,7 @@ impl Sampler {
     }
 
     /// Clears the recent tokens, but does not reset the random numbers.
-    pub fn clear_recent(&mut self) {
+    pub(crate) fn clear_recent(&mut self) {
         self.recent.clear();
     }
 

@@ -1,6 +1,6 @@
-//! The memory that exact prefill needs besides the store: the residual stream of all tokens of the text, and
-//! the complete keys and values of one layer. If a model is split between host and device, both places hold
-//! both.
+//! The memory that exact prefill needs besides the store. It holds the residual stream of all tokens of the
+//! text, and the complete keys and values of one layer. If a model is split between host and device, both
+//! places hold both.
 
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, RowPositions};

@@ -1,7 +1,7 @@
 //! A session: one timeline of tokens, and the store that holds their rows.
 //!
 //! The caller hands over the whole text so far as tokens ([`Session::sync`]); the session keeps what it has
-//! of it and computes the rest. An empty session reads layer by layer ([`Prefill::Exact`]): each layer reads
+//! of it and computes the rest. An empty session reads layer by layer ([`Prefill::Exact`]). Each layer reads
 //! the whole text before its rows are evicted, and only one layer's complete rows are held at a time. Later
 //! texts run chunk by chunk through all layers against the store as it is.
 //!
@@ -12,22 +12,23 @@
 //! Errors and interrupts: a chunk, a reading layer by layer or a step counts when all of it is done. What
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
+mod exact_prefill;
+mod random;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ggml::{Tensor, Type};
-use kernels::graph::MAX_LANES;
-use models::random::Random;
+pub use exact_prefill::sync_all;
+use ggml::Type;
 use models::spec::ModelSpec;
 
 use crate::backends::Backends;
 use crate::engine::check_interrupt;
-use crate::forward::{OutputTokens, RESULT_NORM, TextChunk};
+use crate::forward::OutputTokens;
 use crate::kv::policy::Event;
-use crate::kv::{Evictions, KvBudget, LayerRows, Layout, PolicyChoice, Store, StoreOptions};
+use crate::kv::{Evictions, KvBudget, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
 use crate::placement::Place;
-use crate::scratch::{Residual, Scratch};
 use crate::snapshot::Input;
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Task, heads::HeadProfile, not_finite};
@@ -150,6 +151,8 @@ pub struct Session {
     pub(crate) store: Store,
     tokens: Vec<u32>,
     logits: Vec<f32>,
+    /// Whether chunks of the last text were read, but not all of it. What is read next belongs to its turn.
+    is_mid_text: bool,
     /// For everything but decode steps.
     workspace: Workspace,
     /// The graphs of a decode step, built once, and their memory.
@@ -182,6 +185,7 @@ impl Session {
             store,
             tokens: Vec::new(),
             logits: Vec::new(),
+            is_mid_text: false,
             workspace,
             decode: None,
             compressing: Duration::ZERO,
@@ -194,7 +198,7 @@ impl Session {
         &self.tokens
     }
 
-    /// The model it talks with.
+    /// The loaded model that computes its text.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -259,15 +263,15 @@ impl Session {
     /// Makes `tokens` the session's text: keeps the common beginning where it can, computes the rest, and
     /// leaves the logits of what follows. Returns how many tokens were computed.
     ///
-    /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says:
-    /// what it had of them before, and the chunks that were complete. Of a first text that is read layer by
-    /// layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left. The session is
-    /// exactly as if it had read that beginning only, in the same chunks; but its logits may be unknown.
-    /// Calling `sync` again goes on from there.
+    /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says.
+    /// It is what the session had of them before, and the chunks that were complete. Of a first text that is
+    /// read layer by layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left.
+    /// The session is exactly as if it had read that beginning only, in the same chunks; but its logits may
+    /// be unknown. Calling `sync` again goes on from there, in the same turn.
     ///
     /// # Errors
-    /// Where a token is outside the vocabulary, the text is longer than the context, a computation fails or
-    /// is interrupted, or its numbers are not finite ([`EngineError::NotFinite`]).
+    /// Where a token is outside the vocabulary, or the text is longer than the context. Where a computation
+    /// fails or is interrupted, or its numbers are not finite ([`EngineError::NotFinite`]).
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<usize, EngineError> {
         self.check(tokens)?;
         self.go_back(tokens)?;
@@ -276,22 +280,32 @@ impl Session {
             return Ok(0);
         }
         check_interrupt(&self.engine.interrupt())?;
-        if rest.len() > 1 {
-            not_finite::check_text(&self.engine, rest, self.options.types)?;
-        }
-        let read = match rest {
+        match rest {
             [token] if !self.tokens.is_empty() => {
-                self.store.begin_turn(&self.logits)?;
-                self.push(*token)
+                self.prepare_step(*token)?;
+                // Only now: an interrupt before this must leave what undoes the turn before.
+                if !self.is_mid_text {
+                    self.store.begin_turn(&self.logits)?;
+                }
+                self.step(*token)?;
             }
-            _ if self.tokens.is_empty() && self.options.prefill == Prefill::Exact => {
-                self.read_exact(rest, progress)
+            _ => {
+                not_finite::check_text(&self.engine, rest, self.options.types)?;
+                self.read(rest, progress).map_err(|error| self.with_origin(error, tokens))?;
             }
-            _ => self.read_streaming(rest, progress),
-        };
-        read.map_err(|error| self.with_origin(error, tokens))?;
+        }
+        self.is_mid_text = false;
         self.store.add_checkpoint(&self.logits)?;
         Ok(rest.len())
+    }
+
+    fn read(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
+        if self.tokens.is_empty() && self.options.prefill == Prefill::Exact {
+            return self.read_exact(tokens, progress);
+        }
+        let read = self.read_chunks(tokens, progress);
+        self.engine.release_all();
+        read
     }
 
     /// The error of computing `tokens`, with where numbers stop being finite, if it is that error.
@@ -306,6 +320,7 @@ impl Session {
         if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
             return Ok(());
         }
+        self.is_mid_text = false;
         // The last token is computed again where its logits are not known.
         let cut = common.min(tokens.len().saturating_sub(1));
         let cut = if cut > 0 && self.store.can_truncate(cut) { cut } else { 0 };
@@ -326,14 +341,23 @@ impl Session {
     /// none, and after an error.
     fn rewind(&mut self, seen: usize) -> Result<(), EngineError> {
         let result = self.store.rewind(seen);
+        self.is_mid_text = false;
         self.tokens.truncate(self.store.seen());
         self.logits.clear();
         self.logits = result?;
         Ok(())
     }
 
+    /// Goes back to the latest checkpoint after an error. The session is empty where there is none.
+    fn rewind_to_latest(&mut self) {
+        let latest = self.store.latest_checkpoint(|_, _| true);
+        // If this fails too, the session is empty, and the first error is the one to report.
+        let _ = self.rewind(latest.unwrap_or(0));
+    }
+
     /// Removes all tokens.
     pub fn clear(&mut self) -> Result<(), EngineError> {
+        self.is_mid_text = false;
         self.tokens.clear();
         self.logits.clear();
         self.store.clear()
@@ -350,9 +374,8 @@ impl Session {
         Ok(())
     }
 
-    /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model,
-    /// not for talking. The session forgets what it held and is left holding the text, or after an error a
-    /// beginning of it.
+    /// Logits `[n_vocab]` after every token of a text, `[n, n_vocab]` in one vector: for checking a model.
+    /// What the session held is removed. Afterwards it holds the text, or after an error a beginning of it.
     pub fn all_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
         self.check(tokens)?;
         self.clear()?;
@@ -366,17 +389,20 @@ impl Session {
         Ok(all)
     }
 
-    /// Computes a chunk of tokens behind what the session holds and gives every named intermediate of it, in
-    /// the order of the computation: for finding out where two computations part. The engine must have been
-    /// opened with [`EngineOptions::trace`](crate::EngineOptions::trace). After an error the session is as
-    /// before.
+    /// Computes a chunk of tokens behind what the session holds. Gives every named intermediate of it, in the
+    /// order of the computation, for finding out where two computations differ first. The engine must have
+    /// been opened with [`EngineOptions::trace`](crate::EngineOptions::trace). After an error the session is
+    /// as before.
     pub fn intermediates(&mut self, tokens: &[u32]) -> Result<Vec<(String, Vec<f32>)>, EngineError> {
         self.check(tokens)?;
         let (needed, context) = (self.tokens.len() + tokens.len(), self.options.context);
-        let whole = |n| match n == tokens.len() {
+        let whole = |n| match n == tokens.len() && needed <= context {
             true => Ok(OutputTokens::All),
             false => Err(EngineError::ContextFull { needed, context }),
         };
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
         let n_layers = self.engine.spec().n_layers;
         self.chunk(tokens, false, whole, |pass| pass.intermediates(n_layers))
     }
@@ -386,6 +412,12 @@ impl Session {
     /// After an interrupt the session is as before. After another error it is as it was when the last text
     /// had been read, or empty where that cannot be restored, as [`Session::tokens`] says.
     pub fn push(&mut self, token: u32) -> Result<(), EngineError> {
+        self.prepare_step(token)?;
+        self.step(token)
+    }
+
+    /// What comes before a decode step and can be interrupted. It does not change the session.
+    fn prepare_step(&mut self, token: u32) -> Result<(), EngineError> {
         self.check(&[token])?;
         if self.tokens.len() == self.options.context {
             let context = self.options.context;
@@ -399,16 +431,19 @@ impl Session {
             let pass = Pass::new(&self.engine.forward, 1, OutputTokens::Last, rows, &mut workspace)?;
             self.decode = Some((pass, workspace));
         }
-        self.step(token).map_err(|error| {
+        Ok(())
+    }
+
+    /// A decode step, after [`Session::prepare_step`].
+    fn step(&mut self, token: u32) -> Result<(), EngineError> {
+        self.compute_step(token).map_err(|error| {
             let text = [&self.tokens[..], &[token]].concat();
-            let latest = self.store.latest_checkpoint(|_, _| true);
-            // If this fails too, the session is empty, and the first error is the one to report.
-            let _ = self.rewind(latest.unwrap_or(0));
+            self.rewind_to_latest();
             self.with_origin(error, &text)
         })
     }
 
-    fn step(&mut self, token: u32) -> Result<(), EngineError> {
+    fn compute_step(&mut self, token: u32) -> Result<(), EngineError> {
         self.make_room(1)?;
         let Some((pass, _)) = &self.decode else { return Ok(()) };
         let backends = &self.engine.backends;
@@ -487,16 +522,6 @@ impl Session {
         Ok((tokens, result, evictions))
     }
 
-    fn read_streaming(
-        &mut self,
-        tokens: &[u32],
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<(), EngineError> {
-        let done = self.read_chunks(tokens, progress);
-        self.engine.release_all();
-        done
-    }
-
     fn read_chunks(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
         let (started, before) = (Instant::now(), self.tokens.len());
         loop {
@@ -506,45 +531,18 @@ impl Session {
             }
             let rest = &tokens[at..];
             let outputs = |n| Ok(if n == rest.len() { OutputTokens::Last } else { OutputTokens::None });
-            let begins_turn = at == 0 && before > 0;
+            let begins_turn = before > 0 && !self.is_mid_text;
             let logits = self.chunk(rest, begins_turn, outputs, Pass::read_logits);
             if let Err(EngineError::NotFinite { .. }) = &logits
-                && self.tokens.len() > before
+                && self.is_mid_text
             {
-                // The chunks before may be to blame. If this fails too, the session is empty.
-                let _ = self.rewind(before);
+                // The chunks before may be to blame.
+                self.rewind_to_latest();
             }
             self.logits = logits?;
+            self.is_mid_text = true;
             let share = (self.tokens.len() - before) as f64 / tokens.len() as f64;
             progress(Progress { task: Task::Prefill, share, size: tokens.len(), elapsed: started.elapsed() });
-        }
-    }
-
-    /// Reads the first text layer by layer. What is interrupted leaves an empty session.
-    fn read_exact(&mut self, tokens: &[u32], progress: &mut dyn FnMut(Progress)) -> Result<(), EngineError> {
-        let read = layer_by_layer(&self.engine.clone(), tokens, &mut [self], progress);
-        self.finish_exact(tokens, read)
-    }
-
-    /// Ends an exact prefill: stores its logits, or clears the session after an error.
-    fn finish_exact(
-        &mut self,
-        tokens: &[u32],
-        read: Result<Vec<f32>, EngineError>,
-    ) -> Result<(), EngineError> {
-        match read {
-            Ok(logits) => {
-                self.logits = logits;
-                self.tokens = tokens.to_vec();
-                self.store.finish_exact(tokens.len());
-                Ok(())
-            }
-            Err(error) => {
-                self.engine.release_all();
-                // If this fails too, the session is empty, and the first error is the one to report.
-                let _ = self.clear();
-                Err(error)
-            }
         }
     }
 
@@ -554,178 +552,9 @@ impl Session {
         self.compressing
     }
 
-    /// Puts the session into the state in which a text of `n` tokens has been read, with random keys, values
-    /// and queries: for measuring compression and decoding at a depth without the cost of reading. The tokens
-    /// are all zero.
-    pub fn fill_random(&mut self, n: usize, seed: u64) -> Result<(), EngineError> {
-        if n > self.options.context {
-            return Err(EngineError::ContextFull { needed: n, context: self.options.context });
-        }
-        self.clear()?;
-        let (engine, mut random) = (self.engine.clone(), Random(seed));
-        let spec = engine.spec();
-        let scratch = Scratch::new(spec, &[self.store.layout()], n, &engine.backends, |_| true)?;
-        for lane in Place::ALL.into_iter().flat_map(|place| scratch.lanes(place)) {
-            random_rows(&lane.k, &mut random)?;
-            random_rows(&lane.v, &mut random)?;
-            if let Some(accumulated) = &lane.accumulated {
-                let values: Vec<f32> =
-                    (0..accumulated.shape().elements()).map(|_| random.unit() as f32).collect();
-                accumulated.write(0, &values)?;
-            }
-        }
-        self.compressing = Duration::ZERO;
-        for layer in 0..spec.n_layers {
-            let [lane] = scratch.lanes(engine.backends.placement().of(layer)) else { continue };
-            if let Some(queries) = self.store.prefill_recorder(layer, lane).queries {
-                let values: Vec<f32> = (0..queries.shape().elements()).map(|_| random.normal()).collect();
-                queries.write(0, &values)?;
-            }
-            let started = Instant::now();
-            self.store.fill_layer(layer, lane, n, &engine.backends, &mut self.workspace)?;
-            self.compressing += started.elapsed();
-        }
-        self.store.finish_exact(n);
-        self.tokens = vec![0; n];
-        self.store.begin_turn(&[])
-    }
-
     /// Bytes of compute buffers held now.
     pub fn compute_bytes(&self) -> usize {
         let workspaces = self.decode.iter().map(|(_, workspace)| workspace).chain([&self.workspace]);
         workspaces.map(|workspace| Place::ALL.map(|place| workspace.bytes(place)).iter().sum::<usize>()).sum()
     }
-}
-
-/// Reads the same first text into several empty sessions of one engine, as [`Session::sync`] would into each
-/// of them, but computes it only once: with full attention a text is the same whatever is kept of it. For
-/// comparing policies. After an error in the computation all sessions are empty.
-pub fn sync_all(
-    sessions: &mut [Session],
-    tokens: &[u32],
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(), EngineError> {
-    let Some(first) = sessions.first() else { return Ok(()) };
-    let (engine, types) = (first.engine.clone(), first.options.types);
-    for session in sessions.iter() {
-        session.check(tokens)?;
-        let alike = Arc::ptr_eq(&session.engine, &engine) && session.options.types == types;
-        if !alike || session.options.prefill != Prefill::Exact {
-            return Err(EngineError::Setting {
-                what: "sessions that read a text together".into(),
-                reason: "they must share the engine and the cache types, and use exact prefill".into(),
-                hint: Hint::advice("make sessions that differ in their policy only"),
-            });
-        }
-    }
-    sessions.iter_mut().try_for_each(Session::clear)?;
-    let mut read = not_finite::check_text(&engine, tokens, types).map(|()| Vec::new());
-    if !tokens.is_empty() && read.is_ok() {
-        read = layer_by_layer(&engine, tokens, &mut sessions.iter_mut().collect::<Vec<_>>(), progress);
-    }
-    match read {
-        Ok(logits) => {
-            for session in sessions {
-                session.finish_exact(tokens, Ok(logits.clone()))?;
-                session.store.add_checkpoint(&logits)?;
-            }
-            Ok(())
-        }
-        Err(error) => {
-            engine.release_all();
-            for session in sessions {
-                let _ = session.clear(); // as above
-            }
-            Err(not_finite::with_origin(error, &engine, tokens, types))
-        }
-    }
-}
-
-/// Fills a tensor of rows `[head_dim, rows, heads]` with a block of random ones, again and again.
-fn random_rows(tensor: &Tensor, random: &mut Random) -> Result<(), EngineError> {
-    const ROWS: usize = 512;
-    let Some(ty) = kernels::graph::row_type(tensor.ty()) else { return Ok(()) };
-    let (d, [_, row_bytes, head_bytes, _]) = (tensor.dim(0), tensor.strides());
-    let mut rows = vec![0u8; ROWS * row_bytes];
-    for row in rows.chunks_exact_mut(row_bytes) {
-        let values: Vec<f32> = (0..d).map(|_| random.normal()).collect();
-        ty.encode(&values, row);
-    }
-    for head in 0..tensor.dim(2) {
-        for first in (0..tensor.dim(1)).step_by(ROWS) {
-            let bytes = ROWS.min(tensor.dim(1) - first) * row_bytes;
-            tensor.write(head * head_bytes + first * row_bytes, &rows[..bytes])?;
-        }
-    }
-    Ok(())
-}
-
-/// Reads a text into the empty stores of `sessions`, one layer after the other, and gives the logits of what
-/// follows.
-fn layer_by_layer(
-    engine: &Engine,
-    tokens: &[u32],
-    sessions: &mut [&mut Session],
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Vec<f32>, EngineError> {
-    let started = Instant::now();
-    let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
-    let Some(first) = sessions.first_mut() else { return Ok(Vec::new()) };
-    let chunk = first.options.chunk.max(1);
-    // With a single store, layers that keep everything are computed in the store itself.
-    let at_home = |sessions: &[&mut Session], layer| sessions.len() == 1 && sessions[0].store.is_dense(layer);
-    let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut first.workspace)?;
-    let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
-    let scratch = Scratch::new(spec, &layouts, n, backends, |layer| !at_home(sessions, layer))?;
-
-    let chunks: Vec<(usize, usize)> = (0..n).step_by(chunk).map(|at| (at, chunk.min(n - at))).collect();
-    let mut logits = Vec::new();
-    sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
-    for layer in 0..spec.n_layers {
-        let place = backends.placement().of(layer);
-        residual.move_to(layer, backends)?;
-        let is_last = layer + 1 == spec.n_layers;
-        let at_home = at_home(sessions, layer);
-        let layer_rows = match scratch.lanes(place).first() {
-            Some(lane) if !at_home => LayerRows {
-                lanes: vec![lane.clone()],
-                recorders: (sessions.iter().zip(scratch.lanes(place)))
-                    .map(|(session, lane)| session.store.prefill_recorder(layer, lane))
-                    .collect(),
-            },
-            _ => sessions[0].store.rows(layer),
-        };
-        for (number, (at, len)) in chunks.iter().copied().enumerate() {
-            let ends = is_last && at + len == n;
-            let needed = match is_last {
-                true if ends => OutputTokens::Last,
-                true => OutputTokens::None,
-                false => OutputTokens::All,
-            };
-            let text_chunk = TextChunk { residual: residual.at(place)?, first: at, len };
-            let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
-            let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
-            let mut state = sessions[0].store.state();
-            state.rows[layer * MAX_LANES..][..MAX_LANES].fill(at as i32);
-            built.inputs.fill(&tokens[at..at + len], at, &state)?;
-            backends.compute(place, &graph)?;
-            if let Some(normed) = graph.find(RESULT_NORM) {
-                logits = built.result.to_vec()?;
-                not_finite::check(&logits, &normed)?;
-            }
-            let share = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
-            progress(Progress { task: Task::Prefill, share, size: n, elapsed: started.elapsed() });
-        }
-        if at_home {
-            sessions[0].store.grow_layer(layer, n);
-        } else {
-            for (session, lane) in sessions.iter_mut().zip(scratch.lanes(place)) {
-                let started = Instant::now();
-                session.store.fill_layer(layer, lane, n, backends, &mut session.workspace)?;
-                session.compressing += started.elapsed();
-            }
-        }
-        engine.release(layer);
-    }
-    Ok(logits)
 }

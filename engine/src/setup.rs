@@ -17,7 +17,7 @@ use ggml::Type;
 pub use memory::available as available_memory;
 pub use planner::Planned;
 use planner::{ModelOutline, Planner};
-pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, policy_rule, smallest, spread};
+pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, Target};
 
 use crate::engine::check_interrupt;
@@ -213,13 +213,13 @@ pub struct Setup {
 impl Setup {
     /// Decides how `model` is run for a session whose first text has `prompt` tokens. Nothing is loaded.
     ///
-    /// If the policy needs a head profile that must be calibrated first, [`Setup::plan`] assumes one, and
-    /// only what does not fit with any profile is refused. [`Setup::start`] calibrates and plans again with
-    /// the real one.
+    /// If the policy needs a head profile that must be calibrated first, [`Setup::plan`] assumes one. Only
+    /// what does not fit with any profile is refused. [`Setup::start`] calibrates and plans again with the
+    /// real one.
     ///
     /// # Errors
-    /// If options contradict each other, the device cannot be used, the session does not fit the free memory
-    /// of the host, or the interrupt flag is set.
+    /// If options contradict each other, or the device cannot be used. If the session does not fit the free
+    /// memory of the host, or the interrupt flag is set.
     pub fn resolve(
         model: &Arc<Model>,
         options: &SetupOptions,
@@ -474,8 +474,8 @@ pub fn fit_session(
     }
 }
 
-/// As [`fit_session`], but accepts what does not fit. Weights that are repacked are part of the engine and not
-/// counted again.
+/// As [`fit_session`], but accepts what does not fit. Weights that are repacked are part of the engine and
+/// not counted again.
 pub fn plan_session(
     engine: &Engine,
     session: SessionOptions,

@@ -2,8 +2,9 @@
 //! session, the tokens, the logits and the store. It can be restored on the host and on a device, whichever
 //! wrote it.
 //!
-//! Format: `LHSTATE1`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
-//! (see [`crate::kv::Store`]), checksum of all before it (FNV-1a, u64). Numbers are little-endian.
+//! Format: `LHSTATE2`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
+//! (see [`crate::kv::Store`]), checksum of all before it (XXH3, u64). Numbers are little-endian. A file without
+//! a cache has no tokens, no logits and no store: its session is an empty one.
 //!
 //! A file is untrusted: everything in it is compared with the model and the layout before it is used, and
 //! only the store that it asks for ([`Snapshot::options`]) is allocated before its size is proven. The
@@ -11,19 +12,21 @@
 //! other harm.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Write};
+use std::hash::Hasher as _;
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kernels::RowType;
 use kernels::graph::tensor_type;
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 
 use crate::atomic_file::{self, Access};
 use crate::heads::HeadProfile;
-use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions};
+use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};
 
-const MAGIC: &[u8; 8] = b"LHSTATE1";
+const MAGIC: &[u8; 8] = b"LHSTATE2";
 /// Bytes of the longest description.
 const MAX_DESCRIPTION_BYTES: usize = 64 << 20;
 /// Bytes of the longest policy: no policy with all its parameters is longer.
@@ -31,13 +34,20 @@ const MAX_POLICY_BYTES: usize = 1024;
 /// Numbers, or bytes of the description, read at once: a file that states more than it holds costs little
 /// memory.
 const READ_AT_ONCE: usize = 1 << 16;
+const CHECKSUM_BYTES: u64 = 8;
 
 /// What a file says about its session.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
     /// The model's fingerprint.
     model: String,
+    /// The model's name.
+    model_name: String,
+    /// The model's file, if it is one. Nothing opens it but the user's wish to continue.
+    model_file: Option<PathBuf>,
+    /// Whether the tokens, logits and the store follow.
+    cache: bool,
     tokens: usize,
     logits: usize,
     context: usize,
@@ -50,6 +60,34 @@ struct Description {
     profile: Option<String>,
     /// What the caller wanted to be kept.
     caller: String,
+}
+
+impl Description {
+    /// A session, without its cache.
+    fn of(session: &Session) -> Description {
+        let (options, model) = (session.options(), session.engine().model());
+        Description {
+            model: model.fingerprint().to_owned(),
+            model_name: model.name().to_owned(),
+            // Other paths cannot be written as JSON.
+            model_file: model.file().filter(|file| file.to_str().is_some()).map(Path::to_owned),
+            cache: false,
+            tokens: 0,
+            logits: 0,
+            context: options.context,
+            policy: options.policy.to_string(),
+            type_k: options.types.0.name().into(),
+            type_v: options.types.1.name().into(),
+            streaming: options.prefill == Prefill::Streaming,
+            chunk: options.chunk,
+            profile: options.profile.as_ref().map(HeadProfile::to_json),
+            caller: String::new(),
+        }
+    }
+
+    fn without_cache(&self) -> Description {
+        Description { cache: false, tokens: 0, logits: 0, ..self.clone() }
+    }
 }
 
 /// What is wrong with a session file, and what to do about it. It becomes an [`EngineError::Snapshot`] with
@@ -87,31 +125,25 @@ impl From<io::Error> for SnapshotError {
     }
 }
 
-/// Bytes on their way into a file, added up.
+/// Bytes on their way into a file, with their checksum.
 pub(crate) struct Output<'a> {
     to: &'a mut dyn Write,
-    sum: u64,
+    sum: XxHash3_64,
 }
 
-/// Bytes on their way out of a file, added up.
+/// Bytes on their way out of a file, with their checksum.
 pub(crate) struct Input<'a> {
     from: &'a mut dyn Read,
-    sum: u64,
-}
-
-const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn add(sum: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    sum: XxHash3_64,
 }
 
 impl<'a> Output<'a> {
     pub(crate) fn new(to: &'a mut dyn Write) -> Output<'a> {
-        Output { to, sum: EMPTY }
+        Output { to, sum: XxHash3_64::new() }
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
-        self.sum = add(self.sum, bytes);
+        self.sum.write(bytes);
         Ok(self.to.write_all(bytes)?)
     }
 
@@ -119,12 +151,18 @@ impl<'a> Output<'a> {
         let bytes: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
         self.bytes(&bytes)
     }
+
+    /// Writes the checksum.
+    fn end(mut self) -> Result<(), SnapshotError> {
+        let sum = self.sum.finish();
+        self.bytes(&sum.to_le_bytes())
+    }
 }
 
 impl Input<'_> {
     pub(crate) fn bytes(&mut self, bytes: &mut [u8]) -> Result<(), SnapshotError> {
         self.from.read_exact(bytes)?;
-        self.sum = add(self.sum, bytes);
+        self.sum.write(bytes);
         Ok(())
     }
 
@@ -139,13 +177,28 @@ impl Input<'_> {
         }
         Ok(numbers)
     }
+
+    /// Reads the checksum. An error if it is wrong, or if more follows.
+    fn end(mut self) -> Result<(), SnapshotError> {
+        let sum = self.sum.finish();
+        let mut stored = [0u8; CHECKSUM_BYTES as usize];
+        self.bytes(&mut stored)?;
+        if sum != u64::from_le_bytes(stored) {
+            return Err(SnapshotError::new("its checksum is wrong"));
+        }
+        if self.from.read(&mut [0])? > 0 {
+            return Err(SnapshotError::new("it has more bytes than it should"));
+        }
+        Ok(())
+    }
 }
 
 /// A file that holds a session, opened and described but not read yet.
 pub struct Snapshot {
     path: PathBuf,
     file: BufReader<File>,
-    sum: u64,
+    /// Of what was read.
+    sum: XxHash3_64,
     description: Description,
     options: SessionOptions,
 }
@@ -178,9 +231,29 @@ impl Snapshot {
         self.description.tokens
     }
 
+    /// Whether its session need not read its text again.
+    pub fn has_cache(&self) -> bool {
+        self.description.cache
+    }
+
+    /// The name of the model it was made with.
+    pub fn model_name(&self) -> &str {
+        &self.description.model_name
+    }
+
+    /// The file of the model it was made with, if it was a file.
+    pub fn model_file(&self) -> Option<&Path> {
+        self.description.model_file.as_deref()
+    }
+
     /// What was kept with it for the caller.
     pub fn caller(&self) -> &str {
         &self.description.caller
+    }
+
+    /// Whether the rows of another file's session depend on the same settings.
+    pub(crate) fn is_like(&self, other: &Snapshot) -> bool {
+        settings_of(&self.description) == settings_of(&other.description)
     }
 
     /// Has its session compute `chunk` tokens at once, and not as many as before it was kept.
@@ -188,65 +261,146 @@ impl Snapshot {
         self.options.chunk = chunk.clamp(1, self.options.context.max(1));
     }
 
-    /// Refuses a model with which its session was not made.
-    pub fn check(&self, model: &Model) -> Result<(), EngineError> {
-        let fingerprint = model.fingerprint();
-        if self.description.model == fingerprint {
-            return Ok(());
-        }
-        let made_with: String = self.description.model.chars().take(2 * fingerprint.len()).collect();
-        Err(EngineError::Snapshot {
-            path: self.path.clone(),
-            what: format!("it was made with another model (fingerprint {made_with})"),
-            hint: Hint::advice(format!(
-                "open the model it was made with; this model's fingerprint is {fingerprint}"
-            )),
-        })
+    /// Gives its session room for another number of tokens than it had.
+    pub fn set_context(&mut self, context: usize) {
+        self.options.context = context;
     }
 
-    /// Makes its session again. This allocates a store for as many tokens as the file says
-    /// ([`Snapshot::options`]).
+    /// Refuses a model with which its session was not made.
+    pub fn check(&self, model: &Model) -> Result<(), EngineError> {
+        if self.description.model == model.fingerprint() {
+            return Ok(());
+        }
+        let made_with = format!("{:.200}", self.description.model_name);
+        let what = match made_with == model.name() {
+            true => format!("it was made with other weights of the model {made_with}"),
+            false => format!("it was made with the model {made_with}, not with {}", model.name()),
+        };
+        let advice = match &self.description.model_file {
+            Some(file) => format!("open the model it was made with; its file was {:.500}", file.display()),
+            None => "open the model it was made with".to_owned(),
+        };
+        Err(EngineError::Snapshot { path: self.path.clone(), what, hint: Hint::advice(advice) })
+    }
+
+    /// Makes its session again; an empty one if the file has no cache. This allocates a store for as many
+    /// tokens as the file says ([`Snapshot::options`]).
     pub fn restore(mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
         self.check(engine.model())?;
         let session = self.read(engine);
         session.map_err(|error| with_path(error, &self.path))
     }
 
+    /// Brings a session of the same settings, whose context may differ, to the state of the one in the file, which
+    /// has read `tokens`.
+    ///
+    /// # Errors
+    /// Where the file is damaged, or of another session. The session is then empty.
+    pub(crate) fn restore_into(mut self, session: &mut Session, tokens: &[u32]) -> Result<(), EngineError> {
+        let has_tokens = || self.description.cache && settings(session) == settings_of(&self.description);
+        let read = match has_tokens() {
+            true => self.read_into(session),
+            false => Err(SnapshotError::new("it is of another model or of other settings").into()),
+        };
+        let read = read.and_then(|()| match session.tokens() == tokens {
+            true => Ok(()),
+            false => Err(SnapshotError::new("it is of another text").into()),
+        });
+        read.map_err(|error| {
+            // A session is cleared without computing anything on the host; on a device the first error counts.
+            let _ = session.clear();
+            with_path(error, &self.path)
+        })
+    }
+
     fn read(&mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
-        let vocabulary = engine.spec().n_vocab;
         let mut session = Session::new(engine, self.options.clone())?;
+        match self.description.cache {
+            true => self.read_into(&mut session)?,
+            false => self.verify()?,
+        }
+        Ok(session)
+    }
+
+    fn read_into(&mut self, session: &mut Session) -> Result<(), EngineError> {
+        let vocabulary = session.engine().spec().n_vocab;
         if ![0, vocabulary].contains(&self.description.logits) {
             return Err(SnapshotError::new("it holds logits of another vocabulary").into());
         }
-        let mut from = Input { from: &mut self.file, sum: self.sum };
+        let mut from = Input { from: &mut self.file, sum: self.sum.clone() };
         let tokens = from.numbers(self.description.tokens)?;
         if tokens.iter().any(|token| *token as usize >= vocabulary) {
             return Err(SnapshotError::new("a token is outside the model's vocabulary").into());
         }
         let logits = from.numbers(self.description.logits)?.into_iter().map(f32::from_bits).collect();
         session.read_from(&mut from, tokens, logits)?;
-        let sum = from.sum;
-        let mut stored = [0u8; 8];
-        from.bytes(&mut stored)?;
-        if sum != u64::from_le_bytes(stored) {
-            return Err(SnapshotError::new("its checksum is wrong").into());
-        }
-        if from.from.read(&mut [0]).map_err(SnapshotError::from)? > 0 {
-            return Err(SnapshotError::new("it has more bytes than it should").into());
-        }
-        Ok(session)
+        Ok(from.end()?)
+    }
+
+    /// Compares the whole file with its checksum, without a model.
+    pub fn verify(&mut self) -> Result<(), EngineError> {
+        let verified = (|| -> Result<(), SnapshotError> {
+            let start = self.file.stream_position()?;
+            let bytes = self.file.get_ref().metadata()?.len().saturating_sub(start);
+            let content = bytes
+                .checked_sub(CHECKSUM_BYTES)
+                .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+            let mut from = Input { from: &mut self.file, sum: self.sum.clone() };
+            let mut piece = vec![0u8; 4 * READ_AT_ONCE];
+            let mut left = content;
+            while left > 0 {
+                let piece = &mut piece[..left.min(4 * READ_AT_ONCE as u64) as usize];
+                from.bytes(piece)?;
+                left -= piece.len() as u64;
+            }
+            from.end()?;
+            self.file.seek(io::SeekFrom::Start(start))?;
+            Ok(())
+        })();
+        verified.map_err(|error| with_path(error.into(), &self.path))
+    }
+
+    /// Writes what it says of its session, and not the cache, to a file.
+    pub(crate) fn write_without_cache(&self, to: &mut dyn Write) -> Result<(), EngineError> {
+        let description = self.description.without_cache();
+        let mut to = Output::new(to);
+        begin(&description, &mut to)?;
+        Ok(to.end()?)
     }
 }
 
-/// Writes a session to a file, with something of the caller's. The file is there when it is complete, and not
-/// before.
+/// The same session with room for `context` tokens. Its rows are copied; earlier turns can no longer be undone without
+/// reading.
+///
+/// # Errors
+/// Where there is no memory for both at once, or the rows or the policy do not fit.
+pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, EngineError> {
+    let options = SessionOptions { context, ..session.options().clone() };
+    setup::fit_session(session.engine(), options.clone(), None, 0)?;
+    let mut bytes = Vec::new();
+    session.store.write_to(&mut Output::new(&mut bytes))?;
+    let mut other = Session::new(session.engine(), options)?;
+    let mut from = Input { from: &mut &bytes[..], sum: XxHash3_64::new() };
+    other.read_from(&mut from, session.tokens().to_vec(), session.logits().to_vec())?;
+    Ok(other)
+}
+
+/// Writes a session to a file, with something of the caller's.
+#[cfg(feature = "testing")]
 pub fn save(session: &Session, caller: &str, path: &Path) -> Result<(), EngineError> {
-    atomic_file::write(path, Access::Owner, |file| Ok(write(session, caller, file)?))
-        .map_err(|SaveError(error)| with_path(error, path))
+    save_with(path, |file| write(session, caller, true, file))
+}
+
+/// Writes a file that is there when it is complete, and not before.
+pub(crate) fn save_with(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    atomic_file::write(path, Access::Owner, |file| content(file).map_err(SaveError)).map_err(error_in(path))
 }
 
 /// An error of the file or of the store that is saved.
-struct SaveError(EngineError);
+pub(crate) struct SaveError(pub(crate) EngineError);
 
 impl From<io::Error> for SaveError {
     fn from(error: io::Error) -> SaveError {
@@ -260,43 +414,73 @@ impl From<EngineError> for SaveError {
     }
 }
 
-fn write(session: &Session, caller: &str, to: &mut dyn Write) -> Result<(), EngineError> {
-    let options = session.options();
+/// Writes a session, with its cache or without it, and with something of the caller's.
+pub(crate) fn write(
+    session: &Session,
+    caller: &str,
+    cache: bool,
+    to: &mut dyn Write,
+) -> Result<(), EngineError> {
+    let (tokens, logits) = if cache { (session.tokens(), session.logits()) } else { (&[][..], &[][..]) };
     let description = Description {
-        model: session.engine().model().fingerprint().to_owned(),
-        tokens: session.tokens().len(),
-        logits: session.logits().len(),
-        context: options.context,
-        policy: options.policy.to_string(),
-        type_k: options.types.0.name().into(),
-        type_v: options.types.1.name().into(),
-        streaming: options.prefill == Prefill::Streaming,
-        chunk: options.chunk,
-        profile: options.profile.as_ref().map(HeadProfile::to_json),
+        cache,
+        tokens: tokens.len(),
+        logits: logits.len(),
         caller: caller.into(),
+        ..Description::of(session)
     };
+    let mut to = Output::new(to);
+    begin(&description, &mut to)?;
+    to.numbers(tokens.iter().copied())?;
+    to.numbers(logits.iter().map(|logit| logit.to_bits()))?;
+    if cache {
+        session.store.write_to(&mut to)?;
+    }
+    Ok(to.end()?)
+}
+
+/// What the rows of a session depend on besides its tokens. Not the context, which only is room for more, nor where the
+/// model's file is.
+pub(crate) fn settings(session: &Session) -> String {
+    settings_of(&Description::of(session))
+}
+
+fn settings_of(description: &Description) -> String {
+    let Description { model, policy, type_k, type_v, streaming, chunk, profile, .. } = description;
+    // In exact prefill the chunk size has no effect on the rows.
+    let chunk = if *streaming { *chunk } else { 0 };
+    format!(
+        "{model} {policy} {type_k} {type_v} {streaming} {chunk} {}",
+        profile.as_deref().unwrap_or_default()
+    )
+}
+
+/// The error of a file that cannot be read or written.
+pub(crate) fn io_error(path: &Path, error: io::Error) -> EngineError {
+    with_path(SnapshotError::from(error).into(), path)
+}
+
+/// The error of data that cannot be written as JSON.
+pub(crate) fn unwritable(error: &serde_json::Error) -> EngineError {
+    SnapshotError::new(error.to_string()).into()
+}
+
+/// Writes the beginning of a file, up to the end of its description.
+fn begin(description: &Description, to: &mut Output) -> Result<(), SnapshotError> {
     let description =
-        serde_json::to_vec(&description).map_err(|error| SnapshotError::new(error.to_string()))?;
+        serde_json::to_vec(description).map_err(|error| SnapshotError::new(error.to_string()))?;
     if description.len() > MAX_DESCRIPTION_BYTES {
         let what =
             format!("the data saved beside the KV cache are larger than {MAX_DESCRIPTION_BYTES} bytes");
-        return Err(
-            SnapshotError { what, hint: Hint::advice("start a new session with a shorter text") }.into()
-        );
+        return Err(SnapshotError { what, hint: Hint::advice("start a new session with a shorter text") });
     }
-    let mut to = Output::new(to);
     to.bytes(MAGIC)?;
     to.numbers([description.len() as u32].into_iter())?;
-    to.bytes(&description)?;
-    to.numbers(session.tokens().iter().copied())?;
-    to.numbers(session.logits().iter().map(|logit| logit.to_bits()))?;
-    session.store.write_to(&mut to)?;
-    let sum = to.sum;
-    Ok(to.bytes(&sum.to_le_bytes())?)
+    to.bytes(&description)
 }
 
 /// An ordinary file, opened. Named pipes are not: opening one would wait for a writer.
-fn open(path: &Path) -> Result<File, SnapshotError> {
+pub(crate) fn open(path: &Path) -> Result<File, SnapshotError> {
     if !fs::metadata(path)?.is_file() {
         return Err(SnapshotError {
             what: "not a regular file".into(),
@@ -307,8 +491,8 @@ fn open(path: &Path) -> Result<File, SnapshotError> {
 }
 
 /// The description at the beginning of a file, and the sum up to its end.
-fn describe(file: &mut dyn Read) -> Result<(Description, u64), SnapshotError> {
-    let mut from = Input { from: file, sum: EMPTY };
+fn describe(file: &mut dyn Read) -> Result<(Description, XxHash3_64), SnapshotError> {
+    let mut from = Input { from: file, sum: XxHash3_64::new() };
     let mut magic = [0u8; MAGIC.len()];
     from.bytes(&mut magic)?;
     if magic != *MAGIC {
@@ -342,7 +526,10 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
             .map(tensor_type)
             .ok_or_else(|| SnapshotError::new("its cache type is unknown"))
     };
-    let Description { tokens, context, chunk, .. } = *description;
+    let Description { tokens, context, chunk, cache, .. } = *description;
+    if !cache && (tokens > 0 || description.logits > 0) {
+        return Err(SnapshotError::new("it states tokens without a cache").into());
+    }
     if tokens > context || context > i32::MAX as usize {
         return Err(SnapshotError::new("it states more tokens than its context").into());
     }
@@ -357,6 +544,11 @@ fn options(description: &Description) -> Result<SessionOptions, EngineError> {
         prefill: if description.streaming { Prefill::Streaming } else { Prefill::Exact },
         chunk: chunk.clamp(1, context.max(1)),
     })
+}
+
+/// The error of a file, with its path in it.
+pub(crate) fn error_in(path: &Path) -> impl Fn(SaveError) -> EngineError {
+    move |SaveError(error)| with_path(error, path)
 }
 
 /// The error with the file's path in it, where the file is the cause.

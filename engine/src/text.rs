@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// stop sequence is held back until it is clear that it does not. The text ends before the stop sequence that
 /// is complete first.
 #[derive(Debug, Clone, Default)]
-pub struct TextStream {
+pub(crate) struct TextStream {
     stops: Vec<String>,
     /// The first bytes of a character that is not complete yet.
     incomplete: Vec<u8>,
@@ -22,7 +22,7 @@ pub struct TextStream {
 
 impl TextStream {
     /// A stream that ends at any of the sequences `stops`. Empty sequences are ignored.
-    pub fn new<S: Into<String>>(stops: impl IntoIterator<Item = S>) -> TextStream {
+    pub(crate) fn new<S: Into<String>>(stops: impl IntoIterator<Item = S>) -> TextStream {
         let mut stops: Vec<String> = stops.into_iter().map(Into::into).collect();
         stops.retain(|stop| !stop.is_empty());
         TextStream { stops, ..TextStream::default() }
@@ -30,7 +30,7 @@ impl TextStream {
 
     /// Takes the bytes of the next token. Returns the text that may be shown now; empty after a stop
     /// sequence.
-    pub fn push(&mut self, bytes: &[u8]) -> String {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         if self.stopped_by.is_some() {
             return String::new();
         }
@@ -59,7 +59,7 @@ impl TextStream {
     }
 
     /// Ends the stream and returns the text that was held back. An incomplete character becomes U+FFFD.
-    pub fn finish(&mut self) -> String {
+    pub(crate) fn finish(&mut self) -> String {
         if self.stopped_by.is_some() {
             return String::new();
         }
@@ -73,7 +73,7 @@ impl TextStream {
     }
 
     /// The stop sequence that ended the text, if one did.
-    pub fn stopped_by(&self) -> Option<&str> {
+    pub(crate) fn stopped_by(&self) -> Option<&str> {
         self.stopped_by.and_then(|i| self.stops.get(i)).map(String::as_str)
     }
 

@@ -1,9 +1,9 @@
 //! A model's weights as tensors. Tensors lie in the mapped file where they can be used as they are; they are
 //! copied and rearranged (*repacked*) where the CPU has a faster layout for their type.
 //!
-//! For K-quants no layout is best for everything: ggml multiplies single tokens faster with repacked
-//! matrices, and many tokens faster with those of the file (measured on Zen 4, llama-3.2-1b q4_k_m, 2
-//! threads: tg32 41.7 and 35.7 t/s, pp512 139 and 219 t/s). Such matrices have a *dual layout*: decoding uses
+//! For K-quants no layout is best for everything. ggml multiplies single tokens faster with repacked
+//! matrices, and many tokens faster with those of the file. Measured with llama-3.2-1b q4_k_m on Zen 4 with 2
+//! threads: tg32 41.7 and 35.7 t/s, pp512 139 and 219 t/s. Such matrices have a *dual layout*: decoding uses
 //! the repacked matrix, prefill the file's. After prefill the file's pages are released to the system.
 //!
 //! Weights of layers on a device are copied there from the mapped file. The file's pages are released during
@@ -45,7 +45,7 @@ impl WeightBytes {
 }
 
 /// Called with the bytes of weights copied so far and the bytes to copy in all. An error stops the loading.
-pub type LoadProgress<'a> = &'a mut dyn FnMut(usize, usize) -> Result<(), EngineError>;
+type LoadProgress<'a> = &'a mut dyn FnMut(usize, usize) -> Result<(), EngineError>;
 
 /// The tensors of a model. Cloning copies handles.
 #[derive(Clone)]

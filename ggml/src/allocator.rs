@@ -50,7 +50,8 @@ unsafe impl GlobalAlloc for FatalAllocator {
     }
 }
 
-/// The memory, unless it was refused and there is a hook. While the hook runs there is none.
+/// The memory. If it was refused and there is a hook, the process ends here. The hook is taken before it runs, so a
+/// refusal inside it is only a null pointer.
 #[inline]
 fn granted(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() {

@@ -51,7 +51,7 @@ struct Watch {
     interrupt: Arc<AtomicBool>,
     /// After how many operations the flag sets itself.
     #[cfg(feature = "testing")]
-    operations_left: AtomicUsize,
+    operations_to_interrupt: AtomicUsize,
 }
 
 impl Watch {
@@ -149,7 +149,7 @@ impl Backend {
             watch: Arc::new(Watch {
                 interrupt,
                 #[cfg(feature = "testing")]
-                operations_left: AtomicUsize::new(usize::MAX),
+                operations_to_interrupt: AtomicUsize::new(usize::MAX),
             }),
             budget: memory.map(Budget::new),
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -204,7 +204,7 @@ impl Backend {
     /// Makes the interrupt flag set itself after so many operations that can be interrupted.
     #[cfg(feature = "testing")]
     pub fn interrupt_after(&self, operations: usize) {
-        self.watch.operations_left.store(operations, Ordering::Relaxed);
+        self.watch.operations_to_interrupt.store(operations, Ordering::Relaxed);
     }
 
     /// An error if this backend cannot multiply matrices of type `ty` with many vectors, or only with a
@@ -423,7 +423,7 @@ unsafe extern "C" fn interrupted(watch: *mut c_void) -> bool {
     // atomics.
     let watch = unsafe { &*watch.cast::<Watch>() };
     #[cfg(feature = "testing")]
-    if watch.operations_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+    if watch.operations_to_interrupt.fetch_sub(1, Ordering::Relaxed) == 1 {
         watch.interrupt.store(true, Ordering::Relaxed);
     }
     watch.is_interrupted()

@@ -105,7 +105,7 @@ pub enum Operand<'a> {
 
 impl<'a> Operand<'a> {
     /// The operand itself.
-    pub fn tensor(self) -> &'a Tensor {
+    pub(crate) fn tensor(self) -> &'a Tensor {
         match self {
             Operand::Read(tensor) | Operand::Write(tensor) => tensor,
         }
@@ -137,6 +137,11 @@ pub(crate) fn lock_all(list: &[ContextAccess]) -> Vec<Guard<'_>> {
 }
 
 impl Inner {
+    /// A handle of one of this context's tensors.
+    pub(crate) fn handle(self: &Arc<Inner>, raw: NonNull<sys::ggml_tensor>) -> Tensor {
+        Tensor { raw, context: self.clone() }
+    }
+
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -289,7 +294,7 @@ impl Context {
         let mut last = next(None);
         while let Some(raw) = last.and_then(|last| next(Some(last))) {
             last = Some(raw);
-            let tensor = Tensor { raw, context: self.inner.clone() };
+            let tensor = self.inner.handle(raw);
             let [n_in, n_out, n2, n3] = tensor.shape().0;
             let matrix = tensor.is_unplaced_leaf() && (n2, n3) == (1, 1);
             if !tensor.has_data() && (!matrix || !ty.accepts_matrix(tensor.ty(), n_in, n_out)) {
@@ -310,7 +315,7 @@ impl Context {
     fn placeholder(&self) -> Tensor {
         // SAFETY: the context is live and its first tensor, which never changes, was made by `new`.
         let raw = unsafe { sys::ggml_get_first_tensor(self.inner.raw.as_ptr()) };
-        Tensor { raw: NonNull::new(raw).expect("made by Context::new"), context: self.inner.clone() }
+        self.inner.handle(NonNull::new(raw).expect("made by Context::new"))
     }
 
     /// The first mistake made while recording, if any.
@@ -330,9 +335,9 @@ impl Context {
         let mut error = (!fits).then(|| Error::Operands { op, inputs: describe(operands) });
         let written = |input: &&Operand| matches!(input, Operand::Write(_));
         for (number, target) in inputs.iter().enumerate().filter(|(_, input)| written(input)) {
-            let others = inputs.iter().enumerate().filter(|(other, _)| *other != number);
+            let mut others = inputs.iter().enumerate().filter(|(other, _)| *other != number);
             let target = target.tensor();
-            if others.into_iter().any(|(_, other)| other.tensor().overlaps(target)) {
+            if others.any(|(_, other)| other.tensor().overlaps(target)) {
                 error.get_or_insert_with(|| Error::Overlap { op, tensor: target.name() });
             }
         }
@@ -376,7 +381,7 @@ impl Context {
         }
         let raw = NonNull::new(make(self.inner.raw.as_ptr())).expect("ggml returns a tensor or aborts");
         state.tensors += 1;
-        Tensor { raw, context: self.inner.clone() }
+        self.inner.handle(raw)
     }
 
     /// As [`Context::record`] for an operation that only reads its operands, which the inputs describe.

@@ -43,10 +43,14 @@ impl Context {
         if results.iter().any(|tensor| !Arc::ptr_eq(&tensor.context, &self.inner)) {
             return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
         }
-        let tensor = |raw| Tensor { raw, context: self.inner.clone() };
         for (selection, _) in &state.parts.selections {
-            let selection = tensor(*selection);
-            if state.parts.written.iter().any(|written| tensor(*written).root() == selection.root()) {
+            let selection = self.inner.handle(*selection);
+            if state
+                .parts
+                .written
+                .iter()
+                .any(|written| self.inner.handle(*written).root() == selection.root())
+            {
                 return Err(Error::Overlap { op: "get_rows", tensor: selection.locked_name() });
             }
         }
@@ -118,7 +122,7 @@ impl Graph {
             // SAFETY: the operands of a live node; those that are not set are null.
             let operands = unsafe { (*node.raw.as_ptr()).src };
             for raw in operands.into_iter().filter_map(NonNull::new).chain([node.raw]) {
-                let tensor = Tensor { raw, context: self.context.clone() };
+                let tensor = self.context.handle(raw);
                 if let Some(ty) = tensor.memory_type()
                     && types.iter().all(|(found, _)| found.raw() != ty.raw())
                 {
@@ -136,7 +140,7 @@ impl Graph {
         (0..count).filter_map(|number| {
             // SAFETY: the number of a node.
             let raw = unsafe { sys::ggml_graph_node(self.raw.as_ptr(), number) };
-            Some(Tensor { raw: NonNull::new(raw)?, context: self.context.clone() })
+            Some(self.context.handle(NonNull::new(raw)?))
         })
     }
 }
@@ -232,8 +236,8 @@ impl GraphAllocator {
         if context.unallocated {
             return Err(Error::NotAllocated("a graph made for measuring".into()));
         }
-        let tensor = |raw| Tensor { raw, context: graph.context.clone() };
-        if let Some(target) = graph.parts.written.iter().map(|raw| tensor(*raw)).find(Tensor::is_read_only) {
+        let mut written = graph.parts.written.iter().map(|raw| graph.context.handle(*raw));
+        if let Some(target) = written.find(Tensor::is_read_only) {
             return Err(Error::ReadOnly(target.locked_name()));
         }
         if self.buffer_type.is_repacked() {
@@ -271,7 +275,7 @@ impl GraphAllocator {
         drop((memory, context));
         graph.memory_types = memory_types;
         for (raw, numbers) in graph.parts.constants.drain(..) {
-            let constant = Tensor { raw, context: graph.context.clone() };
+            let constant = graph.context.handle(raw);
             if constant.is_allocated() {
                 constant.write(0, &numbers)?;
             }
@@ -334,7 +338,7 @@ impl ReadyGraph {
     /// and read other memory on a GPU. The caller holds the locks.
     fn check_selections(&self) -> Result<(), Error> {
         for (raw, rows) in &self.graph.parts.selections {
-            let selection = Tensor { raw: *raw, context: self.graph.context.clone() };
+            let selection = self.graph.context.handle(*raw);
             if !selection.has_data() {
                 continue; // it is not part of the graph
             }
@@ -359,7 +363,7 @@ impl ReadyGraph {
         if self.checked_for.load(Ordering::Relaxed) == number {
             return Ok(());
         }
-        let name = |backend: NonNull<sys::ggml_backend>| {
+        let name = || {
             // SAFETY: a live backend; its name is a static string.
             let name = unsafe { CStr::from_ptr(sys::ggml_backend_name(backend.as_ptr())) };
             name.to_string_lossy().into_owned()
@@ -367,9 +371,9 @@ impl ReadyGraph {
         for (memory, raw) in &self.graph.memory_types {
             // SAFETY: a live backend and a static type.
             if !unsafe { sys::ggml_backend_supports_buft(backend.as_ptr(), memory.raw()) } {
-                let tensor = Tensor { raw: *raw, context: self.graph.context.clone() };
+                let tensor = self.graph.context.handle(*raw);
                 return Err(Error::Unreachable {
-                    backend: name(backend),
+                    backend: name(),
                     tensor: tensor.locked_name(),
                     memory: memory.name(),
                 });
@@ -388,7 +392,7 @@ impl ReadyGraph {
             if !supported {
                 // SAFETY: a static string.
                 let op = unsafe { CStr::from_ptr(sys::ggml_op_name(op)) }.to_string_lossy().into_owned();
-                return Err(Error::Unsupported { backend: name(backend), op, tensor: node.locked_name() });
+                return Err(Error::Unsupported { backend: name(), op, tensor: node.locked_name() });
             }
         }
         self.checked_for.store(number, Ordering::Relaxed);

@@ -244,8 +244,7 @@ impl Tensor {
         range: ByteRange,
         work: impl FnOnce(),
     ) -> Result<(), Error> {
-        // SAFETY: a field of the live descriptor that never changes.
-        let is_view = unsafe { !(*self.raw.as_ptr()).view_src.is_null() };
+        let is_view = self.root() != self.raw;
         let check_and_work = || {
             let _memory = self.context.lock_graph_memory()?;
             if !self.has_data() || self.buffer().is_null() {
@@ -291,12 +290,8 @@ impl Tensor {
     /// The buffer that the tensor, or what it is a view of, lies in; null if none. The caller holds a lock on
     /// the context.
     fn buffer(&self) -> sys::ggml_backend_buffer_t {
-        // SAFETY: live descriptors: a view's source is kept alive by the view's context.
-        unsafe {
-            let tensor = self.raw.as_ptr();
-            let source = (*tensor).view_src;
-            (*if source.is_null() { tensor } else { source }).buffer
-        }
+        // SAFETY: a live descriptor: a view's source is kept alive by the view's context.
+        unsafe { (*self.root().as_ptr()).buffer }
     }
 
     /// The kind of memory that the tensor lies in; `None` if it has none. The caller holds a lock on the

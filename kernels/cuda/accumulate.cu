@@ -57,8 +57,7 @@ struct View {
         keys = call.k + call.tensor_heads[head] * call.k_head_stride;
         bytes = row_bytes(call.k_type, call.head_dim);
         first = accumulates ? 0 : call.first;
-        int64_t all = static_cast<int64_t>(accumulates ? *call.live : call.first) + call.added;
-        rows = static_cast<int>(max(min(all, static_cast<int64_t>(call.capacity)), static_cast<int64_t>(0)));
+        rows = rows_of(call.capacity, accumulates ? *call.live : call.first, call.added);
         if (accumulates) {
             positions = call.positions == nullptr ? nullptr : call.positions + static_cast<size_t>(call.tensor_heads[head]) * call.capacity;
             log_weight = call.log_weight == nullptr ? 0.0f : *call.log_weight;

@@ -5,10 +5,11 @@
 #include "rows.h"
 
 // Rows of a lane after `added` rows are written. Never more than the capacity.
-__device__ inline int rows_of(const Lane& lane, int live, int added) {
-    int64_t rows = min(static_cast<int64_t>(live) + added, static_cast<int64_t>(lane.capacity));
+__device__ inline int rows_of(int capacity, int live, int added) {
+    int64_t rows = min(static_cast<int64_t>(live) + added, static_cast<int64_t>(capacity));
     return static_cast<int>(max(rows, static_cast<int64_t>(0)));
 }
+__device__ inline int rows_of(const Lane& lane, int live, int added) { return rows_of(lane.capacity, live, added); }
 
 // Where a head of the layer is found.
 struct HeadIndex {

@@ -19,8 +19,8 @@ static NEEDLE: &Aligned<[u8]> = &Aligned { bytes: *include_bytes!("../needle/nee
 /// The GGUF file of the embedded model: 3.7 M parameters, Q8_0, 4.0 MB, at an address that is a multiple of
 /// 64.
 ///
-/// Llama architecture, 4 layers, 8 query heads and 4 KV heads, head_dim 64, 2048 tokens in the vocabulary,
-/// trained for contexts up to 16 K tokens.
+/// Llama architecture, 4 layers, 8 query heads and 4 KV heads, head_dim 64, 2048 tokens in the vocabulary.
+/// Trained for contexts up to 16 K tokens.
 pub fn needle() -> &'static [u8] {
     &NEEDLE.bytes
 }

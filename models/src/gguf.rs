@@ -27,7 +27,7 @@ pub use crate::error::LoadError;
 pub use crate::types::TensorType;
 
 /// Alignment of tensor data in bytes in files without the key `general.alignment`.
-pub const DEFAULT_ALIGNMENT: usize = 32;
+const DEFAULT_ALIGNMENT: usize = 32;
 /// Largest alignment accepted, in bytes. Files in use have 32.
 const MAX_ALIGNMENT: usize = 1 << 16;
 /// Maximum number of keys, and of tensors. Real files have fewer: a mixture of 256 experts in single tensors
@@ -170,9 +170,9 @@ impl GgufFile {
         self.shards.get(i).map_or(&[], |blob| blob)
     }
 
-    /// An error if a file of the model became shorter, or could not be read, since it was opened. What was read
-    /// from it may then be zeros instead of its content: call this after reading and before using what follows
-    /// from it. Costs a system call for each file.
+    /// An error if a file of the model became shorter, or could not be read, since it was opened. What was
+    /// read from it may then be zeros instead of its content: call this after reading and before using what
+    /// follows from it. Costs a system call for each file.
     ///
     /// A file that was changed in place and is as long as before is not noticed.
     pub fn check_complete(&self) -> Result<(), LoadError> {
@@ -211,7 +211,7 @@ impl GgufFile {
     }
 
     /// Index of the tensor of this name in [`GgufFile::tensors`].
-    pub fn tensor_index(&self, name: &str) -> Option<usize> {
+    pub(crate) fn tensor_index(&self, name: &str) -> Option<usize> {
         find(&self.tensors, &self.by_name, |t| &t.name, name)
     }
 
@@ -317,7 +317,7 @@ impl GgufFile {
     }
 
     /// Like [`GgufFile::f32`], but a missing key is an error.
-    pub fn required_f32(&self, key: &str) -> Result<f32, LoadError> {
+    pub(crate) fn required_f32(&self, key: &str) -> Result<f32, LoadError> {
         required(key, self.f32(key)?)
     }
 

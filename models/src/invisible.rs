@@ -1,9 +1,9 @@
-//! Characters that are not seen but change what is seen: a hostile name could look like another one, or show its
-//! parts in another order. What this project quotes shows them as escapes.
+//! Characters that are not seen but change what is seen: a hostile name could look like another one, or show
+//! its parts in another order. What this project quotes shows them as escapes.
 
 use std::borrow::Cow;
 
-/// Whether a character is invisible or changes how others are shown: those that Unicode 16 calls
+/// Whether a character is invisible or changes how others are shown. Such are what Unicode 16 calls
 /// Default_Ignorable_Code_Point, format characters (Cf), and the line and paragraph separators.
 pub fn is_invisible(c: char) -> bool {
     matches!(
@@ -51,7 +51,8 @@ pub fn escape_invisible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A name on a single line, with escapes in place of control and invisible characters, quotes and backslashes.
+/// A name on a single line, with escapes in place of control and invisible characters, quotes and
+/// backslashes.
 pub fn escape_name(text: &str) -> String {
     escape_invisible(&text.escape_debug().to_string()).into_owned()
 }

@@ -1,5 +1,5 @@
-//! A model's specification: sizes and settings, read from the metadata and checked (`read`), and the tensors,
-//! found in the file and checked against those sizes (`tensors`). Computation uses only this; it does not
+//! A model's specification. Sizes and settings are read from the metadata and checked (`read`). The tensors
+//! are found in the file and checked against those sizes (`tensors`). Computation uses only this; it does not
 //! look up metadata or tensor names.
 
 use crate::arch::{Arch, RopeStyle};
@@ -74,8 +74,8 @@ impl PositionEncoding {
     }
 }
 
-/// Rotary position embedding. Frequency i of n_dims / 2 is base^(-2i / n_dims), divided by element i of the
-/// tensor `rope_freqs` if the model has one, and scaled by `scaling`.
+/// Rotary position embedding. Frequency i of n_dims / 2 is base^(-2i / n_dims), scaled by `scaling`. If the
+/// model has the tensor `rope_freqs`, its element i divides the frequency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// Which elements are rotated as a pair.

@@ -7,8 +7,8 @@
 //! splits the text at the tokens that are matched as a whole, such as `<|im_end|>`. The vocabulary is checked
 //! completely when it is loaded.
 //!
-//! A text passes through these modules word by word, and a long word block by block (`blocks`), so that
-//! encoding takes little memory besides the ids.
+//! A text passes through these modules word by word, and a long word block by block (`blocks`). So encoding
+//! takes little memory besides the ids.
 
 mod blocks;
 mod bytes;
@@ -149,9 +149,9 @@ impl Tokenizer {
     /// `message_ranges` are the byte ranges of that text, sorted and without overlap.
     ///
     /// Control tokens are matched except where they overlap a range. User-defined tokens are matched
-    /// everywhere, except that those that look like markers of a conversation (`<|User|>`) are not matched in
-    /// a range: some files declare their markers as user-defined. Otherwise the ranges do not split the text,
-    /// so words can cross their boundaries.
+    /// everywhere. Only those that look like markers of a conversation (`<|User|>`) are not matched in a
+    /// range, because some files declare their markers as user-defined. Otherwise the ranges do not split the
+    /// text, so words can cross their boundaries.
     ///
     /// With `at_start`, the prompt begins a text, and its first token is the beginning-of-text token if the
     /// model uses one; it is not added twice if the prompt contains it. Otherwise the prompt continues a text
@@ -276,16 +276,6 @@ impl Tokenizer {
     /// The token for text that the vocabulary has no token for.
     pub fn unknown(&self) -> Option<u32> {
         self.vocabulary.unknown
-    }
-
-    /// Whether the model uses [`Tokenizer::bos`] at the start of a text.
-    pub fn add_bos(&self) -> bool {
-        self.add_bos
-    }
-
-    /// Whether the model uses [`Tokenizer::eos`] at the end of a text.
-    pub fn add_eos(&self) -> bool {
-        self.add_eos
     }
 
     /// Number of tokens in the vocabulary.

@@ -110,7 +110,7 @@ impl TensorType {
 
     /// Bytes of a tensor of these dimensions (ggml order); `None` as for [`TensorType::row_bytes`], and if
     /// `dims` is empty.
-    pub fn tensor_bytes(self, dims: &[u64]) -> Option<u64> {
+    pub(crate) fn tensor_bytes(self, dims: &[u64]) -> Option<u64> {
         let (&ne0, rest) = dims.split_first()?;
         rest.iter().try_fold(self.row_bytes(ne0)?, |bytes, &ne| bytes.checked_mul(ne))
     }
@@ -118,7 +118,7 @@ impl TensorType {
     /// Whether ggml has matrix products and row lookup for this type. True for floats and block formats;
     /// false for integers, `f64`, and the two formats (`q8_1`, `q8_K`) that only exist inside a matrix
     /// product.
-    pub fn is_weight(self) -> bool {
+    pub(crate) fn is_weight(self) -> bool {
         use TensorType::*;
         !matches!(self, I8 | I16 | I32 | I64 | F64 | Q8_1 | Q8_K)
     }

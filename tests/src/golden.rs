@@ -278,11 +278,7 @@ impl Runner<'_> {
         ctx.allocate(&self.backend().buffer_type())?;
         let recorders = vec![store.prefill_recorder(layer, &complete)];
         let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders };
-        let empty = LaneValues {
-            rows: vec![0; MAX_LANES * (layer + 1)],
-            log_weights: vec![f32::NEG_INFINITY; MAX_LANES * (layer + 1)],
-        };
-        self.write(&layer_rows, rows, layer, 0..n, &empty, workspace)?;
+        self.write(&layer_rows, rows, layer, 0..n, &LaneValues::uniform(layer + 1, 0), workspace)?;
         store.fill_layer(layer, &complete, n, &self.backends, workspace)?;
         store.finish_exact(n);
         Ok(())

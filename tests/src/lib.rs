@@ -1,5 +1,5 @@
-//! Shared by the integration tests and the golden runner: paths of test data, the device under test, models,
-//! sessions and policies, the golden cases, and arrays in NumPy's format.
+//! Shared by the integration tests and the golden runner: paths of test data and the device under test,
+//! models, sessions and policies. Also the golden cases, and arrays in NumPy's format.
 
 pub mod fixtures;
 pub mod golden;

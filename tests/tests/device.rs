@@ -1,6 +1,6 @@
-//! A device compared with the host: equal intermediates, layers split between both, memory that runs out at
-//! each allocation, a lost device, sessions that move from one to the other. The device is the one that
-//! `LONGHAND_TEST_DEVICE` names; if it names none, the emulated one.
+//! A device compared with the host: equal intermediates, layers split between both, and sessions that move
+//! from one to the other. Also memory that runs out at each allocation, and a lost device. The device is the
+//! one that `LONGHAND_TEST_DEVICE` names; if it names none, the emulated one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Interrupts and errors in the middle of a computation. Afterwards the session is exactly what it would be
-//! if it had read only the beginning of the text that it says it holds: with every policy, every byte of the
-//! store, and the logits of what follows.
+//! if it had read only the text that it says it holds. That is true of every policy, of every byte of the
+//! store, and of the logits of what follows.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
@@ -37,6 +37,17 @@ fn policies(engine: &Engine) -> Vec<PolicyChoice> {
     all
 }
 
+/// The tiny model on an emulated device.
+fn emulated_model() -> Arc<Engine> {
+    let options = EngineOptions {
+        device: Some(DeviceOptions::all(DeviceKind::Emulated)),
+        threads: Some(1),
+        ..EngineOptions::default()
+    };
+    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
+    Engine::open(&longhand::ModelSource::File(file), &options).expect("the model opens")
+}
+
 /// The backend that computes all layers.
 fn backend(engine: &Engine) -> &Backend {
     engine.backends().at(engine.backends().placement().of(0))
@@ -54,20 +65,41 @@ fn state(session: &Session) -> (u64, Vec<u32>) {
     (hasher.finish(), session.tokens().to_vec())
 }
 
-/// Interrupts the reading of `tokens` after so many operations. Returns whether it was interrupted.
-fn interrupt(session: &mut Session, tokens: &[u32], operations: usize) -> bool {
+/// What `work` gives if it is interrupted after so many operations; `None` if it was interrupted.
+fn interrupted<T>(
+    session: &mut Session,
+    operations: usize,
+    work: impl FnOnce(&mut Session) -> Result<T, EngineError>,
+) -> Option<T> {
     let engine = session.engine().clone();
     backend(&engine).interrupt_after(operations);
-    let result = session.sync(tokens, &mut |_| ());
+    let result = work(session);
     backend(&engine).interrupt_after(usize::MAX);
     engine.interrupt().store(false, Ordering::Relaxed);
-    match result {
-        Ok(_) => false,
-        Err(error) => {
-            assert!(error.is_interrupt(), "{error}");
-            true
-        }
+    result.map_err(|error| assert!(error.is_interrupt(), "{error}")).ok()
+}
+
+/// Interrupts the reading of `tokens` after so many operations. Returns whether it was interrupted.
+fn interrupt(session: &mut Session, tokens: &[u32], operations: usize) -> bool {
+    interrupted(session, operations, |session| session.sync(tokens, &mut |_| ())).is_none()
+}
+
+/// Computes tokens step by step.
+fn push_all(session: &mut Session, tokens: &[u32]) {
+    tokens.iter().for_each(|token| session.push(*token).expect("a step"));
+}
+
+/// Checks that two sessions are equal and stay so when both read `text` and then compute some `steps`.
+fn check_equal(mut sessions: [&mut Session; 2], text: &[u32], steps: &[u32], case: &str) {
+    let states = sessions.each_ref().map(|session| state(session));
+    assert_eq!(states[0], states[1], "{case}");
+    for session in &mut sessions {
+        sync(session, text);
+        push_all(session, steps);
     }
+    let [one, other] = sessions;
+    assert_eq!(one.logits(), other.logits(), "{case}");
+    assert_eq!(state(one), state(other), "{case}");
 }
 
 /// Operations after which tests interrupt: in the first chunk, in later ones, and never.
@@ -91,13 +123,8 @@ fn an_interrupted_first_text_leaves_a_whole_beginning() {
                     if held > 0 {
                         sync(&mut fresh, &tokens[..held]);
                     }
-                    assert_eq!(state(&stopped), state(&fresh), "{policy} {prefill:?} after {operations}");
-                    for session in [&mut stopped, &mut fresh] {
-                        sync(session, &tokens[..150]);
-                        tokens[150..156].iter().for_each(|token| session.push(*token).expect("a step"));
-                    }
-                    assert_eq!(stopped.logits(), fresh.logits(), "{policy} {prefill:?} after {operations}");
-                    assert_eq!(state(&stopped), state(&fresh), "{policy} {prefill:?} after {operations}");
+                    let case = format!("{policy} {prefill:?} after {operations}");
+                    check_equal([&mut stopped, &mut fresh], &tokens[..150], &tokens[150..156], &case);
                 }
                 assert!(interrupts > 4, "{interrupts} interrupts");
             }
@@ -115,7 +142,7 @@ fn an_interrupted_later_text_leaves_a_whole_beginning() {
                 let mut session = make(&engine, &policy, Prefill::Exact);
                 sync(&mut session, &tokens[..100]);
                 let read = (state(&session), session.logits().to_vec());
-                tokens[100..105].iter().for_each(|token| session.push(*token).expect("a step"));
+                push_all(&mut session, &tokens[100..105]);
                 (session, read)
             };
             let mut interrupts = 0;
@@ -125,7 +152,6 @@ fn an_interrupted_later_text_leaves_a_whole_beginning() {
                 let held = stopped.tokens().len();
                 assert!(held >= 105);
                 sync(&mut fresh, &tokens[..held]);
-                assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
                 if held == 105 {
                     assert_eq!(stopped.logits(), fresh.logits(), "{policy} after {operations}");
                     let (mut undone, _) = begin();
@@ -133,12 +159,8 @@ fn an_interrupted_later_text_leaves_a_whole_beginning() {
                     assert_eq!(sync(&mut undone, &tokens[..100]), 0, "{policy}: the turn before is undone");
                     assert_eq!((state(&undone), undone.logits().to_vec()), read, "{policy}");
                 }
-                for session in [&mut stopped, &mut fresh] {
-                    sync(session, &tokens[..220]);
-                    tokens[220..224].iter().for_each(|token| session.push(*token).expect("a step"));
-                }
-                assert_eq!(stopped.logits(), fresh.logits(), "{policy} after {operations}");
-                assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
+                let case = format!("{policy} after {operations}");
+                check_equal([&mut stopped, &mut fresh], &tokens[..220], &tokens[220..224], &case);
             }
             assert!(interrupts > 4, "{interrupts} interrupts");
         }
@@ -166,9 +188,50 @@ fn an_interrupted_step_changes_nothing() {
         }
         let mut fresh = make(&engine, &policy, Prefill::Exact);
         sync(&mut fresh, &tokens[..100]);
-        tokens[100..110].iter().for_each(|token| fresh.push(*token).expect("a step"));
+        push_all(&mut fresh, &tokens[100..110]);
         assert_eq!((state(&session), session.logits()), (state(&fresh), fresh.logits()), "{policy}");
     }
+}
+
+/// A text that is interrupted and then read on, by a chunk or by a step, is one turn.
+#[test]
+fn a_text_that_is_read_on_after_an_interrupt_is_undone_as_a_whole() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, CONTEXT, 38);
+    for policy in policies(&engine) {
+        for end in [150, 200] {
+            let mut session = make(&engine, &policy, Prefill::Exact);
+            sync(&mut session, &tokens[..100]);
+            let before = (state(&session), session.logits().to_vec());
+            let stop = (1..).find(|stop| {
+                sync(&mut session, &tokens[..100]);
+                interrupt(&mut session, &tokens[..end], *stop);
+                session.tokens().len() > 100
+            });
+            assert!(stop.is_some() && session.tokens().len() < end, "{policy}");
+            let held = session.tokens().len();
+            let rest = if end == 150 { held + 1 } else { end };
+            sync(&mut session, &tokens[..rest]);
+            assert_eq!(sync(&mut session, &tokens[..100]), 0, "{policy}: {held} of {end}");
+            assert_eq!((state(&session), session.logits().to_vec()), before, "{policy}");
+        }
+    }
+}
+
+/// The weights are checked before the first step of an engine. An interrupt there must leave what undoes the
+/// turn before.
+#[test]
+fn a_text_of_one_token_interrupted_before_its_step_leaves_the_turn_before() {
+    let engine = tiny_model();
+    let policy = "streaming:sinks=4,window=40,slack=0".parse().expect("a policy");
+    let tokens = [vec![0; 60], random_tokens(&engine, 31, 37)].concat();
+    let mut session = make(&engine, &policy, Prefill::Exact);
+    session.fill_random(60, 1).expect("a turn begins here");
+    session.intermediates(&tokens[60..90]).expect("a chunk of the turn");
+    let before = state(&session);
+    assert!(interrupt(&mut session, &tokens, 3));
+    assert_eq!(state(&session), before);
+    assert_eq!(sync(&mut session, &tokens[..61]), 1, "the turn before is undone");
 }
 
 /// The flag is set by another thread at any moment.
@@ -211,21 +274,15 @@ fn interrupted_diagnoses_leave_a_whole_beginning() {
     for policy in policies(&engine) {
         for operations in stops() {
             let mut stopped = make(&engine, &policy, Prefill::Streaming);
-            backend(&engine).interrupt_after(operations);
-            let all = stopped.all_logits(&tokens[..100]);
-            backend(&engine).interrupt_after(usize::MAX);
-            engine.interrupt().store(false, Ordering::Relaxed);
+            let all = interrupted(&mut stopped, operations, |session| session.all_logits(&tokens[..100]));
             let held = stopped.tokens().len();
-            assert_eq!(all.is_ok(), held == 100);
+            assert_eq!(all.is_some(), held == 100);
             let mut fresh = make(&engine, &policy, Prefill::Streaming);
             fresh.all_logits(&tokens[..held]).expect("logits");
             assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
-            backend(&engine).interrupt_after(operations);
-            let done = stopped.intermediates(&tokens[held..held + 20]).is_ok();
-            backend(&engine).interrupt_after(usize::MAX);
-            engine.interrupt().store(false, Ordering::Relaxed);
-            if done {
-                fresh.intermediates(&tokens[held..held + 20]).expect("intermediates");
+            let more = &tokens[held..held + 20];
+            if interrupted(&mut stopped, operations, |session| session.intermediates(more)).is_some() {
+                fresh.intermediates(more).expect("intermediates");
             }
             assert_eq!(state(&stopped), state(&fresh), "{policy} after {operations}");
         }
@@ -235,13 +292,7 @@ fn interrupted_diagnoses_leave_a_whole_beginning() {
 /// A device that fails in the middle of a chunk or a step.
 #[test]
 fn errors_of_a_device_leave_a_whole_beginning() {
-    let options = EngineOptions {
-        device: Some(DeviceOptions::all(DeviceKind::Emulated)),
-        threads: Some(1),
-        ..EngineOptions::default()
-    };
-    let file = tests::data("golden/models/llama-gqa-llama3rope-f32.gguf");
-    let engine = Engine::open(&longhand::ModelSource::File(file), &options).expect("the model opens");
+    let engine = emulated_model();
     let tokens = random_tokens(&engine, CONTEXT, 36);
     for policy in [
         "h2o:heavy=20,recent=20,compensation=on",
@@ -280,4 +331,17 @@ fn errors_of_a_device_leave_a_whole_beginning() {
             }
         }
     }
+}
+
+/// A device that fails while random rows are compressed.
+#[test]
+fn errors_of_a_device_during_random_rows_leave_an_empty_session() {
+    let engine = emulated_model();
+    let policy = "snapkv:window=16,capacity=40,slack=60".parse().expect("a policy");
+    let mut failed = make(&engine, &policy, Prefill::Exact);
+    let empty = state(&failed);
+    backend(&engine).lose_after(2);
+    failed.fill_random(200, 1).expect_err("the device is lost");
+    backend(&engine).lose_after(usize::MAX);
+    assert_eq!(state(&failed), empty);
 }

@@ -1,4 +1,4 @@
-//! Weights that are not finite, and finite weights that make the computation overflow: an error names the
+//! Weights that are not finite, and finite weights that make the computation overflow. An error names the
 //! tensor where that begins, and the session is as it was before the text.
 
 use std::io::Write;
@@ -142,6 +142,21 @@ fn bf16_model() -> Vec<u8> {
     };
     writer.write(&mut bytes, data).expect("a model in memory");
     bytes
+}
+
+/// Products with quantised weights hide NaN from the logits.
+#[test]
+fn damaged_weights_are_named_when_the_first_text_is_one_token() {
+    for tensor in
+        ["blk.0.attn_k.weight", "blk.0.attn_v.weight", "blk.0.ffn_gate.weight", "blk.1.ffn_up.weight"]
+    {
+        for prefill in [Prefill::Exact, Prefill::Streaming] {
+            let engine = changed("qwen2-gqa-q8_0", tensor, damage);
+            let mut session = session(&engine, SessionOptions { prefill, ..options(120, "full") });
+            let error = session.sync(&[9], &mut |_| ()).expect_err(tensor);
+            assert!(error.to_string().contains(tensor), "{error}");
+        }
+    }
 }
 
 #[test]

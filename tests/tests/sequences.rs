@@ -136,8 +136,8 @@ fn first_layer(session: &Session) -> Vec<LaneContents> {
     let mut take = |n: usize| -> Vec<u32> { numbers.by_ref().take(n).collect() };
     let mut lanes = Vec::new();
     for lane in &store.layout().layers[0] {
-        let state = take(7);
-        let (live, evicted) = (state[2] as usize, state[3] as usize);
+        let state = take(6);
+        let (live, evicted) = (state[1] as usize, state[2] as usize);
         let first = usize::from(lane.compensated);
         let count = lane.kv_heads.len();
         let positions: Vec<Vec<u32>> = (0..count)
@@ -158,7 +158,7 @@ fn first_layer(session: &Session) -> Vec<LaneContents> {
             Vec::new()
         };
         if lane.needs().accumulation.is_some() {
-            let accumulated = take(lane.capacity * count);
+            let accumulated = take(live * count);
             assert!(accumulated.into_iter().map(f32::from_bits).all(|x| x.is_finite() && x >= 0.0));
         }
         let rows = keys.into_iter().zip(values).map(|(keys, values)| HeadRows { keys, values });

@@ -170,6 +170,20 @@ fn texts_tokens_and_options_that_do_not_fit_are_rejected() {
     assert!(Session::new(&engine, options(32, "razor")).is_err(), "razor needs a profile");
 }
 
+/// A policy may have room for more rows than the context has left.
+#[test]
+fn intermediates_beyond_the_context_are_rejected() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, 110, 1);
+    let mut session = session(&engine, options(100, "streaming:sinks=4,window=40"));
+    sync(&mut session, &tokens[..90]);
+    let computed = session.intermediates(&tokens[90..]).map(|found| found.len());
+    let error = computed.expect_err("too many tokens");
+    assert!(matches!(error, EngineError::ContextFull { needed: 110, context: 100 }), "{error}");
+    assert_eq!(session.tokens(), &tokens[..90]);
+    assert_eq!(session.intermediates(&[]).expect("nothing to compute"), []);
+}
+
 /// The plan's bytes of weights, and of matrices with a dual layout, are those that are loaded.
 #[test]
 fn planned_weight_bytes_equal_loaded_ones() {

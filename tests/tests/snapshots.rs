@@ -14,6 +14,7 @@ use tests::fixtures::{
     Random, embedded_model, golden_model, half_retrieval, options, random_tokens, session, sync, tiny_model,
     with_cache_types, with_policy,
 };
+use twox_hash::XxHash3_64;
 
 /// A temporary folder, removed on drop.
 struct Folder(PathBuf);
@@ -234,10 +235,7 @@ impl Parts {
         let description = self.description.to_string();
         let length = (description.len() as u32).to_le_bytes();
         let mut bytes = [&self.magic[..], &length, description.as_bytes(), &self.body].concat();
-        let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| {
-            (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        bytes.extend(sum.to_le_bytes());
+        bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
         bytes
     }
 
@@ -266,6 +264,27 @@ impl Parts {
     }
 }
 
+/// A conversation that needs more room goes on in a larger context, with the same rows.
+#[test]
+fn a_session_goes_on_in_another_context() {
+    let (engine, folder) = (tiny_model(), Folder::new("contexts"));
+    for policy in policies(&engine, 20, 60) {
+        let mut saved = session(&engine, with_policy(&engine, &policy, options(60, "full")));
+        sync(&mut saved, &random_tokens(&engine, 40, 3));
+        let parts = Parts::of(&folder.save(&saved));
+        let mut larger = folder.restore(&engine, &parts.with_value("context", json!(90))).expect("restored");
+        assert_eq!((larger.options().context, larger.logits()), (90, saved.logits()), "{policy}");
+        let contents = |session: &Session| session.store().contents().expect("rows");
+        assert!(contents(&larger) == contents(&saved), "{policy}");
+        (0..50).for_each(|token| larger.push(token % 7).expect("room"));
+        // In a smaller one, only what has room.
+        let smaller = folder.restore(&engine, &parts.with_value("context", json!(40)));
+        if let Ok(mut session) = smaller {
+            assert!(session.push(1).is_err(), "{policy}: the context is full");
+        }
+    }
+}
+
 #[test]
 fn invalid_descriptions_are_rejected() {
     let (engine, folder) = (tiny_model(), Folder::new("descriptions"));
@@ -282,10 +301,10 @@ fn invalid_descriptions_are_rejected() {
     rejected("tokens", json!(u64::MAX), "more tokens than its context");
     rejected("context", json!(u64::MAX), "more tokens than its context");
     rejected("context", json!(39), "more tokens than its context");
-    rejected("context", json!(65), "another capacity");
+    rejected("cache", json!(false), "tokens without a cache");
     rejected("logits", json!(1), "logits of another vocabulary");
     rejected("logits", json!(u64::MAX), "logits of another vocabulary");
-    rejected("model", json!("x".repeat(1 << 20)), "another model");
+    rejected("model", json!("x".repeat(1 << 20)), "made with other weights");
     rejected("policy", json!("rasor"), "there is no such policy");
     rejected("policy", json!("streaming:window=1e99"), "cannot be");
     rejected("policy", json!("x".repeat(1 << 20)), "too long");
@@ -296,7 +315,7 @@ fn invalid_descriptions_are_rejected() {
     rejected("profile", Value::Null, "its settings cannot be used");
     let other = golden_model("llama-mha-f32");
     rejected("profile", json!(half_retrieval(&other).to_json()), "its settings cannot be used");
-    folder.assert_rejected(&other, &parts.bytes(), "made with another model");
+    folder.assert_rejected(&other, &parts.bytes(), "it was made with the model ");
     let mut empty = parts.clone();
     (empty.description["tokens"], empty.description["context"]) = (json!(0), json!(0));
     folder.assert_rejected(&engine, &empty.bytes(), "its settings cannot be used");
@@ -304,7 +323,7 @@ fn invalid_descriptions_are_rejected() {
     folder.restore(&engine, &parts.with_value("chunk", json!(u64::MAX))).expect("any chunk");
     folder.restore(&engine, &parts.with_value("chunk", json!(0))).expect("any chunk");
 
-    for (magic, part) in [(b"LHSTATE2", "another version"), (b"GGUF\x03\0\0\0", "not a saved session")] {
+    for (magic, part) in [(b"LHSTATE1", "another version"), (b"GGUF\x03\0\0\0", "not a saved session")] {
         folder.assert_rejected(&engine, &Parts { magic: *magic, ..parts.clone() }.bytes(), part);
     }
     let mut long = parts.bytes();
@@ -315,8 +334,8 @@ fn invalid_descriptions_are_rejected() {
     folder.assert_rejected(&engine, &token.bytes(), "outside the model's vocabulary");
 }
 
-/// The numbers of the first lane: heads, capacity, live, evicted, scanned_until, prompt_rows_kept,
-/// last_eviction_at, positions.
+/// The numbers of the first lane: heads, live, evicted, scanned_until, prompt_rows_kept, last_eviction_at,
+/// positions.
 #[test]
 fn invalid_stores_are_rejected() {
     let (engine, folder) = (tiny_model(), Folder::new("stores"));
@@ -327,35 +346,33 @@ fn invalid_stores_are_rejected() {
     // 13 rows of 61 tokens: two sinks, ten recent tokens of the text, and the decoded one.
     assert_eq!(
         folder.save(&streaming),
-        parts.with_numbers(&[(2, 13), (3, 48), (4, 50), (5, 12), (6, 60), (19, 60)])
+        parts.with_numbers(&[(1, 13), (2, 48), (3, 50), (4, 12), (5, 60), (18, 60)])
     );
     let lane =
         |numbers: &[(usize, u32)]| folder.assert_rejected(&engine, &parts.with_numbers(numbers), "a lane");
-    for number in 0..2 {
-        lane(&[(number, 0)]);
-        lane(&[(number, u32::MAX)]);
-    }
-    for number in [2, 3, 4, 5, 6] {
+    lane(&[(0, 0)]);
+    lane(&[(0, u32::MAX)]);
+    for number in [1, 2, 3, 4, 5] {
         lane(&[(number, 62)]);
         lane(&[(number, u32::MAX)]);
     }
+    lane(&[(1, 0)]);
+    lane(&[(1, 12), (2, 48)]);
     lane(&[(2, 0)]);
-    lane(&[(2, 12), (3, 48)]);
-    lane(&[(3, 0)]);
-    lane(&[(6, 0)]); // there would be 61 tokens since the last eviction
+    lane(&[(5, 0)]); // there would be 61 tokens since the last eviction
     let position = |numbers: &[(usize, u32)]| {
         folder.assert_rejected(&engine, &parts.with_numbers(numbers), "impossible positions")
     };
-    position(&[(7, 1)]); // twice
-    position(&[(7, 61)]); // not seen yet
-    position(&[(7, u32::MAX)]);
-    position(&[(18, 60), (19, 59)]); // not in order
-    position(&[(19, 30)]);
-    position(&[(4, 49)]); // rows that no eviction has considered must be kept
-    position(&[(6, 59), (18, 40)]);
+    position(&[(6, 1)]); // twice
+    position(&[(6, 61)]); // not seen yet
+    position(&[(6, u32::MAX)]);
+    position(&[(17, 60), (18, 59)]); // not in order
+    position(&[(18, 30)]);
+    position(&[(3, 49)]); // rows that no eviction has considered must be kept
+    position(&[(5, 59), (17, 40)]);
     // The first head lacks a sink. That is a valid store; the error comes when the heads must evict equally
     // many rows.
-    let without_sink = parts.with_numbers(&[(7, 20)]);
+    let without_sink = parts.with_numbers(&[(6, 20)]);
     let mut session = folder.restore(&engine, &without_sink).expect("restored");
     let done = (0..20).try_for_each(|_| session.push(1));
     let error = done.expect_err("heads hold different positions");

@@ -51,6 +51,11 @@ impl ModelArgs {
         }
     }
 
+    /// Whether a model is given, by -m or by a positional argument.
+    pub fn is_given(&self, argument: Option<&Path>) -> bool {
+        self.model.is_some() || argument.is_some()
+    }
+
     /// Setup options with these flags. Prints a note for each flag without effect.
     pub fn setup_options(&self, app: &App) -> SetupOptions {
         for note in self.unused.notes() {

@@ -48,7 +48,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
         )
     };
     fs::create_dir_all(&folder).map_err(failure)?;
-    remove_temporary_files(&folder);
+    atomic_file::remove_leftovers(&folder, None);
     if let Some(free) = free_bytes(&folder).filter(|free| *free < bytes as u64) {
         return Err(Failure::new(
             format!(
@@ -79,15 +79,4 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 #[cfg(not(unix))]
 fn free_bytes(_: &Path) -> Option<u64> {
     None
-}
-
-/// Removes temporary files of interrupted runs.
-fn remove_temporary_files(folder: &Path) {
-    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_temporary =
-        |path: &PathBuf| path.extension().is_some_and(|name| name == atomic_file::TEMPORARY_EXTENSION);
-    for path in files.filter(is_temporary) {
-        // A file that cannot be removed does no harm.
-        let _ = fs::remove_file(path);
-    }
 }

@@ -1,16 +1,16 @@
-//! Compares flags with a saved session before anything is loaded. Flags cannot change a saved session, but
-//! the command that started it also continues it.
+//! Compares flags with a saved session before anything is loaded. Flags cannot change a saved session but its context,
+//! and the command that started it also continues it.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 use longhand::heads::HeadProfile;
 use longhand::setup::Profiles;
-use longhand::{Context, HeadSource, Model, SessionOptions, SetupOptions};
+use longhand::{HeadSource, Model, SessionOptions, SetupOptions};
 
 use crate::args::session::PrefillArg;
 
-/// Describes each flag in `given` that differs from the saved session, for example `-c 2000 (not 4000)`.
+/// Describes each flag in `given` that differs from the saved session, for example `-ctk q8_0 (not f16)`.
 pub fn differences(saved: &SessionOptions, given: &SetupOptions, model: &Arc<Model>) -> Result<Vec<String>> {
     let spec = model.spec();
     let mut differences = Vec::new();
@@ -19,11 +19,6 @@ pub fn differences(saved: &SessionOptions, given: &SetupOptions, model: &Arc<Mod
             differences.push(format!("{flag} {saved} (not {given})"));
         }
     };
-    let context = match given.context {
-        Context::AsNeeded => None,
-        context => Some(context.tokens(0, spec.n_ctx_train).to_string()),
-    };
-    compare("-c", saved.context.to_string(), context);
     compare("-ctk", saved.types.0.name().into(), given.k_type.map(|ty| ty.name().into()));
     compare("-ctv", saved.types.1.name().into(), given.v_type.map(|ty| ty.name().into()));
     let prefill = |prefill| PrefillArg::from(prefill).name().to_owned();

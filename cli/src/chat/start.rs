@@ -1,29 +1,119 @@
 //! Starts a conversation, or resumes a saved one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use longhand::{Chat, ChatOptions, Context, EngineError, Model, Preamble, SavedChat, Setup, SetupOptions};
+use longhand::{
+    Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Preamble, SavedChat, Setup,
+    SetupOptions,
+};
 
-use super::{ChatArgs, resume_check};
+use super::keeper::Keeper;
+use super::{ANSWER_LIMIT, ChatArgs, resume_check};
 use crate::app::App;
 use crate::args::sampling::Sampling;
 use crate::failure::Failure;
-use crate::{crash_save, format};
+use crate::kept::KeptChats;
+use crate::{crash_save, documents, failure, format};
 
-/// Opens a saved conversation. `options` may change its batch size (-ub).
+/// Starts or resumes the conversation that the arguments ask for, and says where it is kept.
+pub fn begin(app: &App, args: &ChatArgs) -> Result<(Chat, Keeper)> {
+    let limit = args.disk.limit();
+    let kept = KeptChats::find();
+    let given = args.model.source(args.model_arg.path.as_deref())?;
+    let options = args.session.apply(args.model.setup_options(app))?;
+    let Some((file, mut saved)) = open_saved(args, kept.as_ref())? else {
+        let sampling = validate(args, &given)?;
+        let model = open_model(&given)?;
+        let documents = documents::read_all(&args.files)?;
+        let names = names(&args.files);
+        let title = title(&names);
+        let chat = start(app, args.system.as_deref(), &model, &options, sampling, &documents, names)?;
+        let keeper = match (&args.session_file, kept.filter(|_| !args.private)) {
+            (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),
+            (None, Some(kept)) => match kept.prepare() {
+                Ok(()) => Keeper::new(kept, title, limit),
+                Err(error) => {
+                    app.console.note(failure::report(&error.into()).text.trim_end());
+                    Keeper::nothing()
+                }
+            },
+            (None, None) => Keeper::nothing(),
+        };
+        return Ok((chat, keeper.with_documents(args.disk.documents().filter(|_| !args.private))));
+    };
+    let source =
+        if args.model.is_given(args.model_arg.path.as_deref()) { given } else { saved.model_source() };
+    let sampling = validate(args, &source)?;
+    let model = open_model(&source).map_err(|error| {
+        error.context(format!("the model {} of this conversation cannot be opened", saved.model_name()))
+    })?;
+    let documents = documents::read_all(&args.files)?;
+    check_saved(&mut saved, args, &options, &model, &documents)?;
+    let title = title(saved.document_names());
+    let chat = resume(app, &model, &options, sampling, saved)?;
+    let keeper = match kept.filter(|kept| kept.name(file.path()).is_some()) {
+        Some(kept) => Keeper::resumed(kept, title, file, limit),
+        None => Keeper::named(file),
+    };
+    Ok((chat, keeper.with_documents(args.disk.documents())))
+}
+
+/// The saved conversation to continue; `None` for a new one.
+fn open_saved(args: &ChatArgs, kept: Option<&KeptChats>) -> Result<Option<(ChatFile, SavedChat)>> {
+    if let Some(path) = &args.session_file {
+        // Opening a file that cannot be looked at gives the error.
+        let exists = path.try_exists().unwrap_or(true) || ChatFile::cache_path(path).exists();
+        return Ok(exists.then(|| ChatFile::open(path)).transpose()?);
+    }
+    let Some(name) = &args.resume else { return Ok(None) };
+    let no_folder =
+        || Failure::new("there is no folder for kept conversations", "give a file with --session");
+    let path = kept.ok_or_else(no_folder)?.file(Some(name.as_str()).filter(|name| !name.is_empty()))?;
+    Ok(Some(ChatFile::open(&path)?))
+}
+
+/// Each question has one correct answer for the built-in model, so sampling could only make answers worse.
+fn validate(args: &ChatArgs, source: &ModelSource) -> Result<Sampling, Failure> {
+    let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
+    args.sampling.validate(temperature, ANSWER_LIMIT)
+}
+
+/// Opens the model and starts the process of its chat template. That is done before documents are read: the process
+/// would keep a copy of them.
+fn open_model(source: &ModelSource) -> Result<Arc<Model>> {
+    let model = Model::open(source.clone())?;
+    model.chat_format()?;
+    Ok(model)
+}
+
+/// The names of files, without their folders.
+fn names(files: &[PathBuf]) -> Vec<String> {
+    let name = |path: &PathBuf| match path.as_os_str() == "-" {
+        true => "stdin".to_owned(),
+        false => path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+    };
+    files.iter().map(name).collect()
+}
+
+/// What the name of a kept conversation is made from: the name of its first document.
+fn title(documents: &[String]) -> String {
+    let stem = documents.first().and_then(|name| Path::new(name).file_stem());
+    stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Compares the flags with a saved conversation. They may change its batch size (-ub) and its context (-c).
 ///
 /// # Errors
 /// Where another flag contradicts the saved conversation.
-pub fn open_saved(
-    path: &Path,
+pub fn check_saved(
+    saved: &mut SavedChat,
     args: &ChatArgs,
     options: &SetupOptions,
     model: &Arc<Model>,
     documents: &str,
-) -> Result<SavedChat> {
-    let mut saved = SavedChat::open(path)?;
+) -> Result<()> {
     saved.check(model)?;
     let mut differences = resume_check::differences(saved.options(), options, model)?;
     if args.system.is_some() && args.system.as_deref() != saved.system() {
@@ -36,7 +126,7 @@ pub fn open_saved(
     }
     if !differences.is_empty() {
         return Err(Failure::usage(
-            format!("{}: the saved conversation has {}", path.display(), differences.join(", ")),
+            format!("{}: the saved conversation has {}", saved.path().display(), differences.join(", ")),
             "leave out these flags to continue it, or give a new file to start another conversation",
         )
         .into());
@@ -44,18 +134,21 @@ pub fn open_saved(
     if let Some(chunk) = options.chunk {
         saved.set_chunk(chunk);
     }
-    Ok(saved)
-}
-
-/// Checks that the folder of a session file exists, because the file is written only at the end.
-pub fn check_folder(session_file: &Path) -> Result<(), Failure> {
-    match session_file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) if !folder.is_dir() => Err(Failure::new(
-            format!("--session: there is no folder {}", folder.display()),
-            "create the folder, or give another file",
-        )),
-        _ => Ok(()),
+    if options.context != Context::AsNeeded {
+        let (context, tokens) = (options.context.tokens(0, model.spec().n_ctx_train), saved.tokens());
+        if context <= tokens {
+            return Err(Failure::usage(
+                format!(
+                    "{}: the conversation has {tokens} tokens, but -c is {context}",
+                    saved.path().display()
+                ),
+                "give a larger context, or leave out -c",
+            )
+            .into());
+        }
+        saved.set_context(context);
     }
+    Ok(())
 }
 
 /// Starts a conversation.
@@ -66,8 +159,9 @@ pub fn start(
     setup_options: &SetupOptions,
     sampling: Sampling,
     documents: &str,
+    names: Vec<String>,
 ) -> Result<Chat> {
-    let preamble = Preamble::new(model.chat_format()?, system, documents)?;
+    let preamble = Preamble::new(model.chat_format()?, system, documents)?.with_names(names);
     let prompt = preamble.min_tokens();
     let context = setup_options.context.tokens(prompt, model.spec().n_ctx_train);
     if context <= prompt {
@@ -106,6 +200,7 @@ pub fn resume(
 ) -> Result<Chat> {
     let path = saved.path().display().to_string();
     let saved_options = saved.options().clone();
+    let last_turns = last_turns(&saved);
     let setup = app
         .interrupt
         .computing(|| Setup::resume(model, setup_options, saved_options.clone(), &mut app.reporter()))
@@ -117,6 +212,7 @@ pub fn resume(
         error => error.into(),
     })?;
     crash_save::set_messages(chat.messages());
+    app.console.note(&last_turns);
     app.console.note(&format!(
         "{}, policy {}, context {}, resumed after {} tokens; type /help for the commands",
         model.name(),
@@ -125,6 +221,22 @@ pub fn resume(
         format::count(chat.tokens()),
     ));
     Ok(chat)
+}
+
+/// The last questions and answers, to remind the user.
+fn last_turns(saved: &SavedChat) -> String {
+    const TURNS: usize = 3;
+    let turns = saved.turns();
+    let left_out = turns.len().saturating_sub(TURNS);
+    let mut lines = Vec::new();
+    if left_out > 0 {
+        lines.push(format!("({left_out} earlier questions; `longhand sessions show` prints them)"));
+    }
+    for (question, answer) in &turns[left_out..] {
+        lines.push(format!("> {}", question.trim_end()));
+        lines.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim_end().to_owned());
+    }
+    lines.join("\n")
 }
 
 fn chat_options(sampling: Sampling, preamble: Preamble) -> ChatOptions {

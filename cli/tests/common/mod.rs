@@ -30,6 +30,13 @@ impl Run {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
+    /// The name under which a conversation was kept, from the line that says so.
+    #[track_caller]
+    pub fn kept_name(&self) -> String {
+        let name = self.stderr.lines().find_map(|line| line.strip_prefix("kept: longhand chat --resume "));
+        name.unwrap_or_else(|| panic!("not kept: {}", self.stderr)).to_owned()
+    }
+
     /// Checks that the run failed with this exit code: an `error: …` that contains `part`, a hint, nothing on
     /// stdout.
     #[track_caller]
@@ -46,7 +53,12 @@ impl Run {
 /// A command that runs the program with these arguments.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
-    command.args(args).env("XDG_CACHE_HOME", scratch("cache")).env_remove("NO_COLOR").stdin(Stdio::null());
+    command
+        .args(args)
+        .env("XDG_CACHE_HOME", scratch("cache"))
+        .env("XDG_STATE_HOME", scratch("state"))
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null());
     command
 }
 

@@ -19,6 +19,7 @@ use crate::model::ChatFormat;
 pub struct Preamble {
     system: Option<String>,
     documents: String,
+    names: Vec<String>,
     /// `None` where there are no documents, or the chat template does not write documents and question one
     /// after the other.
     encoded: Option<Encoded>,
@@ -35,7 +36,7 @@ struct Encoded {
 }
 
 /// Between documents and question.
-const SEPARATOR: &str = "\n\n";
+pub(super) const SEPARATOR: &str = "\n\n";
 /// Stands for a question of one word.
 const QUESTION: &str = "?";
 
@@ -85,6 +86,22 @@ impl Preamble {
     /// The documents.
     pub fn documents(&self) -> &str {
         &self.documents
+    }
+
+    /// The same with names for the documents. They are saved with the conversation; the model does not see them.
+    pub fn with_names(self, names: Vec<String>) -> Preamble {
+        Preamble { names, ..self }
+    }
+
+    /// The names of the documents.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What every first prompt begins with: the tokens up to the end of the documents. `None` where there are none, or
+    /// where that depends on the question.
+    pub(super) fn first_tokens(&self) -> Option<&[u32]> {
+        self.encoded.as_ref().map(|encoded| encoded.tokens.as_slice())
     }
 
     /// Tokens of the documents, with the empty line that separates them from a question.

@@ -1,5 +1,5 @@
-//! Heat maps of heads as text: one row per layer, one column per head, darker or warmer where the value is
-//! higher, with a mark on retrieval heads. The caller knows the terminal and decides whether to use colour.
+//! Heat maps of heads as text, with one row per layer and one column per head. Higher values are darker or
+//! warmer, and retrieval heads have a mark. The caller knows the terminal and decides whether to use colour.
 
 use std::fmt::Write;
 

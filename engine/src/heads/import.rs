@@ -38,7 +38,7 @@ pub struct ImportOptions {
 }
 
 /// The threshold in DuoAttention's own configuration. Its paper reports results with shares of 0.25 on MHA
-/// models and of 0.5 on GQA models, which are fewer heads on most of its maps.
+/// models and of 0.5 on GQA models. On most of its maps, these are fewer heads.
 pub const DUO_ATTENTION_THRESHOLD: HeadThreshold = HeadThreshold::MinScore(0.5);
 
 /// The retrieval score from which on the Retrieval_Head paper counts a head as a retrieval head.
@@ -274,6 +274,11 @@ mod tests {
 
     use super::*;
 
+    /// Sinks and recent tokens with which the heads were trained.
+    fn trained_with(profile: &HeadProfile) -> [Option<Value>; 2] {
+        ["sinks", "recent"].map(|name| profile.provenance().parameters.get(name).cloned())
+    }
+
     fn options(layers: usize, heads: usize, kv_heads: usize) -> ImportOptions {
         ImportOptions {
             shape: HeadShape::new(layers, heads, kv_heads).unwrap(),
@@ -298,7 +303,7 @@ mod tests {
             let mut options = options(32, 32, kv_heads);
             let profile = import(&folder.join(name), &options).unwrap();
             assert_eq!(profile.retrieval_count(), at_half, "{name}");
-            assert_eq!(profile.trained_window(), Some((128, 256)));
+            assert_eq!(trained_with(&profile), [128, 256].map(|tokens| Some(Value::from(tokens))));
             let gates = &profile.score("gate").unwrap().values;
             assert!(gates.iter().all(|gate| (0.0..=1.0).contains(gate)));
             assert_eq!(HeadProfile::from_json(&profile.to_json()).unwrap(), profile);
@@ -364,7 +369,7 @@ mod tests {
         }
         let profile = duo_attention(tsv, Some(r#"{"sink_size": null}"#), &options).unwrap();
         assert_eq!(profile.retrieval(), [false, true, true, false]);
-        assert_eq!(profile.trained_window(), None);
+        assert_eq!(trained_with(&profile), [None, None]);
 
         let deep = format!("{{\"0-0\": {}", "[".repeat(100_000));
         for (json, part) in [

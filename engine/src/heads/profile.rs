@@ -18,7 +18,7 @@ use crate::Hint;
 use crate::atomic_file::{self, Access};
 
 /// Maximum query heads of a model, all layers together. No known model has 20,000.
-pub const MAX_QUERY_HEADS: usize = 1 << 20;
+pub(super) const MAX_QUERY_HEADS: usize = 1 << 20;
 
 /// How many heads a model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl HeadShape {
     }
 
     /// Query heads of the whole model.
-    pub fn all_heads(&self) -> usize {
+    pub(crate) fn all_heads(&self) -> usize {
         self.layers * self.heads
     }
 
@@ -298,21 +298,12 @@ impl HeadProfile {
         &self.provenance
     }
 
-    /// Sinks and recent tokens with which the other heads were trained, if a published map has them.
-    pub fn trained_window(&self) -> Option<(usize, usize)> {
-        let number = |name: &str| {
-            let value = self.provenance.parameters.get(name)?.as_u64()?;
-            usize::try_from(value).ok()
-        };
-        Some((number("sinks")?, number("recent")?))
-    }
-
     /// The same profile with heads selected from its own scores by another rule; `None` if it has no
     /// induction and echo scores.
     ///
     /// # Errors
     /// Those of [`select`].
-    pub fn reselect(&self, rule: &SelectionRule) -> Result<Option<Self>, HeadsError> {
+    pub(crate) fn reselect(&self, rule: &SelectionRule) -> Result<Option<Self>, HeadsError> {
         let of = |name| {
             self.score(name).filter(|map| map.per == ScoresPer::QueryHead).map(|map| map.values.clone())
         };
@@ -436,7 +427,11 @@ impl HeadProfile {
     ///
     /// # Errors
     /// Those of [`load`](Self::load) and [`check`](Self::check), with the file's name.
-    pub fn load_for(path: &Path, model: HeadShape, fingerprint: Option<&str>) -> Result<Self, HeadsError> {
+    pub(crate) fn load_for(
+        path: &Path,
+        model: HeadShape,
+        fingerprint: Option<&str>,
+    ) -> Result<Self, HeadsError> {
         let profile = Self::load(path)?;
         profile.check(model, fingerprint).map_err(|fault| fault.in_file(path))?;
         Ok(profile)

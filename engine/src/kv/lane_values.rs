@@ -1,6 +1,6 @@
 //! The values of a graph's lane inputs.
 
-use kernels::graph::LaneInputs;
+use kernels::graph::{LaneInputs, MAX_LANES};
 
 /// Live rows and log-weights of the lanes of all layers. Each vector is `[MAX_LANES, layers]`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,6 +12,12 @@ pub struct LaneValues {
 }
 
 impl LaneValues {
+    /// The values where every lane of `layers` layers has `rows` live rows and nothing was evicted.
+    pub fn uniform(layers: usize, rows: usize) -> LaneValues {
+        let lanes = MAX_LANES * layers;
+        LaneValues { rows: vec![rows as i32; lanes], log_weights: vec![f32::NEG_INFINITY; lanes] }
+    }
+
     /// Writes the values to a graph's inputs. Inputs that the graph does not use have no memory and are
     /// skipped.
     pub fn write(&self, inputs: &LaneInputs) -> Result<(), ggml::Error> {

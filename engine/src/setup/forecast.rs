@@ -1,5 +1,6 @@
-//! What sessions would take under several policies and cache types, for a model file or only a well-known
-//! shape, on a GPU that need not be there. It decides as [`Setup`](super::Setup) does, but refuses nothing.
+//! What sessions would take under several policies and cache types. There may be only a well-known shape
+//! instead of a model file, and the GPU need not be there. It decides as [`Setup`](super::Setup) does, but
+//! refuses nothing.
 
 use std::sync::Arc;
 
@@ -175,8 +176,8 @@ impl Forecast {
         Ok(SessionForecast { planned, longest_context: longest_context(fits) })
     }
 
-    /// The profile for one policy: the windows of a model with ALiBi, or the forecast's profile with the heads
-    /// that the policy selects from its scores.
+    /// The profile for one policy. With ALiBi it has the model's windows. Otherwise it is the forecast's
+    /// profile, with the heads that the policy selects from its scores.
     fn profile(
         &self,
         policy: &PolicyChoice,

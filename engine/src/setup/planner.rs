@@ -12,44 +12,44 @@ use crate::{EngineError, Model, Prefill, SessionOptions};
 
 /// A model as far as memory is concerned: of a file, or a well-known shape without weights.
 #[derive(Clone, Debug)]
-pub struct ModelOutline {
+pub(super) struct ModelOutline {
     /// Sizes and settings.
-    pub spec: ModelSpec,
+    pub(super) spec: ModelSpec,
     /// Tensors.
-    pub tensors: Vec<TensorOutline>,
+    pub(super) tensors: Vec<TensorOutline>,
 }
 
 impl ModelOutline {
     /// The outline of a model file.
-    pub fn of_model(model: &Model) -> ModelOutline {
+    pub(super) fn of_model(model: &Model) -> ModelOutline {
         ModelOutline { spec: model.spec().clone(), tensors: tensor_outlines(model.gguf()) }
     }
 
     /// The outline of a well-known shape.
-    pub fn of_shape(shape: &ModelShape, file_type: FileType) -> ModelOutline {
+    pub(super) fn of_shape(shape: &ModelShape, file_type: FileType) -> ModelOutline {
         let tensors = shape.tensors(file_type).into_iter();
         let tensors = tensors.map(|t| TensorOutline { name: t.name, dims: t.dims, ty: t.ty }).collect();
         ModelOutline { spec: shape.spec(), tensors }
     }
 
     /// The model's heads, for profiles.
-    pub fn head_shape(&self) -> Result<HeadShape, HeadsError> {
+    pub(super) fn head_shape(&self) -> Result<HeadShape, HeadsError> {
         HeadShape::new(self.spec.n_layers, self.spec.n_heads, self.spec.n_kv_heads)
     }
 }
 
 /// Plans sessions of one model.
-pub struct Planner<'a> {
+pub(super) struct Planner<'a> {
     /// The model.
-    pub outline: &'a ModelOutline,
+    pub(super) outline: &'a ModelOutline,
     /// Whether matrices are copied into a faster layout.
-    pub repack: bool,
+    pub(super) repack: bool,
     /// Threads that compute.
-    pub threads: usize,
+    pub(super) threads: usize,
     /// How much bounded heads keep, instead of the policy's own parameters.
-    pub budget: Option<KvBudget>,
+    pub(super) budget: Option<KvBudget>,
     /// Blocks of the device, see [`PlanOptions::blocks`].
-    pub blocks: usize,
+    pub(super) blocks: usize,
 }
 
 /// What a session would take.
@@ -67,7 +67,7 @@ pub struct Planned {
 
 impl Planner<'_> {
     /// Plans `session`, whose first text has `prompt` tokens, with the last `on_device` layers on a device.
-    pub fn plan(
+    pub(super) fn plan(
         &self,
         session: &SessionOptions,
         prompt: usize,

@@ -26,7 +26,7 @@ pub fn cache_folder() -> Option<PathBuf> {
 }
 
 /// The shares of heads that a policy asks for.
-pub fn policy_rule(policy: &PolicyChoice) -> SelectionRule {
+pub(super) fn policy_rule(policy: &PolicyChoice) -> SelectionRule {
     let paper = SelectionRule::default();
     SelectionRule {
         induction: policy.value("induction").unwrap_or(paper.induction),

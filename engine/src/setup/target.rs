@@ -46,10 +46,10 @@ pub struct Target {
 
 impl Target {
     /// The device that was asked for. It has to be there.
-    pub fn find(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Target, EngineError> {
+    pub(super) fn find(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Target, EngineError> {
         let Some((kind, free)) = choose(options, observer)? else { return Ok(Target::host(options)) };
-        // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for includes
-        // that share.
+        // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
+        // includes that share.
         let limit = [options.gpu_memory.map(|limit| limit.saturating_sub(DRIVER_BYTES)), free]
             .into_iter()
             .flatten()
@@ -58,7 +58,7 @@ impl Target {
     }
 
     /// The same for a plan: a GPU that is asked for by name need not be there.
-    pub fn assume(options: &SetupOptions) -> Target {
+    pub(super) fn assume(options: &SetupOptions) -> Target {
         let found = match options.device {
             DeviceRequest::Cpu => None,
             _ if options.gpu_layers == GpuLayers::Count(0) => None,
@@ -109,7 +109,7 @@ impl Target {
     }
 
     /// Layers on the GPU, of `layers`, if memory were no question.
-    pub fn wanted_layers(&self, layers: usize) -> usize {
+    pub(super) fn wanted_layers(&self, layers: usize) -> usize {
         match self.layers {
             _ if self.device.is_none() => 0,
             GpuLayers::Count(count) => count.min(layers),
@@ -118,7 +118,7 @@ impl Target {
     }
 
     /// How many of `layers` layers are on the GPU: those asked for, else as many as `plan` says fit.
-    pub fn choose_layers(
+    pub(super) fn choose_layers(
         &self,
         layers: usize,
         plan: impl Fn(usize) -> Result<Planned, EngineError>,

@@ -254,11 +254,13 @@ impl Call {
     /// rows than the lanes have room for: this fails the task, as an error of `work` does.
     fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention) -> Result<(), ShapeError>) {
         let live = input_column(task.operand(2), self.layer);
-        for (lane, live) in self.lanes.iter().zip(live) {
-            if let Err(problem) = rows_after(live, self.appended, lane.capacity) {
-                return task.fail(format!("attend: {problem}"));
-            }
-        }
+        let counts = (self.lanes.iter().zip(live))
+            .map(|(lane, live)| rows_after(live, self.appended, lane.capacity))
+            .collect::<Result<Vec<usize>, String>>();
+        let counts = match counts {
+            Ok(counts) => counts,
+            Err(problem) => return task.fail(format!("attend: {problem}")),
+        };
         let log_weights = match self.slopes {
             Some(_) => [0; MAX_LANES],
             None => input_column(task.operand(3), self.layer),
@@ -270,7 +272,7 @@ impl Call {
             .map(|(number, lane)| LaneView {
                 k: rows(task.operand(4 + 2 * number)),
                 v: rows(task.operand(5 + 2 * number)),
-                rows: live[number] as usize + self.appended,
+                rows: counts[number],
                 kv_heads: &lane.kv_heads,
                 log_weight: lane.compensated.then_some(&weights[number][..]),
             })

@@ -1,6 +1,6 @@
-//! Qwen3, dense: like Llama, with three differences. Each head of Q and of K has an RMS norm before RoPE. RoPE
-//! pairs the two halves of a head. The file gives head_dim (`attention.key_length`), which does not follow from
-//! the embedding length.
+//! Qwen3, dense: like Llama, with three differences. Each head of Q and of K has an RMS norm before RoPE.
+//! RoPE pairs the two halves of a head. The file gives head_dim (`attention.key_length`), which does not
+//! follow from the embedding length.
 //!
 //! A sliding window is treated as in `qwen2`.
 

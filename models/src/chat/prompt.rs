@@ -1,11 +1,11 @@
 //! Prompts that know which parts come from messages, so that a document that contains `<|im_end|>` does not
 //! end the user's turn.
 //!
-//! A template is rendered twice, once with the messages and once with placeholders in their place. If
-//! replacing the placeholders with the contents gives the first result, the byte ranges of messages are
-//! known, and control tokens are matched only outside of them. Some templates change or inspect messages (for
-//! example, they remove the thinking from earlier answers). Then the two results can differ, and the prompt
-//! is unprotected and gives the reason.
+//! A template is rendered twice, once with the messages and once with placeholders in their place. Then the
+//! placeholders are replaced with the contents. If this gives the first result, the byte ranges of messages
+//! are known, and control tokens are matched only outside of them. Some templates change or inspect messages
+//! (for example, they remove the thinking from earlier answers). Then the two results can differ, and the
+//! prompt is unprotected and gives the reason.
 
 use std::ops::Range;
 

@@ -39,8 +39,8 @@ impl Blob {
         Ok(Blob::Mapped(Arc::new(MappedFile::open(path).map_err(io)?)))
     }
 
-    /// An error if the bytes are those of a mapped file that is no longer complete: what was read from them may
-    /// be zeros.
+    /// An error if the bytes are those of a mapped file that is no longer complete: what was read from them
+    /// may be zeros.
     pub(crate) fn check_complete(&self) -> Result<(), LoadError> {
         match self {
             Blob::Mapped(file) => file.check_complete(),

@@ -2,9 +2,9 @@
 //!
 //! If a file becomes shorter, or its disk fails, the system has no content for a page that a thread reads. It
 //! then sends SIGBUS, which ends the process. On unix, the first map installs a handler for SIGBUS. If the
-//! address is in a [`MappedFile`], the handler notes that the file is lost and maps zeros over the rest of it,
-//! so that the thread goes on. Whoever has read from the file calls [`MappedFile::check_complete`] before it
-//! uses what follows from it. Signals for other addresses go to the handler that was there before.
+//! address is in a [`MappedFile`], the handler notes that the file is lost. It maps zeros over the rest of
+//! it, so that the thread goes on. Whoever has read from the file calls [`MappedFile::check_complete`] before
+//! it uses what follows from it. Signals for other addresses go to the handler that was there before.
 //!
 //! The only `unsafe` code of the module `gguf` is here.
 
@@ -32,10 +32,10 @@ pub struct MappedFile {
 impl MappedFile {
     pub(super) fn open(path: &Path) -> io::Result<MappedFile> {
         let file = File::open(path)?;
-        // SAFETY: the map is private and read-only, and `MappedFile` returns no slice that outlives it. Another
-        // process may still change the file, which no program that maps weights can prevent, or make it shorter,
-        // which `fault` turns into zeros. All numbers read from the map are bounded by the length at the time of
-        // mapping and are used from copies, never read twice.
+        // SAFETY: the map is private and read-only, and `MappedFile` returns no slice that outlives it.
+        // Another process may still change the file, which no program that maps weights can prevent, or make
+        // it shorter, which `fault` turns into zeros. All numbers read from the map are bounded by the length
+        // at the time of mapping and are used from copies, never read twice.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(MappedFile {
             path: path.to_owned(),
@@ -69,13 +69,13 @@ impl MappedFile {
         }
     }
 
-    /// Tells the operating system that it may drop the memory pages of a range. Reading them still works: they
-    /// are then read from the file again. Does nothing for a range that is not inside the file.
+    /// Tells the operating system that it may drop the memory pages of a range. Reading them still works:
+    /// they are then read from the file again. Does nothing for a range that is not inside the file.
     pub(super) fn release_pages(&self, offset: usize, bytes: usize) {
         #[cfg(unix)]
         if offset.checked_add(bytes).is_some_and(|end| end <= self.map.len()) {
-            // SAFETY: the range is inside the map (the map's own function compares offset and length only one by
-            // one). Pages dropped from a private, read-only map of a file are read from the file again.
+            // SAFETY: the range is inside the map (the map's own function compares offset and length only one
+            // by one). Pages dropped from a private, read-only map of a file are read from the file again.
             let _ =
                 unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, bytes) };
         }
@@ -100,8 +100,8 @@ impl Drop for MappedFile {
     }
 }
 
-/// The handler of SIGBUS. What runs in it is async-signal-safe: it reads and writes atomics and calls mmap. It
-/// takes no lock and allocates nothing.
+/// The handler of SIGBUS. What runs in it is async-signal-safe: it reads and writes atomics and calls mmap.
+/// It takes no lock and allocates nothing.
 #[cfg(unix)]
 mod fault {
     use std::ffi::{c_int, c_void};
@@ -120,7 +120,7 @@ mod fault {
     static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
     /// A range of addresses in which faults are handled.
-    pub struct Watch {
+    pub(super) struct Watch {
         /// First address; 0 if unused.
         start: AtomicUsize,
         /// The address behind the last one.
@@ -134,7 +134,7 @@ mod fault {
         }
 
         /// Watches a map of a file; `None` if there are too many.
-        pub fn begin(map: &[u8]) -> Option<&'static Watch> {
+        pub(super) fn begin(map: &[u8]) -> Option<&'static Watch> {
             install();
             let _beginning = BEGINNING.lock().unwrap_or_else(PoisonError::into_inner);
             let watch = WATCHES.iter().find(|watch| watch.start.load(Ordering::Acquire) == 0)?;
@@ -146,12 +146,12 @@ mod fault {
         }
 
         /// Must be called before the map is gone, and once.
-        pub fn end(&self) {
+        pub(super) fn end(&self) {
             self.start.store(0, Ordering::Release);
         }
 
         /// Whether a page could not be read.
-        pub fn has_faults(&self) -> bool {
+        pub(super) fn has_faults(&self) -> bool {
             self.faults.load(Ordering::Acquire)
         }
 
@@ -186,8 +186,9 @@ mod fault {
     fn install() {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| {
-            // SAFETY: the structures are valid for the calls, all zeros is a valid `sigaction`, and `on_fault`
-            // has the signature that SA_SIGINFO asks for. The previous action is known before a signal needs it.
+            // SAFETY: the structures are valid for the calls, all zeros is a valid `sigaction`, and
+            // `on_fault` has the signature that SA_SIGINFO asks for. The previous action is known before a
+            // signal needs it.
             unsafe {
                 PAGE_BYTES.store(libc::sysconf(libc::_SC_PAGESIZE).max(1) as usize, Ordering::Relaxed);
                 let mut previous: libc::sigaction = std::mem::zeroed();

@@ -247,7 +247,7 @@ pub enum Array {
 
 impl Array {
     /// Type of the elements.
-    pub fn elem_type(&self) -> ValueType {
+    pub(super) fn elem_type(&self) -> ValueType {
         match self {
             Array::Numbers(a) => a.ty,
             Array::Strings(_) => ValueType::String,
@@ -335,7 +335,7 @@ impl NumberArray {
     }
 
     /// Whether the elements are floats.
-    pub fn is_float(&self) -> bool {
+    pub(super) fn is_float(&self) -> bool {
         self.ty.is_float()
     }
 

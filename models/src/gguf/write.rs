@@ -1,4 +1,4 @@
-//! Writes GGUF files, version 3: metadata and tensor descriptions first, then the data as a stream, so that a
+//! Writes GGUF files, version 3: metadata and tensor descriptions first, then the data as a stream. So a
 //! large model is never in memory as a whole. For the synthetic models of benchmarks, and for tests.
 
 use std::io::{self, Read, Write};

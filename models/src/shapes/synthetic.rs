@@ -68,7 +68,7 @@ fn vector(shape: &ModelShape, tensor: &TensorDecl) -> impl Iterator<Item = f32> 
 }
 
 /// The factor by which Llama 3.1 divides a RoPE frequency (radians per token). Wavelengths below a quarter of
-/// the original training's 8192 tokens are unchanged (1), those above 8192 tokens are divided by `factor`,
+/// the original training's 8192 tokens are unchanged (1). Those above 8192 tokens are divided by `factor`,
 /// with a linear ramp between.
 fn rope_divisor(frequency: f64, factor: f64) -> f64 {
     const ORIGINAL_CONTEXT: f64 = 8192.0;
@@ -152,8 +152,9 @@ fn q5_1(block: &mut [u8], deviation: f32) {
     put_f16(block, 2, -15.5 * step);
 }
 
-/// q4_K (`n` = 16) and q5_K (`n` = 32): f16 scale and minimum, 6-bit scales and minima of 8 sub-blocks packed
-/// into 12 bytes, then integers below `n`. An element is scale * sub-scale * integer - minimum * sub-minimum.
+/// q4_K (`n` = 16) and q5_K (`n` = 32). A block has an f16 scale and minimum, the 6-bit scales and minima of
+/// 8 sub-blocks packed into 12 bytes, and then integers below `n`.
+/// An element is scale * sub-scale * integer - minimum * sub-minimum.
 fn q4_k_or_q5_k(block: &mut [u8], n: u32, deviation: f32, random: &mut Random) {
     let step = deviation / uniform_deviation(n) / SUB_SCALE_RMS;
     put_f16(block, 0, step);

@@ -11,12 +11,12 @@ use crate::gguf::{Array, GgufFile, Value};
 /// Maximum sizes, far above all known models: a file with larger ones is damaged. They also prevent overflow
 /// in products.
 mod limit {
-    pub const LAYERS: u64 = 4096;
-    pub const HEADS: u64 = 1 << 14;
-    pub const HEAD_DIM: u64 = 1 << 12;
-    pub const WIDTH: u64 = 1 << 24;
+    pub(super) const LAYERS: u64 = 4096;
+    pub(super) const HEADS: u64 = 1 << 14;
+    pub(super) const HEAD_DIM: u64 = 1 << 12;
+    pub(super) const WIDTH: u64 = 1 << 24;
     /// Positions and token ids are i32 in ggml.
-    pub const TOKENS: u64 = i32::MAX as u64;
+    pub(super) const TOKENS: u64 = i32::MAX as u64;
 }
 
 /// Minimum number of tensors per layer: two norms, Q, K, V, output, gate, up, down.

@@ -1,5 +1,5 @@
-//! The tensors of a model. [`ModelTensors`] is generic over what it holds for each tensor: expected name and
-//! shape (from a specification), the index in a file, or the engine's tensor.
+//! The tensors of a model. [`ModelTensors`] is generic over what it holds for each tensor. That is its
+//! expected name and shape (from a specification), its index in a file, or the engine's tensor.
 //!
 //! Shapes are in ggml order, row length first: a matrix `[a, b]` maps a vector of `a` elements to one of `b`
 //! elements.

@@ -14,8 +14,8 @@
 //!
 //! So a block is merged without what is before it, and then only the neighbours at the seam are looked at. If
 //! they are merged when they meet, the pieces around the seam are merged again, and more of them until they
-//! fit. They usually fit at once, because a block begins with the last pieces of the one before, which are the
-//! ones that its end has cut.
+//! fit. They usually fit at once. A block begins with the last pieces of the one before, which are the ones
+//! that its end has cut.
 
 use super::TokenizerError;
 

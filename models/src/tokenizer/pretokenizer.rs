@@ -217,8 +217,8 @@ impl PreTokenizer {
         Some(steps.map(|steps| PreTokenizer { steps, ignore_merges, add_bos }))
     }
 
-    /// Splits `text` into words and calls `visit` with one after the other, as byte ranges that cover the text
-    /// without gaps.
+    /// Splits `text` into words and calls `visit` with one after the other, as byte ranges that cover the
+    /// text without gaps.
     ///
     /// # Errors
     /// Those of `visit`.

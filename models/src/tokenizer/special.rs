@@ -1,5 +1,5 @@
-//! Finds the tokens that are matched in the text as a whole before anything is merged: user-defined tokens
-//! always, control tokens where the caller allows it.
+//! Finds the tokens that are matched in the text as a whole before anything is merged. User-defined tokens
+//! are matched always, control tokens where the caller allows it.
 //!
 //! Longer tokens win over shorter ones at any position, and among equally long ones the leftmost. This is
 //! llama.cpp's order, which searches for one token after another. That takes a pass over the text per token,

@@ -3,9 +3,9 @@
 //! Starting from single characters, the neighbours whose concatenation is the token with the best score are
 //! merged, until no merge is left. Characters that are not tokens are then encoded as bytes.
 //!
-//! The `tokenizers` crate has no such model: its BPE needs a total order of pairs, and merges derived from
-//! scores break ties between equal scores (which ▁▁▁… and user-defined tokens have) by pair and not by
-//! position. Token ids have to be identical to llama.cpp's, so the merging is implemented here.
+//! The `tokenizers` crate has no such model. Its BPE needs a total order of pairs. Merges derived from scores
+//! would break ties by pair and not by position, and ▁▁▁… and user-defined tokens have equal scores. Token
+//! ids have to be identical to llama.cpp's, so the merging is implemented here.
 
 use std::collections::BinaryHeap;
 

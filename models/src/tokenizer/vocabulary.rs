@@ -134,8 +134,8 @@ const FIM_TOKENS: &[FimToken] = &[
     FimToken { key: "tokenizer.ggml.fim_sep_token_id", texts: &["<|file_sep|>"], ends_generation: true },
 ];
 
-/// Texts of tokens that end generation, independent of the metadata. The first of them, up to [`EOT_TEXTS`],
-/// also give the end-of-turn token if the file does not: it is the first one that the vocabulary has.
+/// Texts of tokens that end generation, independent of the metadata. If the file names no end-of-turn token,
+/// it is the first of these, up to [`EOT_TEXTS`], that the vocabulary has.
 const EOG_TEXTS: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",

@@ -2,8 +2,8 @@
 //! conversations) and prints what the process takes meanwhile. Fails if memory, open files or files on disk
 //! grow.
 //!
-//! Usage: `cargo run --release -p tests --bin endurance -- TOKENS POLICY`, for example `1000000 h2o`. A million
-//! tokens take about ten minutes on two cores.
+//! Usage: `cargo run --release -p tests --bin endurance -- TOKENS POLICY`, for example `1000000 h2o`. A
+//! million tokens take about ten minutes on two cores.
 
 use std::error::Error;
 use std::fs;

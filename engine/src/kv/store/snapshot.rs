@@ -1,6 +1,6 @@
 //! The store as bytes: each lane's state, its live rows, running sums, accumulated attention and stored
-//! queries. The bytes are the same wherever the rows are, host or device. What is read is checked against the
-//! layout of the store that reads it.
+//! queries. The bytes are the same wherever the rows are, host or device, and whatever room the store has for
+//! more. What is read is checked against the layout of the store that reads it.
 
 use std::sync::Arc;
 
@@ -60,13 +60,9 @@ impl Store {
 impl Lane {
     fn write_to(&self, to: &mut Output) -> Result<(), EngineError> {
         let LaneState { live, evicted, scanned_until, prompt_rows_kept, last_eviction_at } = self.state;
-        let shape = [self.layout.kv_heads.len(), self.layout.capacity];
-        to.numbers(
-            shape
-                .into_iter()
-                .chain([live, evicted, scanned_until, prompt_rows_kept, last_eviction_at])
-                .map(|n| n as u32),
-        )?;
+        let heads = self.layout.kv_heads.len();
+        let state = [heads, live, evicted, scanned_until, prompt_rows_kept, last_eviction_at];
+        to.numbers(state.into_iter().map(|n| n as u32))?;
         for positions in &self.positions {
             to.numbers(positions.iter().copied())?;
         }
@@ -78,25 +74,32 @@ impl Lane {
                 to.bytes(&rows)?;
             }
         }
-        for tensor in self.sums.iter().chain(&self.graph.accumulated) {
-            to.bytes(&read_all(tensor)?)?;
+        if let Some(sums) = &self.sums {
+            to.bytes(&read_all(sums)?)?;
+        }
+        if let Some(accumulated) = &self.graph.accumulated {
+            let mut column = vec![0f32; live];
+            for number in 0..heads {
+                accumulated.read(number * accumulated.strides()[1], &mut column)?;
+                to.numbers(column.iter().map(|weight| weight.to_bits()))?;
+            }
         }
         Ok(())
     }
 
     fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
-        let [heads, capacity, live, evicted, scanned_until, prompt_rows_kept, last_eviction_at] =
-            from.numbers(7)?.try_into().map(|n: [u32; 7]| n.map(|n| n as usize)).unwrap_or_default();
-        if (heads, capacity) != (self.layout.kv_heads.len(), self.layout.capacity) {
-            return Err(
-                SnapshotError::new("a lane has other heads or another capacity than this session").into()
-            );
+        let [heads, live, evicted, scanned_until, prompt_rows_kept, last_eviction_at] =
+            from.numbers(6)?.try_into().map(|n: [u32; 6]| n.map(|n| n as usize)).unwrap_or_default();
+        if heads != self.layout.kv_heads.len() {
+            return Err(SnapshotError::new("a lane has other heads than this session").into());
+        }
+        if live > self.layout.capacity {
+            return Err(SnapshotError::new("a lane has more rows than this session has room for").into());
         }
         let contradiction = || SnapshotError::new("a lane's numbers contradict each other");
         let tokens = live.checked_sub(self.first()).ok_or_else(contradiction)?;
         // Without a policy nothing is evicted, and rows written since the last eviction are still there.
-        let is_consistent = live <= capacity
-            && tokens.checked_add(evicted) == Some(seen)
+        let is_consistent = tokens.checked_add(evicted) == Some(seen)
             && [scanned_until, prompt_rows_kept, last_eviction_at].iter().all(|n| *n <= seen)
             && seen - last_eviction_at <= tokens
             && (self.layout.policy.is_some() || [evicted, scanned_until, last_eviction_at] == [0; 3]);
@@ -119,8 +122,14 @@ impl Lane {
                 tensor.write(number * head, &rows)?;
             }
         }
-        for tensor in self.sums.iter().chain(&self.graph.accumulated) {
-            fill(tensor, from)?;
+        if let Some(sums) = &self.sums {
+            fill(sums, from)?;
+        }
+        if let Some(accumulated) = &self.graph.accumulated {
+            for number in 0..heads {
+                let column: Vec<f32> = from.numbers(live)?.into_iter().map(f32::from_bits).collect();
+                accumulated.write(number * accumulated.strides()[1], &column)?;
+            }
         }
         self.state = LaneState { live, evicted, scanned_until, prompt_rows_kept, last_eviction_at };
         self.write_positions()
@@ -148,4 +157,20 @@ fn fill(tensor: &Tensor, from: &mut Input) -> Result<(), EngineError> {
     let mut bytes = vec![0u8; tensor.bytes()];
     from.bytes(&mut bytes)?;
     Ok(tensor.write(0, &bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_possible_after_evictions_only() {
+        // Of five tokens the first two were considered for eviction; the last came after it.
+        let possible = |positions: &[u32]| are_possible(positions, 2, 4, 5);
+        assert!(possible(&[0, 2, 3, 4]) && possible(&[3, 2, 4]));
+        assert!(!possible(&[0, 0, 2, 3, 4]), "twice");
+        assert!(!possible(&[0, 5, 3, 4]), "not seen yet");
+        assert!(!possible(&[0, 1, 3, 4]), "position 2 was never considered");
+        assert!(!possible(&[0, 2, 4, 3]), "the last token is not at the end");
+    }
 }

@@ -1,0 +1,149 @@
+//! Keeps a conversation on the disk while it goes on, so that no end of the program loses it.
+//!
+//! The words are written after every turn. The KV cache can be large: it is written when that takes little time beside
+//! what was computed since it was written last, and at the end.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use longhand::{Chat, ChatFile, DocumentCache, EngineError};
+
+use crate::app::App;
+use crate::kept::KeptChats;
+use crate::{console, failure};
+
+/// Writing the KV cache may take this long at any time.
+const SHORT: Duration = Duration::from_millis(150);
+/// Otherwise it may take this share of the time in which the cache was computed.
+const SHARE: f64 = 0.1;
+
+/// Where and when a conversation is kept.
+pub struct Keeper {
+    place: Place,
+    /// Time spent on reading and answering since the KV cache was written.
+    computed: Duration,
+    /// Most bytes of all kept KV caches.
+    limit: u64,
+    /// The failure that was reported last.
+    reported: Option<String>,
+    /// Where documents that were read are kept.
+    documents: Option<DocumentCache>,
+}
+
+enum Place {
+    Nowhere,
+    /// Among the kept conversations, once something was said. The title begins its name.
+    Kept {
+        kept: KeptChats,
+        title: String,
+        file: Option<ChatFile>,
+    },
+    /// A file that the user named.
+    Named(ChatFile),
+}
+
+impl Keeper {
+    /// Keeps nothing.
+    pub fn nothing() -> Keeper {
+        Keeper::at(Place::Nowhere, u64::MAX)
+    }
+
+    /// Keeps a new conversation in the folder of kept ones, once something was said. All KV caches there take at
+    /// most `limit` bytes.
+    pub fn new(kept: KeptChats, title: String, limit: u64) -> Keeper {
+        Keeper::at(Place::Kept { kept, title, file: None }, limit)
+    }
+
+    /// Goes on keeping a conversation that is kept already.
+    pub fn resumed(kept: KeptChats, title: String, file: ChatFile, limit: u64) -> Keeper {
+        Keeper::at(Place::Kept { kept, title, file: Some(file) }, limit)
+    }
+
+    /// Keeps a conversation in a file of the user's.
+    pub fn named(file: ChatFile) -> Keeper {
+        Keeper::at(Place::Named(file), u64::MAX)
+    }
+
+    fn at(place: Place, limit: u64) -> Keeper {
+        Keeper { place, computed: Duration::ZERO, limit, reported: None, documents: None }
+    }
+
+    /// The same, which keeps documents that were read too.
+    pub fn with_documents(self, documents: Option<DocumentCache>) -> Keeper {
+        Keeper { documents, ..self }
+    }
+
+    /// Where documents that were read are kept.
+    pub fn documents(&self) -> Option<&DocumentCache> {
+        self.documents.as_ref()
+    }
+
+    /// Keeps the conversation after work that took so long. Failures are printed, each once.
+    pub fn keep(&mut self, app: &App, chat: &Chat, work: Duration) {
+        self.computed += work;
+        let cache = chat.time_to_write() <= SHORT.max(self.computed.mul_f64(SHARE));
+        match self.write(chat, cache) {
+            Ok(()) => self.reported = None,
+            Err(error) => {
+                let text = failure::report(&error.into()).text;
+                if self.reported.as_ref() != Some(&text) {
+                    app.console.note(text.trim_end());
+                    app.console.note("the conversation goes on; /save FILE saves it elsewhere");
+                }
+                self.reported = Some(text);
+            }
+        }
+    }
+
+    /// Another conversation begins. The last one stays as it was kept, except in a file of the user's.
+    pub fn begin_another(&mut self) {
+        if let Place::Kept { file, .. } = &mut self.place {
+            *file = None;
+        }
+        self.computed = Duration::ZERO;
+    }
+
+    /// Keeps the conversation with its KV cache, and says where. Nothing is kept where nothing was said.
+    pub fn finish(&mut self, app: &App, chat: &Chat) -> Result<()> {
+        if matches!(&self.place, Place::Kept { file: None, .. }) && !chat.has_questions() {
+            return Ok(());
+        }
+        self.write(chat, true)?;
+        match &self.place {
+            Place::Nowhere => {}
+            Place::Named(file) => {
+                app.console.note(&format!("saved the conversation to {}", file.path().display()));
+            }
+            Place::Kept { kept, file, .. } => {
+                if let Some(name) = file.as_ref().and_then(|file| kept.name(file.path())) {
+                    app.console.note(&format!("kept: longhand chat --resume {}", console::visible(name)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, chat: &Chat, cache: bool) -> Result<(), EngineError> {
+        let bytes = chat.session().kv_usage().bytes as u64;
+        let file = match &mut self.place {
+            Place::Nowhere => return Ok(()),
+            Place::Named(file) => file,
+            Place::Kept { kept, title, file } => {
+                let file = match file {
+                    Some(file) => file,
+                    None => file.insert(kept.add(title, chat)?),
+                };
+                if !cache || !kept.make_room(bytes, file.path(), self.limit) {
+                    return file.save_conversation(chat);
+                }
+                file
+            }
+        };
+        if !cache {
+            return file.save_conversation(chat);
+        }
+        file.save(chat)?;
+        self.computed = Duration::ZERO;
+        Ok(())
+    }
+}

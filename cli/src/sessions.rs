@@ -1,0 +1,257 @@
+//! `longhand sessions`: the conversations that `chat` has kept, and session files in general.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use longhand::{ChatFile, SavedChat};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::failure::{self, Failure};
+use crate::format;
+use crate::kept::{KeptChat, KeptChats};
+use crate::table::Table;
+
+/// Show, check, export and remove the conversations that `chat` has kept.
+#[derive(Debug, Args)]
+pub struct SessionsArgs {
+    #[command(subcommand)]
+    command: SessionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SessionsCommand {
+    /// List the kept conversations, the last one first
+    List(ListArgs),
+    /// Show a conversation: its model, documents, size, questions and answers
+    Show(OneArgs),
+    /// Check that conversations are complete and undamaged
+    Verify(SomeArgs),
+    /// Write a conversation to stdout as Markdown
+    Export(OneArgs),
+    /// Remove conversations
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct OneArgs {
+    /// Its name, or the beginning of it, or a session file [default: the last one]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct SomeArgs {
+    /// Their names, or session files [default: all kept conversations]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct RemoveArgs {
+    /// Their names, or session files
+    #[arg(value_name = "NAME", required_unless_present = "all")]
+    names: Vec<String>,
+    /// Remove all kept conversations
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &SessionsArgs) -> Result<()> {
+    let kept = KeptChats::find().ok_or_else(|| {
+        Failure::new(
+            "there is no folder for kept conversations",
+            "set the environment variable HOME or XDG_STATE_HOME",
+        )
+    })?;
+    match &args.command {
+        SessionsCommand::List(args) => list(app, &kept, args.json),
+        SessionsCommand::Show(args) => {
+            show(app, &SavedChat::open(&kept.file(args.name.as_deref())?)?, args.json)
+        }
+        SessionsCommand::Verify(args) => verify(app, &files(&kept, &args.names)?),
+        SessionsCommand::Export(args) => {
+            export(app, &SavedChat::open(&kept.file(args.name.as_deref())?)?, args.json)
+        }
+        SessionsCommand::Remove(args) => remove(app, &kept, &files(&kept, &args.names)?),
+    }
+}
+
+/// The files of conversations; of all kept ones if none is named.
+fn files(kept: &KeptChats, names: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    match names {
+        [] => Ok(kept.list().into_iter().map(|kept| kept.path).collect()),
+        names => names.iter().map(|name| kept.file(Some(name))).collect(),
+    }
+}
+
+fn list(app: &App, kept: &KeptChats, json: bool) -> Result<()> {
+    let list: Vec<(KeptChat, _)> = kept
+        .list()
+        .into_iter()
+        .map(|kept| {
+            let saved = SavedChat::open(&kept.path);
+            (kept, saved)
+        })
+        .collect();
+    if json {
+        let entries: Vec<Value> = list
+            .iter()
+            .map(|(kept, saved)| {
+                let mut entry = match saved {
+                    Ok(saved) => description(saved),
+                    Err(error) => json!({ "error": error.to_string() }),
+                };
+                entry["name"] = json!(kept.name);
+                entry["path"] = json!(kept.path);
+                entry["bytes"] = json!(kept.bytes);
+                entry["age_seconds"] = json!(age(kept.modified).as_secs());
+                entry
+            })
+            .collect();
+        return app.console.print_json(&entries);
+    }
+    if list.is_empty() {
+        app.console.note("no conversation is kept yet");
+        return Ok(());
+    }
+    let mut table = Table::new(["name", "model", "documents", ">questions", ">tokens", ">size", "last used"]);
+    for (kept, saved) in &list {
+        let size = format::bytes(usize::try_from(kept.bytes).unwrap_or(usize::MAX));
+        let used = format!("{} ago", format::age(age(kept.modified)));
+        table.row(match saved {
+            Ok(saved) => [
+                kept.name.clone(),
+                saved.model_name().to_owned(),
+                saved.document_names().join(", "),
+                saved.turns().len().to_string(),
+                format::count(saved.tokens()),
+                size,
+                used,
+            ],
+            Err(_) => [kept.name.clone(), "damaged".into(), "".into(), "".into(), "".into(), size, used],
+        });
+    }
+    Ok(app.console.print_report(&table.plain())?)
+}
+
+fn show(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
+    if json {
+        return export(app, saved, true);
+    }
+    let options = saved.options();
+    let mut out = format!(
+        "file       {}\nmodel      {}\ndocuments  {}\ntokens     {} of {}\npolicy     {}\nKV cache   {}\n",
+        saved.path().display(),
+        saved.model_name(),
+        if saved.document_names().is_empty() { "none".into() } else { saved.document_names().join(", ") },
+        format::count(saved.tokens()),
+        format::count(options.context),
+        options.policy,
+        if saved.has_cache() { "saved" } else { "not saved; the text is read again when the chat goes on" },
+    );
+    for (question, answer) in saved.turns() {
+        out += &format!("\n> {}\n{}\n", question.trim_end(), answer.unwrap_or("(no answer)").trim_end());
+    }
+    Ok(app.console.print_report(&out)?)
+}
+
+fn export(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
+    if json {
+        let mut value = description(saved);
+        let turns = saved.turns();
+        value["system"] = json!(saved.system());
+        value["turns"] = turns
+            .iter()
+            .map(|(question, answer)| json!({ "question": question, "answer": answer }))
+            .collect();
+        return app.console.print_json(&value);
+    }
+    let mut out = format!("# Conversation with {}\n", saved.model_name());
+    if !saved.document_names().is_empty() {
+        out += &format!("\nDocuments: {}\n", saved.document_names().join(", "));
+    }
+    if let Some(system) = saved.system() {
+        out += &format!("\nSystem message: {}\n", system.trim_end());
+    }
+    for (question, answer) in saved.turns() {
+        out += &format!("\n## {}\n\n{}\n", question.trim_end(), answer.unwrap_or("(no answer)").trim_end());
+    }
+    Ok(app.console.print_answer(&out)?)
+}
+
+/// What is known of a conversation without its model.
+fn description(saved: &SavedChat) -> Value {
+    let options = saved.options();
+    json!({
+        "model": saved.model_name(),
+        "documents": saved.document_names(),
+        "questions": saved.turns().len(),
+        "tokens": saved.tokens(),
+        "context": options.context,
+        "policy": options.policy.to_string(),
+        "type_k": options.types.0.name(),
+        "type_v": options.types.1.name(),
+        "cache": saved.has_cache(),
+    })
+}
+
+fn verify(app: &App, files: &[PathBuf]) -> Result<()> {
+    let mut damaged = 0;
+    for path in files {
+        let verified = SavedChat::open(path).and_then(|mut saved| saved.verify());
+        match verified {
+            Ok(()) => app.console.print_report(&format!("{}: complete\n", path.display()))?,
+            Err(error) => {
+                damaged += 1;
+                app.console.note(failure::report(&error.into()).text.trim_end());
+            }
+        }
+    }
+    if damaged == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("{damaged} of {} conversations are damaged", files.len()),
+        "remove them with: longhand sessions remove NAME",
+    )
+    .into())
+}
+
+fn remove(app: &App, kept: &KeptChats, files: &[PathBuf]) -> Result<()> {
+    for path in files {
+        remove_one(kept, path)?;
+        app.console.note(&format!("removed {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Removes a conversation that nobody has open. A file that is no conversation is removed from among the kept ones
+/// only.
+fn remove_one(kept: &KeptChats, path: &Path) -> Result<()> {
+    match ChatFile::open(path) {
+        Ok((file, _)) => Ok(file.remove()?),
+        Err(_) if kept.name(path).is_some() && SavedChat::open(path).is_err() => {
+            let failed = |error| Failure::new(format!("{}: {error}", path.display()), "check the path");
+            Ok(std::fs::remove_file(path).map_err(failed)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn age(time: SystemTime) -> std::time::Duration {
+    SystemTime::now().duration_since(time).unwrap_or_default()
+}

@@ -1,0 +1,285 @@
+//! Session files that one process owns: what they hold after each kind of save, and what nobody may do to them.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhand::{
+    Chat, ChatFile, ChatOptions, Engine, EngineError, EngineOptions, ModelSource, Preamble, SavedChat,
+    Session, SessionOptions,
+};
+use tempfile::TempDir;
+
+const DOCUMENT: &str =
+    "The old boat crossed the river. Mary's favorite number is 34251. The pass key is 9078648.";
+const NUMBER: &str = "What is Mary's favorite number?";
+const NUMBER_IS: &str = "Mary's favorite number is 34251.";
+const KEY: &str = "What is the pass key?";
+const KEY_IS: &str = "The pass key is 9078648.";
+
+fn engine() -> Arc<Engine> {
+    Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("the embedded model")
+}
+
+/// A conversation about the document, before its first question.
+fn chat(engine: &Arc<Engine>) -> Chat {
+    let format = engine.model().chat_format().expect("a chat format");
+    let preamble =
+        Preamble::new(format, None, DOCUMENT).expect("a preamble").with_names(vec!["boat.txt".into()]);
+    let session = Session::new(engine, SessionOptions::default()).expect("a session");
+    Chat::new(session, ChatOptions { preamble, ..ChatOptions::default() }).expect("a chat")
+}
+
+fn ask(chat: &mut Chat, question: &str) -> String {
+    chat.ask(question, &mut |_| ()).expect("an answer").text
+}
+
+/// A folder and the path of a file in it.
+fn scratch() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("talk");
+    (folder, path)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+    names.sort();
+    names
+}
+
+fn restore(engine: &Arc<Engine>, saved: SavedChat) -> Chat {
+    saved.restore(engine, ChatOptions::default()).expect("restored")
+}
+
+/// Opens a file that must be refused.
+fn refused(path: &Path) -> String {
+    ChatFile::open(path).err().expect("an error").to_string()
+}
+
+#[test]
+fn a_saved_conversation_goes_on_without_its_cache_and_with_it() {
+    let (folder, path) = scratch();
+    let engine = engine();
+    let mut chat = chat(&engine);
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    assert_eq!(ask(&mut chat, NUMBER), NUMBER_IS);
+
+    file.save_conversation(&chat).expect("saved");
+    assert_eq!(names(folder.path()), ["talk"]);
+    drop(file);
+    let (mut file, saved) = ChatFile::open(&path).expect("opened");
+    assert!(!saved.has_cache());
+    assert_eq!(saved.turns(), [(NUMBER, Some(NUMBER_IS))]);
+    assert_eq!((saved.document_names(), saved.tokens()), (&["boat.txt".to_owned()][..], chat.tokens()));
+    let mut resumed = restore(&engine, saved);
+    assert!(resumed.session().tokens().is_empty());
+    let reading = resumed.read(KEY, &mut |_| ()).expect("read");
+    assert!(reading.tokens > chat.tokens(), "everything is read again");
+    let answer = resumed.answer(&mut |_| ControlFlow::Continue(())).expect("an answer");
+    assert_eq!(answer.text, KEY_IS);
+
+    file.save(&resumed).expect("saved");
+    assert_eq!(names(folder.path()), ["talk"]);
+    drop(file);
+    let (_file, saved) = ChatFile::open(&path).expect("opened");
+    assert!(saved.has_cache());
+    assert_eq!(saved.turns(), [(NUMBER, Some(NUMBER_IS)), (KEY, Some(KEY_IS))]);
+    let again = restore(&engine, saved);
+    assert_eq!(again.session().tokens(), resumed.session().tokens());
+}
+
+/// A cache that is some turns old is used: only what came later is read.
+#[test]
+fn the_last_cache_stays_beside_newer_turns() {
+    let (folder, path) = scratch();
+    let engine = engine();
+    let mut chat = chat(&engine);
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    ask(&mut chat, NUMBER);
+    file.save(&chat).expect("saved");
+    let tokens_with_cache = chat.session().tokens().len();
+    for question in [KEY, NUMBER] {
+        ask(&mut chat, question);
+        file.save_conversation(&chat).expect("saved");
+        assert_eq!(names(folder.path()), ["talk", "talk.cache"]);
+    }
+    drop(file);
+
+    let (file, saved) = ChatFile::open(&path).expect("opened");
+    assert_eq!(saved.turns().len(), 3);
+    let mut resumed = restore(&engine, saved);
+    assert_eq!(resumed.session().tokens().len(), tokens_with_cache);
+    let reading = resumed.read(KEY, &mut |_| ()).expect("read");
+    assert!(reading.tokens + tokens_with_cache == resumed.tokens(), "{reading:?}");
+    drop(file);
+
+    // A damaged cache is none, and neither is one of another session.
+    let cache = folder.path().join("talk.cache");
+    let mut bytes = fs::read(&cache).expect("the cache");
+    let end = bytes.len() - 100;
+    bytes[end] ^= 1;
+    fs::write(&cache, &bytes).expect("damaged");
+    let (mut file, saved) = ChatFile::open(&path).expect("opened");
+    let mut resumed = restore(&engine, saved);
+    assert!(resumed.session().tokens().is_empty());
+    assert_eq!(ask(&mut resumed, KEY), KEY_IS);
+    file.save(&resumed).expect("saved");
+    assert_eq!(names(folder.path()), ["talk"], "a whole save needs no other cache");
+}
+
+/// The moment between the two steps of a save: the file is already the cache, and the new file has no name yet.
+#[test]
+fn a_process_that_ends_while_it_saves_leaves_the_last_whole_file() {
+    let (folder, path) = scratch();
+    let engine = engine();
+    let mut chat = chat(&engine);
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    ask(&mut chat, NUMBER);
+    file.save(&chat).expect("saved");
+    drop(file);
+    fs::rename(&path, folder.path().join("talk.cache")).expect("renamed");
+    fs::write(folder.path().join("talk.Ab12.tmp"), "half").expect("a leftover");
+    fs::write(folder.path().join("talkative.tmp"), "of another file").expect("a file");
+    let (_file, saved) = ChatFile::open(&path).expect("opened");
+    assert!(saved.has_cache());
+    assert_eq!(names(folder.path()), ["talk", "talkative.tmp"], "leftovers are removed");
+}
+
+#[test]
+fn one_process_at_a_time_owns_a_file() {
+    let (_folder, path) = scratch();
+    let chat = chat(&engine());
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    assert!(refused(&path).ends_with("another longhand has this conversation open"), "{}", refused(&path));
+    file.save(&chat).expect("saved");
+    refused(&path);
+    file.save_conversation(&chat).expect("saved");
+    refused(&path);
+    assert!(SavedChat::open(&path).is_ok(), "reading needs no ownership");
+    drop(file);
+    ChatFile::open(&path).expect("opened");
+}
+
+#[test]
+fn a_file_that_another_program_changed_is_not_overwritten() {
+    let (folder, path) = scratch();
+    let chat = chat(&engine());
+    assert!(ChatFile::create(&path, &chat).is_ok());
+    assert!(ChatFile::create(&path, &chat).is_err(), "it exists");
+    for change in [
+        |path: &Path| fs::write(path, "mine"),
+        |path: &Path| {
+            fs::remove_file(path)?;
+            fs::write(path, "mine")
+        },
+    ] {
+        fs::remove_file(&path).expect("removed");
+        let mut file = ChatFile::create(&path, &chat).expect("created");
+        change(&path).expect("changed");
+        for saved in [file.save(&chat), file.save_conversation(&chat)] {
+            let error = saved.expect_err("an error");
+            assert!(error.to_string().ends_with("another program has changed it"), "{error}");
+            assert!(error.hint().is_some());
+        }
+        assert!(file.remove().is_err());
+        assert_eq!(fs::read(&path).expect("a file"), b"mine");
+        assert_eq!(names(folder.path()), ["talk"], "nothing is left behind");
+    }
+    assert!(matches!(ChatFile::open(&path), Err(EngineError::Snapshot { .. })), "it is no conversation");
+}
+
+/// The folder may come back, as that of a network does. What is gone cannot be overwritten.
+#[test]
+fn a_file_that_is_gone_is_written_again() {
+    let (folder, path) = scratch();
+    let chat = chat(&engine());
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    file.save(&chat).expect("saved");
+    fs::remove_file(&path).expect("removed");
+    file.save_conversation(&chat).expect("saved");
+    assert_eq!(names(folder.path()), ["talk"]);
+}
+
+#[test]
+fn a_cache_is_removed_and_the_conversation_stays() {
+    let (folder, path) = scratch();
+    let engine = engine();
+    let mut chat = chat(&engine);
+    let mut file = ChatFile::create(&path, &chat).expect("created");
+    ask(&mut chat, NUMBER);
+    file.save(&chat).expect("saved");
+    let with_cache = fs::metadata(&path).expect("a file").len();
+    file.remove_cache().expect("removed");
+    assert!(fs::metadata(&path).expect("a file").len() < with_cache / 10);
+    file.save(&chat).expect("saved");
+    file.save_conversation(&chat).expect("saved");
+    assert_eq!(names(folder.path()), ["talk", "talk.cache"]);
+    file.remove_cache().expect("removed");
+    assert_eq!(names(folder.path()), ["talk"]);
+    drop(file);
+    let (file, mut saved) = ChatFile::open(&path).expect("opened");
+    saved.verify().expect("whole");
+    assert_eq!(ask(&mut restore(&engine, saved), KEY), KEY_IS);
+    file.remove().expect("removed");
+    assert!(names(folder.path()).is_empty());
+}
+
+/// A conversation gets more room while it goes on, and when it is resumed.
+#[test]
+fn a_conversation_goes_on_in_a_larger_context() {
+    let (_folder, path) = scratch();
+    let engine = engine();
+    let options = |context| SessionOptions { context, ..SessionOptions::default() };
+    let new_chat = |context| {
+        let format = engine.model().chat_format().expect("a chat format");
+        let preamble = Preamble::new(format, None, DOCUMENT).expect("a preamble");
+        let session = Session::new(&engine, options(context)).expect("a session");
+        Chat::new(session, ChatOptions { preamble, ..ChatOptions::default() }).expect("a chat")
+    };
+    let (mut small, mut large) = (new_chat(70), new_chat(400));
+    for chat in [&mut small, &mut large] {
+        assert_eq!(ask(chat, NUMBER), NUMBER_IS);
+    }
+    let error = small.read(KEY, &mut |_| ()).expect_err("no room");
+    assert!(matches!(error, EngineError::ContextFull { context: 70, .. }), "{error}");
+    assert!(small.set_context(20).is_err(), "the conversation is longer");
+    assert!(small.set_context(usize::MAX).is_err());
+    assert_eq!(small.session().options().context, 70, "and it is as it was");
+    small.save(&path).expect("saved");
+    small.set_context(400).expect("room");
+    let mut resumed = SavedChat::open(&path).expect("opened");
+    resumed.set_context(400);
+    let mut resumed = restore(&engine, resumed);
+    for chat in [&mut small, &mut large, &mut resumed] {
+        let reading = chat.read(KEY, &mut |_| ()).expect("read");
+        assert!(reading.tokens < 30, "nothing is read again: {reading:?}");
+        assert_eq!(chat.answer(&mut |_| ControlFlow::Continue(())).expect("an answer").text, KEY_IS);
+    }
+    assert_eq!(small.session().logits(), large.session().logits());
+    assert_eq!(resumed.session().logits(), large.session().logits());
+}
+
+#[test]
+fn every_damaged_byte_is_found_without_a_model() {
+    let (_folder, path) = scratch();
+    let engine = engine();
+    let mut chat = chat(&engine);
+    ask(&mut chat, NUMBER);
+    chat.save(&path).expect("saved");
+    let bytes = fs::read(&path).expect("the file");
+    SavedChat::open(&path).expect("opened").verify().expect("whole");
+    for position in [bytes.len() - 1, bytes.len() / 2, bytes.len() - 9] {
+        let mut damaged = bytes.clone();
+        damaged[position] ^= 4;
+        fs::write(&path, damaged).expect("damaged");
+        let error = SavedChat::open(&path).expect("opened").verify().expect_err("an error");
+        assert!(error.to_string().ends_with("its checksum is wrong"), "{error}");
+    }
+    for length in [bytes.len() - 1, bytes.len() / 2] {
+        fs::write(&path, &bytes[..length]).expect("shortened");
+        SavedChat::open(&path).expect("opened").verify().expect_err("an error");
+    }
+}

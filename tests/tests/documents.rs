@@ -1,0 +1,154 @@
+//! Documents that were read once are found again: with every policy the session is what it was, bit for bit.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use longhand::testing::kv::policy;
+use longhand::{
+    Chat, ChatOptions, DocumentCache, DocumentReading, Engine, Preamble, Prefill, Session, SessionOptions,
+};
+use tests::fixtures::{embedded_model, options, with_policy};
+
+const NUMBER: &str = "What is Mary's favorite number?";
+
+fn document() -> String {
+    let fact = "Mary's favorite number is 34251. ";
+    format!("{}{fact}{}", "The old boat crossed the river. ".repeat(30), "The sun was warm. ".repeat(20))
+}
+
+fn cache(folder: &Path) -> DocumentCache {
+    DocumentCache { max_share: f64::INFINITY, ..DocumentCache::new(folder, 1 << 30) }
+}
+
+fn chat(engine: &Arc<Engine>, document: &str, options: SessionOptions) -> Chat {
+    let format = engine.model().chat_format().expect("a chat format");
+    let preamble = Preamble::new(format, None, document).expect("a preamble");
+    let session = Session::new(engine, options).expect("a session");
+    let options = ChatOptions { preamble, answer_limit: Some(20), ..ChatOptions::default() };
+    Chat::new(session, options).expect("a chat")
+}
+
+fn read(chat: &mut Chat, cache: &DocumentCache) -> DocumentReading {
+    chat.read_documents(Some(cache), &mut |_| ()).expect("read")
+}
+
+#[test]
+fn a_session_with_found_documents_is_the_one_that_read_them() {
+    let engine = embedded_model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = cache(folder.path());
+    let document = document();
+    for entry in policy::policies() {
+        let policy = match entry.factory {
+            Some(_) => {
+                entry.name.parse::<policy::PolicyChoice>().and_then(|choice| choice.with_rows(80, 800))
+            }
+            None => entry.name.parse(),
+        };
+        let policy = policy.expect("a policy");
+        for prefill in [Prefill::Exact, Prefill::Streaming] {
+            let what = format!("{policy} {prefill:?}");
+            let options = SessionOptions { prefill, ..with_policy(&engine, &policy, options(800, "full")) };
+            let mut first = chat(&engine, &document, options.clone());
+            let reading = read(&mut first, &cache);
+            assert!(
+                !reading.found && reading.problem.is_none() && reading.tokens > 300,
+                "{what}: {reading:?}"
+            );
+            let mut second = chat(&engine, &document, options.clone());
+            let found = read(&mut second, &cache);
+            assert!(found.found && found.tokens == reading.tokens, "{what}: {found:?}");
+            let contents = |chat: &Chat| chat.session().store().contents().expect("rows");
+            assert!(contents(&first) == contents(&second), "{what}");
+            assert_eq!(first.session().logits(), second.session().logits(), "{what}");
+            for question in [NUMBER, "Who crossed the river?"] {
+                let texts = [&mut first, &mut second].map(|chat| {
+                    let read = chat.read(question, &mut |_| ()).expect("read");
+                    assert!(read.tokens < 40, "only the question is read: {read:?}");
+                    chat.answer(&mut |_| std::ops::ControlFlow::Continue(())).expect("an answer").text
+                });
+                assert_eq!(texts[0], texts[1], "{what}");
+                assert_eq!(first.session().logits(), second.session().logits(), "{what}");
+            }
+            // Reading again changes nothing.
+            assert_eq!(read(&mut second, &cache), DocumentReading::default(), "{what}");
+        }
+    }
+}
+
+/// More room for questions is no other reading.
+#[test]
+fn documents_are_found_in_another_context_and_not_with_other_settings() {
+    let engine = embedded_model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = cache(folder.path());
+    let document = document();
+    let reads =
+        |document: &str, options: SessionOptions| read(&mut chat(&engine, document, options), &cache).found;
+    assert!(!reads(&document, options(700, "full")));
+    assert!(reads(&document, options(900, "full")));
+    assert!(reads(&document, options(450, "full")));
+    assert!(!reads(&document, options(700, "streaming:window=100")));
+    assert!(!reads(&document, options(700, "streaming:window=101")));
+    assert!(!reads(&format!("{document} The end."), options(700, "full")));
+    let types = (longhand::Type::Q8_0, longhand::Type::F16);
+    assert!(!reads(&document, SessionOptions { types, ..options(700, "full") }));
+}
+
+#[test]
+fn a_damaged_or_foreign_file_means_a_fresh_reading() {
+    let engine = embedded_model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = cache(folder.path());
+    let document = document();
+    let new_chat = || chat(&engine, &document, options(700, "full"));
+    let mut whole = new_chat();
+    read(&mut whole, &cache);
+    let file =
+        fs::read_dir(folder.path()).expect("a folder").next().expect("a file").expect("an entry").path();
+    let bytes = fs::read(&file).expect("the file");
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() - 5000] ^= 1;
+    // The file of another text under this name, as after a collision of names.
+    let mut other = chat(&engine, "The night was long.", options(700, "full"));
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    read(&mut other, &DocumentCache { folder: elsewhere.path().to_owned(), ..cache.clone() });
+    let foreign =
+        fs::read_dir(elsewhere.path()).expect("a folder").next().expect("a file").expect("an entry");
+    for (damaged, problem) in [
+        (flipped, "its checksum is wrong"),
+        (bytes[..bytes.len() / 2].to_vec(), "ends too early"),
+        (Vec::new(), "ends too early"),
+        (b"text".repeat(100), "not a saved session"),
+        (fs::read(foreign.path()).expect("the file"), "it is of another text"),
+    ] {
+        fs::write(&file, damaged).expect("written");
+        let mut chat = new_chat();
+        let reading = read(&mut chat, &cache);
+        assert!(!reading.found, "{problem}");
+        assert!(reading.problem.as_ref().is_some_and(|found| found.ends_with(problem)), "{reading:?}");
+        assert_eq!(chat.session().logits(), whole.session().logits());
+        assert_eq!(fs::read(&file).expect("the file"), bytes, "it was written again");
+    }
+}
+
+#[test]
+fn the_files_that_were_not_used_for_longest_make_room() {
+    let engine = embedded_model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let documents = [1, 2, 3].map(|number| format!("{} {number}", document()));
+    let reads = |number: usize, limit: u64| {
+        let cache = DocumentCache { limit, ..cache(folder.path()) };
+        // Times of files may be coarse.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        read(&mut chat(&engine, &documents[number], options(700, "full")), &cache).found
+    };
+    assert_eq!([reads(0, 1 << 30), reads(1, 1 << 30), reads(0, 1 << 30)], [false, false, true]);
+    let bytes = fs::read_dir(folder.path()).expect("a folder").next().expect("a file").expect("an entry");
+    let two = 2 * bytes.metadata().expect("a size").len() + 1000;
+    assert!(!reads(2, two));
+    assert_eq!([reads(0, two), reads(2, two)], [true, true], "the one that was used last stays");
+    assert!(!reads(1, 100), "what does not fit is not kept");
+    assert_eq!([reads(0, two), reads(2, two), reads(1, 100)], [true, true, false], "and removes nothing");
+}
