@@ -1,13 +1,20 @@
 //! What every command receives: the console and Ctrl-C, with the steps towards a loaded model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhand::{Engine, EngineError, Model, ModelSource, Session, Setup, SetupOptions};
 
 use crate::console::Console;
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::local_models;
 use crate::reporter::Reporter;
+
+/// What `chat` says of the embedded model.
+const EMBEDDED: &str = "\
+This is the small built-in model. It finds facts in documents, such as numbers, names and places, and little
+else. To chat with a model of your own: longhand chat MODEL (a GGUF file, or a name in `longhand models`).";
 
 /// What every command receives.
 pub struct App {
@@ -18,9 +25,16 @@ pub struct App {
 }
 
 impl App {
-    /// The console and the Ctrl-C handler of this process.
-    pub fn new() -> App {
-        App { console: Console::detect(), interrupt: Interrupt::install() }
+    /// The console and the Ctrl-C handler of this process. `quiet`: without notes and progress.
+    pub fn new(quiet: bool) -> App {
+        App { console: Console::detect().with_quiet(quiet), interrupt: Interrupt::install() }
+    }
+
+    /// Says what the embedded model is and how to use another one, if it is the one.
+    pub fn introduce(&self, source: &ModelSource) {
+        if matches!(source, ModelSource::Embedded) {
+            self.console.note(EMBEDDED);
+        }
     }
 
     /// Shows progress and notices of the library.
@@ -49,7 +63,22 @@ impl App {
     }
 }
 
-/// A model file, or the embedded model if there is no path.
-pub fn model_source(path: Option<&Path>) -> ModelSource {
-    path.map_or(ModelSource::Embedded, |path| ModelSource::File(path.to_owned()))
+/// A model file, or the embedded model if there is no path. What is no path may be the name of a model on
+/// this machine: `folders` are looked at besides the caches of other programs.
+///
+/// # Errors
+/// A name that several models have, or none.
+pub fn model_source(path: Option<&Path>, folders: &[PathBuf]) -> Result<ModelSource, Failure> {
+    let Some(path) = path else { return Ok(ModelSource::Embedded) };
+    if path.exists() {
+        return Ok(ModelSource::File(path.to_owned()));
+    }
+    if let Some(found) = path.to_str().map(|name| local_models::find(name, folders)).transpose()?.flatten() {
+        return Ok(ModelSource::File(found));
+    }
+    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
+        // Opening it says what is wrong with the path.
+        true => Ok(ModelSource::File(path.to_owned())),
+        false => Err(local_models::unknown(path, folders)),
+    }
 }

@@ -4,33 +4,58 @@
 
 pub mod device;
 pub mod disk;
+mod examples;
 mod llama;
 pub mod model;
 pub mod sampling;
 pub mod session;
 pub mod values;
+mod version;
 
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::App;
+use crate::config::Settings;
 use crate::failure::Failure;
 use crate::{
-    ask, bench, chat, console, crash_save, demo, devices, failure, heads, inspect, logits, plan, policies,
-    recall, sessions, tokenize,
+    ask, bench, chat, completions, config, console, crash_save, demo, devices, failure, heads, inspect,
+    local_models, logits, plan, policies, recall, sessions, suggest, tokenize,
 };
+
+/// The end of `longhand --help`.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    success; the answer of `plan` is yes, or not known
+  1    failure: a file, a model, memory or a device
+  2    wrong usage: an argument, a setting
+  3    the answer of `plan` is no
+  130  stopped by Ctrl-C
+
+`longhand` alone prints examples, and so does the help of each command.";
 
 /// Ask a local model about long documents, with a KV cache that can keep only what each attention head needs.
 #[derive(Debug, Parser)]
-#[command(name = "longhand", version, max_term_width = 100, propagate_version = false)]
+#[command(
+    name = "longhand",
+    version,
+    long_version = version::long(),
+    after_help = EXIT_CODES,
+    max_term_width = 100,
+    propagate_version = false
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Print results and errors only, no notes and no progress
+    #[arg(short, long, global = true)]
+    quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -40,6 +65,7 @@ enum Command {
     Ask(ask::AskArgs),
     Sessions(sessions::SessionsArgs),
     Plan(plan::PlanArgs),
+    Models(local_models::ModelsArgs),
     Policies(policies::PoliciesArgs),
     Heads(heads::HeadsArgs),
     Bench(bench::BenchArgs),
@@ -48,25 +74,32 @@ enum Command {
     Inspect(inspect::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
     Logits(logits::LogitsArgs),
+    Config(config::ConfigArgs),
+    Completions(completions::CompletionsArgs),
+    Man(completions::ManArgs),
 }
 
 /// Runs the program. The first argument is its name.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     crash_save::install();
-    let parsed = clap_command()
-        .try_get_matches_from(llama::translate(arguments))
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
-        Ok(cli) => cli,
-        Err(error) => return report_usage(&error),
+    if arguments.len() <= 1 {
+        return print_start();
+    }
+    let (cli, settings) = match parse(&llama::translate(arguments)) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
     };
-    let app = App::new();
+    let app = App::new(cli.quiet);
     let result = match cli.command {
         Command::Demo(args) => demo::run(&app, &args),
         Command::Chat(args) => chat::run(&app, &args),
         Command::Ask(args) => ask::run(&app, &args),
         Command::Sessions(args) => sessions::run(&app, &args),
         Command::Plan(args) => plan::run(&app, &args),
+        Command::Models(args) => local_models::run(&app, &args),
+        Command::Config(args) => config::run(&app, &args, &settings, &chat_command()),
+        Command::Completions(args) => completions::run_completions(&app, &args, &clap_command()),
+        Command::Man(args) => completions::run_man(&app, &args, clap_command()),
         Command::Policies(args) => policies::run(&app, &args),
         Command::Heads(args) => heads::run(&app, &args),
         Command::Bench(args) => bench::run(&app, &args),
@@ -82,6 +115,50 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// Parses the arguments, with the settings as defaults. Where that fails, or help is all that is asked for,
+/// it is printed and the exit code returned.
+fn parse(arguments: &[OsString]) -> Result<(Cli, Settings), ExitCode> {
+    let parse = |command: clap::Command| {
+        let matches = command.try_get_matches_from(arguments)?;
+        Ok((Cli::from_arg_matches(&matches)?, matches))
+    };
+    // Without the settings first: help, the version and wrong arguments do not depend on them.
+    let (cli, matches) = parse(clap_command()).map_err(|error| report_usage(&error))?;
+    if matches!(&cli.command, Command::Config(args) if !args.needs_settings()) {
+        return Ok((cli, Settings::default()));
+    }
+    let settings = Settings::load(chat_command).map_err(|failure| exit_code(&failure.into()))?;
+    if settings.is_empty() {
+        return Ok((cli, settings));
+    }
+    let command = settings.apply(clap_command(), resumes(&matches));
+    let (cli, _) = parse(command).map_err(|error| report_usage(&error))?;
+    Ok((cli, settings))
+}
+
+/// The arguments of `chat`, which has all flags that settings can set, those of all commands included.
+fn chat_command() -> clap::Command {
+    let mut command = clap_command();
+    command.build();
+    command.find_subcommand("chat").cloned().unwrap_or_default()
+}
+
+/// Whether a saved conversation goes on.
+fn resumes(matches: &ArgMatches) -> bool {
+    let Some(("chat", chat)) = matches.subcommand() else { return false };
+    let file = chat.try_get_one::<PathBuf>("session_file").ok().flatten();
+    let name = chat.try_get_one::<String>("resume").ok().flatten();
+    name.is_some() || file.is_some_and(|file| file.exists())
+}
+
+/// Prints what the program does, with examples.
+fn print_start() -> ExitCode {
+    match console::Console::detect().print(examples::START) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit_code(&error.into()),
+    }
+}
+
 /// Prints an error. Returns the exit code.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     let report = failure::report(error);
@@ -90,16 +167,18 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 /// The arguments for clap. Negative numbers are values: the error of `-c -1` is an invalid value, not an
-/// unknown flag.
+/// unknown flag. The help of each command ends with examples.
 fn clap_command() -> clap::Command {
-    fn allow_negative(command: clap::Command) -> clap::Command {
+    fn complete(command: clap::Command) -> clap::Command {
+        let examples = examples::of_command(command.get_name());
+        let command = if examples.is_empty() { command } else { command.after_help(examples) };
         command
             .mut_args(
                 |arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg },
             )
-            .mut_subcommands(allow_negative)
+            .mut_subcommands(complete)
     }
-    allow_negative(Cli::command())
+    complete(Cli::command())
 }
 
 /// Prints the help or the version, or an error in the arguments in the same form as other errors.
@@ -115,12 +194,26 @@ fn report_usage(error: &clap::Error) -> ExitCode {
     let text = match text.rsplit_once("\n\nFor more information, try") {
         Some((text, help)) => {
             let help = format!("try {}", help.trim().trim_end_matches('.'));
-            format!("{}\nhint: {}", text.trim_end(), failure.map_or(help.as_str(), Failure::hint))
+            let hint = failure.map_or(help, |failure| failure.hint().to_owned());
+            format!("{}\nhint: {}{hint}", text.trim_end(), similar_topic(error))
         }
         None => text.trim_end().to_owned(),
     };
     let _ = writeln!(std::io::stderr(), "{}", console::visible(&text));
     ExitCode::from(2)
+}
+
+/// "Did you mean" for `longhand help TOPIC`, where clap suggests nothing; empty where there is nothing to
+/// say.
+fn similar_topic(error: &clap::Error) -> String {
+    let Some(ContextValue::String(topic)) = error.get(ContextKind::InvalidSubcommand) else {
+        return String::new();
+    };
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return String::new();
+    }
+    let command = clap_command();
+    suggest::did_you_mean(topic, command.get_subcommands().map(clap::Command::get_name))
 }
 
 #[cfg(test)]

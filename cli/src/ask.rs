@@ -17,6 +17,7 @@ use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArgs, check_question, is_model};
 use crate::args::sampling::SamplingArgs;
 use crate::args::session::{PrefillArg, SessionArgs};
+use crate::console::visible;
 use crate::failure::Failure;
 use crate::json_stream::JsonStream;
 use crate::{documents, format, turn};
@@ -26,13 +27,14 @@ const ANSWER_LIMIT: usize = 256;
 
 /// Ask questions about documents, one after the other in one session.
 ///
-/// The documents are read first, and found again the next time. Each question is a turn. Answers
-/// go to stdout, each on a line of its own; programs should use --json. Without a model file, the small built-in model
-/// answers.
+/// The documents are read first, and found again the next time. Each question is a turn. Answers go to stdout, each on a
+/// line of its own, on a terminal below its question; programs should use --json. Without a model, the small built-in
+/// one answers.
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [OPTIONS] [MODEL] [-f FILE]... QUESTION...")]
 pub struct AskArgs {
-    /// One or more questions. Without -m, a first argument that is a file or ends in .gguf is the model
+    /// One or more questions. Without -m, a first argument that is a file, ends in .gguf or is a name in
+    /// `longhand models` is the model
     #[arg(value_name = "MODEL] [QUESTION")]
     arguments: Vec<String>,
     /// UTF-8 text file to ask about; - is stdin; repeat for several files
@@ -62,10 +64,11 @@ pub struct AskArgs {
 }
 
 impl AskArgs {
-    /// The model, if it is the first positional argument.
+    /// The model, if it is the first positional argument: a file, or the name of a model before a question.
     fn positional_model(&self) -> Option<&Path> {
         let first = self.arguments.first().filter(|_| self.model.model.is_none())?;
-        is_model(first).then_some(Path::new(first))
+        let before_question = self.arguments.len() + self.prompts.len() > 1;
+        (is_model(first) || (before_question && self.model.is_name(first))).then_some(Path::new(first))
     }
 
     /// The questions, those of -p first.
@@ -169,6 +172,9 @@ impl Asked {
             if let (Some(before), None) = (&self.json, &self.stream) {
                 self.stream = Some(JsonStream::begin(&app.console, before, "answers")?);
             }
+            if self.json.is_none() && app.console.stdout_terminal() {
+                app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
+            }
             let answer = turn::generate(app, chat, &mut |piece| match self.json {
                 Some(_) => Ok(()),
                 None => app.console.print_answer(piece),
@@ -219,6 +225,12 @@ impl Asked {
         });
         stream.end(&app.console, &after_answers)
     }
+}
+
+/// The question above its answer, for a terminal.
+fn heading(number: usize, question: &str, paint: impl Fn(&str) -> String) -> String {
+    let gap = if number == 0 { "" } else { "\n" };
+    format!("{gap}{}\n", paint(&format!("> {}", visible(question.trim()))))
 }
 
 /// A question and its answer as JSON.

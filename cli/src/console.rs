@@ -44,7 +44,9 @@ pub fn print_error(text: &str) {
 pub struct Console {
     stdout_terminal: bool,
     stderr_terminal: bool,
+    dumb: bool,
     color: bool,
+    quiet: bool,
 }
 
 impl Console {
@@ -56,8 +58,15 @@ impl Console {
         Console {
             stdout_terminal,
             stderr_terminal: io::stderr().is_terminal(),
+            dumb,
             color: stdout_terminal && !set("NO_COLOR") && !dumb,
+            quiet: false,
         }
+    }
+
+    /// The same without notes and progress, if `quiet`.
+    pub fn with_quiet(self, quiet: bool) -> Console {
+        Console { quiet, ..self }
     }
 
     /// Whether stdout may have colours.
@@ -70,9 +79,26 @@ impl Console {
         self.stdout_terminal
     }
 
-    /// Whether stderr is a terminal.
+    /// Whether stdout is a terminal that understands control sequences.
+    pub fn control_sequences(&self) -> bool {
+        self.stdout_terminal && !self.dumb
+    }
+
+    /// Whether stderr may have a progress bar.
+    pub fn progress(&self) -> bool {
+        self.stderr_terminal() && !self.dumb
+    }
+
+    /// Whether stderr is a terminal that may show progress.
     pub fn stderr_terminal(&self) -> bool {
-        self.stderr_terminal
+        self.stderr_terminal && !self.quiet
+    }
+
+    /// Columns of the terminal that stdout is; no limit where it is none.
+    pub fn width(&self) -> usize {
+        let size = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
+        let columns = self.stdout_terminal.then(size).flatten();
+        columns.filter(|columns| *columns > 0).unwrap_or(usize::MAX)
     }
 
     /// Foreign text, made safe for stdout.
@@ -118,8 +144,11 @@ impl Console {
         Ok(self.print(&out)?)
     }
 
-    /// Writes a line to stderr. Errors are ignored.
+    /// Writes a line to stderr. Errors are ignored. With --quiet only errors are written.
     pub fn note(&self, text: &str) {
+        if self.quiet && !text.starts_with("error: ") {
+            return;
+        }
         let text = visible(text);
         let _ = writeln!(io::stderr().lock(), "{text}");
     }

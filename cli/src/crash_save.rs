@@ -17,6 +17,8 @@ static CONVERSATION: Mutex<String> = Mutex::new(String::new());
 /// Makes fatal errors print an error and save the conversation before the process ends.
 pub fn install() {
     ggml::on_fatal(|error| {
+        #[cfg(unix)]
+        crate::terminal::restore();
         let report = failure::report_fatal(error);
         console::print_error(&report.text);
         save_and_report();

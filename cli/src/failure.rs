@@ -12,7 +12,10 @@ use models::gguf::GgufFile;
 use models::shapes::ShapeError;
 use models::tokenizer::TokenizerError;
 
-use crate::{console, format, interrupt};
+use crate::{console, format, interrupt, suggest};
+
+/// Exit code where the answer of a command is no.
+const ANSWERED_NO: u8 = 3;
 
 /// An error of the command line: what was wrong, what to do about it, and the exit code.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -34,6 +37,11 @@ impl Failure {
         Failure { exit_code: 2, ..Failure::new(message, hint) }
     }
 
+    /// The answer of a command is no; it has printed why.
+    pub fn answered_no() -> Failure {
+        Failure { exit_code: ANSWERED_NO, ..Failure::new("", "") }
+    }
+
     /// The user pressed Ctrl-C.
     pub fn interrupted() -> Failure {
         let hint = "nothing was saved; run the command again to start over";
@@ -50,12 +58,22 @@ impl Failure {
         Failure { exit_code: interrupt::EXIT_CODE, ..Failure::new(message, hint) }
     }
 
+    /// The program ends with this exit code, and all has been said.
+    pub fn silent(exit_code: u8) -> Failure {
+        Failure { exit_code, ..Failure::new("", "") }
+    }
+
     /// Adds the file's path to the message, if the file is on disk.
     pub fn found_in(self, file: &GgufFile) -> Failure {
         match file.path() {
             Some(path) => Failure { message: format!("{}: {}", path.display(), self.message), ..self },
             None => self,
         }
+    }
+
+    /// Puts a "did you mean" before the hint.
+    pub fn with_suggestion(self, suggestion: &str) -> Failure {
+        Failure { hint: format!("{suggestion}{}", self.hint), ..self }
     }
 
     /// What to do about it.
@@ -85,7 +103,7 @@ impl From<TokenizerError> for Failure {
 
 impl From<ShapeError> for Failure {
     fn from(error: ShapeError) -> Failure {
-        Failure::usage(error.to_string(), error.hint())
+        Failure::usage(error.to_string(), shape_hint(&error))
     }
 }
 
@@ -141,10 +159,16 @@ pub fn report(error: &anyhow::Error) -> Report {
     if is_closed_pipe(error) {
         return Report { text: String::new(), exit_code: 0 };
     }
+    if error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit_code == ANSWERED_NO) {
+        return Report { text: String::new(), exit_code: ANSWERED_NO };
+    }
     let interrupted =
         error.chain().any(|cause| cause.downcast_ref::<EngineError>().is_some_and(EngineError::is_interrupt));
     if interrupted {
         return report(&Failure::interrupted().into());
+    }
+    if let Some(failure) = error.downcast_ref::<Failure>().filter(|failure| failure.message.is_empty()) {
+        return Report { text: String::new(), exit_code: failure.exit_code };
     }
     let exit_code = match error.downcast_ref::<Failure>() {
         Some(failure) => failure.exit_code,
@@ -193,7 +217,13 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of::<LoadError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<TokenizerError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ChatError>(error, |error| Some(error.hint().to_owned())))
-        .or_else(|| of::<ShapeError>(error, |error| Some(error.hint())))
+        .or_else(|| of::<ShapeError>(error, |error| Some(shape_hint(error))))
+}
+
+/// The hint of a shape that is not known, with the name that is most like it.
+fn shape_hint(error: &ShapeError) -> String {
+    let (ShapeError::UnknownShape { found, known } | ShapeError::UnknownFileType { found, known }) = error;
+    suggest::did_you_mean(found, known.split(", ")) + &error.hint()
 }
 
 /// A hint as a sentence with flags and commands. Hints about neither have the library's text.

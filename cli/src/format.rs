@@ -19,6 +19,34 @@ pub fn bytes(bytes: usize) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
+/// `12.8 of 24.0 GiB`; the unit of a part is left out where it is that of the whole.
+pub fn bytes_of(part: usize, whole: usize) -> String {
+    let (part, whole) = (bytes(part), bytes(whole));
+    let units = (part.split_once(' '), whole.split_once(' '));
+    match units {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} of {whole}"),
+        _ => format!("{part} of {whole}"),
+    }
+}
+
+/// A size as the value of a flag, exactly: `24GiB`, `1500MiB`, `1000000B`.
+pub fn bytes_flag(bytes: usize) -> String {
+    match bytes {
+        bytes if bytes.is_multiple_of(1 << 30) => format!("{}GiB", bytes >> 30),
+        bytes if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
+        bytes => format!("{bytes}B"),
+    }
+}
+
+/// A word of a command line as a shell reads it: in single quotes where it needs them.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,%+@".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// `8,192`
 pub fn count(n: usize) -> String {
     let digits = n.to_string();
@@ -84,11 +112,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(shell_word("razor:buffer=4000,ratio=5"), "razor:buffer=4000,ratio=5");
+        assert_eq!(shell_word("my model.gguf"), "'my model.gguf'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+
+    #[test]
     fn sizes_and_times() {
         assert_eq!(
             [bytes(0), bytes(1023), bytes(1024), bytes(1 << 20)],
             ["0 B", "1023 B", "1.00 KiB", "1.00 MiB"]
         );
+        assert_eq!(bytes_of(13 << 30, 24 << 30), "13.0 of 24.0 GiB");
+        assert_eq!(bytes_of(13 << 20, 24 << 30), "13.0 MiB of 24.0 GiB");
+        assert_eq!([24 << 30, 1500 << 20, 7].map(bytes_flag), ["24GiB", "1500MiB", "7B"]);
         assert_eq!([bytes((1 << 20) - 1), bytes(24 << 30)], ["1.00 MiB", "24.0 GiB"]);
         assert_eq!([count(7), count(1000), count(1234567)], ["7", "1,000", "1,234,567"]);
         let secs = |s| duration(Duration::from_secs_f64(s));

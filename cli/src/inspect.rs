@@ -1,7 +1,6 @@
 //! `longhand inspect`: the content of any GGUF file, including those that longhand cannot run.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -11,8 +10,8 @@ use models::spec::ModelSpec;
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
 
-use crate::app::{App, model_source};
-use crate::args::model::ModelArg;
+use crate::app::App;
+use crate::args::model::ModelFileArgs;
 use crate::format;
 use crate::table::Table;
 
@@ -23,10 +22,7 @@ const SHOWN_ELEMENTS: usize = 8;
 #[derive(Debug, Args)]
 pub struct InspectArgs {
     #[command(flatten)]
-    model_arg: ModelArg,
-    /// GGUF file [default: the built-in model]
-    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
-    model: Option<PathBuf>,
+    model: ModelFileArgs,
     /// Print one JSON object; long arrays are cut
     #[arg(long)]
     json: bool,
@@ -37,10 +33,10 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
-    let path = args.model.as_deref().or(args.model_arg.path.as_deref());
-    let file = longhand::open_gguf(&model_source(path))?;
-    let name =
-        path.map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
+    let file = longhand::open_gguf(&args.model.source()?)?;
+    let name = file
+        .path()
+        .map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());
     if args.json {
         let object = object(&name, &file, if args.all { usize::MAX } else { SHOWN_ELEMENTS });
         file.check_complete()?;
@@ -52,7 +48,7 @@ pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
 }
 
 /// The model's description, or why the model cannot be run.
-fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
+pub fn spec(file: &GgufFile) -> Result<ModelSpec, String> {
     let spec = ModelSpec::from_gguf(file).map_err(|error| error.kind().to_string())?;
     models::spec::ModelTensors::from_gguf(file, &spec).map_err(|error| error.kind().to_string())?;
     Ok(spec)
@@ -62,7 +58,8 @@ fn weight_bytes(file: &GgufFile) -> u64 {
     file.tensors().iter().map(|tensor| tensor.bytes).sum()
 }
 
-fn file_bytes(file: &GgufFile) -> usize {
+/// Bytes of all files of a model.
+pub fn file_bytes(file: &GgufFile) -> usize {
     (0..file.shards()).map(|i| file.shard_bytes(i).len()).sum()
 }
 

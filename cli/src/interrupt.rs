@@ -1,39 +1,116 @@
-//! Ctrl-C. While the program computes, the first press stops the computation and the second one quits. At the
-//! prompt of a chat the first press prints how to quit, and the second one quits. Otherwise a press quits at
-//! once.
+//! Ctrl-C and other signals. While the program computes, the first Ctrl-C stops the computation and the second one
+//! quits. At the prompt of a chat the first one prints how to quit, and the second one quits. Otherwise it quits
+//! at once.
+//!
+//! A chat also ends in order on SIGTERM and SIGHUP, and gives the terminal back on every other signal that ends it.
 
+#[cfg(unix)]
+use std::io;
 use std::process;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+#[cfg(unix)]
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+#[cfg(unix)]
+use std::thread;
+
+#[cfg(unix)]
+use signal_hook::consts as signals;
+#[cfg(unix)]
+use signal_hook::iterator::{Handle, Signals};
+
+#[cfg(unix)]
+use crate::terminal;
 
 const IDLE: u8 = 0;
 const PROMPT: u8 = 1;
 const COMPUTING: u8 = 2;
 const GENERATING: u8 = 3;
+/// Another program has the terminal.
+const CHILD: u8 = 4;
+
+/// SIGHUP: the terminal is gone.
+pub const HANG_UP: i32 = 1;
+/// SIGTERM.
+const TERMINATE: i32 = 15;
 
 /// Exit code after an interrupt.
 pub const EXIT_CODE: u8 = 130;
 
+/// What a chat is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Ctrl-C at the prompt.
+    Interrupt,
+    /// The chat must end: SIGTERM or SIGHUP, with its number.
+    End(i32),
+    /// The process was stopped and goes on.
+    Continued,
+    /// The terminal has another size.
+    Resized,
+}
+
+/// Receives events. Returns whether it has dealt with one.
+type Listener = Box<dyn Fn(Event) -> bool + Send + Sync>;
+
 /// Shared with the handler's thread.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     phase: AtomicU8,
     pressed: AtomicBool,
     /// The interrupt flag of engines: it stops a running computation.
     engine_flag: Arc<AtomicBool>,
+    /// The signal that ends the chat, or 0.
+    ending: AtomicI32,
+    /// The chat, while it can end in order.
+    listener: OnceLock<Listener>,
+    #[cfg(unix)]
+    handle: OnceLock<Handle>,
 }
 
-/// The program's Ctrl-C handler.
-#[derive(Clone, Debug)]
+/// The program's handler of signals.
+#[derive(Clone)]
 pub struct Interrupt(Arc<State>);
 
 impl Interrupt {
-    /// Installs the handler. If that fails, Ctrl-C ends the program, which is the system's default.
+    /// Installs the handler of Ctrl-C. If that fails, Ctrl-C ends the program, which is the system's default.
     pub fn install() -> Interrupt {
         let state = Arc::new(State::default());
-        let shared = state.clone();
-        let _ = ctrlc::set_handler(move || shared.press());
+        #[cfg(unix)]
+        let _ = State::receive_signals(&state);
         Interrupt(state)
+    }
+
+    /// Handles the other signals from now on: the terminal is restored before one of them ends the program.
+    #[cfg(unix)]
+    pub fn watch_signals(&self) {
+        let Some(handle) = self.0.handle.get() else { return };
+        for signal in [signals::SIGTERM, signals::SIGHUP, signals::SIGCONT, signals::SIGWINCH]
+            .iter()
+            .chain(signals_that_end_the_program())
+        {
+            let _ = handle.add_signal(*signal);
+        }
+    }
+
+    /// From now on SIGTERM and SIGHUP stop the current work, and `listener` is told of them.
+    pub fn listen(&self, listener: impl Fn(Event) -> bool + Send + Sync + 'static) {
+        let _ = self.0.listener.set(Box::new(listener));
+    }
+
+    /// The signal that ends the chat.
+    pub fn ending(&self) -> Option<i32> {
+        Some(self.0.ending.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
+    }
+
+    /// Ends the chat as this signal does.
+    pub fn end(&self, signal: i32) {
+        self.0.end(signal);
+    }
+
+    /// Does what Ctrl-C does in the current phase.
+    pub fn press(&self) {
+        self.0.press();
     }
 
     /// The interrupt flag for the options of an engine.
@@ -56,6 +133,11 @@ impl Interrupt {
         self.during(PROMPT, work)
     }
 
+    /// Runs `work`, which waits for another program that has the terminal: Ctrl-C is meant for that one.
+    pub fn waiting_for_child<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.during(CHILD, work)
+    }
+
     /// Runs `work`, which consists of several steps that compute or generate. A press during one step is known
     /// until the last one ends: steps that compute do not begin after it.
     pub fn in_steps<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -70,12 +152,61 @@ impl Interrupt {
     fn during<T>(&self, phase: u8, work: impl FnOnce() -> T) -> T {
         let outer = self.0.begin(phase);
         let result = work();
-        self.0.end(outer);
+        self.0.end_phase(outer);
         result
     }
 }
 
+/// Signals that end a program that does not handle them, besides those that end a chat in order. Those of faults in
+/// the program itself cannot be handled.
+#[cfg(unix)]
+fn signals_that_end_the_program() -> &'static [i32] {
+    &[
+        signals::SIGQUIT,
+        signals::SIGALRM,
+        signals::SIGUSR1,
+        signals::SIGUSR2,
+        signals::SIGXCPU,
+        signals::SIGPROF,
+    ]
+}
+
 impl State {
+    /// Receives signals in a thread. They are registered when the thread is there: nothing else would deal with them.
+    #[cfg(unix)]
+    fn receive_signals(state: &Arc<State>) -> io::Result<()> {
+        let (send, receive) = mpsc::channel::<Signals>();
+        let shared = state.clone();
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let Ok(mut signals) = receive.recv() else { return };
+            signals.forever().for_each(|signal| shared.receive(signal));
+        })?;
+        let signals = Signals::new([signals::SIGINT])?;
+        let _ = state.handle.set(signals.handle());
+        send.send(signals).map_err(io::Error::other)
+    }
+
+    #[cfg(unix)]
+    fn receive(&self, signal: i32) {
+        match signal {
+            signals::SIGINT => self.press(),
+            signals::SIGTERM | signals::SIGHUP => self.end(signal),
+            signals::SIGWINCH => _ = self.tell(Event::Resized),
+            signals::SIGCONT => {
+                terminal::enter_again();
+                self.tell(Event::Continued);
+            }
+            _ => {
+                terminal::restore();
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+        }
+    }
+
+    fn tell(&self, event: Event) -> bool {
+        self.listener.get().is_some_and(|listener| listener(event))
+    }
+
     /// Begins a phase. Returns the one that it is a step of, or [`IDLE`].
     fn begin(&self, phase: u8) -> u8 {
         let outer = self.phase.load(Ordering::SeqCst);
@@ -90,7 +221,7 @@ impl State {
     }
 
     /// Goes back to the phase `outer`.
-    fn end(&self, outer: u8) {
+    fn end_phase(&self, outer: u8) {
         self.phase.store(outer, Ordering::SeqCst);
         self.engine_flag.store(false, Ordering::SeqCst);
         if outer == IDLE {
@@ -98,14 +229,19 @@ impl State {
         }
     }
 
+    /// A signal that ends the chat is not forgotten.
     fn forget(&self) {
-        self.pressed.store(false, Ordering::SeqCst);
+        self.pressed.store(self.ending.load(Ordering::SeqCst) != 0, Ordering::SeqCst);
         self.engine_flag.store(false, Ordering::SeqCst);
     }
 
     fn press(&self) {
+        let phase = self.phase.load(Ordering::SeqCst);
+        if phase == CHILD || phase == PROMPT && self.tell(Event::Interrupt) {
+            return;
+        }
         let again = self.pressed.swap(true, Ordering::SeqCst);
-        match self.phase.load(Ordering::SeqCst) {
+        match phase {
             COMPUTING if !again => self.engine_flag.store(true, Ordering::SeqCst),
             GENERATING if !again => {}
             PROMPT if !again => {
@@ -114,13 +250,31 @@ impl State {
                     b"\n(to quit, press Ctrl-C again or Ctrl-D, or type /exit)\n> ",
                 );
             }
-            _ => {
-                // The line may contain a progress bar.
-                let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\n");
-                process::exit(EXIT_CODE.into());
-            }
+            _ => exit(EXIT_CODE.into()),
         }
     }
+
+    /// The first signal ends the chat in order. A second SIGTERM ends it at once, but no other: a closed terminal is
+    /// told in several ways.
+    fn end(&self, signal: i32) {
+        let before = self.ending.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+        if self.listener.get().is_none() || before == Err(TERMINATE) && signal == TERMINATE {
+            exit(128 + signal);
+        }
+        self.pressed.store(true, Ordering::SeqCst);
+        if self.phase.load(Ordering::SeqCst) == COMPUTING {
+            self.engine_flag.store(true, Ordering::SeqCst);
+        }
+        self.tell(Event::End(signal));
+    }
+}
+
+/// Ends the program at once, on a new line: the last one may contain a progress bar.
+fn exit(code: i32) -> ! {
+    #[cfg(unix)]
+    terminal::restore();
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\n");
+    process::exit(code)
 }
 
 #[cfg(test)]
@@ -157,6 +311,29 @@ mod tests {
         interrupt.in_steps(|| {
             interrupt.0.press(); // between two steps
             assert!(interrupt.is_pressed());
+        });
+    }
+
+    #[test]
+    fn a_signal_that_ends_the_chat_stops_work_that_begins_later() {
+        let interrupt = Interrupt(Arc::new(State::default()));
+        let flag = interrupt.flag();
+        interrupt.listen(|event| event == Event::End(15));
+        interrupt.end(15);
+        assert_eq!(interrupt.ending(), Some(15));
+        interrupt.in_steps(|| interrupt.computing(|| assert!(flag.load(Ordering::SeqCst))));
+        interrupt.generating(|| assert!(interrupt.is_pressed()));
+    }
+
+    #[test]
+    fn ctrl_c_belongs_to_the_program_that_has_the_terminal() {
+        let interrupt = Interrupt(Arc::new(State::default()));
+        interrupt.prompting(|| {
+            interrupt.waiting_for_child(|| {
+                interrupt.press();
+                interrupt.press();
+            });
+            assert!(!interrupt.is_pressed());
         });
     }
 }

@@ -6,6 +6,8 @@ mod args;
 mod ask;
 mod bench;
 mod chat;
+mod completions;
+mod config;
 mod console;
 mod crash_save;
 mod demo;
@@ -19,6 +21,7 @@ mod inspect;
 mod interrupt;
 mod json_stream;
 mod kept;
+mod local_models;
 mod logits;
 mod plan;
 mod policies;
@@ -27,7 +30,10 @@ mod recall;
 mod reporter;
 mod sessions;
 mod state;
+mod suggest;
 mod table;
+#[cfg(unix)]
+mod terminal;
 mod tokenize;
 mod turn;
 

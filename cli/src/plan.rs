@@ -1,6 +1,8 @@
-//! `longhand plan`: the memory of a session under each policy and cache type, and what fits. Nothing is
-//! allocated.
+//! `longhand plan`: whether a session fits, and with which policy and cache types. Nothing is allocated.
 
+mod answer;
+mod gpus;
+mod ranking;
 mod report;
 
 use std::path::PathBuf;
@@ -11,17 +13,23 @@ use ggml::Type;
 use kernels::RowType;
 use kernels::graph::tensor_type;
 use longhand::policy::{PolicyChoice, policies};
-use longhand::setup::{Forecast, SessionForecast};
-use longhand::{Context, EngineError, HeadSource, Model, SetupOptions};
+use longhand::setup::{DeviceRequest, Forecast, SessionForecast};
+use longhand::{Context, DeviceKind, EngineError, HeadSource, Model, SetupOptions};
 use models::shapes::ModelShape;
 
+use self::answer::Answer;
+use self::gpus::KnownGpu;
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::values;
 use crate::failure::Failure;
 
-/// Show the memory that a session needs for each policy and cache type, and what fits.
+/// Say whether a model and a text fit the memory, and with which policy and cache types.
+///
+/// The first line is the answer, the second the command to run. The table has the best choices: those that
+/// lose no answers in our tests, the most exact one first. If the answer is no, the exit code is 3 (0 with
+/// --json).
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(flatten)]
@@ -32,12 +40,20 @@ pub struct PlanArgs {
     /// Tokens of the session, planned as one text that is read at once, for example 100k [default: the model's training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
-    /// A policy; repeat for several; `longhand policies` lists them [default: all, with their default
-    /// parameters]
+    /// A policy; repeat for several; `longhand policies` lists them [default: those that lose no answers;
+    /// with
+    /// --all or --json all, with their default parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
-    /// Print one JSON object
+    /// Plan for a well-known GPU, which need not be there, for example 4090; the same as --device cuda
+    /// --memory 24GiB
+    #[arg(long, value_name = "NAME", value_parser = gpus::parse, conflicts_with_all = ["device", "memory"])]
+    gpu: Option<KnownGpu>,
+    /// Show every policy and type with all parts of the memory
     #[arg(long)]
+    all: bool,
+    /// Print one JSON object with every policy and type
+    #[arg(long, conflicts_with = "all")]
     json: bool,
     #[command(flatten)]
     budget: BudgetArgs,
@@ -63,8 +79,10 @@ pub struct PlanArgs {
     model: ModelArgs,
 }
 
-/// One row of the table.
+/// A policy with types, and what it needs.
 struct Row {
+    /// The policy as the user wrote it.
+    given: String,
     /// As given. The plan has it with the parameters that the budget allows.
     policy: PolicyChoice,
     /// Types of keys and values.
@@ -78,14 +96,37 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let (name, forecast) = forecast(app, args)?;
     let types = types(args);
     let mut rows = Vec::new();
-    for policy in policies_to_plan(args)? {
+    for (given, policy) in policies_to_plan(args)? {
         let plans = app.interrupt.computing(|| forecast.sessions(&policy, &types, &mut app.reporter()))?;
-        let row = |(types, plan): (&(Type, Type), _)| Row { policy: policy.clone(), types: *types, plan };
+        let row = |(types, plan): (&(Type, Type), _)| Row {
+            given: given.clone(),
+            policy: policy.clone(),
+            types: *types,
+            plan,
+        };
         rows.extend(types.iter().zip(plans).map(row));
     }
-    match args.json {
-        true => app.console.print_json(&report::object(&name, &forecast, &rows)),
-        false => Ok(app.console.print_report(&report::text(args, &name, &forecast, &rows))?),
+    let answer = Answer::choose(args, &forecast, &rows);
+    if args.json {
+        return app.console.print_json(&report::object(&name, &forecast, &rows, answer.as_ref()));
+    }
+    let mut text = match &answer {
+        Some(answer) => answer.text() + "\n",
+        None => "No: none of these policies and types is possible\n\n".to_owned(),
+    };
+    match &answer {
+        _ if args.all => text += &report::full_table(&forecast, &rows),
+        Some(answer) => text += &answer.table(app.console.width()),
+        None => {}
+    }
+    text += &format!("{}\n{}", report::impossible(&rows), report::about(args, &name, &forecast));
+    if !args.all && args.policy.is_empty() {
+        text += "every policy and type: longhand plan --all\n";
+    }
+    app.console.print_report(&text)?;
+    match answer.map_or(Some(false), |answer| answer.fits()) {
+        Some(false) => Err(Failure::answered_no().into()),
+        _ => Ok(()),
     }
 }
 
@@ -104,6 +145,14 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
         chunk: Some(args.chunk.tokens()),
         ..args.model.setup_options(app)
     };
+    let options = match args.gpu {
+        Some(gpu) => SetupOptions {
+            device: DeviceRequest::Device(DeviceKind::Cuda(0)),
+            gpu_memory: Some(gpu.memory),
+            ..options
+        },
+        None => options,
+    };
     match &args.shape {
         Some(text) => {
             let (shape, file_type) = ModelShape::parse(text).map_err(Failure::from)?;
@@ -117,17 +166,19 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
     }
 }
 
-/// The policies that are asked for, else all.
-fn policies_to_plan(args: &PlanArgs) -> Result<Vec<PolicyChoice>> {
-    let texts: Vec<String> = match args.policy.is_empty() {
-        true => {
-            // The policy that keeps everything takes no budget.
-            let all = policies().filter(|entry| entry.factory.is_some() || args.budget.budget().is_none());
-            all.map(|entry| entry.name.to_owned()).collect()
-        }
-        false => args.policy.clone(),
+/// The policies that are asked for, as they were written; else all, or those that may be advised.
+fn policies_to_plan(args: &PlanArgs) -> Result<Vec<(String, PolicyChoice)>> {
+    let parsed = |text: &str| Ok((text.to_owned(), session::policy(text)?));
+    if !args.policy.is_empty() {
+        return args.policy.iter().map(|text| parsed(text)).collect();
+    }
+    // The policy that keeps everything takes no budget.
+    let all = policies().filter(|entry| entry.factory.is_some() || args.budget.budget().is_none());
+    let all: Result<Vec<_>> = all.map(|entry| parsed(entry.name)).collect();
+    let shown = |policy: &PolicyChoice| {
+        args.all || args.json || ranking::rank(policy, (Type::F16, Type::F16)).is_some()
     };
-    texts.iter().map(|text| Ok(session::policy(text)?)).collect()
+    Ok(all?.into_iter().filter(|(_, policy)| shown(policy)).collect())
 }
 
 /// The pairs of types of keys and values that are asked for, else those people use.

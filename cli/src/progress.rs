@@ -1,10 +1,9 @@
-//! A progress bar on stderr with an estimate of the remaining time, if stderr is a terminal. Dropping it
-//! clears its line.
+//! A progress bar on stderr with an estimate of the remaining time, if stderr is a terminal that can
+//! show it. Dropping it clears its line.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use crossterm::terminal;
 use longhand::{Progress, Task};
 
 use crate::console::Console;
@@ -28,7 +27,7 @@ impl ProgressBar {
     pub fn new(console: &Console, title: impl Into<String>) -> ProgressBar {
         ProgressBar {
             title: title.into(),
-            visible: console.stderr_terminal(),
+            visible: console.progress(),
             last_drawn: None,
             started: Instant::now(),
         }
@@ -69,9 +68,7 @@ impl ProgressBar {
             return;
         }
         self.last_drawn = Some(Instant::now());
-        let columns = terminal::size().map_or(0, |(columns, _)| usize::from(columns));
-        let width = if columns == 0 { 80 } else { columns.max(20) };
-        let line = render(&self.title, share, detail, remaining, width - 1);
+        let line = render(&self.title, share, detail, remaining, columns().max(20) - 1);
         // A terminal that cannot be written to is no reason to stop.
         let mut err = io::stderr().lock();
         let _ = write!(err, "\r{line}\x1b[K");
@@ -87,6 +84,14 @@ impl Drop for ProgressBar {
             let _ = err.flush();
         }
     }
+}
+
+/// Columns of the terminal on stderr.
+fn columns() -> usize {
+    #[cfg(unix)]
+    return crate::terminal::size_of(rustix::stdio::stderr()).0;
+    #[cfg(not(unix))]
+    80
 }
 
 /// One line of at most `width` characters.

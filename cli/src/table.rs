@@ -41,6 +41,22 @@ impl Table {
         out
     }
 
+    /// Like [`plain`](Self::plain), with the first column cut such that no line is longer than `width`.
+    pub fn fitted(&self, width: usize) -> String {
+        let widths = self.widths();
+        let line = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+        let cut = line.saturating_sub(width);
+        let mut table =
+            Table { headers: self.headers.clone(), right: self.right.clone(), rows: self.rows.clone() };
+        let most = widths.first().map_or(0, |first| first.saturating_sub(cut)).max(8);
+        for cell in table.rows.iter_mut().filter_map(|row| row.first_mut()) {
+            if cell.chars().count() > most {
+                *cell = cell.chars().take(most - 1).chain(['…']).collect();
+            }
+        }
+        table.plain()
+    }
+
     /// A Markdown table. Its source is aligned too.
     pub fn markdown(&self) -> String {
         let escaped = Table {
@@ -111,6 +127,17 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_column_gives_way() {
+        let mut table = Table::new(["policy", ">KV"]);
+        table.row(["razor:buffer=4000", "12"]);
+        table.row(["full", "100"]);
+        assert_eq!(table.fitted(80), table.plain());
+        assert!(table.fitted(15).contains("razor:buf…   12"), "{}", table.fitted(15));
+        assert!(table.fitted(15).lines().all(|line| line.chars().count() <= 15));
+        assert!(table.fitted(0).contains("razor:b…"), "{}", table.fitted(0));
+    }
 
     #[test]
     fn three_forms_of_one_table() {

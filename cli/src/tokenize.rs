@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use models::tokenizer::Tokenizer;
 
-use crate::app::{App, model_source};
-use crate::args::model::ModelArg;
+use crate::app::App;
+use crate::args::model::ModelFileArgs;
 use crate::documents;
 use crate::failure::Failure;
 
@@ -16,10 +16,7 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
     #[command(flatten)]
-    model_arg: ModelArg,
-    /// GGUF file [default: the built-in model]
-    #[arg(short = 'm', long, value_name = "FILE", conflicts_with = "model_arg")]
-    model: Option<PathBuf>,
+    model: ModelFileArgs,
     /// UTF-8 text file, used unchanged; - is stdin
     #[arg(short = 'f', long, value_name = "FILE", required_unless_present = "prompt")]
     file: Option<PathBuf>,
@@ -40,8 +37,7 @@ pub fn run(app: &App, args: &TokenizeArgs) -> Result<()> {
         (Some(path), _) => documents::read_utf8(path)?,
         (None, prompt) => prompt.clone().unwrap_or_default(),
     };
-    let path = args.model.as_deref().or(args.model_arg.path.as_deref());
-    let file = longhand::open_gguf(&model_source(path))?;
+    let file = longhand::open_gguf(&args.model.source()?)?;
     let tokenizer = Tokenizer::from_gguf(&file);
     file.check_complete()?; // before errors in the vocabulary, which may be zeros
     let tokenizer = tokenizer.map_err(|error| Failure::from(error).found_in(&file))?;

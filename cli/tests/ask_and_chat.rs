@@ -106,6 +106,23 @@ fn llama_cpp_flags_are_accepted() {
     assert_eq!(run.ok(), format!("{NUMBER_IS}\n"));
 }
 
+/// `/ctx` gives a full chat more room, and nothing is read again.
+#[test]
+fn a_full_chat_goes_on_in_a_larger_context() {
+    let document = file("larger.txt", DOCUMENT);
+    let args = ["chat", "-f", &document, "-c", "88"];
+    let input = format!("{NUMBER}\n{KEY}\n/ctx\n/ctx 10\n/ctx 4k\n{KEY}\n/stats\n");
+    let run = longhand_with_input(&args, input.as_bytes());
+    for part in ["the context is full", "for example: /ctx 32k", "the context is 4,000 tokens now"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    let out = run.ok();
+    assert!(out.starts_with(&format!("{NUMBER_IS}\n{KEY_IS}\n")), "{out}");
+    let read = out.lines().find(|line| line.starts_with("read ")).expect("a line with the tokens read");
+    let tokens: usize = read.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    assert!((1..30).contains(&tokens), "{read}");
+}
+
 #[test]
 fn a_full_chat_gives_an_error_and_can_be_cleared() {
     let document = file("full.txt", DOCUMENT);
@@ -115,7 +132,7 @@ fn a_full_chat_gives_an_error_and_can_be_cleared() {
     let run = longhand_with_input(&["chat", "-f", &document, "-c", &context], input.as_bytes());
     let error = run.stderr.lines().position(|line| line.starts_with("error: the context is full"));
     let hint = error.and_then(|at| run.stderr.lines().nth(at + 1)).unwrap_or_default();
-    assert!(hint.contains("/clear") && hint.contains("-c"), "{}", run.stderr);
+    assert!(hint.contains("/clear") && hint.contains("/ctx"), "{}", run.stderr);
     let out = run.ok();
     let answers: Vec<&str> = out.lines().filter(|line| line.ends_with('.')).collect();
     assert_eq!(answers, [NUMBER_IS, KEY_IS], "{out}");

@@ -52,9 +52,49 @@ fn invalid_flags_are_rejected() {
         println!("{args:?}");
         longhand(&args).assert_failed(2, part);
     }
-    let bare = longhand(&[]);
-    assert_eq!(bare.code, Some(2));
-    assert!(bare.stderr.contains("Usage"));
+    longhand(&["--quiet"]).assert_failed(2, "requires a subcommand");
+}
+
+/// A name that is nearly right is suggested: of policies, their parameters, types, shapes and topics of the
+/// help.
+#[test]
+fn similar_names_are_suggested() {
+    for (args, name) in [
+        (&["ask", "--policy", "rasor", "Why?"][..], "razor"),
+        (&["ask", "--policy", "razor:bufer=5", "Why?"], "buffer"),
+        (&["plan", "--policy", "steaming"], "streaming"),
+        (&["bench", "--policy", "snapvk"], "snapkv"),
+        (&["ask", "-ctk", "q80", "Why?"], "q8_0"),
+        (&["plan", "--shape", "llama3.1-8b"], "llama-3.1-8b"),
+        (&["plan", "--shape", "llama-3.1-8b:q4km"], "q4_k_m"),
+        (&["help", "polices"], "policies"),
+    ] {
+        println!("{args:?}");
+        let run = longhand(args);
+        let hint = run.stderr.lines().find(|line| line.starts_with("hint: ")).unwrap_or_default();
+        assert!(hint.starts_with(&format!("hint: did you mean `{name}`? ")), "{}", run.stderr);
+        assert_eq!(run.code, Some(2));
+    }
+    let unlike = longhand(&["ask", "--policy", "xyz", "Why?"]);
+    assert!(!unlike.stderr.contains("did you mean"), "{}", unlike.stderr);
+}
+
+/// A number that lacks its unit is asked back: 24 bytes are never meant.
+#[test]
+fn numbers_without_a_unit_are_asked_back() {
+    for (args, hint) in [
+        (&["plan", "--memory", "24"][..], "hint: give the unit: 24GiB or 24MiB\n"),
+        (
+            &["ask", "--kv-budget", "2", "Why?"],
+            "hint: give the unit: 2GiB or 2MiB, or 2% of the full cache\n",
+        ),
+        (&["recall", "--kv-budget", "15%,0.3"], "or 30% of the full cache\n"),
+    ] {
+        println!("{args:?}");
+        let run = longhand(args);
+        assert!(run.stderr.contains(hint), "{}", run.stderr);
+        run.assert_failed(2, "what?");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl User {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
-        command.env("XDG_STATE_HOME", &self.0);
+        command.env("XDG_STATE_HOME", &self.0).env_remove("LONGHAND_DISK_CACHE");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -248,7 +248,7 @@ fn a_conversation_that_cannot_be_kept_is_saved_elsewhere() {
     let run = user.run(&["chat", "-f", &document], &format!("{NUMBER}\n/save {copy}\n/save {copy}\n/exit\n"));
     assert!(run.stderr.contains("conversations cannot be kept in "), "{}", run.stderr);
     assert!(run.stderr.contains(&format!("saved the conversation to {copy}")), "{}", run.stderr);
-    assert!(run.stderr.contains("there is a file already"), "{}", run.stderr);
+    assert!(run.stderr.contains("exists already"), "{}", run.stderr);
     run.ok();
 
     // A session file whose folder goes away: the first /exit says so, and the chat goes on.

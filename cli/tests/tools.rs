@@ -174,16 +174,106 @@ fn plans_show_what_fits_and_what_would_fit() {
     assert!(streaming == 0 || (exact * 24..=exact * 32).contains(&streaming), "{exact} {streaming}");
     assert!(find("razor", "f16")["store"].as_u64() < find("full", "f16")["store"].as_u64());
     assert!(plan("1GiB")["plans"].as_array().expect("an array").iter().all(|plan| plan["fits"] == false));
-    let text = longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB"]).ok();
-    assert!(text.contains("Not everything fits.") && text.contains("--policy"), "{text}");
+    let all =
+        longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB", "--all"])
+            .ok();
+    let rows = all.lines().skip_while(|line| !line.starts_with("---")).skip(1);
+    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 12 * 3, "{all}");
+    assert!(all.contains("scratch") && all.starts_with("Yes: razor + q8_0 needs "), "{all}");
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
+}
+
+/// The first line is the answer, then comes the command that runs it, then at most five choices. Policies
+/// that lose answers are not among them, although they fit best.
+#[test]
+fn a_plan_begins_with_its_answer() {
+    let plan = |memory: &str, flags: &[&str]| {
+        let shape = ["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", memory];
+        longhand(&[&shape[..], flags].concat())
+    };
+    let chat = "\n  longhand chat llama-3.1-8b-q4_k_m.gguf -f DOCUMENT -c ";
+    for (memory, answer, flags) in [
+        ("24GiB", "Yes: full + f16 needs 18.5 of 24.0 GiB; longest document 139,", "100000 --policy full\n"),
+        ("14GiB", "Yes: full + q8_0 needs 12.8 of 14.0 GiB", "100000 --policy full -ctk q8_0 -ctv q8_0\n"),
+        ("12GiB", "Yes: razor + q8_0 needs 10.9 of 12.0 GiB", "100000 --policy razor -ctk q8_0 -ctv q8_0\n"),
+    ] {
+        let text = plan(memory, &[]).ok();
+        assert!(text.starts_with(answer), "{text}");
+        assert!(text.contains(&format!("{chat}{flags}")), "{text}");
+        let rows = text.lines().skip_while(|line| !line.starts_with("---")).skip(1);
+        assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 5, "{text}");
+        assert!(!text.contains("streaming") && !text.contains("snapkv"), "{text}");
+    }
+    assert!(
+        plan("24GiB", &[])
+            .ok()
+            .lines()
+            .next()
+            .is_some_and(|line| line.ends_with(" tokens (trained for 131,072)"))
+    );
+    let no = plan("6GiB", &[]);
+    assert_eq!(no.code, Some(3), "{}", no.stderr);
+    assert!(no.stdout.starts_with("No: 100,000 tokens need ") && no.stderr.is_empty(), "{}", no.stdout);
+    let longest = no.stdout.lines().find_map(|line| line.strip_prefix("It fits with ")).expect("a change");
+    let longest = longest.trim_end_matches(" tokens:").replace(',', "");
+    let command =
+        no.stdout.lines().find_map(|line| line.strip_prefix("  longhand chat ")).expect("a command");
+    assert!(command.contains(&format!(" -c {longest} --policy razor ")), "{command}");
+    let fits = longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", &longest, "--memory", "6GiB"]).ok();
+    assert!(fits.starts_with("Yes: "), "{fits}");
+    let none = plan("3GiB", &[]);
+    assert_eq!(none.code, Some(3));
+    assert!(none.stdout.contains("the weights alone do not fit") && !none.stdout.contains("longhand chat"));
+
+    let json = ["--json", "--policy", "streaming", "--policy", "razor"];
+    let answer = plan("12GiB", &json).json()["answer"].clone();
+    assert_eq!((&answer["fits"], &answer["policy"]), (&true.into(), &"razor".into()), "{answer}");
+    let answer = plan("6GiB", &json).json()["answer"].clone();
+    assert_eq!((&answer["fits"], answer["context"].to_string()), (&false.into(), longest), "{answer}");
+    // Asked for, such a policy is planned, with a note.
+    let lossy = plan("24GiB", &["--policy", "streaming"]).ok();
+    assert!(
+        lossy.starts_with("Yes: streaming + f16 ") && lossy.contains("answered fewer questions"),
+        "{lossy}"
+    );
+}
+
+#[test]
+fn the_command_of_a_plan_has_the_flags_that_were_given() {
+    let model = file("my model.gguf", models::embedded::needle());
+    let flags =
+        ["-c", "4k", "-t", "1", "--no-repack", "--policy", "razor", "-ctk", "q8_0", "--kv-budget", "50%"];
+    let text =
+        longhand(&[&["plan", &model][..], &flags, &["--prefill", "streaming", "-ub", "64"]].concat()).ok();
+    let expected = format!(
+        "\n  longhand chat '{model}' -f DOCUMENT -c 4000 --policy razor -ctk q8_0 -ctv q8_0 --prefill streaming \
+         --kv-budget 50% -ub 64 -t 1 --no-repack\n"
+    );
+    assert!(text.contains(&expected), "{text}");
+}
+
+/// `--gpu` plans for a GPU by its name.
+#[test]
+fn plans_for_well_known_gpus() {
+    let plan =
+        |flags: &[&str]| longhand(&[&["plan", "--shape", "llama-3.1-8b", "-c", "100k"], flags].concat());
+    let json = |flags: &[&str]| plan(&[flags, &["--json", "--policy", "full"]].concat()).json();
+    assert_eq!(json(&["--gpu", "RTX 4090"]), {
+        let mut same = json(&["--device", "cuda", "--memory", "24GiB"]);
+        same["answer"]["command"] =
+            "longhand chat llama-3.1-8b.gguf -f DOCUMENT -c 100000 --policy full".into();
+        same
+    });
+    plan(&["--gpu", "4091"]).assert_failed(2, "no GPU is known by this name");
+    plan(&["--gpu", "4090", "--memory", "8GiB"]).assert_failed(2, "cannot be used with");
 }
 
 /// Without a head profile the plan of a shape assumes the retrieval heads that take the most memory, and
 /// prints a note. A profile of the shape is used.
 #[test]
 fn a_head_profile_changes_the_plan_of_a_shape() {
-    let shape = ["plan", "--shape", "qwen2.5-32b:q4_k_m", "-c", "100k", "--policy", "razor", "-ctk", "f16"];
+    let session = ["-c", "100k", "--policy", "razor", "-ctk", "f16", "--memory", "64GiB"];
+    let shape = [&["plan", "--shape", "qwen2.5-32b:q4_k_m"][..], &session].concat();
     let kept = (0..64).map(|layer| if layer % 2 == 0 { "[0,5]" } else { "[]" }).collect::<Vec<_>>().join(",");
     let profile = |heads: usize| {
         let text = format!(

@@ -56,3 +56,33 @@ pub fn version() -> String {
     // SAFETY: returns a pointer to a static NUL-terminated string.
     unsafe { std::ffi::CStr::from_ptr(ggml_sys::ggml_version()) }.to_string_lossy().into_owned()
 }
+
+/// The crate and version that carry ggml's sources.
+pub fn provider() -> String {
+    // SAFETY: returns a pointer to a static NUL-terminated string.
+    unsafe { std::ffi::CStr::from_ptr(ggml_sys::ggml_commit()) }.to_string_lossy().into_owned()
+}
+
+/// The CPU features that ggml is compiled for, by ggml's names.
+pub fn cpu_features() -> Vec<&'static str> {
+    use ggml_sys as sys;
+    let all: [(&str, unsafe extern "C" fn() -> std::ffi::c_int); 15] = [
+        ("AVX", sys::ggml_cpu_has_avx),
+        ("AVX2", sys::ggml_cpu_has_avx2),
+        ("F16C", sys::ggml_cpu_has_f16c),
+        ("FMA", sys::ggml_cpu_has_fma),
+        ("BMI2", sys::ggml_cpu_has_bmi2),
+        ("AVX_VNNI", sys::ggml_cpu_has_avx_vnni),
+        ("AVX512", sys::ggml_cpu_has_avx512),
+        ("AVX512_VBMI", sys::ggml_cpu_has_avx512_vbmi),
+        ("AVX512_VNNI", sys::ggml_cpu_has_avx512_vnni),
+        ("AVX512_BF16", sys::ggml_cpu_has_avx512_bf16),
+        ("AMX_INT8", sys::ggml_cpu_has_amx_int8),
+        ("NEON", sys::ggml_cpu_has_neon),
+        ("DOTPROD", sys::ggml_cpu_has_dotprod),
+        ("MATMUL_INT8", sys::ggml_cpu_has_matmul_int8),
+        ("SVE", sys::ggml_cpu_has_sve),
+    ];
+    // SAFETY: these functions take nothing, and return a number that was known at compile time.
+    all.into_iter().filter_map(|(name, has)| (unsafe { has() } != 0).then_some(name)).collect()
+}

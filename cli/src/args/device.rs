@@ -6,6 +6,7 @@ use longhand::setup::{DeviceRequest, GpuLayers};
 
 use super::values;
 use crate::failure::Failure;
+use crate::format;
 
 /// Flags of commands that compute.
 #[derive(Clone, Debug, Args)]
@@ -20,6 +21,30 @@ pub struct DeviceArgs {
     /// Most GPU memory to use, the driver's part included, for example 20GiB [default: the memory that is free]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub memory: Option<usize>,
+}
+
+impl DeviceArgs {
+    /// The flags that were given, as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        let device = match self.device {
+            DeviceRequest::Auto => None,
+            DeviceRequest::Cpu => Some("cpu".to_owned()),
+            DeviceRequest::Device(DeviceKind::Cuda(0)) => Some("cuda".to_owned()),
+            DeviceRequest::Device(DeviceKind::Cuda(number)) => Some(format!("cuda:{number}")),
+            DeviceRequest::Device(_) => Some("emulated".to_owned()),
+        };
+        let layers = match self.n_gpu_layers {
+            GpuLayers::Auto => None,
+            GpuLayers::Count(usize::MAX) => Some("all".to_owned()),
+            GpuLayers::Count(count) => Some(count.to_string()),
+        };
+        let on_gpu = matches!(self.device, DeviceRequest::Device(_));
+        // Without a GPU, --memory is the machine's memory in `plan` only.
+        let memory = self.memory.filter(|_| on_gpu).map(format::bytes_flag);
+        let flags = [("--device", device), ("-ngl", layers), ("--memory", memory)];
+        let given = flags.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+        given.flatten().collect()
+    }
 }
 
 fn device(text: &str) -> Result<DeviceRequest, Failure> {

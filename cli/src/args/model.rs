@@ -11,13 +11,15 @@ use super::llama::UnusedArgs;
 use super::values;
 use crate::app::{App, model_source};
 use crate::failure::Failure;
+use crate::local_models;
 
 /// Flags of commands that open a model.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file (any part of a split one) [default: the small built-in model]
-    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    /// GGUF file (any part of a split one), or the name of a model in `longhand models` [default: the small
+    /// built-in model]
+    #[arg(short = 'm', long = "model", value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Number of CPU threads [default: one for each logical core, which is also the maximum]
     #[arg(short = 't', long, value_parser = values::threads)]
@@ -26,34 +28,93 @@ pub struct ModelArgs {
     #[arg(long)]
     no_repack: bool,
     #[command(flatten)]
+    default: DefaultModel,
+    #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]
     unused: UnusedArgs,
 }
 
+/// The model where none is given. Only settings set it: see `config`.
+#[derive(Clone, Debug, Args)]
+struct DefaultModel {
+    #[arg(long, hide = true, value_name = "FILE")]
+    default_model: Option<PathBuf>,
+    /// Folders with model files, besides the caches of other programs.
+    #[arg(long, hide = true, value_name = "FOLDER")]
+    model_folders: Vec<PathBuf>,
+}
+
+impl DefaultModel {
+    /// The model that is given, else the default one, else the embedded one.
+    fn or(&self, given: Option<&Path>) -> Result<ModelSource, Failure> {
+        model_source(given.or(self.default_model.as_deref()), &self.model_folders)
+    }
+}
+
+/// The model of commands that only read its file.
+#[derive(Debug, Args)]
+pub struct ModelFileArgs {
+    #[command(flatten)]
+    argument: ModelArg,
+    /// GGUF file, or the name of a model in `longhand models` [default: the built-in model]
+    #[arg(short = 'm', long, value_name = "MODEL", conflicts_with = "model_arg")]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    default: DefaultModel,
+}
+
+impl ModelFileArgs {
+    /// The model that is given, else the default one, else the embedded one.
+    ///
+    /// # Errors
+    /// A name that several models have, or none.
+    pub fn source(&self) -> Result<ModelSource, Failure> {
+        self.default.or(self.model.as_deref().or(self.argument.path.as_deref()))
+    }
+}
+
 /// The model as a positional argument.
 #[derive(Clone, Debug, Args)]
 pub struct ModelArg {
-    /// Model file (GGUF), the same as -m FILE
+    /// Model file (GGUF) or name, the same as -m MODEL
     #[arg(id = "model_arg", value_name = "MODEL")]
     pub path: Option<PathBuf>,
 }
 
 impl ModelArgs {
-    /// The model given by -m or by a positional argument, else the embedded model.
+    /// The model given by -m or by a positional argument, else the default one, else the embedded one.
     pub fn source(&self, argument: Option<&Path>) -> Result<ModelSource, Failure> {
         match (&self.model, argument) {
             (Some(flag), Some(argument)) => Err(Failure::usage(
                 format!("two models are given: {} and {}", flag.display(), argument.display()),
                 "name the model once, with -m or as the first argument",
             )),
-            (flag, argument) => Ok(model_source(flag.as_deref().or(argument))),
+            (flag, argument) => self.default.or(flag.as_deref().or(argument)),
         }
     }
 
-    /// Whether a model is given, by -m or by a positional argument.
-    pub fn is_given(&self, argument: Option<&Path>) -> bool {
-        self.model.is_some() || argument.is_some()
+    /// Whether a text is the name of a model on this machine, not only a part of one.
+    pub fn is_name(&self, text: &str) -> bool {
+        local_models::is_name(text, &self.default.model_folders)
+    }
+
+    /// The path or name that was given.
+    pub fn given<'a>(&'a self, argument: Option<&'a Path>) -> Option<&'a Path> {
+        self.model.as_deref().or(argument)
+    }
+
+    /// Other flags that were given, as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(threads) = self.threads {
+            words.extend(["-t".to_owned(), threads.to_string()]);
+        }
+        if self.no_repack {
+            words.push("--no-repack".to_owned());
+        }
+        words.extend(self.device.words());
+        words
     }
 
     /// Setup options with these flags. Prints a note for each flag without effect.

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
-use longhand::{Context, HeadSource, Prefill, SessionOptions, SetupOptions};
+use longhand::{Context, EngineError, HeadSource, Prefill, SessionOptions, SetupOptions};
 
 use super::values;
 use crate::failure::Failure;
+use crate::format;
+use crate::suggest::did_you_mean;
 
 /// Flags of commands that make a session.
 #[derive(Clone, Debug, Args)]
@@ -57,6 +59,11 @@ impl ChunkArgs {
         self.batch_size.map_or(size, |limit| limit.min(size))
     }
 
+    /// The flags that were given, as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        self.given().map_or(Vec::new(), |tokens| vec!["-ub".to_owned(), tokens.to_string()])
+    }
+
     /// Tokens computed at once, if a flag was given.
     fn given(&self) -> Option<usize> {
         self.ubatch_size.or(self.batch_size).map(|_| self.tokens())
@@ -81,6 +88,17 @@ impl BudgetArgs {
     /// The budget, if a flag was given.
     pub fn budget(&self) -> Option<KvBudget> {
         self.kv_budget.or(self.keep.map(KvBudget::Rows))
+    }
+
+    /// The flag that was given, as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        let (name, value) = match self.budget() {
+            None => return Vec::new(),
+            Some(KvBudget::Rows(rows)) => ("--keep", rows.to_string()),
+            Some(KvBudget::Bytes(bytes)) => ("--kv-budget", format::bytes_flag(bytes)),
+            Some(KvBudget::Share(share)) => ("--kv-budget", format!("{}%", share * 100.0)),
+        };
+        vec![name.to_owned(), value]
     }
 }
 
@@ -166,9 +184,22 @@ impl SessionArgs {
     }
 }
 
-/// Parses a policy with its parameters.
+/// Parses a policy with its parameters. The error suggests a similar name.
 pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
-    Ok(text.parse()?)
+    let suggest = |error: EngineError| Failure::from(error).with_suggestion(&similar_name(text));
+    text.parse().map_err(suggest)
+}
+
+/// "Did you mean" for the first name in a policy that does not exist.
+fn similar_name(text: &str) -> String {
+    let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+    let Some(entry) = policies().find(|entry| entry.name == name) else {
+        return did_you_mean(name, policies().map(|entry| entry.name));
+    };
+    let keys = settings.split(',').filter_map(|setting| Some(setting.split_once('=')?.0.trim()));
+    let unknown = |key: &&str| entry.parameters().all(|parameter| parameter.name != *key);
+    let names = entry.parameters().map(|parameter| parameter.name);
+    keys.into_iter().find(unknown).map_or(String::new(), |key| did_you_mean(key, names))
 }
 
 /// The policies of a list. `all` becomes the names of all policies.

@@ -6,6 +6,7 @@ use kernels::graph::tensor_type;
 use longhand::policy::KvBudget;
 
 use crate::failure::Failure;
+use crate::suggest::did_you_mean;
 
 /// A number of tokens: `8192`, `100k` (100,000), `1m`.
 pub fn tokens(text: &str) -> Result<usize, Failure> {
@@ -29,7 +30,10 @@ pub fn tokens(text: &str) -> Result<usize, Failure> {
     }
 }
 
-/// A number of bytes: `24GiB` or `24G` (2³⁰), `24GB` (10⁹), or a number without a unit.
+/// Bytes below which a number without a unit is refused: it was probably meant in GiB or MiB.
+const SMALLEST_BARE: f64 = 1048576.0;
+
+/// A number of bytes: `24GiB` or `24G` (2³⁰), `24GB` (10⁹), or a large number without a unit.
 pub fn bytes(text: &str) -> Result<usize, Failure> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(lower.len());
@@ -47,10 +51,19 @@ pub fn bytes(text: &str) -> Result<usize, Failure> {
         "tb" => 1e12,
         _ => f64::NAN,
     };
+    if let Some(number) = bare_number(&lower) {
+        let hint = format!("give the unit: {number}GiB or {number}MiB");
+        return Err(Failure::usage(format!("not a size: {number} what?"), hint));
+    }
     match scaled(number.trim(), factor) {
         Some(value) if value < 1e18 => Ok(value as usize),
         _ => Err(Failure::usage("not a size", "give a size, for example 24GiB, 512MiB or 24GB")),
     }
+}
+
+/// A number that lacks its unit.
+fn bare_number(text: &str) -> Option<f64> {
+    scaled(text.trim(), 1.0).filter(|number| (f64::MIN_POSITIVE..SMALLEST_BARE).contains(number))
 }
 
 /// A share from 0 to 1: `0.15` or `15%`.
@@ -74,6 +87,13 @@ pub fn budget(text: &str) -> Result<KvBudget, Failure> {
             _ => Err(Failure::usage("the budget is 0", "give a share above 0, for example 30%")),
         };
     }
+    if let Some(number) = bare_number(text) {
+        let percent = if number <= 1.0 { number * 100.0 } else { number };
+        return Err(Failure::usage(
+            format!("not a budget: {number} what?"),
+            format!("give the unit: {number}GiB or {number}MiB, or {percent}% of the full cache"),
+        ));
+    }
     match bytes(text) {
         Ok(bytes) if bytes > 0 => Ok(KvBudget::Bytes(bytes)),
         _ => Err(Failure::usage(
@@ -86,7 +106,10 @@ pub fn budget(text: &str) -> Result<KvBudget, Failure> {
 /// A type of keys or values.
 pub fn cache_type(text: &str) -> Result<Type, Failure> {
     let ty = RowType::from_name(text).map(tensor_type);
-    ty.ok_or_else(|| Failure::usage("no such type", format!("use {}", RowType::names())))
+    ty.ok_or_else(|| {
+        let suggestion = did_you_mean(text, RowType::ALL.iter().map(|ty| ty.name()));
+        Failure::usage("no such type", format!("use {}", RowType::names())).with_suggestion(&suggestion)
+    })
 }
 
 /// A number of threads.
@@ -128,7 +151,8 @@ mod tests {
         assert_eq!(bytes("24GiB"), Ok(24 << 30));
         assert_eq!(bytes("24g"), Ok(24 << 30));
         assert_eq!(bytes("24 GB"), Ok(24_000_000_000));
-        assert_eq!(bytes("1024"), Ok(1024));
+        assert_eq!(bytes("1048576"), Ok(1 << 20));
+        assert_eq!((bytes("1024B"), bytes("0")), (Ok(1024), Ok(0)));
         assert_eq!(share("15%"), Ok(0.15));
         for bad in ["", "k", "-1", "1e9", "nan", "inf", "1.2.3", "3000m", "12x", "1.5"] {
             assert!(tokens(bad).is_err_and(|error| !error.hint().is_empty()), "{bad}");
@@ -140,6 +164,13 @@ mod tests {
         assert_eq!(budget("2GiB"), Ok(KvBudget::Bytes(2 << 30)));
         for bad in ["", "0", "0%", "130%", "0.3", "2XB", "-1GiB"] {
             assert!(budget(bad).is_err_and(|error| !error.hint().is_empty()), "{bad}");
+        }
+        for (text, hint) in [("24", "24GiB or 24MiB"), ("1.5", "1.5GiB or 1.5MiB"), ("1024", "1024MiB")] {
+            let error = bytes(text).expect_err("no unit");
+            assert!(error.to_string().ends_with("what?") && error.hint().contains(hint), "{error}");
+        }
+        for (text, percent) in [("2", "or 2% of"), ("0.3", "or 30% of")] {
+            assert!(budget(text).is_err_and(|error| error.hint().contains(percent)), "{text}");
         }
         for bad in ["", "1.1", "-0.1", "nan", "101%"] {
             assert!(share(bad).is_err(), "{bad}");

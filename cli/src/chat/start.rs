@@ -17,47 +17,79 @@ use crate::failure::Failure;
 use crate::kept::KeptChats;
 use crate::{crash_save, documents, failure, format};
 
-/// Starts or resumes the conversation that the arguments ask for, and says where it is kept.
-pub fn begin(app: &App, args: &ChatArgs) -> Result<(Chat, Keeper)> {
-    let limit = args.disk.limit();
-    let kept = KeptChats::find();
-    let given = args.model.source(args.model_arg.path.as_deref())?;
-    let options = args.session.apply(args.model.setup_options(app))?;
-    let Some((file, mut saved)) = open_saved(args, kept.as_ref())? else {
-        let sampling = validate(args, &given)?;
-        let model = open_model(&given)?;
-        let documents = documents::read_all(&args.files)?;
-        let names = names(&args.files);
-        let title = title(&names);
-        let chat = start(app, args.system.as_deref(), &model, &options, sampling, &documents, names)?;
-        let keeper = match (&args.session_file, kept.filter(|_| !args.private)) {
-            (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),
-            (None, Some(kept)) => match kept.prepare() {
-                Ok(()) => Keeper::new(kept, title, limit),
-                Err(error) => {
-                    app.console.note(failure::report(&error.into()).text.trim_end());
-                    Keeper::nothing()
-                }
-            },
-            (None, None) => Keeper::nothing(),
+/// What a conversation begins with: the model and the documents are open, nothing is computed.
+pub struct Opening<'a> {
+    args: &'a ChatArgs,
+    options: SetupOptions,
+    model: Arc<Model>,
+    sampling: Sampling,
+    documents: String,
+    /// The conversation to continue.
+    saved: Option<(ChatFile, SavedChat)>,
+    kept: Option<KeptChats>,
+}
+
+impl Opening<'_> {
+    /// Opens what the arguments name.
+    pub fn new<'a>(app: &App, args: &'a ChatArgs) -> Result<Opening<'a>> {
+        let kept = KeptChats::find();
+        let given = args.model.source(args.model_arg.path.as_deref())?;
+        let options = args.session.apply(args.model.setup_options(app))?;
+        let mut saved = open_saved(args, kept.as_ref())?;
+        let is_given = args.model.given(args.model_arg.path.as_deref()).is_some();
+        let source = match &saved {
+            Some((_, saved)) if !is_given => saved.model_source(),
+            _ => given,
         };
-        return Ok((chat, keeper.with_documents(args.disk.documents().filter(|_| !args.private))));
-    };
-    let source =
-        if args.model.is_given(args.model_arg.path.as_deref()) { given } else { saved.model_source() };
-    let sampling = validate(args, &source)?;
-    let model = open_model(&source).map_err(|error| {
-        error.context(format!("the model {} of this conversation cannot be opened", saved.model_name()))
-    })?;
-    let documents = documents::read_all(&args.files)?;
-    check_saved(&mut saved, args, &options, &model, &documents)?;
-    let title = title(saved.document_names());
-    let chat = resume(app, &model, &options, sampling, saved)?;
-    let keeper = match kept.filter(|kept| kept.name(file.path()).is_some()) {
-        Some(kept) => Keeper::resumed(kept, title, file, limit),
-        None => Keeper::named(file),
-    };
-    Ok((chat, keeper.with_documents(args.disk.documents())))
+        // Each question has one correct answer for the built-in model, so sampling could only make answers worse.
+        let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
+        let sampling = args.sampling.validate(temperature, ANSWER_LIMIT)?;
+        if saved.is_none() {
+            app.introduce(&source);
+        }
+        let model = open_model(source).map_err(|error| match &saved {
+            Some((_, saved)) => error
+                .context(format!("the model {} of this conversation cannot be opened", saved.model_name())),
+            None => error,
+        })?;
+        let documents = documents::read_all(&args.files)?;
+        if let Some((_, saved)) = &mut saved {
+            check_saved(saved, args, &options, &model, &documents)?;
+        }
+        Ok(Opening { args, options, model, sampling, documents, saved, kept })
+    }
+
+    /// Starts or resumes the conversation.
+    pub fn begin(self, app: &App) -> Result<(Chat, Keeper)> {
+        let Opening { args, options, model, sampling, documents, saved, kept } = self;
+        let cache = args.disk.documents().filter(|_| !args.private);
+        let limit = args.disk.limit();
+        let Some((file, saved)) = saved else {
+            let names = names(&args.files);
+            let title = title(&names);
+            let system = args.system.as_deref();
+            let chat = start(app, system, &model, &options, sampling, &documents, names)?;
+            let keeper = match (&args.session_file, kept.filter(|_| !args.private)) {
+                (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),
+                (None, Some(kept)) => match kept.prepare() {
+                    Ok(()) => Keeper::new(kept, title, limit),
+                    Err(error) => {
+                        app.console.note(failure::report(&error.into()).text.trim_end());
+                        Keeper::nothing()
+                    }
+                },
+                (None, None) => Keeper::nothing(),
+            };
+            return Ok((chat, keeper.with_documents(cache)));
+        };
+        let title = title(saved.document_names());
+        let chat = resume(app, &model, &options, sampling, saved)?;
+        let keeper = match kept.filter(|kept| kept.name(file.path()).is_some()) {
+            Some(kept) => Keeper::resumed(kept, title, file, limit),
+            None => Keeper::named(file),
+        };
+        Ok((chat, keeper.with_documents(cache)))
+    }
 }
 
 /// The saved conversation to continue; `None` for a new one.
@@ -74,16 +106,10 @@ fn open_saved(args: &ChatArgs, kept: Option<&KeptChats>) -> Result<Option<(ChatF
     Ok(Some(ChatFile::open(&path)?))
 }
 
-/// Each question has one correct answer for the built-in model, so sampling could only make answers worse.
-fn validate(args: &ChatArgs, source: &ModelSource) -> Result<Sampling, Failure> {
-    let temperature = if matches!(source, ModelSource::Embedded) { 0.0 } else { 0.8 };
-    args.sampling.validate(temperature, ANSWER_LIMIT)
-}
-
 /// Opens the model and starts the process of its chat template. That is done before documents are read: the process
 /// would keep a copy of them.
-fn open_model(source: &ModelSource) -> Result<Arc<Model>> {
-    let model = Model::open(source.clone())?;
+fn open_model(source: ModelSource) -> Result<Arc<Model>> {
+    let model = Model::open(source)?;
     model.chat_format()?;
     Ok(model)
 }
@@ -107,7 +133,7 @@ fn title(documents: &[String]) -> String {
 ///
 /// # Errors
 /// Where another flag contradicts the saved conversation.
-pub fn check_saved(
+fn check_saved(
     saved: &mut SavedChat,
     args: &ChatArgs,
     options: &SetupOptions,
@@ -152,7 +178,7 @@ pub fn check_saved(
 }
 
 /// Starts a conversation.
-pub fn start(
+fn start(
     app: &App,
     system: Option<&str>,
     model: &Arc<Model>,
@@ -191,7 +217,7 @@ pub fn start(
 }
 
 /// Resumes a saved conversation.
-pub fn resume(
+fn resume(
     app: &App,
     model: &Arc<Model>,
     setup_options: &SetupOptions,

@@ -1,16 +1,17 @@
-//! Prints a plan as a table with advice, or as JSON.
+//! Prints a plan in full: as a table of all parts, or as JSON.
 
 use ggml::Type;
 use longhand::plan::KERNEL_CODE_BYTES;
-use longhand::setup::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};
+use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast};
 use serde_json::{Value, json};
 
+use super::answer::Answer;
 use super::{PlanArgs, Row};
 use crate::format;
 use crate::table::Table;
 
 /// The types of keys and values; one name if they are equal.
-fn types_name((k, v): (Type, Type)) -> String {
+pub fn types_name((k, v): (Type, Type)) -> String {
     if k == v { k.name().to_owned() } else { format!("{}/{}", k.name(), v.name()) }
 }
 
@@ -26,8 +27,18 @@ fn source(heads: &ForecastHeads) -> String {
     }
 }
 
-/// The table, with notes before it and advice after it.
-pub fn text(args: &PlanArgs, name: &str, forecast: &Forecast, rows: &[Row]) -> String {
+/// Whether a plan fits: `yes`, `no`, `?`, or how many layers the GPU holds.
+pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
+    match forecast.target().fits(planned, forecast.spec().n_layers) {
+        Some(true) => "yes".into(),
+        Some(false) if forecast.target().holds(&planned.bytes) => format!("{} layers", planned.on_device),
+        Some(false) => "no".into(),
+        None => "?".into(),
+    }
+}
+
+/// What is planned, with notes.
+pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast) -> String {
     let (spec, context, target, heads) =
         (forecast.spec(), forecast.context(), forecast.target(), forecast.heads());
     let limit = target.limit;
@@ -52,8 +63,11 @@ pub fn text(args: &PlanArgs, name: &str, forecast: &Forecast, rows: &[Row]) -> S
                 calibrate` often finds fewer KV heads: give its profile with --heads FILE\n";
     }
     if let Some(limit) = limit {
-        let source =
-            if args.model.device.memory.is_some() { "from --memory" } else { "free on this machine" };
+        let source = match (args.gpu, args.model.device.memory) {
+            (Some(gpu), _) => format!("of a {}", gpu.name),
+            (None, Some(_)) => "from --memory".to_owned(),
+            (None, None) => "free on this machine".to_owned(),
+        };
         let what = if target.device.is_some() { "GPU memory" } else { "memory" };
         out += &format!("{what}: {} ({source})\n", format::bytes(limit));
     }
@@ -63,6 +77,23 @@ pub fn text(args: &PlanArgs, name: &str, forecast: &Forecast, rows: &[Row]) -> S
             format::count(spec.n_ctx_train)
         );
     }
+    if target.device.is_some() {
+        let (what, note) = match target.driver {
+            0 => ("the kernels' code", "; the driver's memory is not counted as free"),
+            _ => ("the driver and the kernels' code", ""),
+        };
+        out += &format!(
+            "the total includes an estimate of {} for {what}{note}\n",
+            format::bytes(target.driver + KERNEL_CODE_BYTES)
+        );
+    }
+    out
+}
+
+/// All rows with all parts of the memory.
+pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
+    let target = forecast.target();
+    let limit = target.limit;
     let mut table = Table::new([
         "policy",
         "KV type",
@@ -77,7 +108,6 @@ pub fn text(args: &PlanArgs, name: &str, forecast: &Forecast, rows: &[Row]) -> S
         "fits",
         ">longest -c",
     ]);
-    let mut impossible = String::new();
     for row in rows {
         match &row.plan {
             Ok(SessionForecast { planned, longest_context }) => {
@@ -97,77 +127,24 @@ pub fn text(args: &PlanArgs, name: &str, forecast: &Forecast, rows: &[Row]) -> S
                     format::bytes(place.residual),
                     format::bytes(place.compute),
                     format::bytes(target.total(plan)),
-                    match target.fits(planned, spec.n_layers) {
-                        Some(true) => "yes".into(),
-                        Some(false) if target.holds(plan) => {
-                            format!("{} layers", planned.on_device)
-                        }
-                        Some(false) => "no".into(),
-                        None => "?".into(),
-                    },
+                    fits_cell(forecast, planned),
                     if limit.is_some() { format::count(*longest_context) } else { "?".into() },
                 ])
             }
-            Err(why) => {
-                table.row([row.policy.to_string(), types_name(row.types)]);
-                impossible += &format!("{} with {}: {why}\n", row.policy, types_name(row.types));
-            }
+            Err(_) => table.row([row.policy.to_string(), types_name(row.types)]),
         }
     }
-    if target.device.is_some() {
-        let (what, note) = match target.driver {
-            0 => ("the kernels' code", "; the driver's memory is not counted as free"),
-            _ => ("the driver and the kernels' code", ""),
-        };
-        out += &format!(
-            "the total includes an estimate of {} for {what}{note}\n",
-            format::bytes(target.driver + KERNEL_CODE_BYTES)
-        );
-    }
-    out + "\n" + &table.plain() + &impossible + &advice(forecast, rows)
+    table.plain()
 }
 
-/// Flags with which something fits; empty if everything fits.
-fn advice(forecast: &Forecast, rows: &[Row]) -> String {
-    let (context, target, layers) = (forecast.context(), forecast.target(), forecast.spec().n_layers);
-    if target.limit.is_none() {
-        return String::new();
-    }
-    let plans = || rows.iter().filter_map(|row| row.plan.as_ref().ok().map(|plan| (row, plan)));
-    let fits = |plan: &SessionForecast| target.fits(&plan.planned, layers) == Some(true);
-    if plans().all(|(_, plan)| fits(plan)) {
-        return String::new();
-    }
-    let flags = |row: &Row| {
-        format!("--policy {} -ctk {} -ctv {}", row.policy, row.types.0.name(), row.types.1.name())
-    };
-    let mut out = String::from("\nNot everything fits.\n");
-    let tokens = format::count(context);
-    out += &match plans().find(|(_, plan)| fits(plan)) {
-        Some((row, plan)) => {
-            let total = format::bytes(target.total(&plan.planned.bytes));
-            format!("- {tokens} tokens fit with {} ({total})\n", flags(row))
-        }
-        None => format!("- {tokens} tokens fit with none of these policies and types\n"),
-    };
-    if let Some((row, plan)) = plans().max_by_key(|(_, plan)| plan.longest_context) {
-        match plan.longest_context {
-            0 if target.device.is_some() => {
-                out += "- the weights do not all fit on the GPU: use a smaller file type, or fewer layers on the \
-                        GPU (-ngl)\n";
-            }
-            0 => out += "- the weights alone do not fit: use a smaller model or a smaller file type\n",
-            max if max < context => {
-                out += &format!("- the longest context fits with -c {max} {}\n", flags(row))
-            }
-            _ => {}
-        }
-    }
-    out
+/// Why policies and types are impossible, a line for each.
+pub fn impossible(rows: &[Row]) -> String {
+    let failed = rows.iter().filter_map(|row| Some((row, row.plan.as_ref().err()?)));
+    failed.map(|(row, why)| format!("{} with {}: {why}\n", row.policy, types_name(row.types))).collect()
 }
 
 /// The plans as JSON.
-pub fn object(name: &str, forecast: &Forecast, rows: &[Row]) -> Value {
+pub fn object(name: &str, forecast: &Forecast, rows: &[Row], answer: Option<&Answer>) -> Value {
     let (target, heads) = (forecast.target(), forecast.heads());
     let limit = target.limit;
     let row = |row: &Row| {
@@ -220,6 +197,7 @@ pub fn object(name: &str, forecast: &Forecast, rows: &[Row]) -> Value {
         "retrieval_heads": heads.profile.retrieval_count(),
         "kv_heads": heads.profile.shape().all_kv_heads(),
         "heads_from": source(heads),
+        "answer": answer.map(Answer::object),
         "plans": rows.iter().map(row).collect::<Vec<_>>(),
     })
 }

@@ -53,12 +53,18 @@ impl Run {
 /// A command that runs the program with these arguments.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
-    command
-        .args(args)
-        .env("XDG_CACHE_HOME", scratch("cache"))
-        .env("XDG_STATE_HOME", scratch("state"))
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::null());
+    command.args(args).env_remove("NO_COLOR").stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", scratch("cache")).env("XDG_STATE_HOME", scratch("state"));
+    // Not the settings and the models of who runs the tests.
+    command.env("HOME", scratch("home")).env("XDG_CONFIG_HOME", scratch("no-config"));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("LONGHAND_") || ["HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS"].contains(&&*name) {
+            command.env_remove(&*name);
+        }
+    }
+    // A document that another run has read would be found, if reading it took long enough.
+    command.env("LONGHAND_DISK_CACHE", "0");
     command
 }
 
@@ -93,7 +99,10 @@ pub fn limited(setup: &str, without_rights: bool, folder: &Path, args: &[&str], 
     bash.args(["-c", &format!("{setup} && exec \"$@\""), "bash"]);
     bash.arg(program.get_program()).args(program.get_args()).current_dir(folder);
     for (name, value) in program.get_envs() {
-        value.map(|value| bash.env(name, value));
+        match value {
+            Some(value) => bash.env(name, value),
+            None => bash.env_remove(name),
+        };
     }
     let is_root = || Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
     if without_rights && is_root() {
@@ -191,7 +200,13 @@ impl Running {
     /// Sends the signal of Ctrl-C.
     #[cfg(unix)]
     pub fn interrupt(&self) {
-        let kill = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        self.signal("INT");
+    }
+
+    /// Sends a signal: `TERM`.
+    #[cfg(unix)]
+    pub fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(kill.is_ok_and(|status| status.success()));
     }
 

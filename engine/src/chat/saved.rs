@@ -191,10 +191,11 @@ impl SavedChat {
             self.record;
         let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
         let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
-        // The last answer may have failed. Where turns began needs no check: going back farther than there is
-        // text does nothing.
+        // The last answer may have failed.
+        let turns_fit = turns.iter().all(|turn| turn.question < turn.answer && turn.answer <= timeline.len());
         if !expected.starts_with(&roles)
             || roles.len() + 1 < expected.len()
+            || !turns_fit
             || timeline.iter().any(|token| *token as usize >= vocabulary)
         {
             return Err(damaged(

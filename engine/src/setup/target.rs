@@ -109,7 +109,7 @@ impl Target {
     }
 
     /// Layers on the GPU, of `layers`, if memory were no question.
-    pub(super) fn wanted_layers(&self, layers: usize) -> usize {
+    pub fn wanted_layers(&self, layers: usize) -> usize {
         match self.layers {
             _ if self.device.is_none() => 0,
             GpuLayers::Count(count) => count.min(layers),

@@ -1,0 +1,183 @@
+//! Examples: those that `longhand` alone prints, and those at the end of every command's help. All of them
+//! work as they are, once the files they name are there.
+
+/// What `longhand` alone prints.
+pub const START: &str = "\
+longhand answers questions about long documents, with a model on this machine.
+
+Try it with the small built-in model:
+  longhand demo
+  longhand ask \"The pass key is 9078648. What is the pass key?\"
+  longhand chat
+
+See what fits a GPU before you download a model, and which models you already have:
+  longhand plan --shape llama-3.1-8b -c 100k --gpu 4090
+  longhand models
+
+With your own model and document: longhand ask MODEL -f FILE \"QUESTION\"
+All commands: longhand --help
+";
+
+/// An example: what it is for, and the command line.
+type Example = (&'static str, &'static str);
+
+/// The examples of each command, by its name.
+const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "demo",
+        &[
+            ("the whole demonstration, about a minute", "longhand demo"),
+            ("a shorter document with fewer facts", "longhand demo --tokens 2k --facts 3"),
+        ],
+    ),
+    (
+        "chat",
+        &[
+            ("with the small built-in model", "longhand chat"),
+            ("about a document, with a smaller cache", "longhand chat model.gguf -f book.txt --policy razor"),
+            ("with a conversation that can be continued", "longhand chat -f book.txt --session book.session"),
+        ],
+    ),
+    (
+        "ask",
+        &[
+            ("one question", "longhand ask \"The pass key is 9078648. What is the pass key?\""),
+            (
+                "two questions about a document",
+                "longhand ask model.gguf -f book.txt \"Who is the narrator?\" \"Where does it end?\"",
+            ),
+            ("answers for a program", "longhand ask -f book.txt --json \"Who is the narrator?\""),
+        ],
+    ),
+    (
+        "sessions",
+        &[
+            ("the kept conversations", "longhand sessions list"),
+            ("are they all whole?", "longhand sessions verify"),
+        ],
+    ),
+    (
+        "plan",
+        &[
+            ("does a text of 100,000 tokens fit here?", "longhand plan model.gguf -c 100k"),
+            (
+                "and on a GPU, before the download?",
+                "longhand plan --shape qwen2.5-32b:q4_k_m -c 100k --gpu 4090",
+            ),
+            ("every policy and type", "longhand plan --shape llama-3.1-8b -c 100k --memory 16GiB --all"),
+        ],
+    ),
+    (
+        "policies",
+        &[
+            ("all policies", "longhand policies"),
+            (
+                "one of them, with a parameter",
+                "longhand ask --policy razor:buffer=256 -f book.txt \"Who is the narrator?\"",
+            ),
+        ],
+    ),
+    (
+        "heads",
+        &[
+            ("find the retrieval heads of a model", "longhand heads calibrate model.gguf"),
+            ("draw those of the built-in model", "longhand heads show"),
+        ],
+    ),
+    (
+        "calibrate",
+        &[
+            ("once for each model", "longhand heads calibrate model.gguf"),
+            ("with a copy to look at", "longhand heads calibrate --period 500 --out heads.json"),
+        ],
+    ),
+    (
+        "show",
+        &[
+            ("the built-in model", "longhand heads show"),
+            ("a profile in a file", "longhand heads show --heads heads.json"),
+        ],
+    ),
+    (
+        "import",
+        &[
+            ("for a model file", "longhand heads import retrieval.json -m model.gguf"),
+            (
+                "for a well-known model",
+                "longhand heads import duo-attention --shape llama-3.1-8b --out heads.json",
+            ),
+        ],
+    ),
+    (
+        "bench",
+        &[
+            ("reading 512 tokens and generating 128", "longhand bench model.gguf -p 512 -n 128"),
+            (
+                "generating after 2,000 tokens",
+                "longhand bench -p 0 -n 32 -d 2000 -r 2 --policy \"full;razor\"",
+            ),
+        ],
+    ),
+    (
+        "recall",
+        &[
+            ("all policies, about half an hour", "longhand recall"),
+            (
+                "two policies, quickly",
+                "longhand recall -c 2k --questions 10 --kv-budget 25% --policy \"razor;streaming\"",
+            ),
+        ],
+    ),
+    ("devices", &[("a table", "longhand devices"), ("for a program", "longhand devices --json")]),
+    (
+        "models",
+        &[
+            ("all that are found", "longhand models"),
+            ("with those of a folder", "longhand models --model-folders . --json"),
+        ],
+    ),
+    (
+        "completions",
+        &[("for this shell", "longhand completions bash"), ("for fish", "longhand completions fish")],
+    ),
+    ("man", &[("the page of the program", "longhand man"), ("the pages of all commands", "longhand man .")]),
+    (
+        "config",
+        &[("what holds, and why", "longhand config"), ("where the config file is", "longhand config path")],
+    ),
+    (
+        "inspect",
+        &[
+            ("a model file", "longhand inspect model.gguf"),
+            ("the built-in model, for a program", "longhand inspect --json"),
+        ],
+    ),
+    (
+        "tokenize",
+        &[
+            ("a text", "longhand tokenize -p \"Who wrote it?\""),
+            ("a file, with another model's vocabulary", "longhand tokenize model.gguf -f book.txt"),
+        ],
+    ),
+    (
+        "logits",
+        &[
+            ("three tokens of the built-in model", "longhand logits --tokens 5,6,7 -o logits.npy"),
+            (
+                "another model, as exactly as possible",
+                "longhand logits model.gguf --tokens 5,6,7 -o logits.npy -ctk f32 -ctv f32",
+            ),
+        ],
+    ),
+];
+
+/// The end of a command's help; empty for commands without examples.
+pub fn of_command(name: &str) -> String {
+    let examples = EXAMPLES.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, list)| list);
+    let mut text = String::new();
+    for (what, line) in examples {
+        text += if text.is_empty() { "Examples:\n" } else { "\n" };
+        text += &format!("  # {what}\n  {line}\n");
+    }
+    text.trim_end().to_owned()
+}

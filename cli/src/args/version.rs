@@ -1,0 +1,24 @@
+//! What `longhand --version` prints beside the version.
+
+use std::sync::LazyLock;
+
+use kernels::Isa;
+
+/// The version, then ggml's, the backends that are compiled in and the CPU features in use, each on a line.
+/// clap takes only texts that live as long as the program.
+pub fn long() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(text);
+    &TEXT
+}
+
+fn text() -> String {
+    let backends = if cfg!(feature = "cuda") { "CPU, CUDA" } else { "CPU (compiled without CUDA)" };
+    format!(
+        "{}\nggml: {}, from {}\nbackends: {backends}\nCPU features: {}; attention uses {:?}",
+        env!("CARGO_PKG_VERSION"),
+        ggml::version(),
+        ggml::provider(),
+        ggml::cpu_features().join(" "),
+        Isa::best(),
+    )
+}

@@ -1,0 +1,138 @@
+//! The commands of a chat, and how a message is told from a command.
+
+use super::draft::Draft;
+
+/// A command of a chat.
+pub struct Command {
+    /// With its slash.
+    pub name: &'static str,
+    /// Whether a path may follow.
+    pub takes_path: bool,
+    /// What it does.
+    help: &'static str,
+}
+
+impl Command {
+    const fn new(name: &'static str, help: &'static str) -> Command {
+        Command { name, takes_path: false, help }
+    }
+}
+
+/// All commands.
+pub const COMMANDS: [Command; 8] = [
+    Command::new("/help", "show this list"),
+    Command::new("/stats", "show tokens and KV cache size, and the speed of the last turn"),
+    Command::new("/regen", "replace the last answer by a new one"),
+    Command::new("/undo", "remove the last question and its answer"),
+    Command::new("/clear", "start a new conversation about the same documents"),
+    Command::new("/ctx", "enlarge the context: /ctx 32k"),
+    Command {
+        takes_path: true,
+        ..Command::new("/save", "save the conversation now; /save FILE saves a copy to a new file")
+    },
+    Command::new("/exit", "quit; Ctrl-D does the same"),
+];
+
+const KEYS: &str = "\
+Ctrl-C      stop reading or answering; at the prompt, empty the line, and if it
+            is empty, press it twice to quit
+Alt-Enter   begin a new line, as Ctrl-J does; or put \"\"\" before and behind a
+            message of several lines
+Up, Down    earlier messages; Ctrl-R searches in them
+Tab         complete a command or a path
+Ctrl-G      edit the message in $VISUAL or $EDITOR
+Ctrl-Z      suspend the program; fg continues it
+//          begins a message that begins with /
+What you type while the model works becomes the next message.
+";
+
+/// Marks the beginning and the end of a message of several lines.
+const QUOTES: &str = "\"\"\"";
+
+/// What the user sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A command with its arguments, from the slash on.
+    Command(String),
+    /// A question for the model.
+    Question(String),
+}
+
+impl Message {
+    /// A message that was edited; `None` if it is empty.
+    pub fn from_draft(draft: &Draft) -> Option<Message> {
+        let text = draft.text();
+        match draft.begins_with_paste() {
+            true => (!text.trim().is_empty()).then_some(Message::Question(text)),
+            false => Message::from_text(&text),
+        }
+    }
+
+    /// A message that was typed; `None` if it is empty. A command is a single line.
+    pub fn from_text(text: &str) -> Option<Message> {
+        let text = text.trim();
+        let message = match text.strip_prefix(QUOTES) {
+            Some(quoted) => {
+                let quoted = quoted.strip_suffix(QUOTES).unwrap_or(quoted);
+                Message::Question(quoted.trim_matches('\n').to_owned())
+            }
+            None if text.starts_with("//") => Message::Question(text[1..].to_owned()),
+            None if text.starts_with('/') && !text.contains('\n') => Message::Command(text.to_owned()),
+            None => Message::Question(text.to_owned()),
+        };
+        match &message {
+            Message::Question(text) if text.trim().is_empty() => None,
+            _ => Some(message),
+        }
+    }
+}
+
+/// Whether a message begins with `"""` and its end is not there yet.
+pub fn is_unfinished(text: &str) -> bool {
+    let text = text.trim();
+    text.strip_prefix(QUOTES).is_some_and(|rest| !rest.ends_with(QUOTES))
+}
+
+/// The text of `/help`.
+pub fn help() -> String {
+    let commands = COMMANDS.iter().map(|Command { name, help, .. }| format!("{name:<8}{help}\n"));
+    commands.collect::<String>() + "\n" + KEYS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_single_lines_that_begin_with_a_slash() {
+        let command = |text: &str| Some(Message::Command(text.into()));
+        let question = |text: &str| Some(Message::Question(text.into()));
+        for (text, expected) in [
+            (" /help ", command("/help")),
+            ("/save a b", command("/save a b")),
+            ("/usr/bin\n/bin", question("/usr/bin\n/bin")),
+            ("//usr/bin", question("/usr/bin")),
+            ("\"\"\"/help\"\"\"", question("/help")),
+            ("\"\"\"\n a\n/b\n\"\"\"", question(" a\n/b")),
+            ("\"\"\"a", question("a")),
+            (" why? ", question("why?")),
+            ("\"\"\" \"\"\"", None),
+            (" \n", None),
+        ] {
+            assert_eq!(Message::from_text(text), expected, "{text:?}");
+        }
+        let mut draft = Draft::default();
+        draft.insert_paste(&"/help ".repeat(1000));
+        assert_eq!(Message::from_draft(&draft), question(&"/help ".repeat(1000)));
+    }
+
+    #[test]
+    fn quotes_end_at_the_end_of_a_line() {
+        for text in ["\"\"\"", "\"\"\"a", "\"\"\"a\n\"\"\" b", "\"\"\"\"\""] {
+            assert!(is_unfinished(text), "{text}");
+        }
+        for text in ["", "a", "\"\"", "a \"\"\"", "\"\"\"a\"\"\"", "\"\"\"\na\n\"\"\" ", "\"\"\"\"\"\""] {
+            assert!(!is_unfinished(text), "{text}");
+        }
+    }
+}

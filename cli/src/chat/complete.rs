@@ -1,0 +1,106 @@
+//! Completes commands and paths.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use super::commands::COMMANDS;
+
+/// What may stand at the end of the text before the cursor.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Completions {
+    /// Bytes at the end of the text that are completed.
+    pub typed: usize,
+    /// What may stand there instead.
+    pub candidates: Vec<String>,
+}
+
+impl Completions {
+    /// What all candidates add to what is typed.
+    pub fn common(&self) -> &str {
+        let Some((first, others)) = self.candidates.split_first() else { return "" };
+        let mut end = first.len();
+        for other in others {
+            let same = first.char_indices().zip(other.chars()).take_while(|((_, a), b)| a == b);
+            end = end.min(same.last().map_or(0, |((at, c), _)| at + c.len_utf8()));
+        }
+        first.get(self.typed..end).unwrap_or_default()
+    }
+}
+
+/// Completes the text before the cursor: a command, or the path behind one that takes a path.
+pub fn complete(text: &str) -> Completions {
+    match text.split_once(' ') {
+        None if text.starts_with('/') => {
+            let commands = COMMANDS.iter().filter(|command| command.name.starts_with(text));
+            let candidates = commands.map(|command| match command.takes_path {
+                true => format!("{} ", command.name),
+                false => command.name.to_owned(),
+            });
+            Completions { typed: text.len(), candidates: candidates.collect() }
+        }
+        Some((name, path)) if COMMANDS.iter().any(|command| command.takes_path && command.name == name) => {
+            complete_path(path.trim_start())
+        }
+        _ => Completions::default(),
+    }
+}
+
+/// Completes the last name of a path. Names that are not text are left out, and hidden ones unless asked for.
+fn complete_path(path: &str) -> Completions {
+    let (folder, name) = path.rfind('/').map_or(("", path), |slash| path.split_at(slash + 1));
+    let real = if folder.is_empty() { "./" } else { folder };
+    let mut candidates = Vec::new();
+    for entry in fs::read_dir(expand_home(real)).into_iter().flatten().flatten() {
+        let Ok(found) = entry.file_name().into_string() else { continue };
+        let is_hidden = found.starts_with('.') && !name.starts_with('.');
+        if found.starts_with(name) && !is_hidden && !found.contains(char::is_control) {
+            let is_folder = fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_dir());
+            candidates.push(if is_folder { found + "/" } else { found });
+        }
+    }
+    candidates.sort();
+    Completions { typed: name.len(), candidates }
+}
+
+/// A path that is typed: `~/` is the user's home.
+pub fn expand_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_completed() {
+        assert_eq!(complete("/st").common(), "ats");
+        assert_eq!(complete("/sa").common(), "ve ");
+        let some = complete("/s");
+        assert_eq!((some.candidates, some.typed), (vec!["/stats".into(), "/save ".into()], 2));
+        assert_eq!(complete("/").candidates.len(), COMMANDS.len());
+        for text in ["", "st", "why /s", "/stats ", "/nothing"] {
+            assert_eq!(complete(text).candidates, [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_are_completed_behind_a_command_that_takes_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["alpha.txt", "alphabet", "Übung 1", "Übung 2", ".hidden", "bad\u{1b}name"] {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        fs::create_dir(folder.path().join("box")).expect("a folder");
+        let path = folder.path().to_str().expect("text");
+        let complete = |name: &str| complete(&format!("/save {path}/{name}"));
+        assert_eq!(complete("al").common(), "pha");
+        assert_eq!(complete("b").common(), "ox/");
+        assert_eq!(complete("Ü").common(), "bung ");
+        assert_eq!(complete("").candidates, ["alpha.txt", "alphabet", "box/", "Übung 1", "Übung 2"]);
+        assert_eq!(complete(".").candidates, [".hidden"]);
+        assert_eq!(complete("none/").candidates, [""; 0]);
+    }
+}

@@ -1,0 +1,160 @@
+//! Where messages come from and answers go to: a terminal with a line editor, or plain lines.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result};
+
+use super::commands::{Message, is_unfinished};
+#[cfg(unix)]
+use super::editing::Editing;
+use super::inbox::{End, Inbox};
+use crate::app::App;
+use crate::console;
+use crate::interrupt::Event;
+
+/// What comes next in a chat.
+pub enum Next {
+    Message(Message),
+    End(End),
+}
+
+/// The user's side of a chat.
+pub struct FrontEnd<'a> {
+    app: &'a App,
+    input: Input,
+}
+
+enum Input {
+    #[cfg(unix)]
+    Keys(Box<Editing>),
+    Lines(Arc<Inbox<Line>>),
+}
+
+/// A line with its end, or why it cannot be read.
+type Line = io::Result<Vec<u8>>;
+
+impl<'a> FrontEnd<'a> {
+    /// Begins to read what the user types or pipes in. From now on signals end the chat in order.
+    pub fn open(app: &'a App) -> Result<FrontEnd<'a>> {
+        #[cfg(unix)]
+        {
+            app.interrupt.watch_signals();
+            if io::stdin().is_terminal() {
+                let editing = Editing::start(app).inspect_err(|_| crate::terminal::restore())?;
+                return Ok(FrontEnd { app, input: Input::Keys(Box::new(editing)) });
+            }
+        }
+        let inbox = Arc::new(Inbox::new());
+        let (for_lines, for_events) = (inbox.clone(), inbox.clone());
+        app.interrupt.listen(move |event| match event {
+            Event::End(signal) => {
+                for_events.end(End::Signal(signal));
+                true
+            }
+            _ => false,
+        });
+        let reader = thread::Builder::new().name("lines".to_owned()).spawn(move || read_lines(&for_lines));
+        reader.context("cannot start a thread")?;
+        Ok(FrontEnd { app, input: Input::Lines(inbox) })
+    }
+
+    /// Waits for the next message.
+    pub fn next_message(&mut self) -> Result<Next> {
+        let app = self.app;
+        match &mut self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => app.interrupt.prompting(|| editing.next_message(app)),
+            Input::Lines(inbox) => next_line(app, inbox),
+        }
+    }
+
+    /// The model works from now on: Ctrl-C and Ctrl-Z act at once.
+    pub fn begin_work(&self) {
+        match &self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => editing.begin_work(),
+            Input::Lines(_) => {}
+        }
+    }
+
+    /// The work is done: all keys are for the next message.
+    pub fn end_work(&self) {
+        match &self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => editing.end_work(),
+            Input::Lines(_) => {}
+        }
+    }
+
+    /// Shows a piece of an answer.
+    pub fn print_answer(&self, piece: &str) -> io::Result<()> {
+        self.app.console.print_answer(piece)
+    }
+
+    /// Shows a text of the program itself.
+    pub fn print(&self, text: &str) -> io::Result<()> {
+        self.app.console.print(text)
+    }
+
+    /// Shows a line that is not part of the conversation.
+    pub fn note(&self, text: &str) {
+        self.app.console.note(text);
+    }
+}
+
+impl Drop for FrontEnd<'_> {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        crate::terminal::restore();
+    }
+}
+
+/// Reads lines of stdin until it ends.
+fn read_lines(inbox: &Inbox<Line>) {
+    loop {
+        let mut line = Vec::new();
+        match io::stdin().lock().read_until(b'\n', &mut line) {
+            Ok(0) => return inbox.end(End::Exit),
+            Ok(_) => inbox.push_when_empty(Ok(line)),
+            Err(error) => {
+                inbox.push_when_empty(Err(error));
+                return inbox.end(End::Exit);
+            }
+        }
+    }
+}
+
+/// The next message of lines. Lines that are not UTF-8 are skipped with an error.
+fn next_line(app: &App, inbox: &Inbox<Line>) -> Result<Next> {
+    let mut text = String::new();
+    loop {
+        if app.console.stdout_terminal() && text.is_empty() {
+            app.console.print(&app.console.paint(36, "> "))?;
+        }
+        let line = app.interrupt.prompting(|| inbox.next());
+        console::line_ended();
+        match line.map(|line| line.map(String::from_utf8)) {
+            Ok(Ok(Ok(line))) => text += &line,
+            Ok(Ok(Err(_))) => {
+                app.console.note("error: the line is not UTF-8\nhint: check the terminal's encoding")
+            }
+            Ok(Err(error)) => return Err(error.into()),
+            Err(end) => {
+                if app.console.stdout_terminal() {
+                    app.console.print("\n")?;
+                }
+                // Quotes whose end is missing end with the input.
+                let message = Message::from_text(&text).filter(|_| end == End::Exit);
+                return Ok(message.map_or(Next::End(end), Next::Message));
+            }
+        }
+        if is_unfinished(&text) {
+            continue;
+        }
+        if let Some(message) = Message::from_text(&std::mem::take(&mut text)) {
+            return Ok(Next::Message(message));
+        }
+    }
+}

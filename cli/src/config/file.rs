@@ -1,0 +1,156 @@
+//! The config file: TOML without tables. Every error says the line.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::known::KNOWN;
+use super::{Origin, Setting};
+use crate::failure::Failure;
+use crate::suggest::did_you_mean;
+
+/// Largest size of a config file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The config file's path; `None` if the system names no folder for it.
+pub fn path() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")))?;
+    Some(base.join("longhand/config.toml"))
+}
+
+/// The settings in a config file; none if it does not exist.
+///
+/// # Errors
+/// A file that cannot be read or is no TOML, an unknown key, or a value of a wrong kind.
+pub fn read(path: &Path) -> Result<Vec<Setting>, Failure> {
+    match text(path) {
+        Ok(text) => parse(path, &text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Failure::new(
+            format!("the config file {} cannot be read: {error}", path.display()),
+            "correct or remove it; `longhand config path` prints its path",
+        )),
+    }
+}
+
+fn text(path: &Path) -> std::io::Result<String> {
+    // Before it is opened: a pipe would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_BYTES {
+        true => Err(std::io::Error::other("it is larger than 1 MiB")),
+        false => Ok(text),
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Setting>, Failure> {
+    let line =
+        |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1;
+    let wrong = |offset: usize, what: String, hint: String| {
+        Failure::usage(format!("{}, line {}: {what}", path.display(), line(offset)), hint)
+    };
+    let table = DeTable::parse(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        wrong(offset, error.message().to_owned(), "a line is NAME = VALUE; texts are in quotes".to_owned())
+    })?;
+    let mut settings = Vec::new();
+    for (key, value) in table.get_ref() {
+        let (name, offset) = (key.get_ref(), key.span().start);
+        let known = KNOWN.iter().find(|known| known.name == *name).ok_or_else(|| {
+            let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+            let suggestion = did_you_mean(name, names.iter().copied());
+            wrong(
+                offset,
+                format!("there is no setting `{name}`"),
+                format!("{suggestion}use {}", names.join(", ")),
+            )
+        })?;
+        let values = values(value, known.is_list()).ok_or_else(|| {
+            let kind =
+                if known.is_list() { "a list of texts: [\"/a\", \"/b\"]" } else { "a text or a number" };
+            wrong(offset, format!("`{name}` has a value of a wrong kind"), format!("give {kind}"))
+        })?;
+        let origin = Origin::File { path: path.to_owned(), line: line(offset) };
+        settings.push((offset, Setting { values: known.expanded(values), known, origin }));
+    }
+    // The table is sorted by name. The first error is that of the first line.
+    settings.sort_unstable_by_key(|(offset, _)| *offset);
+    Ok(settings.into_iter().map(|(_, setting)| setting).collect())
+}
+
+/// The texts of a value; `None` if it is of a wrong kind.
+fn values(value: &Spanned<DeValue>, is_list: bool) -> Option<Vec<String>> {
+    match value.get_ref() {
+        DeValue::Array(items) if is_list => items.iter().map(text_of).collect(),
+        _ => Some(vec![text_of(value)?]),
+    }
+}
+
+fn text_of(value: &Spanned<DeValue>) -> Option<String> {
+    match value.get_ref() {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(value) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<(String, String)>, String> {
+        let settings =
+            parse(Path::new("c.toml"), text).map_err(|error| format!("{error}\n{}", error.hint()))?;
+        Ok(settings.iter().map(|setting| (setting.known.name.to_owned(), setting.values.join(";"))).collect())
+    }
+
+    #[test]
+    fn texts_numbers_and_lists_are_read() {
+        let text = "threads = 8\n# my model\nmodel = \"m.gguf\"\ntop-p = 0.9\nquiet = true\nmodel-folders = [\"/a\", \"/b\"]\n";
+        let expected = [
+            ("threads", "8"),
+            ("model", "m.gguf"),
+            ("top-p", "0.9"),
+            ("quiet", "true"),
+            ("model-folders", "/a;/b"),
+        ];
+        assert_eq!(
+            parsed(text),
+            Ok(expected.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
+        );
+        assert_eq!(parsed(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn errors_have_the_line() {
+        for (text, part) in [
+            (
+                "model = \"a\"\nthread = 8\n",
+                "c.toml, line 2: there is no setting `thread`\ndid you mean `threads`?",
+            ),
+            ("model = \n", "c.toml, line 1: "),
+            ("# a\n\nmodel = [\"a\"]\n", "c.toml, line 3: `model` has a value of a wrong kind"),
+            (
+                "model-folders = [1, [2]]\n",
+                "line 1: `model-folders` has a value of a wrong kind\ngive a list",
+            ),
+            ("[chat]\nmodel = \"a\"\n", "line 1: there is no setting `chat`"),
+            ("model = \"a\"\nmodel = \"b\"\n", "line 2: "),
+            ("model = \"\u{0}\"", "line 1: "),
+        ] {
+            let error = parsed(text).expect_err(text);
+            assert!(error.contains(part), "{error}");
+        }
+        let deep = format!("model = {}", "[".repeat(100_000));
+        assert!(parsed(&deep).is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! Which settings there are, and for which commands.
+
+use std::path::Path;
+
+use crate::args::session;
+use crate::failure::Failure;
+
+/// For which commands a setting is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All that have the flag.
+    All,
+    /// All but those whose subject is the built-in model.
+    OwnModel,
+    /// `ask` and `chat`. In the others, such flags choose what is compared.
+    Answers,
+    /// The same, unless a saved conversation goes on.
+    Session,
+}
+
+/// A setting that can be given.
+#[derive(Debug, PartialEq)]
+pub struct Known {
+    /// The name of the long flag.
+    pub name: &'static str,
+    /// For which commands it is.
+    pub scope: Scope,
+}
+
+const fn setting(name: &'static str, scope: Scope) -> Known {
+    Known { name, scope }
+}
+
+/// All settings.
+pub const KNOWN: &[Known] = &[
+    setting("model", Scope::OwnModel),
+    setting("model-folders", Scope::All),
+    setting("device", Scope::All),
+    setting("n-gpu-layers", Scope::All),
+    setting("memory", Scope::All),
+    setting("threads", Scope::All),
+    setting("no-repack", Scope::All),
+    setting("policy", Scope::Session),
+    setting("ctx-size", Scope::Session),
+    setting("cache-type-k", Scope::Session),
+    setting("cache-type-v", Scope::Session),
+    setting("prefill", Scope::Session),
+    setting("system-prompt", Scope::Session),
+    setting("ubatch-size", Scope::Answers),
+    setting("disk-cache", Scope::Answers),
+    setting("n-predict", Scope::Answers),
+    setting("temp", Scope::Answers),
+    setting("top-k", Scope::Answers),
+    setting("top-p", Scope::Answers),
+    setting("min-p", Scope::Answers),
+    setting("repeat-penalty", Scope::Answers),
+    setting("repeat-last-n", Scope::Answers),
+    setting("seed", Scope::Answers),
+    setting("quiet", Scope::All),
+];
+
+impl Known {
+    /// The environment variable: `LONGHAND_CTX_SIZE`.
+    pub fn variable(&self) -> String {
+        format!("LONGHAND_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+
+    /// The long flag that has the value as its default. A model that is given wins over the setting wherever
+    /// it is given, so the setting has a flag of its own.
+    pub fn flag(&self) -> &'static str {
+        if self.name == "model" { "default-model" } else { self.name }
+    }
+
+    /// The argument of a command.
+    pub fn argument<'a>(&self, command: &'a clap::Command) -> Option<&'a clap::Arg> {
+        command.get_arguments().find(|argument| argument.get_long() == Some(self.flag()))
+    }
+
+    /// Whether the setting is for the command.
+    pub fn is_for(&self, command: &str) -> bool {
+        match self.scope {
+            Scope::All => true,
+            Scope::OwnModel => !["demo", "recall"].contains(&command),
+            Scope::Answers | Scope::Session => ["ask", "chat"].contains(&command),
+        }
+    }
+
+    /// Whether it has any number of values.
+    pub fn is_list(&self) -> bool {
+        self.name == "model-folders"
+    }
+
+    /// Values with the user's home folder in the place of `~/`, where they are paths.
+    pub fn expanded(&self, values: Vec<String>) -> Vec<String> {
+        let home = std::env::var("HOME").ok().filter(|_| self.name.starts_with("model"));
+        let expand = |value: String| match (&home, value.strip_prefix("~/")) {
+            (Some(home), Some(rest)) => format!("{}/{rest}", home.trim_end_matches('/')),
+            _ => value,
+        };
+        values.into_iter().map(expand).collect()
+    }
+
+    /// The flag's default as the help has it; `-` if the command decides.
+    pub fn default_text(&self, chat: &clap::Command) -> String {
+        let defaults = self.argument(chat).map_or(&[][..], |argument| argument.get_default_values());
+        let texts: Vec<_> = defaults.iter().map(|value| value.to_string_lossy()).collect();
+        if texts.is_empty() { "-".to_owned() } else { texts.join(", ") }
+    }
+
+    /// Refuses values that the flag's parser would let pass.
+    pub fn check(&self, values: &[String]) -> Result<(), Failure> {
+        values.iter().try_for_each(|value| match self.name {
+            "policy" => session::policy(value).map(|_| ()),
+            "model-folders" if !Path::new(value).is_absolute() => Err(Failure::usage(
+                format!("{value} is not an absolute path"),
+                "give folders from / or from ~/ on",
+            )),
+            _ => Ok(()),
+        })
+    }
+}

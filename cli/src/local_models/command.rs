@@ -1,0 +1,114 @@
+//! `longhand models`: the models on this machine, and whether longhand runs them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use models::gguf::GgufFile;
+use models::invisible::escape_name;
+use serde_json::{Value, json};
+
+use super::{LocalModel, list};
+use crate::app::App;
+use crate::table::Table;
+use crate::{format, inspect};
+
+/// List the models on this machine that can be given by name.
+///
+/// These are the GGUF files in the caches of Hugging Face, Ollama and LM Studio, and in the `model-folders`
+/// of the settings. -m takes a name from this list, or a part of one that no other has.
+#[derive(Debug, Args)]
+pub struct ModelsArgs {
+    /// Look in this folder too; repeat for several
+    #[arg(long, value_name = "FOLDER")]
+    model_folders: Vec<PathBuf>,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of a model file.
+struct Details {
+    bytes: usize,
+    /// The type of most of the weights.
+    tensor_type: String,
+    architecture: String,
+    /// Why longhand cannot run it.
+    problem: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
+    let models = list(&args.model_folders);
+    let details: Vec<Result<Details, String>> = models.iter().map(details).collect();
+    let rows = models.iter().zip(&details);
+    if args.json {
+        let objects: Vec<Value> = rows.map(|(model, details)| object(model, details)).collect();
+        return app.console.print_json(&objects);
+    }
+    if models.is_empty() {
+        let text = "no models in the caches of Hugging Face, Ollama and LM Studio, and no model-folders in the settings\n\
+                    \n\
+                    Download a GGUF file, for example one of Qwen 2.5 or Llama 3.2, and give its path with -m.\n";
+        return Ok(app.console.print_report(text)?);
+    }
+    let mut table = Table::new(["name", ">size", "type", "architecture", "runs", "from"]);
+    let mut problems = String::new();
+    for (model, details) in rows {
+        let name = escape_name(&model.name);
+        let problem = match details {
+            Ok(details) => details.problem.as_ref(),
+            Err(problem) => Some(problem),
+        };
+        if let Some(problem) = problem {
+            problems += &format!("{name}: {problem}\n");
+        }
+        let runs = if problem.is_none() { "yes" } else { "no" };
+        let [size, tensor_type, architecture] = match details {
+            Ok(of) => [format::bytes(of.bytes), of.tensor_type.clone(), escape_name(&of.architecture)],
+            Err(_) => Default::default(),
+        };
+        table.row([name, size, tensor_type, architecture, runs.to_owned(), model.place.to_owned()]);
+    }
+    if !problems.is_empty() {
+        problems = format!("\nNot run by longhand:\n{problems}");
+    }
+    Ok(app.console.print_report(&(table.plain() + &problems))?)
+}
+
+/// Reads the header of a model file.
+fn details(model: &LocalModel) -> Result<Details, String> {
+    let file = GgufFile::open(&model.path).map_err(|error| error.kind().to_string())?;
+    let mut bytes_of: BTreeMap<String, u64> = BTreeMap::new();
+    for tensor in file.tensors() {
+        *bytes_of.entry(tensor.ty.to_string()).or_default() += tensor.bytes;
+    }
+    let most = bytes_of.into_iter().max_by_key(|(_, bytes)| *bytes);
+    let details = Details {
+        bytes: inspect::file_bytes(&file),
+        tensor_type: most.map_or(String::new(), |(name, _)| name),
+        architecture: file.str("general.architecture").ok().flatten().unwrap_or("?").to_owned(),
+        problem: inspect::spec(&file).err(),
+    };
+    file.check_complete().map_err(|error| error.kind().to_string())?;
+    Ok(details)
+}
+
+fn object(model: &LocalModel, details: &Result<Details, String>) -> Value {
+    let mut object = json!({ "name": model.name, "path": model.path.to_string_lossy(), "from": model.place });
+    match details {
+        Ok(details) => {
+            object["bytes"] = details.bytes.into();
+            object["type"] = details.tensor_type.clone().into();
+            object["architecture"] = details.architecture.clone().into();
+            object["runs"] = details.problem.is_none().into();
+            object["problem"] = details.problem.clone().into();
+        }
+        Err(problem) => {
+            object["runs"] = false.into();
+            object["problem"] = problem.clone().into();
+        }
+    }
+    object
+}

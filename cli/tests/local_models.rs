@@ -1,0 +1,138 @@
+//! Models in the caches of other programs: `longhand models`, and models by name.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Run, command, finished, scratch};
+
+const TINY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/llama-gqa-llama3rope-f16.gguf");
+const QWEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/models/qwen2-gqa-q8_0.gguf");
+
+/// A home folder with models as the three programs keep them. The embedded model is Ollama's `needle:latest`.
+fn home(name: &str) -> PathBuf {
+    let home = scratch("homes").join(name);
+    let _ = std::fs::remove_dir_all(&home);
+    let put = |path: &str, content: &[u8]| {
+        let path = home.join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, content).expect("a file");
+    };
+    let tiny = std::fs::read(TINY).expect("a model");
+    let qwen = std::fs::read(QWEN).expect("a model");
+    let hub = ".cache/huggingface/hub/models--acme--Tiny-Llama-GGUF";
+    put(&format!("{hub}/refs/main"), b"bbb");
+    put(&format!("{hub}/snapshots/aaa/tiny-f16.gguf"), b"an old revision");
+    put(&format!("{hub}/snapshots/bbb/tiny-f16.gguf"), &tiny);
+    put(&format!("{hub}/snapshots/bbb/README.md"), b"about it");
+    put(".lmstudio/models/acme/qwen/tiny-qwen-q8_0.gguf", &qwen);
+    let manifest = |digest: &str| {
+        let layer = |kind: &str, digest: &str| {
+            format!(r#"{{"mediaType":"application/vnd.ollama.image.{kind}","digest":"{digest}","size":1}}"#)
+        };
+        let layers = [layer("license", "sha256:00"), layer("model", digest)].join(",");
+        format!(r#"{{"schemaVersion":2,"layers":[{layers}]}}"#)
+    };
+    let hash = "ab".repeat(32);
+    let library = ".ollama/models/manifests/registry.ollama.ai/library";
+    put(&format!(".ollama/models/blobs/sha256-{hash}"), models::embedded::needle());
+    put(&format!("{library}/needle/latest"), manifest(&format!("sha256:{hash}")).as_bytes());
+    // Not used: a path instead of a hash, a missing blob, no JSON.
+    put(".ollama/models/secret.gguf", &tiny);
+    put(&format!("{library}/escape/latest"), manifest("sha256:../../secret.gguf").as_bytes());
+    put(&format!("{library}/gone/latest"), manifest(&format!("sha256:{}", "cd".repeat(32))).as_bytes());
+    put(&format!("{library}/damaged/latest"), b"{\"layers\": [");
+    home
+}
+
+fn at(home: &Path, args: &[&str]) -> Command {
+    let mut command = command(args);
+    command.env("HOME", home).env_remove("XDG_CACHE_HOME").env_remove("XDG_CONFIG_HOME");
+    command
+}
+
+fn run(home: &Path, args: &[&str]) -> Run {
+    finished(at(home, args).output().expect("the program starts"))
+}
+
+#[test]
+fn models_of_three_programs_and_of_folders_are_listed() {
+    let home = home("list");
+    let more = home.join("more");
+    std::fs::create_dir_all(more.join("deep")).expect("a folder");
+    std::fs::write(more.join("deep/broken.gguf"), "no model").expect("a file");
+    std::fs::write(more.join("part-00002-of-00003.gguf"), "no model").expect("a file");
+    std::fs::create_dir_all(home.join(".config/longhand")).expect("a folder");
+    std::fs::write(home.join(".config/longhand/config.toml"), "model-folders = [\"~/more\"]\n")
+        .expect("a file");
+    let objects = run(&home, &["models", "--json"]).json();
+    let found: Vec<_> = objects.as_array().expect("an array").iter().collect();
+    let names: Vec<&str> = found.iter().filter_map(|model| model["name"].as_str()).collect();
+    let expected = [
+        "acme/Tiny-Llama-GGUF/tiny-f16.gguf",
+        "acme/qwen/tiny-qwen-q8_0.gguf",
+        "deep/broken.gguf",
+        "needle:latest",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!((&found[0]["architecture"], &found[0]["runs"]), (&"llama".into(), &true.into()));
+    assert_eq!((&found[0]["from"], &found[0]["type"]), (&"Hugging Face".into(), &"f16".into()));
+    assert!(found[0]["path"].as_str().is_some_and(|path| path.contains("/bbb/")), "{}", found[0]);
+    assert_eq!((&found[1]["from"], &found[1]["type"]), (&"LM Studio".into(), &"q8_0".into()));
+    assert_eq!((&found[2]["from"], &found[2]["runs"]), (&"model-folders".into(), &false.into()));
+    assert_eq!(found[3]["bytes"], models::embedded::needle().len());
+    let table = run(&home, &["models"]).ok();
+    assert!(table.contains("\ndeep/broken.gguf: ") && table.contains("not a GGUF file"), "{table}");
+    let empty = scratch("homes").join("empty");
+    assert!(run(&empty, &["models"]).ok().starts_with("no models in the caches"));
+}
+
+#[test]
+fn a_model_can_be_given_by_name() {
+    let home = home("names");
+    let question = "The pass key is 9078648. What is the pass key?";
+    for args in [
+        &["ask", "needle", question][..],
+        &["ask", "needle:latest", question],
+        &["ask", "-m", "NEED", question],
+    ] {
+        println!("{args:?}");
+        let run = run(&home, args);
+        assert!(run.stdout.contains("9078648"), "{}{}", run.stdout, run.stderr);
+    }
+    for args in [&["inspect", "tiny-qwen"][..], &["inspect", "-m", "acme/qwen/tiny-qwen-q8_0.gguf"]] {
+        assert!(run(&home, args).ok().contains("tiny-qwen-q8_0.gguf: GGUF version"));
+    }
+    // A part of a name is a question.
+    let object = run(&home, &["ask", "--json", "tiny", question]).json();
+    assert_eq!(object["answers"].as_array().map(Vec::len), Some(2));
+    let two = run(&home, &["inspect", "tiny"]);
+    assert!(
+        two.stderr.contains("hint: give more of the name: acme/Tiny-Llama-GGUF/tiny-f16.gguf, acme/qwen")
+    );
+    two.assert_failed(2, "tiny is part of the names of 2 models");
+    let none = run(&home, &["inspect", "neddle"]);
+    assert!(none.stderr.contains("hint: did you mean `needle`? `longhand models`"), "{}", none.stderr);
+    none.assert_failed(1, "neddle: No such file, and no model on this machine");
+
+    // A file that exists wins.
+    let folder = scratch("names");
+    std::fs::write(folder.join("needle"), "no model").expect("a file");
+    let run = at(&home, &["inspect", "needle"]).current_dir(folder).output().expect("starts");
+    finished(run).assert_failed(1, "not a GGUF file");
+}
+
+#[cfg(unix)]
+#[test]
+fn names_of_models_are_escaped_and_loops_end() {
+    let home = home("odd");
+    let folder = home.join(".lmstudio/models");
+    std::fs::write(folder.join("red\u{1b}[31m\u{200b}.gguf"), "no model").expect("a file");
+    std::os::unix::fs::symlink(&folder, folder.join("again")).expect("a link");
+    std::process::Command::new("mkfifo").arg(folder.join("pipe.gguf")).status().expect("mkfifo");
+    let table = run(&home, &["models"]).ok();
+    assert!(!table.contains('\u{1b}') && !table.contains('\u{200b}') && table.contains("red"), "{table}");
+    assert!(!table.contains("pipe.gguf"), "{table}");
+}
