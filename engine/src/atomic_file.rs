@@ -1,7 +1,7 @@
 //! Writes files that appear complete or not at all.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 #[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -61,8 +61,8 @@ pub(crate) struct Draft {
 impl Draft {
     /// An empty temporary file beside `path`.
     pub(crate) fn new(path: &Path, access: Access) -> io::Result<Draft> {
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let existing = fs::metadata(&path).ok();
+        let path = if_found(fs::canonicalize(path))?.unwrap_or_else(|| path.to_owned());
+        let existing = if_found(fs::metadata(&path))?;
         if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
             return Err(io::Error::other("it exists and is not a regular file"));
         }
@@ -96,6 +96,11 @@ impl Draft {
         out.flush()?;
         drop(out);
         Ok(self.temporary.as_file().sync_all()?)
+    }
+
+    /// The metadata of the temporary file; size, time and identity stay when it gets its name.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.temporary.as_file().metadata()
     }
 
     /// Gives the file its name. What had it is gone. Returns the file, which is still locked.
@@ -155,6 +160,15 @@ fn has_name(file: &File) -> io::Result<bool> {
     return Ok(std::os::unix::fs::MetadataExt::nlink(&file.metadata()?) > 0);
     #[cfg(not(unix))]
     return file.metadata().map(|_| true);
+}
+
+/// `None` where there is no such file.
+fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens a file that must not exist yet.

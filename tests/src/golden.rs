@@ -228,7 +228,9 @@ impl Runner<'_> {
             compare_entries(&store, layer, entries)?;
         }
         if let Some(heads) = expected["acc"].as_array() {
-            for (have, want) in store.accumulated_attention(layer)?.into_iter().zip(heads) {
+            let accumulated = store.accumulated_attention(layer)?;
+            ensure!(accumulated.len() == heads.len(), "accumulated attention of {} heads", accumulated.len());
+            for (have, want) in accumulated.into_iter().zip(heads) {
                 let have = have.context("no accumulated attention")?;
                 close("accumulated attention", have.iter().map(|x| f64::from(*x)), &numbers(want)?)?;
             }
@@ -531,7 +533,9 @@ fn compare_kept(store: &Store, layer: usize, expected: &Value) -> Result<()> {
 }
 
 fn compare_entries(store: &Store, layer: usize, expected: &[Value]) -> Result<()> {
-    for (head, (have, want)) in store.compensation(layer)?.into_iter().zip(expected).enumerate() {
+    let entries = store.compensation(layer)?;
+    ensure!(entries.len() == expected.len(), "compensation of {} heads", entries.len());
+    for (head, (have, want)) in entries.into_iter().zip(expected).enumerate() {
         let Some(CompensationSums { keys, values, rows: count }) = have else {
             ensure!(want.is_null(), "KV head {head} has no compensation entry");
             continue;

@@ -96,7 +96,8 @@ impl Opening<'_> {
 /// The saved conversation to continue; `None` for a new one.
 fn open_saved(args: &ChatArgs, kept: Option<&KeptChats>) -> Result<Option<(ChatFile, SavedChat)>> {
     if let Some(path) = &args.session_file {
-        let exists = path.exists() || ChatFile::cache_path(path).exists();
+        // Opening a file that cannot be looked at gives the error.
+        let exists = path.try_exists().unwrap_or(true) || ChatFile::cache_path(path).exists();
         return Ok(exists.then(|| ChatFile::open(path)).transpose()?);
     }
     let Some(name) = &args.resume else { return Ok(None) };

@@ -77,8 +77,8 @@ impl ChatFile {
         let created = (|| {
             let draft = Draft::new(path, Access::Owner)?;
             draft.write(|to| chat.write_to(false, to).map_err(SaveError))?;
+            let state = State::new(&draft.metadata()?);
             let file = draft.create_new()?;
-            let state = State::new(&file.metadata()?);
             Ok(ChatFile { path: path.to_owned(), file, state, has_cache: false })
         })();
         created.map_err(error_in(path))
@@ -95,7 +95,7 @@ impl ChatFile {
     fn open_locked(path: &Path) -> Result<(ChatFile, SavedChat), SaveError> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let cache = ChatFile::cache_path(&path);
-        if !path.exists() && cache.exists() {
+        if !path.try_exists()? && cache.exists() {
             // A process ended between the two steps of `save_conversation`.
             fs::rename(&cache, &path)?;
         }
@@ -183,9 +183,11 @@ impl ChatFile {
     ) -> Result<(), SaveError> {
         let draft = Draft::new(&self.path, Access::Owner)?;
         draft.write(|to| content(to).map_err(SaveError))?;
+        // Before the file has its name: after that nothing may fail.
+        let state = State::new(&draft.metadata()?);
         self.check_unchanged()?;
         let cache = ChatFile::cache_path(&self.path);
-        let moved = keep_cache && self.path.exists();
+        let moved = keep_cache && self.path.try_exists()?;
         if moved {
             fs::rename(&self.path, &cache)?;
         }
@@ -194,7 +196,7 @@ impl ChatFile {
                 let _ = fs::rename(&cache, &self.path);
             }
         })?;
-        self.state = State::new(&file.metadata()?);
+        self.state = state;
         // Closing the old file ends its lock; the new one has been locked since it was made.
         self.file = file;
         Ok(())
@@ -209,6 +211,7 @@ impl ChatFile {
                 hint: Hint::advice("save to another file"),
             })),
             // What is gone cannot be overwritten.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
     }

@@ -75,7 +75,9 @@ fn import_file(path: &Path, options: &ImportOptions) -> Result<HeadProfile, Head
         };
     }
     let beside = path.with_file_name("config.json");
-    let config = if beside.is_file() { Some(read_config(&beside)?) } else { None };
+    // Where the file system does not tell whether there is one, reading it gives the error.
+    let has_config = beside.try_exists().unwrap_or(true) && !beside.is_dir();
+    let config = if has_config { Some(read_config(&beside)?) } else { None };
     duo_attention(&text, config.as_deref(), options)
 }
 

@@ -74,3 +74,34 @@ impl KvBudget {
         choice.with_rows(fits, options.context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ggml::Type;
+    use models::shapes::ModelShape;
+
+    use super::*;
+
+    #[test]
+    fn budgets_reach_from_the_fewest_rows_to_the_whole_session() {
+        let spec = ModelShape::parse("llama-3.2-1b").expect("a known shape").0.spec();
+        let options = StoreOptions { context: 1000, types: (Type::F16, Type::F16), reserve: None };
+        let streaming: PolicyChoice = "streaming".parse().expect("a policy");
+        let fitted = |bytes| KvBudget::Bytes(bytes).apply(&streaming, &spec, None, options);
+        let bytes = |rows| {
+            let choice = streaming.with_rows(rows, options.context).expect("enough rows");
+            Layout::new(&spec, &choice, None, options).expect("a layout").bytes()
+        };
+
+        let min = bytes(MIN_ROWS);
+        assert_eq!(fitted(min).expect("fits").to_string(), "streaming:sinks=4,window=12");
+        let error = fitted(min - 1).expect_err("too small").to_string();
+        assert!(
+            error.contains(&format!("{} bytes", min - 1)) && error.contains(&format!("least {min} bytes"))
+        );
+
+        assert_eq!(fitted(bytes(500)).expect("fits").to_string(), "streaming:sinks=4,window=496");
+        assert_eq!(fitted(bytes(500) - 1).expect("fits").to_string(), "streaming:sinks=4,window=495");
+        assert_eq!(fitted(usize::MAX).expect("fits").to_string(), "streaming:sinks=4,window=996");
+    }
+}

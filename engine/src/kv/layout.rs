@@ -339,14 +339,18 @@ fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
 mod tests {
     use super::*;
 
-    /// Two layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and
-    /// V.
+    /// Two layers and 100 tokens.
     fn layout(policy: &str) -> Layout {
+        layout_of(2, 100, policy)
+    }
+
+    /// Layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and V.
+    fn layout_of(n_layers: usize, context: usize, policy: &str) -> Layout {
         let heads = AttentionShape { head_dim: 32, n_kv_heads: 2, group: 2, scale: 1.0 };
-        let options = StoreOptions { context: 100, types: (Type::F16, Type::F16), reserve: None };
+        let options = StoreOptions { context, types: (Type::F16, Type::F16), reserve: None };
         let choice = policy.parse().expect(policy);
         let keeps_all = |layer, head| layer == 0 && head == 1;
-        Layout::from_flags(2, heads, &choice, keeps_all, options).expect("a layout")
+        Layout::from_flags(n_layers, heads, &choice, keeps_all, options).expect("a layout")
     }
 
     #[test]
@@ -378,5 +382,20 @@ mod tests {
         // Slack beyond the reserve is allocated too, but at most the session's tokens.
         assert_eq!(layout("streaming:sinks=4,window=20,slack=50").layers[1][0].capacity, 4 + 20 + 51);
         assert_eq!(layout("streaming:sinks=4,window=90").layers[1][0].capacity, 100);
+    }
+
+    #[test]
+    fn the_reserve_is_an_eighth_of_the_budget_from_32_to_512() {
+        for (window, reserve) in [(100, 32), (804, 100), (8000, 512)] {
+            let layout = layout_of(2, 10_000, &format!("streaming:sinks=0,window={window},slack=0"));
+            assert_eq!(layout.layers[1][0].capacity, window + reserve);
+        }
+    }
+
+    #[test]
+    fn a_full_cache_has_every_row_of_every_head() {
+        let streaming = layout_of(3, 100, "streaming");
+        assert_eq!(streaming.full_bytes(10), 3 * 2 * 10 * 128);
+        assert_eq!(streaming.of_layers(1..3).full_bytes(10), 2 * 2 * 10 * 128);
     }
 }

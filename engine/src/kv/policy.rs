@@ -401,6 +401,8 @@ mod tests {
             let left = rows_left(&*lag, Event::ExactPrefill, false, seen);
             assert_eq!(left, lagkv::length(seen, 4, 16, 0.25), "{seen}");
         }
+        // Partitions of one row: of the older one of two, no row stays.
+        assert_eq!(lagkv::length(6, 4, 1, 0.5), 5);
         // After 1000 tokens: sinks, 61 partitions of 4 rows, and up to two whole ones.
         assert_eq!(lag.budget(1000), 4 + 4 * 61 + 2 * 16);
         let skips = |text, layer| policy(text).skips_layer(layer);

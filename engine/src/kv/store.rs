@@ -350,3 +350,32 @@ impl Store {
         Ok(all)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ggml::{Backend, Type};
+    use kernels::graph::AttentionShape;
+
+    use super::*;
+    use crate::kv::StoreOptions;
+    use crate::workspace::Workspace;
+
+    #[test]
+    fn rows_and_entries_in_use_are_counted() {
+        let backends = Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0);
+        let heads = AttentionShape { head_dim: 8, n_kv_heads: 3, group: 1, scale: 1.0 };
+        let options = StoreOptions { context: 20, types: (Type::F32, Type::F32), reserve: Some(3) };
+        let policy = "streaming:sinks=1,window=3,slack=0,compensation=on".parse().expect("a policy");
+        let layout = Layout::from_flags(1, heads, &policy, |_, _| false, options).expect("a layout");
+        let mut store = Store::new(layout, &backends).expect("a store");
+        let row = 2 * 8 * size_of::<f32>();
+        assert_eq!((store.live_bytes(), store.free_rows()), (0, 7));
+        store.advance(6);
+        assert_eq!((store.live_bytes(), store.free_rows()), (3 * 6 * row, 1));
+        // Four rows stay, and an entry stands for the others.
+        let mut workspace = Workspace::new(&backends);
+        store.compress(Event::Step, false, &backends, &mut workspace).expect("evicted");
+        assert_eq!((store.live_bytes(), store.free_rows()), (3 * (4 + 1) * row, 3));
+        assert_eq!(store.state().log_weights[0], 2f32.ln());
+    }
+}

@@ -136,3 +136,34 @@ impl AttentionRecorder {
         stored.max(accumulated)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kernels::graph::AttentionShape;
+
+    use super::*;
+    use crate::kv::StoreOptions;
+
+    #[test]
+    fn as_many_queries_are_recorded_as_a_policy_needs() {
+        let recorded = |policy: &str, n| {
+            let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0 };
+            let options = StoreOptions { context: 100, types: (Type::F32, Type::F32), reserve: None };
+            let choice = policy.parse().expect(policy);
+            let layout = Layout::from_flags(1, heads, &choice, |_, _| false, options).expect("a layout");
+            let ctx = Context::new(LayerTensors::max_count(1));
+            let tensors = LayerTensors::new(&ctx, &layout, 0, |_| ());
+            let lanes = tensors.lanes.iter().map(|lane| &lane.graph).zip(&layout.layers[0]);
+            LayerRows::new(lanes, tensors.queries.as_ref()).recorded_queries(n)
+        };
+        for (policy, of_chunk, of_step) in [
+            ("streaming:window=8", 0, 0),
+            ("snapkv:window=8,capacity=16", 8, 1),
+            ("ahakv:budget=16,recent=8", 8, 1),
+            ("h2o:heavy=8,recent=8", 20, 1),
+            ("tova:capacity=16", 1, 1),
+        ] {
+            assert_eq!((recorded(policy, 20), recorded(policy, 1)), (of_chunk, of_step), "{policy}");
+        }
+    }
+}

@@ -119,3 +119,28 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         },
     }),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::policy::{HeadCandidates, PolicyChoice};
+
+    #[test]
+    fn attention_alone_decides_where_all_values_are_zero() {
+        let choice: PolicyChoice = "ahakv:budget=3,recent=1".parse().expect("a policy");
+        let status = LaneStatus {
+            event: Event::ExactPrefill,
+            forced: false,
+            seen: 4,
+            live: 4,
+            scanned_until: 0,
+            prompt_rows_kept: 0,
+            context: 100,
+        };
+        let attention = vec![0.5, 0.25, 0.125, 0.125];
+        let inputs = vec![attention.clone(), vec![0.0; 4]];
+        let heads = vec![HeadCandidates { positions: Arc::new(vec![0, 1, 2, 3]), inputs }];
+        let scores = choice.policy().expect("bounded").score(Candidates { status, group: 1, heads });
+        assert_eq!(scores, [attention]);
+    }
+}

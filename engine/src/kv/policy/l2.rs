@@ -222,6 +222,28 @@ mod tests {
     }
 
     #[test]
+    fn without_room_a_head_is_compressed_early_but_not_below_its_prompt() {
+        let policy = l2("l2:keep=0.5,after=40");
+        let forced = |live, prompt| LaneStatus { forced: true, ..status(Event::Step, live, prompt) };
+        assert_eq!(rows_left(&*policy, forced(30, 0)), 15);
+        assert_eq!(rows_left(&*policy, forced(30, 29)), 15);
+        assert_eq!(rows_left(&*policy, forced(30, 30)), 30);
+    }
+
+    #[test]
+    fn nothing_is_scored_where_all_rows_stay() {
+        assert!(l2("l2:keep=0.5,after=40").plan_eviction(&status(Event::Step, 39, 0)).is_none());
+        assert!(l2("l2:rows=40").plan_eviction(&status(Event::Step, 40, 0)).is_none());
+    }
+
+    /// Computed with integers in Python, in units of 2^-24.
+    #[test]
+    fn random_scores_are_the_same_everywhere() {
+        let units = [0, 1, 2, 1000].map(|position| hash_score(position) * (1 << 24) as f32);
+        assert_eq!(units, [13_238_423.0, 7_090_759.0, 15_380_822.0, 4_673_046.0]);
+    }
+
+    #[test]
     fn norms_in_the_order_of_attention_lose_nothing() {
         assert_eq!(attention_loss(&[0.5, 0.3, 0.2], &[1.0, 2.0, 3.0]), 0.0);
         // The two ends swapped: (0.5 - 0.2) + (0.8 - 0.5) + 0.

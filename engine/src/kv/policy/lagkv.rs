@@ -180,3 +180,14 @@ pub(super) const LAG_L2: PolicyEntry = PolicyEntry {
     factory: factory!(Variant::Norm),
     ..LAGKV
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_softmax_of_large_numbers_is_finite() {
+        assert_eq!(softmax(&[1000.0, 1000.0]), [0.5, 0.5]);
+        assert_eq!(softmax(&[-1000.0, 0.0]), [0.0, 1.0]);
+    }
+}

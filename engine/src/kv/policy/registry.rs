@@ -281,6 +281,14 @@ mod tests {
     }
 
     #[test]
+    fn equal_policies_have_the_same_name_and_the_same_values() {
+        let choice = |text: &str| -> PolicyChoice { text.parse().expect(text) };
+        assert_eq!(choice("h2o"), choice("h2o:heavy=512"));
+        assert_ne!(choice("h2o"), choice("h2o:heavy=500"));
+        assert_ne!(choice("lagkv"), choice("locallag"));
+    }
+
+    #[test]
     fn invalid_policies_are_refused() {
         refused("rasor", "there is no such policy");
         refused("razor:window=3", "no parameter");
@@ -293,7 +301,11 @@ mod tests {
         refused("razor:buffer=1,buffer=2", "twice");
         refused("razor:compensation=2", "cannot be");
         refused("full:x=1", "no parameter");
-        refused("full:heads=on", "no parameter");
+        refused("full:heads=on", "`full` has no parameters");
+        refused(
+            "razor:window=3",
+            "its parameters, with their defaults, are razor:buffer=4000,ratio=5,sinks=4,",
+        );
         refused("snapkv:kernel=4", "odd");
         refused("ahakv:kernel=2", "odd");
         refused("snapkv:capacity=16", "does not hold");
@@ -342,6 +354,7 @@ mod tests {
         let choice: PolicyChoice = "test-large-values:rows=500,heads=on".parse().expect("a policy");
         assert_eq!(choice.to_string(), "test-large-values:rows=500,heads=on");
         assert!(choice.uses_profile() && !choice.is_compensated());
+        assert_eq!(choice.policy().expect("bounded").slack(1000), 0);
         let fitted = choice.with_rows(100, 1000).expect("enough rows");
         assert_eq!(fitted.to_string(), "test-large-values:rows=100,heads=on");
         assert_eq!(fitted.policy().expect("bounded").budget(1000), 100);

@@ -122,3 +122,27 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         fit: |values, rows, _| QueryWindow::fit(values, rows),
     }),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::policy::{Event, HeadCandidates, PolicyChoice};
+
+    #[test]
+    fn scores_are_means_over_the_group() {
+        let choice: PolicyChoice = "snapkv:window=1,capacity=2,kernel=1".parse().expect("a policy");
+        let status = LaneStatus {
+            event: Event::ExactPrefill,
+            forced: false,
+            seen: 3,
+            live: 3,
+            scanned_until: 0,
+            prompt_rows_kept: 0,
+            context: 100,
+        };
+        // Attention of the first query head, then of the second.
+        let head = HeadCandidates { positions: Arc::new(vec![0, 1]), inputs: vec![vec![1.0, 5.0, 3.0, 6.0]] };
+        let candidates = Candidates { status, group: 2, heads: vec![head] };
+        assert_eq!(choice.policy().expect("bounded").score(candidates), [[2.0, 5.5]]);
+    }
+}

@@ -601,6 +601,7 @@ mod tests {
         let regions = vec![Region { positions: 0..2, keep: 1 }, Region { positions: 3..5, keep: 1 }];
         let plan = EvictionPlan { regions, scoring: None };
         assert_eq!(rows_to_evict(&plan, &[0, 1, 2, 3, 4], &[5.0, 6.0, 0.0, 2.0, 1.0]), [0, 4]);
+        assert_eq!(rows_to_evict(&plan, &[0, 1], &[5.0, 6.0]), [0], "a region without rows");
     }
 
     #[test]
@@ -631,9 +632,47 @@ mod tests {
         }
     }
 
+    fn host() -> Backends {
+        Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0)
+    }
+
+    /// A store of one layer with two heads of up to 8 rows.
+    fn store(policy: Arc<dyn Policy>, backends: &Backends) -> Store {
+        let lane = LaneLayout { kv_heads: vec![0, 1], capacity: 8, policy: Some(policy), compensated: false };
+        let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0 };
+        let (k_type, v_type) = (Type::F32, Type::F32);
+        let layout = Layout { heads, context: 8, k_type, v_type, alibi: false, layers: vec![vec![lane]] };
+        Store::new(layout, backends).expect("a store")
+    }
+
+    /// A policy that evicts nothing and expects rows.
+    #[derive(Debug)]
+    struct ExpectsRows;
+
+    impl Policy for ExpectsRows {
+        fn budget(&self, _context: usize) -> usize {
+            4
+        }
+
+        fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+            assert!(status.live > 0, "asked about an empty lane");
+            None
+        }
+    }
+
+    #[test]
+    fn policies_are_not_asked_about_empty_lanes() {
+        let backends = host();
+        let mut workspace = Workspace::new(&backends);
+        let mut store = store(Arc::new(ExpectsRows), &backends);
+        store.compress(Event::Chunk, true, &backends, &mut workspace).expect("nothing to evict");
+        store.advance(1);
+        store.compress(Event::Chunk, true, &backends, &mut workspace).expect("nothing to evict");
+    }
+
     #[test]
     fn a_faulty_policy_is_an_error() {
-        let backends = Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0);
+        let backends = host();
         let mut workspace = Workspace::new(&backends);
         let window = ScoreInput::WindowAttention { queries: 1, gain: Gain::One };
         for (input, scores, reason) in [
@@ -642,13 +681,7 @@ mod tests {
             (ScoreInput::Accumulated, 8, Some("does not declare")),
             (window, 8, Some("does not declare")),
         ] {
-            let policy: Option<Arc<dyn Policy>> = Some(Arc::new(Faulty { input, scores }));
-            let lane = LaneLayout { kv_heads: vec![0, 1], capacity: 8, policy, compensated: false };
-            let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0 };
-            let (k_type, v_type) = (Type::F32, Type::F32);
-            let layers = vec![vec![lane]];
-            let layout = Layout { heads, context: 8, k_type, v_type, alibi: false, layers };
-            let mut store = Store::new(layout, &backends).expect("a store");
+            let mut store = store(Arc::new(Faulty { input, scores }), &backends);
             store.advance(8);
             let result = store.compress(Event::Chunk, false, &backends, &mut workspace);
             match reason {

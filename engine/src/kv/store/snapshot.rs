@@ -158,3 +158,19 @@ fn fill(tensor: &Tensor, from: &mut Input) -> Result<(), EngineError> {
     from.bytes(&mut bytes)?;
     Ok(tensor.write(0, &bytes)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_possible_after_evictions_only() {
+        // Of five tokens the first two were considered for eviction; the last came after it.
+        let possible = |positions: &[u32]| are_possible(positions, 2, 4, 5);
+        assert!(possible(&[0, 2, 3, 4]) && possible(&[3, 2, 4]));
+        assert!(!possible(&[0, 0, 2, 3, 4]), "twice");
+        assert!(!possible(&[0, 5, 3, 4]), "not seen yet");
+        assert!(!possible(&[0, 1, 3, 4]), "position 2 was never considered");
+        assert!(!possible(&[0, 2, 4, 3]), "the last token is not at the end");
+    }
+}

@@ -347,3 +347,46 @@ impl Lane {
         Ok(Compensation { sums: sums.to_vec()?, entries })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evicted(id: LaneId, count: usize) -> EvictedRows {
+        let evicted = vec![vec![0; count]];
+        EvictedRows { id, live: 0, evicted, moves: Vec::new(), rows: Vec::new(), positions: Vec::new() }
+    }
+
+    /// The beginning of a turn in an empty store.
+    fn turn() -> Undo {
+        let start = Checkpoint { seen: 0, logits: vec![], lanes: vec![], queries: vec![], evictions: 0 };
+        Undo { checkpoints: vec![start], ..Undo::default() }
+    }
+
+    #[test]
+    fn the_limit_of_saved_rows_holds_for_each_lane() {
+        let [first, second] = [0, 1].map(|lane| LaneId { layer: 0, lane });
+        let mut undo = turn();
+        for id in [first, second] {
+            assert!(undo.must_save(id, UNDO_ROWS_PER_HEAD - 24));
+            undo.save(evicted(id, UNDO_ROWS_PER_HEAD - 24));
+        }
+        assert!(undo.must_save(first, 24) && undo.must_save(second, 24));
+        assert!(!undo.must_save(first, 25), "the turn cannot be undone any more");
+        assert!(undo.checkpoints.is_empty() && undo.evictions.is_empty());
+    }
+
+    #[test]
+    fn rows_are_saved_in_turns_and_attempts_only() {
+        let id = LaneId { layer: 0, lane: 0 };
+        let mut undo = Undo::default();
+        assert!(!undo.must_save(id, 1));
+        undo.save(evicted(id, 1));
+        assert!(undo.evictions.is_empty());
+        let before = turn().checkpoints.remove(0);
+        undo.attempt = Some(Attempt { before, begins_turn: false, evictions: Vec::new() });
+        assert!(undo.must_save(id, 1));
+        undo.save(evicted(id, 1));
+        assert_eq!(undo.attempt.map(|attempt| attempt.evictions.len()), Some(1));
+    }
+}
