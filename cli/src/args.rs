@@ -148,7 +148,7 @@ fn resumes(matches: &ArgMatches) -> bool {
     let Some(("chat", chat)) = matches.subcommand() else { return false };
     let file = chat.try_get_one::<PathBuf>("session_file").ok().flatten();
     let name = chat.try_get_one::<String>("resume").ok().flatten();
-    name.is_some() || file.is_some_and(|file| file.exists())
+    name.is_some() || file.is_some_and(|file| file.exists() || longhand::ChatFile::cache_path(file).exists())
 }
 
 /// Prints what the program does, with examples.

@@ -41,7 +41,7 @@ impl Failure {
 
     /// The answer of a command is no; it has printed why.
     pub fn answered_no() -> Failure {
-        Failure { exit_code: ANSWERED_NO, ..Failure::new("", "") }
+        Failure::silent(ANSWERED_NO)
     }
 
     /// The user pressed Ctrl-C.
