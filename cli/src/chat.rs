@@ -85,9 +85,12 @@ pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
 
 /// Opens or starts a conversation, and has it.
 fn chat(app: &App, args: &ChatArgs) -> Result<()> {
+    if args.private {
+        crash_save::save_nothing();
+    }
     let opening = Opening::new(app, args)?;
     // After documents that come from the terminal. What is typed while the model is loaded is the first message.
-    let mut front_end = FrontEnd::open(app)?;
+    let mut front_end = FrontEnd::open(app, args.private)?;
     let (mut chat, mut keeper) = opening.begin(app)?;
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper);
     drop(front_end);
@@ -108,11 +111,14 @@ fn finish(app: &App, chat: &Chat, keeper: &mut Keeper, ended: Result<End>) -> Re
         Err(error) => Err(error),
     };
     let kept = keeper.finish(app, chat);
-    if let Err(error) = &kept {
+    let is_lost = ended.as_ref().is_err_and(|error| !failure::is_closed_pipe(error)) && keeper.is_missing();
+    if is_lost || kept.is_err() {
         crash_save::save_and_report();
-        if ended.is_err() || app.interrupt.ending().is_some() {
-            app.console.note(failure::report(error).text.trim_end());
-        }
+    }
+    if let Err(error) = &kept
+        && (ended.is_err() || app.interrupt.ending().is_some())
+    {
+        app.console.note(failure::report(error).text.trim_end());
     }
     ended.and(kept)
 }

@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use models::chat::Message;
@@ -13,6 +14,14 @@ use crate::{console, failure};
 
 /// The conversation so far, as text.
 static CONVERSATION: Mutex<String> = Mutex::new(String::new());
+
+/// Whether nothing may be saved.
+static PRIVATE: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is saved: the user wants it so.
+pub fn save_nothing() {
+    PRIVATE.store(true, Ordering::Relaxed);
+}
 
 /// Makes fatal errors print an error and save the conversation before the process ends.
 pub fn install() {
@@ -55,7 +64,7 @@ pub fn append(piece: &str) {
 fn save() -> Option<PathBuf> {
     // The thread that failed may hold the lock.
     let conversation = CONVERSATION.try_lock().ok()?;
-    if conversation.is_empty() {
+    if conversation.is_empty() || PRIVATE.load(Ordering::Relaxed) {
         return None;
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());

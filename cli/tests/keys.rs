@@ -81,6 +81,25 @@ fn a_history_that_cannot_be_kept_is_a_note() {
 }
 
 #[test]
+fn a_private_chat_leaves_nothing_on_the_disk() {
+    let state = scratch("keys-private");
+    let _ = fs::remove_dir_all(&state);
+    let document = file("keys-private.txt", DOCUMENT);
+    let mut chat = Terminal::chat_again("private", &["--private", "-f", &document], |command| {
+        command.env("XDG_STATE_HOME", &state);
+    });
+    chat.wait_for_prompt();
+    chat.send("What is Mary's favorite number?\r");
+    chat.wait_for(NUMBER_IS);
+    chat.wait_for_prompt();
+    chat.send(UP);
+    chat.wait_for_row("> What is Mary's favorite number?|");
+    chat.send("\x03\x04");
+    assert_eq!(chat.exit_code(), Some(0));
+    assert!(!state.exists(), "neither history nor conversation");
+}
+
+#[test]
 fn a_paste_is_one_message_whatever_its_lines_are() {
     let mut chat = Terminal::chat("paste", &[]);
     chat.wait_for_prompt();

@@ -28,10 +28,10 @@ pub struct Editing {
 }
 
 impl Editing {
-    /// Begins to read keys.
-    pub fn start(app: &App) -> Result<Editing> {
+    /// Begins to read keys. `private`: what is sent is not kept in the history's file.
+    pub fn start(app: &App, private: bool) -> Result<Editing> {
         let console = app.console;
-        let (history, not_kept) = History::open();
+        let (history, not_kept) = History::open(private);
         if let Some(reason) = not_kept {
             console.note(&format!("note: messages are not kept for the next chat: {reason}"));
         }

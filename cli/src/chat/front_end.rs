@@ -36,13 +36,14 @@ enum Input {
 type Line = io::Result<Vec<u8>>;
 
 impl<'a> FrontEnd<'a> {
-    /// Begins to read what the user types or pipes in. From now on signals end the chat in order.
-    pub fn open(app: &'a App) -> Result<FrontEnd<'a>> {
+    /// Begins to read what the user types or pipes in. From now on signals end the chat in order. `private`: what is
+    /// typed is not kept for the next chat.
+    pub fn open(app: &'a App, private: bool) -> Result<FrontEnd<'a>> {
         #[cfg(unix)]
         {
             app.interrupt.watch_signals();
             if io::stdin().is_terminal() {
-                let editing = Editing::start(app).inspect_err(|_| crate::terminal::restore())?;
+                let editing = Editing::start(app, private).inspect_err(|_| crate::terminal::restore())?;
                 return Ok(FrontEnd { app, input: Input::Keys(Box::new(editing)) });
             }
         }

@@ -41,8 +41,11 @@ pub struct History {
 }
 
 impl History {
-    /// The history of this user, with the reason why it is not kept in a file.
-    pub fn open() -> (History, Option<String>) {
+    /// The history of this user, with the reason why it is not kept in a file. `private`: nothing is read or kept.
+    pub fn open(private: bool) -> (History, Option<String>) {
+        if private {
+            return (History { entries: Vec::new(), file: None }, None);
+        }
         match file().and_then(|file| History::at(&file)) {
             Ok(history) => (history, None),
             Err(error) => (History { entries: Vec::new(), file: None }, Some(error.to_string())),

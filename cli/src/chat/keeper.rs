@@ -31,19 +31,23 @@ pub struct Keeper {
 }
 
 enum Place {
+    /// Nowhere, because the user wants it so.
+    Private,
+    /// Nowhere, because there is no folder for it.
     Nowhere,
     /// Among the kept conversations, once something was said. The title begins its name.
-    Kept {
-        kept: KeptChats,
-        title: String,
-        file: Option<ChatFile>,
-    },
+    Kept { kept: KeptChats, title: String, file: Option<ChatFile> },
     /// A file that the user named.
     Named(ChatFile),
 }
 
 impl Keeper {
-    /// Keeps nothing.
+    /// Keeps nothing, because the user wants it so.
+    pub fn private() -> Keeper {
+        Keeper::at(Place::Private, u64::MAX)
+    }
+
+    /// Keeps nothing, because there is no folder for it.
     pub fn nothing() -> Keeper {
         Keeper::at(Place::Nowhere, u64::MAX)
     }
@@ -95,6 +99,11 @@ impl Keeper {
         }
     }
 
+    /// Whether an error would lose the conversation, and the user does not want that.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.place, Place::Nowhere)
+    }
+
     /// Another conversation begins. The last one stays as it was kept, except in a file of the user's.
     pub fn begin_another(&mut self) {
         if let Place::Kept { file, .. } = &mut self.place {
@@ -110,7 +119,7 @@ impl Keeper {
         }
         self.write(chat, true)?;
         match &self.place {
-            Place::Nowhere => {}
+            Place::Private | Place::Nowhere => {}
             Place::Named(file) => {
                 app.console.note(&format!("saved the conversation to {}", file.path().display()));
             }
@@ -126,7 +135,7 @@ impl Keeper {
     fn write(&mut self, chat: &Chat, cache: bool) -> Result<(), EngineError> {
         let bytes = chat.session().kv_usage().bytes as u64;
         let file = match &mut self.place {
-            Place::Nowhere => return Ok(()),
+            Place::Private | Place::Nowhere => return Ok(()),
             Place::Named(file) => file,
             Place::Kept { kept, title, file } => {
                 let file = match file {

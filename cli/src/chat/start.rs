@@ -70,7 +70,8 @@ impl Opening<'_> {
             let title = title(&names);
             let system = args.system.as_deref();
             let chat = start(app, system, &model, &options, sampling, documents.text(), names)?;
-            let keeper = match (&args.session_file, kept.filter(|_| !args.private)) {
+            let keeper = match (&args.session_file, kept) {
+                _ if args.private => Keeper::private(),
                 (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),
                 (None, Some(kept)) => match kept.prepare() {
                     Ok(()) => Keeper::new(kept, title, limit),
