@@ -350,7 +350,41 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use ggml::{Backend, Type};
+    use kernels::graph::AttentionShape;
+
     use super::*;
+    use crate::backends::Backends;
+    use crate::kv::{Layout, StoreOptions};
+
+    /// An empty store of one layer.
+    fn store(policy: &str) -> Store {
+        let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0 };
+        let options = StoreOptions { context: 100, types: (Type::F32, Type::F32), reserve: None };
+        let choice = policy.parse().expect(policy);
+        let layout = Layout::from_flags(1, heads, &choice, |_, _| false, options).expect("a layout");
+        let backends = Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0);
+        Store::new(layout, &backends).expect("a store")
+    }
+
+    #[test]
+    fn shortening_keeps_the_checkpoints_of_what_is_left() {
+        let mut store = store("full");
+        store.advance(4);
+        store.begin_turn(&[]).expect("a checkpoint");
+        store.advance(2);
+        store.add_checkpoint(&[]).expect("a checkpoint");
+        store.advance(2);
+        store.truncate(5);
+        assert_eq!((store.seen(), store.latest_checkpoint(|_, _| true)), (5, Some(4)));
+    }
+
+    #[test]
+    fn accumulated_attention_cannot_be_shortened() {
+        let mut store = store("h2o:heavy=8,recent=8");
+        store.advance(4);
+        assert!(store.can_truncate(4) && !store.can_truncate(3));
+    }
 
     fn evicted(id: LaneId, count: usize) -> EvictedRows {
         let evicted = vec![vec![0; count]];
