@@ -122,8 +122,9 @@ fn nothing_is_kept_where_nothing_was_said_or_nobody_wants_it() {
     let user = User::new("nothing");
     let run = user.run(&["chat"], "/stats\n/exit\n");
     assert!(!run.stderr.contains("kept:"), "{}", run.stderr);
-    let run = user.run(&["chat", "--private"], &format!("{DOCUMENT} {NUMBER}\n"));
+    let run = user.run(&["chat", "--private"], &format!("{DOCUMENT} {NUMBER}\n/save\n"));
     assert!(!run.stderr.contains("kept:"), "{}", run.stderr);
+    assert!(run.stderr.contains("this conversation is kept nowhere"), "{}", run.stderr);
     run.ok();
     assert!(user.files().is_empty());
     user.run(&["chat", "--resume"], "").assert_failed(1, "no conversation is kept yet");

@@ -187,6 +187,9 @@ impl Conversation<'_, '_> {
     /// Saves the conversation now, or a copy of it to this file.
     fn save(&mut self, file: &str) {
         let saved = match file {
+            "" if !self.keeper.has_place() => {
+                Err(Failure::new("this conversation is kept nowhere", "name a file: /save FILE").into())
+            }
             "" => self.keeper.finish(self.app, self.chat),
             file => self.save_copy(&expand_home(file)),
         };

@@ -99,6 +99,11 @@ impl Keeper {
         }
     }
 
+    /// Whether the conversation is kept anywhere.
+    pub fn has_place(&self) -> bool {
+        !matches!(self.place, Place::Private | Place::Nowhere)
+    }
+
     /// Whether an error would lose the conversation, and the user does not want that.
     pub fn is_missing(&self) -> bool {
         matches!(self.place, Place::Nowhere)

@@ -1,9 +1,9 @@
 //! A session file that one process owns and writes again and again.
 //!
 //! The file is locked while it is owned, replaced as a whole, and never written over when another program has
-//! changed it. The KV cache is large and the conversation small, so the conversation can be saved alone: a cache that the
-//! file had is then beside it, in `FILE.cache`, until the next whole save. What is newer than that cache is
-//! read again when the conversation goes on.
+//! changed it. The KV cache is large and the conversation small, so the conversation can be saved alone. A
+//! cache that the file had is then beside it, in `FILE.cache`, until the next whole save. What is newer than
+//! that cache is read again when the conversation goes on.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, TryLockError};
