@@ -121,7 +121,7 @@ impl Draft {
 /// Whether `path` could be written now.
 ///
 /// # Errors
-/// Those of [`write`].
+/// Those of [`write()`].
 pub fn check_writable(path: &Path) -> io::Result<()> {
     Draft::new(path, Access::Owner).map(drop)
 }
