@@ -152,7 +152,12 @@ fn regen_and_undo_restore_the_earlier_state() {
         format!("/undo\n/regen\n{NUMBER}\n/regen\n{KEY}\n/undo\n/regen\n/undo\n/stats\n{KEY}\n/stats\n");
     let args = ["chat", "-f", &document, "--policy", "razor:buffer=256,ratio=5,sinks=4"];
     let run = longhand_with_input(&args, input.as_bytes());
-    for part in ["no question to remove", "no question to answer", "removed the last question"] {
+    for part in [
+        "no question to remove",
+        "no question to answer",
+        "removed the last question",
+        "the temperature is 0",
+    ] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     let out = run.ok();

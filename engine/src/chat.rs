@@ -166,6 +166,11 @@ impl Chat {
         !self.turns.is_empty()
     }
 
+    /// Whether the most likely token is always chosen: another answer to the same question is then the same.
+    pub fn is_greedy(&self) -> bool {
+        self.sampler.options().temperature == 0.0
+    }
+
     /// Whether the last question has no answer.
     pub fn awaits_answer(&self) -> bool {
         self.has_questions() && self.messages.last().is_some_and(|last| last.role == "user")

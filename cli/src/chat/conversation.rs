@@ -143,7 +143,10 @@ impl Conversation<'_, '_> {
         self.keeper.keep(self.app, self.chat, answer.elapsed);
         match answer.stop {
             Stop::Interrupted => front_end.note("(interrupted)"),
-            Stop::Length => front_end.note("(cut off at the limit of tokens; -n sets the limit)"),
+            Stop::Length => {
+                let tokens = format::count(answer.tokens.len());
+                front_end.note(&format!("(cut off after {tokens} tokens; -n sets the limit)"));
+            }
             Stop::Context => front_end.note(
                 "(cut off because the context is full; /ctx enlarges it, /clear starts a new conversation)",
             ),
@@ -163,7 +166,13 @@ impl Conversation<'_, '_> {
             self.app.interrupt.computing(|| chat.retract_answer(&mut |progress| reporter.progress(progress)));
         drop(reporter);
         match reading {
-            Ok(Some(reading)) => self.answer(reading),
+            Ok(Some(reading)) => {
+                if self.chat.is_greedy() {
+                    self.front_end
+                        .note("(the temperature is 0, so the answer will be the same; --temp 0.8 varies it)");
+                }
+                self.answer(reading)
+            }
             Ok(None) => {
                 self.front_end.note("error: there is no question to answer\nhint: ask a question first");
                 Ok(Outcome::Nothing)
