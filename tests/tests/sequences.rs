@@ -76,6 +76,8 @@ struct Trial {
     history: Vec<Event>,
     /// Where the session can go back to: number of tokens, and of events.
     checkpoints: Vec<(usize, usize)>,
+    /// Whether a text was interrupted and not read on yet.
+    is_mid_text: bool,
     /// Which of the two continuations is read.
     variant: usize,
 }
@@ -217,7 +219,15 @@ impl Trial {
             ..with_policy(&engine, &policy, options(CONTEXT, "full"))
         };
         let session = session(&engine, options.clone());
-        Trial { engine, options, session, history: Vec::new(), checkpoints: Vec::new(), variant: 0 }
+        Trial {
+            engine,
+            options,
+            session,
+            history: Vec::new(),
+            checkpoints: Vec::new(),
+            is_mid_text: false,
+            variant: 0,
+        }
     }
 
     /// The text so far and at most `more` tokens.
@@ -252,8 +262,10 @@ impl Trial {
             Action::SaveAndRestore => {
                 self.session = restored(&self.session);
                 self.checkpoints = vec![(held, self.history.len())];
+                self.is_mid_text = false;
             }
             Action::Clear => {
+                self.is_mid_text = false;
                 self.session.clear().expect("cleared");
                 self.history.clear();
                 self.checkpoints.clear();
@@ -273,6 +285,7 @@ impl Trial {
             return;
         }
         if is_prefix {
+            self.is_mid_text = false;
             let found = self.checkpoints.iter().rposition(|(tokens, _)| *tokens == kept);
             match found {
                 Some(number) => {
@@ -297,9 +310,14 @@ impl Trial {
             self.history.push(Event::Text(text.to_vec()));
             self.checkpoints.push((text.len(), self.history.len()));
         }
+        self.is_mid_text = false;
     }
 
+    /// A text that is read on after an interrupt is one turn.
     fn begin_turn(&mut self, kept: usize) {
+        if self.is_mid_text {
+            return;
+        }
         self.checkpoints.clear();
         if kept > 0 {
             self.checkpoints.push((kept, self.history.len()));
@@ -326,6 +344,7 @@ impl Trial {
                 1 if held > 0 && result.is_err() => Event::FirstToken(text.to_vec()),
                 _ => Event::Text(now),
             });
+            self.is_mid_text = result.is_err();
             if result.is_ok() {
                 self.checkpoints.push((text.len(), self.history.len()));
             }
