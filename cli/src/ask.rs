@@ -38,8 +38,8 @@ pub struct AskArgs {
     /// `longhand models` is the model
     #[arg(value_name = "MODEL] [QUESTION")]
     arguments: Vec<String>,
-    /// Document to ask about (text, HTML, PDF, DOCX, EPUB), folder, or pattern such as 'src/**/*.rs'; - is stdin, which
-    /// is also read without -f if a document is piped into the program; repeat for several
+    /// Document to ask about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
+    /// stdin; a document that is piped in needs no -f. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A question, asked before those given as arguments; can be repeated, and is enough alone

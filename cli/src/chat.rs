@@ -46,8 +46,8 @@ const ANSWER_LIMIT: usize = 1024;
 pub struct ChatArgs {
     #[command(flatten)]
     model_arg: ModelArg,
-    /// Document to talk about (text, HTML, PDF, DOCX, EPUB), folder, or pattern such as 'src/**/*.rs', read with the
-    /// first question; - is stdin; repeat for several
+    /// Document to talk about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
+    /// stdin. It is read with the first question. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Keep the conversation in this file, and not among the kept ones. If the file exists, the chat continues from

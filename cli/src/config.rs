@@ -1,5 +1,5 @@
 //! Settings: a config file and environment variables. They become defaults of the flags of the same names
-//! before the arguments are parsed, so that a flag wins, then the environment, then the file.
+//! before the arguments are parsed. A flag wins over the environment, and that over the file.
 //!
 //! `longhand config` prints what holds and where it comes from.
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use longhand::folders::{self, Occupant};
 use longhand::{Chat, ChatFile, EngineError, atomic_file};
 
 use crate::failure::Failure;
-use crate::state;
 
 /// The extension of their files.
 const EXTENSION: &str = "session";
@@ -36,7 +36,7 @@ pub struct KeptChat {
 impl KeptChats {
     /// The user's folder, which need not exist; `None` if the system names none.
     pub fn find() -> Option<KeptChats> {
-        Some(KeptChats { folder: state::folder()?.join("sessions") })
+        Some(KeptChats { folder: folders::state()?.join("sessions") })
     }
 
     /// Makes the folder and removes what killed processes left in it.
@@ -44,7 +44,7 @@ impl KeptChats {
     /// # Errors
     /// Where the folder cannot be made or written.
     pub fn prepare(&self) -> Result<(), Failure> {
-        let made = state::make_private(&self.folder)
+        let made = folders::make_private(&self.folder)
             .and_then(|()| atomic_file::check_writable(&self.folder.join(format!("new.{EXTENSION}"))));
         atomic_file::remove_leftovers(&self.folder, None);
         made.map_err(|error| {
@@ -77,11 +77,10 @@ impl KeptChats {
                 let path = entry.path();
                 let name = path.file_stem()?.to_str()?.to_owned();
                 let metadata = entry.metadata().ok().filter(|metadata| metadata.is_file())?;
-                let cache = fs::metadata(ChatFile::cache_path(&path)).map_or(0, |metadata| metadata.len());
                 let is_session = path.extension().is_some_and(|extension| extension == EXTENSION);
                 is_session.then_some(KeptChat {
                     name,
-                    bytes: metadata.len() + cache,
+                    bytes: occupied(&path),
                     modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
                     path,
                 })
@@ -124,20 +123,14 @@ impl KeptChats {
     /// Makes room for a KV cache of so many bytes in the conversation `own`, where all may take `limit` bytes: the
     /// caches of conversations that were not used for longest are removed. Returns whether there is room.
     pub fn make_room(&self, bytes: u64, own: &Path, limit: u64) -> bool {
-        let others: Vec<KeptChat> = self.list().into_iter().filter(|kept| kept.path != own).collect();
-        let mut total: u64 = others.iter().map(|kept| kept.bytes).sum();
-        for kept in others.iter().rev() {
-            if bytes > limit || total.saturating_add(bytes) <= limit {
-                break;
-            }
+        let others = self.list().into_iter().filter(|kept| kept.path != own);
+        let others = others.map(|kept| Occupant { path: kept.path, bytes: kept.bytes, used: kept.modified });
+        folders::make_room(others.collect(), bytes, limit, |path| {
+            let before = occupied(path);
             // One that is open elsewhere, or damaged, is left alone.
-            let removed = ChatFile::open(&kept.path).and_then(|(mut file, _)| file.remove_cache());
-            if removed.is_ok() {
-                let now = fs::metadata(&kept.path).map_or(0, |metadata| metadata.len());
-                total = total.saturating_sub(kept.bytes.saturating_sub(now));
-            }
-        }
-        total.saturating_add(bytes) <= limit
+            let _ = ChatFile::open(path).and_then(|(mut file, _)| file.remove_cache());
+            before.saturating_sub(occupied(path))
+        })
     }
 
     /// The name of a kept conversation by its file; `None` for other files.
@@ -150,6 +143,12 @@ impl KeptChats {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.{EXTENSION}"))
     }
+}
+
+/// Bytes of a session file and of the cache beside it.
+fn occupied(path: &Path) -> u64 {
+    let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    bytes(path) + bytes(&ChatFile::cache_path(path))
 }
 
 /// The beginning of a title as a name that can be typed: `My Book (2nd).txt` gives `my-book-2nd-txt`.

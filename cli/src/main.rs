@@ -30,7 +30,6 @@ mod progress;
 mod recall;
 mod reporter;
 mod sessions;
-mod state;
 mod stdin;
 mod suggest;
 mod table;

@@ -41,12 +41,10 @@ pub struct PlanArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
     /// A policy; repeat for several; `longhand policies` lists them [default: those that lose no answers;
-    /// with
-    /// --all or --json all, with their default parameters]
+    /// with --all or --json all, with their default parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
-    /// Plan for a well-known GPU, which need not be there, for example 4090; the same as --device cuda
-    /// --memory 24GiB
+    /// Plan for a well-known GPU, which need not be there. 4090 is the same as --device cuda --memory 24GiB
     #[arg(long, value_name = "NAME", value_parser = gpus::parse, conflicts_with_all = ["device", "memory"])]
     gpu: Option<KnownGpu>,
     /// Show every policy and type with all parts of the memory

@@ -3,6 +3,7 @@
 //     FAILING_FOLDER   the folder, an absolute path
 //     FAILING_USE      which use fails, from 1; 0 is every rename
 //     FAILING_REPORT   a file that is created when a use fails; it holds the name of what failed
+
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -7,6 +7,7 @@ mod pty;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use common::{DOCUMENT, Running, endless_model, file, longhand_with_input, scratch};
 use pty::Terminal;
@@ -459,23 +460,18 @@ fn session(name: &str) -> std::path::PathBuf {
     path
 }
 
+/// A chat with a model whose answers do not end.
+fn endless<'a>(model: &'a str, session: &'a Path) -> [&'a str; 10] {
+    let session = session.to_str().expect("text");
+    ["-m", model, "--temp", "0", "-n", "100000", "-c", "30000", "--session", session]
+}
+
 #[test]
 fn sigterm_and_sighup_save_the_conversation_and_restore_the_terminal() {
     let model = endless_model("keys-signals.gguf");
     for (signal, code) in [("TERM", 143), ("HUP", 129)] {
         let path = session(signal);
-        let args = [
-            "-m",
-            &model,
-            "--temp",
-            "0",
-            "-n",
-            "100000",
-            "-c",
-            "30000",
-            "--session",
-            path.to_str().expect("text"),
-        ];
+        let args = endless(&model, &path);
         let mut chat = Terminal::chat("signals", &args);
         chat.wait_for_prompt();
         chat.send("typed");
@@ -499,18 +495,7 @@ fn sigterm_and_sighup_save_the_conversation_and_restore_the_terminal() {
 fn a_closed_terminal_saves_the_conversation() {
     let model = endless_model("keys-closed.gguf");
     let path = session("closed");
-    let args = [
-        "-m",
-        &model,
-        "--temp",
-        "0",
-        "-n",
-        "100000",
-        "-c",
-        "30000",
-        "--session",
-        path.to_str().expect("text"),
-    ];
+    let args = endless(&model, &path);
     for question in ["", "Why?\r"] {
         let mut chat = Terminal::chat("closed", &args);
         chat.wait_for_prompt();

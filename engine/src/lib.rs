@@ -31,6 +31,7 @@ mod calibrate;
 mod chat;
 mod engine;
 mod error;
+pub mod folders;
 mod forward;
 mod generate;
 pub mod heads;

@@ -17,7 +17,7 @@ use ggml::Type;
 pub use memory::available as available_memory;
 pub use planner::Planned;
 use planner::{ModelOutline, Planner};
-pub use profiles::{ASSUMED_SHARE, Found, Profiles, cache_folder, smallest, spread};
+pub use profiles::{ASSUMED_SHARE, Found, Profiles, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, Target};
 
 use crate::engine::check_interrupt;
@@ -26,7 +26,9 @@ use crate::kv::{KvBudget, PolicyChoice};
 use crate::placement::Place;
 use crate::plan::{ASSUMED_DEVICE_BLOCKS, Plan};
 use crate::progress::{Notice, Observer};
-use crate::{DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions};
+use crate::{
+    DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions, folders,
+};
 
 /// Tokens of a session beyond its first text, if no context is asked for.
 const CONVERSATION_TOKENS: usize = 8192;
@@ -131,7 +133,7 @@ pub struct SetupOptions {
     pub prefill: Option<Prefill>,
     /// Tokens computed at a time while a text is read; `None` is 512.
     pub chunk: Option<usize>,
-    /// Where head profiles are cached: by default the folder `heads` of [`cache_folder`]. `None` caches none,
+    /// Where head profiles are cached: by default the folder `heads` of [`folders::cache`]. `None` caches none,
     /// so that every [`Setup`] computes them again.
     pub profile_folder: Option<PathBuf>,
     /// See [`EngineOptions::interrupt`].
@@ -154,7 +156,7 @@ impl Default for SetupOptions {
             v_type: None,
             prefill: None,
             chunk: None,
-            profile_folder: cache_folder().map(|folder| folder.join("heads")),
+            profile_folder: folders::cache().map(|folder| folder.join("heads")),
             interrupt: Arc::default(),
         }
     }

@@ -24,10 +24,14 @@ fn engine() -> Arc<Engine> {
 
 /// A conversation about the document, before its first question.
 fn chat(engine: &Arc<Engine>) -> Chat {
+    chat_in(engine, SessionOptions::default())
+}
+
+fn chat_in(engine: &Arc<Engine>, options: SessionOptions) -> Chat {
     let format = engine.model().chat_format().expect("a chat format");
     let preamble =
         Preamble::new(format, None, DOCUMENT).expect("a preamble").with_names(vec!["boat.txt".into()]);
-    let session = Session::new(engine, SessionOptions::default()).expect("a session");
+    let session = Session::new(engine, options).expect("a session");
     Chat::new(session, ChatOptions { preamble, ..ChatOptions::default() }).expect("a chat")
 }
 
@@ -232,13 +236,7 @@ fn a_cache_is_removed_and_the_conversation_stays() {
 fn a_conversation_goes_on_in_a_larger_context() {
     let (_folder, path) = scratch();
     let engine = engine();
-    let options = |context| SessionOptions { context, ..SessionOptions::default() };
-    let new_chat = |context| {
-        let format = engine.model().chat_format().expect("a chat format");
-        let preamble = Preamble::new(format, None, DOCUMENT).expect("a preamble");
-        let session = Session::new(&engine, options(context)).expect("a session");
-        Chat::new(session, ChatOptions { preamble, ..ChatOptions::default() }).expect("a chat")
-    };
+    let new_chat = |context| chat_in(&engine, SessionOptions { context, ..SessionOptions::default() });
     let (mut small, mut large) = (new_chat(70), new_chat(400));
     for chat in [&mut small, &mut large] {
         assert_eq!(ask(chat, NUMBER), NUMBER_IS);

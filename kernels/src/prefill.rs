@@ -19,7 +19,7 @@
 //! q8_0 reach the same. AVX2 reaches at least 70 %.
 //!
 //! This is the first version, and nothing else was tried. With 6 rows by 4 vectors the multipliers idle only for
-//! the exponentials (about 10 % with head_dim 64), and for loads and stores of the sums once per block.
+//! the exponentials (about 10 % with head_dim 64). Loads and stores of the sums cost once per block.
 
 use std::f32::consts::{LN_2, LOG2_E};
 use std::marker::PhantomData;

@@ -1,5 +1,5 @@
-//! HTML as text. The tokens of the page are read once from the beginning to the end, so that neither depth nor size
-//! of a page costs more than its length.
+//! HTML as text. The tokens of the page are read once from the beginning to the end. So a page costs no more than its
+//! length, however deep it is.
 
 use encoding_rs::Encoding;
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};

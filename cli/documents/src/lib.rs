@@ -2,13 +2,14 @@
 //! folders. Knows nothing of terminals and models.
 //!
 //! Files are untrusted. What is more than text is converted in a child process with limits on time, memory and
-//! stack (`convert.rs`), so that a hostile file cannot end or block the program.
+//! stack (`convert.rs`). So a hostile file cannot end or block the program.
 //!
 //! ```
 //! use documents::{Kind, Limits};
 //!
 //! let page = b"<!doctype html><h1>Boats</h1><p>The old boat crossed the&nbsp;river.";
 //! let document = documents::read_bytes("page.html", page, &Limits::default())?;
+//! // The page is Markdown now.
 //! assert_eq!(document.kind, Kind::Html);
 //! assert_eq!(document.text, "# Boats\n\nThe old boat crossed the river.\n");
 //! # Ok::<(), documents::DocumentError>(())

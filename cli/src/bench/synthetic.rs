@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use longhand::atomic_file::{self, Access};
-use longhand::setup::{available_memory, cache_folder};
+use longhand::folders;
+use longhand::setup::available_memory;
 use models::gguf::GgufFile;
 use models::gguf::write::TensorDecl;
 use models::shapes::ModelShape;
@@ -18,7 +19,7 @@ use crate::progress::ProgressBar;
 /// The file of a shape such as `llama-3.2-1b:q4_k_m`. It is written if it does not exist or is incomplete.
 pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     let (shape, file_type) = ModelShape::parse(text).map_err(Failure::from)?;
-    let folder = cache_folder().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
+    let folder = folders::cache().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
     let folder = folder.join("shapes");
     let path = folder.join(format!("{}-{}.gguf", shape.name, file_type.name()));
     let tensors = shape.tensors(file_type);

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use longhand::folders;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::draft::Atom;
-use crate::state;
 
 /// Entries that are kept.
 const MAX_ENTRIES: usize = 10_000;
@@ -55,7 +55,7 @@ impl History {
     /// The history in this file. Shortens the file if it is too long.
     fn at(file: &Path) -> io::Result<History> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
-        file.parent().map_or(Ok(()), state::make_private).map_err(named)?;
+        file.parent().map_or(Ok(()), folders::make_private).map_err(named)?;
         let mut lines = read_lines(file).map_err(named)?;
         if too_long(&lines, MAX_ENTRIES + SLACK) {
             lines = shorten(file).map_err(named)?;
@@ -106,7 +106,7 @@ impl History {
 
 /// The file of this user's history.
 fn file() -> io::Result<PathBuf> {
-    let folder = state::folder();
+    let folder = folders::state();
     let folder = folder.ok_or_else(|| io::Error::other("neither XDG_STATE_HOME nor HOME is set"))?;
     Ok(folder.join("history"))
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use longhand::folders;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -17,9 +18,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The config file's path; `None` if the system names no folder for it.
 pub fn path() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")))?;
-    Some(base.join("longhand/config.toml"))
+    Some(folders::config()?.join("config.toml"))
 }
 
 /// The settings in a config file; none if it does not exist.

@@ -1,5 +1,5 @@
-//! Documents that were read once are found again: the session as it was behind them is kept in a file, by the
-//! tokens of the documents, the model and all settings of the session but its context.
+//! Documents that were read once are found again. The session as it was behind them is kept in a file. Its name
+//! follows from the tokens, the model and all settings of the session but the context.
 //!
 //! These files are a cache. Each can be removed at any time. One that is damaged or does not fit is none.
 
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use twox_hash::XxHash3_64;
 
 use super::Chat;
+use crate::folders::{self, Occupant};
 use crate::snapshot::{self, Snapshot};
 use crate::{EngineError, Progress, Session, atomic_file};
 
@@ -28,11 +29,14 @@ const DISK_SPEED: f64 = 4e8;
 /// // Here also where writing takes longer than reading.
 /// let cache = DocumentCache { max_share: f64::INFINITY, ..DocumentCache::new(folder.path(), 1 << 30) };
 /// let model = Model::open(ModelSource::Embedded)?;
+/// // The first chat reads the document. The second finds it.
 /// for found in [false, true] {
 ///     let document = "The old boat crossed the river. Mary's favorite number is 34251.";
 ///     let preamble = Preamble::new(model.chat_format()?, None, document)?;
+///     // Room for the document and a question.
 ///     let session = Setup::resolve(&model, &SetupOptions::default(), 200, &mut ())?.start(&mut ())?;
 ///     let mut chat = Chat::new(session, ChatOptions { preamble, ..ChatOptions::default() })?;
+///     // Then a question as usual.
 ///     assert_eq!(chat.read_documents(Some(&cache), &mut |_| ())?.found, found);
 ///     let answer = chat.ask("What is Mary's favorite number?", &mut |_| ())?;
 ///     assert_eq!(answer.text, "Mary's favorite number is 34251.");
@@ -87,7 +91,11 @@ impl DocumentCache {
     /// Keeps a session that has read documents, if there is room.
     fn add(&self, session: &Session) -> Result<(), EngineError> {
         let bytes = session.kv_usage().bytes as u64;
-        if !self.make_room(bytes) {
+        let remove = |path: &Path| {
+            let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
+            fs::remove_file(path).map_or(0, |()| bytes)
+        };
+        if !folders::make_room(self.files(), bytes, self.limit, remove) {
             return Ok(());
         }
         let made = fs::create_dir_all(&self.folder);
@@ -97,31 +105,15 @@ impl DocumentCache {
         snapshot::save_with(&path, |to| snapshot::write(session, "", true, to))
     }
 
-    /// Removes the files that were not used for longest until there is room for `bytes`. False if there is none.
-    fn make_room(&self, bytes: u64) -> bool {
-        let mut files = self.files();
-        files.sort_by_key(|(_, _, used)| *used);
-        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
-        for (path, size, _) in files {
-            if bytes > self.limit || total.saturating_add(bytes) <= self.limit {
-                break;
-            }
-            if fs::remove_file(path).is_ok() {
-                total -= size;
-            }
-        }
-        total.saturating_add(bytes) <= self.limit
-    }
-
-    /// All files, their bytes, and when they were used last.
-    fn files(&self) -> Vec<(PathBuf, u64, SystemTime)> {
+    /// All files.
+    fn files(&self) -> Vec<Occupant> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         entries
             .filter_map(|entry| {
                 let (path, metadata) = (entry.path(), entry.metadata().ok()?);
                 let is_ours = path.extension().is_some_and(|extension| extension == EXTENSION);
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                (is_ours && metadata.is_file()).then_some((path, metadata.len(), used))
+                (is_ours && metadata.is_file()).then_some(Occupant { path, bytes: metadata.len(), used })
             })
             .collect()
     }

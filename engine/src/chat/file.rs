@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use super::{Chat, SavedChat};
 use crate::atomic_file::{self, Access, Draft};
-use crate::snapshot::{SaveError, Snapshot, error_in};
+use crate::snapshot::{SaveError, Snapshot, error_in, io_error};
 use crate::{EngineError, Hint};
 
 /// A session file that this process owns.
@@ -23,6 +23,7 @@ use crate::{EngineError, Hint};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("talk.session");
+/// // A chat as usual.
 /// let model = Model::open(ModelSource::Embedded)?;
 /// let session = Setup::resolve(&model, &SetupOptions::default(), 0, &mut ())?.start(&mut ())?;
 /// let mut chat = Chat::new(session, ChatOptions::default())?;
@@ -30,6 +31,7 @@ use crate::{EngineError, Hint};
 /// let mut file = ChatFile::create(&path, &chat)?;
 /// chat.ask("Mary's favorite number is 34251. What is Mary's favorite number?", &mut |_| ())?;
 /// file.save(&chat)?;
+/// // One owner at a time.
 /// assert!(ChatFile::open(&path).is_err(), "it is open");
 /// drop(file);
 /// let (_file, saved) = ChatFile::open(&path)?;
@@ -159,8 +161,8 @@ impl ChatFile {
             if let Some(modified) = modified {
                 // Not every file system can do this, and nothing depends on it but an order.
                 let _ = self.file.set_modified(modified);
-                self.state =
-                    State::new(&self.file.metadata().map_err(SaveError::from).map_err(error_in(&self.path))?);
+                let metadata = self.file.metadata().map_err(|error| io_error(&self.path, error))?;
+                self.state = State::new(&metadata);
             }
         }
         remove(&ChatFile::cache_path(&self.path)).map_err(error_in(&self.path))

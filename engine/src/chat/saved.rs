@@ -37,8 +37,10 @@ struct Conversation {
 ///
 /// let model = Model::open(ModelSource::File("model.gguf".into()))?;
 /// let saved = SavedChat::open("talk.session".as_ref())?;
+/// // The saved options decide how the model is run.
 /// let setup = Setup::resume(&model, &SetupOptions::default(), saved.options().clone(), &mut ())?;
 /// let mut chat = saved.restore(&setup.load(&mut ())?, ChatOptions::default())?;
+/// // Nothing is read again.
 /// println!("{}", chat.ask("Where were we?", &mut |_| ())?.text);
 /// # Ok::<(), longhand::EngineError>(())
 /// ```

@@ -16,15 +16,6 @@ use crate::{Engine, EngineError, Model};
 /// Share of the query heads assumed to retrieve where no profile is known: the paper's 14 % + 1 %.
 pub const ASSUMED_SHARE: f64 = 0.15;
 
-/// The user's cache folder of longhand; `None` if the system names none.
-pub fn cache_folder() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = folder("XDG_CACHE_HOME")
-        .or_else(|| folder("HOME").map(|home| home.join(".cache")))
-        .or_else(|| folder("LOCALAPPDATA"))?;
-    Some(base.join("longhand"))
-}
-
 /// The shares of heads that a policy asks for.
 pub(super) fn policy_rule(policy: &PolicyChoice) -> SelectionRule {
     let paper = SelectionRule::default();

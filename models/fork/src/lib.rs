@@ -13,10 +13,12 @@
 //! use std::io::{Read, Write};
 //! use std::time::{Duration, Instant};
 //!
+//! // The child has ten seconds.
 //! let child = fork::Child::start(1 << 20, |mut socket| {
 //!     fork::limit_time(Some(10));
 //!     let _ = socket.write_all(b"done");
 //! })?;
+//! // So has its reply.
 //! let mut reply = [0; 4];
 //! child.channel(Instant::now() + Duration::from_secs(10)).read_exact(&mut reply)?;
 //! assert_eq!(&reply, b"done");
