@@ -4,6 +4,7 @@
 //! and what was read stays in the (possibly compressed) store. Documents and questions never become control
 //! tokens (see [`models::chat::Prompt`]).
 
+mod document_cache;
 mod documents;
 mod file;
 mod preamble;
@@ -12,9 +13,11 @@ mod saved;
 use std::ops::{Add, ControlFlow};
 use std::time::{Duration, Instant};
 
-pub use documents::{DocumentCache, DocumentReading};
+pub use document_cache::DocumentCache;
+pub use documents::DocumentReading;
+use documents::{Ahead, Attachment};
 pub use file::ChatFile;
-use models::chat::{Message, NextTurn};
+use models::chat::Message;
 pub use preamble::Preamble;
 pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
@@ -99,6 +102,9 @@ pub struct Chat {
     /// Everything the model has read and written so far.
     timeline: Vec<u32>,
     turns: Vec<Turn>,
+    /// Documents that were added after the first question.
+    attachments: Vec<Attachment>,
+    ahead: Option<Ahead>,
 }
 
 /// Where a question and its answer begin in the timeline, in tokens.
@@ -138,6 +144,8 @@ impl Chat {
             preamble: options.preamble,
             timeline: Vec::new(),
             turns: Vec::new(),
+            attachments: Vec::new(),
+            ahead: None,
         })
     }
 
@@ -204,19 +212,15 @@ impl Chat {
         })
     }
 
-    /// Lets the model read a question, up to where its answer begins; the first one together with the
-    /// documents. If that fails or is interrupted, the conversation is as it was before; the session keeps
+    /// Lets the model read a question, up to where its answer begins, together with its documents. If that fails or is interrupted, the conversation is as it was before; the session keeps
     /// the chunks that were complete, so that asking again goes on from there.
     pub fn read(
         &mut self,
         question: &str,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
-        let first = !self.has_questions();
-        let user = if first { self.preamble.first_text(question) } else { question.to_owned() };
-        self.messages.push(Message::user(user));
-        let read =
-            self.next_tokens(first.then_some(question)).and_then(|tokens| self.read_tokens(tokens, progress));
+        self.messages.push(Message::user(self.next_text(question)));
+        let read = self.next_tokens(question).and_then(|tokens| self.read_tokens(tokens, progress));
         if read.is_err() {
             self.messages.pop();
         }
@@ -235,34 +239,6 @@ impl Chat {
         self.turns.push(Turn { question: self.timeline.len(), answer: tokens.len() });
         self.timeline = tokens;
         Ok(Reading { tokens: computed, elapsed: started.elapsed() })
-    }
-
-    /// The whole timeline up to where the next answer begins. `first` is the question if it is the first.
-    fn next_tokens(&self, first: Option<&str>) -> Result<Vec<u32>, EngineError> {
-        let format = self.session.engine().model().chat_format()?;
-        if let Some(question) = first {
-            return self.preamble.prompt(format, question);
-        }
-        if !self.has_answers() {
-            return format.encode(&format.prompt(&self.messages)?);
-        }
-        let suffix = match format.next_turn(&self.messages)? {
-            NextTurn::Extends(suffix) => suffix,
-            NextTurn::Rewrites { prompt, suffix, .. } => {
-                let whole = format.encode(&prompt)?;
-                let held = self.session.tokens();
-                let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
-                match suffix {
-                    // Rows were evicted: following the template to the letter would mean to read everything
-                    // again.
-                    Some(suffix) if common < held.len() && !self.session.can_truncate_to(common) => suffix,
-                    _ => return Ok(whole),
-                }
-            }
-        };
-        let mut tokens = self.timeline.clone();
-        tokens.extend(format.encode(&suffix)?);
-        Ok(tokens)
     }
 
     /// Generates the answer to what was read last. `on_text` gets it piece by piece, without white space at
@@ -337,6 +313,7 @@ impl Chat {
     /// Starts a new conversation about the same documents. The session keeps its rows: where the next text
     /// begins as this one did, they are used again.
     pub fn clear(&mut self) {
+        self.begin_with_all_documents();
         self.messages.retain(|message| message.role == "system");
         self.timeline.clear();
         self.turns.clear();

@@ -84,7 +84,7 @@ impl Opening<'_> {
             };
             return Ok((chat, keeper.with_documents(cache)));
         };
-        let title = title(saved.document_names());
+        let title = title(&saved.document_names());
         let chat = resume(app, &model, &options, sampling, saved)?;
         let keeper = match kept.filter(|kept| kept.name(file.path()).is_some()) {
             Some(kept) => Keeper::resumed(kept, title, file, limit),

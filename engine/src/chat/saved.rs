@@ -7,7 +7,7 @@ use models::chat::Message;
 use serde::{Deserialize, Serialize};
 
 use super::preamble::SEPARATOR;
-use super::{Chat, ChatOptions, Preamble, Turn};
+use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::snapshot::{self, Snapshot};
 use crate::{Engine, EngineError, Model, ModelSource, SessionOptions, setup};
 
@@ -19,6 +19,9 @@ struct Record {
     documents: String,
     /// The names of the documents.
     names: Vec<String>,
+    /// Documents that were added later.
+    #[serde(default)]
+    attachments: Vec<Attachment>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -69,6 +72,7 @@ impl Chat {
             },
             documents: self.preamble.documents().to_owned(),
             names: self.preamble.names().to_owned(),
+            attachments: self.attachments.clone(),
         };
         let record = serde_json::to_string(&record).map_err(|error| snapshot::unwritable(&error))?;
         snapshot::write(&self.session, &record, cache, to)
@@ -103,14 +107,15 @@ impl SavedChat {
         (role == "system").then_some(content)
     }
 
-    /// The documents it is about.
+    /// The documents it began with.
     pub fn documents(&self) -> &str {
         &self.record.documents
     }
 
-    /// The names of the documents.
-    pub fn document_names(&self) -> &[String] {
-        &self.record.names
+    /// The names of all documents.
+    pub fn document_names(&self) -> Vec<String> {
+        let later = self.record.attachments.iter().map(|attachment| &attachment.name);
+        self.record.names.iter().chain(later).cloned().collect()
     }
 
     /// Tokens of the conversation.
@@ -125,12 +130,19 @@ impl SavedChat {
             messages.iter().filter(|(role, _)| role != "system").map(|(_, text)| text.as_str());
         let mut turns = Vec::new();
         while let Some(question) = messages.next() {
-            let without = || question.strip_prefix(self.documents())?.strip_prefix(SEPARATOR);
-            let is_first = turns.is_empty() && !self.documents().is_empty();
-            let question = if is_first { without().unwrap_or(question) } else { question };
-            turns.push((question, messages.next()));
+            turns.push((self.without_documents(turns.len(), question), messages.next()));
         }
         turns
+    }
+
+    /// The question in the user's message of a turn.
+    fn without_documents<'a>(&self, turn: usize, message: &'a str) -> &'a str {
+        let of_turn = self.record.attachments.iter().filter(|attachment| attachment.turn == turn);
+        let first = Some(self.documents()).filter(|documents| turn == 0 && !documents.is_empty());
+        let mut documents = first.into_iter().chain(of_turn.map(|attachment| attachment.text.as_str()));
+        documents
+            .try_fold(message, |rest, document| rest.strip_prefix(document)?.strip_prefix(SEPARATOR))
+            .unwrap_or(message)
     }
 
     /// The model it was made with, where it was then.
@@ -189,8 +201,8 @@ impl SavedChat {
     pub fn restore(self, engine: &Arc<Engine>, options: ChatOptions) -> Result<Chat, EngineError> {
         let path = self.path().to_owned();
         let vocabulary = engine.spec().n_vocab;
-        let Record { conversation: Conversation { messages, timeline, turns }, documents, names } =
-            self.record;
+        let Record { conversation, documents, names, attachments } = self.record;
+        let Conversation { messages, timeline, turns } = conversation;
         let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
         let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
         // The last answer may have failed.
@@ -199,6 +211,7 @@ impl SavedChat {
             || roles.len() + 1 < expected.len()
             || !turns_fit
             || timeline.iter().any(|token| *token as usize >= vocabulary)
+            || attachments.iter().any(|attachment| !(1..=turns.len()).contains(&attachment.turn))
         {
             return Err(damaged(
                 &path,
@@ -206,7 +219,11 @@ impl SavedChat {
             ));
         }
         let system = messages.first().filter(|(role, _)| role == "system").map(|(_, text)| text.as_str());
-        let preamble = Preamble::unencoded(system, &documents).with_names(names);
+        let preamble = match turns.is_empty() {
+            // They are read before the first question.
+            true => Preamble::new(engine.model().chat_format()?, system, &documents)?,
+            false => Preamble::unencoded(system, &documents),
+        };
         // Other errors of the options are the file's, which restoring reports with its path.
         if let Err(error @ EngineError::Memory { .. }) =
             setup::fit_session(engine, self.snapshot.options().clone(), None, 0)
@@ -219,9 +236,9 @@ impl SavedChat {
             None | Some(Err(EngineError::Snapshot { .. })) => self.snapshot.restore(engine)?,
             Some(Err(error)) => return Err(error),
         };
-        let mut chat = Chat::new(session, ChatOptions { preamble, ..options })?;
+        let mut chat = Chat::new(session, ChatOptions { preamble: preamble.with_names(names), ..options })?;
         chat.messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
-        (chat.timeline, chat.turns) = (timeline, turns);
+        (chat.timeline, chat.turns, chat.attachments) = (timeline, turns, attachments);
         chat.go_back(usize::MAX);
         Ok(chat)
     }
