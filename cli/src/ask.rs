@@ -107,7 +107,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     };
     let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
     let document_tokens = preamble.document_tokens();
-    documents.announce(app, chat_format, Some(document_tokens))?;
+    documents.announce(app, chat_format, document_tokens)?;
     drop(documents);
     let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
     let trained = model.spec().n_ctx_train;

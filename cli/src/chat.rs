@@ -1,6 +1,7 @@
 //! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read
-//! with the first question; later turns read only their question.
+//! while the user types; later turns read only their question.
 
+mod background;
 mod commands;
 mod complete;
 mod conversation;
@@ -19,6 +20,7 @@ mod outside;
 mod resume_check;
 mod screen;
 mod start;
+mod status;
 
 use std::path::PathBuf;
 
@@ -47,7 +49,7 @@ pub struct ChatArgs {
     #[command(flatten)]
     model_arg: ModelArg,
     /// Document to talk about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
-    /// stdin. It is read with the first question. Repeat for several
+    /// stdin. It is read while you type. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Keep the conversation in this file, and not among the kept ones. If the file exists, the chat continues from

@@ -89,6 +89,11 @@ impl Console {
         self.stderr_terminal && !self.dumb && !self.quiet
     }
 
+    /// Whether notes and progress are not wanted.
+    pub fn quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether stderr is a terminal.
     pub fn stderr_terminal(&self) -> bool {
         self.stderr_terminal
@@ -151,6 +156,11 @@ impl Console {
         }
         let text = visible(text);
         let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// `text` dimmed, if stdout may have colours.
+    pub fn dim(&self, text: &str) -> String {
+        self.paint(2, text)
     }
 
     /// `text` in an ANSI colour (31 is red, 32 green, 36 cyan), if stdout may have colours.

@@ -9,7 +9,7 @@ use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Obs
 use crate::app::App;
 use crate::{crash_save, format};
 
-/// Reads the documents, with a progress bar, or finds them in the cache. Says so, and what is wrong with the cache.
+/// Reads the documents, with a progress bar, or finds them in the cache. Says what is to be known of that.
 pub fn read_documents(
     app: &App,
     chat: &mut Chat,
@@ -20,15 +20,24 @@ pub fn read_documents(
         .interrupt
         .computing(|| chat.read_documents(cache, &mut |progress| reporter.progress(progress)))?;
     drop(reporter);
+    notes(&reading).iter().for_each(|note| app.console.note(note));
+    Ok(cost(&reading))
+}
+
+/// What is to be known of the reading of documents: whether they were found in the cache, and what is wrong with that.
+pub fn notes(reading: &DocumentReading) -> Vec<String> {
     let DocumentReading { tokens, elapsed, found, problem } = reading;
-    if let Some(problem) = problem {
-        app.console.note(&format!("note: documents that were read before: {problem}"));
-    }
-    if found {
-        let (tokens, time) = (format::count(tokens), format::duration(elapsed));
-        app.console.note(&format!("read before: {tokens} tokens of documents, found again in {time}"));
-    }
-    Ok(Reading { tokens: if found { 0 } else { tokens }, elapsed })
+    let problem = problem.iter().map(|problem| format!("note: documents that were read before: {problem}"));
+    let found = found.then(|| {
+        let (tokens, time) = (format::count(*tokens), format::duration(*elapsed));
+        format!("read before: {tokens} tokens of documents, found again in {time}")
+    });
+    problem.chain(found).collect()
+}
+
+/// What reading documents took.
+pub fn cost(reading: &DocumentReading) -> Reading {
+    Reading { tokens: if reading.found { 0 } else { reading.tokens }, elapsed: reading.elapsed }
 }
 
 /// Reads a question, with a progress bar.

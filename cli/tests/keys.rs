@@ -4,6 +4,8 @@
 mod common;
 #[path = "common/pty.rs"]
 mod pty;
+#[path = "keys/reading.rs"]
+mod reading;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -8,8 +8,7 @@ use std::thread;
 use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Progress};
 
 use super::status::Status;
-use crate::format;
-use crate::{failure, turn};
+use crate::{format, turn};
 
 /// Reads documents during `wait`, which waits for the user, and stops when it returns. What is read by then is kept.
 /// `flag` is the interrupt flag of the engine.
@@ -20,16 +19,16 @@ pub fn read_during<T>(
     flag: &Arc<AtomicBool>,
     wait: impl FnOnce() -> T,
 ) -> (T, Result<DocumentReading, EngineError>) {
-    let what = names(&chat.unread_documents());
+    let what = names(&chat.next_documents());
     status.show(format!("reading {what}"));
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let read =
                 chat.read_documents(cache, &mut |progress| status.show(progress_line(&what, progress)));
             status.end(match &read {
-                Ok(reading) => turn::reading_notes(&what, reading),
+                Ok(reading) => finished(&what, reading),
                 Err(error) if error.is_interrupt() => Vec::new(),
-                Err(error) => vec![failure::report(&anyhow::anyhow!(error.to_string())).text.trim_end().to_owned()],
+                Err(error) => vec![format!("error: cannot read {what}: {error}")],
             });
             read
         });
@@ -49,6 +48,16 @@ impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
+}
+
+/// What to say when everything is read: `read book.txt: 13,204 tokens in 2 min 10 s`
+fn finished(what: &str, reading: &DocumentReading) -> Vec<String> {
+    let mut notes = turn::notes(reading);
+    if !reading.found {
+        let (tokens, time) = (format::count(reading.tokens), format::duration(reading.elapsed));
+        notes.push(format!("read {what}: {tokens} tokens in {time}"));
+    }
+    notes
 }
 
 /// `reading book.txt 34 % · 2 min left`
@@ -79,8 +88,11 @@ mod tests {
     fn the_line_says_what_is_read_and_how_long_it_takes() {
         let progress =
             Progress { task: Task::Prefill, share: 0.25, size: 1000, elapsed: Duration::from_secs(40) };
-        assert_eq!(progress_line("a.txt", progress), "reading a.txt 25 % · 2 min 0 s left");
+        assert_eq!(progress_line("a.txt", progress), "reading a.txt 25 % · 2 min 00 s left");
         let some = ["a.txt", "b.txt", "c.txt"].map(str::to_owned);
-        assert_eq!([names(&some[..1]), names(&some), names(&[])], ["a.txt", "a.txt and 2 more", "the documents"]);
+        assert_eq!(
+            [names(&some[..1]), names(&some), names(&[])],
+            ["a.txt", "a.txt and 2 more", "the documents"]
+        );
     }
 }

@@ -19,8 +19,13 @@ impl Command {
 }
 
 /// All commands.
-pub const COMMANDS: [Command; 8] = [
+pub const COMMANDS: [Command; 10] = [
     Command::new("/help", "show this list"),
+    Command {
+        takes_path: true,
+        ..Command::new("/read", "read a document: /read FILE, a folder or a pattern")
+    },
+    Command::new("/files", "list the documents; /files drop gives up those of the next question"),
     Command::new("/stats", "show tokens and KV cache size, and the speed of the last turn"),
     Command::new("/regen", "replace the last answer by a new one"),
     Command::new("/undo", "remove the last question and its answer"),

@@ -1,5 +1,7 @@
 //! The loop of a chat: answers questions and runs commands until the chat ends.
 
+mod documents;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,11 +40,16 @@ enum Outcome {
 
 /// Answers messages until the chat ends. Returns why.
 pub fn run(app: &App, front_end: &mut FrontEnd, chat: &mut Chat, keeper: &mut Keeper) -> Result<End> {
+    let last = TurnStats::default();
     let mut conversation =
-        Conversation { app, front_end, chat, keeper, last: TurnStats::default(), save_failed: false };
+        Conversation { app, front_end, chat, keeper, last, is_paused: false, save_failed: false };
     loop {
-        let message = match conversation.front_end.next_message()? {
+        let message = match conversation.next()? {
             Next::Message(message) => message,
+            Next::Stop => {
+                conversation.stop_reading();
+                continue;
+            }
             Next::End(end) => return Ok(end),
         };
         match app.interrupt.in_steps(|| conversation.respond(message))? {
@@ -60,6 +67,8 @@ struct Conversation<'a, 'b> {
     chat: &'a mut Chat,
     keeper: &'a mut Keeper,
     last: TurnStats,
+    /// Whether the user has stopped the reading of documents.
+    is_paused: bool,
     /// Whether the user knows that the conversation cannot be saved.
     save_failed: bool,
 }
@@ -100,6 +109,8 @@ impl Conversation<'_, '_> {
                 self.front_end.note("started a new conversation");
                 return Ok(Outcome::Turn(TurnStats::default()));
             }
+            ("/read", path) => return self.read(path),
+            ("/files", argument) => self.files(argument)?,
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
             ("/ctx", tokens) => self.set_context(tokens),
@@ -123,6 +134,9 @@ impl Conversation<'_, '_> {
         let reading = match reading {
             Err(error) if error.is_interrupt() => {
                 self.front_end.note("interrupted: the question was not read");
+                if self.chat.has_unread_documents()? {
+                    self.stop_reading();
+                }
                 return Ok(Outcome::Nothing);
             }
             Err(EngineError::ContextFull { needed, context }) => {
@@ -131,6 +145,7 @@ impl Conversation<'_, '_> {
             }
             reading => reading?,
         };
+        self.is_paused = false;
         self.keeper.keep(self.app, self.chat, reading.elapsed);
         self.answer(reading)
     }
@@ -254,13 +269,17 @@ impl Conversation<'_, '_> {
 
 /// The error and the hint for a question that does not fit the context.
 fn context_full(needed: usize, context: usize) -> String {
-    /// What `/ctx` is advised to leave for the answer and more questions.
-    const ROOM: usize = 4000;
-    let larger = (needed + ROOM).next_multiple_of(1000);
+    let larger = larger_context(needed);
     let (needed, context) = (format::count(needed), format::count(context));
     format!(
         "error: the context is full: the conversation with this question has {needed} tokens, but the context is \
          {context}\n\
          hint: enlarge it with /ctx {larger}, or start a new conversation with /clear"
     )
+}
+
+/// The context to advise where a conversation of `needed` tokens does not fit: with room for answers and more questions.
+fn larger_context(needed: usize) -> usize {
+    const ROOM: usize = 4000;
+    (needed + ROOM).next_multiple_of(1000)
 }

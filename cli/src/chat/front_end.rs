@@ -10,6 +10,7 @@ use super::commands::{Message, is_unfinished};
 #[cfg(unix)]
 use super::editing::Editing;
 use super::inbox::{End, Inbox};
+use super::status::Status;
 use crate::app::App;
 use crate::console;
 use crate::interrupt::Event;
@@ -17,6 +18,8 @@ use crate::interrupt::Event;
 /// What comes next in a chat.
 pub enum Next {
     Message(Message),
+    /// Ctrl-C, while work goes on behind the prompt.
+    Stop,
     End(End),
 }
 
@@ -68,6 +71,15 @@ impl<'a> FrontEnd<'a> {
             #[cfg(unix)]
             Input::Keys(editing) => app.interrupt.prompting(|| editing.next_message(app)),
             Input::Lines(inbox) => next_line(app, inbox),
+        }
+    }
+
+    /// What the prompt shows of work that goes on behind it; `None` where there is no such prompt.
+    pub fn status(&self) -> Option<Arc<Status>> {
+        match &self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => Some(editing.status()),
+            Input::Lines(_) => None,
         }
     }
 

@@ -16,15 +16,16 @@ use crate::args::sampling::Sampling;
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::kept::KeptChats;
-use crate::{crash_save, documents, failure, format, offers};
+use crate::{crash_save, failure, format, offers};
 
-/// What a conversation begins with: the model and the documents are open, nothing is computed.
+/// What a conversation begins with: the model is open and the documents are tokens; nothing is computed.
 pub struct Opening<'a> {
     args: &'a ChatArgs,
     options: SetupOptions,
     model: Arc<Model>,
     sampling: Sampling,
-    documents: Documents,
+    /// Of a new conversation.
+    preamble: Preamble,
     /// The conversation to continue.
     saved: Option<(ChatFile, SavedChat)>,
     kept: Option<KeptChats>,
@@ -53,23 +54,30 @@ impl Opening<'_> {
                 .context(format!("the model {} of this conversation cannot be opened", saved.model_name())),
             None => error,
         })?;
-        let documents = documents::read_for_chat(app, model.chat_format()?, &args.files)?;
-        if let Some((_, saved)) = &mut saved {
-            check_saved(saved, args, &options, &model, documents.text())?;
-        }
-        Ok(Opening { args, options, model, sampling, documents, saved, kept })
+        let documents = Documents::for_chat(&args.files)?;
+        let format = model.chat_format()?;
+        let preamble = match &mut saved {
+            Some((_, saved)) => {
+                check_saved(saved, args, &options, &model, documents.text())?;
+                Preamble::default()
+            }
+            None => {
+                let preamble = Preamble::new(format, args.system.as_deref(), documents.text())?;
+                documents.announce(app, format, preamble.document_tokens())?;
+                preamble.with_names(documents.names())
+            }
+        };
+        Ok(Opening { args, options, model, sampling, preamble, saved, kept })
     }
 
     /// Starts or resumes the conversation.
     pub fn begin(self, app: &App) -> Result<(Chat, Keeper)> {
-        let Opening { args, options, model, sampling, documents, saved, kept } = self;
+        let Opening { args, options, model, sampling, preamble, saved, kept } = self;
         let cache = args.disk.documents().filter(|_| !args.private);
         let limit = args.disk.limit();
         let Some((file, saved)) = saved else {
-            let names = documents.names();
-            let title = title(&names);
-            let system = args.system.as_deref();
-            let chat = start(app, system, &model, &options, sampling, documents.text(), names)?;
+            let title = title(preamble.names());
+            let chat = start(app, &model, &options, sampling, preamble)?;
             let keeper = match (&args.session_file, kept) {
                 _ if args.private => Keeper::private(),
                 (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),
@@ -173,18 +181,15 @@ fn check_saved(
 /// Starts a conversation.
 fn start(
     app: &App,
-    system: Option<&str>,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
     sampling: Sampling,
-    documents: &str,
-    names: Vec<String>,
+    preamble: Preamble,
 ) -> Result<Chat> {
-    let preamble = Preamble::new(model.chat_format()?, system, documents)?.with_names(names);
     let prompt = preamble.min_tokens();
     let context = setup_options.context.tokens(prompt, model.spec().n_ctx_train);
     if context <= prompt {
-        let what = match documents.is_empty() {
+        let what = match preamble.documents().is_empty() {
             true => "the chat template alone is",
             false => "the documents (with the chat template) are",
         };
@@ -195,14 +200,11 @@ fn start(
     }
     let session = app.start(&app.resolve_or_offer(model, setup_options, prompt)?)?;
     app.console.note(&format!(
-        "{}, policy {}, context {}{}; type /help for the commands",
+        "{}, policy {}, context {}, KV cache of {}; type /help for the commands",
         model.name(),
         session.options().policy,
         format::count(context),
-        match documents.is_empty() {
-            true => String::new(),
-            false => format!(", documents of {} tokens", format::count(prompt)),
-        }
+        format::bytes(session.kv_usage().allocated),
     ));
     Ok(Chat::new(session, chat_options(sampling, preamble))?)
 }
