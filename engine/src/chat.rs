@@ -4,6 +4,7 @@
 //! and what was read stays in the (possibly compressed) store. Documents and questions never become control
 //! tokens (see [`models::chat::Prompt`]).
 
+mod changes;
 mod documents;
 mod file;
 mod preamble;
