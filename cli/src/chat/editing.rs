@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::Result;
 
-use super::commands::Message;
+use super::commands::{self, Message};
 use super::editor::{Action, Editor, PROMPT};
 use super::front_end::Next;
 use super::history::History;
@@ -25,6 +25,9 @@ pub struct Editing {
     screen: Screen,
     /// Whether the terminal understands control sequences.
     is_smart: bool,
+    /// Whether the text is a question that was sent before, and whether the message sent last was one.
+    is_taken_back: bool,
+    was_taken_back: bool,
 }
 
 impl Editing {
@@ -47,7 +50,19 @@ impl Editing {
             }
             true
         });
-        Ok(Editing { keyboard, editor: Editor::new(history), screen: screen_for(console), is_smart })
+        let (editor, screen) = (Editor::new(history), screen_for(console));
+        Ok(Editing { keyboard, editor, screen, is_smart, is_taken_back: false, was_taken_back: false })
+    }
+
+    /// Puts a question that was sent before into the line. Ctrl-C leaves it as it was.
+    pub fn take_back(&mut self, question: &str) {
+        self.editor.set_text(&commands::typed(question));
+        self.is_taken_back = true;
+    }
+
+    /// Whether the message sent last is a question that was taken back.
+    pub fn takes_back(&self) -> bool {
+        self.was_taken_back
     }
 
     /// The model works from now on.
@@ -76,11 +91,15 @@ impl Editing {
             match self.editor.press(key) {
                 Action::Nothing => self.keep_plain(),
                 Action::Send => {
+                    self.was_taken_back = std::mem::take(&mut self.is_taken_back);
                     if let Some(message) = self.send(app)? {
                         return Ok(Next::Message(message));
                     }
                 }
-                Action::Interrupt if !self.editor.draft().is_empty() => self.editor.discard(),
+                Action::Interrupt if self.is_taken_back || !self.editor.draft().is_empty() => {
+                    self.is_taken_back = false;
+                    self.editor.discard();
+                }
                 Action::Interrupt if quits => return Ok(self.end(End::Interrupt)),
                 Action::Interrupt => {
                     self.finish_line()?;

@@ -71,6 +71,25 @@ impl<'a> FrontEnd<'a> {
         }
     }
 
+    /// Lets the user edit a question that was sent. False if there is no line editor.
+    pub fn take_back(&mut self, question: &str) -> bool {
+        match &mut self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => editing.take_back(question),
+            Input::Lines(_) => return false,
+        }
+        true
+    }
+
+    /// Whether the last message is the question that was taken back, edited.
+    pub fn takes_back(&self) -> bool {
+        match &self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => editing.takes_back(),
+            Input::Lines(_) => false,
+        }
+    }
+
     /// The model works from now on: Ctrl-C and Ctrl-Z act at once.
     pub fn begin_work(&self) {
         match &self.input {

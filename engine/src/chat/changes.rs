@@ -11,6 +11,13 @@ use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
 use crate::{EngineError, Hint, Progress, Session, setup};
 
+/// A conversation as its chat template writes it.
+struct Rendered {
+    messages: Vec<Message>,
+    timeline: Vec<u32>,
+    turns: Vec<Turn>,
+}
+
 impl Chat {
     /// The system message.
     pub fn system(&self) -> Option<&str> {
@@ -123,7 +130,7 @@ impl Chat {
         let format = engine.model().chat_format()?;
         let preamble = Preamble::new(format, system, self.preamble.documents())?;
         let preamble = preamble.with_names(self.preamble.names().to_vec());
-        let (messages, timeline, turns) = self.rendered(format, &preamble)?;
+        let Rendered { messages, timeline, turns } = self.rendered(format, &preamble)?;
         let mut reading = Reading::default();
         if self.has_questions() {
             let options = self.session.options().clone();
@@ -140,12 +147,8 @@ impl Chat {
         Ok(reading)
     }
 
-    /// The conversation with another preamble: messages, timeline and turns.
-    fn rendered(
-        &self,
-        format: &ChatFormat,
-        preamble: &Preamble,
-    ) -> Result<(Vec<Message>, Vec<u32>, Vec<Turn>), EngineError> {
+    /// The conversation with another preamble.
+    fn rendered(&self, format: &ChatFormat, preamble: &Preamble) -> Result<Rendered, EngineError> {
         let mut messages: Vec<Message> = preamble.system().map(Message::system).into_iter().collect();
         let (mut timeline, mut turns) = (Vec::new(), Vec::new());
         let mut has_answers = false;
@@ -168,7 +171,7 @@ impl Chat {
             turns.push(Turn { question: timeline.len(), answer: prompt.len() });
             timeline = prompt;
         }
-        Ok((messages, timeline, turns))
+        Ok(Rendered { messages, timeline, turns })
     }
 
     /// The tokens of the answer in the turn of this number, counted from 1: those that were generated, where the timeline

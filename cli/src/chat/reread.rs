@@ -1,0 +1,151 @@
+//! Commands after which the conversation is read again: `/policy NAME` and `/system TEXT`; and `/edit`, which replaces
+//! the last question. Until the reading is done, the conversation stays as it is.
+
+use anyhow::Result;
+use longhand::policy::policies;
+use longhand::{
+    Chat, Context, EngineError, HeadSource, Observer, Reading, Session, SessionOptions, SetupOptions, setup,
+};
+
+use crate::app::App;
+use crate::args::session::{self, PrefillArg};
+use crate::args::values;
+use crate::failure::Failure;
+use crate::{crash_save, format};
+
+/// What `/policy` prints.
+pub fn policy(session: &Session) -> String {
+    let SessionOptions { policy, context, types, prefill, .. } = session.options();
+    let mut text = format!("policy   {policy}\n");
+    for parameter in policy.entry().parameters() {
+        let value = parameter.format_value(policy.value(parameter.name).unwrap_or_default());
+        text += &format!("         {}={value}: {}\n", parameter.name, parameter.description);
+    }
+    text += &match policy.policy() {
+        None => "budget   none: every head keeps every row\n".to_owned(),
+        Some(_) if policy.scope_options(session.engine().spec()).is_some() => {
+            "budget   each head's window follows from the model's weights\n".to_owned()
+        }
+        Some(rules) => {
+            let [budget, slack] = [rules.budget(*context).min(*context), rules.slack(*context)];
+            let (budget, slack) = (format::count(budget), format::count(slack));
+            format!(
+                "budget   {budget} rows of a bounded head, and up to {slack} more until some are evicted\n"
+            )
+        }
+    };
+    text += &format!("types    {} keys, {} values\n", types.0.name(), types.1.name());
+    text += &format!("prefill  {}\n", PrefillArg::from(*prefill).name());
+    let names: Vec<&str> = policies().map(|entry| entry.name).collect();
+    text + &format!("/policy NAME reads the conversation again under another one: {}\n", names.join(", "))
+}
+
+/// Does `/policy NAME:parameters BUDGET`: reads the conversation again under another policy. The types and the prefill
+/// stay. `rate`: tokens read per second so far.
+///
+/// # Errors
+/// Where the policy or the budget cannot be used, there is no memory for the old and the new KV cache at once, or the
+/// reading is interrupted. Nothing has changed then.
+pub fn change_policy(
+    app: &App,
+    chat: &mut Chat,
+    given: &SetupOptions,
+    text: &str,
+    rate: f64,
+) -> Result<Reading> {
+    let (name, budget) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let policy = session::policy(name)?;
+    let budget = match budget.trim() {
+        "" => None,
+        budget => Some(values::budget(budget)?),
+    };
+    let (engine, old) = (chat.session().engine().clone(), chat.session().options().clone());
+    let spec = engine.spec();
+    let heads = match &old.profile {
+        _ if !policy.uses_profile() || policy.scope_options(spec).is_some() => HeadSource::Auto,
+        Some(profile) if old.policy.scope_options(spec).is_none() => HeadSource::Profile(profile.clone()),
+        _ => given.heads.clone(),
+    };
+    let options = SetupOptions {
+        context: Context::Tokens(old.context),
+        policy: Some(policy),
+        budget,
+        heads,
+        k_type: Some(old.types.0),
+        v_type: Some(old.types.1),
+        prefill: Some(old.prefill),
+        chunk: Some(old.chunk),
+        ..given.clone()
+    };
+    let tokens = chat.tokens();
+    let mut reporter = app.reporter();
+    let prepare = || setup::prepare_session(&engine, &options, old.context, tokens, &mut reporter);
+    let (new, _) = app.interrupt.computing(prepare)?;
+    drop(reporter);
+    if new.policy == old.policy && new.profile == old.profile {
+        let hint = "/policy shows its parameters";
+        return Err(Failure::usage(format!("the policy is {} already", new.policy), hint).into());
+    }
+    announce(app, tokens, rate);
+    let session = Session::new(&engine, new)?;
+    read(app, |progress| chat.move_to(session, progress))
+}
+
+/// What `/system` prints.
+pub fn system(chat: &Chat) -> String {
+    match chat.system() {
+        Some(text) => format!("{}\n", text.trim_end()),
+        None => "there is no system message; /system TEXT sets one\n".to_owned(),
+    }
+}
+
+/// Does `/system TEXT`. A text of `""` removes the system message.
+///
+/// # Errors
+/// As for [`change_policy`], and where the chat template refuses a system message.
+pub fn change_system(app: &App, chat: &mut Chat, text: &str, rate: f64) -> Result<Reading> {
+    let text = Some(text).filter(|text| *text != "\"\"");
+    announce(app, chat.tokens(), rate);
+    let reading = read(app, |progress| chat.set_system(text, progress))?;
+    crash_save::set_messages(chat.messages());
+    Ok(reading)
+}
+
+/// Reads a question in place of the last one.
+pub fn revise(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
+    let mut reporter = app.reporter();
+    let revised =
+        app.interrupt.computing(|| chat.revise(question, &mut |progress| reporter.progress(progress)));
+    crash_save::set_messages(chat.messages());
+    revised
+}
+
+/// Says how long the reading of so many tokens takes, where that is known.
+fn announce(app: &App, tokens: usize, rate: f64) {
+    if tokens == 0 {
+        return;
+    }
+    let time = match rate > 0.0 {
+        true => {
+            format!(", about {}", format::duration(std::time::Duration::from_secs_f64(tokens as f64 / rate)))
+        }
+        false => String::new(),
+    };
+    let tokens = format::count(tokens);
+    app.console
+        .note(&format!("reading the conversation again: {tokens} tokens{time}; Ctrl-C leaves it as it is"));
+}
+
+/// Reads with a progress bar. Ctrl-C stops it.
+fn read(
+    app: &App,
+    work: impl FnOnce(&mut dyn FnMut(longhand::Progress)) -> Result<Reading, EngineError>,
+) -> Result<Reading> {
+    let mut reporter = app.reporter();
+    let reading = app.interrupt.computing(|| work(&mut |progress| reporter.progress(progress)));
+    reading.map_err(|error| match error.is_interrupt() {
+        true => Failure::new("interrupted: the conversation is as it was", "give the command again to go on")
+            .into(),
+        false => error.into(),
+    })
+}
