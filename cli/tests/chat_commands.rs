@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{DOCUMENT, Run, changed_model, file, longhand, longhand_with_input};
+use common::{DOCUMENT, Run, changed_model, file, longhand, longhand_with_input, scratch};
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const NUMBER_IS: &str = "Mary's favorite number is 34251.";
@@ -152,6 +152,22 @@ fn a_conversation_goes_on_under_another_policy() {
     }
     assert_eq!(run.stderr.matches("\nreading the conversation again: ").count(), 3, "{}", run.stderr);
     assert_eq!(run.ok(), format!("{NUMBER_IS}\n{KEY_IS}\n{KEY_IS}\n{NUMBER_IS}\n"));
+}
+
+#[test]
+fn a_conversation_is_kept_with_its_new_policy_and_system_message() {
+    let session = scratch("files").join("changed.session");
+    let _ = std::fs::remove_file(&session);
+    let document = file("changed.txt", DOCUMENT);
+    let flags = ["chat", "--session", session.to_str().expect("text")];
+    let input = format!("{NUMBER}\n/policy tova:capacity=400\n/system Be kind.\n");
+    assert_eq!(
+        longhand_with_input(&[&flags[..], &["-f", &document]].concat(), input.as_bytes()).ok(),
+        format!("{NUMBER_IS}\n")
+    );
+    let resumed = longhand_with_input(&flags, format!("/system\n{KEY}\n/edit {NUMBER}\n").as_bytes());
+    assert!(resumed.stderr.contains(", policy tova:capacity=400, "), "{}", resumed.stderr);
+    assert_eq!(resumed.ok(), format!("Be kind.\n{KEY_IS}\n{NUMBER_IS}\n"));
 }
 
 #[test]

@@ -569,13 +569,39 @@ fn the_last_question_is_edited_in_the_line() {
 }
 
 #[test]
+fn ctrl_c_leaves_the_policy_as_it_was() {
+    let document = file("keys-policy.txt", DOCUMENT);
+    let mut chat = Terminal::chat("policy", &["-f", &document]);
+    chat.wait_for_prompt();
+    chat.send("What is the pass key?\r");
+    chat.wait_for(KEY_IS);
+    chat.wait_for_prompt();
+    let unchanged = "interrupted: nothing has changed\n";
+    for (number, command) in ["/policy h2o", "/policy razor", "/system Be kind."].iter().enumerate() {
+        chat.send(&format!("{command}\r\x03"));
+        chat.wait_until("nothing changed", |screen| {
+            screen.contents().matches(unchanged).count() == number + 1
+        });
+        chat.wait_for_prompt();
+    }
+    chat.send("/system\r/policy\r");
+    chat.wait_for("there is no system message");
+    chat.wait_for("policy   full");
+    chat.send("What is Mary's favorite number?\r");
+    chat.wait_for(NUMBER_IS);
+    chat.wait_for_prompt();
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), Some(0));
+}
+
+#[test]
 fn the_map_of_the_cache_fits_the_terminal() {
     let mut chat = Terminal::chat("map", &["--policy", "snapkv:window=8,capacity=24"]);
     chat.wait_for_prompt();
     chat.send(&format!("{}\r", DOCUMENT.trim_end()));
     chat.wait_until("an answer", |screen| screen.contents().matches("\n> ").count() == 2);
     chat.resize(40);
-    chat.send("\x0c/kv 3.2\r");
+    chat.send("/kv 3.2\r");
     chat.wait_for("what is kept in []");
     chat.wait_for_prompt();
     let shown = chat.contents();
@@ -585,8 +611,8 @@ fn the_map_of_the_cache_fits_the_terminal() {
     let spans = shown.split_once("in []\n").expect("spans").1;
     let is_span = |line: &str| line.starts_with("   ") && line.contains('[') && line.contains(']');
     assert!(spans.lines().take_while(|line| !line.starts_with("> ")).all(is_span), "{shown}");
-    chat.send("\x0c/kv\r");
-    chat.wait_for("evicted");
+    chat.send("/kv\r");
+    chat.wait_for("entries  none");
     chat.wait_for_prompt();
     let shown = chat.contents();
     let row = shown.lines().find_map(|line| line.strip_prefix("    3 ")).expect("a layer");

@@ -281,7 +281,7 @@ impl Conversation<'_, '_> {
                 Outcome::Turn(TurnStats { reading, ..TurnStats::default() })
             }
             Err(error) => {
-                self.front_end.note(failure::report(&error).text.trim_end());
+                self.front_end.note(&reread::report(error));
                 Outcome::Nothing
             }
         }

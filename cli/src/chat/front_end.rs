@@ -73,12 +73,13 @@ impl<'a> FrontEnd<'a> {
 
     /// Lets the user edit a question that was sent. False if there is no line editor.
     pub fn take_back(&mut self, question: &str) -> bool {
-        match &mut self.input {
-            #[cfg(unix)]
-            Input::Keys(editing) => editing.take_back(question),
-            Input::Lines(_) => return false,
+        #[cfg(unix)]
+        if let Input::Keys(editing) = &mut self.input {
+            editing.take_back(question);
+            return true;
         }
-        true
+        let _ = question;
+        false
     }
 
     /// Whether the last message is the question that was taken back, edited.

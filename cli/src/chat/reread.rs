@@ -1,17 +1,20 @@
 //! Commands after which the conversation is read again: `/policy NAME` and `/system TEXT`; and `/edit`, which replaces
 //! the last question. Until the reading is done, the conversation stays as it is.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use longhand::policy::policies;
 use longhand::{
-    Chat, Context, EngineError, HeadSource, Observer, Reading, Session, SessionOptions, SetupOptions, setup,
+    Chat, Context, EngineError, HeadSource, Observer, Progress, Reading, Session, SessionOptions,
+    SetupOptions, setup,
 };
 
 use crate::app::App;
 use crate::args::session::{self, PrefillArg};
 use crate::args::values;
 use crate::failure::Failure;
-use crate::{crash_save, format};
+use crate::{crash_save, failure, format};
 
 /// What `/policy` prints.
 pub fn policy(session: &Session) -> String {
@@ -78,10 +81,8 @@ pub fn change_policy(
         ..given.clone()
     };
     let tokens = chat.tokens();
-    let mut reporter = app.reporter();
-    let prepare = || setup::prepare_session(&engine, &options, old.context, tokens, &mut reporter);
+    let prepare = || setup::prepare_session(&engine, &options, old.context, tokens, &mut app.reporter());
     let (new, _) = app.interrupt.computing(prepare)?;
-    drop(reporter);
     if new.policy == old.policy && new.profile == old.profile {
         let hint = "/policy shows its parameters";
         return Err(Failure::usage(format!("the policy is {} already", new.policy), hint).into());
@@ -127,7 +128,7 @@ fn announce(app: &App, tokens: usize, rate: f64) {
     }
     let time = match rate > 0.0 {
         true => {
-            format!(", about {}", format::duration(std::time::Duration::from_secs_f64(tokens as f64 / rate)))
+            format!(", about {}", format::duration(Duration::from_secs_f64(tokens as f64 / rate)))
         }
         false => String::new(),
     };
@@ -139,13 +140,17 @@ fn announce(app: &App, tokens: usize, rate: f64) {
 /// Reads with a progress bar. Ctrl-C stops it.
 fn read(
     app: &App,
-    work: impl FnOnce(&mut dyn FnMut(longhand::Progress)) -> Result<Reading, EngineError>,
+    work: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<Reading, EngineError>,
 ) -> Result<Reading> {
     let mut reporter = app.reporter();
-    let reading = app.interrupt.computing(|| work(&mut |progress| reporter.progress(progress)));
-    reading.map_err(|error| match error.is_interrupt() {
-        true => Failure::new("interrupted: the conversation is as it was", "give the command again to go on")
-            .into(),
-        false => error.into(),
-    })
+    Ok(app.interrupt.computing(|| work(&mut |progress| reporter.progress(progress)))?)
+}
+
+/// What is said of an error after which the conversation is as it was.
+pub fn report(error: anyhow::Error) -> String {
+    let is_interrupt = error.downcast_ref().is_some_and(EngineError::is_interrupt);
+    match is_interrupt {
+        true => "interrupted: nothing has changed".to_owned(),
+        false => failure::report(&error).text.trim_end().to_owned(),
+    }
 }
