@@ -131,6 +131,32 @@ fn a_chat_with_another_system_message_is_one_that_began_with_it() {
     }
 }
 
+/// Sampled tokens are seldom those that their text would be encoded as.
+#[test]
+fn answers_keep_their_tokens_with_another_system_message() {
+    let engine = embedded_model();
+    let mut chat = chat(&engine, full(), None);
+    chat.set_sampling(SamplerOptions {
+        temperature: 1e4,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        ..SamplerOptions::default()
+    })
+    .expect("valid");
+    chat.set_answer_limit(Some(20));
+    let format = engine.model().chat_format().expect("a chat format");
+    let answers = [NUMBER, KEY].map(|question| chat.ask(question, &mut |_| ()).expect("an answer"));
+    assert!(answers.iter().any(|answer| format.encode_text(&answer.text).expect("tokens") != answer.tokens));
+    for system in [Some("Be kind."), None] {
+        chat.set_system(system, &mut |_| ()).expect("changed");
+        for answer in &answers {
+            let held = chat.session().tokens();
+            assert!(held.windows(answer.tokens.len()).any(|tokens| tokens == answer.tokens), "{system:?}");
+        }
+    }
+}
+
 #[test]
 fn a_system_message_keeps_a_question_that_waits_for_its_answer() {
     let engine = embedded_model();

@@ -123,7 +123,10 @@ impl Conversation<'_, '_> {
             ("/kv", "") => self.front_end.print(&kv_map::report(View::new(self.app.console), self.chat))?,
             ("/kv", head) => self.show(kv_head::report(View::new(self.app.console), self.chat, head))?,
             ("/heads", "") => self.show(heads::of_session(self.app.console, self.chat.session()))?,
-            ("/policy", "") => self.front_end.print(&reread::policy(self.chat.session()))?,
+            ("/policy", "") => {
+                let width = View::new(self.app.console).width;
+                self.front_end.print(&reread::policy(self.chat.session(), width))?;
+            }
             ("/policy", policy) => return Ok(self.change_policy(policy)),
             ("/set", "") => self.front_end.print(&settings::list(self.chat))?,
             ("/set", setting) => {

@@ -16,31 +16,32 @@ use crate::args::values;
 use crate::failure::Failure;
 use crate::{crash_save, failure, format};
 
-/// What `/policy` prints.
-pub fn policy(session: &Session) -> String {
+/// What `/policy` prints, in lines of at most `width` columns.
+pub fn policy(session: &Session, width: usize) -> String {
     let SessionOptions { policy, context, types, prefill, .. } = session.options();
-    let mut text = format!("policy   {policy}\n");
+    let line = |label: &str, text: &str| format::labelled(&format!("{label:<9}"), text, width);
+    let mut text = line("policy", &policy.to_string());
     for parameter in policy.entry().parameters() {
         let value = parameter.format_value(policy.value(parameter.name).unwrap_or_default());
-        text += &format!("         {}={value}: {}\n", parameter.name, parameter.description);
+        text += &line("", &format!("{}={value}: {}", parameter.name, parameter.description));
     }
-    text += &match policy.policy() {
-        None => "budget   none: every head keeps every row\n".to_owned(),
+    let budget = match policy.policy() {
+        None => "none: every head keeps every row".to_owned(),
         Some(_) if policy.scope_options(session.engine().spec()).is_some() => {
-            "budget   each head's window follows from the model's weights\n".to_owned()
+            "each head's window follows from the model's weights".to_owned()
         }
         Some(rules) => {
-            let [budget, slack] = [rules.budget(*context).min(*context), rules.slack(*context)];
+            let (budget, slack) = (rules.budget(*context).min(*context), rules.slack(*context));
             let (budget, slack) = (format::count(budget), format::count(slack));
-            format!(
-                "budget   {budget} rows of a bounded head, and up to {slack} more until some are evicted\n"
-            )
+            format!("{budget} rows of a bounded head, and up to {slack} more until some are evicted")
         }
     };
-    text += &format!("types    {} keys, {} values\n", types.0.name(), types.1.name());
-    text += &format!("prefill  {}\n", PrefillArg::from(*prefill).name());
+    text += &line("budget", &budget);
+    text += &line("types", &format!("{} keys, {} values", types.0.name(), types.1.name()));
+    text += &line("prefill", PrefillArg::from(*prefill).name());
     let names: Vec<&str> = policies().map(|entry| entry.name).collect();
-    text + &format!("/policy NAME reads the conversation again under another one: {}\n", names.join(", "))
+    let change = format!("/policy NAME reads the conversation again under another one: {}", names.join(", "));
+    text + &format::labelled("", &change, width)
 }
 
 /// Does `/policy NAME:parameters BUDGET`: reads the conversation again under another policy. The types and the prefill
