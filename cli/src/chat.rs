@@ -16,9 +16,13 @@ mod keeper;
 #[cfg(unix)]
 mod keyboard;
 mod keys;
+mod kv_head;
+mod kv_map;
 mod outside;
+mod reread;
 mod resume_check;
 mod screen;
+mod settings;
 mod start;
 mod status;
 
@@ -93,8 +97,9 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     let opening = Opening::new(app, args)?;
     // After documents that come from the terminal. What is typed while the model is loaded is the first message.
     let mut front_end = FrontEnd::open(app, args.private)?;
+    let setup = opening.setup().clone();
     let (mut chat, mut keeper) = opening.begin(app)?;
-    let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper);
+    let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup);
     drop(front_end);
     finish(app, &chat, &mut keeper, ended)
 }

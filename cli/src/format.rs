@@ -102,6 +102,23 @@ pub fn rate(tokens: usize, time: Duration) -> f64 {
     if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
 }
 
+/// A text behind a label, in lines of at most `width` columns where its words allow that. Later lines are indented.
+pub fn labelled(label: &str, text: &str, width: usize) -> String {
+    let indent = label.chars().count();
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > width {
+            lines += &format!("{line}\n{}", " ".repeat(indent));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    format!("{label}{lines}{line}\n")
+}
+
 /// `part / whole`; 0 if `whole` is 0.
 pub fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -117,6 +134,14 @@ mod tests {
         assert_eq!(shell_word("my model.gguf"), "'my model.gguf'");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
         assert_eq!(shell_word(""), "''");
+    }
+
+    #[test]
+    fn labelled_texts_fit_their_lines() {
+        assert_eq!(labelled("a  ", "one two three", 10), "a  one two\n   three\n");
+        assert_eq!(labelled("a  ", "one two three", 9), "a  one\n   two\n   three\n");
+        assert_eq!(labelled("", "  one   two ", 80), "one two\n");
+        assert_eq!(labelled("a ", "", 80), "a \n");
     }
 
     #[test]

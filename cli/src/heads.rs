@@ -10,7 +10,7 @@ use longhand::heads::{
     SelectionRule, calibrate, import,
 };
 use longhand::setup::{Found, Profiles};
-use longhand::{Engine, EngineError, Model, Observer, Setup, SetupOptions};
+use longhand::{Engine, EngineError, Model, Observer, Session, SessionOptions, Setup, SetupOptions};
 use models::shapes::ModelShape;
 
 use crate::app::App;
@@ -148,9 +148,28 @@ fn run_show(app: &App, args: &ShowArgs) -> Result<()> {
             })?
         }
     };
-    app.console.print(&with_safe_names(&profile)?.heatmaps(palette(&app.console)))?;
-    app.console.print_report(&format!("\n{}\n", summary(&profile)))?;
-    Ok(())
+    Ok(app.console.print(&picture(&app.console, &profile)?)?)
+}
+
+/// The heat maps of a profile, and its summary.
+fn picture(console: &Console, profile: &HeadProfile) -> Result<String> {
+    let maps = with_safe_names(profile)?.heatmaps(palette(console));
+    Ok(format!("{maps}\n{}\n", visible(&summary(profile))))
+}
+
+/// The retrieval heads of a session, with their number in each layer.
+pub fn of_session(console: Console, session: &Session) -> Result<String> {
+    let SessionOptions { policy, profile, .. } = session.options();
+    let Some(profile) = profile.as_ref().filter(|_| policy.uses_profile()) else {
+        let why = match policy.policy() {
+            None => "every head keeps every row",
+            Some(_) => "it treats all heads alike",
+        };
+        return Ok(format!("the policy {policy} uses no retrieval heads: {why}\n"));
+    };
+    let number = |layer: usize| profile.layer(layer).iter().filter(|&&keeps| keeps).count();
+    let layers: Vec<String> = (0..profile.shape().layers()).map(|layer| number(layer).to_string()).collect();
+    Ok(format!("{}by layer, from 0: {}\n", picture(&console, profile)?, layers.join(" ")))
 }
 
 fn run_import(app: &App, args: &ImportArgs) -> Result<()> {

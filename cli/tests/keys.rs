@@ -535,3 +535,90 @@ fn help_names_the_keys() {
         chat.wait_for(key);
     }
 }
+
+#[test]
+fn the_last_question_is_edited_in_the_line() {
+    let document = file("keys-edit.txt", DOCUMENT);
+    let mut chat = Terminal::chat("edit", &["-f", &document]);
+    chat.wait_for_prompt();
+    chat.send("What is the pass key?\r");
+    chat.wait_for(KEY_IS);
+    chat.wait_for_prompt();
+    // Ctrl-C leaves it as it was: what is typed then is a question of its own.
+    chat.send("/edit\r");
+    chat.wait_for_row("> What is the pass key?|");
+    chat.send("\x03");
+    chat.wait_for_prompt();
+    chat.send("//etc/passwd\r");
+    chat.wait_until("a second answer", |screen| screen.contents().matches("\n> ").count() == 4);
+    chat.wait_for_prompt();
+    // So does a command, which is no question.
+    chat.send("/edit\r");
+    chat.wait_for_row("> //etc/passwd|");
+    chat.send("\x15/kv 9.9\r");
+    chat.wait_for("error: there is no head 9.9");
+    chat.wait_for_prompt();
+    chat.send("/edit\r");
+    chat.wait_for_row("> //etc/passwd|");
+    chat.send("\x15What is Mary's favorite number?\r");
+    chat.wait_for(NUMBER_IS);
+    chat.wait_for_prompt();
+    // It has replaced the second question.
+    chat.send("/undo\r/edit\r");
+    chat.wait_for_row("> What is the pass key?|");
+    chat.send("\x03\x04");
+    assert_eq!(chat.exit_code(), Some(0));
+}
+
+#[test]
+fn ctrl_c_leaves_the_policy_as_it_was() {
+    let document = file("keys-policy.txt", DOCUMENT);
+    let mut chat = Terminal::chat("policy", &["-f", &document]);
+    chat.wait_for_prompt();
+    chat.send("What is the pass key?\r");
+    chat.wait_for(KEY_IS);
+    chat.wait_for_prompt();
+    let unchanged = "interrupted: nothing has changed\n";
+    for (number, command) in ["/policy h2o", "/policy razor", "/system Be kind."].iter().enumerate() {
+        chat.send(&format!("{command}\r\x03"));
+        chat.wait_until("nothing changed", |screen| {
+            screen.contents().matches(unchanged).count() == number + 1
+        });
+        chat.wait_for_prompt();
+    }
+    chat.send("/system\r/policy\r");
+    chat.wait_for("there is no system message");
+    chat.wait_for("policy   full");
+    chat.send("What is Mary's favorite number?\r");
+    chat.wait_for(NUMBER_IS);
+    chat.wait_for_prompt();
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), Some(0));
+}
+
+#[test]
+fn the_map_of_the_cache_fits_the_terminal() {
+    let mut chat = Terminal::chat("map", &["--policy", "snapkv:window=8,capacity=24"]);
+    chat.wait_for_prompt();
+    chat.send(&format!("{}\r", DOCUMENT.trim_end()));
+    chat.wait_until("an answer", |screen| screen.contents().matches("\n> ").count() == 2);
+    chat.resize(40);
+    chat.send("/kv 3.2\r");
+    chat.wait_for("what is kept in []");
+    chat.wait_for_prompt();
+    let shown = chat.contents();
+    let strip = shown.lines().find(|line| line.contains('█')).expect("a strip");
+    assert!(strip.chars().all(|c| "·▁▂▃▄▅▆▇█".contains(c)), "{shown}");
+    // No line is broken: behind the title each begins as it was written.
+    let spans = shown.split_once("in []\n").expect("spans").1;
+    let is_span = |line: &str| line.starts_with("   ") && line.contains('[') && line.contains(']');
+    assert!(spans.lines().take_while(|line| !line.starts_with("> ")).all(is_span), "{shown}");
+    chat.send("/kv\r");
+    chat.wait_for("entries  none");
+    chat.wait_for_prompt();
+    let shown = chat.contents();
+    let row = shown.lines().find_map(|line| line.strip_prefix("    3 ")).expect("a layer");
+    assert!(row.len() == "▁ ▁ ▁ ▁".len() && row.chars().all(|c| " ▁▂▃▄▅▆▇".contains(c)), "{shown}");
+    chat.send("\x04");
+    assert_eq!(chat.exit_code(), Some(0));
+}

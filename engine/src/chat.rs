@@ -4,6 +4,7 @@
 //! and what was read stays in the (possibly compressed) store. Documents and questions never become control
 //! tokens (see [`models::chat::Prompt`]).
 
+mod changes;
 mod document_cache;
 mod documents;
 mod file;
@@ -199,7 +200,7 @@ impl Chat {
         if needed > context {
             return Err(EngineError::ContextFull { needed, context });
         }
-        self.session = snapshot::in_context(&self.session, context)?;
+        (self.session, self.ahead) = (snapshot::in_context(&self.session, context)?, None);
         Ok(())
     }
 

@@ -66,7 +66,7 @@ pub use model::{ChatFormat, Model, ModelSource, open_gguf};
 pub use models::chat::Message;
 pub use progress::{Notice, Observer, Progress, Task};
 pub use sampler::{Sampler, SamplerError, SamplerOptions};
-pub use session::{KvUsage, Prefill, Session, SessionOptions, sync_all};
+pub use session::{KvHeadRows, KvMap, KvUsage, Prefill, Session, SessionOptions, sync_all};
 pub use setup::{Context, HeadSource, Setup, SetupOptions};
 
 /// The README's example is a doctest.

@@ -184,9 +184,14 @@ impl ChatFormat {
         &self.template
     }
 
-    /// Tokens of a plain text: no template, no control tokens.
+    /// The number of tokens of a plain text: no template, no control tokens.
     pub fn count(&self, text: &str) -> Result<usize, EngineError> {
-        Ok(self.tokenizer.encode(text, false, false).map_err(|error| self.tokenizer_error(error))?.len())
+        Ok(self.encode_text(text)?.len())
+    }
+
+    /// The tokens of a plain text: no template, no control tokens.
+    pub fn encode_text(&self, text: &str) -> Result<Vec<u32>, EngineError> {
+        self.tokenizer.encode(text, false, false).map_err(|error| self.tokenizer_error(error))
     }
 
     /// A conversation, rendered up to where the next answer begins.

@@ -13,6 +13,7 @@
 //! stops before is taken back, so that a session always is as if only [`Session::tokens`] had been read.
 
 mod exact_prefill;
+mod kv_map;
 mod random;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use exact_prefill::FirstText;
 pub use exact_prefill::sync_all;
 use ggml::Type;
+pub use kv_map::{KvHeadRows, KvMap};
 use models::spec::ModelSpec;
 
 use crate::backends::Backends;

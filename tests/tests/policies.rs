@@ -48,7 +48,32 @@ fn check_rows(session: &Session) {
     }
     let row = session.store().layout().row_bytes();
     assert_eq!(session.store().live_bytes(), rows * row, "{policy} after {seen}");
+    check_map(session, max_rows);
     assert!(session.logits().iter().all(|x| x.is_finite()), "{policy} after {seen}");
+}
+
+/// Checks that what is said of each head is what it holds.
+fn check_map(session: &Session, max_rows: usize) {
+    let (policy, map) = (&session.options().policy, session.kv_map());
+    let seen = session.store().seen();
+    assert_eq!((map.tokens, map.layers.len()), (seen, session.engine().spec().n_layers));
+    for (layer, heads) in map.layers.iter().enumerate() {
+        let entries = session.store().compensation(layer).expect("sums");
+        assert_eq!(heads.len(), entries.len());
+        for (kv_head, (head, entry)) in heads.iter().zip(entries).enumerate() {
+            let kept = session.kept_positions(layer, kv_head).expect("a head");
+            assert_eq!(head.rows, kept.len(), "{policy}: layer {layer}, KV head {kv_head}");
+            assert_eq!(head.compensated, entry.map_or(0, |entry| entry.rows), "{policy}");
+            assert!([0, seen - head.rows].contains(&head.compensated), "{policy}: {head:?}");
+            assert!(head.rows <= if head.is_bounded { max_rows } else { seen }, "{policy}: {head:?}");
+            let is_retrieval =
+                session.options().profile.as_ref().is_some_and(|p| p.is_retrieval(layer, kv_head));
+            assert_eq!(head.is_retrieval, is_retrieval, "{policy}");
+        }
+        assert_eq!(session.kept_positions(layer, heads.len()), None);
+    }
+    assert_eq!(session.kept_positions(map.layers.len(), 0), None);
+    assert_eq!(map.heads().map(|head| head.bytes).sum::<usize>(), session.kv_usage().bytes, "{policy}");
 }
 
 /// After exact and streaming prefill, after a later turn, and after each decode step.

@@ -60,13 +60,8 @@ impl SamplingArgs {
     pub fn validate(&self, temperature: f32, answer_limit: usize) -> Result<Sampling, Failure> {
         let answer_limit = match self.n_predict {
             None => Some(answer_limit),
-            Some(-1) => None,
-            Some(n) => Some(usize::try_from(n).map_err(|_| {
-                Failure::usage(
-                    format!("-n {n}: not a number of tokens"),
-                    "give 0 or more, or -1 for no limit",
-                )
-            })?),
+            Some(n) => self::answer_limit(n)
+                .map_err(|error| Failure::usage(format!("-n {n}: {error}"), error.hint()))?,
         };
         let options = SamplerOptions {
             temperature: self.temp.unwrap_or(temperature),
@@ -75,13 +70,27 @@ impl SamplingArgs {
             min_p: self.min_p,
             repeat_penalty: self.repeat_penalty,
             repeat_last_n: self.repeat_last_n,
-            seed: match self.seed {
-                ..0 => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
-                seed => seed as u64,
-            },
+            seed: seed(self.seed),
         };
         // This sampler only checks the options before a model is opened.
         Sampler::new(options.clone())?;
         Ok(Sampling { options, answer_limit })
+    }
+}
+
+/// The maximum tokens of an answer that `-n` says; `None` for no limit.
+pub fn answer_limit(n: i64) -> Result<Option<usize>, Failure> {
+    if n == -1 {
+        return Ok(None);
+    }
+    let tokens = usize::try_from(n).map(Some);
+    tokens.map_err(|_| Failure::usage("not a number of tokens", "give 0 or more, or -1 for no limit"))
+}
+
+/// The seed that `--seed` says: a different one each time if it is negative.
+pub fn seed(seed: i64) -> u64 {
+    match seed {
+        ..0 => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+        seed => seed as u64,
     }
 }

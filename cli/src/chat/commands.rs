@@ -19,7 +19,7 @@ impl Command {
 }
 
 /// All commands.
-pub const COMMANDS: [Command; 10] = [
+pub const COMMANDS: &[Command] = &[
     Command::new("/help", "show this list"),
     Command {
         takes_path: true,
@@ -28,9 +28,15 @@ pub const COMMANDS: [Command; 10] = [
     Command::new("/files", "list the documents; /files drop gives up those of the next question"),
     Command::new("/stats", "show tokens and KV cache size, and the speed of the last turn"),
     Command::new("/regen", "replace the last answer by a new one"),
+    Command::new("/edit", "change the last question and ask it again"),
     Command::new("/undo", "remove the last question and its answer"),
     Command::new("/clear", "start a new conversation about the same documents"),
+    Command::new("/system", "show the system message; /system TEXT changes it"),
+    Command::new("/set", "show the sampling settings; /set temp 0.8 changes one"),
     Command::new("/ctx", "enlarge the context: /ctx 32k"),
+    Command::new("/policy", "show the cache policy; /policy razor:buffer=500 changes it"),
+    Command::new("/kv", "map of the rows that each head keeps; /kv 12.3 shows where"),
+    Command::new("/heads", "show the model's retrieval heads"),
     Command {
         takes_path: true,
         ..Command::new("/save", "save the conversation now; /save FILE saves a copy to a new file")
@@ -38,16 +44,24 @@ pub const COMMANDS: [Command; 10] = [
     Command::new("/exit", "quit; Ctrl-D does the same"),
 ];
 
-const KEYS: &str = "\
-Ctrl-C      stop reading or answering; at the prompt, empty the line, and if it
-            is empty, press it twice to quit
-Alt-Enter   begin a new line, as Ctrl-J does; or put \"\"\" before and behind a
-            message of several lines
-Up, Down    earlier messages; Ctrl-R searches in them
-Tab         complete a command or a path
-Ctrl-G      edit the message in $VISUAL or $EDITOR
-Ctrl-Z      suspend the program; fg continues it
-//          begins a message that begins with /
+/// The commands by what they are for, in the order of `/help`.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Conversation", &["/regen", "/continue", "/edit", "/undo", "/clear", "/history", "/copy"]),
+    ("Documents and files", &["/read", "/files", "/save", "/export"]),
+    ("Model", &["/system", "/set", "/think", "/ctx", "/policy"]),
+    ("What the model has read", &["/stats", "/kv", "/heads"]),
+    ("Program", &["/help", "/exit"]),
+];
+
+const KEYS: &str = "  Ctrl-C     stop reading or answering; at the prompt, empty the line, and if it
+             is empty, press it twice to quit
+  Alt-Enter  begin a new line, as Ctrl-J does; or put \"\"\" before and behind a
+             message of several lines
+  Up, Down   earlier messages; Ctrl-R searches in them
+  Tab        complete a command or a path
+  Ctrl-G     edit the message in $VISUAL or $EDITOR
+  Ctrl-Z     suspend the program; fg continues it
+  //         begins a message that begins with /
 What you type while the model works becomes the next message.
 ";
 
@@ -100,8 +114,23 @@ pub fn is_unfinished(text: &str) -> bool {
 
 /// The text of `/help`.
 pub fn help() -> String {
-    let commands = COMMANDS.iter().map(|Command { name, help, .. }| format!("{name:<8}{help}\n"));
-    commands.collect::<String>() + "\n" + KEYS
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let known = names.iter().filter_map(|name| COMMANDS.iter().find(|command| command.name == *name));
+        let lines: String = known.map(|Command { name, help, .. }| format!("  {name:<11}{help}\n")).collect();
+        text += &format!("{title}\n{lines}");
+    }
+    format!("{text}Keys\n{KEYS}")
+}
+
+/// A question as it is typed, so that [`Message::from_text`] gives it back.
+pub fn typed(question: &str) -> String {
+    let is_plain = question.trim() == question && !question.starts_with(QUOTES);
+    match question.starts_with("//") || question.starts_with('/') && !question.contains('\n') {
+        _ if !is_plain => format!("{QUOTES}\n{question}\n{QUOTES}"),
+        true => format!("/{question}"),
+        false => question.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -129,6 +158,34 @@ mod tests {
         let mut draft = Draft::default();
         draft.insert_paste(&"/help ".repeat(1000));
         assert_eq!(Message::from_draft(&draft), question(&"/help ".repeat(1000)));
+    }
+
+    #[test]
+    fn questions_can_be_typed_again() {
+        for text in [
+            "why?",
+            "/usr/bin",
+            "//x",
+            "/usr\n/bin",
+            "//usr\n/bin",
+            " a\n/b",
+            "a\n\n b",
+            "\"\"\"a",
+            "a \"\"\"",
+        ] {
+            assert_eq!(Message::from_text(&typed(text)), Some(Message::Question(text.into())), "{text:?}");
+            assert!(!is_unfinished(&typed(text)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn help_shows_every_command_once() {
+        for Command { name, help: line, .. } in COMMANDS {
+            let count = GROUPS.iter().flat_map(|(_, names)| *names).filter(|shown| *shown == name).count();
+            assert_eq!(count, 1, "{name}");
+            assert!(help().contains(&format!("  {name:<11}{line}\n")), "{name}");
+        }
+        assert!(help().lines().all(|line| line.chars().count() <= 80), "{}", help());
     }
 
     #[test]

@@ -79,8 +79,8 @@ mod tests {
     fn commands_are_completed() {
         assert_eq!(complete("/st").common(), "ats");
         assert_eq!(complete("/sa").common(), "ve ");
-        let some = complete("/s");
-        assert_eq!((some.candidates, some.typed), (vec!["/stats".into(), "/save ".into()], 2));
+        let some = complete("/sa");
+        assert_eq!((some.candidates, some.typed), (vec!["/save ".into()], 3));
         assert_eq!(complete("/").candidates.len(), COMMANDS.len());
         for text in ["", "st", "why /s", "/stats ", "/nothing"] {
             assert_eq!(complete(text).candidates, [""; 0], "{text}");

@@ -6,17 +6,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use longhand::{Chat, EngineError, Observer, Reading, Stop};
+use longhand::{Chat, EngineError, Observer, Reading, SetupOptions, Stop};
 
 use super::commands::{self, Message};
 use super::complete::expand_home;
 use super::front_end::{FrontEnd, Next};
 use super::inbox::End;
 use super::keeper::Keeper;
+use super::kv_map::View;
+use super::{kv_head, kv_map, reread, settings};
 use crate::app::App;
 use crate::args::values;
 use crate::failure::Failure;
-use crate::{failure, format, turn};
+use crate::suggest::did_you_mean;
+use crate::{failure, format, heads, turn};
 
 /// Tokens and times of a turn.
 #[derive(Default)]
@@ -38,11 +41,26 @@ enum Outcome {
     Quit,
 }
 
-/// Answers messages until the chat ends. Returns why.
-pub fn run(app: &App, front_end: &mut FrontEnd, chat: &mut Chat, keeper: &mut Keeper) -> Result<End> {
-    let last = TurnStats::default();
-    let mut conversation =
-        Conversation { app, front_end, chat, keeper, last, is_paused: false, save_failed: false };
+/// Answers messages until the chat ends. Returns why. `setup` is what the flags say.
+pub fn run(
+    app: &App,
+    front_end: &mut FrontEnd,
+    chat: &mut Chat,
+    keeper: &mut Keeper,
+    setup: &SetupOptions,
+) -> Result<End> {
+    let (last, read) = (TurnStats::default(), Reading::default());
+    let mut conversation = Conversation {
+        app,
+        front_end,
+        chat,
+        keeper,
+        setup,
+        last,
+        read,
+        is_paused: false,
+        save_failed: false,
+    };
     loop {
         let message = match conversation.next()? {
             Next::Message(message) => message,
@@ -53,7 +71,10 @@ pub fn run(app: &App, front_end: &mut FrontEnd, chat: &mut Chat, keeper: &mut Ke
             Next::End(end) => return Ok(end),
         };
         match app.interrupt.in_steps(|| conversation.respond(message))? {
-            Outcome::Turn(stats) => conversation.last = stats,
+            Outcome::Turn(stats) => {
+                conversation.read = conversation.read + stats.reading;
+                conversation.last = stats;
+            }
             Outcome::Nothing => {}
             Outcome::Quit if conversation.may_quit() => return Ok(End::Done),
             Outcome::Quit => {}
@@ -66,7 +87,10 @@ struct Conversation<'a, 'b> {
     front_end: &'a mut FrontEnd<'b>,
     chat: &'a mut Chat,
     keeper: &'a mut Keeper,
+    setup: &'a SetupOptions,
     last: TurnStats,
+    /// All that was read.
+    read: Reading,
     /// Whether the user has stopped the reading of documents.
     is_paused: bool,
     /// Whether the user knows that the conversation cannot be saved.
@@ -78,6 +102,7 @@ impl Conversation<'_, '_> {
         self.front_end.begin_work();
         let outcome = match message {
             Message::Command(command) => self.obey(&command),
+            Message::Question(question) if self.front_end.takes_back() => self.revise(&question),
             Message::Question(question) => self.ask(&question),
         };
         self.front_end.end_work();
@@ -114,12 +139,32 @@ impl Conversation<'_, '_> {
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
             ("/ctx", tokens) => self.set_context(tokens),
+            ("/kv", "") => self.front_end.print(&kv_map::report(View::new(self.app.console), self.chat))?,
+            ("/kv", head) => self.show(kv_head::report(View::new(self.app.console), self.chat, head))?,
+            ("/heads", "") => self.show(heads::of_session(self.app.console, self.chat.session()))?,
+            ("/policy", "") => {
+                let width = View::new(self.app.console).width;
+                self.front_end.print(&reread::policy(self.chat.session(), width))?;
+            }
+            ("/policy", policy) => return Ok(self.change_policy(policy)),
+            ("/set", "") => self.front_end.print(&settings::list(self.chat))?,
+            ("/set", setting) => {
+                let changed = settings::change(self.chat, setting);
+                self.front_end.note(changed.unwrap_or_else(|error| failure::report(&error).text).trim_end());
+            }
+            ("/system", "") => self.app.console.print_report(&reread::system(self.chat))?,
+            ("/system", text) => return Ok(self.change_system(text)),
+            ("/edit", question) => return self.edit(question),
             (name, argument) => {
-                let is_known = commands::COMMANDS.iter().any(|known| known.name == name);
-                self.front_end.note(&match is_known {
-                    true => format!("error: {name} takes no argument, but {argument} was given\nhint: type {name} alone"),
+                let mut known = commands::COMMANDS.iter().map(|known| known.name);
+                self.front_end.note(&match known.clone().any(|known| known == name) {
+                    true => format!(
+                        "error: {name} takes no argument, but {argument} was given\nhint: type {name} alone"
+                    ),
                     false => format!(
-                        "error: there is no command {name}\nhint: type /help for the commands, or // to begin a message with /"
+                        "error: there is no command {name}\n\
+                         hint: {}type /help for the commands, or // to begin a message with /",
+                        did_you_mean(name, &mut known)
                     ),
                 });
             }
@@ -131,6 +176,17 @@ impl Conversation<'_, '_> {
     fn ask(&mut self, question: &str) -> Result<Outcome> {
         let reading = turn::read_documents(self.app, self.chat, self.keeper.documents())
             .and_then(|documents| Ok(documents + turn::read(self.app, self.chat, question)?));
+        self.answer_question(reading)
+    }
+
+    /// Reads a question in place of the last one, and answers it.
+    fn revise(&mut self, question: &str) -> Result<Outcome> {
+        let reading = reread::revise(self.app, self.chat, question);
+        self.answer_question(reading)
+    }
+
+    /// Answers a question that was read.
+    fn answer_question(&mut self, reading: Result<Reading, EngineError>) -> Result<Outcome> {
         let reading = match reading {
             Err(error) if error.is_interrupt() => {
                 self.front_end.note("interrupted: the question was not read");
@@ -206,6 +262,64 @@ impl Conversation<'_, '_> {
             false => "error: there is no question to remove\nhint: ask a question first",
         });
         Outcome::Turn(TurnStats::default())
+    }
+
+    /// Changes the last question: to this one, or as the user edits it.
+    fn edit(&mut self, question: &str) -> Result<Outcome> {
+        let note = match self.chat.last_question() {
+            None => "error: there is no question to change\nhint: ask a question first",
+            Some(_) if !question.is_empty() => return self.revise(question),
+            Some(last) if self.front_end.take_back(last) => {
+                "change the question and press Enter; Ctrl-C leaves it as it was"
+            }
+            Some(_) => {
+                "error: the question can be edited at a terminal only\nhint: give the new one: /edit NEW QUESTION"
+            }
+        };
+        self.front_end.note(note);
+        Ok(Outcome::Nothing)
+    }
+
+    /// Goes on under another policy.
+    fn change_policy(&mut self, policy: &str) -> Outcome {
+        let rate = format::rate(self.read.tokens, self.read.elapsed);
+        let reading = reread::change_policy(self.app, self.chat, self.setup, policy, rate);
+        self.reread(reading, |chat| {
+            let (session, usage) = (chat.session(), chat.session().kv_usage());
+            let kept = format::bytes_of(usage.bytes, usage.full_bytes);
+            format!("the policy is {} now; the KV cache has {kept}", session.options().policy)
+        })
+    }
+
+    /// Goes on with another system message.
+    fn change_system(&mut self, text: &str) -> Outcome {
+        let rate = format::rate(self.read.tokens, self.read.elapsed);
+        let reading = reread::change_system(self.app, self.chat, text, rate);
+        self.reread(reading, |_| "the system message is changed".to_owned())
+    }
+
+    /// The conversation was read again, or an error left it as it was.
+    fn reread(&mut self, reading: Result<Reading>, done: impl Fn(&Chat) -> String) -> Outcome {
+        match reading {
+            Ok(reading) => {
+                self.front_end.note(&done(self.chat));
+                self.keeper.keep(self.app, self.chat, reading.elapsed);
+                Outcome::Turn(TurnStats { reading, ..TurnStats::default() })
+            }
+            Err(error) => {
+                self.front_end.note(&reread::report(error));
+                Outcome::Nothing
+            }
+        }
+    }
+
+    /// Prints a text of the program, or notes the error.
+    fn show(&self, text: Result<String>) -> Result<()> {
+        match text {
+            Ok(text) => self.front_end.print(&text)?,
+            Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+        }
+        Ok(())
     }
 
     /// Saves the conversation now, or a copy of it to this file.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::commands::Message;
+use super::commands::{self, Message};
 use super::editor::{Action, Editor, PROMPT};
 use super::front_end::Next;
 use super::history::History;
@@ -29,6 +29,9 @@ pub struct Editing {
     is_smart: bool,
     status: Arc<Status>,
     shows_status: bool,
+    /// Whether the text is a question that was sent before, and whether the message sent last was one.
+    is_taken_back: bool,
+    was_taken_back: bool,
 }
 
 impl Editing {
@@ -55,12 +58,32 @@ impl Editing {
         let status = Arc::new(Status::new(move || inbox.push(Key::Redraw)));
         let (editor, screen) = (Editor::new(history), screen_for(console));
         let shows_status = is_smart && !console.quiet();
-        Ok(Editing { keyboard, editor, screen, is_smart, status, shows_status })
+        Ok(Editing {
+            keyboard,
+            editor,
+            screen,
+            is_smart,
+            status,
+            shows_status,
+            is_taken_back: false,
+            was_taken_back: false,
+        })
     }
 
     /// What the prompt shows of work that goes on behind it.
     pub fn status(&self) -> Arc<Status> {
         self.status.clone()
+    }
+
+    /// Puts a question that was sent before into the line. Ctrl-C leaves it as it was.
+    pub fn take_back(&mut self, question: &str) {
+        self.editor.set_text(&commands::typed(question));
+        self.is_taken_back = true;
+    }
+
+    /// Whether the message sent last is a question that was taken back.
+    pub fn takes_back(&self) -> bool {
+        self.was_taken_back
     }
 
     /// The model works from now on.
@@ -89,11 +112,15 @@ impl Editing {
             match self.editor.press(key) {
                 Action::Nothing => self.keep_plain(),
                 Action::Send => {
+                    self.was_taken_back = std::mem::take(&mut self.is_taken_back);
                     if let Some(message) = self.send(app)? {
                         return Ok(Next::Message(message));
                     }
                 }
-                Action::Interrupt if !self.editor.draft().is_empty() => self.editor.discard(),
+                Action::Interrupt if self.is_taken_back || !self.editor.draft().is_empty() => {
+                    self.is_taken_back = false;
+                    self.editor.discard();
+                }
                 Action::Interrupt if self.status.line().is_some() => {
                     self.finish_line()?;
                     return Ok(Next::Stop);

@@ -459,6 +459,6 @@ mod tests {
         let mut editor = editor(&[]);
         assert_eq!(after(&mut editor, typed("/st").chain([Tab])), "/stats|");
         after(&mut editor, [Ctrl('u')].into_iter().chain(typed("/s")));
-        assert_eq!(editor.press(Tab), Action::List(vec!["/stats".into(), "/save ".into()]));
+        assert_eq!(editor.press(Tab), Action::List(complete::complete("/s").candidates));
     }
 }

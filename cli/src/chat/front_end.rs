@@ -83,6 +83,26 @@ impl<'a> FrontEnd<'a> {
         }
     }
 
+    /// Lets the user edit a question that was sent. False if there is no line editor.
+    pub fn take_back(&mut self, question: &str) -> bool {
+        #[cfg(unix)]
+        if let Input::Keys(editing) = &mut self.input {
+            editing.take_back(question);
+            return true;
+        }
+        let _ = question;
+        false
+    }
+
+    /// Whether the last message is the question that was taken back, edited.
+    pub fn takes_back(&self) -> bool {
+        match &self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => editing.takes_back(),
+            Input::Lines(_) => false,
+        }
+    }
+
     /// The model works from now on: Ctrl-C and Ctrl-Z act at once.
     pub fn begin_work(&self) {
         match &self.input {

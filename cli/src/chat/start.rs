@@ -70,6 +70,11 @@ impl Opening<'_> {
         Ok(Opening { args, options, model, sampling, preamble, saved, kept })
     }
 
+    /// How the flags want the model to be run.
+    pub fn setup(&self) -> &SetupOptions {
+        &self.options
+    }
+
     /// Starts or resumes the conversation.
     pub fn begin(self, app: &App) -> Result<(Chat, Keeper)> {
         let Opening { args, options, model, sampling, preamble, saved, kept } = self;

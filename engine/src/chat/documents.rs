@@ -299,6 +299,21 @@ impl Chat {
     }
 }
 
+/// The question in the user's message of a turn, where `first` are the documents of the first one.
+pub(super) fn question_in<'a>(
+    message: &'a str,
+    turn: usize,
+    first: &str,
+    attachments: &[Attachment],
+) -> &'a str {
+    let first = Some(first).filter(|first| turn == 0 && !first.is_empty());
+    let later = attachments.iter().filter(|attachment| attachment.turn == turn);
+    let mut documents = first.into_iter().chain(later.map(|attachment| attachment.text.as_str()));
+    documents
+        .try_fold(message, |rest, document| rest.strip_prefix(document)?.strip_prefix(SEPARATOR))
+        .unwrap_or(message)
+}
+
 /// Documents and a question in one message.
 fn with_documents(documents: &str, question: &str) -> String {
     match documents.is_empty() {

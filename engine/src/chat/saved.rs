@@ -6,7 +6,7 @@ use std::sync::Arc;
 use models::chat::Message;
 use serde::{Deserialize, Serialize};
 
-use super::preamble::SEPARATOR;
+use super::documents::question_in;
 use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::snapshot::{self, Snapshot};
 use crate::{Engine, EngineError, Model, ModelSource, SessionOptions, setup};
@@ -130,19 +130,10 @@ impl SavedChat {
             messages.iter().filter(|(role, _)| role != "system").map(|(_, text)| text.as_str());
         let mut turns = Vec::new();
         while let Some(question) = messages.next() {
-            turns.push((self.without_documents(turns.len(), question), messages.next()));
+            let question = question_in(question, turns.len(), self.documents(), &self.record.attachments);
+            turns.push((question, messages.next()));
         }
         turns
-    }
-
-    /// The question in the user's message of a turn.
-    fn without_documents<'a>(&self, turn: usize, message: &'a str) -> &'a str {
-        let of_turn = self.record.attachments.iter().filter(|attachment| attachment.turn == turn);
-        let first = Some(self.documents()).filter(|documents| turn == 0 && !documents.is_empty());
-        let mut documents = first.into_iter().chain(of_turn.map(|attachment| attachment.text.as_str()));
-        documents
-            .try_fold(message, |rest, document| rest.strip_prefix(document)?.strip_prefix(SEPARATOR))
-            .unwrap_or(message)
     }
 
     /// The model it was made with, where it was then.

@@ -299,21 +299,37 @@ impl Store {
         self.seen = n;
     }
 
-    /// The positions that each KV head of a layer holds, ascending.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn positions(&self, layer: usize) -> Vec<Vec<u32>> {
-        let mut all = vec![Vec::new(); self.layout.heads.n_kv_heads];
+    /// For each KV head of a layer: rows that hold a token, rows that its compensation entry stands for, and whether
+    /// its rows are bounded.
+    pub fn head_rows(&self, layer: usize) -> Vec<(usize, usize, bool)> {
+        let mut all = vec![(0, 0, false); self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {
-            for (number, head) in lane.layout.kv_heads.iter().enumerate() {
-                let mut held = match lane.positions.get(number) {
-                    Some(positions) => positions.to_vec(),
-                    None => (0..self.seen as u32).collect(),
-                };
-                held.sort_unstable();
-                all[*head as usize] = held;
+            let compensated = if lane.layout.compensated { lane.state.evicted } else { 0 };
+            for head in &lane.layout.kv_heads {
+                all[*head as usize] = (lane.tokens(), compensated, lane.layout.policy.is_some());
             }
         }
         all
+    }
+
+    /// The positions that a KV head of a layer holds, ascending; `None` for a head that it does not have.
+    pub fn head_positions(&self, layer: usize, kv_head: usize) -> Option<Vec<u32>> {
+        let lanes = self.layers[layer].lanes.iter();
+        let place = |lane: &Lane| lane.layout.kv_heads.iter().position(|head| *head as usize == kv_head);
+        let (lane, number) = lanes.filter_map(|lane| Some((lane, place(lane)?))).next()?;
+        let Some(positions) = lane.positions.get(number) else {
+            return Some((0..self.seen as u32).collect());
+        };
+        let mut held = positions.to_vec();
+        held.sort_unstable();
+        Some(held)
+    }
+
+    /// The positions that each KV head of a layer holds, ascending.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn positions(&self, layer: usize) -> Vec<Vec<u32>> {
+        let heads = 0..self.layout.heads.n_kv_heads;
+        heads.filter_map(|kv_head| self.head_positions(layer, kv_head)).collect()
     }
 
     /// For each KV head of a layer what its compensation entry stands for; `None` where nothing has been

@@ -1,0 +1,186 @@
+//! Changes of a conversation that has begun: another question in place of the last one, another system message,
+//! another session, and another way of sampling.
+
+use std::time::Instant;
+
+use models::chat::{Message, NextTurn};
+
+use super::documents::question_in;
+use super::{Chat, Preamble, Reading, Turn};
+use crate::model::ChatFormat;
+use crate::sampler::{Sampler, SamplerOptions};
+use crate::{EngineError, Hint, Progress, Session, setup};
+
+/// A conversation as its chat template writes it.
+struct Rendered {
+    messages: Vec<Message>,
+    timeline: Vec<u32>,
+    turns: Vec<Turn>,
+}
+
+impl Chat {
+    /// The system message.
+    pub fn system(&self) -> Option<&str> {
+        self.preamble.system()
+    }
+
+    /// The last question, without the documents.
+    pub fn last_question(&self) -> Option<&str> {
+        let at = self.messages.iter().rposition(|message| message.role == "user")?;
+        Some(self.question(at))
+    }
+
+    /// The question in the user's message at this index.
+    fn question(&self, at: usize) -> &str {
+        let turn = self.messages[..at].iter().filter(|message| message.role == "user").count();
+        question_in(&self.messages[at].content, turn, self.preamble.documents(), &self.attachments)
+    }
+
+    /// How tokens are sampled.
+    pub fn sampling(&self) -> &SamplerOptions {
+        self.sampler.options()
+    }
+
+    /// Samples otherwise from now on. The random numbers begin again at the seed.
+    ///
+    /// # Errors
+    /// Where an option makes no sense. Nothing has changed then.
+    pub fn set_sampling(&mut self, options: SamplerOptions) -> Result<(), EngineError> {
+        self.sampler = Sampler::new(options)?;
+        self.go_back(usize::MAX);
+        Ok(())
+    }
+
+    /// Most tokens of an answer; `None` for no limit but the context.
+    pub fn answer_limit(&self) -> Option<usize> {
+        self.answer_limit
+    }
+
+    /// Sets how many tokens an answer may have.
+    pub fn set_answer_limit(&mut self, tokens: Option<usize>) {
+        self.answer_limit = tokens;
+    }
+
+    /// Takes the last question and its answer back, and reads another question in their place, as [`Chat::read`].
+    ///
+    /// # Errors
+    /// Where there is no question, or reading fails or is interrupted. The conversation is as it was; what the session
+    /// has lost of it is read again with the next question.
+    pub fn revise(
+        &mut self,
+        question: &str,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let before = (self.messages.clone(), self.timeline.clone(), self.turns.clone());
+        if !self.undo() {
+            return Err(EngineError::Setting {
+                what: "another question".into(),
+                reason: "there is none that it could replace".into(),
+                hint: Hint::advice("ask a question first"),
+            });
+        }
+        let read = self.read(question, progress);
+        if read.is_err() {
+            (self.messages, self.timeline, self.turns) = before;
+            self.go_back(usize::MAX);
+        }
+        read
+    }
+
+    /// Goes on in another session, which may have another policy, other types or another context: reads the whole
+    /// conversation there as one text. Afterwards, going back before its end reads it again where rows were evicted.
+    ///
+    /// # Errors
+    /// Where the session is of another model, the conversation does not fit its context, or reading fails or is
+    /// interrupted. The conversation is as it was, in its old session.
+    pub fn move_to(
+        &mut self,
+        mut session: Session,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let (old, new) = (self.session.engine().model(), session.engine().model());
+        if old.fingerprint() != new.fingerprint() {
+            return Err(EngineError::Setting {
+                what: format!("a session of the model {}", new.name()),
+                reason: format!("the conversation is held with {}", old.name()),
+                hint: Hint::advice("make the session with the same model"),
+            });
+        }
+        let started = Instant::now();
+        let tokens = session.sync(&self.timeline, progress)?;
+        (self.session, self.ahead) = (session, None);
+        Ok(Reading { tokens, elapsed: started.elapsed() })
+    }
+
+    /// Replaces the system message. After the first question, the whole conversation is read again with it as one text,
+    /// in a new session with the options of the old one.
+    ///
+    /// # Errors
+    /// Where the chat template refuses a system message, the conversation no longer fits the context, there is no memory
+    /// for both sessions at once, or reading fails or is interrupted. The conversation is as it was.
+    pub fn set_system(
+        &mut self,
+        system: Option<&str>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let engine = self.session.engine().clone();
+        let format = engine.model().chat_format()?;
+        let preamble = Preamble::new(format, system, self.preamble.documents())?;
+        let preamble = preamble.with_names(self.preamble.names().to_vec());
+        let Rendered { messages, timeline, turns } = self.rendered(format, &preamble)?;
+        let mut reading = Reading::default();
+        if self.has_questions() {
+            let options = self.session.options().clone();
+            setup::fit_session(&engine, options.clone(), None, timeline.len())?;
+            let mut session = Session::new(&engine, options)?;
+            let started = Instant::now();
+            let tokens = session.sync(&timeline, progress)?;
+            reading = Reading { tokens, elapsed: started.elapsed() };
+            self.session = session;
+        }
+        (self.preamble, self.messages, self.ahead) = (preamble, messages, None);
+        (self.timeline, self.turns) = (timeline, turns);
+        self.go_back(usize::MAX);
+        Ok(reading)
+    }
+
+    /// The conversation with another preamble.
+    fn rendered(&self, format: &ChatFormat, preamble: &Preamble) -> Result<Rendered, EngineError> {
+        let mut messages: Vec<Message> = preamble.system().map(Message::system).into_iter().collect();
+        let (mut timeline, mut turns) = (Vec::new(), Vec::new());
+        let mut has_answers = false;
+        for (at, message) in self.messages.iter().enumerate().filter(|(_, message)| message.role != "system")
+        {
+            messages.push(message.clone());
+            if message.role == "assistant" {
+                timeline.extend(self.answer_tokens(format, turns.len(), &message.content)?);
+                has_answers = true;
+                continue;
+            }
+            let prompt = match turns.is_empty() {
+                true => preamble.prompt(format, self.question(at))?,
+                false if !has_answers => format.encode(&format.prompt(&messages)?)?,
+                false => match format.next_turn(&messages)? {
+                    NextTurn::Extends(suffix) => [&timeline[..], &format.encode(&suffix)?].concat(),
+                    NextTurn::Rewrites { prompt, .. } => format.encode(&prompt)?,
+                },
+            };
+            turns.push(Turn { question: timeline.len(), answer: prompt.len() });
+            timeline = prompt;
+        }
+        Ok(Rendered { messages, timeline, turns })
+    }
+
+    /// The tokens of the answer in the turn of this number, counted from 1: those that were generated, where the timeline
+    /// still has them.
+    fn answer_tokens(&self, format: &ChatFormat, number: usize, text: &str) -> Result<Vec<u32>, EngineError> {
+        let start = number.checked_sub(1).and_then(|index| self.turns.get(index)).map(|turn| turn.answer);
+        let end = self.turns.get(number).map_or(self.timeline.len(), |turn| turn.question);
+        let generated = start.and_then(|start| self.timeline.get(start..end)).unwrap_or_default();
+        let decoded = format.tokenizer().decode(generated, false);
+        match String::from_utf8_lossy(&decoded).trim_start().starts_with(text.trim()) {
+            true => Ok(generated.to_vec()),
+            false => format.encode_text(text),
+        }
+    }
+}

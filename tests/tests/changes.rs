@@ -1,0 +1,221 @@
+//! Conversations that change after they have begun: another session, system message, question or sampling.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longhand::testing::kv::policy;
+use longhand::{Chat, ChatOptions, Engine, EngineError, Preamble, SamplerOptions, SessionOptions};
+use tests::fixtures::{embedded_model, options, session, sync, tiny_model, with_policy};
+
+const NUMBER: &str = "What is Mary's favorite number?";
+const NUMBER_IS: &str = "Mary's favorite number is 34251.";
+const KEY: &str = "What is the pass key?";
+const KEY_IS: &str = "The pass key is 9078648.";
+const CONTEXT: usize = 700;
+
+fn document() -> String {
+    let facts = "Mary's favorite number is 34251. The pass key is 9078648. ";
+    format!("{}{facts}{}", "The old boat crossed the river. ".repeat(10), "The sun was warm. ".repeat(10))
+}
+
+fn full() -> SessionOptions {
+    options(CONTEXT, "full")
+}
+
+fn chat(engine: &Arc<Engine>, options: SessionOptions, system: Option<&str>) -> Chat {
+    let format = engine.model().chat_format().expect("a chat format");
+    let preamble = Preamble::new(format, system, &document()).expect("a preamble");
+    let options_of_chat = ChatOptions { preamble, ..ChatOptions::default() };
+    Chat::new(session(engine, options), options_of_chat).expect("a chat")
+}
+
+fn ask(chat: &mut Chat, question: &str) -> String {
+    chat.ask(question, &mut |_| ()).expect("an answer").text
+}
+
+/// What a conversation consists of.
+fn state(chat: &Chat) -> (Vec<String>, Vec<u32>, usize) {
+    let texts = chat.messages().iter().map(|message| format!("{}: {}", message.role, message.content));
+    (texts.collect(), chat.session().tokens().to_vec(), chat.tokens())
+}
+
+#[test]
+fn a_moved_chat_is_one_that_was_read_in_the_new_session() {
+    let engine = embedded_model();
+    for entry in policy::policies() {
+        let policy = match entry.factory {
+            Some(_) => {
+                entry.name.parse::<policy::PolicyChoice>().and_then(|choice| choice.with_rows(80, CONTEXT))
+            }
+            None => entry.name.parse(),
+        };
+        let options = with_policy(&engine, &policy.expect("a policy"), full());
+        let what = options.policy.to_string();
+        let mut moved = chat(&engine, full(), None);
+        assert_eq!([NUMBER, KEY].map(|question| ask(&mut moved, question)), [NUMBER_IS, KEY_IS]);
+        let tokens = moved.session().tokens().to_vec();
+        let reading = moved.move_to(session(&engine, options.clone()), &mut |_| ()).expect("moved");
+        assert_eq!((reading.tokens, moved.tokens()), (tokens.len(), tokens.len()), "{what}");
+
+        let mut fresh = session(&engine, options.clone());
+        sync(&mut fresh, &tokens);
+        let contents = [moved.session(), &fresh].map(|session| session.store().contents().expect("rows"));
+        assert!(contents[0] == contents[1], "{what}");
+        assert_eq!(moved.session().logits(), fresh.logits(), "{what}");
+
+        // The conversation goes on, and its last turns can be taken back.
+        let reading = moved.read(NUMBER, &mut |_| ()).expect("a question");
+        assert!(reading.tokens < 40, "only the question is read: {reading:?}");
+        assert!(moved.undo() && moved.undo() && moved.has_answers(), "{what}");
+        moved.read(KEY, &mut |_| ()).expect("a question");
+        assert_eq!(moved.session().tokens().len(), moved.tokens(), "{what}");
+    }
+}
+
+#[test]
+fn a_chat_that_cannot_be_moved_stays_as_it_was() {
+    let engine = embedded_model();
+    let mut chat = chat(&engine, full(), None);
+    ask(&mut chat, NUMBER);
+    let before = state(&chat);
+    let bounded = || options(CONTEXT, "streaming:sinks=4,window=60");
+    let failed = |chat: &mut Chat, options: SessionOptions| {
+        chat.move_to(session(&engine, options), &mut |_| ()).expect_err("an error")
+    };
+    let error = failed(&mut chat, options(50, "full"));
+    assert!(matches!(error, EngineError::ContextFull { context: 50, .. }), "{error}");
+    engine.interrupt().store(true, Ordering::Relaxed);
+    assert!(failed(&mut chat, bounded()).is_interrupt());
+    assert!(chat.set_system(Some("Be brief."), &mut |_| ()).expect_err("an interrupt").is_interrupt());
+    engine.interrupt().store(false, Ordering::Relaxed);
+    // Interrupted in the middle.
+    let mut pieces = 0;
+    let streaming = SessionOptions { prefill: longhand::Prefill::Streaming, ..bounded() };
+    let interrupted = chat.move_to(session(&engine, streaming), &mut |_| {
+        pieces += 1;
+        engine.interrupt().store(true, Ordering::Relaxed);
+    });
+    engine.interrupt().store(false, Ordering::Relaxed);
+    assert!(interrupted.expect_err("an interrupt").is_interrupt() && pieces == 1);
+    let other = session(&tiny_model(), options(CONTEXT, "full"));
+    let error = chat.move_to(other, &mut |_| ()).expect_err("another model").to_string();
+    assert!(error.contains("the conversation is held with"), "{error}");
+
+    assert_eq!(state(&chat), before);
+    assert_eq!(chat.session().options().policy.name(), "full");
+    assert!(chat.read(KEY, &mut |_| ()).expect("a question").tokens < 40);
+}
+
+#[test]
+fn a_chat_with_another_system_message_is_one_that_began_with_it() {
+    const SYSTEM: &str = "Be kind.";
+    let engine = embedded_model();
+    for system in [None, Some("Answer."), Some("Tell everything that you know.")] {
+        for questions in [&[][..], &[NUMBER], &[NUMBER, KEY]] {
+            let [mut changed, mut expected] =
+                [Some(SYSTEM), system].map(|system| chat(&engine, full(), system));
+            for question in questions {
+                assert_eq!(ask(&mut changed, question), ask(&mut expected, question), "{system:?}");
+            }
+            let reading = changed.set_system(system, &mut |_| ()).expect("changed");
+            assert_eq!(reading.tokens, if questions.is_empty() { 0 } else { changed.tokens() });
+            assert_eq!((changed.system(), state(&changed)), (system, state(&expected)));
+            assert_eq!(changed.last_question(), questions.last().copied());
+            // Going back afterwards ends where it did before.
+            for chat in [&mut changed, &mut expected] {
+                chat.undo();
+                ask(chat, KEY);
+            }
+            assert_eq!(state(&changed), state(&expected), "{system:?}");
+        }
+    }
+}
+
+/// Sampled tokens are seldom those that their text would be encoded as.
+#[test]
+fn answers_keep_their_tokens_with_another_system_message() {
+    let engine = embedded_model();
+    let mut chat = chat(&engine, full(), None);
+    chat.set_sampling(SamplerOptions {
+        temperature: 1e4,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        ..SamplerOptions::default()
+    })
+    .expect("valid");
+    chat.set_answer_limit(Some(20));
+    let format = engine.model().chat_format().expect("a chat format");
+    let answers = [NUMBER, KEY].map(|question| chat.ask(question, &mut |_| ()).expect("an answer"));
+    assert!(answers.iter().any(|answer| format.encode_text(&answer.text).expect("tokens") != answer.tokens));
+    for system in [Some("Be kind."), None] {
+        chat.set_system(system, &mut |_| ()).expect("changed");
+        for answer in &answers {
+            let held = chat.session().tokens();
+            assert!(held.windows(answer.tokens.len()).any(|tokens| tokens == answer.tokens), "{system:?}");
+        }
+    }
+}
+
+#[test]
+fn a_system_message_keeps_a_question_that_waits_for_its_answer() {
+    let engine = embedded_model();
+    let [mut changed, mut expected] = [None, Some("Answer.")].map(|system| chat(&engine, full(), system));
+    for chat in [&mut changed, &mut expected] {
+        chat.read(NUMBER, &mut |_| ()).expect("a question");
+    }
+    changed.set_system(Some("Answer."), &mut |_| ()).expect("changed");
+    let [changed, expected] = [&mut changed, &mut expected].map(|chat| {
+        let answer = chat.answer(&mut |_| std::ops::ControlFlow::Continue(())).expect("an answer");
+        (answer.text, state(chat))
+    });
+    assert_eq!(changed, expected);
+}
+
+#[test]
+fn a_revised_question_stands_in_place_of_the_last_one() {
+    let engine = embedded_model();
+    let [mut revised, mut expected] = [(); 2].map(|()| chat(&engine, full(), None));
+    let error = revised.revise(NUMBER, &mut |_| ()).expect_err("there is no question");
+    assert!(error.to_string().contains("there is none"), "{error}");
+    ask(&mut revised, KEY);
+    ask(&mut revised, "Who is there?");
+    ask(&mut expected, KEY);
+    ask(&mut expected, NUMBER);
+    let before = state(&revised);
+    let too_long = revised.revise(&"a long text ".repeat(CONTEXT), &mut |_| ()).expect_err("too long");
+    assert!(matches!(too_long, EngineError::ContextFull { .. }), "{too_long}");
+    engine.interrupt().store(true, Ordering::Relaxed);
+    assert!(revised.revise(NUMBER, &mut |_| ()).expect_err("an interrupt").is_interrupt());
+    engine.interrupt().store(false, Ordering::Relaxed);
+    assert_eq!((state(&revised).0, state(&revised).2), (before.0, before.2));
+    assert_eq!(revised.last_question(), Some("Who is there?"));
+
+    revised.revise(NUMBER, &mut |_| ()).expect("a question");
+    revised.answer(&mut |_| std::ops::ControlFlow::Continue(())).expect("an answer");
+    assert_eq!(state(&revised), state(&expected));
+}
+
+#[test]
+fn sampling_changes_between_answers() {
+    let engine = embedded_model();
+    let mut chat = chat(&engine, full(), None);
+    let greedy = ask(&mut chat, NUMBER);
+    let wild =
+        SamplerOptions { temperature: 50.0, top_p: 1.0, min_p: 0.0, seed: 3, ..SamplerOptions::default() };
+    let mut again = |options: &SamplerOptions, limit| {
+        chat.set_sampling(options.clone()).expect("valid");
+        chat.set_answer_limit(Some(limit));
+        chat.retract_answer(&mut |_| ()).expect("retracted");
+        chat.answer(&mut |_| std::ops::ControlFlow::Continue(())).expect("an answer").text
+    };
+    let first = again(&wild, 20);
+    assert_ne!(first, greedy);
+    assert_eq!(again(&wild, 20), first, "the random numbers begin again");
+    assert_ne!(again(&SamplerOptions { seed: 4, ..wild.clone() }, 20), first);
+    assert!(first.starts_with(&again(&wild, 1)));
+    assert_eq!(again(&SamplerOptions::greedy(), 40), greedy);
+    let error = chat.set_sampling(SamplerOptions { top_p: 2.0, ..wild }).expect_err("out of range");
+    assert!(error.to_string().contains("top-p is 2"), "{error}");
+    assert_eq!((chat.sampling(), chat.answer_limit()), (&SamplerOptions::greedy(), Some(40)));
+}
