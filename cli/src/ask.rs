@@ -12,7 +12,9 @@ use longhand::{
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
 
+use crate::answer::AnswerView;
 use crate::app::App;
+use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArgs, check_question, is_model};
 use crate::args::sampling::SamplingArgs;
@@ -63,6 +65,8 @@ pub struct AskArgs {
     disk: DiskArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    answer: AnswerArgs,
 }
 
 impl AskArgs {
@@ -94,6 +98,7 @@ impl AskArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &AskArgs) -> Result<()> {
+    let app = &app.with_plain(args.answer.plain);
     let sampling = args.sampling.validate(0.0, ANSWER_LIMIT)?;
     let questions = args.questions()?;
     let source = args.model.source(args.positional_model())?;
@@ -193,15 +198,17 @@ impl Asked {
             if self.json.is_none() && app.console.stdout_terminal() {
                 app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
             }
-            let answer = turn::generate(app, chat, &mut |piece| match self.json {
-                Some(_) => Ok(()),
-                None => app.console.print_answer(piece),
+            let mut view = self.json.is_none().then(|| AnswerView::new(app.console));
+            let answer = turn::generate(app, chat, &mut |piece| {
+                view.as_mut().map_or(Ok(()), |view| view.push(piece))
             })?;
             self.steps += answer.steps;
             self.decoding += answer.elapsed;
-            match &mut self.stream {
-                Some(stream) => stream.push(&app.console, &answer_object(question, reading, &answer))?,
-                None => app.console.print("\n")?,
+            if let Some(stream) = &mut self.stream {
+                stream.push(&app.console, &answer_object(question, reading, &answer))?;
+            }
+            if let Some(view) = &mut view {
+                view.finish()?;
             }
             if answer.stop == Stop::Interrupted {
                 return Err(interrupted(true).into());

@@ -37,6 +37,7 @@ use self::inbox::End;
 use self::keeper::Keeper;
 use self::start::Opening;
 use crate::app::App;
+use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::sampling::SamplingArgs;
@@ -77,10 +78,13 @@ pub struct ChatArgs {
     session: SessionArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    answer: AnswerArgs,
 }
 
 /// Runs the command.
 pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
+    let app = &app.with_plain(args.answer.plain);
     let result = chat(app, args);
     match app.interrupt.ending() {
         // What went wrong after the signal was reported, if it matters.

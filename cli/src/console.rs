@@ -47,6 +47,7 @@ pub struct Console {
     dumb: bool,
     color: bool,
     quiet: bool,
+    plain: bool,
 }
 
 impl Console {
@@ -61,12 +62,23 @@ impl Console {
             dumb,
             color: stdout_terminal && !set("NO_COLOR") && !dumb,
             quiet: false,
+            plain: false,
         }
     }
 
     /// The same without notes and progress, if `quiet`.
     pub fn with_quiet(self, quiet: bool) -> Console {
         Console { quiet, ..self }
+    }
+
+    /// The same with answers as the model wrote them, if `plain`.
+    pub fn with_plain(self, plain: bool) -> Console {
+        Console { plain, ..self }
+    }
+
+    /// Whether answers are formatted.
+    pub fn formats_answers(&self) -> bool {
+        self.control_sequences() && !self.plain
     }
 
     /// Whether stdout may have colours.

@@ -1,6 +1,7 @@
 //! `longhand`: the command line of the library. Each command is a module with its arguments and a function
 //! `run`. Results go to stdout and everything else to stderr.
 
+mod answer;
 mod app;
 mod args;
 mod ask;

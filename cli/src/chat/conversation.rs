@@ -209,8 +209,9 @@ impl Conversation<'_, '_> {
     /// Generates the answer to what was read, and prints it.
     fn answer(&mut self, reading: Reading) -> Result<Outcome> {
         let front_end = &self.front_end;
-        let answer = turn::generate(self.app, self.chat, &mut |piece| front_end.print_answer(piece))?;
-        front_end.print("\n")?;
+        let mut view = front_end.answer_view();
+        let answer = turn::generate(self.app, self.chat, &mut |piece| view.push(piece))?;
+        view.finish()?;
         self.keeper.keep(self.app, self.chat, answer.elapsed);
         match answer.stop {
             Stop::Interrupted => front_end.note("(interrupted)"),

@@ -11,6 +11,7 @@ use super::commands::{Message, is_unfinished};
 use super::editing::Editing;
 use super::inbox::{End, Inbox};
 use super::status::Status;
+use crate::answer::AnswerView;
 use crate::app::App;
 use crate::console;
 use crate::interrupt::Event;
@@ -121,9 +122,9 @@ impl<'a> FrontEnd<'a> {
         }
     }
 
-    /// Shows a piece of an answer.
-    pub fn print_answer(&self, piece: &str) -> io::Result<()> {
-        self.app.console.print_answer(piece)
+    /// Shows an answer.
+    pub fn answer_view(&self) -> AnswerView {
+        AnswerView::new(self.app.console)
     }
 
     /// Shows a text of the program itself.
