@@ -221,7 +221,10 @@ impl Asked {
     fn read(&self, app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
         let documents = match self.together {
             true => Reading::default(),
-            false => turn::read_documents(app, chat, self.cache.as_ref())?,
+            false => {
+                turn::announce_reading(app, chat, self.cache.as_ref())?;
+                turn::read_documents(app, chat, self.cache.as_ref())?
+            }
         };
         Ok(documents + turn::read(app, chat, question)?)
     }

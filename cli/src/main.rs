@@ -31,6 +31,7 @@ mod progress;
 mod recall;
 mod reporter;
 mod sessions;
+mod speeds;
 mod stdin;
 mod suggest;
 mod table;

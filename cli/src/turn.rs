@@ -2,12 +2,29 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use anyhow::Result;
 use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Observer, Reading};
 
 use crate::app::App;
-use crate::{crash_save, format};
+use crate::{crash_save, format, speeds};
+
+/// Says how long the documents take to read, if the machine has read with this model before.
+pub fn announce_reading(
+    app: &App,
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+) -> Result<(), EngineError> {
+    /// Shorter readings need no announcement.
+    const SHORT: Duration = Duration::from_secs(2);
+    let tokens = chat.tokens_to_read(cache)?;
+    if let Some(time) = speeds::estimate(chat.session(), tokens).filter(|time| *time > SHORT) {
+        let (tokens, time) = (format::count(tokens), format::duration(time));
+        app.console.note(&format!("reading {tokens} tokens takes about {time}, at the speed of last time"));
+    }
+    Ok(())
+}
 
 /// Reads the documents, with a progress bar, or finds them in the cache. Says what is to be known of that.
 pub fn read_documents(
@@ -20,6 +37,9 @@ pub fn read_documents(
         .interrupt
         .computing(|| chat.read_documents(cache, &mut |progress| reporter.progress(progress)))?;
     drop(reporter);
+    if cache.is_some() {
+        speeds::remember(chat.session(), &reading);
+    }
     notes(&reading).iter().for_each(|note| app.console.note(note));
     Ok(cost(&reading))
 }

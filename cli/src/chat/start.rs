@@ -16,7 +16,7 @@ use crate::args::sampling::Sampling;
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::kept::KeptChats;
-use crate::{crash_save, failure, format, offers};
+use crate::{crash_save, failure, format, offers, turn};
 
 /// What a conversation begins with: the model is open and the documents are tokens; nothing is computed.
 pub struct Opening<'a> {
@@ -82,7 +82,8 @@ impl Opening<'_> {
         let limit = args.disk.limit();
         let Some((file, saved)) = saved else {
             let title = title(preamble.names());
-            let chat = start(app, &model, &options, sampling, preamble)?;
+            let mut chat = start(app, &model, &options, sampling, preamble)?;
+            turn::announce_reading(app, &mut chat, cache.as_ref())?;
             let keeper = match (&args.session_file, kept) {
                 _ if args.private => Keeper::private(),
                 (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),

@@ -103,7 +103,7 @@ impl DocumentCache {
     }
 
     /// The file of these tokens in a session like this one.
-    fn path(&self, session: &Session, tokens: &[u32]) -> PathBuf {
+    pub(super) fn path(&self, session: &Session, tokens: &[u32]) -> PathBuf {
         let mut hash = XxHash3_64::new();
         hash.write(snapshot::settings(session).as_bytes());
         tokens.iter().for_each(|token| hash.write(&token.to_le_bytes()));

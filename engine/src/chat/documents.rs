@@ -198,6 +198,20 @@ impl Chat {
         Ok(())
     }
 
+    /// Tokens of documents that [`Chat::read_documents`] would have to read; 0 where a cache has them.
+    ///
+    /// # Errors
+    /// As for [`Chat::has_unread_documents`].
+    pub fn tokens_to_read(&mut self, cache: Option<&DocumentCache>) -> Result<usize, EngineError> {
+        if !self.has_unread_documents()? {
+            return Ok(0);
+        }
+        let Some(Ahead { tokens, .. }) = &self.ahead else { return Ok(0) };
+        let is_known = cache.is_some_and(|cache| cache.path(&self.session, tokens).exists());
+        let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        Ok(if is_known && held == 0 { 0 } else { tokens.len() - held })
+    }
+
     /// How long a slow disk takes to write the KV cache.
     pub fn time_to_write(&self) -> Duration {
         Duration::from_secs_f64(self.session.kv_usage().bytes as f64 / DISK_SPEED)

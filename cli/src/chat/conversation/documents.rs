@@ -9,7 +9,7 @@ use crate::chat::complete::expand_home;
 use crate::chat::front_end::Next;
 use crate::documents::Documents;
 use crate::failure::Failure;
-use crate::{failure, format, turn};
+use crate::{failure, format, speeds, turn};
 
 impl Conversation<'_, '_> {
     /// Waits for the next message, and reads documents meanwhile.
@@ -24,6 +24,9 @@ impl Conversation<'_, '_> {
             background::read_during(self.chat, cache, &status, &flag, || front_end.next_message());
         match read {
             Ok(reading) => {
+                if self.keeper.documents().is_some() {
+                    speeds::remember(self.chat.session(), &reading);
+                }
                 self.last = TurnStats { reading: turn::cost(&reading), ..TurnStats::default() };
                 self.keeper.keep(self.app, self.chat, reading.elapsed);
             }
@@ -94,7 +97,8 @@ impl Conversation<'_, '_> {
             return Err(Failure::new(message, format!("type /ctx {larger}, and then /read again")).into());
         }
         self.chat.attach(&documents.names().join(", "), documents.text())?;
-        documents.announce(self.app, model.chat_format()?, tokens)
+        documents.announce(self.app, model.chat_format()?, tokens)?;
+        Ok(turn::announce_reading(self.app, self.chat, self.keeper.documents())?)
     }
 
     /// `/files` lists the documents, `/files drop` removes those of the next question.
