@@ -168,6 +168,9 @@ fn a_conversation_is_kept_with_its_new_policy_and_system_message() {
     let resumed = longhand_with_input(&flags, format!("/system\n{KEY}\n/edit {NUMBER}\n").as_bytes());
     assert!(resumed.stderr.contains(", policy tova:capacity=400, "), "{}", resumed.stderr);
     assert_eq!(resumed.ok(), format!("Be kind.\n{KEY_IS}\n{NUMBER_IS}\n"));
+    // Without a question there is nothing to keep.
+    let run = longhand_with_input(&["chat"], b"/policy tova\n/system Be kind.\n");
+    assert!(run.stderr.contains("the policy is tova") && !run.stderr.contains("kept: "), "{}", run.stderr);
 }
 
 #[test]

@@ -563,8 +563,13 @@ fn the_last_question_is_edited_in_the_line() {
     chat.send("\x15What is Mary's favorite number?\r");
     chat.wait_for(NUMBER_IS);
     chat.wait_for_prompt();
-    // It has replaced the second question.
+    // It has replaced the second question, and the next one replaces nothing.
+    chat.send("Who is there?\r");
+    chat.wait_until("a third answer", |screen| screen.contents().contains("> Who is there?\n"));
+    chat.wait_for_prompt();
     chat.send("/undo\r/edit\r");
+    chat.wait_for_row("> What is Mary's favorite number?|");
+    chat.send("\x03/undo\r/edit\r");
     chat.wait_for_row("> What is the pass key?|");
     chat.send("\x03\x04");
     assert_eq!(chat.exit_code(), Some(0));

@@ -102,7 +102,7 @@ impl Conversation<'_, '_> {
         self.front_end.begin_work();
         let outcome = match message {
             Message::Command(command) => self.obey(&command),
-            Message::Question(question) if self.front_end.takes_back() => self.revise(&question),
+            Message::Question(question) if self.front_end.sent_revision() => self.revise(&question),
             Message::Question(question) => self.ask(&question),
         };
         self.front_end.end_work();
@@ -156,15 +156,15 @@ impl Conversation<'_, '_> {
             ("/system", text) => return Ok(self.change_system(text)),
             ("/edit", question) => return self.edit(question),
             (name, argument) => {
-                let mut known = commands::COMMANDS.iter().map(|known| known.name);
-                self.front_end.note(&match known.clone().any(|known| known == name) {
+                let known = || commands::COMMANDS.iter().map(|known| known.name);
+                self.front_end.note(&match known().any(|known| known == name) {
                     true => format!(
                         "error: {name} takes no argument, but {argument} was given\nhint: type {name} alone"
                     ),
                     false => format!(
                         "error: there is no command {name}\n\
                          hint: {}type /help for the commands, or // to begin a message with /",
-                        did_you_mean(name, &mut known)
+                        did_you_mean(name, known())
                     ),
                 });
             }
@@ -270,7 +270,7 @@ impl Conversation<'_, '_> {
         let note = match self.chat.last_question() {
             None => "error: there is no question to change\nhint: ask a question first",
             Some(_) if !question.is_empty() => return self.revise(question),
-            Some(last) if self.front_end.take_back(last) => {
+            Some(last) if self.front_end.revise(last) => {
                 "change the question and press Enter; Ctrl-C leaves it as it was"
             }
             Some(_) => {
@@ -304,7 +304,9 @@ impl Conversation<'_, '_> {
         match reading {
             Ok(reading) => {
                 self.front_end.note(&done(self.chat));
-                self.keeper.keep(self.app, self.chat, reading.elapsed);
+                if self.chat.has_questions() {
+                    self.keeper.keep(self.app, self.chat, reading.elapsed);
+                }
                 Outcome::Turn(TurnStats { reading, ..TurnStats::default() })
             }
             Err(error) => {

@@ -29,9 +29,9 @@ pub struct Editing {
     is_smart: bool,
     status: Arc<Status>,
     shows_status: bool,
-    /// Whether the text is a question that was sent before, and whether the message sent last was one.
-    is_taken_back: bool,
-    was_taken_back: bool,
+    /// Whether the text is to replace the last question, and whether the message sent last is.
+    is_revision: bool,
+    sent_revision: bool,
 }
 
 impl Editing {
@@ -65,8 +65,8 @@ impl Editing {
             is_smart,
             status,
             shows_status,
-            is_taken_back: false,
-            was_taken_back: false,
+            is_revision: false,
+            sent_revision: false,
         })
     }
 
@@ -75,15 +75,15 @@ impl Editing {
         self.status.clone()
     }
 
-    /// Puts a question that was sent before into the line. Ctrl-C leaves it as it was.
-    pub fn take_back(&mut self, question: &str) {
+    /// Puts the last question into the line, to be changed. Ctrl-C leaves it as it was.
+    pub fn revise(&mut self, question: &str) {
         self.editor.set_text(&commands::typed(question));
-        self.is_taken_back = true;
+        self.is_revision = true;
     }
 
-    /// Whether the message sent last is a question that was taken back.
-    pub fn takes_back(&self) -> bool {
-        self.was_taken_back
+    /// Whether the message sent last is to replace the question before it.
+    pub fn sent_revision(&self) -> bool {
+        self.sent_revision
     }
 
     /// The model works from now on.
@@ -112,13 +112,13 @@ impl Editing {
             match self.editor.press(key) {
                 Action::Nothing => self.keep_plain(),
                 Action::Send => {
-                    self.was_taken_back = std::mem::take(&mut self.is_taken_back);
+                    self.sent_revision = std::mem::take(&mut self.is_revision);
                     if let Some(message) = self.send(app)? {
                         return Ok(Next::Message(message));
                     }
                 }
-                Action::Interrupt if self.is_taken_back || !self.editor.draft().is_empty() => {
-                    self.is_taken_back = false;
+                Action::Interrupt if self.is_revision || !self.editor.draft().is_empty() => {
+                    self.is_revision = false;
                     self.editor.discard();
                 }
                 Action::Interrupt if self.status.line().is_some() => {

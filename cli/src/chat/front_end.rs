@@ -84,22 +84,22 @@ impl<'a> FrontEnd<'a> {
         }
     }
 
-    /// Lets the user edit a question that was sent. False if there is no line editor.
-    pub fn take_back(&mut self, question: &str) -> bool {
+    /// Lets the user change the last question with the next message. False if there is no line editor.
+    pub fn revise(&mut self, question: &str) -> bool {
         #[cfg(unix)]
         if let Input::Keys(editing) = &mut self.input {
-            editing.take_back(question);
+            editing.revise(question);
             return true;
         }
         let _ = question;
         false
     }
 
-    /// Whether the last message is the question that was taken back, edited.
-    pub fn takes_back(&self) -> bool {
+    /// Whether the message that came last is to replace the question before it.
+    pub fn sent_revision(&self) -> bool {
         match &self.input {
             #[cfg(unix)]
-            Input::Keys(editing) => editing.takes_back(),
+            Input::Keys(editing) => editing.sent_revision(),
             Input::Lines(_) => false,
         }
     }

@@ -11,7 +11,7 @@ use super::screen;
 use crate::failure::Failure;
 use crate::{console, format};
 
-/// Spans of which the words are shown: so many of the longest, and so many of the loneliest.
+/// Spans of which the words are shown: so many of the longest, and so many of those farthest from others.
 const SHOWN: usize = 3;
 /// Tokens shown before and behind a span, and of a span itself.
 const AROUND: usize = 12;
@@ -279,8 +279,8 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_and_the_loneliest_spans_are_shown_in_the_order_of_the_text() {
-        // Sinks, three long spans, three lonely ones, close ones, window.
+    fn the_longest_and_the_most_isolated_spans_are_shown_in_the_order_of_the_text() {
+        // Sinks, three long spans, three isolated ones, close ones, window.
         let mut spans = vec![0..4, 10..20, 22..42, 50..62, 1000..1001, 2000..2001, 3000..3002];
         spans.extend((0..50).map(|number| 4000 + 3 * number..4001 + 3 * number));
         spans.push(5000..5100);
