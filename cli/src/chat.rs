@@ -4,10 +4,12 @@
 mod commands;
 mod complete;
 mod conversation;
+mod copy;
 mod draft;
 #[cfg(unix)]
 mod editing;
 mod editor;
+mod export;
 mod front_end;
 mod history;
 mod inbox;
@@ -16,9 +18,11 @@ mod keeper;
 mod keyboard;
 mod keys;
 mod outside;
+mod replay;
 mod resume_check;
 mod screen;
 mod start;
+mod thinking;
 
 use std::path::PathBuf;
 
@@ -95,6 +99,7 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     let opening = Opening::new(app, args)?;
     // After documents that come from the terminal. What is typed while the model is loaded is the first message.
     let mut front_end = FrontEnd::open(app, args.private)?;
+    front_end.hide_thinking(args.answer.hides_thinking());
     let (mut chat, mut keeper) = opening.begin(app)?;
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper);
     drop(front_end);

@@ -179,7 +179,7 @@ fn a_chat_reads_the_document_once_and_handles_commands() {
     let out = run.ok();
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!((lines[0], lines.last()), (NUMBER_IS, Some(&KEY_IS)), "{out}");
-    assert!(out.contains("KV cache") && out.contains("/stats  show tokens"), "{out}");
+    assert!(out.contains("KV cache") && out.contains("/stats     show tokens"), "{out}");
     // In the second turn only the question was read.
     let stats =
         longhand_with_input(&["chat", "-f", &document], format!("{NUMBER}\n{KEY}\n/stats\n").as_bytes()).ok();

@@ -19,10 +19,11 @@ impl Command {
 }
 
 /// All commands.
-pub const COMMANDS: [Command; 8] = [
+pub const COMMANDS: [Command; 13] = [
     Command::new("/help", "show this list"),
     Command::new("/stats", "show tokens and KV cache size, and the speed of the last turn"),
     Command::new("/regen", "replace the last answer by a new one"),
+    Command::new("/continue", "go on with an answer that was cut off or interrupted"),
     Command::new("/undo", "remove the last question and its answer"),
     Command::new("/clear", "start a new conversation about the same documents"),
     Command::new("/ctx", "enlarge the context: /ctx 32k"),
@@ -30,6 +31,13 @@ pub const COMMANDS: [Command; 8] = [
         takes_path: true,
         ..Command::new("/save", "save the conversation now; /save FILE saves a copy to a new file")
     },
+    Command::new("/history", "show the conversation so far"),
+    Command::new("/copy", "copy the last answer to the clipboard; /copy code its last code block"),
+    Command {
+        takes_path: true,
+        ..Command::new("/export", "write the conversation to a new file as Markdown")
+    },
+    Command::new("/think", "show what the model thought; /think on, off, show, hide: from now on"),
     Command::new("/exit", "quit; Ctrl-D does the same"),
 ];
 
@@ -95,7 +103,7 @@ pub fn is_unfinished(text: &str) -> bool {
 
 /// The text of `/help`.
 pub fn help() -> String {
-    let commands = COMMANDS.iter().map(|Command { name, help, .. }| format!("{name:<8}{help}\n"));
+    let commands = COMMANDS.iter().map(|Command { name, help, .. }| format!("{name:<11}{help}\n"));
     commands.collect::<String>() + "\n" + KEYS
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use longhand::text::split_thinking;
 use longhand::{
     Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Preamble, SavedChat, Setup,
     SetupOptions,
@@ -68,8 +69,7 @@ impl Opening<'_> {
         let Some((file, saved)) = saved else {
             let names = documents.names();
             let title = title(&names);
-            let system = args.system.as_deref();
-            let chat = start(app, system, &model, &options, sampling, documents.text(), names)?;
+            let chat = start(app, args, &model, &options, sampling, documents.text(), names)?;
             let keeper = match (&args.session_file, kept) {
                 _ if args.private => Keeper::private(),
                 (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),
@@ -85,7 +85,7 @@ impl Opening<'_> {
             return Ok((chat, keeper.with_documents(cache)));
         };
         let title = title(saved.document_names());
-        let chat = resume(app, &model, &options, sampling, saved)?;
+        let chat = resume(app, args, &model, &options, sampling, saved)?;
         let keeper = match kept.filter(|kept| kept.name(file.path()).is_some()) {
             Some(kept) => Keeper::resumed(kept, title, file, limit),
             None => Keeper::named(file),
@@ -173,14 +173,15 @@ fn check_saved(
 /// Starts a conversation.
 fn start(
     app: &App,
-    system: Option<&str>,
+    args: &ChatArgs,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
     sampling: Sampling,
     documents: &str,
     names: Vec<String>,
 ) -> Result<Chat> {
-    let preamble = Preamble::new(model.chat_format()?, system, documents)?.with_names(names);
+    let format = args.answer.chat_format(model)?;
+    let preamble = Preamble::new(&format, args.system.as_deref(), documents)?.with_names(names);
     let prompt = preamble.min_tokens();
     let context = setup_options.context.tokens(prompt, model.spec().n_ctx_train);
     if context <= prompt {
@@ -204,12 +205,13 @@ fn start(
             false => format!(", documents of {} tokens", format::count(prompt)),
         }
     ));
-    Ok(Chat::new(session, chat_options(sampling, preamble))?)
+    Ok(Chat::new(session, chat_options(args, sampling, preamble))?)
 }
 
 /// Resumes a saved conversation.
 fn resume(
     app: &App,
+    args: &ChatArgs,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
     sampling: Sampling,
@@ -223,7 +225,7 @@ fn resume(
         .computing(|| Setup::resume(model, setup_options, saved_options.clone(), &mut app.reporter()))
         .map_err(|error| anyhow::Error::from(error).context(path.clone()))?;
     let engine = app.load(&setup)?;
-    let restored = saved.restore(&engine, chat_options(sampling, Preamble::default()));
+    let restored = saved.restore(&engine, chat_options(args, sampling, Preamble::default()));
     let chat = restored.map_err(|error| match error {
         EngineError::Memory { .. } => anyhow::Error::from(error).context(path),
         error => error.into(),
@@ -251,11 +253,13 @@ fn last_turns(saved: &SavedChat) -> String {
     }
     for (question, answer) in &turns[left_out..] {
         lines.push(format!("> {}", question.trim_end()));
-        lines.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim_end().to_owned());
+        let answer = answer.unwrap_or("(no answer yet; /regen gives one)");
+        lines.push(split_thinking(answer).1.trim_end().to_owned());
     }
     lines.join("\n")
 }
 
-fn chat_options(sampling: Sampling, preamble: Preamble) -> ChatOptions {
-    ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.answer_limit }
+fn chat_options(args: &ChatArgs, sampling: Sampling, preamble: Preamble) -> ChatOptions {
+    let thinking = args.answer.thinking();
+    ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.answer_limit, thinking }
 }
