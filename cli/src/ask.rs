@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::text::split_thinking;
 use longhand::{
     Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
     Preamble, Reading, SetupOptions, Stop, needed_context,
@@ -105,7 +106,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let options = args.session.apply(args.model.setup_options(app))?;
     let model = Model::open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.
-    let chat_format = model.chat_format()?;
+    let chat_format = &args.answer.chat_format(&model)?;
     let documents = match args.files.is_empty() {
         true => Documents::piped(app)?,
         false => Documents::read(&args.files)?,
@@ -133,7 +134,8 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let options = SetupOptions { context: Context::Tokens(context), ..options };
     let session = app.start(&app.resolve_or_offer(&model, &options, prompt_tokens)?)?;
     let retrieval_heads = session.options().profile.as_ref().map(|profile| profile.retrieval_count());
-    let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit };
+    let thinking = args.answer.thinking();
+    let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit, thinking };
     let mut chat = Chat::new(session, chat_options)?;
 
     let file = match &source {
@@ -158,6 +160,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     });
     let mut asked = Asked {
         json: args.json.then_some(before_answers),
+        hides_thinking: args.answer.hides_thinking(),
         together: args.query_aware,
         cache: args.disk.documents(),
         ..Asked::default()
@@ -172,6 +175,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
 struct Asked {
     /// With --json, the fields before the answers.
     json: Option<Value>,
+    hides_thinking: bool,
     /// Whether the documents are read together with the first question.
     together: bool,
     cache: Option<DocumentCache>,
@@ -198,7 +202,7 @@ impl Asked {
             if self.json.is_none() && app.console.stdout_terminal() {
                 app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
             }
-            let mut view = self.json.is_none().then(|| AnswerView::new(app.console));
+            let mut view = self.json.is_none().then(|| AnswerView::new(app.console, self.hides_thinking));
             let answer = turn::generate(app, chat, &mut |piece| {
                 view.as_mut().map_or(Ok(()), |view| view.push(piece))
             })?;
@@ -263,9 +267,11 @@ fn heading(number: usize, question: &str, paint: impl Fn(&str) -> String) -> Str
 
 /// A question and its answer as JSON.
 fn answer_object(question: &str, reading: Reading, answer: &Generated) -> Value {
+    let (thinking, text) = split_thinking(&answer.text);
     json!({
         "question": question,
-        "answer": answer.text.trim(),
+        "thinking": thinking,
+        "answer": text.trim(),
         "tokens": answer.tokens.len(),
         "stop": answer.stop.name(),
         "timings": {

@@ -5,10 +5,12 @@ mod background;
 mod commands;
 mod complete;
 mod conversation;
+mod copy;
 mod draft;
 #[cfg(unix)]
 mod editing;
 mod editor;
+mod export;
 mod front_end;
 mod history;
 mod inbox;
@@ -19,12 +21,14 @@ mod keys;
 mod kv_head;
 mod kv_map;
 mod outside;
+mod replay;
 mod reread;
 mod resume_check;
 mod screen;
 mod settings;
 mod start;
 mod status;
+mod thinking;
 
 use std::path::PathBuf;
 
@@ -102,6 +106,7 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     // After documents that come from the terminal. What is typed while the model is loaded is the first message.
     let mut front_end = FrontEnd::open(app, args.private)?;
     let setup = opening.setup().clone();
+    front_end.hide_thinking(args.answer.hides_thinking());
     let (mut chat, mut keeper) = opening.begin(app)?;
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup);
     drop(front_end);

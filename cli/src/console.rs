@@ -175,6 +175,20 @@ impl Console {
         self.paint(2, text)
     }
 
+    /// Writes a line to stderr about what is above it, less bright than that. Only where answers are formatted.
+    pub fn status(&self, text: &str) {
+        if self.formats_answers() && self.progress() {
+            let text = visible(text);
+            let _ = writeln!(io::stderr().lock(), "\x1b[2m{text}\x1b[0m");
+        }
+    }
+
+    /// Sends a control sequence to the terminal on stdout. It shows nothing.
+    pub fn send_sequence(&self, sequence: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(sequence.as_bytes()).and_then(|()| out.flush()).map_err(stdout_error)
+    }
+
     /// `text` in an ANSI colour (31 is red, 32 green, 36 cyan), if stdout may have colours.
     pub fn paint(&self, ansi_color: u8, text: &str) -> String {
         if self.color { format!("\x1b[{ansi_color}m{text}\x1b[0m") } else { text.to_owned() }

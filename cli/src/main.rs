@@ -38,6 +38,7 @@ mod table;
 #[cfg(unix)]
 mod terminal;
 mod tokenize;
+mod transcript;
 mod turn;
 
 use std::process::ExitCode;

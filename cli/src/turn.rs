@@ -81,6 +81,20 @@ pub fn generate(
     chat: &mut Chat,
     print: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> Result<Generated> {
+    generate_with(app, chat, print, Chat::answer)
+}
+
+/// Goes on with an answer that was cut off. `print` receives what is new, piece by piece.
+pub fn go_on(app: &App, chat: &mut Chat, print: &mut dyn FnMut(&str) -> io::Result<()>) -> Result<Generated> {
+    generate_with(app, chat, print, Chat::continue_answer)
+}
+
+fn generate_with(
+    app: &App,
+    chat: &mut Chat,
+    print: &mut dyn FnMut(&str) -> io::Result<()>,
+    generate: impl FnOnce(&mut Chat, &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<Generated, EngineError>,
+) -> Result<Generated> {
     let mut printed = Ok(());
     let mut on_piece = |piece: &str| {
         crash_save::append(piece);
@@ -92,7 +106,7 @@ pub fn generate(
             false => ControlFlow::Continue(()),
         }
     };
-    let generated = app.interrupt.generating(|| chat.answer(&mut on_piece))?;
+    let generated = app.interrupt.generating(|| generate(chat, &mut on_piece))?;
     crash_save::set_messages(chat.messages());
     printed?;
     Ok(generated)

@@ -45,7 +45,6 @@ impl Fence {
     }
 }
 
-#[cfg(test)]
 /// The last code block of a Markdown text, without the lines around it.
 pub fn last_code_block(text: &str) -> Option<String> {
     let (mut open, mut last): (Option<(Fence, String)>, _) = (None, None);

@@ -125,6 +125,13 @@ impl Markdown {
         self.rows.take()
     }
 
+    /// Takes text that was shown. What follows begins on a new row.
+    pub fn resume(&mut self, shown: &str) {
+        self.push(shown, usize::MAX);
+        self.show(true);
+        self.rows.forget();
+    }
+
     fn push_to_line(&mut self, text: &str) {
         self.pending += text;
         self.show(false);
@@ -559,6 +566,19 @@ mod tests {
         let sequences = ["\x1b[0m", "\x1b[0;2m", "\x1b[0;36m"];
         let rest = sequences.iter().fold(written, |text, sequence| text.replace(sequence, ""));
         assert_eq!(rest, "␛]0;x␇ <U+009B>31m ␛[2J\n```\n␛[2J␍x\ny␍\n");
+    }
+
+    #[test]
+    fn a_text_that_was_shown_goes_on_in_its_block() {
+        let resumed = |before: &str, more: &str| {
+            let mut markdown = Markdown::new(true);
+            markdown.resume(before);
+            markdown.push(more, 10) + &markdown.finish(10)
+        };
+        assert_eq!(resumed("Some long text is", " cut **off** here"), "cut \x1b[0;1moff\x1b[0m\nhere\n");
+        assert_eq!(resumed("```rs\nlet a", " = 1;"), " = \x1b[0;33m1\x1b[0m;\n");
+        assert_eq!(resumed("- a\n", "  b"), "  b\n");
+        assert_eq!(resumed("**bo", "ld**"), "ld**\n");
     }
 
     #[test]

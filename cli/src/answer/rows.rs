@@ -69,6 +69,13 @@ impl Rows {
         mem::take(&mut self.out)
     }
 
+    /// What was added so far was shown elsewhere. The next word begins a row.
+    pub fn forget(&mut self) {
+        self.end_word();
+        self.take();
+        (self.column, self.start, self.spaces) = (0, 0, 0);
+    }
+
     /// Begins a line: writes `first`; rows that continue the line begin with `others`, which has the same width.
     pub fn begin_line(&mut self, first: Vec<Run>, others: Vec<Run>) {
         self.indent = others;

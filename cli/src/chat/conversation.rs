@@ -6,14 +6,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use longhand::{Chat, EngineError, Observer, Reading, SetupOptions, Stop};
+use longhand::{Chat, EngineError, Generated, Observer, Reading, SetupOptions, Stop};
 
 use super::commands::{self, Message};
 use super::complete::expand_home;
+use super::copy::copy;
+use super::export::export;
 use super::front_end::{FrontEnd, Next};
 use super::inbox::End;
 use super::keeper::Keeper;
 use super::kv_map::View;
+use super::replay::replay;
+use super::thinking::think;
 use super::{kv_head, kv_map, reread, settings};
 use crate::app::App;
 use crate::args::values;
@@ -136,6 +140,16 @@ impl Conversation<'_, '_> {
             }
             ("/read", path) => return self.read(path),
             ("/files", argument) => self.files(argument)?,
+            ("/continue", "") => return self.go_on(),
+            ("/history", "") => {
+                self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))
+            }
+            ("/copy", what) => self.report(copy(self.app, self.chat, what)),
+            ("/export", file) => self.report(export(self.chat, file)),
+            ("/think", what) => {
+                let done = think(self.front_end, self.chat, what);
+                self.report(done);
+            }
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
             ("/ctx", tokens) => self.set_context(tokens),
@@ -208,23 +222,43 @@ impl Conversation<'_, '_> {
 
     /// Generates the answer to what was read, and prints it.
     fn answer(&mut self, reading: Reading) -> Result<Outcome> {
-        let front_end = &self.front_end;
-        let mut view = front_end.answer_view();
+        let mut view = self.front_end.answer_view();
         let answer = turn::generate(self.app, self.chat, &mut |piece| view.push(piece))?;
         view.finish()?;
+        Ok(self.finish_answer(reading, &answer))
+    }
+
+    /// Goes on with the last answer.
+    fn go_on(&mut self) -> Result<Outcome> {
+        if !self.chat.can_continue() {
+            self.front_end
+                .note("error: no answer was cut off\nhint: ask a question, or /regen gives another answer to the last one");
+            return Ok(Outcome::Nothing);
+        }
+        let shown = self.chat.messages().last().map_or_else(String::new, |last| last.content.clone());
+        let mut view = self.front_end.resumed_view(&shown);
+        let answer = turn::go_on(self.app, self.chat, &mut |piece| view.push(piece))?;
+        view.finish()?;
+        Ok(self.finish_answer(Reading::default(), &answer))
+    }
+
+    /// Keeps an answer, and says why it has ended.
+    fn finish_answer(&mut self, reading: Reading, answer: &Generated) -> Outcome {
+        let front_end = &self.front_end;
+        self.app.console.status(&self.status(answer));
         self.keeper.keep(self.app, self.chat, answer.elapsed);
         match answer.stop {
             Stop::Interrupted => front_end.note("(interrupted)"),
             Stop::Length => {
                 let tokens = format::count(answer.tokens.len());
-                front_end.note(&format!("(cut off after {tokens} tokens; -n sets the limit)"));
+                front_end.note(&format!("(cut off after {tokens} tokens; /continue goes on)"));
             }
             Stop::Context => front_end.note(
-                "(cut off because the context is full; /ctx enlarges it, /clear starts a new conversation)",
+                "(cut off because the context is full; /ctx enlarges it, then /continue goes on; /clear starts a new conversation)",
             ),
             Stop::EndToken(_) | Stop::Text(_) => {}
         }
-        Ok(Outcome::Turn(TurnStats { reading, steps: answer.steps, decoding: answer.elapsed }))
+        Outcome::Turn(TurnStats { reading, steps: answer.steps, decoding: answer.elapsed })
     }
 
     /// Generates another answer to the last question, or its first one.
@@ -365,6 +399,34 @@ impl Conversation<'_, '_> {
             }
             Err(error) => failure::report(&error).text.trim_end().to_owned(),
         });
+    }
+
+    /// Prints what a command has done, or why it could not.
+    fn report(&self, done: Result<String>) {
+        match done {
+            Ok(text) if text.is_empty() => {}
+            Ok(text) => self.front_end.note(&text),
+            Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+        }
+    }
+
+    /// What an answer has cost so far: `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · 41.0 t/s`.
+    fn status(&self, answer: &Generated) -> String {
+        let session = self.chat.session();
+        let (options, usage) = (session.options(), session.kv_usage());
+        let policy = options.policy.to_string();
+        let mut parts = vec![
+            format!("{}/{} tokens", format::count(self.chat.tokens()), format::count(options.context)),
+            policy.split(':').next().unwrap_or_default().to_owned(),
+            match usage.bytes < usage.full_bytes {
+                true => format::bytes_of(usage.bytes, usage.full_bytes),
+                false => format::bytes(usage.bytes),
+            },
+        ];
+        if answer.steps > 0 {
+            parts.push(format!("{} t/s", format::speed(answer.steps_per_second())));
+        }
+        parts.join(" · ")
     }
 
     fn stats(&self) -> String {

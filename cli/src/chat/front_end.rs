@@ -27,6 +27,7 @@ pub enum Next {
 /// The user's side of a chat.
 pub struct FrontEnd<'a> {
     app: &'a App,
+    hides_thinking: bool,
     input: Input,
 }
 
@@ -48,7 +49,7 @@ impl<'a> FrontEnd<'a> {
             app.interrupt.watch_signals();
             if io::stdin().is_terminal() {
                 let editing = Editing::start(app, private).inspect_err(|_| crate::terminal::restore())?;
-                return Ok(FrontEnd { app, input: Input::Keys(Box::new(editing)) });
+                return Ok(FrontEnd { app, hides_thinking: false, input: Input::Keys(Box::new(editing)) });
             }
         }
         let inbox = Arc::new(Inbox::new());
@@ -62,7 +63,7 @@ impl<'a> FrontEnd<'a> {
         });
         let reader = thread::Builder::new().name("lines".to_owned()).spawn(move || read_lines(&for_lines));
         reader.context("cannot start a thread")?;
-        Ok(FrontEnd { app, input: Input::Lines(inbox) })
+        Ok(FrontEnd { app, hides_thinking: false, input: Input::Lines(inbox) })
     }
 
     /// Waits for the next message.
@@ -124,7 +125,24 @@ impl<'a> FrontEnd<'a> {
 
     /// Shows an answer.
     pub fn answer_view(&self) -> AnswerView {
-        AnswerView::new(self.app.console)
+        AnswerView::new(self.app.console, self.hides_thinking)
+    }
+
+    /// Shows the rest of an answer of which `shown` was shown.
+    pub fn resumed_view(&self, shown: &str) -> AnswerView {
+        AnswerView::resume(self.app.console, self.hides_thinking, shown)
+    }
+
+    /// Hides what the model thinks from now on, or shows it.
+    pub fn hide_thinking(&mut self, hides: bool) {
+        self.hides_thinking = hides;
+    }
+
+    /// Shows what the model has thought, also if that is hidden while it thinks.
+    pub fn print_thinking(&self, text: &str) -> io::Result<()> {
+        let mut view = AnswerView::new(self.app.console, false);
+        view.push_thinking(text)?;
+        view.finish()
     }
 
     /// Shows a text of the program itself.

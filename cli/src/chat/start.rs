@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use longhand::text::split_thinking;
 use longhand::{
     Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Preamble, SavedChat, Setup,
     SetupOptions,
@@ -82,7 +83,7 @@ impl Opening<'_> {
         let limit = args.disk.limit();
         let Some((file, saved)) = saved else {
             let title = title(preamble.names());
-            let mut chat = start(app, &model, &options, sampling, preamble)?;
+            let mut chat = start(app, args, &model, &options, sampling, preamble)?;
             turn::announce_reading(app, &mut chat, cache.as_ref())?;
             let keeper = match (&args.session_file, kept) {
                 _ if args.private => Keeper::private(),
@@ -99,7 +100,7 @@ impl Opening<'_> {
             return Ok((chat, keeper.with_documents(cache)));
         };
         let title = title(&saved.document_names());
-        let chat = resume(app, &model, &options, sampling, saved)?;
+        let chat = resume(app, args, &model, &options, sampling, saved)?;
         let keeper = match kept.filter(|kept| kept.name(file.path()).is_some()) {
             Some(kept) => Keeper::resumed(kept, title, file, limit),
             None => Keeper::named(file),
@@ -187,6 +188,7 @@ fn check_saved(
 /// Starts a conversation.
 fn start(
     app: &App,
+    args: &ChatArgs,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
     sampling: Sampling,
@@ -212,12 +214,13 @@ fn start(
         format::count(context),
         format::bytes(session.kv_usage().allocated),
     ));
-    Ok(Chat::new(session, chat_options(sampling, preamble))?)
+    Ok(Chat::new(session, chat_options(args, sampling, preamble))?)
 }
 
 /// Resumes a saved conversation.
 fn resume(
     app: &App,
+    args: &ChatArgs,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
     sampling: Sampling,
@@ -231,7 +234,7 @@ fn resume(
         .computing(|| Setup::resume(model, setup_options, saved_options.clone(), &mut app.reporter()))
         .map_err(|error| anyhow::Error::from(error).context(path.clone()))?;
     let engine = app.load(&setup)?;
-    let restored = saved.restore(&engine, chat_options(sampling, Preamble::default()));
+    let restored = saved.restore(&engine, chat_options(args, sampling, Preamble::default()));
     let chat = restored.map_err(|error| match error {
         EngineError::Memory { .. } => anyhow::Error::from(error).context(path),
         error => error.into(),
@@ -259,11 +262,13 @@ fn last_turns(saved: &SavedChat) -> String {
     }
     for (question, answer) in &turns[left_out..] {
         lines.push(format!("> {}", question.trim_end()));
-        lines.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim_end().to_owned());
+        let answer = answer.unwrap_or("(no answer yet; /regen gives one)");
+        lines.push(split_thinking(answer).1.trim_end().to_owned());
     }
     lines.join("\n")
 }
 
-fn chat_options(sampling: Sampling, preamble: Preamble) -> ChatOptions {
-    ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.answer_limit }
+fn chat_options(args: &ChatArgs, sampling: Sampling, preamble: Preamble) -> ChatOptions {
+    let thinking = args.answer.thinking();
+    ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.answer_limit, thinking }
 }

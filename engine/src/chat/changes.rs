@@ -124,10 +124,9 @@ impl Chat {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
         let engine = self.session.engine().clone();
-        let format = engine.model().chat_format()?;
-        let preamble = Preamble::new(format, system, self.preamble.documents())?;
+        let preamble = Preamble::new(&self.format, system, self.preamble.documents())?;
         let preamble = preamble.with_names(self.preamble.names().to_vec());
-        let Rendered { messages, timeline, turns } = self.rendered(format, &preamble)?;
+        let Rendered { messages, timeline, turns } = self.rendered(&preamble)?;
         let mut reading = Reading::default();
         if self.has_questions() {
             let options = self.session.options().clone();
@@ -145,7 +144,8 @@ impl Chat {
     }
 
     /// The conversation with another preamble.
-    fn rendered(&self, format: &ChatFormat, preamble: &Preamble) -> Result<Rendered, EngineError> {
+    fn rendered(&self, preamble: &Preamble) -> Result<Rendered, EngineError> {
+        let format = &self.format;
         let mut messages: Vec<Message> = preamble.system().map(Message::system).into_iter().collect();
         let (mut timeline, mut turns) = (Vec::new(), Vec::new());
         let mut has_answers = false;
@@ -165,7 +165,10 @@ impl Chat {
                     NextTurn::Rewrites { prompt, .. } => format.encode(&prompt)?,
                 },
             };
-            turns.push(Turn { question: timeline.len(), answer: prompt.len() });
+            let question = prompt.iter().zip(&timeline).take_while(|(a, b)| a == b).count();
+            let is_cut_off = self.turns.get(turns.len()).is_some_and(|turn| turn.is_cut_off);
+            let replaced = timeline.split_off(question);
+            turns.push(Turn { question, answer: prompt.len(), replaced, is_cut_off });
             timeline = prompt;
         }
         Ok(Rendered { messages, timeline, turns })

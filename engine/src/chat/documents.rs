@@ -9,7 +9,7 @@ use models::chat::{Message, NextTurn, Prompt};
 use serde::{Deserialize, Serialize};
 
 use super::preamble::{QUESTION, SEPARATOR, end_of_documents};
-use super::{Chat, DocumentCache, Preamble};
+use super::{Chat, DocumentCache, Preamble, can_go_back_to};
 use crate::model::ChatFormat;
 use crate::{EngineError, Progress};
 
@@ -63,10 +63,9 @@ impl Chat {
             self.ahead = None;
             return self.ahead().map(|_| ()).inspect_err(|_| _ = self.attachments.pop());
         }
-        let format = self.session.engine().model().chat_format()?;
         let mut names = self.preamble.names().to_vec();
         names.push(name.to_owned());
-        self.preamble = self.preamble.with_more(format, &text)?.with_names(names);
+        self.preamble = self.preamble.with_more(&self.format, &text)?.with_names(names);
         self.ahead = None;
         Ok(())
     }
@@ -78,8 +77,7 @@ impl Chat {
     pub fn detach(&mut self) -> Result<Vec<String>, EngineError> {
         let names = self.next_documents();
         if !self.has_questions() {
-            let format = self.session.engine().model().chat_format()?;
-            self.preamble = Preamble::new(format, self.preamble.system(), "")?;
+            self.preamble = Preamble::new(&self.format, self.preamble.system(), "")?;
         }
         self.attachments.retain(|attachment| attachment.turn != self.turns.len());
         self.ahead = None;
@@ -240,7 +238,7 @@ impl Chat {
         self.messages.pop();
         let (mut tokens, mut prompt) = prompt?;
         match end_of_documents(&prompt, &documents, QUESTION).and_then(|end| prompt.split_off(end)) {
-            Some(_) => tokens.extend(self.session.engine().model().chat_format()?.encode(&prompt)?),
+            Some(_) => tokens.extend(self.format.encode(&prompt)?),
             None => tokens.clear(),
         }
         Ok(tokens)
@@ -261,8 +259,7 @@ impl Chat {
         for Attachment { name, text, .. } in std::mem::take(&mut self.attachments) {
             let mut names = self.preamble.names().to_vec();
             names.push(name);
-            let format = self.session.engine().model().chat_format();
-            let more = format.and_then(|format| self.preamble.with_more(format, &text));
+            let more = self.preamble.with_more(&self.format, &text);
             // The first question meets the error again.
             let all = || Preamble::unencoded(self.preamble.system(), &self.preamble.first_text(&text));
             self.preamble = more.unwrap_or_else(|_| all()).with_names(names);
@@ -279,18 +276,17 @@ impl Chat {
 
     /// The whole timeline up to where the answer to `question` begins, which is the last message.
     pub(super) fn next_tokens(&self, question: &str) -> Result<Vec<u32>, EngineError> {
-        let format = self.session.engine().model().chat_format()?;
         if !self.has_questions() {
-            return self.preamble.prompt(format, question);
+            return self.preamble.prompt(&self.format, question);
         }
         let (mut tokens, prompt) = self.next_prompt()?;
-        tokens.extend(encode(format, prompt, &self.pending_text(), question)?);
+        tokens.extend(encode(&self.format, prompt, &self.pending_text(), question)?);
         Ok(tokens)
     }
 
     /// What the last message follows, in tokens, and the prompt from there on.
     fn next_prompt(&self) -> Result<(Vec<u32>, Prompt), EngineError> {
-        let format = self.session.engine().model().chat_format()?;
+        let format = &self.format;
         if !self.has_answers() {
             return Ok((Vec::new(), format.prompt(&self.messages)?));
         }
@@ -303,7 +299,7 @@ impl Chat {
                 match suffix {
                     // Rows were evicted: following the template to the letter would mean to read everything
                     // again.
-                    Some(suffix) if common < held.len() && !self.session.can_truncate_to(common) => {
+                    Some(suffix) if common < held.len() && !can_go_back_to(&self.session, common) => {
                         (self.timeline.clone(), suffix)
                     }
                     _ => (Vec::new(), prompt),

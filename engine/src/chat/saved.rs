@@ -125,15 +125,9 @@ impl SavedChat {
 
     /// The questions, without the documents, and their answers. The last question may have none.
     pub fn turns(&self) -> Vec<(&str, Option<&str>)> {
-        let messages = &self.record.conversation.messages;
-        let mut messages =
-            messages.iter().filter(|(role, _)| role != "system").map(|(_, text)| text.as_str());
-        let mut turns = Vec::new();
-        while let Some(question) = messages.next() {
-            let question = question_in(question, turns.len(), self.documents(), &self.record.attachments);
-            turns.push((question, messages.next()));
-        }
-        turns
+        let messages = self.record.conversation.messages.iter();
+        let messages = messages.map(|(role, text)| (role.as_str(), text.as_str()));
+        turns(messages, self.documents(), &self.record.attachments)
     }
 
     /// The model it was made with, where it was then.
@@ -197,11 +191,13 @@ impl SavedChat {
         let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
         let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
         // The last answer may have failed.
-        let turns_fit = turns.iter().all(|turn| turn.question < turn.answer && turn.answer <= timeline.len());
+        let turns_fit = turns.iter().all(|turn| turn.question < turn.answer)
+            && turns.last().is_none_or(|turn| turn.answer <= timeline.len());
+        let replaced = turns.iter().flat_map(|turn| &turn.replaced);
         if !expected.starts_with(&roles)
             || roles.len() + 1 < expected.len()
             || !turns_fit
-            || timeline.iter().any(|token| *token as usize >= vocabulary)
+            || timeline.iter().chain(replaced).any(|token| *token as usize >= vocabulary)
             || attachments.iter().any(|attachment| !(1..=turns.len()).contains(&attachment.turn))
         {
             return Err(damaged(
@@ -233,6 +229,21 @@ impl SavedChat {
         chat.go_back(usize::MAX);
         Ok(chat)
     }
+}
+
+/// The questions, without the documents, and their answers, of these roles and texts.
+pub(super) fn turns<'a>(
+    messages: impl Iterator<Item = (&'a str, &'a str)>,
+    documents: &str,
+    attachments: &[Attachment],
+) -> Vec<(&'a str, Option<&'a str>)> {
+    let mut messages = messages.filter(|(role, _)| *role != "system").map(|(_, text)| text);
+    let mut turns = Vec::new();
+    while let Some(question) = messages.next() {
+        let question = question_in(question, turns.len(), documents, attachments);
+        turns.push((question, messages.next()));
+    }
+    turns
 }
 
 fn damaged(path: &Path, reason: &str) -> EngineError {
