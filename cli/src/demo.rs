@@ -108,7 +108,7 @@ struct Demo<'a> {
 
 impl<'a> Demo<'a> {
     fn new(app: &'a App, args: &DemoArgs) -> Result<Self> {
-        let source = args.model.source(None)?;
+        let source = args.model.source(app, None)?;
         if args.facts == 0 || args.facts > 100 {
             return Err(Failure::usage(
                 format!("--facts {}: not a number of facts", args.facts),
