@@ -164,7 +164,7 @@ impl<'a> Demo<'a> {
     fn print_introduction(&self) -> Result<()> {
         let model = self.engine.model();
         self.print(&format!(
-            "Document: {} tokens with {} facts. Model: {}, {} threads. Each policy reads the document once and \
+            "Document: {} tokens with {} facts. Model: {}, {} threads.\nEach policy reads the document once and \
              answers a question about each fact:\n",
             format::count(self.tokens),
             self.document.facts.len(),
