@@ -198,7 +198,7 @@ fn a_server_that_gives_no_more_bytes_fails_and_the_next_start_goes_on() {
     let (hub, cache) = (hub(), cache("dead"));
     hub.faults(&[Fault::CutAfter(2000), Fault::CutAfter(0), Fault::CutAfter(0), Fault::CutAfter(0)]);
     let failed = inspect(&hub, &cache, MODEL, |_| ());
-    assert!(failed.stderr.contains("goes on where the download stopped"), "{}", failed.stderr);
+    assert!(failed.stderr.contains("a download goes on where it stopped"), "{}", failed.stderr);
     failed.assert_failed(1, "no answer of 127.0.0.1: ");
     assert_eq!(fs::metadata(part(&cache)).expect("a part").len(), 2000);
     let run = inspect(&hub, &cache, MODEL, |_| ());
@@ -316,6 +316,9 @@ fn refusals_say_what_to_do() {
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let other = self::cache("nobody");
     inspect(&hub, &other, MODEL, |command| _ = command.env("HF_ENDPOINT", format!("http://{nobody}")))
+        .assert_failed(1, "no answer of 127.0.0.1: ");
+    let encrypted = hub.address.replace("http:", "https:");
+    inspect(&hub, &other, MODEL, |command| _ = command.env("HF_ENDPOINT", encrypted))
         .assert_failed(1, "no answer of 127.0.0.1: ");
     inspect(&hub, &other, MODEL, |command| _ = command.env("HF_ENDPOINT", "huggingface.co"))
         .assert_failed(2, "HF_ENDPOINT is huggingface.co");

@@ -80,12 +80,6 @@ pub struct Refusal {
     pub may_pass: bool,
 }
 
-impl Refusal {
-    fn final_one(failure: Failure) -> Refusal {
-        Refusal { failure, may_pass: false }
-    }
-}
-
 /// A server of models.
 pub struct Server {
     agent: Agent,
@@ -174,10 +168,11 @@ impl Server {
             None => (0, text(CONTENT_LENGTH).map_or(Some(file.size), |length| length.parse().ok())),
         };
         if length.and_then(|length| length.checked_add(begins)) != Some(file.size) {
-            return Err(Refusal::final_one(Failure::new(
+            let failure = Failure::new(
                 format!("{} sends another number of bytes of {} than it says", self.host, file.path),
                 "try again later; a proxy of the network may change what is sent",
-            )));
+            );
+            return Err(Refusal { failure, may_pass: false });
         }
         Ok((begins, body))
     }
@@ -195,7 +190,10 @@ impl Server {
         if begin > 0 {
             request = request.header(RANGE, format!("bytes={begin}-"));
         }
-        let response = request.call().map_err(|error| self.no_answer(&error))?;
+        let response = request.call().map_err(|error| match error {
+            ureq::Error::Io(error) => self.no_answer(&error),
+            error => self.no_answer(&error),
+        })?;
         let (parts, body) = response.into_parts();
         match parts.status.as_u16() {
             200 => {}
@@ -207,8 +205,13 @@ impl Server {
 
     /// The error of a server that cannot be reached, or that answers nonsense.
     pub fn no_answer(&self, error: &dyn std::error::Error) -> Refusal {
-        let hint = "check the network; the same command goes on where the download stopped. Models that are on this \
-                    machine need no network: `longhand models`";
+        let error = error.to_string();
+        let hint = if error.contains("certificate") {
+            "if the network has a proxy with a certificate of its own, give that in a PEM file with SSL_CERT_FILE"
+        } else {
+            "check the network, and run the command again: a download goes on where it stopped. Models that are on this \
+             machine need no network: `longhand models`"
+        };
         let failure = Failure::new(format!("no answer of {}: {error}", self.host), hint);
         Refusal { failure, may_pass: true }
     }
