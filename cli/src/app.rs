@@ -14,8 +14,8 @@ use crate::reporter::Reporter;
 
 /// What `chat` says of the embedded model.
 const EMBEDDED: &str = "\
-This is the small built-in model. It finds facts in documents, such as numbers, names and places, and little
-else. To chat with a model of your own: longhand chat MODEL (a GGUF file, or a name in `longhand models`).";
+This is the small built-in model. It finds facts in documents, such as numbers, names and places, and little else.
+To chat with a model of your own: longhand chat MODEL (a GGUF file, or a name in `longhand models`).";
 
 /// What every command receives.
 pub struct App {

@@ -12,6 +12,8 @@ use longhand::text::sanitize_for_terminal;
 use models::invisible::{escape_invisible, is_invisible};
 use serde::Serialize;
 
+use crate::format;
+
 /// Whether the last line on stdout is not ended yet.
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 
@@ -166,8 +168,22 @@ impl Console {
         if self.quiet && !text.starts_with("error: ") {
             return;
         }
-        let text = visible(text);
+        let text = self.wrapped(&visible(text));
         let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// The text in lines that fit the terminal on stderr.
+    fn wrapped(&self, text: &str) -> String {
+        let size = || crossterm::terminal::size().ok().filter(|(columns, _)| *columns > 0);
+        let Some((columns, _)) = (self.stderr_terminal && !self.dumb).then(size).flatten() else {
+            return text.to_owned();
+        };
+        let fits = |line: &str| line.chars().count() <= usize::from(columns);
+        let wrap = |line| match fits(line) {
+            true => line.to_owned(),
+            false => format::labelled("", line, columns.into()).trim_end().to_owned(),
+        };
+        text.lines().map(wrap).collect::<Vec<_>>().join("\n")
     }
 
     /// `text` dimmed, if stdout may have colours.

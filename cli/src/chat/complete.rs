@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use super::commands::COMMANDS;
+use super::commands;
 
 /// What may stand at the end of the text before the cursor.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -32,14 +32,14 @@ impl Completions {
 pub fn complete(text: &str) -> Completions {
     match text.split_once(' ') {
         None if text.starts_with('/') => {
-            let commands = COMMANDS.iter().filter(|command| command.name.starts_with(text));
+            let commands = commands::all().filter(|command| command.name.starts_with(text));
             let candidates = commands.map(|command| match command.takes_path {
                 true => format!("{} ", command.name),
                 false => command.name.to_owned(),
             });
             Completions { typed: text.len(), candidates: candidates.collect() }
         }
-        Some((name, path)) if COMMANDS.iter().any(|command| command.takes_path && command.name == name) => {
+        Some((name, path)) if commands::all().any(|command| command.takes_path && command.name == name) => {
             complete_path(path.trim_start())
         }
         _ => Completions::default(),
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(complete("/sa").common(), "ve ");
         let some = complete("/sa");
         assert_eq!((some.candidates, some.typed), (vec!["/save ".into()], 3));
-        assert_eq!(complete("/").candidates.len(), COMMANDS.len());
+        assert_eq!(complete("/").candidates.len(), commands::all().count());
         for text in ["", "st", "why /s", "/stats ", "/nothing"] {
             assert_eq!(complete(text).candidates, [""; 0], "{text}");
         }

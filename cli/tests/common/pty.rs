@@ -146,10 +146,13 @@ impl Terminal {
         );
     }
 
-    /// Waits until a text is on the screen.
+    /// Waits until a text is on the screen. Its lines may be wrapped.
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
-        self.wait_until(&format!("{text:?}"), |screen| screen.contents().contains(text));
+        self.wait_until(&format!("{text:?}"), |screen| {
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            screen.contents().contains(text) || words(&screen.contents()).contains(text)
+        });
     }
 
     /// Waits until the row of the cursor is this text. `|` is the cursor.

@@ -8,13 +8,13 @@ const MARY_IS: &str = "Mary's favorite number is 34251.";
 const PASS_IS: &str = "The pass key is 9078648.";
 
 /// A document that takes some seconds to read.
-fn long_document(name: &str) -> String {
+pub fn long_document(name: &str) -> String {
     let filler = "The grass is green. The sky is blue. Here we go, there and back again. ".repeat(200);
     file(name, format!("{filler}{DOCUMENT}{filler}"))
 }
 
 /// The percentage on the screen behind a text; `None` without it.
-fn percent(screen: &str, text: &str) -> Option<u32> {
+pub fn percent(screen: &str, text: &str) -> Option<u32> {
     let (_, behind) = screen.rsplit_once(text)?;
     behind.split_once(" %")?.0.parse().ok()
 }

@@ -27,7 +27,7 @@ impl Conversation<'_, '_> {
                 if self.keeper.documents().is_some() {
                     speeds::remember(self.chat.session(), &reading);
                 }
-                self.last = TurnStats { reading: turn::cost(&reading), ..TurnStats::default() };
+                self.count(TurnStats { reading: turn::cost(&reading), ..TurnStats::default() });
                 self.keeper.keep(self.app, self.chat, reading.elapsed);
             }
             Err(error) if error.is_interrupt() => {}

@@ -1,0 +1,223 @@
+//! What each command of a chat does.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use longhand::{Chat, Reading};
+
+use super::{Conversation, Outcome, TurnStats};
+use crate::args::values;
+use crate::chat::commands;
+use crate::chat::complete::expand_home;
+use crate::chat::copy::copy;
+use crate::chat::export::export;
+use crate::chat::kv_map::View;
+use crate::chat::replay::replay;
+use crate::chat::thinking::think;
+use crate::chat::{kv_head, kv_map, reread, settings};
+use crate::failure::Failure;
+use crate::suggest::did_you_mean;
+use crate::{failure, format, heads};
+
+impl Conversation<'_, '_> {
+    /// Does what a command says.
+    pub(super) fn obey(&mut self, command: &str) -> Result<Outcome> {
+        let (name, argument) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        match (name, argument.trim()) {
+            ("/exit" | "/quit", "") => return Ok(Outcome::Quit),
+            ("/help", "") => self.front_end.print(&commands::help())?,
+            ("/stats", "") => self.front_end.print(&self.stats())?,
+            ("/save", file) => self.save(file),
+            ("/clear", "") => {
+                self.chat.clear();
+                self.keeper.begin_another();
+                self.front_end.note("started a new conversation");
+                return Ok(Outcome::Turn(TurnStats::default()));
+            }
+            ("/read", path) => return self.read(path),
+            ("/files", argument) => self.files(argument)?,
+            ("/continue", "") => return self.go_on(),
+            ("/history", "") => {
+                self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))
+            }
+            ("/copy", what) => self.report(copy(self.app, self.chat, what)),
+            ("/export", file) => self.report(export(self.chat, file)),
+            ("/think", what) => {
+                let done = think(self.front_end, self.chat, what);
+                self.report(done);
+            }
+            ("/regen", "") => return self.regenerate(),
+            ("/undo", "") => return Ok(self.undo()),
+            ("/ctx", tokens) => self.set_context(tokens),
+            ("/kv", "") => self.front_end.print(&kv_map::report(View::new(self.app.console), self.chat))?,
+            ("/kv", head) => self.show(kv_head::report(View::new(self.app.console), self.chat, head))?,
+            ("/heads", "") => self.show(heads::of_session(self.app.console, self.chat.session()))?,
+            ("/policy", "") => {
+                let width = View::new(self.app.console).width;
+                self.front_end.print(&reread::policy(self.chat.session(), width))?;
+            }
+            ("/policy", policy) => return Ok(self.change_policy(policy)),
+            ("/set", "") => self.front_end.print(&settings::list(self.chat))?,
+            ("/set", setting) => {
+                let changed = settings::change(self.chat, setting);
+                self.front_end.note(changed.unwrap_or_else(|error| failure::report(&error).text).trim_end());
+            }
+            ("/system", "") => self.app.console.print_report(&reread::system(self.chat))?,
+            ("/system", text) => return Ok(self.change_system(text)),
+            ("/edit", question) => return self.edit(question),
+            (name, argument) => {
+                let known = || commands::all().map(|known| known.name);
+                self.front_end.note(&match known().any(|known| known == name) {
+                    true => format!(
+                        "error: {name} takes no argument, but {argument} was given\nhint: type {name} alone"
+                    ),
+                    false => format!(
+                        "error: there is no command {name}\n\
+                         hint: {}type /help for the commands, or // to begin a message with /",
+                        did_you_mean(name, known())
+                    ),
+                });
+            }
+        }
+        Ok(Outcome::Nothing)
+    }
+
+    /// Removes the last question and its answer.
+    pub(super) fn undo(&mut self) -> Outcome {
+        let was_removed = self.chat.undo();
+        self.keeper.keep(self.app, self.chat, Duration::ZERO);
+        self.front_end.note(match was_removed {
+            true => "removed the last question and its answer",
+            false => "error: there is no question to remove\nhint: ask a question first",
+        });
+        Outcome::Turn(TurnStats::default())
+    }
+
+    /// Changes the last question: to this one, or as the user edits it.
+    fn edit(&mut self, question: &str) -> Result<Outcome> {
+        let note = match self.chat.last_question() {
+            None => "error: there is no question to change\nhint: ask a question first",
+            Some(_) if !question.is_empty() => return self.revise(question),
+            Some(last) if self.front_end.revise(last) => {
+                "change the question and press Enter; Ctrl-C leaves it as it was"
+            }
+            Some(_) => {
+                "error: the question can be edited at a terminal only\nhint: give the new one: /edit NEW QUESTION"
+            }
+        };
+        self.front_end.note(note);
+        Ok(Outcome::Nothing)
+    }
+
+    /// Goes on under another policy.
+    fn change_policy(&mut self, policy: &str) -> Outcome {
+        let rate = format::rate(self.read.tokens, self.read.elapsed);
+        let reading = reread::change_policy(self.app, self.chat, self.setup, policy, rate);
+        self.reread(reading, |chat| {
+            let (session, usage) = (chat.session(), chat.session().kv_usage());
+            let kept = format::bytes_of(usage.bytes, usage.full_bytes);
+            format!("the policy is {} now; the KV cache has {kept}", session.options().policy)
+        })
+    }
+
+    /// Goes on with another system message.
+    fn change_system(&mut self, text: &str) -> Outcome {
+        let rate = format::rate(self.read.tokens, self.read.elapsed);
+        let reading = reread::change_system(self.app, self.chat, text, rate);
+        self.reread(reading, |_| "the system message is changed".to_owned())
+    }
+
+    /// The conversation was read again, or an error left it as it was.
+    fn reread(&mut self, reading: Result<Reading>, done: impl Fn(&Chat) -> String) -> Outcome {
+        match reading {
+            Ok(reading) => {
+                self.front_end.note(&done(self.chat));
+                if self.chat.has_questions() {
+                    self.keeper.keep(self.app, self.chat, reading.elapsed);
+                }
+                Outcome::Turn(TurnStats { reading, ..TurnStats::default() })
+            }
+            Err(error) => {
+                self.front_end.note(&reread::report(error));
+                Outcome::Nothing
+            }
+        }
+    }
+
+    /// Prints a text of the program, or notes the error.
+    fn show(&self, text: Result<String>) -> Result<()> {
+        match text {
+            Ok(text) => self.front_end.print(&text)?,
+            Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+        }
+        Ok(())
+    }
+
+    /// Saves the conversation now, or a copy of it to this file.
+    fn save(&mut self, file: &str) {
+        let saved = match file {
+            "" if !self.keeper.has_place() => {
+                Err(Failure::new("this conversation is kept nowhere", "name a file: /save FILE").into())
+            }
+            "" => self.keeper.finish(self.app, self.chat),
+            file => self.save_copy(&expand_home(file)),
+        };
+        if let Err(error) = saved {
+            self.front_end.note(failure::report(&error).text.trim_end());
+        }
+    }
+
+    /// Saves a copy of the conversation to a file, which must not exist.
+    fn save_copy(&self, file: &Path) -> Result<()> {
+        if file.exists() {
+            let error = format!("{} exists already", file.display());
+            return Err(Failure::new(error, "give the name of a new file").into());
+        }
+        self.chat.save(file)?;
+        self.front_end.note(&format!("saved the conversation to {}", file.display()));
+        Ok(())
+    }
+
+    /// Gives the conversation room for so many tokens.
+    fn set_context(&mut self, tokens: &str) {
+        let changed = match tokens {
+            "" => Err(Failure::usage("no number of tokens is given", "for example: /ctx 32k").into()),
+            tokens => values::tokens(tokens)
+                .map_err(anyhow::Error::from)
+                .and_then(|tokens| Ok(self.chat.set_context(tokens)?)),
+        };
+        self.front_end.note(&match changed {
+            Ok(()) => {
+                let context = self.chat.session().options().context;
+                format!("the context is {} tokens now", format::count(context))
+            }
+            Err(error) => failure::report(&error).text.trim_end().to_owned(),
+        });
+    }
+
+    /// Prints what a command has done, or why it could not.
+    fn report(&self, done: Result<String>) {
+        match done {
+            Ok(text) if text.is_empty() => {}
+            Ok(text) => self.front_end.note(&text),
+            Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+        }
+    }
+
+    fn stats(&self) -> String {
+        let usage = self.chat.session().kv_usage();
+        format!(
+            "tokens    {} of {}\nKV cache  {} of {} ({})\nread      {} tokens, {} t/s\nanswered  {} tokens, {} t/s\n",
+            format::count(self.chat.tokens()),
+            format::count(self.chat.session().options().context),
+            format::bytes(usage.bytes),
+            format::bytes(usage.full_bytes),
+            format::percent(usage.share()),
+            format::count(self.last.reading.tokens),
+            format::speed(format::rate(self.last.reading.tokens, self.last.reading.elapsed)),
+            format::count(self.last.steps),
+            format::speed(format::rate(self.last.steps, self.last.decoding)),
+        )
+    }
+}
