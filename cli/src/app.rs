@@ -31,6 +31,11 @@ impl App {
         App { console: Console::detect().with_quiet(quiet), interrupt: Interrupt::install() }
     }
 
+    /// The same with answers as the model writes them, if `plain`.
+    pub fn with_plain(&self, plain: bool) -> App {
+        App { console: self.console.with_plain(plain), interrupt: self.interrupt.clone() }
+    }
+
     /// Says what the embedded model is and how to use another one, if it is the one.
     pub fn introduce(&self, source: &ModelSource) {
         if matches!(source, ModelSource::Embedded) {

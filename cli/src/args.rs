@@ -2,6 +2,7 @@
 //! Flags have llama.cpp's names where it has the same flag. Invalid values are rejected before a model is
 //! opened.
 
+pub mod answer;
 pub mod device;
 pub mod disk;
 mod examples;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use longhand::text::split_thinking;
 use longhand::{
     Chat, ChatFormat, ChatOptions, Context, DocumentCache, EngineError, Generated, Model, ModelSource,
     Preamble, Reading, SetupOptions, Stop, needed_context,
@@ -12,7 +13,9 @@ use longhand::{
 use models::embedded::EMBEDDED_NAME;
 use serde_json::{Value, json};
 
+use crate::answer::AnswerView;
 use crate::app::App;
+use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArgs, check_question, is_model};
 use crate::args::sampling::SamplingArgs;
@@ -63,6 +66,8 @@ pub struct AskArgs {
     disk: DiskArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    answer: AnswerArgs,
 }
 
 impl AskArgs {
@@ -94,20 +99,21 @@ impl AskArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &AskArgs) -> Result<()> {
+    let app = &app.with_plain(args.answer.plain);
     let sampling = args.sampling.validate(0.0, ANSWER_LIMIT)?;
     let questions = args.questions()?;
     let source = args.model.source(args.positional_model())?;
     let options = args.session.apply(args.model.setup_options(app))?;
     let model = Model::open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.
-    let chat_format = model.chat_format()?;
+    let chat_format = &args.answer.chat_format(&model)?;
     let documents = match args.files.is_empty() {
         true => Documents::piped(app)?,
         false => Documents::read(&args.files)?,
     };
     let preamble = Preamble::new(chat_format, args.system_prompt.as_deref(), documents.text())?;
     let document_tokens = preamble.document_tokens();
-    documents.announce(app, chat_format, Some(document_tokens))?;
+    documents.announce(app, chat_format, document_tokens)?;
     drop(documents);
     let prompt_tokens = preamble.prompt(chat_format, &questions[0])?.len();
     let trained = model.spec().n_ctx_train;
@@ -128,7 +134,8 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let options = SetupOptions { context: Context::Tokens(context), ..options };
     let session = app.start(&app.resolve_or_offer(&model, &options, prompt_tokens)?)?;
     let retrieval_heads = session.options().profile.as_ref().map(|profile| profile.retrieval_count());
-    let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit };
+    let thinking = args.answer.thinking();
+    let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit, thinking };
     let mut chat = Chat::new(session, chat_options)?;
 
     let file = match &source {
@@ -153,6 +160,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     });
     let mut asked = Asked {
         json: args.json.then_some(before_answers),
+        hides_thinking: args.answer.hides_thinking(),
         together: args.query_aware,
         cache: args.disk.documents(),
         ..Asked::default()
@@ -167,6 +175,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
 struct Asked {
     /// With --json, the fields before the answers.
     json: Option<Value>,
+    hides_thinking: bool,
     /// Whether the documents are read together with the first question.
     together: bool,
     cache: Option<DocumentCache>,
@@ -193,15 +202,17 @@ impl Asked {
             if self.json.is_none() && app.console.stdout_terminal() {
                 app.console.print(&heading(number, question, |text| app.console.paint(36, text)))?;
             }
-            let answer = turn::generate(app, chat, &mut |piece| match self.json {
-                Some(_) => Ok(()),
-                None => app.console.print_answer(piece),
+            let mut view = self.json.is_none().then(|| AnswerView::new(app.console, self.hides_thinking));
+            let answer = turn::generate(app, chat, &mut |piece| {
+                view.as_mut().map_or(Ok(()), |view| view.push(piece))
             })?;
             self.steps += answer.steps;
             self.decoding += answer.elapsed;
-            match &mut self.stream {
-                Some(stream) => stream.push(&app.console, &answer_object(question, reading, &answer))?,
-                None => app.console.print("\n")?,
+            if let Some(stream) = &mut self.stream {
+                stream.push(&app.console, &answer_object(question, reading, &answer))?;
+            }
+            if let Some(view) = &mut view {
+                view.finish()?;
             }
             if answer.stop == Stop::Interrupted {
                 return Err(interrupted(true).into());
@@ -214,7 +225,10 @@ impl Asked {
     fn read(&self, app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
         let documents = match self.together {
             true => Reading::default(),
-            false => turn::read_documents(app, chat, self.cache.as_ref())?,
+            false => {
+                turn::announce_reading(app, chat, self.cache.as_ref())?;
+                turn::read_documents(app, chat, self.cache.as_ref())?
+            }
         };
         Ok(documents + turn::read(app, chat, question)?)
     }
@@ -253,9 +267,11 @@ fn heading(number: usize, question: &str, paint: impl Fn(&str) -> String) -> Str
 
 /// A question and its answer as JSON.
 fn answer_object(question: &str, reading: Reading, answer: &Generated) -> Value {
+    let (thinking, text) = split_thinking(&answer.text);
     json!({
         "question": question,
-        "answer": answer.text.trim(),
+        "thinking": thinking,
+        "answer": text.trim(),
         "tokens": answer.tokens.len(),
         "stop": answer.stop.name(),
         "timings": {

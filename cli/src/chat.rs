@@ -1,13 +1,16 @@
 //! `longhand chat`: a conversation in the terminal, about documents if any are given. The documents are read
-//! with the first question; later turns read only their question.
+//! while the user types; later turns read only their question.
 
+mod background;
 mod commands;
 mod complete;
 mod conversation;
+mod copy;
 mod draft;
 #[cfg(unix)]
 mod editing;
 mod editor;
+mod export;
 mod front_end;
 mod history;
 mod inbox;
@@ -18,11 +21,14 @@ mod keys;
 mod kv_head;
 mod kv_map;
 mod outside;
+mod replay;
 mod reread;
 mod resume_check;
 mod screen;
 mod settings;
 mod start;
+mod status;
+mod thinking;
 
 use std::path::PathBuf;
 
@@ -35,6 +41,7 @@ use self::inbox::End;
 use self::keeper::Keeper;
 use self::start::Opening;
 use crate::app::App;
+use crate::args::answer::AnswerArgs;
 use crate::args::disk::DiskArgs;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::sampling::SamplingArgs;
@@ -51,7 +58,7 @@ pub struct ChatArgs {
     #[command(flatten)]
     model_arg: ModelArg,
     /// Document to talk about: a file (text, HTML, PDF, DOCX, EPUB), a folder, or a pattern such as 'src/**/*.rs'. - is
-    /// stdin. It is read with the first question. Repeat for several
+    /// stdin. It is read while you type. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Keep the conversation in this file, and not among the kept ones. If the file exists, the chat continues from
@@ -75,10 +82,13 @@ pub struct ChatArgs {
     session: SessionArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    answer: AnswerArgs,
 }
 
 /// Runs the command.
 pub fn run(app: &App, args: &ChatArgs) -> Result<()> {
+    let app = &app.with_plain(args.answer.plain);
     let result = chat(app, args);
     match app.interrupt.ending() {
         // What went wrong after the signal was reported, if it matters.
@@ -96,6 +106,7 @@ fn chat(app: &App, args: &ChatArgs) -> Result<()> {
     // After documents that come from the terminal. What is typed while the model is loaded is the first message.
     let mut front_end = FrontEnd::open(app, args.private)?;
     let setup = opening.setup().clone();
+    front_end.hide_thinking(args.answer.hides_thinking());
     let (mut chat, mut keeper) = opening.begin(app)?;
     let ended = conversation::run(app, &mut front_end, &mut chat, &mut keeper, &setup);
     drop(front_end);

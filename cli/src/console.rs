@@ -47,6 +47,7 @@ pub struct Console {
     dumb: bool,
     color: bool,
     quiet: bool,
+    plain: bool,
 }
 
 impl Console {
@@ -61,12 +62,23 @@ impl Console {
             dumb,
             color: stdout_terminal && !set("NO_COLOR") && !dumb,
             quiet: false,
+            plain: false,
         }
     }
 
     /// The same without notes and progress, if `quiet`.
     pub fn with_quiet(self, quiet: bool) -> Console {
         Console { quiet, ..self }
+    }
+
+    /// The same with answers as the model wrote them, if `plain`.
+    pub fn with_plain(self, plain: bool) -> Console {
+        Console { plain, ..self }
+    }
+
+    /// Whether answers are formatted.
+    pub fn formats_answers(&self) -> bool {
+        self.control_sequences() && !self.plain
     }
 
     /// Whether stdout may have colours.
@@ -87,6 +99,11 @@ impl Console {
     /// Whether stderr may have a progress bar.
     pub fn progress(&self) -> bool {
         self.stderr_terminal && !self.dumb && !self.quiet
+    }
+
+    /// Whether notes and progress are not wanted.
+    pub fn quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Whether stderr is a terminal.
@@ -151,6 +168,25 @@ impl Console {
         }
         let text = visible(text);
         let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// `text` dimmed, if stdout may have colours.
+    pub fn dim(&self, text: &str) -> String {
+        self.paint(2, text)
+    }
+
+    /// Writes a line to stderr about what is above it, less bright than that. Only where answers are formatted.
+    pub fn status(&self, text: &str) {
+        if self.formats_answers() && self.progress() {
+            let text = visible(text);
+            let _ = writeln!(io::stderr().lock(), "\x1b[2m{text}\x1b[0m");
+        }
+    }
+
+    /// Sends a control sequence to the terminal on stdout. It shows nothing.
+    pub fn send_sequence(&self, sequence: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(sequence.as_bytes()).and_then(|()| out.flush()).map_err(stdout_error)
     }
 
     /// `text` in an ANSI colour (31 is red, 32 green, 36 cyan), if stdout may have colours.

@@ -50,6 +50,15 @@ impl Documents {
         Ok(documents)
     }
 
+    /// The documents of a chat. If stdin was one of them, the terminal becomes stdin, for the questions.
+    pub fn for_chat(paths: &[PathBuf]) -> Result<Documents> {
+        let documents = Documents::read(paths)?;
+        if paths.iter().any(|path| is_stdin(path)) {
+            stdin::open_terminal()?;
+        }
+        Ok(documents)
+    }
+
     /// The document that is piped into the program, if any: see [`stdin::is_piped`].
     pub fn piped(app: &App) -> Result<Documents> {
         let mut documents = Documents::default();
@@ -96,11 +105,11 @@ impl Documents {
     }
 
     /// Says on stderr what was read: a line for each file, folder or pattern with its tokens. `tokens` are those
-    /// of the whole text, if they are known.
-    pub fn announce(&self, app: &App, format: &ChatFormat, tokens: Option<usize>) -> Result<()> {
+    /// of the whole text.
+    pub fn announce(&self, app: &App, format: &ChatFormat, tokens: usize) -> Result<()> {
         for part in &self.parts {
-            let tokens = match tokens {
-                Some(tokens) if self.parts.len() == 1 => tokens,
+            let tokens = match self.parts.len() {
+                1 => tokens,
                 _ => format.count(self.text[part.range.clone()].trim_end())?,
             };
             app.console.note(&part.line(tokens));
@@ -119,16 +128,6 @@ impl Part {
         };
         format!("{}: {count}{}{notes}", self.name, plural(tokens, "token"))
     }
-}
-
-/// The documents of a chat, announced. If stdin was one of them, the terminal becomes stdin, for the questions.
-pub fn read_for_chat(app: &App, format: &ChatFormat, paths: &[PathBuf]) -> Result<Documents> {
-    let documents = Documents::read(paths)?;
-    documents.announce(app, format, None)?;
-    if paths.iter().any(|path| is_stdin(path)) {
-        stdin::open_terminal()?;
-    }
-    Ok(documents)
 }
 
 /// The whole text of a UTF-8 file, or of stdin for `-`, unchanged.

@@ -347,6 +347,9 @@ fn hint_text(hint: &Hint) -> String {
             "leave out the head profile (--heads), or add heads=off to the policy to use one window for all heads"
         }
         Hint::PolicyWithProfile => "leave out --heads, or use a policy with heads=on",
+        Hint::OmitThinking => {
+            "leave out --think; --think hide and /think hide only hide what the model thinks"
+        }
         Hint::OmitHeadShares => "leave out induction= and echo= to use the selection in the profile",
         Hint::WindowsFromWeights => {
             "use --policy razor, which computes its windows from the weights; for heads=on, give a profile with \
@@ -453,6 +456,7 @@ mod tests {
             (Hint::MakeHeadProfile, "`longhand heads import`"),
             (Hint::OmitHeadProfile, "--heads"),
             (Hint::PolicyWithProfile, "heads=on"),
+            (Hint::OmitThinking, "--think"),
             (Hint::OmitHeadShares, "induction="),
             (Hint::WindowsFromWeights, "--policy razor"),
             (Hint::LongerPeriod, "--period"),

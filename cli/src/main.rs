@@ -1,6 +1,7 @@
 //! `longhand`: the command line of the library. Each command is a module with its arguments and a function
 //! `run`. Results go to stdout and everything else to stderr.
 
+mod answer;
 mod app;
 mod args;
 mod ask;
@@ -30,12 +31,14 @@ mod progress;
 mod recall;
 mod reporter;
 mod sessions;
+mod speeds;
 mod stdin;
 mod suggest;
 mod table;
 #[cfg(unix)]
 mod terminal;
 mod tokenize;
+mod transcript;
 mod turn;
 
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ use crate::failure::{self, Failure};
 use crate::format;
 use crate::kept::{KeptChat, KeptChats};
 use crate::table::Table;
+use crate::transcript::Transcript;
 
 /// Show, check, export and remove the conversations that `chat` has kept.
 #[derive(Debug, Args)]
@@ -180,17 +181,7 @@ fn export(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
             .collect();
         return app.console.print_json(&value);
     }
-    let mut out = format!("# Conversation with {}\n", saved.model_name());
-    if !saved.document_names().is_empty() {
-        out += &format!("\nDocuments: {}\n", saved.document_names().join(", "));
-    }
-    if let Some(system) = saved.system() {
-        out += &format!("\nSystem message: {}\n", system.trim_end());
-    }
-    for (question, answer) in saved.turns() {
-        out += &format!("\n## {}\n\n{}\n", question.trim_end(), answer.unwrap_or("(no answer)").trim_end());
-    }
-    Ok(app.console.print_answer(&out)?)
+    Ok(app.console.print_answer(&Transcript::from(saved).markdown())?)
 }
 
 /// What is known of a conversation without its model.

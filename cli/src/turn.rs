@@ -2,14 +2,31 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use anyhow::Result;
 use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Observer, Reading};
 
 use crate::app::App;
-use crate::{crash_save, format};
+use crate::{crash_save, format, speeds};
 
-/// Reads the documents, with a progress bar, or finds them in the cache. Says so, and what is wrong with the cache.
+/// Says how long the documents take to read, if the machine has read with this model before.
+pub fn announce_reading(
+    app: &App,
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+) -> Result<(), EngineError> {
+    /// Shorter readings need no announcement.
+    const SHORT: Duration = Duration::from_secs(2);
+    let tokens = chat.tokens_to_read(cache)?;
+    if let Some(time) = speeds::estimate(chat.session(), tokens).filter(|time| *time > SHORT) {
+        let (tokens, time) = (format::count(tokens), format::duration(time));
+        app.console.note(&format!("reading {tokens} tokens takes about {time}, at the speed of last time"));
+    }
+    Ok(())
+}
+
+/// Reads the documents, with a progress bar, or finds them in the cache. Says what is to be known of that.
 pub fn read_documents(
     app: &App,
     chat: &mut Chat,
@@ -20,15 +37,27 @@ pub fn read_documents(
         .interrupt
         .computing(|| chat.read_documents(cache, &mut |progress| reporter.progress(progress)))?;
     drop(reporter);
+    if cache.is_some() {
+        speeds::remember(chat.session(), &reading);
+    }
+    notes(&reading).iter().for_each(|note| app.console.note(note));
+    Ok(cost(&reading))
+}
+
+/// What is to be known of the reading of documents: whether they were found in the cache, and what is wrong with that.
+pub fn notes(reading: &DocumentReading) -> Vec<String> {
     let DocumentReading { tokens, elapsed, found, problem } = reading;
-    if let Some(problem) = problem {
-        app.console.note(&format!("note: documents that were read before: {problem}"));
-    }
-    if found {
-        let (tokens, time) = (format::count(tokens), format::duration(elapsed));
-        app.console.note(&format!("read before: {tokens} tokens of documents, found again in {time}"));
-    }
-    Ok(Reading { tokens: if found { 0 } else { tokens }, elapsed })
+    let problem = problem.iter().map(|problem| format!("note: documents that were read before: {problem}"));
+    let found = found.then(|| {
+        let (tokens, time) = (format::count(*tokens), format::duration(*elapsed));
+        format!("read before: {tokens} tokens of documents, found again in {time}")
+    });
+    problem.chain(found).collect()
+}
+
+/// What reading documents took.
+pub fn cost(reading: &DocumentReading) -> Reading {
+    Reading { tokens: if reading.found { 0 } else { reading.tokens }, elapsed: reading.elapsed }
 }
 
 /// Reads a question, with a progress bar.
@@ -52,6 +81,20 @@ pub fn generate(
     chat: &mut Chat,
     print: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> Result<Generated> {
+    generate_with(app, chat, print, Chat::answer)
+}
+
+/// Goes on with an answer that was cut off. `print` receives what is new, piece by piece.
+pub fn go_on(app: &App, chat: &mut Chat, print: &mut dyn FnMut(&str) -> io::Result<()>) -> Result<Generated> {
+    generate_with(app, chat, print, Chat::continue_answer)
+}
+
+fn generate_with(
+    app: &App,
+    chat: &mut Chat,
+    print: &mut dyn FnMut(&str) -> io::Result<()>,
+    generate: impl FnOnce(&mut Chat, &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<Generated, EngineError>,
+) -> Result<Generated> {
     let mut printed = Ok(());
     let mut on_piece = |piece: &str| {
         crash_save::append(piece);
@@ -63,7 +106,7 @@ pub fn generate(
             false => ControlFlow::Continue(()),
         }
     };
-    let generated = app.interrupt.generating(|| chat.answer(&mut on_piece))?;
+    let generated = app.interrupt.generating(|| generate(chat, &mut on_piece))?;
     crash_save::set_messages(chat.messages());
     printed?;
     Ok(generated)

@@ -123,7 +123,7 @@ fn the_policy_is_shown_with_its_parameters() {
         "budget   200 rows of a bounded head, and up to ",
         "types    q8_0 keys, f16 values\n",
         "prefill  streaming\n",
-        "under another one: full, streaming,\nrazor, ",
+        "under another one: full, streaming,",
         "policy   full\nbudget   none: every head keeps every row\ntypes    q8_0 keys, f16 values\n",
     ] {
         assert!(out.contains(part), "{part}: {out}");

@@ -4,6 +4,8 @@
 mod common;
 #[path = "common/pty.rs"]
 mod pty;
+#[path = "keys/reading.rs"]
+mod reading;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -193,13 +195,14 @@ fn what_is_typed_while_the_model_answers_is_the_next_message() {
     chat.send("\x03");
     chat.wait_for_row("> abx[pasted 9 lines, 45 B]|c");
     let shown = chat.contents();
+    // Below the answer are what it has cost, and why it has ended.
+    assert!(shown.contains(" t/s\n(interrupted)\n"), "{shown}");
     let after = shown.split_once("(interrupted)\n").expect("an interrupted answer").1;
     assert!(after.starts_with("> /nope\nerror: there is no command /nope\n"), "{shown}");
     assert!(after.contains("> /stats\ntokens "), "{shown}");
     // The answer is whole: nothing was echoed.
     let bytes = chat.bytes();
-    let answer =
-        bytes.split_once("!").expect("an answer").1.split_once("\r\n(interrupted)").expect("its end").0;
+    let answer = bytes.split_once("!").expect("an answer").1.split_once("\r\n\x1b[2m").expect("its end").0;
     assert!(answer.trim_matches('!').is_empty(), "{answer}");
     chat.send("\x03\x04");
     assert_eq!(chat.exit_code(), Some(0));

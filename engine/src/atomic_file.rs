@@ -50,6 +50,21 @@ pub fn write<E: From<io::Error>>(
     Ok(())
 }
 
+/// As [`write()`], for a file that must not exist.
+///
+/// # Errors
+/// Those of [`write()`], and where `path` exists.
+pub fn write_new<E: From<io::Error>>(
+    path: &Path,
+    access: Access,
+    content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
+) -> Result<(), E> {
+    let draft = Draft::new(path, access)?;
+    draft.write(content)?;
+    draft.create_new()?;
+    Ok(())
+}
+
 /// A temporary file that will replace a file or become a new one. It is locked, and removed if it is dropped
 /// before that.
 pub(crate) struct Draft {
@@ -215,6 +230,17 @@ mod tests {
         });
         assert_eq!(failed.expect_err("an error").to_string(), "stop");
         assert_eq!(fs::read(&path).expect("a file"), b"old");
+        assert_eq!(names(folder.path()), ["file"]);
+    }
+
+    #[test]
+    fn a_new_file_replaces_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let write_new = |text: &str| write_new(&path, Access::Owner, |file| file.write_all(text.as_bytes()));
+        write_new("one").expect("written");
+        assert_eq!(write_new("two").expect_err("an error").kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).expect("a file"), b"one");
         assert_eq!(names(folder.path()), ["file"]);
     }
 

@@ -12,7 +12,7 @@ use kernels::graph::AttentionShape;
 use models::random::Random;
 use models::spec::PositionEncoding;
 
-use crate::forward::{OutputTokens, TextChunk};
+use crate::forward::OutputTokens;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
 use crate::scratch::{Residual, Scratch};
@@ -156,14 +156,13 @@ fn score_layers(
     for layer in 0..spec.n_layers {
         let place = backends.placement().of(layer);
         residual.move_to(layer, backends)?;
-        let (backend, stream) = (backends.at(place), residual.at(place)?);
+        let backend = backends.at(place);
         let layer_rows = LayerRows { lanes: scratch.lanes(place).to_vec(), recorders: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);
             let state = LaneValues::uniform(spec.n_layers, at);
-            let text_chunk = TextChunk { residual: stream, first: at, len };
-            // The layer's output overwrites its input, so its queries are computed first.
+            let text_chunk = residual.chunk(place, layer, number, len)?;
             let queries = {
                 let built = engine.forward.query_graph(layer, text_chunk);
                 let graph = workspace.prepare(place, built.graph()?)?;

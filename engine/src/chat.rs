@@ -5,6 +5,7 @@
 //! tokens (see [`models::chat::Prompt`]).
 
 mod changes;
+mod document_cache;
 mod documents;
 mod file;
 mod preamble;
@@ -13,14 +14,16 @@ mod saved;
 use std::ops::{Add, ControlFlow};
 use std::time::{Duration, Instant};
 
-pub use documents::{DocumentCache, DocumentReading};
+pub use document_cache::DocumentCache;
+pub use documents::DocumentReading;
+use documents::{Ahead, Attachment};
 pub use file::ChatFile;
-use models::chat::{Message, NextTurn};
+use models::chat::{Message, THINKING_BEGINS};
 pub use preamble::Preamble;
 pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
 
-use crate::generate::{Generated, Stop, generate};
+use crate::generate::{Begun, Generated, Stop, go_on};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
 use crate::snapshot;
@@ -44,6 +47,8 @@ pub struct ChatOptions {
     pub sampling: SamplerOptions,
     /// Most tokens of an answer; `None` for no limit but the context.
     pub answer_limit: Option<usize>,
+    /// Whether the model thinks before it answers; `None` where its chat template decides.
+    pub thinking: Option<bool>,
 }
 
 impl Default for ChatOptions {
@@ -52,6 +57,7 @@ impl Default for ChatOptions {
             preamble: Preamble::default(),
             sampling: SamplerOptions::greedy(),
             answer_limit: Some(1024),
+            thinking: None,
         }
     }
 }
@@ -93,6 +99,7 @@ impl Add for Reading {
 /// ```
 pub struct Chat {
     session: Session,
+    format: ChatFormat,
     sampler: Sampler,
     answer_limit: Option<usize>,
     preamble: Preamble,
@@ -100,27 +107,53 @@ pub struct Chat {
     /// Everything the model has read and written so far.
     timeline: Vec<u32>,
     turns: Vec<Turn>,
+    /// Documents that were added after the first question.
+    attachments: Vec<Attachment>,
+    ahead: Option<Ahead>,
 }
 
 /// Where a question and its answer begin in the timeline, in tokens.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-#[serde(from = "(usize, usize)", into = "(usize, usize)")]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(from = "SavedTurn", into = "SavedTurn")]
 struct Turn {
-    /// Start of the question.
+    /// Where the timeline changes with the question.
     question: usize,
     /// Start of its answer.
     answer: usize,
+    /// What was in the timeline before the question, from there on. Chat templates drop the thinking of earlier
+    /// answers, for example.
+    replaced: Vec<u32>,
+    /// Whether the answer was cut off.
+    is_cut_off: bool,
 }
 
-impl From<(usize, usize)> for Turn {
-    fn from((question, answer): (usize, usize)) -> Turn {
-        Turn { question, answer }
+/// A turn in a session file.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum SavedTurn {
+    Usual(usize, usize),
+    Other { question: usize, answer: usize, replaced: Vec<u32>, is_cut_off: bool },
+}
+
+impl From<SavedTurn> for Turn {
+    fn from(saved: SavedTurn) -> Turn {
+        match saved {
+            SavedTurn::Usual(question, answer) => {
+                Turn { question, answer, replaced: Vec::new(), is_cut_off: false }
+            }
+            SavedTurn::Other { question, answer, replaced, is_cut_off } => {
+                Turn { question, answer, replaced, is_cut_off }
+            }
+        }
     }
 }
 
-impl From<Turn> for (usize, usize) {
-    fn from(Turn { question, answer }: Turn) -> (usize, usize) {
-        (question, answer)
+impl From<Turn> for SavedTurn {
+    fn from(Turn { question, answer, replaced, is_cut_off }: Turn) -> SavedTurn {
+        match replaced.is_empty() && !is_cut_off {
+            true => SavedTurn::Usual(question, answer),
+            false => SavedTurn::Other { question, answer, replaced, is_cut_off },
+        }
     }
 }
 
@@ -128,17 +161,23 @@ impl Chat {
     /// An empty conversation over an empty session.
     ///
     /// # Errors
-    /// Where the model's file has no usable tokenizer or chat template, or a sampling option makes no sense.
+    /// Where the model's file has no usable tokenizer or chat template, the template cannot switch thinking and
+    /// is told to, or a sampling option makes no sense.
     pub fn new(session: Session, options: ChatOptions) -> Result<Chat, EngineError> {
-        session.engine().model().chat_format()?;
+        let format = session.engine().model().chat_format()?;
+        let format =
+            options.thinking.map_or_else(|| Ok(format.clone()), |thinks| format.with_thinking(thinks))?;
         Ok(Chat {
             session,
+            format,
             sampler: Sampler::new(options.sampling)?,
             answer_limit: options.answer_limit,
             messages: options.preamble.system().map(Message::system).into_iter().collect(),
             preamble: options.preamble,
             timeline: Vec::new(),
             turns: Vec::new(),
+            attachments: Vec::new(),
+            ahead: None,
         })
     }
 
@@ -182,6 +221,31 @@ impl Chat {
         self.messages.iter().any(|message| message.role == "assistant")
     }
 
+    /// Whether the last answer was cut off, so that [`Chat::continue_answer`] can go on with it.
+    pub fn can_continue(&self) -> bool {
+        self.turns.last().is_some_and(|turn| turn.is_cut_off) && !self.awaits_answer()
+    }
+
+    /// The questions, without the documents, and their answers. The last question may have none.
+    pub fn conversation(&self) -> Vec<(&str, Option<&str>)> {
+        let messages = self.messages.iter().map(|message| (message.role.as_str(), message.content.as_str()));
+        saved::turns(messages, self.preamble.documents(), &self.attachments)
+    }
+
+    /// What the conversation begins with.
+    pub fn preamble(&self) -> &Preamble {
+        &self.preamble
+    }
+
+    /// Lets the model think before its next answers, or not.
+    ///
+    /// # Errors
+    /// Where its chat template knows no switch for it.
+    pub fn set_thinking(&mut self, thinks: bool) -> Result<(), EngineError> {
+        (self.format, self.ahead) = (self.format.with_thinking(thinks)?, None);
+        Ok(())
+    }
+
     /// Gives the conversation room for `context` tokens. What was read is kept.
     ///
     /// # Errors
@@ -192,7 +256,7 @@ impl Chat {
         if needed > context {
             return Err(EngineError::ContextFull { needed, context });
         }
-        self.session = snapshot::in_context(&self.session, context)?;
+        (self.session, self.ahead) = (snapshot::in_context(&self.session, context)?, None);
         Ok(())
     }
 
@@ -205,19 +269,15 @@ impl Chat {
         })
     }
 
-    /// Lets the model read a question, up to where its answer begins; the first one together with the
-    /// documents. If that fails or is interrupted, the conversation is as it was before; the session keeps
+    /// Lets the model read a question, up to where its answer begins, together with its documents. If that fails or is interrupted, the conversation is as it was before; the session keeps
     /// the chunks that were complete, so that asking again goes on from there.
     pub fn read(
         &mut self,
         question: &str,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
-        let first = !self.has_questions();
-        let user = if first { self.preamble.first_text(question) } else { question.to_owned() };
-        self.messages.push(Message::user(user));
-        let read =
-            self.next_tokens(first.then_some(question)).and_then(|tokens| self.read_tokens(tokens, progress));
+        self.messages.push(Message::user(self.next_text(question)));
+        let read = self.next_tokens(question).and_then(|tokens| self.read_tokens(tokens, progress));
         if read.is_err() {
             self.messages.pop();
         }
@@ -233,37 +293,10 @@ impl Chat {
         let computed = self.session.sync(&tokens, progress)?;
         let known = tokens.iter().zip(&self.timeline).take_while(|(a, b)| a == b).count();
         tokens[known..].iter().for_each(|token| self.sampler.accept(*token));
-        self.turns.push(Turn { question: self.timeline.len(), answer: tokens.len() });
+        let replaced = self.timeline.split_off(known);
+        self.turns.push(Turn { question: known, answer: tokens.len(), replaced, is_cut_off: false });
         self.timeline = tokens;
         Ok(Reading { tokens: computed, elapsed: started.elapsed() })
-    }
-
-    /// The whole timeline up to where the next answer begins. `first` is the question if it is the first.
-    fn next_tokens(&self, first: Option<&str>) -> Result<Vec<u32>, EngineError> {
-        let format = self.session.engine().model().chat_format()?;
-        if let Some(question) = first {
-            return self.preamble.prompt(format, question);
-        }
-        if !self.has_answers() {
-            return format.encode(&format.prompt(&self.messages)?);
-        }
-        let suffix = match format.next_turn(&self.messages)? {
-            NextTurn::Extends(suffix) => suffix,
-            NextTurn::Rewrites { prompt, suffix, .. } => {
-                let whole = format.encode(&prompt)?;
-                let held = self.session.tokens();
-                let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
-                match suffix {
-                    // Rows were evicted: following the template to the letter would mean to read everything
-                    // again.
-                    Some(suffix) if common < held.len() && !self.session.can_truncate_to(common) => suffix,
-                    _ => return Ok(whole),
-                }
-            }
-        };
-        let mut tokens = self.timeline.clone();
-        tokens.extend(format.encode(&suffix)?);
-        Ok(tokens)
     }
 
     /// Generates the answer to what was read last. `on_text` gets it piece by piece, without white space at
@@ -284,26 +317,81 @@ impl Chat {
         }
         // Computes nothing, unless going back to the question was interrupted.
         self.session.sync(&self.timeline, &mut |_| ())?;
-        let model = self.session.engine().model().clone();
-        let format = model.chat_format()?;
+        let generated = self.generate(None, on_text)?;
+        self.messages.push(Message::assistant(generated.text.as_str()));
+        Ok(generated)
+    }
+
+    /// Goes on with the last answer, which was cut off: by its limit, by the context, or by the caller. The limit
+    /// counts anew. The answer becomes what it would have been without the cut. `on_text` gets what is new as
+    /// [`Chat::answer`] gives it; the result has the whole answer, but only the steps and the time of this part.
+    ///
+    /// # Errors
+    /// If the last answer was not cut off, or the computation fails.
+    pub fn continue_answer(
+        &mut self,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generated, EngineError> {
+        if !self.can_continue() {
+            return Err(EngineError::Setting {
+                what: "the continuation of an answer".into(),
+                reason: "no answer was cut off".into(),
+                hint: Hint::advice("ask a question"),
+            });
+        }
+        // The last token of an answer is computed together with what follows.
+        let unread = self.timeline.last().copied().filter(|_| {
+            self.session.tokens().len() + 1 == self.timeline.len()
+                && self.timeline.starts_with(self.session.tokens())
+        });
+        if unread.is_none() {
+            self.session.sync(&self.timeline, &mut |_| ())?;
+        }
+        let generated = self.generate(unread, on_text)?;
+        if let Some(answer) = self.messages.last_mut() {
+            answer.content.clone_from(&generated.text);
+        }
+        Ok(generated)
+    }
+
+    /// Generates the last answer from where it stands, and appends it to the timeline. `unread`: its last token, if
+    /// the session lacks it.
+    fn generate(
+        &mut self,
+        unread: Option<u32>,
+        on_text: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generated, EngineError> {
+        let start = self.turns.last().map_or(self.timeline.len(), |turn| turn.answer);
+        let (prompt, tokens) = self.timeline.split_at(start);
         let stops: Vec<String> =
-            format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
-        let mut begun = false;
+            self.format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect();
+        let opening = thinking_begun_by(prompt, &self.format);
+        let mut is_begun = !tokens.is_empty();
+        if !is_begun && !opening.is_empty() {
+            // Whether the caller wants more is asked with the next piece.
+            let _ = on_text(&opening);
+        }
         let mut on_token = |piece: &str| {
-            let piece = if begun { piece } else { piece.trim_start() };
-            begun |= !piece.is_empty();
+            let piece = if is_begun { piece } else { piece.trim_start() };
+            is_begun |= !piece.is_empty();
             on_text(piece)
         };
-        let limit = self.answer_limit.unwrap_or(usize::MAX);
-        let generated =
-            generate(&mut self.session, format.tokenizer(), &mut self.sampler, &stops, limit, &mut on_token)?;
+        let limit = self.answer_limit.map_or(usize::MAX, |limit| tokens.len() + limit);
+        let begun = Begun { tokens, unread };
+        let (tokenizer, sampler) = (self.format.tokenizer(), &mut self.sampler);
+        let mut generated =
+            go_on(&mut self.session, tokenizer, sampler, &stops, begun, limit, &mut on_token)?;
+        generated.text.insert_str(0, &opening);
         // The tokens of a stop sequence are not part of the answer; where rows were evicted they cannot be
         // taken back.
-        let end = self.timeline.len() + generated.kept;
+        let end = start + generated.kept;
         let stopped = matches!(generated.stop, Stop::Text(_)) && self.session.can_truncate_to(end);
         let kept = if stopped { generated.kept } else { generated.tokens.len() };
+        self.timeline.truncate(start);
         self.timeline.extend_from_slice(&generated.tokens[..kept]);
-        self.messages.push(Message::assistant(generated.text.as_str()));
+        if let Some(turn) = self.turns.last_mut() {
+            turn.is_cut_off = matches!(generated.stop, Stop::Length | Stop::Context | Stop::Interrupted);
+        }
         Ok(generated)
     }
 
@@ -328,7 +416,9 @@ impl Chat {
         match self.turns.pop() {
             Some(turn) => {
                 self.messages.pop();
-                self.go_back(turn.question);
+                self.timeline.truncate(turn.question);
+                self.timeline.extend(turn.replaced);
+                self.go_back(usize::MAX);
                 true
             }
             None => false,
@@ -338,6 +428,7 @@ impl Chat {
     /// Starts a new conversation about the same documents. The session keeps its rows: where the next text
     /// begins as this one did, they are used again.
     pub fn clear(&mut self) {
+        self.begin_with_all_documents();
         self.messages.retain(|message| message.role == "system");
         self.timeline.clear();
         self.turns.clear();
@@ -360,6 +451,25 @@ impl Chat {
         self.timeline.truncate(tokens);
         self.sampler.clear_recent();
         self.timeline.iter().for_each(|token| self.sampler.accept(*token));
+    }
+}
+
+/// Whether what follows the first `tokens` tokens can be read anew without reading them again.
+fn can_go_back_to(session: &Session, tokens: usize) -> bool {
+    session.can_truncate_to(tokens) || session.can_return_to(tokens)
+}
+
+/// The `<think>` that a prompt has ended with, and the white space behind it; empty if there is none. The answer begins
+/// with the thinking then.
+fn thinking_begun_by(prompt: &[u32], format: &ChatFormat) -> String {
+    /// More than the marker and the white space take.
+    const TOKENS: usize = 16;
+    let last = &prompt[prompt.len().saturating_sub(TOKENS)..];
+    let bytes = last.iter().filter_map(|token| format.tokenizer().token_bytes(*token)).flatten();
+    let text = String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned();
+    match text.trim_end().strip_suffix(THINKING_BEGINS) {
+        Some(before) => text[before.len()..].to_owned(),
+        None => String::new(),
     }
 }
 

@@ -166,6 +166,7 @@ impl EngineError {
             EngineError::Vocabulary { .. } => Some(Hint::advice(
                 "the file is damaged or put together from two models; convert the model again",
             )),
+            EngineError::Chat { error: ChatError::NoThinkingSwitch, .. } => Some(Hint::OmitThinking),
             EngineError::Chat { error, .. } => Some(Hint::advice(error.hint())),
             EngineError::SavedChat { .. } => Some(Hint::advice(
                 "the file is damaged or was made by another program; start a new conversation with another file",
@@ -288,6 +289,8 @@ pub enum Hint {
     OmitHeadProfile,
     /// Give no head profile, or use a policy that has one.
     PolicyWithProfile,
+    /// Leave it to the model whether it thinks.
+    OmitThinking,
     /// Give the policy no shares of heads: the profile's own selection is used.
     OmitHeadShares,
     /// Calibrate nothing: the model uses ALiBi, so the policy `razor` computes its windows from the weights.
@@ -379,6 +382,7 @@ impl fmt::Display for Hint {
             Hint::MakeHeadProfile => "make a new head profile for this model, by calibration or from a published head map",
             Hint::OmitHeadProfile => "give no head profile, or use the policy with heads=off",
             Hint::PolicyWithProfile => "give no head profile, or use a policy with heads=on",
+            Hint::OmitThinking => "leave it to the model whether it thinks",
             Hint::OmitHeadShares => "leave the policy's shares of heads out, and the profile's own selection is used",
             Hint::WindowsFromWeights => {
                 "use the policy razor, which computes its windows from the weights; with heads=on, give a head profile"
@@ -427,6 +431,7 @@ mod tests {
             Hint::MakeHeadProfile,
             Hint::OmitHeadProfile,
             Hint::PolicyWithProfile,
+            Hint::OmitThinking,
             Hint::OmitHeadShares,
             Hint::WindowsFromWeights,
             Hint::LongerPeriod,

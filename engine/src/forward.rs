@@ -28,19 +28,30 @@ pub enum OutputTokens {
 /// A part of a text whose residual stream is kept between layers.
 #[derive(Clone, Copy)]
 pub struct TextChunk<'a> {
-    /// `[n_embd, n]` f32: the residual stream of the whole text.
+    /// `[n_embd, columns]` f32: the residual stream of the whole text. See [`Residual`](crate::scratch::Residual).
     pub residual: &'a Tensor,
-    /// Index of the chunk's first token.
-    pub first: usize,
+    /// The first column of what the layer gets.
+    pub from: usize,
+    /// The first column of what it gives. Other columns than those before: a layer can be computed again.
+    pub to: usize,
     /// Tokens of the chunk.
     pub len: usize,
 }
 
 impl TextChunk<'_> {
-    /// The chunk's part of the residual stream: `[n_embd, len]`.
-    fn view(&self, ctx: &Context) -> Tensor {
+    /// What the layer gets: `[n_embd, len]`.
+    fn input(&self, ctx: &Context) -> Tensor {
+        self.view(ctx, self.from)
+    }
+
+    /// Where what it gives is written: `[n_embd, len]`.
+    fn output(&self, ctx: &Context) -> Tensor {
+        self.view(ctx, self.to)
+    }
+
+    fn view(&self, ctx: &Context, first: usize) -> Tensor {
         let n_embd = self.residual.dim(0);
-        ctx.view(self.residual, [n_embd, self.len], [4 * n_embd; 3], 4 * n_embd * self.first)
+        ctx.view(self.residual, [n_embd, self.len], [4 * n_embd; 3], 4 * n_embd * first)
     }
 }
 
@@ -400,8 +411,8 @@ impl Forward {
         places.map(build).collect()
     }
 
-    /// One layer for a chunk of a text. With [`OutputTokens::All`] the graph updates the chunk's part of the
-    /// residual stream; with [`OutputTokens::Last`] the result is the logits of the last token, and the layer
+    /// One layer for a chunk of a text. With [`OutputTokens::All`] the graph writes what it gives to the residual
+    /// stream; with [`OutputTokens::Last`] the result is the logits of the last token, and the layer
     /// must be the last one.
     pub fn layer_graph(
         &self,
@@ -412,11 +423,11 @@ impl Forward {
     ) -> BuiltGraph {
         let ctx = Context::new(LAYER_TENSORS + RECORDER_TENSORS * rows.recorders.len());
         let inputs = self.inputs(&ctx, chunk.len);
-        let residual = chunk.view(&ctx);
+        let residual = chunk.input(&ctx);
         let mut effects = Vec::new();
         let x = self.layer(&ctx, layer, &residual, &inputs, rows, outputs, &mut effects);
         let result = match outputs {
-            OutputTokens::All => ctx.copy(&x, &residual),
+            OutputTokens::All => ctx.copy(&x, &chunk.output(&ctx)),
             OutputTokens::Last => self.logits(&ctx, &x),
             OutputTokens::None => x,
         };
@@ -427,7 +438,7 @@ impl Forward {
     pub fn query_graph(&self, layer: usize, chunk: TextChunk) -> BuiltGraph {
         let ctx = Context::new(LAYER_TENSORS);
         let inputs = self.inputs(&ctx, chunk.len);
-        let x = self.norm(&ctx, &chunk.view(&ctx), &self.weights.decode_layout.layers[layer].attn_norm);
+        let x = self.norm(&ctx, &chunk.input(&ctx), &self.weights.decode_layout.layers[layer].attn_norm);
         let result = self.queries(&ctx, layer, &x, &inputs.positions).output();
         BuiltGraph { ctx, inputs, result, effects: Vec::new() }
     }

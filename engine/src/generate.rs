@@ -62,7 +62,7 @@ pub struct Generated {
     pub tokens: Vec<u32>,
     /// How many of them come before the stop sequence; all where there was none.
     pub kept: usize,
-    /// The text, without a stop sequence.
+    /// The text, without a stop sequence. In a chat it begins with the `<think>` that the prompt has ended with.
     pub text: String,
     /// Why it ended.
     pub stop: Stop,
@@ -99,7 +99,31 @@ pub fn generate(
     limit: usize,
     on_token: &mut dyn FnMut(&str) -> ControlFlow<()>,
 ) -> Result<Generated, EngineError> {
-    if session.logits().is_empty() {
+    let begun = Begun { tokens: &[], unread: None };
+    go_on(session, tokenizer, sampler, stops, begun, limit, on_token)
+}
+
+/// An answer that was cut off.
+pub(crate) struct Begun<'a> {
+    /// Its tokens.
+    pub tokens: &'a [u32],
+    /// The last of them, if the session lacks it.
+    pub unread: Option<u32>,
+}
+
+/// As [`generate`], for an answer that has begun. The result is the same as if it had not been cut off: all of its
+/// tokens and its text, but only the steps and the time of this part. `limit` is for all of it.
+pub(crate) fn go_on(
+    session: &mut Session,
+    tokenizer: &Tokenizer,
+    sampler: &mut Sampler,
+    stops: &[String],
+    begun: Begun,
+    limit: usize,
+    on_token: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) -> Result<Generated, EngineError> {
+    let mut unread = begun.unread;
+    if session.logits().is_empty() && unread.is_none() {
         return Err(EngineError::Setting {
             what: "an answer".into(),
             reason: "the session has read no text, or reading it was interrupted".into(),
@@ -109,12 +133,29 @@ pub fn generate(
     let started = Instant::now();
     let mut stream = TextStream::new(stops.iter().cloned());
     let mut logits = Vec::new();
-    let (mut tokens, mut text, mut steps) = (Vec::new(), String::new(), 0);
+    let (mut tokens, mut text, mut steps) = (begun.tokens.to_vec(), String::new(), 0);
     // Bytes of text behind each token, to find those that a stop sequence consists of.
     let mut ends = Vec::new();
+    for token in &tokens {
+        let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
+        ends.push(ends.last().copied().unwrap_or(0) + bytes.len());
+        text += &stream.push(bytes);
+    }
+    // What was shown when the answer was cut off, and is held back again.
+    let mut shown = stream.clone().finish();
     let stop = loop {
         if tokens.len() >= limit {
             break Stop::Length;
+        }
+        if let Some(token) = unread.take() {
+            if session.tokens().len() >= session.options().context {
+                break Stop::Context;
+            }
+            match session.push(token) {
+                Ok(()) => steps += 1,
+                Err(error) if error.is_interrupt() => break Stop::Interrupted,
+                Err(error) => return Err(error),
+            }
         }
         logits.clear();
         logits.extend_from_slice(session.logits());
@@ -128,30 +169,25 @@ pub fn generate(
         ends.push(ends.last().copied().unwrap_or(0) + bytes.len());
         let piece = stream.push(bytes);
         text.push_str(&piece);
-        let flow = on_token(&piece);
+        let mut new = piece.as_str();
+        if !piece.is_empty() {
+            let before = std::mem::take(&mut shown);
+            new = piece.strip_prefix(&before).unwrap_or(new);
+        }
+        let flow = on_token(new);
         if let Some(stop) = stream.stopped_by() {
             break Stop::Text(stop.to_owned());
         }
         if flow.is_break() {
             break Stop::Interrupted;
         }
-        if tokens.len() == limit {
-            break Stop::Length;
-        }
-        if session.tokens().len() >= session.options().context {
-            break Stop::Context;
-        }
-        match session.push(token) {
-            Ok(()) => steps += 1,
-            Err(error) if error.is_interrupt() => break Stop::Interrupted,
-            Err(error) => return Err(error),
-        }
+        unread = Some(token);
     };
     let rest = stream.finish();
     if !rest.is_empty() {
         text.push_str(&rest);
         // The answer is over; whether the caller wants more does not matter any longer.
-        let _ = on_token(&rest);
+        let _ = on_token(rest.strip_prefix(&shown).unwrap_or(&rest));
     }
     let kept = match stop {
         Stop::Text(_) => ends.iter().take_while(|end| **end <= text.len()).count(),

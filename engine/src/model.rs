@@ -149,9 +149,9 @@ pub fn open_gguf(source: &ModelSource) -> Result<GgufFile, EngineError> {
 /// assert!(model.chat_format()?.count("How many tokens are this?")? > 5);
 /// # Ok::<(), longhand::EngineError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ChatFormat {
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
     template: ChatTemplate,
     /// The model's file, for errors.
     path: Option<PathBuf>,
@@ -171,7 +171,16 @@ impl ChatFormat {
         }
         let template = ChatTemplate::from_gguf(&model.gguf, &tokenizer)
             .map_err(|error| EngineError::Chat { path: path.clone(), error })?;
-        Ok(ChatFormat { tokenizer, template, path })
+        Ok(ChatFormat { tokenizer: Arc::new(tokenizer), template, path })
+    }
+
+    /// The same for a model that thinks before it answers, or does not.
+    ///
+    /// # Errors
+    /// Where the chat template knows no switch for it.
+    pub fn with_thinking(&self, thinks: bool) -> Result<ChatFormat, EngineError> {
+        let template = self.template.with_thinking(thinks).map_err(|error| self.chat_error(error))?;
+        Ok(ChatFormat { template, ..self.clone() })
     }
 
     /// Text to tokens and back.

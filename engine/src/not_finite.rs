@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use ggml::{Tensor, Type};
 
 use crate::error::NotFiniteOrigin;
-use crate::forward::{OutputTokens, TextChunk};
+use crate::forward::OutputTokens;
 use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
 use crate::placement::Place;
 use crate::scratch::{Residual, Scratch};
@@ -129,10 +129,10 @@ fn search_layers(
         residual.move_to(layer, backends)?;
         let layer_rows = LayerRows { lanes: scratch.lanes(place).to_vec(), recorders: Vec::new() };
         let mut stored = StoredRange::default();
-        for at in (0..n).step_by(CHUNK) {
+        for (number, at) in (0..n).step_by(CHUNK).enumerate() {
             let len = CHUNK.min(n - at);
             let needed = if layer + 1 == spec.n_layers { OutputTokens::Last } else { OutputTokens::All };
-            let chunk = TextChunk { residual: residual.at(place)?, first: at, len };
+            let chunk = residual.chunk(place, layer, number, len)?;
             let built = forward.layer_graph(layer, chunk, &layer_rows, needed);
             let graph = workspace.prepare(place, built.graph()?)?;
             built.inputs.fill(&tokens[at..at + len], at, &LaneValues::uniform(spec.n_layers, at))?;

@@ -12,6 +12,7 @@ use crate::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
 use crate::kv::{LayerRows, LayerTensors, Layout};
 use crate::outline::TensorOutline;
 use crate::placement::{Place, Placement};
+use crate::scratch::Residual;
 pub use crate::weights::WeightBytes;
 use crate::weights::Weights;
 
@@ -161,7 +162,8 @@ impl Plan {
             }
             if options.exact && !layers.is_empty() {
                 let ctx = Context::new(2);
-                let residual = ctx.tensor(Type::F32, [spec.n_embd, prompt]);
+                let columns = Residual::columns(prompt, chunk);
+                let residual = ctx.tensor(Type::F32, [spec.n_embd, columns]);
                 no_memory.mark_unallocated(&residual);
                 for (layer, needed) in
                     [(layers.start, OutputTokens::All), (layers.end - 1, OutputTokens::Last)]
@@ -169,7 +171,7 @@ impl Plan {
                     for len in lengths(chunk.min(prompt)) {
                         let built = forward.layer_graph(
                             layer,
-                            TextChunk { residual: &residual, first: 0, len },
+                            TextChunk { residual: &residual, from: len, to: 0, len },
                             &rows(layer),
                             needed,
                         );
@@ -177,7 +179,7 @@ impl Plan {
                     }
                 }
                 bytes.scratch = part.scratch_bytes(prompt);
-                bytes.residual = 4 * spec.n_embd * prompt;
+                bytes.residual = residual.bytes();
             }
             // Rows evicted on a device come to the host through compute buffers.
             let evicted = if place == Place::Device { part.undo_row_bytes() } else { 0 };

@@ -1,6 +1,10 @@
 //! The memory that exact prefill needs besides the store. It holds the residual stream of all tokens of the
 //! text, and the complete keys and values of one layer. If a model is split between host and device, both
 //! places hold both.
+//!
+//! A layer that was interrupted in the middle of a chunk can compute the chunk again: rows are written to the same
+//! places, and nothing that a chunk gets is overwritten before the next one begins. Accumulated attention is the
+//! exception, and is restored.
 
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, RowPositions};
@@ -8,7 +12,7 @@ use models::spec::ModelSpec;
 
 use crate::EngineError;
 use crate::backends::Backends;
-use crate::forward::Forward;
+use crate::forward::{Forward, TextChunk};
 use crate::kv::{LaneValues, Layout};
 use crate::placement::Place;
 use crate::workspace::Workspace;
@@ -61,12 +65,32 @@ impl Scratch {
     pub(crate) fn lanes(&self, place: Place) -> &[GraphLane] {
         &self.lanes[place as usize]
     }
+
+    /// The attention accumulated so far in a place, for each store: `[n, kv_heads]`, empty where there is none.
+    pub(crate) fn accumulated(&self, place: Place) -> Result<Vec<Vec<f32>>, ggml::Error> {
+        let of_lane =
+            |lane: &GraphLane| lane.accumulated.as_ref().map_or_else(|| Ok(Vec::new()), Tensor::to_vec);
+        self.lanes(place).iter().map(of_lane).collect()
+    }
+
+    /// Restores what [`Scratch::accumulated`] gave.
+    pub(crate) fn set_accumulated(&self, place: Place, values: &[Vec<f32>]) -> Result<(), ggml::Error> {
+        let tensors = self.lanes(place).iter().map(|lane| &lane.accumulated);
+        tensors
+            .zip(values)
+            .filter_map(|(tensor, values)| Some((tensor.as_ref()?, values)))
+            .try_for_each(|(tensor, values)| tensor.write(0, values))
+    }
 }
 
-/// The residual stream of a text.
+/// The residual stream of a text in chunks, each of which has a slot. There is one more slot than chunks: each layer
+/// writes a chunk to the slot before the one that it is read from, whose chunk is done.
 pub(crate) struct Residual {
-    /// `[n_embd, n]` f32, by [`Place`]; `None` where there are no layers.
+    /// `[n_embd, slots * chunk]` f32, by [`Place`]; `None` where there are no layers.
     streams: [Option<Tensor>; 2],
+    /// Tokens of a chunk.
+    chunk: usize,
+    slots: usize,
 }
 
 impl Residual {
@@ -79,15 +103,16 @@ impl Residual {
         backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<Residual, EngineError> {
-        let chunk = chunk.max(1);
+        let chunk = chunk.clamp(1, tokens.len().max(1));
         let n_embd = forward.weights().decode_layout.token_embd.dim(0);
         let mut streams = [None, None];
         for place in Place::ALL.into_iter().filter(|place| !backends.placement().layers(*place).is_empty()) {
             let ctx = Context::new(1);
-            streams[place as usize] = Some(ctx.tensor(Type::F32, [n_embd, tokens.len()]));
+            streams[place as usize] =
+                Some(ctx.tensor(Type::F32, [n_embd, Residual::columns(tokens.len(), chunk)]));
             ctx.allocate(&backends.at(place).buffer_type())?;
         }
-        let residual = Residual { streams };
+        let residual = Residual { streams, chunk, slots: tokens.len().div_ceil(chunk) + 1 };
         let first = residual.at(backends.placement().of(0))?;
         for (number, tokens) in tokens.chunks(chunk).enumerate() {
             let built = forward.embedding_graph(tokens.len());
@@ -99,11 +124,30 @@ impl Residual {
         Ok(residual)
     }
 
+    /// Columns of the stream of `n` tokens that are computed `chunk` at a time.
+    pub(crate) fn columns(n: usize, chunk: usize) -> usize {
+        let chunk = chunk.clamp(1, n.max(1));
+        chunk * (n.div_ceil(chunk) + 1)
+    }
+
+    /// The part of a layer's chunk `number`, which has `len` tokens.
+    pub(crate) fn chunk(
+        &self,
+        place: Place,
+        layer: usize,
+        number: usize,
+        len: usize,
+    ) -> Result<TextChunk<'_>, EngineError> {
+        let slot = |layer: usize| (number + self.slots - layer % self.slots) % self.slots;
+        let [from, to] = [layer, layer + 1].map(|layer| self.chunk * slot(layer));
+        Ok(TextChunk { residual: self.at(place)?, from, to, len })
+    }
+
     /// The stream in a place.
     ///
     /// # Errors
     /// Where no layers are in that place.
-    pub(crate) fn at(&self, place: Place) -> Result<&Tensor, EngineError> {
+    fn at(&self, place: Place) -> Result<&Tensor, EngineError> {
         let stream = self.streams[place as usize].as_ref();
         Ok(stream.ok_or_else(|| ggml::Error::NotAllocated("the residual stream".into()))?)
     }

@@ -19,6 +19,7 @@ mod random;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use exact_prefill::FirstText;
 pub use exact_prefill::sync_all;
 use ggml::Type;
 pub use kv_map::{KvHeadRows, KvMap};
@@ -153,6 +154,8 @@ pub struct Session {
     pub(crate) store: Store,
     tokens: Vec<u32>,
     logits: Vec<f32>,
+    /// A first text whose reading layer by layer was interrupted. `tokens` is empty then.
+    first_text: Option<Box<FirstText>>,
     /// Whether chunks of the last text were read, but not all of it. What is read next belongs to its turn.
     is_mid_text: bool,
     /// For everything but decode steps.
@@ -187,6 +190,7 @@ impl Session {
             store,
             tokens: Vec::new(),
             logits: Vec::new(),
+            first_text: None,
             is_mid_text: false,
             workspace,
             decode: None,
@@ -266,10 +270,13 @@ impl Session {
     /// leaves the logits of what follows. Returns how many tokens were computed.
     ///
     /// After an error or an interrupt the session holds a beginning of `tokens`, as [`Session::tokens`] says.
-    /// It is what the session had of them before, and the chunks that were complete. Of a first text that is
-    /// read layer by layer ([`Prefill::Exact`]), and of a text whose logits are not finite, nothing is left.
-    /// The session is exactly as if it had read that beginning only, in the same chunks; but its logits may
-    /// be unknown. Calling `sync` again goes on from there, in the same turn.
+    /// It is what the session had of them before, and the chunks that were complete. Of a text whose logits are not
+    /// finite, nothing is left. The session is exactly as if it had read that beginning only, in the same chunks; but
+    /// its logits may be unknown. Calling `sync` again goes on from there, in the same turn.
+    ///
+    /// Of a first text that is read layer by layer ([`Prefill::Exact`]) there are no tokens until all layers have read
+    /// it. Calling `sync` with the same text after an interrupt goes on in the layer where it stopped
+    /// ([`Session::first_text_share`]). Everything else begins anew.
     ///
     /// # Errors
     /// Where a token is outside the vocabulary, or the text is longer than the context. Where a computation
@@ -359,10 +366,16 @@ impl Session {
 
     /// Removes all tokens.
     pub fn clear(&mut self) -> Result<(), EngineError> {
+        self.first_text = None;
         self.is_mid_text = false;
         self.tokens.clear();
         self.logits.clear();
         self.store.clear()
+    }
+
+    /// Empties the store if it holds layers of a first text whose reading was interrupted.
+    fn forget_first_text(&mut self) -> Result<(), EngineError> {
+        if self.first_text.is_some() { self.clear() } else { Ok(()) }
     }
 
     fn check(&self, tokens: &[u32]) -> Result<(), EngineError> {
@@ -405,6 +418,7 @@ impl Session {
         if tokens.is_empty() {
             return Ok(Vec::new());
         }
+        self.forget_first_text()?;
         let n_layers = self.engine.spec().n_layers;
         self.chunk(tokens, false, whole, |pass| pass.intermediates(n_layers))
     }
@@ -414,6 +428,7 @@ impl Session {
     /// After an interrupt the session is as before. After another error it is as it was when the last text
     /// had been read, or empty where that cannot be restored, as [`Session::tokens`] says.
     pub fn push(&mut self, token: u32) -> Result<(), EngineError> {
+        self.forget_first_text()?;
         self.prepare_step(token)?;
         self.step(token)
     }

@@ -377,6 +377,9 @@ impl Snapshot {
 pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, EngineError> {
     let options = SessionOptions { context, ..session.options().clone() };
     setup::fit_session(session.engine(), options.clone(), None, 0)?;
+    if session.first_text_share().is_some() {
+        return Session::new(session.engine(), options);
+    }
     let mut bytes = Vec::new();
     session.store.write_to(&mut Output::new(&mut bytes))?;
     let mut other = Session::new(session.engine(), options)?;
@@ -421,6 +424,8 @@ pub(crate) fn write(
     cache: bool,
     to: &mut dyn Write,
 ) -> Result<(), EngineError> {
+    // Layers of an unfinished text are of no use without the rest.
+    let cache = cache && session.first_text_share().is_none();
     let (tokens, logits) = if cache { (session.tokens(), session.logits()) } else { (&[][..], &[][..]) };
     let description = Description {
         cache,

@@ -1,7 +1,11 @@
 //! Text for a terminal from the bytes of tokens: complete characters only, without stop sequences, and with
 //! control characters made harmless.
 
+mod thinking;
+
 use std::borrow::Cow;
+
+pub use thinking::{Split, ThinkingStream, split_thinking};
 
 /// Decodes UTF-8 that arrives in arbitrary pieces.
 ///

@@ -77,7 +77,7 @@ fn a_saved_conversation_goes_on_without_its_cache_and_with_it() {
     let (mut file, saved) = ChatFile::open(&path).expect("opened");
     assert!(!saved.has_cache());
     assert_eq!(saved.turns(), [(NUMBER, Some(NUMBER_IS))]);
-    assert_eq!((saved.document_names(), saved.tokens()), (&["boat.txt".to_owned()][..], chat.tokens()));
+    assert_eq!((saved.document_names(), saved.tokens()), (vec!["boat.txt".to_owned()], chat.tokens()));
     let mut resumed = restore(&engine, saved);
     assert!(resumed.session().tokens().is_empty());
     let reading = resumed.read(KEY, &mut |_| ()).expect("read");

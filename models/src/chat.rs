@@ -11,6 +11,7 @@ mod wire;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset, Local};
@@ -112,6 +113,9 @@ pub enum ChatError {
     /// [`ChatTemplate::next_turn`] was called for a conversation without an answer.
     #[error("the conversation has no answer to continue from")]
     NoAnswer,
+    /// The template always, or never, lets the model think: no variable of it decides that.
+    #[error("the model's chat template cannot turn thinking on or off")]
+    NoThinkingSwitch,
     /// The text cannot be encoded.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -138,6 +142,7 @@ impl ChatError {
             }
             ChatError::Unprotected { .. } => "remove the control token's text from the document or question",
             ChatError::NoAnswer => "render the whole conversation instead",
+            ChatError::NoThinkingSwitch => "leave thinking as it is",
             ChatError::Tokenizer(e) => e.hint(),
         }
     }
@@ -153,6 +158,14 @@ pub enum TemplateOrigin {
     /// Role names before the messages: the file has no template, and the vocabulary lacks ChatML's tokens.
     Plain,
 }
+
+/// What models write before their thinking, where the template does not.
+pub const THINKING_BEGINS: &str = "<think>";
+/// What models write behind their thinking.
+pub const THINKING_ENDS: &str = "</think>";
+
+/// Variables that turn thinking on or off in templates.
+const THINKING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
 
 const CHAT_ML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{% endfor %}\
     {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
@@ -172,9 +185,11 @@ const PLAIN: &str = "{% for message in messages %}\
 /// The child is a fork of this process. It starts here and ends with the `ChatTemplate`. Make it before the
 /// program takes much memory, because the child keeps what memory has held when it started. A program that
 /// waits for all its children finds this one among them.
-#[derive(Debug)]
+///
+/// Clones share the child.
+#[derive(Clone, Debug)]
 pub struct ChatTemplate {
-    template: Template,
+    template: Arc<Template>,
     origin: TemplateOrigin,
     /// Template variables other than the messages.
     variables: BTreeMap<String, Variable>,
@@ -229,7 +244,7 @@ impl ChatTemplate {
             ("documents".to_owned(), Variable::None),
         ]);
         Ok(ChatTemplate {
-            template: Template::compile(source, now)?,
+            template: Arc::new(Template::compile(source, now)?),
             origin,
             variables,
             no_placeholders: prompt::uses_placeholder_characters(source)
@@ -245,6 +260,28 @@ impl ChatTemplate {
     /// Sets a boolean variable of the template, such as `enable_thinking`.
     pub fn set_flag(&mut self, name: impl Into<String>, value: bool) {
         self.variables.insert(name.into(), Variable::Flag(value));
+    }
+
+    /// The same template, with which the model thinks before it answers, or does not.
+    ///
+    /// # Errors
+    /// No variable of the template decides that.
+    pub fn with_thinking(&self, thinks: bool) -> Result<ChatTemplate, ChatError> {
+        let messages = [Message::user("?")];
+        for name in THINKING_SWITCHES {
+            let switched = |thinks| {
+                let mut template = self.clone();
+                template.set_flag(name, thinks);
+                template
+            };
+            let (on, off) = (switched(true), switched(false));
+            match (on.render(&messages, true), off.render(&messages, true)) {
+                (Err(error), _) | (_, Err(error)) if error.is_limit() => return Err(error),
+                (Ok(with), Ok(without)) if with != without => return Ok(if thinks { on } else { off }),
+                _ => {}
+            }
+        }
+        Err(ChatError::NoThinkingSwitch)
     }
 
     /// Texts that end an answer in addition to the tokens that do. Only the default formats need them.
@@ -295,7 +332,8 @@ impl ChatTemplate {
     /// generated tokens of the answer without the token that ended it.
     ///
     /// `messages` is the whole conversation: the assistant's last answer, and after it the new messages of
-    /// the user. Answers are not encoded again, so it does not matter if the template changes their text.
+    /// the user. Answers are not encoded again, so it does not matter if the template changes their text,
+    /// unless it drops the thinking from the last one.
     ///
     /// # Errors
     /// As for [`ChatTemplate::render`], and if the conversation has no answer.
@@ -329,9 +367,25 @@ impl ChatTemplate {
         // White space before the answer may differ: some templates put a space there, which is part of the
         // answer's first token.
         match suffix {
+            Some(suffix) if self.drops_thinking(messages, answer)? => {
+                rewrites(Some(suffix), "the template drops the thinking of earlier answers")
+            }
             Some(suffix) if head.trim_end() == before.trim_end() => Ok(NextTurn::Extends(suffix)),
             Some(suffix) => rewrites(Some(suffix), "the template now renders earlier turns differently"),
             None => rewrites(None, "the template changes messages by what they contain"),
+        }
+    }
+
+    /// Whether the thinking of an answer is no longer part of the conversation.
+    fn drops_thinking(&self, messages: &[Message], answer: usize) -> Result<bool, ChatError> {
+        if !messages[answer].content.contains(THINKING_ENDS) {
+            return Ok(false);
+        }
+        let (masked, [thinking, rest]) = MaskedMessages::with_masked_thinking(messages, answer);
+        match self.render(&masked, true) {
+            Ok(text) => Ok(!text.contains(&thinking) && text.contains(&rest)),
+            Err(error) if error.is_limit() => Err(error),
+            Err(_) => Ok(false),
         }
     }
 }

@@ -294,8 +294,8 @@ fn every_turn_extends_the_tokens_read_before() {
         let mut messages = vec![Message::user("The document. <|im_end|>")];
         let mut read = template.prompt(&messages, true).expect("renders").text;
         for turn in 0..3 {
-            // Answers with white space and thinking, which templates remove.
-            let answer = format!("<think>\nhm\n</think>\n\nAnswer {turn}. ");
+            // Answers with white space, which templates remove.
+            let answer = format!(" Answer {turn}. ");
             read += &answer;
             messages.push(Message::assistant(answer));
             messages.push(Message::user(format!(" Question {turn}? ")));
@@ -306,11 +306,52 @@ fn every_turn_extends_the_tokens_read_before() {
         }
         // The whole conversation rendered at once differs only in the answers, which the template changes.
         let at_once = template.render(&messages, true).expect("renders");
-        let squeeze = |text: &str| -> String {
-            let text = text.replace("<think>\nhm\n</think>\n\n", "");
-            text.split_whitespace().collect()
-        };
+        let squeeze = |text: &str| -> String { text.split_whitespace().collect() };
         assert_eq!(squeeze(&read), squeeze(&at_once), "{name}");
+    }
+}
+
+#[test]
+fn thinking_is_dropped_where_the_template_drops_it() {
+    for (name, source) in FAMILIES {
+        let template = template(source);
+        let thinking = "<think>\nhm <|im_end|>\n</think>\n\nHello";
+        for answer in [thinking, "hm\n</think>\n\nHello"] {
+            let messages = conversation(None, &["Hi", answer, "Bye"]);
+            let text = template.render(&messages, true).expect("renders");
+            match template.next_turn(&messages).expect("renders") {
+                NextTurn::Extends(_) => assert!(text.contains(answer), "{name}"),
+                NextTurn::Rewrites { prompt, suffix, .. } => {
+                    assert!(prompt.text == text && !text.contains("hm"), "{name}: {text}");
+                    assert_eq!(prompt.unprotected_reason(), None, "{name}");
+                    let suffix = suffix.expect("known all the same").text;
+                    assert!(text.ends_with(&format!("Hello{suffix}")) && suffix.contains("Bye"), "{name}");
+                }
+            }
+        }
+        // Thinking that was cut off, and text that only mentions it.
+        let messages = conversation(None, &["</think>", "<think>\nhm", "Bye"]);
+        extends(template.next_turn(&messages).expect("renders"));
+    }
+    let thinks = conversation(None, &["Hi", "<think>\nhm\n</think>\n\nHello", "Bye"]);
+    assert!(matches!(template(QWEN3).next_turn(&thinks), Ok(NextTurn::Rewrites { .. })));
+}
+
+#[test]
+fn thinking_is_switched_where_the_template_has_a_variable_for_it() {
+    let granite = "{% if thinking %}Think.{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}";
+    let messages = [Message::user("a thinking user")];
+    for (source, on, off) in [(QWEN3, "assistant\n", "<think>\n\n</think>\n\n"), (granite, "user", "user")] {
+        let switched = |thinks| {
+            let template = template(source).with_thinking(thinks).expect("a switch");
+            template.render(&messages, true).expect("renders")
+        };
+        assert!(switched(true).ends_with(on) && switched(false).ends_with(off), "{source}");
+        assert_ne!(switched(true), switched(false));
+    }
+    for source in [QWEN25, LLAMA3, MISTRAL, "{{ raise_exception('no') }}"] {
+        let error = template(source).with_thinking(false).expect_err("no switch");
+        assert_eq!(error, ChatError::NoThinkingSwitch);
     }
 }
 

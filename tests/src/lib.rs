@@ -4,6 +4,7 @@
 pub mod fixtures;
 pub mod golden;
 pub mod npy;
+pub mod talking;
 
 use std::path::PathBuf;
 

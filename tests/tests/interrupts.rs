@@ -8,6 +8,8 @@ use std::sync::{Arc, Barrier};
 
 use ggml::Backend;
 use longhand::testing::kv::PolicyChoice;
+use longhand::testing::placement::Place;
+use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
     DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Prefill, Session, SessionOptions,
 };
@@ -19,11 +21,12 @@ const CONTEXT: usize = 300;
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
 /// Every policy, those that change something in place also with compensation, and slack beyond what is free.
-/// With ALiBi, which is slow, a few of them.
+/// With ALiBi and on the emulated device, which are slow, a few of them.
 fn policies(engine: &Engine) -> Vec<PolicyChoice> {
     let mut all = bounded_policies(40, CONTEXT);
     all.push(PolicyChoice::default());
-    if engine.spec().position_encoding.rope().is_none() {
+    let is_emulated = engine.backends().placement().on_device() > 0;
+    if is_emulated || engine.spec().position_encoding.rope().is_none() {
         all.retain(|policy| ["h2o", "razor", "snapkv"].contains(&policy.name()));
     } else {
         let more = [
@@ -37,10 +40,10 @@ fn policies(engine: &Engine) -> Vec<PolicyChoice> {
     all
 }
 
-/// The tiny model on an emulated device.
-fn emulated_model() -> Arc<Engine> {
+/// The tiny model with its last layers on an emulated device.
+fn emulated_model(layers: usize) -> Arc<Engine> {
     let options = EngineOptions {
-        device: Some(DeviceOptions::all(DeviceKind::Emulated)),
+        device: Some(DeviceOptions { layers, ..DeviceOptions::all(DeviceKind::Emulated) }),
         threads: Some(1),
         ..EngineOptions::default()
     };
@@ -89,10 +92,13 @@ fn push_all(session: &mut Session, tokens: &[u32]) {
     tokens.iter().for_each(|token| session.push(*token).expect("a step"));
 }
 
-/// Checks that two sessions are equal and stay so when both read `text` and then compute some `steps`.
+/// Checks that two sessions are equal and stay so when both read `text` and then compute some `steps`. What a session
+/// has read of a first text layer by layer is not compared.
 fn check_equal(mut sessions: [&mut Session; 2], text: &[u32], steps: &[u32], case: &str) {
-    let states = sessions.each_ref().map(|session| state(session));
-    assert_eq!(states[0], states[1], "{case}");
+    if sessions.iter().all(|session| session.first_text_share().is_none()) {
+        let states = sessions.each_ref().map(|session| state(session));
+        assert_eq!(states[0], states[1], "{case}");
+    }
     for session in &mut sessions {
         sync(session, text);
         push_all(session, steps);
@@ -129,6 +135,83 @@ fn an_interrupted_first_text_leaves_a_whole_beginning() {
                 assert!(interrupts > 4, "{interrupts} interrupts");
             }
         }
+    }
+}
+
+/// A first text is read layer by layer, a few operations at a time. Reading all of it takes many times as many.
+#[test]
+fn an_interrupted_exact_prefill_goes_on_where_it_stopped() {
+    let alibi = golden_model("baichuan-alibi-f16");
+    for (engine, operations) in
+        [(tiny_model(), 40), (alibi, 300), (emulated_model(1), 40), (emulated_model(2), 40)]
+    {
+        let tokens = random_tokens(&engine, CONTEXT, 39);
+        let backends = Place::ALL.map(|place| engine.backends().at(place));
+        // The weights are checked only once.
+        sync(&mut make(&engine, &PolicyChoice::default(), Prefill::Streaming), &tokens[..2]);
+        for policy in policies(&engine) {
+            let mut stopped = make(&engine, &policy, Prefill::Exact);
+            let (mut interrupts, mut share) = (0, 0.0);
+            loop {
+                backends.iter().for_each(|backend| backend.interrupt_after(operations));
+                let mut first_progress = None;
+                let read = stopped.sync(&tokens[..200], &mut |progress| {
+                    first_progress.get_or_insert(progress.share);
+                });
+                backends.iter().for_each(|backend| backend.interrupt_after(usize::MAX));
+                engine.interrupt().store(false, Ordering::Relaxed);
+                assert!(first_progress.is_none_or(|first| first > share), "{policy}: nothing is read twice");
+                let Err(error) = read else { break };
+                assert!(error.is_interrupt() && stopped.tokens().is_empty(), "{policy}: {error}");
+                let now = stopped.first_text_share().unwrap_or(0.0);
+                assert!(now >= share && interrupts < 1000, "{policy}: {now} after {share}");
+                (interrupts, share) = (interrupts + 1, now);
+            }
+            assert!(interrupts > 2 && share > 0.5, "{policy}: {interrupts} interrupts, {share}");
+            assert_eq!(stopped.first_text_share(), None);
+            let mut fresh = make(&engine, &policy, Prefill::Exact);
+            sync(&mut fresh, &tokens[..200]);
+            assert_eq!(stopped.logits(), fresh.logits(), "{policy}");
+            check_equal([&mut stopped, &mut fresh], &tokens[..220], &tokens[220..224], &policy.to_string());
+        }
+    }
+}
+
+/// After an interrupt in the middle of a first text something else is done with the session than reading on.
+#[test]
+fn an_interrupted_exact_prefill_leaves_an_empty_session_for_other_texts() {
+    let engine = tiny_model();
+    let tokens = random_tokens(&engine, CONTEXT, 40);
+    for policy in policies(&engine) {
+        let stop = || {
+            let mut session = make(&engine, &policy, Prefill::Exact);
+            assert!(interrupt(&mut session, &tokens[..200], 131), "{policy}");
+            assert!(session.first_text_share().is_some_and(|share| share > 0.0), "{policy}");
+            session
+        };
+        let mut fresh = make(&engine, &policy, Prefill::Exact);
+        sync(&mut fresh, &tokens[50..150]);
+        let (mut other, mut stepped, mut saved) = (stop(), stop(), stop());
+        sync(&mut other, &tokens[50..150]);
+        assert_eq!(
+            (state(&other), other.logits()),
+            (state(&fresh), fresh.logits()),
+            "{policy}: another text"
+        );
+
+        let mut fresh = make(&engine, &policy, Prefill::Exact);
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths = ["fresh", "stopped"].map(|name| folder.path().join(name));
+        snapshot::save(&fresh, "", &paths[0]).expect("saved");
+        snapshot::save(&saved, "", &paths[1]).expect("saved");
+        let restored = Snapshot::open(&paths[1]).and_then(|saved| saved.restore(&engine)).expect("restored");
+        assert_eq!((state(&restored), restored.first_text_share()), (state(&fresh), None), "{policy}: saved");
+        saved.clear().expect("empty");
+        assert_eq!(state(&saved), state(&fresh), "{policy}: cleared");
+
+        push_all(&mut fresh, &tokens[..3]);
+        push_all(&mut stepped, &tokens[..3]);
+        assert_eq!((state(&stepped), stepped.logits()), (state(&fresh), fresh.logits()), "{policy}: steps");
     }
 }
 
@@ -292,7 +375,7 @@ fn interrupted_diagnoses_leave_a_whole_beginning() {
 /// A device that fails in the middle of a chunk or a step.
 #[test]
 fn errors_of_a_device_leave_a_whole_beginning() {
-    let engine = emulated_model();
+    let engine = emulated_model(usize::MAX);
     let tokens = random_tokens(&engine, CONTEXT, 36);
     for policy in [
         "h2o:heavy=20,recent=20,compensation=on",
@@ -336,7 +419,7 @@ fn errors_of_a_device_leave_a_whole_beginning() {
 /// A device that fails while random rows are compressed.
 #[test]
 fn errors_of_a_device_during_random_rows_leave_an_empty_session() {
-    let engine = emulated_model();
+    let engine = emulated_model(usize::MAX);
     let policy = "snapkv:window=16,capacity=40,slack=60".parse().expect("a policy");
     let mut failed = make(&engine, &policy, Prefill::Exact);
     let empty = state(&failed);

@@ -383,6 +383,11 @@ impl Trial {
     fn check(&self) {
         let replayed = self.replay();
         assert_eq!(self.session.tokens(), replayed.tokens());
+        if self.session.first_text_share().is_some() {
+            // Its store holds layers of a text that is not read yet.
+            assert!(self.session.tokens().is_empty() && self.session.logits().is_empty());
+            return;
+        }
         assert!(
             self.session.store().contents().expect("the store")
                 == replayed.store().contents().expect("the store"),

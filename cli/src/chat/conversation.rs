@@ -1,17 +1,23 @@
 //! The loop of a chat: answers questions and runs commands until the chat ends.
 
+mod documents;
+
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use longhand::{Chat, EngineError, Observer, Reading, SetupOptions, Stop};
+use longhand::{Chat, EngineError, Generated, Observer, Reading, SetupOptions, Stop};
 
 use super::commands::{self, Message};
 use super::complete::expand_home;
+use super::copy::copy;
+use super::export::export;
 use super::front_end::{FrontEnd, Next};
 use super::inbox::End;
 use super::keeper::Keeper;
 use super::kv_map::View;
+use super::replay::replay;
+use super::thinking::think;
 use super::{kv_head, kv_map, reread, settings};
 use crate::app::App;
 use crate::args::values;
@@ -48,11 +54,24 @@ pub fn run(
     setup: &SetupOptions,
 ) -> Result<End> {
     let (last, read) = (TurnStats::default(), Reading::default());
-    let mut conversation =
-        Conversation { app, front_end, chat, keeper, setup, last, read, save_failed: false };
+    let mut conversation = Conversation {
+        app,
+        front_end,
+        chat,
+        keeper,
+        setup,
+        last,
+        read,
+        is_paused: false,
+        save_failed: false,
+    };
     loop {
-        let message = match conversation.front_end.next_message()? {
+        let message = match conversation.next()? {
             Next::Message(message) => message,
+            Next::Stop => {
+                conversation.stop_reading();
+                continue;
+            }
             Next::End(end) => return Ok(end),
         };
         match app.interrupt.in_steps(|| conversation.respond(message))? {
@@ -76,6 +95,8 @@ struct Conversation<'a, 'b> {
     last: TurnStats,
     /// All that was read.
     read: Reading,
+    /// Whether the user has stopped the reading of documents.
+    is_paused: bool,
     /// Whether the user knows that the conversation cannot be saved.
     save_failed: bool,
 }
@@ -116,6 +137,18 @@ impl Conversation<'_, '_> {
                 self.keeper.begin_another();
                 self.front_end.note("started a new conversation");
                 return Ok(Outcome::Turn(TurnStats::default()));
+            }
+            ("/read", path) => return self.read(path),
+            ("/files", argument) => self.files(argument)?,
+            ("/continue", "") => return self.go_on(),
+            ("/history", "") => {
+                self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))
+            }
+            ("/copy", what) => self.report(copy(self.app, self.chat, what)),
+            ("/export", file) => self.report(export(self.chat, file)),
+            ("/think", what) => {
+                let done = think(self.front_end, self.chat, what);
+                self.report(done);
             }
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
@@ -171,6 +204,9 @@ impl Conversation<'_, '_> {
         let reading = match reading {
             Err(error) if error.is_interrupt() => {
                 self.front_end.note("interrupted: the question was not read");
+                if self.chat.has_unread_documents()? {
+                    self.stop_reading();
+                }
                 return Ok(Outcome::Nothing);
             }
             Err(EngineError::ContextFull { needed, context }) => {
@@ -179,28 +215,50 @@ impl Conversation<'_, '_> {
             }
             reading => reading?,
         };
+        self.is_paused = false;
         self.keeper.keep(self.app, self.chat, reading.elapsed);
         self.answer(reading)
     }
 
     /// Generates the answer to what was read, and prints it.
     fn answer(&mut self, reading: Reading) -> Result<Outcome> {
+        let mut view = self.front_end.answer_view();
+        let answer = turn::generate(self.app, self.chat, &mut |piece| view.push(piece))?;
+        view.finish()?;
+        Ok(self.finish_answer(reading, &answer))
+    }
+
+    /// Goes on with the last answer.
+    fn go_on(&mut self) -> Result<Outcome> {
+        if !self.chat.can_continue() {
+            self.front_end
+                .note("error: no answer was cut off\nhint: ask a question, or /regen gives another answer to the last one");
+            return Ok(Outcome::Nothing);
+        }
+        let shown = self.chat.messages().last().map_or_else(String::new, |last| last.content.clone());
+        let mut view = self.front_end.resumed_view(&shown);
+        let answer = turn::go_on(self.app, self.chat, &mut |piece| view.push(piece))?;
+        view.finish()?;
+        Ok(self.finish_answer(Reading::default(), &answer))
+    }
+
+    /// Keeps an answer, and says why it has ended.
+    fn finish_answer(&mut self, reading: Reading, answer: &Generated) -> Outcome {
         let front_end = &self.front_end;
-        let answer = turn::generate(self.app, self.chat, &mut |piece| front_end.print_answer(piece))?;
-        front_end.print("\n")?;
+        self.app.console.status(&self.status(answer));
         self.keeper.keep(self.app, self.chat, answer.elapsed);
         match answer.stop {
             Stop::Interrupted => front_end.note("(interrupted)"),
             Stop::Length => {
                 let tokens = format::count(answer.tokens.len());
-                front_end.note(&format!("(cut off after {tokens} tokens; -n sets the limit)"));
+                front_end.note(&format!("(cut off after {tokens} tokens; /continue goes on)"));
             }
             Stop::Context => front_end.note(
-                "(cut off because the context is full; /ctx enlarges it, /clear starts a new conversation)",
+                "(cut off because the context is full; /ctx enlarges it, then /continue goes on; /clear starts a new conversation)",
             ),
             Stop::EndToken(_) | Stop::Text(_) => {}
         }
-        Ok(Outcome::Turn(TurnStats { reading, steps: answer.steps, decoding: answer.elapsed }))
+        Outcome::Turn(TurnStats { reading, steps: answer.steps, decoding: answer.elapsed })
     }
 
     /// Generates another answer to the last question, or its first one.
@@ -343,6 +401,34 @@ impl Conversation<'_, '_> {
         });
     }
 
+    /// Prints what a command has done, or why it could not.
+    fn report(&self, done: Result<String>) {
+        match done {
+            Ok(text) if text.is_empty() => {}
+            Ok(text) => self.front_end.note(&text),
+            Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
+        }
+    }
+
+    /// What an answer has cost so far: `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · 41.0 t/s`.
+    fn status(&self, answer: &Generated) -> String {
+        let session = self.chat.session();
+        let (options, usage) = (session.options(), session.kv_usage());
+        let policy = options.policy.to_string();
+        let mut parts = vec![
+            format!("{}/{} tokens", format::count(self.chat.tokens()), format::count(options.context)),
+            policy.split(':').next().unwrap_or_default().to_owned(),
+            match usage.bytes < usage.full_bytes {
+                true => format::bytes_of(usage.bytes, usage.full_bytes),
+                false => format::bytes(usage.bytes),
+            },
+        ];
+        if answer.steps > 0 {
+            parts.push(format!("{} t/s", format::speed(answer.steps_per_second())));
+        }
+        parts.join(" · ")
+    }
+
     fn stats(&self) -> String {
         let usage = self.chat.session().kv_usage();
         format!(
@@ -362,13 +448,17 @@ impl Conversation<'_, '_> {
 
 /// The error and the hint for a question that does not fit the context.
 fn context_full(needed: usize, context: usize) -> String {
-    /// What `/ctx` is advised to leave for the answer and more questions.
-    const ROOM: usize = 4000;
-    let larger = (needed + ROOM).next_multiple_of(1000);
+    let larger = larger_context(needed);
     let (needed, context) = (format::count(needed), format::count(context));
     format!(
         "error: the context is full: the conversation with this question has {needed} tokens, but the context is \
          {context}\n\
          hint: enlarge it with /ctx {larger}, or start a new conversation with /clear"
     )
+}
+
+/// The context to advise where a conversation of `needed` tokens does not fit: with room for answers and more questions.
+fn larger_context(needed: usize) -> usize {
+    const ROOM: usize = 4000;
+    (needed + ROOM).next_multiple_of(1000)
 }

@@ -1,6 +1,7 @@
 //! The user's side of a chat in a terminal: reads keys, edits the message and draws it.
 
 use std::io;
+use std::sync::Arc;
 
 use anyhow::Result;
 
@@ -13,6 +14,7 @@ use super::keyboard::Keyboard;
 use super::keys::Key;
 use super::outside;
 use super::screen::{self, Plain, Rows, Screen};
+use super::status::Status;
 use crate::app::App;
 use crate::console::Console;
 use crate::interrupt::Event;
@@ -25,6 +27,8 @@ pub struct Editing {
     screen: Screen,
     /// Whether the terminal understands control sequences.
     is_smart: bool,
+    status: Arc<Status>,
+    shows_status: bool,
     /// Whether the text is to replace the last question, and whether the message sent last is.
     is_revision: bool,
     sent_revision: bool,
@@ -50,8 +54,25 @@ impl Editing {
             }
             true
         });
+        let inbox = keyboard.inbox.clone();
+        let status = Arc::new(Status::new(move || inbox.push(Key::Redraw)));
         let (editor, screen) = (Editor::new(history), screen_for(console));
-        Ok(Editing { keyboard, editor, screen, is_smart, is_revision: false, sent_revision: false })
+        let shows_status = is_smart && !console.quiet();
+        Ok(Editing {
+            keyboard,
+            editor,
+            screen,
+            is_smart,
+            status,
+            shows_status,
+            is_revision: false,
+            sent_revision: false,
+        })
+    }
+
+    /// What the prompt shows of work that goes on behind it.
+    pub fn status(&self) -> Arc<Status> {
+        self.status.clone()
     }
 
     /// Puts the last question into the line, to be changed. Ctrl-C leaves it as it was.
@@ -83,7 +104,7 @@ impl Editing {
         self.screen.forget();
         let mut may_quit = false;
         loop {
-            let key = match self.next_key()? {
+            let key = match self.next_key(app)? {
                 Ok(key) => key,
                 Err(end) => return Ok(self.end(end)),
             };
@@ -99,6 +120,10 @@ impl Editing {
                 Action::Interrupt if self.is_revision || !self.editor.draft().is_empty() => {
                     self.is_revision = false;
                     self.editor.discard();
+                }
+                Action::Interrupt if self.status.line().is_some() => {
+                    self.finish_line()?;
+                    return Ok(Next::Stop);
                 }
                 Action::Interrupt if quits => return Ok(self.end(End::Interrupt)),
                 Action::Interrupt => {
@@ -122,14 +147,18 @@ impl Editing {
     }
 
     /// Draws the text and waits for the next key, or for the end of the chat.
-    fn next_key(&mut self) -> io::Result<Result<Key, End>> {
+    fn next_key(&mut self, app: &App) -> io::Result<Result<Key, End>> {
         loop {
+            for note in self.status.take_notes() {
+                self.screen.clear(terminal::size())?;
+                app.console.note(&note);
+            }
             // What was typed in advance is drawn at once.
             if !self.keyboard.inbox.is_ready() {
                 self.draw()?;
             }
             match self.keyboard.inbox.next() {
-                Ok(Key::Redraw) => self.draw()?,
+                Ok(Key::Redraw) => {}
                 next => return Ok(next),
             }
         }
@@ -144,7 +173,8 @@ impl Editing {
 
     fn draw(&mut self) -> io::Result<()> {
         let (prompt, draft) = self.editor.view();
-        self.screen.draw(&prompt, draft, terminal::size())
+        let status = self.status.line().filter(|_| self.shows_status);
+        self.screen.draw(status.as_deref(), &prompt, draft, terminal::size())
     }
 
     /// Leaves the text as it is, and begins a new line.

@@ -10,6 +10,8 @@ use super::commands::{Message, is_unfinished};
 #[cfg(unix)]
 use super::editing::Editing;
 use super::inbox::{End, Inbox};
+use super::status::Status;
+use crate::answer::AnswerView;
 use crate::app::App;
 use crate::console;
 use crate::interrupt::Event;
@@ -17,12 +19,15 @@ use crate::interrupt::Event;
 /// What comes next in a chat.
 pub enum Next {
     Message(Message),
+    /// Ctrl-C, while work goes on behind the prompt.
+    Stop,
     End(End),
 }
 
 /// The user's side of a chat.
 pub struct FrontEnd<'a> {
     app: &'a App,
+    hides_thinking: bool,
     input: Input,
 }
 
@@ -44,7 +49,7 @@ impl<'a> FrontEnd<'a> {
             app.interrupt.watch_signals();
             if io::stdin().is_terminal() {
                 let editing = Editing::start(app, private).inspect_err(|_| crate::terminal::restore())?;
-                return Ok(FrontEnd { app, input: Input::Keys(Box::new(editing)) });
+                return Ok(FrontEnd { app, hides_thinking: false, input: Input::Keys(Box::new(editing)) });
             }
         }
         let inbox = Arc::new(Inbox::new());
@@ -58,7 +63,7 @@ impl<'a> FrontEnd<'a> {
         });
         let reader = thread::Builder::new().name("lines".to_owned()).spawn(move || read_lines(&for_lines));
         reader.context("cannot start a thread")?;
-        Ok(FrontEnd { app, input: Input::Lines(inbox) })
+        Ok(FrontEnd { app, hides_thinking: false, input: Input::Lines(inbox) })
     }
 
     /// Waits for the next message.
@@ -68,6 +73,15 @@ impl<'a> FrontEnd<'a> {
             #[cfg(unix)]
             Input::Keys(editing) => app.interrupt.prompting(|| editing.next_message(app)),
             Input::Lines(inbox) => next_line(app, inbox),
+        }
+    }
+
+    /// What the prompt shows of work that goes on behind it; `None` where there is no such prompt.
+    pub fn status(&self) -> Option<Arc<Status>> {
+        match &self.input {
+            #[cfg(unix)]
+            Input::Keys(editing) => Some(editing.status()),
+            Input::Lines(_) => None,
         }
     }
 
@@ -109,9 +123,26 @@ impl<'a> FrontEnd<'a> {
         }
     }
 
-    /// Shows a piece of an answer.
-    pub fn print_answer(&self, piece: &str) -> io::Result<()> {
-        self.app.console.print_answer(piece)
+    /// Shows an answer.
+    pub fn answer_view(&self) -> AnswerView {
+        AnswerView::new(self.app.console, self.hides_thinking)
+    }
+
+    /// Shows the rest of an answer of which `shown` was shown.
+    pub fn resumed_view(&self, shown: &str) -> AnswerView {
+        AnswerView::resume(self.app.console, self.hides_thinking, shown)
+    }
+
+    /// Hides what the model thinks from now on, or shows it.
+    pub fn hide_thinking(&mut self, hides: bool) {
+        self.hides_thinking = hides;
+    }
+
+    /// Shows what the model has thought, also if that is hidden while it thinks.
+    pub fn print_thinking(&self, text: &str) -> io::Result<()> {
+        let mut view = AnswerView::new(self.app.console, false);
+        view.push_thinking(text)?;
+        view.finish()
     }
 
     /// Shows a text of the program itself.

@@ -85,6 +85,9 @@ impl Keeper {
     /// Keeps the conversation after work that took so long. Failures are printed, each once.
     pub fn keep(&mut self, app: &App, chat: &Chat, work: Duration) {
         self.computed += work;
+        if self.has_nothing_to_keep(chat) {
+            return;
+        }
         let cache = chat.time_to_write() <= SHORT.max(self.computed.mul_f64(SHARE));
         match self.write(chat, cache) {
             Ok(()) => self.reported = None,
@@ -119,7 +122,7 @@ impl Keeper {
 
     /// Keeps the conversation with its KV cache, and says where. Nothing is kept where nothing was said.
     pub fn finish(&mut self, app: &App, chat: &Chat) -> Result<()> {
-        if matches!(&self.place, Place::Kept { file: None, .. }) && !chat.has_questions() {
+        if self.has_nothing_to_keep(chat) {
             return Ok(());
         }
         self.write(chat, true)?;
@@ -135,6 +138,11 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing was said yet. Documents that were read are kept apart.
+    fn has_nothing_to_keep(&self, chat: &Chat) -> bool {
+        matches!(&self.place, Place::Kept { file: None, .. }) && !chat.has_questions()
     }
 
     fn write(&mut self, chat: &Chat, cache: bool) -> Result<(), EngineError> {

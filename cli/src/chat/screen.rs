@@ -22,10 +22,16 @@ pub enum Screen {
 }
 
 impl Screen {
-    /// Draws the text behind the prompt. `prompt` has no control sequences.
-    pub fn draw(&mut self, prompt: &str, draft: &Draft, size: (usize, usize)) -> io::Result<()> {
+    /// Draws the text behind the prompt, and `status` above it, where there is one. Neither has control sequences.
+    pub fn draw(
+        &mut self,
+        status: Option<&str>,
+        prompt: &str,
+        draft: &Draft,
+        size: (usize, usize),
+    ) -> io::Result<()> {
         match self {
-            Screen::Rows(rows) => rows.draw(prompt, draft, size),
+            Screen::Rows(rows) => rows.draw(status, prompt, draft, size),
             Screen::Plain(plain) => plain.draw(prompt, draft),
         }
     }
@@ -76,8 +82,14 @@ impl Rows {
         Rows { console, drawn: Layout::default() }
     }
 
-    fn draw(&mut self, prompt: &str, draft: &Draft, (columns, rows): (usize, usize)) -> io::Result<()> {
-        let layout = Layout::new(prompt, draft, columns).window(rows);
+    fn draw(
+        &mut self,
+        status: Option<&str>,
+        prompt: &str,
+        draft: &Draft,
+        (columns, rows): (usize, usize),
+    ) -> io::Result<()> {
+        let layout = Layout::new(prompt, draft, columns).with_status(status, columns).window(rows);
         let mut out = self.go_to_top(columns);
         out += &self.text(&layout, prompt);
         let up = layout.rows.len() - 1 - layout.cursor.0;
@@ -127,7 +139,11 @@ impl Rows {
             if i > 0 {
                 text.push('\n');
             }
-            match row.text.strip_prefix(prompt).filter(|_| i == 0 && layout.shows_prompt) {
+            if row.is_status {
+                text += &self.console.dim(&row.text);
+                continue;
+            }
+            match row.text.strip_prefix(prompt).filter(|_| i == layout.first_row() && layout.shows_prompt) {
                 Some(rest) => text.extend([&self.console.paint(36, prompt), rest]),
                 None => text += &row.text,
             }
@@ -150,6 +166,8 @@ struct Row {
     text: String,
     /// Columns that the text takes.
     width: usize,
+    /// Whether it is no part of the text.
+    is_status: bool,
 }
 
 impl Layout {
@@ -193,6 +211,28 @@ impl Layout {
                 row.width += width;
             }
         }
+    }
+
+    /// The same with a status above the prompt, cut to one row.
+    fn with_status(mut self, status: Option<&str>, columns: usize) -> Layout {
+        let Some(status) = status else { return self };
+        let mut row = Row { is_status: true, ..Row::default() };
+        for c in status.chars() {
+            let width = c.width().unwrap_or(0);
+            if row.width + width >= columns {
+                break;
+            }
+            row.text.push(c);
+            row.width += width;
+        }
+        self.rows.insert(0, row);
+        self.cursor.0 += 1;
+        self
+    }
+
+    /// The row with the prompt.
+    fn first_row(&self) -> usize {
+        usize::from(self.rows.first().is_some_and(|row| row.is_status))
     }
 
     fn end(&self) -> (usize, usize) {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use longhand::text::split_thinking;
 use longhand::{
     Chat, ChatFile, ChatOptions, Context, EngineError, Model, ModelSource, Preamble, SavedChat, Setup,
     SetupOptions,
@@ -16,15 +17,16 @@ use crate::args::sampling::Sampling;
 use crate::documents::Documents;
 use crate::failure::Failure;
 use crate::kept::KeptChats;
-use crate::{crash_save, documents, failure, format, offers};
+use crate::{crash_save, failure, format, offers, turn};
 
-/// What a conversation begins with: the model and the documents are open, nothing is computed.
+/// What a conversation begins with: the model is open and the documents are tokens; nothing is computed.
 pub struct Opening<'a> {
     args: &'a ChatArgs,
     options: SetupOptions,
     model: Arc<Model>,
     sampling: Sampling,
-    documents: Documents,
+    /// Of a new conversation.
+    preamble: Preamble,
     /// The conversation to continue.
     saved: Option<(ChatFile, SavedChat)>,
     kept: Option<KeptChats>,
@@ -53,11 +55,20 @@ impl Opening<'_> {
                 .context(format!("the model {} of this conversation cannot be opened", saved.model_name())),
             None => error,
         })?;
-        let documents = documents::read_for_chat(app, model.chat_format()?, &args.files)?;
-        if let Some((_, saved)) = &mut saved {
-            check_saved(saved, args, &options, &model, documents.text())?;
-        }
-        Ok(Opening { args, options, model, sampling, documents, saved, kept })
+        let documents = Documents::for_chat(&args.files)?;
+        let format = model.chat_format()?;
+        let preamble = match &mut saved {
+            Some((_, saved)) => {
+                check_saved(saved, args, &options, &model, documents.text())?;
+                Preamble::default()
+            }
+            None => {
+                let preamble = Preamble::new(format, args.system.as_deref(), documents.text())?;
+                documents.announce(app, format, preamble.document_tokens())?;
+                preamble.with_names(documents.names())
+            }
+        };
+        Ok(Opening { args, options, model, sampling, preamble, saved, kept })
     }
 
     /// How the flags want the model to be run.
@@ -67,14 +78,13 @@ impl Opening<'_> {
 
     /// Starts or resumes the conversation.
     pub fn begin(self, app: &App) -> Result<(Chat, Keeper)> {
-        let Opening { args, options, model, sampling, documents, saved, kept } = self;
+        let Opening { args, options, model, sampling, preamble, saved, kept } = self;
         let cache = args.disk.documents().filter(|_| !args.private);
         let limit = args.disk.limit();
         let Some((file, saved)) = saved else {
-            let names = documents.names();
-            let title = title(&names);
-            let system = args.system.as_deref();
-            let chat = start(app, system, &model, &options, sampling, documents.text(), names)?;
+            let title = title(preamble.names());
+            let mut chat = start(app, args, &model, &options, sampling, preamble)?;
+            turn::announce_reading(app, &mut chat, cache.as_ref())?;
             let keeper = match (&args.session_file, kept) {
                 _ if args.private => Keeper::private(),
                 (Some(path), _) => Keeper::named(ChatFile::create(path, &chat)?),
@@ -89,8 +99,8 @@ impl Opening<'_> {
             };
             return Ok((chat, keeper.with_documents(cache)));
         };
-        let title = title(saved.document_names());
-        let chat = resume(app, &model, &options, sampling, saved)?;
+        let title = title(&saved.document_names());
+        let chat = resume(app, args, &model, &options, sampling, saved)?;
         let keeper = match kept.filter(|kept| kept.name(file.path()).is_some()) {
             Some(kept) => Keeper::resumed(kept, title, file, limit),
             None => Keeper::named(file),
@@ -178,18 +188,16 @@ fn check_saved(
 /// Starts a conversation.
 fn start(
     app: &App,
-    system: Option<&str>,
+    args: &ChatArgs,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
     sampling: Sampling,
-    documents: &str,
-    names: Vec<String>,
+    preamble: Preamble,
 ) -> Result<Chat> {
-    let preamble = Preamble::new(model.chat_format()?, system, documents)?.with_names(names);
     let prompt = preamble.min_tokens();
     let context = setup_options.context.tokens(prompt, model.spec().n_ctx_train);
     if context <= prompt {
-        let what = match documents.is_empty() {
+        let what = match preamble.documents().is_empty() {
             true => "the chat template alone is",
             false => "the documents (with the chat template) are",
         };
@@ -200,21 +208,19 @@ fn start(
     }
     let session = app.start(&app.resolve_or_offer(model, setup_options, prompt)?)?;
     app.console.note(&format!(
-        "{}, policy {}, context {}{}; type /help for the commands",
+        "{}, policy {}, context {}, KV cache of {}; type /help for the commands",
         model.name(),
         session.options().policy,
         format::count(context),
-        match documents.is_empty() {
-            true => String::new(),
-            false => format!(", documents of {} tokens", format::count(prompt)),
-        }
+        format::bytes(session.kv_usage().allocated),
     ));
-    Ok(Chat::new(session, chat_options(sampling, preamble))?)
+    Ok(Chat::new(session, chat_options(args, sampling, preamble))?)
 }
 
 /// Resumes a saved conversation.
 fn resume(
     app: &App,
+    args: &ChatArgs,
     model: &Arc<Model>,
     setup_options: &SetupOptions,
     sampling: Sampling,
@@ -228,7 +234,7 @@ fn resume(
         .computing(|| Setup::resume(model, setup_options, saved_options.clone(), &mut app.reporter()))
         .map_err(|error| anyhow::Error::from(error).context(path.clone()))?;
     let engine = app.load(&setup)?;
-    let restored = saved.restore(&engine, chat_options(sampling, Preamble::default()));
+    let restored = saved.restore(&engine, chat_options(args, sampling, Preamble::default()));
     let chat = restored.map_err(|error| match error {
         EngineError::Memory { .. } => anyhow::Error::from(error).context(path),
         error => error.into(),
@@ -256,11 +262,13 @@ fn last_turns(saved: &SavedChat) -> String {
     }
     for (question, answer) in &turns[left_out..] {
         lines.push(format!("> {}", question.trim_end()));
-        lines.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim_end().to_owned());
+        let answer = answer.unwrap_or("(no answer yet; /regen gives one)");
+        lines.push(split_thinking(answer).1.trim_end().to_owned());
     }
     lines.join("\n")
 }
 
-fn chat_options(sampling: Sampling, preamble: Preamble) -> ChatOptions {
-    ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.answer_limit }
+fn chat_options(args: &ChatArgs, sampling: Sampling, preamble: Preamble) -> ChatOptions {
+    let thinking = args.answer.thinking();
+    ChatOptions { preamble, sampling: sampling.options, answer_limit: sampling.answer_limit, thinking }
 }

@@ -56,6 +56,8 @@ pub const KNOWN: &[Known] = &[
     setting("repeat-penalty", Scope::Answers),
     setting("repeat-last-n", Scope::Answers),
     setting("seed", Scope::Answers),
+    setting("think", Scope::Answers),
+    setting("plain", Scope::Answers),
     setting("quiet", Scope::All),
 ];
 

@@ -1,6 +1,9 @@
 //! Runs the program as a user would, with a separate cache folder.
 #![allow(dead_code)] // each test file uses some of these
 
+#[path = "../../../tests/src/talking.rs"]
+mod talking;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -156,6 +159,11 @@ pub fn changed_model(name: &str, change: impl FnOnce(&mut GgufWriter)) -> String
 /// A model that generates exclamation marks without end.
 pub fn endless_model(name: &str) -> String {
     changed_model(name, |_| ())
+}
+
+/// A model whose answers consist of these pieces, a token each. Returns its path.
+pub fn talking_model(name: &str, pieces: &[&str], template: Option<&str>) -> String {
+    file(name, talking::model(pieces, template))
 }
 
 /// A running program whose stdout is read while it runs.

@@ -1,4 +1,5 @@
 //! Runs the program in a pseudo-terminal, and looks at what its user sees.
+#![allow(dead_code)] // each test file uses some of this
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;

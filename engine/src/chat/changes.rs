@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use models::chat::{Message, NextTurn};
 
-use super::preamble::SEPARATOR;
+use super::documents::question_in;
 use super::{Chat, Preamble, Reading, Turn};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
@@ -32,11 +32,8 @@ impl Chat {
 
     /// The question in the user's message at this index.
     fn question(&self, at: usize) -> &str {
-        let text = self.messages[at].content.as_str();
-        let is_first = self.messages[..at].iter().all(|message| message.role == "system");
-        let without = || text.strip_prefix(self.preamble.documents())?.strip_prefix(SEPARATOR);
-        let has_documents = is_first && !self.preamble.documents().is_empty();
-        if has_documents { without().unwrap_or(text) } else { text }
+        let turn = self.messages[..at].iter().filter(|message| message.role == "user").count();
+        question_in(&self.messages[at].content, turn, self.preamble.documents(), &self.attachments)
     }
 
     /// How tokens are sampled.
@@ -111,7 +108,7 @@ impl Chat {
         }
         let started = Instant::now();
         let tokens = session.sync(&self.timeline, progress)?;
-        self.session = session;
+        (self.session, self.ahead) = (session, None);
         Ok(Reading { tokens, elapsed: started.elapsed() })
     }
 
@@ -127,10 +124,9 @@ impl Chat {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
         let engine = self.session.engine().clone();
-        let format = engine.model().chat_format()?;
-        let preamble = Preamble::new(format, system, self.preamble.documents())?;
+        let preamble = Preamble::new(&self.format, system, self.preamble.documents())?;
         let preamble = preamble.with_names(self.preamble.names().to_vec());
-        let Rendered { messages, timeline, turns } = self.rendered(format, &preamble)?;
+        let Rendered { messages, timeline, turns } = self.rendered(&preamble)?;
         let mut reading = Reading::default();
         if self.has_questions() {
             let options = self.session.options().clone();
@@ -141,14 +137,15 @@ impl Chat {
             reading = Reading { tokens, elapsed: started.elapsed() };
             self.session = session;
         }
-        (self.preamble, self.messages) = (preamble, messages);
+        (self.preamble, self.messages, self.ahead) = (preamble, messages, None);
         (self.timeline, self.turns) = (timeline, turns);
         self.go_back(usize::MAX);
         Ok(reading)
     }
 
     /// The conversation with another preamble.
-    fn rendered(&self, format: &ChatFormat, preamble: &Preamble) -> Result<Rendered, EngineError> {
+    fn rendered(&self, preamble: &Preamble) -> Result<Rendered, EngineError> {
+        let format = &self.format;
         let mut messages: Vec<Message> = preamble.system().map(Message::system).into_iter().collect();
         let (mut timeline, mut turns) = (Vec::new(), Vec::new());
         let mut has_answers = false;
@@ -168,7 +165,10 @@ impl Chat {
                     NextTurn::Rewrites { prompt, .. } => format.encode(&prompt)?,
                 },
             };
-            turns.push(Turn { question: timeline.len(), answer: prompt.len() });
+            let question = prompt.iter().zip(&timeline).take_while(|(a, b)| a == b).count();
+            let is_cut_off = self.turns.get(turns.len()).is_some_and(|turn| turn.is_cut_off);
+            let replaced = timeline.split_off(question);
+            turns.push(Turn { question, answer: prompt.len(), replaced, is_cut_off });
             timeline = prompt;
         }
         Ok(Rendered { messages, timeline, turns })

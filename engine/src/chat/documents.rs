@@ -1,57 +1,20 @@
-//! Documents that were read once are found again. The session as it was behind them is kept in a file. Its name
-//! follows from the tokens, the model and all settings of the session but the context.
+//! The documents of a conversation: those it begins with, and those that are added before a later question.
 //!
-//! These files are a cache. Each can be removed at any time. One that is damaged or does not fit is none.
+//! Documents are read before the question that follows them is known, so that one can read them while the user types.
+//! No token reaches from the documents into the question.
 
-use std::fs;
-use std::hash::Hasher as _;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use twox_hash::XxHash3_64;
+use models::chat::{Message, NextTurn, Prompt};
+use serde::{Deserialize, Serialize};
 
-use super::Chat;
-use crate::folders::{self, Occupant};
-use crate::snapshot::{self, Snapshot};
-use crate::{EngineError, Progress, Session, atomic_file};
+use super::preamble::{QUESTION, SEPARATOR, end_of_documents};
+use super::{Chat, DocumentCache, Preamble, can_go_back_to};
+use crate::model::ChatFormat;
+use crate::{EngineError, Progress};
 
-/// The extension of the files.
-const EXTENSION: &str = "read";
 /// Bytes that a slow disk writes in a second.
 const DISK_SPEED: f64 = 4e8;
-
-/// A folder of documents that were read.
-///
-/// ```
-/// use longhand::{Chat, ChatOptions, DocumentCache, Model, ModelSource, Preamble, Setup, SetupOptions};
-///
-/// let folder = tempfile::tempdir()?;
-/// // Here also where writing takes longer than reading.
-/// let cache = DocumentCache { max_share: f64::INFINITY, ..DocumentCache::new(folder.path(), 1 << 30) };
-/// let model = Model::open(ModelSource::Embedded)?;
-/// // The first chat reads the document. The second finds it.
-/// for found in [false, true] {
-///     let document = "The old boat crossed the river. Mary's favorite number is 34251.";
-///     let preamble = Preamble::new(model.chat_format()?, None, document)?;
-///     // Room for the document and a question.
-///     let session = Setup::resolve(&model, &SetupOptions::default(), 200, &mut ())?.start(&mut ())?;
-///     let mut chat = Chat::new(session, ChatOptions { preamble, ..ChatOptions::default() })?;
-///     // Then a question as usual.
-///     assert_eq!(chat.read_documents(Some(&cache), &mut |_| ())?.found, found);
-///     let answer = chat.ask("What is Mary's favorite number?", &mut |_| ())?;
-///     assert_eq!(answer.text, "Mary's favorite number is 34251.");
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct DocumentCache {
-    /// The folder, which need not exist.
-    pub folder: PathBuf,
-    /// Most bytes of all files.
-    pub limit: u64,
-    /// What was read is written where that takes at most this share of the time in which it was read.
-    pub max_share: f64,
-}
 
 /// How documents came into a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,111 +29,321 @@ pub struct DocumentReading {
     pub problem: Option<String>,
 }
 
-impl DocumentCache {
-    /// A cache in a folder, whose files take at most `limit` bytes. It keeps what can be written in a tenth of the
-    /// time in which it was read.
-    pub fn new(folder: &Path, limit: u64) -> DocumentCache {
-        DocumentCache { folder: folder.to_owned(), limit, max_share: 0.1 }
-    }
+/// A document that was added to a conversation that had begun.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Attachment {
+    /// The turn whose question it stands before.
+    pub turn: usize,
+    pub name: String,
+    /// Without white space at its end.
+    pub text: String,
+}
 
-    /// Brings an empty session to where it has read `tokens`. False if they are not there.
-    ///
-    /// # Errors
-    /// Where there is a file for them that is of no use. The session is empty.
-    fn find(&self, session: &mut Session, tokens: &[u32]) -> Result<bool, EngineError> {
-        let path = self.path(session, tokens);
-        if !path.exists() {
-            return Ok(false);
-        }
-        Snapshot::open(&path)?.restore_into(session, tokens)?;
-        // The file was used now.
-        let _ = fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-        Ok(true)
-    }
-
-    /// Keeps a session that has read documents, if there is room.
-    fn add(&self, session: &Session) -> Result<(), EngineError> {
-        let bytes = session.kv_usage().bytes as u64;
-        let remove = |path: &Path| {
-            let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
-            fs::remove_file(path).map_or(0, |()| bytes)
-        };
-        if !folders::make_room(self.files(), bytes, self.limit, remove) {
-            return Ok(());
-        }
-        let made = fs::create_dir_all(&self.folder);
-        atomic_file::remove_leftovers(&self.folder, None);
-        let path = self.path(session, session.tokens());
-        made.map_err(|error| snapshot::io_error(&path, error))?;
-        snapshot::save_with(&path, |to| snapshot::write(session, "", true, to))
-    }
-
-    /// All files.
-    fn files(&self) -> Vec<Occupant> {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| {
-                let (path, metadata) = (entry.path(), entry.metadata().ok()?);
-                let is_ours = path.extension().is_some_and(|extension| extension == EXTENSION);
-                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                (is_ours && metadata.is_file()).then_some(Occupant { path, bytes: metadata.len(), used })
-            })
-            .collect()
-    }
-
-    /// The file of these tokens in a session like this one.
-    fn path(&self, session: &Session, tokens: &[u32]) -> PathBuf {
-        let mut hash = XxHash3_64::new();
-        hash.write(snapshot::settings(session).as_bytes());
-        tokens.iter().for_each(|token| hash.write(&token.to_le_bytes()));
-        self.folder.join(format!("{:016x}.{EXTENSION}", hash.finish()))
-    }
+/// What is read before the next question is known.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// Turns and tokens of the conversation when this was found out.
+    at: (usize, usize),
+    /// The conversation and the documents behind it; empty where there are none.
+    tokens: Vec<u32>,
+    /// Tokens that the session had of these, and the time for what it has read of them since.
+    begun: Option<(usize, Duration)>,
 }
 
 impl Chat {
-    /// Reads the documents before the first question is known, or finds them in a cache. Questions then read only
-    /// themselves. Policies that choose rows by the attention of the last tokens choose by the documents' own.
-    /// Nothing happens where there are no documents, they are read already, or the chat template writes a
-    /// question before them.
+    /// Adds a document, which the next question is about. It is read by [`Chat::read_documents`], or with that question.
     ///
     /// # Errors
-    /// As [`Session::sync`]. What goes wrong with the cache is no error but [`DocumentReading::problem`].
+    /// Where the chat template refuses it, or the text cannot be encoded. The conversation is as it was.
+    pub fn attach(&mut self, name: &str, document: &str) -> Result<(), EngineError> {
+        let text = document.trim_end().to_owned();
+        if self.has_questions() {
+            self.attachments.push(Attachment { turn: self.turns.len(), name: name.to_owned(), text });
+            self.ahead = None;
+            return self.ahead().map(|_| ()).inspect_err(|_| _ = self.attachments.pop());
+        }
+        let mut names = self.preamble.names().to_vec();
+        names.push(name.to_owned());
+        self.preamble = self.preamble.with_more(&self.format, &text)?.with_names(names);
+        self.ahead = None;
+        Ok(())
+    }
+
+    /// Removes the documents of the next question. Returns their names.
+    ///
+    /// # Errors
+    /// Where the chat template refuses the conversation without them. It is as it was.
+    pub fn detach(&mut self) -> Result<Vec<String>, EngineError> {
+        let names = self.next_documents();
+        if !self.has_questions() {
+            self.preamble = Preamble::new(&self.format, self.preamble.system(), "")?;
+        }
+        self.attachments.retain(|attachment| attachment.turn != self.turns.len());
+        self.ahead = None;
+        Ok(names)
+    }
+
+    /// The names of the documents of the next question.
+    pub fn next_documents(&self) -> Vec<String> {
+        match self.has_questions() {
+            true => self.pending().map(|attachment| attachment.name.clone()).collect(),
+            false => self.preamble.names().to_vec(),
+        }
+    }
+
+    /// The names of the documents that questions were asked about.
+    pub fn read_document_names(&self) -> Vec<String> {
+        let first = if self.has_questions() { self.preamble.names() } else { &[] };
+        let later = self.attachments.iter().filter(|attachment| attachment.turn < self.turns.len());
+        first.iter().cloned().chain(later.map(|attachment| attachment.name.clone())).collect()
+    }
+
+    /// Whether the next question has documents that are not read yet, and can be read before it.
+    ///
+    /// # Errors
+    /// Where the chat template refuses the conversation, or the text cannot be encoded.
+    pub fn has_unread_documents(&mut self) -> Result<bool, EngineError> {
+        self.ahead()?;
+        let tokens = self.ahead.as_ref().map_or(&[][..], |ahead| &ahead.tokens);
+        Ok(!tokens.is_empty() && !self.session.tokens().starts_with(tokens))
+    }
+
+    /// Tokens of the conversation with the documents of the next question, and what the chat template writes before
+    /// them; 0 where there are none.
+    ///
+    /// # Errors
+    /// As for [`Chat::has_unread_documents`].
+    pub fn tokens_with_documents(&mut self) -> Result<usize, EngineError> {
+        Ok(self.ahead()?.tokens.len())
+    }
+
+    /// How much of the next question's documents is read, from 0 to 1; 0 where there are none.
+    pub fn read_share(&self) -> f64 {
+        let Some(Ahead { tokens, begun: Some((before, _)), .. }) = &self.ahead else { return 0.0 };
+        let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let of_layers = self.session.first_text_share().unwrap_or(0.0);
+        let chunks = held.saturating_sub(*before) as f64 / tokens.len().saturating_sub(*before).max(1) as f64;
+        of_layers.max(chunks)
+    }
+
+    /// Reads the documents before the next question is known, or finds them in a cache. That question then reads only
+    /// itself. Policies that choose rows by the attention of the last tokens choose by the documents' own. Nothing
+    /// happens where there are no documents, they are read already, or the chat template writes a question before them.
+    ///
+    /// # Errors
+    /// As [`Session::sync`](crate::Session::sync). After an interrupt, calling this again goes on where it stopped.
+    /// What goes wrong with the cache is no error but [`DocumentReading::problem`].
     pub fn read_documents(
         &mut self,
         cache: Option<&DocumentCache>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<DocumentReading, EngineError> {
         let mut reading = DocumentReading::default();
-        let Some(tokens) = self.preamble.first_tokens() else { return Ok(reading) };
-        if self.has_questions() || self.session.tokens().starts_with(tokens) {
+        if !self.has_unread_documents()? {
             return Ok(reading);
         }
+        let mut ahead = self.ahead.take().unwrap_or_default();
+        let read = self.read_ahead(&mut ahead, cache, &mut reading, progress);
+        self.ahead = Some(ahead);
+        read.map(|()| reading)
+    }
+
+    fn read_ahead(
+        &mut self,
+        ahead: &mut Ahead,
+        cache: Option<&DocumentCache>,
+        reading: &mut DocumentReading,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), EngineError> {
         let started = Instant::now();
-        reading.tokens = tokens.len();
+        let tokens = &ahead.tokens;
+        let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let (before, earlier) = *ahead.begun.get_or_insert((held, Duration::ZERO));
+        let (read, unread) = (held.saturating_sub(before), tokens.len() - held);
+        reading.tokens = tokens.len().saturating_sub(self.timeline.len());
         let note = |reading: &mut DocumentReading, error: EngineError| {
             reading.problem.get_or_insert(error.to_string());
         };
-        if let Some(cache) = cache.filter(|_| self.session.tokens().is_empty()) {
+        let is_fresh = self.session.tokens().is_empty();
+        if let Some(cache) = cache.filter(|_| is_fresh && self.session.first_text_share().is_none()) {
             match cache.find(&mut self.session, tokens) {
                 Ok(found) => reading.found = found,
-                Err(error) => note(&mut reading, error),
+                Err(error) => note(reading, error),
             }
         }
         if !reading.found {
-            self.session.sync(tokens, progress)?;
+            // What was read chunk by chunk before an interrupt counts, too.
+            let size = read + unread;
+            let synced = self.session.sync(tokens, &mut |now: Progress| {
+                let share = (read as f64 + now.share * unread as f64) / size as f64;
+                let elapsed = if read > 0 { earlier + now.elapsed } else { now.elapsed };
+                progress(Progress { share, size, elapsed, ..now });
+            });
+            ahead.begun = Some((before, earlier + started.elapsed()));
+            synced?;
         }
-        reading.elapsed = started.elapsed();
+        reading.elapsed = earlier + started.elapsed();
+        // A session that had read other documents before is not what reading these alone would give.
         if let (Some(cache), false) = (cache, reading.found)
+            && before == 0
+            && !self.has_questions()
             && self.time_to_write().as_secs_f64() <= cache.max_share * reading.elapsed.as_secs_f64()
             && let Err(error) = cache.add(&self.session)
         {
-            note(&mut reading, error);
+            note(reading, error);
         }
-        Ok(reading)
+        Ok(())
+    }
+
+    /// Tokens of documents that [`Chat::read_documents`] would have to read; 0 where a cache has them.
+    ///
+    /// # Errors
+    /// As for [`Chat::has_unread_documents`].
+    pub fn tokens_to_read(&mut self, cache: Option<&DocumentCache>) -> Result<usize, EngineError> {
+        if !self.has_unread_documents()? {
+            return Ok(0);
+        }
+        let Some(Ahead { tokens, .. }) = &self.ahead else { return Ok(0) };
+        let is_known = cache.is_some_and(|cache| cache.path(&self.session, tokens).exists());
+        let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        Ok(if is_known && held == 0 { 0 } else { tokens.len() - held })
     }
 
     /// How long a slow disk takes to write the KV cache.
     pub fn time_to_write(&self) -> Duration {
         Duration::from_secs_f64(self.session.kv_usage().bytes as f64 / DISK_SPEED)
     }
+
+    /// What is read before the next question is known.
+    fn ahead(&mut self) -> Result<&Ahead, EngineError> {
+        let at = (self.turns.len(), self.timeline.len());
+        let ahead = match self.ahead.take() {
+            Some(ahead) if ahead.at == at => ahead,
+            _ => Ahead { at, tokens: self.tokens_ahead()?, begun: None },
+        };
+        Ok(self.ahead.insert(ahead))
+    }
+
+    fn tokens_ahead(&mut self) -> Result<Vec<u32>, EngineError> {
+        if !self.has_questions() {
+            return Ok(self.preamble.first_tokens().unwrap_or_default().to_vec());
+        }
+        let documents = self.pending_text();
+        if documents.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.messages.push(Message::user(with_documents(&documents, QUESTION)));
+        let prompt = self.next_prompt();
+        self.messages.pop();
+        let (mut tokens, mut prompt) = prompt?;
+        match end_of_documents(&prompt, &documents, QUESTION).and_then(|end| prompt.split_off(end)) {
+            Some(_) => tokens.extend(self.format.encode(&prompt)?),
+            None => tokens.clear(),
+        }
+        Ok(tokens)
+    }
+
+    /// The documents that were added for the next question, which is not the first.
+    fn pending(&self) -> impl Iterator<Item = &Attachment> {
+        self.attachments.iter().filter(|attachment| attachment.turn == self.turns.len())
+    }
+
+    fn pending_text(&self) -> String {
+        self.pending().map(|attachment| attachment.text.as_str()).collect::<Vec<_>>().join(SEPARATOR)
+    }
+
+    /// A new conversation begins with the documents that were added to this one, too.
+    pub(super) fn begin_with_all_documents(&mut self) {
+        self.ahead = None;
+        for Attachment { name, text, .. } in std::mem::take(&mut self.attachments) {
+            let mut names = self.preamble.names().to_vec();
+            names.push(name);
+            let more = self.preamble.with_more(&self.format, &text);
+            // The first question meets the error again.
+            let all = || Preamble::unencoded(self.preamble.system(), &self.preamble.first_text(&text));
+            self.preamble = more.unwrap_or_else(|_| all()).with_names(names);
+        }
+    }
+
+    /// The user's message of the next turn: the documents and the question.
+    pub(super) fn next_text(&self, question: &str) -> String {
+        match self.has_questions() {
+            true => with_documents(&self.pending_text(), question),
+            false => self.preamble.first_text(question),
+        }
+    }
+
+    /// The whole timeline up to where the answer to `question` begins, which is the last message.
+    pub(super) fn next_tokens(&self, question: &str) -> Result<Vec<u32>, EngineError> {
+        if !self.has_questions() {
+            return self.preamble.prompt(&self.format, question);
+        }
+        let (mut tokens, prompt) = self.next_prompt()?;
+        tokens.extend(encode(&self.format, prompt, &self.pending_text(), question)?);
+        Ok(tokens)
+    }
+
+    /// What the last message follows, in tokens, and the prompt from there on.
+    fn next_prompt(&self) -> Result<(Vec<u32>, Prompt), EngineError> {
+        let format = &self.format;
+        if !self.has_answers() {
+            return Ok((Vec::new(), format.prompt(&self.messages)?));
+        }
+        Ok(match format.next_turn(&self.messages)? {
+            NextTurn::Extends(suffix) => (self.timeline.clone(), suffix),
+            NextTurn::Rewrites { prompt, suffix, .. } => {
+                let whole = format.encode(&prompt)?;
+                let held = self.session.tokens();
+                let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
+                match suffix {
+                    // Rows were evicted: following the template to the letter would mean to read everything
+                    // again.
+                    Some(suffix) if common < held.len() && !can_go_back_to(&self.session, common) => {
+                        (self.timeline.clone(), suffix)
+                    }
+                    _ => (Vec::new(), prompt),
+                }
+            }
+        })
+    }
+}
+
+/// The question in the user's message of a turn, where `first` are the documents of the first one.
+pub(super) fn question_in<'a>(
+    message: &'a str,
+    turn: usize,
+    first: &str,
+    attachments: &[Attachment],
+) -> &'a str {
+    let first = Some(first).filter(|first| turn == 0 && !first.is_empty());
+    let later = attachments.iter().filter(|attachment| attachment.turn == turn);
+    let mut documents = first.into_iter().chain(later.map(|attachment| attachment.text.as_str()));
+    documents
+        .try_fold(message, |rest, document| rest.strip_prefix(document)?.strip_prefix(SEPARATOR))
+        .unwrap_or(message)
+}
+
+/// Documents and a question in one message.
+fn with_documents(documents: &str, question: &str) -> String {
+    match documents.is_empty() {
+        true => question.to_owned(),
+        false => format!("{documents}{SEPARATOR}{question}"),
+    }
+}
+
+/// The tokens of a prompt, none of which reaches from the documents into the question.
+fn encode(
+    format: &ChatFormat,
+    mut prompt: Prompt,
+    documents: &str,
+    question: &str,
+) -> Result<Vec<u32>, EngineError> {
+    let end = end_of_documents(&prompt, documents, question);
+    let tail = end.and_then(|end| prompt.split_off(end));
+    let mut tokens = format.encode(&prompt)?;
+    if let Some(tail) = tail {
+        tokens.extend(format.encode(&tail)?);
+    }
+    Ok(tokens)
 }

@@ -38,7 +38,7 @@ struct Encoded {
 /// Between documents and question.
 pub(super) const SEPARATOR: &str = "\n\n";
 /// Stands for a question of one word.
-const QUESTION: &str = "?";
+pub(super) const QUESTION: &str = "?";
 
 impl Preamble {
     /// Renders and tokenises. White space at the end of `documents` is left out.
@@ -70,12 +70,37 @@ impl Preamble {
         Preamble { system, documents, ..Preamble::default() }
     }
 
+    /// The same with one more document. The tokens of those before stay as they are.
+    ///
+    /// # Errors
+    /// As for [`Preamble::new`].
+    pub(super) fn with_more(&self, format: &ChatFormat, document: &str) -> Result<Preamble, EngineError> {
+        if self.documents.is_empty() {
+            return Ok(Preamble::new(format, self.system(), document)?.with_names(self.names.clone()));
+        }
+        let documents = format!("{}{SEPARATOR}{document}", self.documents);
+        let mut more =
+            Preamble { names: self.names.clone(), ..Preamble::unencoded(self.system(), &documents) };
+        let mut head = format.prompt(&more.messages(more.first_text(QUESTION)))?;
+        let added = self.encoded.as_ref().and_then(|encoded| {
+            let tail = more.end_of_documents(&head).and_then(|end| head.split_off(end))?;
+            let before = encoded.before.len() + self.documents.trim_start().len() + SEPARATOR.len();
+            Some((encoded, head.split_off(before)?, tail))
+        });
+        let Some((encoded, added, tail)) = added else {
+            return Ok(Preamble::new(format, self.system(), &documents)?.with_names(more.names));
+        };
+        let added = format.encode(&added)?;
+        let tokens = [&encoded.tokens[..], &added].concat();
+        more.min_tokens = tokens.len() + format.encode(&tail)?.len();
+        more.document_tokens = self.document_tokens + added.len();
+        more.encoded = Some(Encoded { before: encoded.before.clone(), tokens });
+        Ok(more)
+    }
+
     /// Where the documents and the separator end in a prompt whose question is [`QUESTION`].
     fn end_of_documents(&self, prompt: &Prompt) -> Option<usize> {
-        let range = prompt.message_ranges().last()?;
-        let end = range.end.checked_sub(QUESTION.len())?;
-        let written = prompt.text[range.clone()].strip_suffix(QUESTION)?.strip_suffix(SEPARATOR)?;
-        (!self.documents.is_empty() && written == self.documents.trim_start()).then_some(end)
+        end_of_documents(prompt, &self.documents, QUESTION)
     }
 
     /// The system message.
@@ -156,6 +181,17 @@ impl Preamble {
             prompt.text[..range.start] == encoded.before && prompt.text[range.clone()].starts_with(&after);
         Ok(if same { prompt.split_off(range.start + after.len()) } else { None })
     }
+}
+
+/// Where the documents and the separator end in a prompt, whose last message holds them and a question. `None` where
+/// the chat template writes them otherwise.
+pub(super) fn end_of_documents(prompt: &Prompt, documents: &str, question: &str) -> Option<usize> {
+    let range = prompt.message_ranges().last()?;
+    let written = &prompt.text[range.clone()];
+    // Many templates remove white space around messages.
+    let before = written.strip_suffix(question).or_else(|| written.strip_suffix(question.trim_end()))?;
+    let is_known = !documents.is_empty() && before.strip_suffix(SEPARATOR)? == documents.trim_start();
+    is_known.then_some(range.start + before.len())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use models::chat::Message;
 use serde::{Deserialize, Serialize};
 
-use super::preamble::SEPARATOR;
-use super::{Chat, ChatOptions, Preamble, Turn};
+use super::documents::question_in;
+use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::snapshot::{self, Snapshot};
 use crate::{Engine, EngineError, Model, ModelSource, SessionOptions, setup};
 
@@ -19,6 +19,9 @@ struct Record {
     documents: String,
     /// The names of the documents.
     names: Vec<String>,
+    /// Documents that were added later.
+    #[serde(default)]
+    attachments: Vec<Attachment>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -69,6 +72,7 @@ impl Chat {
             },
             documents: self.preamble.documents().to_owned(),
             names: self.preamble.names().to_owned(),
+            attachments: self.attachments.clone(),
         };
         let record = serde_json::to_string(&record).map_err(|error| snapshot::unwritable(&error))?;
         snapshot::write(&self.session, &record, cache, to)
@@ -103,14 +107,15 @@ impl SavedChat {
         (role == "system").then_some(content)
     }
 
-    /// The documents it is about.
+    /// The documents it began with.
     pub fn documents(&self) -> &str {
         &self.record.documents
     }
 
-    /// The names of the documents.
-    pub fn document_names(&self) -> &[String] {
-        &self.record.names
+    /// The names of all documents.
+    pub fn document_names(&self) -> Vec<String> {
+        let later = self.record.attachments.iter().map(|attachment| &attachment.name);
+        self.record.names.iter().chain(later).cloned().collect()
     }
 
     /// Tokens of the conversation.
@@ -120,17 +125,9 @@ impl SavedChat {
 
     /// The questions, without the documents, and their answers. The last question may have none.
     pub fn turns(&self) -> Vec<(&str, Option<&str>)> {
-        let messages = &self.record.conversation.messages;
-        let mut messages =
-            messages.iter().filter(|(role, _)| role != "system").map(|(_, text)| text.as_str());
-        let mut turns = Vec::new();
-        while let Some(question) = messages.next() {
-            let without = || question.strip_prefix(self.documents())?.strip_prefix(SEPARATOR);
-            let is_first = turns.is_empty() && !self.documents().is_empty();
-            let question = if is_first { without().unwrap_or(question) } else { question };
-            turns.push((question, messages.next()));
-        }
-        turns
+        let messages = self.record.conversation.messages.iter();
+        let messages = messages.map(|(role, text)| (role.as_str(), text.as_str()));
+        turns(messages, self.documents(), &self.record.attachments)
     }
 
     /// The model it was made with, where it was then.
@@ -189,16 +186,19 @@ impl SavedChat {
     pub fn restore(self, engine: &Arc<Engine>, options: ChatOptions) -> Result<Chat, EngineError> {
         let path = self.path().to_owned();
         let vocabulary = engine.spec().n_vocab;
-        let Record { conversation: Conversation { messages, timeline, turns }, documents, names } =
-            self.record;
+        let Record { conversation, documents, names, attachments } = self.record;
+        let Conversation { messages, timeline, turns } = conversation;
         let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
         let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
         // The last answer may have failed.
-        let turns_fit = turns.iter().all(|turn| turn.question < turn.answer && turn.answer <= timeline.len());
+        let turns_fit = turns.iter().all(|turn| turn.question < turn.answer)
+            && turns.last().is_none_or(|turn| turn.answer <= timeline.len());
+        let replaced = turns.iter().flat_map(|turn| &turn.replaced);
         if !expected.starts_with(&roles)
             || roles.len() + 1 < expected.len()
             || !turns_fit
-            || timeline.iter().any(|token| *token as usize >= vocabulary)
+            || timeline.iter().chain(replaced).any(|token| *token as usize >= vocabulary)
+            || attachments.iter().any(|attachment| !(1..=turns.len()).contains(&attachment.turn))
         {
             return Err(damaged(
                 &path,
@@ -206,7 +206,11 @@ impl SavedChat {
             ));
         }
         let system = messages.first().filter(|(role, _)| role == "system").map(|(_, text)| text.as_str());
-        let preamble = Preamble::unencoded(system, &documents).with_names(names);
+        let preamble = match turns.is_empty() {
+            // They are read before the first question.
+            true => Preamble::new(engine.model().chat_format()?, system, &documents)?,
+            false => Preamble::unencoded(system, &documents),
+        };
         // Other errors of the options are the file's, which restoring reports with its path.
         if let Err(error @ EngineError::Memory { .. }) =
             setup::fit_session(engine, self.snapshot.options().clone(), None, 0)
@@ -219,12 +223,27 @@ impl SavedChat {
             None | Some(Err(EngineError::Snapshot { .. })) => self.snapshot.restore(engine)?,
             Some(Err(error)) => return Err(error),
         };
-        let mut chat = Chat::new(session, ChatOptions { preamble, ..options })?;
+        let mut chat = Chat::new(session, ChatOptions { preamble: preamble.with_names(names), ..options })?;
         chat.messages = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
-        (chat.timeline, chat.turns) = (timeline, turns);
+        (chat.timeline, chat.turns, chat.attachments) = (timeline, turns, attachments);
         chat.go_back(usize::MAX);
         Ok(chat)
     }
+}
+
+/// The questions, without the documents, and their answers, of these roles and texts.
+pub(super) fn turns<'a>(
+    messages: impl Iterator<Item = (&'a str, &'a str)>,
+    documents: &str,
+    attachments: &[Attachment],
+) -> Vec<(&'a str, Option<&'a str>)> {
+    let mut messages = messages.filter(|(role, _)| *role != "system").map(|(_, text)| text);
+    let mut turns = Vec::new();
+    while let Some(question) = messages.next() {
+        let question = question_in(question, turns.len(), documents, attachments);
+        turns.push((question, messages.next()));
+    }
+    turns
 }
 
 fn damaged(path: &Path, reason: &str) -> EngineError {

@@ -9,25 +9,48 @@ use std::time::{Duration, Instant};
 
 use kernels::graph::GraphLane;
 
-use crate::forward::{OutputTokens, RESULT_NORM, TextChunk};
+use crate::forward::{OutputTokens, RESULT_NORM};
 use crate::kv::{LaneValues, LayerRows, Layout};
 use crate::scratch::{Residual, Scratch};
+use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task, not_finite};
 
 impl Session {
-    /// Reads the first text layer by layer. After an error or an interrupt the session is empty.
+    /// Reads the first text layer by layer, or goes on where that was interrupted. After an error the session is empty.
+    /// After an interrupt it holds no tokens, but what is needed to go on.
     pub(super) fn read_exact(
         &mut self,
         tokens: &[u32],
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), EngineError> {
         let engine = self.engine.clone();
-        let read = layer_by_layer(&engine, tokens, &mut [self], progress);
-        if read.is_err() {
-            give_up(&engine, [&mut *self]);
+        let mut text = match self.first_text.take() {
+            Some(text) if text.tokens == tokens => text,
+            _ => {
+                self.clear()?;
+                Box::new(FirstText::new(&engine, tokens, &mut [self])?)
+            }
+        };
+        match text.read(&engine, &mut [self], progress) {
+            Ok(()) => {
+                self.finish_exact(tokens, std::mem::take(&mut text.logits));
+                Ok(())
+            }
+            Err(error) if error.is_interrupt() => {
+                engine.release_all();
+                self.first_text = Some(text);
+                Err(error)
+            }
+            Err(error) => {
+                give_up(&engine, [self]);
+                Err(error)
+            }
         }
-        self.finish_exact(tokens, read?);
-        Ok(())
+    }
+
+    /// How much of a first text is read, from 0 to 1, where its reading layer by layer was interrupted.
+    pub fn first_text_share(&self) -> Option<f64> {
+        self.first_text.as_ref().map(|text| text.share(self.engine.spec().n_layers))
     }
 
     fn finish_exact(&mut self, tokens: &[u32], logits: Vec<f32>) {
@@ -78,10 +101,12 @@ fn read_together(
 ) -> Result<(), EngineError> {
     let Some(first) = sessions.first().filter(|_| !tokens.is_empty()) else { return Ok(()) };
     not_finite::check_text(engine, tokens, first.options.types)?;
-    let logits = layer_by_layer(engine, tokens, &mut sessions.iter_mut().collect::<Vec<_>>(), progress)?;
+    let mut all: Vec<&mut Session> = sessions.iter_mut().collect();
+    let mut text = FirstText::new(engine, tokens, &mut all)?;
+    text.read(engine, &mut all, progress)?;
     sessions.iter_mut().try_for_each(|session| {
-        session.finish_exact(tokens, logits.clone());
-        session.store.add_checkpoint(&logits)
+        session.finish_exact(tokens, text.logits.clone());
+        session.store.add_checkpoint(&text.logits)
     })
 }
 
@@ -94,67 +119,139 @@ fn give_up<'a>(engine: &Engine, sessions: impl IntoIterator<Item = &'a mut Sessi
     }
 }
 
-/// Reads a text into the empty stores of `sessions`, one layer after the other, and gives the logits of what
-/// follows.
-fn layer_by_layer(
-    engine: &Engine,
-    tokens: &[u32],
-    sessions: &mut [&mut Session],
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Vec<f32>, EngineError> {
-    let started = Instant::now();
-    let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
-    let Some(first) = sessions.first_mut() else { return Ok(Vec::new()) };
-    let chunk = first.options.chunk.max(1);
-    // With a single store, layers that keep everything are computed in the store itself.
-    let in_store =
-        |sessions: &[&mut Session], layer| sessions.len() == 1 && sessions[0].store.is_dense(layer);
-    let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut first.workspace)?;
-    let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
-    let scratch = Scratch::new(spec, &layouts, n, backends, |layer| !in_store(sessions, layer))?;
+/// A first text that is being read layer by layer. After an interrupt the reading goes on behind the last chunk of a
+/// layer that was complete.
+pub(super) struct FirstText {
+    tokens: Vec<u32>,
+    /// Where each chunk begins, and its tokens.
+    chunks: Vec<(usize, usize)>,
+    residual: Residual,
+    scratch: Scratch,
+    /// The layer that is read.
+    layer: usize,
+    /// Chunks that this layer has read.
+    chunks_read: usize,
+    /// The logits of what follows, at the end.
+    logits: Vec<f32>,
+    /// Time so far.
+    elapsed: Duration,
+}
 
-    let chunks: Vec<(usize, usize)> = (0..n).step_by(chunk).map(|at| (at, chunk.min(n - at))).collect();
-    let mut logits = Vec::new();
-    sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
-    for layer in 0..spec.n_layers {
-        let place = backends.placement().of(layer);
-        residual.move_to(layer, backends)?;
-        let is_last = layer + 1 == spec.n_layers;
-        let in_store = in_store(sessions, layer);
-        let layer_rows = match in_store {
-            true => sessions[0].store.rows(layer),
-            false => complete_rows(sessions, scratch.lanes(place), layer),
-        };
-        for (number, (at, len)) in chunks.iter().copied().enumerate() {
-            let needed = match is_last {
-                true if at + len == n => OutputTokens::Last,
-                true => OutputTokens::None,
-                false => OutputTokens::All,
-            };
-            let text_chunk = TextChunk { residual: residual.at(place)?, first: at, len };
-            let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
-            let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
-            built.inputs.fill(&tokens[at..at + len], at, &LaneValues::uniform(spec.n_layers, at))?;
-            backends.compute(place, &graph)?;
-            if let Some(normed) = graph.find(RESULT_NORM) {
-                logits = built.result.to_vec()?;
-                not_finite::check(&logits, &normed)?;
+impl FirstText {
+    /// A text of which nothing is read into the empty stores of `sessions`.
+    fn new(engine: &Engine, tokens: &[u32], sessions: &mut [&mut Session]) -> Result<FirstText, EngineError> {
+        let (n, backends) = (tokens.len(), &engine.backends);
+        let chunk = sessions.first().map_or(1, |first| first.options.chunk.max(1));
+        let mut workspace = Workspace::new(backends);
+        let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut workspace)?;
+        let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
+        let scratch = Scratch::new(engine.spec(), &layouts, n, backends, |layer| !in_store(sessions, layer))?;
+        sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
+        Ok(FirstText {
+            tokens: tokens.to_vec(),
+            chunks: (0..n).step_by(chunk).map(|at| (at, chunk.min(n - at))).collect(),
+            residual,
+            scratch,
+            layer: 0,
+            chunks_read: 0,
+            logits: Vec::new(),
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    /// How much of the text is read, from 0 to 1.
+    fn share(&self, n_layers: usize) -> f64 {
+        let read = self.layer * self.chunks.len() + self.chunks_read;
+        read as f64 / (n_layers * self.chunks.len()).max(1) as f64
+    }
+
+    /// Reads what is left of the text into the stores of `sessions`, one layer after the other.
+    fn read(
+        &mut self,
+        engine: &Engine,
+        sessions: &mut [&mut Session],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), EngineError> {
+        let (started, before, n_layers) = (Instant::now(), self.elapsed, engine.spec().n_layers);
+        while self.layer < n_layers {
+            if self.chunks_read == 0 {
+                self.residual.move_to(self.layer, &engine.backends)?;
             }
-            let share = (layer * chunks.len() + number + 1) as f64 / (spec.n_layers * chunks.len()) as f64;
-            progress(Progress { task: Task::Prefill, share, size: n, elapsed: started.elapsed() });
+            let rows = self.layer_rows(engine, sessions);
+            while self.chunks_read < self.chunks.len() {
+                self.read_chunk(engine, sessions, &rows)?;
+                self.chunks_read += 1;
+                self.elapsed = before + started.elapsed();
+                let (share, size) = (self.share(n_layers), self.tokens.len());
+                progress(Progress { task: Task::Prefill, share, size, elapsed: self.elapsed });
+            }
+            self.finish_layer(engine, sessions)?;
+            (self.layer, self.chunks_read) = (self.layer + 1, 0);
         }
-        if in_store {
+        Ok(())
+    }
+
+    /// The complete rows of the present layer.
+    fn layer_rows(&self, engine: &Engine, sessions: &[&mut Session]) -> LayerRows {
+        let place = engine.backends.placement().of(self.layer);
+        match in_store(sessions, self.layer) {
+            true => sessions[0].store.rows(self.layer),
+            false => complete_rows(sessions, self.scratch.lanes(place), self.layer),
+        }
+    }
+
+    /// Computes the next chunk of the present layer. After an error it can be computed again.
+    fn read_chunk(
+        &mut self,
+        engine: &Engine,
+        sessions: &mut [&mut Session],
+        rows: &LayerRows,
+    ) -> Result<(), EngineError> {
+        let (layer, backends, n_layers) = (self.layer, &engine.backends, engine.spec().n_layers);
+        let place = backends.placement().of(layer);
+        let (at, len) = self.chunks[self.chunks_read];
+        let needed = match layer + 1 == n_layers {
+            true if at + len == self.tokens.len() => OutputTokens::Last,
+            true => OutputTokens::None,
+            false => OutputTokens::All,
+        };
+        let chunk = self.residual.chunk(place, layer, self.chunks_read, len)?;
+        let built = engine.forward.layer_graph(layer, chunk, rows, needed);
+        let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
+        built.inputs.fill(&self.tokens[at..at + len], at, &LaneValues::uniform(n_layers, at))?;
+        let accumulated = self.scratch.accumulated(place)?;
+        if let Err(error) = backends.compute(place, &graph) {
+            self.scratch.set_accumulated(place, &accumulated)?;
+            return Err(error);
+        }
+        if let Some(normed) = graph.find(RESULT_NORM) {
+            self.logits = built.result.to_vec()?;
+            not_finite::check(&self.logits, &normed)?;
+        }
+        Ok(())
+    }
+
+    /// The present layer has read all: the stores keep of its rows what their policies keep.
+    fn finish_layer(&self, engine: &Engine, sessions: &mut [&mut Session]) -> Result<(), EngineError> {
+        let (layer, backends, n) = (self.layer, &engine.backends, self.tokens.len());
+        if in_store(sessions, layer) {
             sessions[0].store.grow_layer(layer, n);
         } else {
-            for (session, lane) in sessions.iter_mut().zip(scratch.lanes(place)) {
+            let lanes = self.scratch.lanes(backends.placement().of(layer));
+            for (session, lane) in sessions.iter_mut().zip(lanes) {
                 let started = Instant::now();
                 session.store.fill_layer(layer, lane, n, backends, &mut session.workspace)?;
                 session.compressing += started.elapsed();
             }
         }
         engine.release(layer);
+        Ok(())
     }
-    Ok(logits)
+}
+
+/// Whether a layer is computed in the store itself: with a single store, where the layer keeps everything.
+fn in_store(sessions: &[&mut Session], layer: usize) -> bool {
+    sessions.len() == 1 && sessions[0].store.is_dense(layer)
 }
 
 /// A layer's complete rows: `lanes` has a lane for each session, and all share keys and values.

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::{ChatError, Message};
+use super::{ChatError, Message, THINKING_BEGINS, THINKING_ENDS};
 use crate::tokenizer::Tokenizer;
 
 /// A rendered conversation, ready to be encoded.
@@ -119,7 +119,7 @@ const CLOSE: char = '\u{E0F1}';
 const DIGITS: u32 = 0xE0E0;
 
 /// Markers that templates search for in answers. They are not replaced by placeholders.
-const MARKERS: [&str; 2] = ["<think>", "</think>"];
+const MARKERS: [&str; 2] = [THINKING_BEGINS, THINKING_ENDS];
 
 /// Whether a template contains the characters that delimit placeholders.
 pub(super) fn uses_placeholder_characters(template: &str) -> bool {
@@ -178,6 +178,15 @@ impl<'a> MaskedMessages<'a> {
             masked.messages.push(Message { role: message.role.clone(), content });
         }
         masked
+    }
+
+    /// Like [`MaskedMessages::with_opaque_answers`], except that the answer with this index has thinking. Returns the
+    /// placeholders of the thinking and of what follows it, too.
+    pub(super) fn with_masked_thinking(messages: &[Message], answer: usize) -> (Vec<Message>, [String; 2]) {
+        let MaskedMessages { mut messages, hidden } = MaskedMessages::with_opaque_answers(messages);
+        let [thinking, rest] = [placeholder(hidden.len()), placeholder(hidden.len() + 1)];
+        messages[answer].content = format!("{THINKING_BEGINS}\n{thinking}\n{THINKING_ENDS}\n\n{rest}");
+        (messages, [thinking, rest])
     }
 
     /// Appends `text` to `out`, with a placeholder for everything between the white space at its ends.

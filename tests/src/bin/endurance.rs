@@ -95,6 +95,7 @@ fn run(tokens: usize, policy: &str, folder: &Path) -> Result<bool, Box<dyn Error
         // Far above what people use: the model rarely ends its answers, so that they reach their limit.
         sampling: SamplerOptions { temperature: 3.0, seed: 1, ..SamplerOptions::default() },
         answer_limit: Some(ANSWER_TOKENS),
+        thinking: None,
     };
     let preamble = Preamble::new(model.chat_format()?, None, &document)?;
     let mut chat = Chat::new(setup.session(&engine, &mut ())?, chat_options(preamble))?;

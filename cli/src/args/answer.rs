@@ -1,0 +1,53 @@
+//! Flags for what answers begin with and how they are shown.
+
+use clap::{Args, ValueEnum};
+use longhand::{ChatFormat, EngineError, Model};
+
+/// What answers begin with and how they are shown.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Answers")]
+pub struct AnswerArgs {
+    /// Whether the model thinks before it answers, and whether that is shown [default: what the model's chat
+    /// template says; shown]
+    #[arg(long, value_enum, value_name = "HOW")]
+    think: Option<ThinkArg>,
+    /// Show answers as the model writes them, also on a terminal: no wrapping, no formatting, no colours in them
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// What becomes of thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ThinkArg {
+    /// The model thinks; for models with a switch
+    On,
+    /// The model does not think; for models with a switch
+    Off,
+    /// What the model thinks is not shown
+    Hide,
+}
+
+impl AnswerArgs {
+    /// Whether the model thinks; `None` where its chat template decides.
+    pub fn thinking(&self) -> Option<bool> {
+        match self.think {
+            Some(ThinkArg::On) => Some(true),
+            Some(ThinkArg::Off) => Some(false),
+            Some(ThinkArg::Hide) | None => None,
+        }
+    }
+
+    /// How the model's file writes conversations, with its switch for thinking set.
+    ///
+    /// # Errors
+    /// Those of [`Model::chat_format`], and where the chat template has no switch.
+    pub fn chat_format(&self, model: &Model) -> Result<ChatFormat, EngineError> {
+        let format = model.chat_format()?;
+        self.thinking().map_or_else(|| Ok(format.clone()), |thinks| format.with_thinking(thinks))
+    }
+
+    /// Whether thinking is hidden.
+    pub fn hides_thinking(&self) -> bool {
+        self.think == Some(ThinkArg::Hide)
+    }
+}

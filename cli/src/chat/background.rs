@@ -1,0 +1,98 @@
+//! Reads documents in a thread of its own while the user types.
+
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Progress};
+
+use super::status::Status;
+use crate::{format, turn};
+
+/// Reads documents during `wait`, which waits for the user, and stops when it returns. What is read by then is kept.
+/// `flag` is the interrupt flag of the engine.
+pub fn read_during<T>(
+    chat: &mut Chat,
+    cache: Option<&DocumentCache>,
+    status: &Status,
+    flag: &Arc<AtomicBool>,
+    wait: impl FnOnce() -> T,
+) -> (T, Result<DocumentReading, EngineError>) {
+    let what = names(&chat.next_documents());
+    status.show(format!("reading {what}"));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let read =
+                chat.read_documents(cache, &mut |progress| status.show(progress_line(&what, progress)));
+            status.end(match &read {
+                Ok(reading) => finished(&what, reading),
+                Err(error) if error.is_interrupt() => Vec::new(),
+                Err(error) => vec![format!("error: cannot read {what}: {error}")],
+            });
+            read
+        });
+        let stop = StopAtEnd(flag);
+        let waited = wait();
+        drop(stop);
+        let read = reader.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
+        flag.store(false, Ordering::SeqCst);
+        (waited, read)
+    })
+}
+
+/// Sets the flag when it is dropped, also by a panic: the reader would go on for hours.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What to say when everything is read: `read book.txt: 13,204 tokens in 2 min 10 s`
+fn finished(what: &str, reading: &DocumentReading) -> Vec<String> {
+    let mut notes = turn::notes(reading);
+    if !reading.found {
+        let (tokens, time) = (format::count(reading.tokens), format::duration(reading.elapsed));
+        notes.push(format!("read {what}: {tokens} tokens in {time}"));
+    }
+    notes
+}
+
+/// `reading book.txt 34 % · 2 min left`
+fn progress_line(what: &str, progress: Progress) -> String {
+    let percent = (100.0 * progress.share).floor();
+    let left = progress.remaining().map(|time| format!(" · {} left", format::duration(time)));
+    format!("reading {what} {percent} %{}", left.unwrap_or_default())
+}
+
+/// `book.txt`, `book.txt and 2 more`
+pub fn names(names: &[String]) -> String {
+    match names {
+        [] => "the documents".to_owned(),
+        [name] => name.clone(),
+        [name, rest @ ..] => format!("{name} and {} more", rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use longhand::Task;
+
+    use super::*;
+
+    #[test]
+    fn the_line_says_what_is_read_and_how_long_it_takes() {
+        let progress =
+            Progress { task: Task::Prefill, share: 0.25, size: 1000, elapsed: Duration::from_secs(40) };
+        assert_eq!(progress_line("a.txt", progress), "reading a.txt 25 % · 2 min 00 s left");
+        let some = ["a.txt", "b.txt", "c.txt"].map(str::to_owned);
+        assert_eq!(
+            [names(&some[..1]), names(&some), names(&[])],
+            ["a.txt", "a.txt and 2 more", "the documents"]
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Documents in a conversation: they are read while the user types, and `/read` and `/files` add and list them.
+
+use anyhow::Result;
+use longhand::EngineError;
+
+use super::{Conversation, Outcome, TurnStats, context_full, larger_context};
+use crate::chat::background;
+use crate::chat::complete::expand_home;
+use crate::chat::front_end::Next;
+use crate::documents::Documents;
+use crate::failure::Failure;
+use crate::{failure, format, speeds, turn};
+
+impl Conversation<'_, '_> {
+    /// Waits for the next message, and reads documents meanwhile.
+    pub(super) fn next(&mut self) -> Result<Next> {
+        let status = match self.front_end.status() {
+            Some(status) if !self.is_paused && self.chat.has_unread_documents()? => status,
+            _ => return self.front_end.next_message(),
+        };
+        let (flag, front_end) = (self.app.interrupt.flag(), &mut *self.front_end);
+        let cache = self.keeper.documents();
+        let (next, read) =
+            background::read_during(self.chat, cache, &status, &flag, || front_end.next_message());
+        match read {
+            Ok(reading) => {
+                if self.keeper.documents().is_some() {
+                    speeds::remember(self.chat.session(), &reading);
+                }
+                self.last = TurnStats { reading: turn::cost(&reading), ..TurnStats::default() };
+                self.keeper.keep(self.app, self.chat, reading.elapsed);
+            }
+            Err(error) if error.is_interrupt() => {}
+            // It was shown above the prompt. Another attempt would show it again.
+            Err(_) => self.is_paused = true,
+        }
+        next
+    }
+
+    /// Reading stops until the user wants it to go on.
+    pub(super) fn stop_reading(&mut self) {
+        self.is_paused = true;
+        let percent = (100.0 * self.chat.read_share()).floor();
+        self.front_end.note(&format!(
+            "reading stopped at {percent} %. /read goes on, and so does a question. /files drop gives the documents up"
+        ));
+    }
+
+    /// `/read` goes on reading, `/read PATH` adds a document.
+    pub(super) fn read(&mut self, path: &str) -> Result<Outcome> {
+        if !path.is_empty()
+            && let Err(error) = self.add_document(path)
+        {
+            self.front_end.note(failure::report(&error).text.trim_end());
+            return Ok(Outcome::Nothing);
+        }
+        self.is_paused = false;
+        if self.front_end.status().is_some() {
+            return Ok(Outcome::Nothing);
+        }
+        // Without a prompt that shows how far it is, it is read now.
+        match turn::read_documents(self.app, self.chat, self.keeper.documents()) {
+            Ok(reading) => {
+                self.keeper.keep(self.app, self.chat, reading.elapsed);
+                Ok(Outcome::Turn(TurnStats { reading, ..TurnStats::default() }))
+            }
+            Err(error) if error.is_interrupt() => {
+                self.stop_reading();
+                Ok(Outcome::Nothing)
+            }
+            Err(EngineError::ContextFull { needed, context }) => {
+                self.front_end.note(&context_full(needed, context));
+                Ok(Outcome::Nothing)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds the documents at a path, which the next question is about.
+    fn add_document(&mut self, path: &str) -> Result<()> {
+        if path == "-" {
+            return Err(Failure::new("messages come from standard input", "give a file").into());
+        }
+        let documents = Documents::read(&[expand_home(path)])?;
+        let model = self.chat.session().engine().model().clone();
+        let tokens = model.chat_format()?.count(documents.text().trim_end())?;
+        let held = self.chat.tokens().max(self.chat.tokens_with_documents()?);
+        let context = self.chat.session().options().context;
+        if held + tokens >= context {
+            let larger = larger_context(held + tokens);
+            let message = format!(
+                "{path} has {} tokens, but {} of the context's {} are left",
+                format::count(tokens),
+                format::count(context.saturating_sub(held)),
+                format::count(context)
+            );
+            return Err(Failure::new(message, format!("type /ctx {larger}, and then /read again")).into());
+        }
+        self.chat.attach(&documents.names().join(", "), documents.text())?;
+        documents.announce(self.app, model.chat_format()?, tokens)?;
+        Ok(turn::announce_reading(self.app, self.chat, self.keeper.documents())?)
+    }
+
+    /// `/files` lists the documents, `/files drop` removes those of the next question.
+    pub(super) fn files(&mut self, argument: &str) -> Result<()> {
+        match argument {
+            "" => {}
+            "drop" => {
+                let names = self.chat.detach()?;
+                self.is_paused = false;
+                self.front_end.note(&match names.is_empty() {
+                    true => "the next question has no documents".to_owned(),
+                    false => format!("gave up {}", names.join(", ")),
+                });
+                return Ok(());
+            }
+            other => {
+                self.front_end.note(&format!("error: /files takes nothing or drop, but {other} was given"));
+                return Ok(());
+            }
+        }
+        let (read, next) = (self.chat.read_document_names(), self.chat.next_documents());
+        let state = match self.chat.has_unread_documents()? {
+            true => format!("{} % read, for the next question", (100.0 * self.chat.read_share()).floor()),
+            false => "for the next question".to_owned(),
+        };
+        let lines = read
+            .iter()
+            .map(|name| format!("{name}\n"))
+            .chain(next.iter().map(|name| format!("{name} ({state})\n")));
+        let text: String = lines.collect();
+        self.app.console.print_report(if text.is_empty() {
+            "no documents; /read FILE reads one\n"
+        } else {
+            &text
+        })?;
+        Ok(())
+    }
+}

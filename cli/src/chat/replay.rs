@@ -1,0 +1,29 @@
+//! `/history`: shows the conversation so far.
+
+use anyhow::Result;
+use longhand::Chat;
+
+use super::front_end::FrontEnd;
+use crate::app::App;
+use crate::console::visible;
+use crate::failure::Failure;
+
+/// Shows all questions and answers.
+///
+/// # Errors
+/// Where nothing was asked yet, or the output cannot be written.
+pub fn replay(app: &App, front_end: &FrontEnd, chat: &Chat) -> Result<()> {
+    let turns = chat.conversation();
+    if turns.is_empty() {
+        return Err(Failure::new("nothing was asked yet", "ask a question first").into());
+    }
+    for (i, (question, answer)) in turns.into_iter().enumerate() {
+        let gap = if i == 0 { "" } else { "\n" };
+        let question = app.console.paint(36, &format!("> {}", visible(question.trim())));
+        front_end.print(&format!("{gap}{question}\n"))?;
+        let mut view = front_end.answer_view();
+        view.push(answer.unwrap_or("(no answer yet; /regen gives one)").trim())?;
+        view.finish()?;
+    }
+    Ok(())
+}

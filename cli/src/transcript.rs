@@ -1,0 +1,56 @@
+//! A whole conversation as Markdown.
+
+use longhand::text::split_thinking;
+use longhand::{Chat, SavedChat};
+
+/// A conversation in words.
+pub struct Transcript<'a> {
+    model: &'a str,
+    documents: Vec<String>,
+    system: Option<&'a str>,
+    turns: Vec<(&'a str, Option<&'a str>)>,
+}
+
+impl<'a> From<&'a SavedChat> for Transcript<'a> {
+    fn from(saved: &'a SavedChat) -> Transcript<'a> {
+        Transcript {
+            model: saved.model_name(),
+            documents: saved.document_names(),
+            system: saved.system(),
+            turns: saved.turns(),
+        }
+    }
+}
+
+impl<'a> From<&'a Chat> for Transcript<'a> {
+    fn from(chat: &'a Chat) -> Transcript<'a> {
+        Transcript {
+            model: chat.session().engine().model().name(),
+            documents: chat.read_document_names(),
+            system: chat.preamble().system(),
+            turns: chat.conversation(),
+        }
+    }
+}
+
+impl Transcript<'_> {
+    /// The conversation as Markdown. Thinking is folded where HTML is shown.
+    pub fn markdown(&self) -> String {
+        let mut out = format!("# Conversation with {}\n", self.model);
+        if !self.documents.is_empty() {
+            out += &format!("\nDocuments: {}\n", self.documents.join(", "));
+        }
+        if let Some(system) = self.system {
+            out += &format!("\nSystem message: {}\n", system.trim_end());
+        }
+        for (question, answer) in &self.turns {
+            out += &format!("\n## {}\n", question.trim_end());
+            let (thinking, answer) = split_thinking(answer.unwrap_or("(no answer)"));
+            if let Some(thinking) = thinking {
+                out += &format!("\n<details><summary>Thinking</summary>\n\n{thinking}\n\n</details>\n");
+            }
+            out += &format!("\n{}\n", answer.trim_end());
+        }
+        out
+    }
+}

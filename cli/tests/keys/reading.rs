@@ -1,0 +1,110 @@
+//! Documents that are read behind the prompt: the user types meanwhile, stops the reading and lets it go on.
+
+use crate::common::{DOCUMENT, file, longhand_with_input};
+use crate::pty::Terminal;
+
+const MARY: &str = "What is Mary's favorite number?\r";
+const MARY_IS: &str = "Mary's favorite number is 34251.";
+const PASS_IS: &str = "The pass key is 9078648.";
+
+/// A document that takes some seconds to read.
+fn long_document(name: &str) -> String {
+    let filler = "The grass is green. The sky is blue. Here we go, there and back again. ".repeat(200);
+    file(name, format!("{filler}{DOCUMENT}{filler}"))
+}
+
+/// The percentage on the screen behind a text; `None` without it.
+fn percent(screen: &str, text: &str) -> Option<u32> {
+    let (_, behind) = screen.rsplit_once(text)?;
+    behind.split_once(" %")?.0.parse().ok()
+}
+
+#[test]
+fn reading_begins_at_once_and_goes_on_where_it_stopped() {
+    for prefill in ["exact", "streaming"] {
+        let name = format!("reading-{prefill}.txt");
+        let document = long_document(&name);
+        let mut chat =
+            Terminal::chat(&name, &["-f", &document, "-t", "1", "--prefill", prefill, "--policy", "full"]);
+        let reading = format!("reading {name} ");
+        chat.wait_until("progress", |screen| percent(&screen.contents(), &reading) > Some(10));
+        chat.send("What is Mary's");
+        chat.wait_for_row("> What is Mary's|");
+        assert!(percent(&chat.contents(), &reading).is_some(), "{}", chat.contents());
+        // The first one empties the line, the second one stops the reading.
+        chat.send("\x03\x03");
+        chat.wait_for("reading stopped at ");
+        let stopped = percent(&chat.contents(), "reading stopped at ");
+        assert!(stopped > Some(10), "{}", chat.contents());
+        chat.wait_for_prompt();
+        chat.send("/files\r");
+        chat.wait_for(&format!("{name} ({} % read, for the next question)", stopped.unwrap_or(0)));
+        chat.send("/read\r");
+        chat.wait_until("progress", |screen| percent(&screen.contents(), &reading) >= stopped);
+        // The question waits for the rest.
+        chat.send(MARY);
+        chat.wait_for(MARY_IS);
+        chat.wait_for_prompt();
+        chat.send("/files\r/exit\r");
+        assert_eq!(chat.exit_code(), Some(0));
+        assert!(chat.contents().contains(&format!("> /files\n{name}\n")), "{}", chat.contents());
+    }
+}
+
+#[test]
+fn a_document_is_read_in_the_middle_of_a_conversation() {
+    let document =
+        file("reading-first.txt", "The old boat crossed the river. Mary's favorite number is 34251.");
+    let second =
+        file("reading second.txt", "The gardens are green. The pass key is 9078648. The boat sleeps.");
+    let mut chat = Terminal::chat("reading-second", &["-f", &document, "-c", "2000"]);
+    chat.wait_for("read reading-first.txt: ");
+    chat.send(MARY);
+    chat.wait_for(MARY_IS);
+    chat.wait_for_prompt();
+    chat.send(&format!("/read {second}\r"));
+    chat.wait_for("read reading second.txt: ");
+    chat.send("What is the pass key?\r");
+    chat.wait_for(PASS_IS);
+    chat.wait_for_prompt();
+    chat.send("/undo\r/files\r");
+    chat.wait_for("reading second.txt (for the next question)");
+    chat.send("/files drop\r");
+    chat.wait_for("gave up reading second.txt");
+    let long = long_document("reading-too-long.txt");
+    chat.send(&format!("\x0c/read {long}\r"));
+    chat.wait_for("hint: type /ctx ");
+    chat.send("/read /no/such/file\r/read -\r/files all\r");
+    chat.wait_for("error: /files takes nothing or drop");
+    let shown = chat.contents();
+    for part in ["/no/such/file: ", "error: messages come from standard input"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    chat.send("/exit\r");
+    assert_eq!(chat.exit_code(), Some(0));
+}
+
+/// The chat ends in the middle of a reading.
+#[test]
+fn a_reading_does_not_hold_up_the_end() {
+    let document = long_document("reading-end.txt");
+    for (end, code) in [("\x04", Some(0)), ("/exit\r", Some(0))] {
+        let mut chat = Terminal::chat("reading-end", &["-f", &document, "-t", "1"]);
+        chat.wait_until("progress", |screen| {
+            percent(&screen.contents(), "reading reading-end.txt ").is_some()
+        });
+        chat.send(end);
+        assert_eq!(chat.exit_code(), code);
+        assert!(chat.is_as_before());
+    }
+}
+
+/// Lines that are piped in: there is no prompt behind which something could be read.
+#[test]
+fn documents_are_read_in_their_turn_without_a_terminal() {
+    let second =
+        file("reading-piped.txt", "The gardens are green. The pass key is 9078648. The boat sleeps.");
+    let input = format!("/read {second}\nWhat is the pass key?\n/read\n/files\n");
+    let answer = longhand_with_input(&["chat"], input.as_bytes()).ok();
+    assert_eq!(answer, format!("{PASS_IS}\nreading-piped.txt\n"));
+}

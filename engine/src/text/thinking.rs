@@ -1,0 +1,164 @@
+//! Tells the thinking of an answer from the answer itself. Thinking comes first, between `<think>` and `</think>`.
+
+use models::chat::{THINKING_BEGINS, THINKING_ENDS};
+
+/// The thinking at the beginning of an answer, and the rest. `None` where there is no thinking or it is blank. White space
+/// around the thinking belongs to neither.
+///
+/// ```
+/// use longhand::text::split_thinking;
+///
+/// assert_eq!(split_thinking("<think>\nHm.\n</think>\n\nYes."), (Some("Hm."), "Yes."));
+/// assert_eq!(split_thinking("Yes."), (None, "Yes."));
+/// ```
+pub fn split_thinking(text: &str) -> (Option<&str>, &str) {
+    let Some(rest) = text.trim_start().strip_prefix(THINKING_BEGINS) else { return (None, text) };
+    let (thinking, answer) = rest.split_once(THINKING_ENDS).unwrap_or((rest, ""));
+    (Some(thinking.trim()).filter(|thinking| !thinking.is_empty()), answer.trim_start())
+}
+
+/// As [`split_thinking`], while the text is generated.
+///
+/// ```
+/// use longhand::text::{Split, ThinkingStream};
+///
+/// let mut stream = ThinkingStream::default();
+/// let pieces = ["<thi", "nk>\nHm", ".\n</", "think>\n\nYes."];
+/// let parts = pieces.map(|piece| stream.push(piece));
+/// assert_eq!(parts[1], Split { thinking: "Hm".into(), answer: "".into() });
+/// assert_eq!(parts[3], Split { thinking: "".into(), answer: "Yes.".into() });
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ThinkingStream {
+    state: State,
+    /// Text that may begin a marker, and white space that may be at the end of the thinking.
+    held: String,
+}
+
+/// What a piece of an answer adds to its thinking, and then to the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// More of the thinking.
+    pub thinking: String,
+    /// More of the answer.
+    pub answer: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Thinking may begin.
+    #[default]
+    Start,
+    /// Nothing of the thinking was there yet but white space.
+    ThinkingBegins,
+    Thinking,
+    /// Nothing of the answer was there yet but white space.
+    AnswerBegins,
+    Answer,
+}
+
+impl ThinkingStream {
+    /// Whether the answer has begun to think, and has not ended it.
+    pub fn is_thinking(&self) -> bool {
+        matches!(self.state, State::ThinkingBegins | State::Thinking)
+    }
+
+    /// Takes a piece of the text. Returns what it is.
+    pub fn push(&mut self, piece: &str) -> Split {
+        self.held += piece;
+        let mut split = Split::default();
+        if self.state == State::Start {
+            self.begin();
+        }
+        if self.is_thinking() {
+            self.think(&mut split);
+        }
+        if self.state == State::AnswerBegins && !self.held.trim_start().is_empty() {
+            self.held.drain(..self.held.len() - self.held.trim_start().len());
+            self.state = State::Answer;
+        }
+        if self.state == State::Answer {
+            split.answer = std::mem::take(&mut self.held);
+        }
+        split
+    }
+
+    /// Ends the text. Returns what was held back.
+    pub fn finish(&mut self) -> Split {
+        let held = std::mem::take(&mut self.held);
+        match self.state {
+            State::Start | State::Answer => Split { answer: held, ..Split::default() },
+            State::ThinkingBegins | State::Thinking => {
+                Split { thinking: held.trim_end().to_owned(), ..Split::default() }
+            }
+            State::AnswerBegins => Split::default(),
+        }
+    }
+
+    fn begin(&mut self) {
+        let text = self.held.trim_start();
+        if let Some(rest) = text.strip_prefix(THINKING_BEGINS) {
+            self.held = rest.to_owned();
+            self.state = State::ThinkingBegins;
+        } else if !THINKING_BEGINS.starts_with(text) {
+            self.state = State::Answer;
+        }
+    }
+
+    fn think(&mut self, split: &mut Split) {
+        if self.state == State::ThinkingBegins {
+            self.held.drain(..self.held.len() - self.held.trim_start().len());
+            if self.held.is_empty() {
+                return;
+            }
+            self.state = State::Thinking;
+        }
+        if let Some(end) = self.held.find(THINKING_ENDS) {
+            split.thinking = self.held[..end].trim_end().to_owned();
+            self.held.drain(..end + THINKING_ENDS.len());
+            self.state = State::AnswerBegins;
+            return;
+        }
+        let possible = super::overlap(&self.held, THINKING_ENDS);
+        let end = self.held[..self.held.len() - possible].trim_end().len();
+        let held = self.held.split_off(end);
+        split.thinking = std::mem::replace(&mut self.held, held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_do_not_depend_on_the_pieces() {
+        for text in [
+            "",
+            " ",
+            "Yes.",
+            " <b> yes",
+            "<think>",
+            "<think>\n\n</think>\n\nYes.",
+            "<think>\na <b </ </think> b",
+            "\n<think>a \n b</think>",
+            "<think>never </thi",
+            "<thin",
+            "no <think>a</think>",
+            "<think>é </think>\n\n é </think>",
+        ] {
+            let (thinking, answer) = split_thinking(text);
+            let characters: Vec<char> = text.chars().collect();
+            for step in 1..=characters.len().max(1) {
+                let mut stream = ThinkingStream::default();
+                let mut pieces: Vec<Split> = characters
+                    .chunks(step)
+                    .map(|piece| stream.push(&piece.iter().collect::<String>()))
+                    .collect();
+                pieces.push(stream.finish());
+                let part = |part: fn(&Split) -> &String| pieces.iter().map(part).cloned().collect::<String>();
+                assert_eq!(part(|split| &split.thinking), thinking.unwrap_or_default(), "{text:?} by {step}");
+                assert_eq!(part(|split| &split.answer), answer, "{text:?} by {step}");
+            }
+        }
+    }
+}
