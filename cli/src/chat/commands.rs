@@ -25,7 +25,7 @@ pub const COMMANDS: &[Command] = &[
         takes_path: true,
         ..Command::new("/read", "read a document: /read FILE, a folder or a pattern")
     },
-    Command::new("/files", "list the documents; /files drop gives up those of the next question"),
+    Command::new("/files", "list the documents; /files drop gives up the next question's"),
     Command::new("/stats", "show tokens and KV cache size, and the speed of the last turn"),
     Command::new("/regen", "replace the last answer by a new one"),
     Command::new("/edit", "change the last question and ask it again"),
@@ -43,12 +43,12 @@ pub const COMMANDS: &[Command] = &[
         ..Command::new("/save", "save the conversation now; /save FILE saves a copy to a new file")
     },
     Command::new("/history", "show the conversation so far"),
-    Command::new("/copy", "copy the last answer to the clipboard; /copy code its last code block"),
+    Command::new("/copy", "copy the last answer; /copy code copies its last code block"),
     Command {
         takes_path: true,
         ..Command::new("/export", "write the conversation to a new file as Markdown")
     },
-    Command::new("/think", "show what the model thought; /think on, off, show, hide: from now on"),
+    Command::new("/think", "show what the model thought; /think on, off, show or hide"),
     Command::new("/exit", "quit; Ctrl-D does the same"),
 ];
 
