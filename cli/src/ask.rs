@@ -73,7 +73,7 @@ pub struct AskArgs {
 impl AskArgs {
     /// The model, if it is the first positional argument: a file, or the name of a model before a question.
     fn positional_model(&self) -> Option<&Path> {
-        let first = self.arguments.first().filter(|_| self.model.model.is_none())?;
+        let first = self.arguments.first().filter(|_| !self.model.is_named())?;
         let before_question = self.arguments.len() + self.prompts.len() > 1;
         (is_model(first) || (before_question && self.model.is_name(first))).then_some(Path::new(first))
     }
@@ -85,7 +85,7 @@ impl AskArgs {
     fn questions(&self) -> Result<Vec<String>, Failure> {
         let model = self.positional_model();
         let positional = self.arguments.iter().skip(usize::from(model.is_some()));
-        let model_given = model.is_some() || self.model.model.is_some();
+        let model_given = model.is_some() || self.model.is_named();
         positional.clone().try_for_each(|question| check_question(question, model_given))?;
         let questions: Vec<String> = self.prompts.iter().chain(positional).cloned().collect();
         let problem = match &questions[..] {
@@ -102,7 +102,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     let app = &app.with_plain(args.answer.plain);
     let sampling = args.sampling.validate(0.0, ANSWER_LIMIT)?;
     let questions = args.questions()?;
-    let source = args.model.source(args.positional_model())?;
+    let source = args.model.source(app, args.positional_model())?;
     let options = args.session.apply(args.model.setup_options(app))?;
     let model = Model::open(source.clone())?;
     // Before the documents are read: the process that this starts would keep a copy of them.

@@ -108,7 +108,7 @@ struct Demo<'a> {
 
 impl<'a> Demo<'a> {
     fn new(app: &'a App, args: &DemoArgs) -> Result<Self> {
-        let source = args.model.source(None)?;
+        let source = args.model.source(app, None)?;
         if args.facts == 0 || args.facts > 100 {
             return Err(Failure::usage(
                 format!("--facts {}: not a number of facts", args.facts),
@@ -164,7 +164,7 @@ impl<'a> Demo<'a> {
     fn print_introduction(&self) -> Result<()> {
         let model = self.engine.model();
         self.print(&format!(
-            "Document: {} tokens with {} facts. Model: {}, {} threads. Each policy reads the document once and \
+            "Document: {} tokens with {} facts. Model: {}, {} threads.\nEach policy reads the document once and \
              answers a question about each fact:\n",
             format::count(self.tokens),
             self.document.facts.len(),

@@ -98,6 +98,12 @@ impl Failure {
         }
     }
 
+    /// The same with another hint.
+    #[cfg(feature = "download")]
+    pub fn with_hint(self, hint: &str) -> Failure {
+        Failure { hint: hint.to_owned(), ..self }
+    }
+
     /// Puts a "did you mean" before the hint.
     pub fn with_suggestion(self, suggestion: &str) -> Failure {
         Failure { hint: format!("{suggestion}{}", self.hint), ..self }

@@ -78,7 +78,7 @@ struct ImportArgs {
     /// The head map
     map: PathBuf,
     /// A well-known model instead of a model file, for example llama-3.1-8b; `plan --help` lists them
-    #[arg(long, value_name = "NAME", conflicts_with = "model")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "hf_repo"])]
     shape: Option<String>,
     /// Write the profile to this file; needed with --shape [default: save it for the model]
     #[arg(long, value_name = "FILE")]
@@ -103,7 +103,7 @@ pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
 }
 
 fn run_calibrate(app: &App, args: &CalibrateArgs) -> Result<()> {
-    let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+    let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let setup_options = args.model.setup_options(app);
     let engine = load(app, &model, &setup_options)?;
     let options =
@@ -132,7 +132,7 @@ fn run_show(app: &App, args: &ShowArgs) -> Result<()> {
     let profile = match &args.heads {
         Some(path) => HeadProfile::load(path)?,
         None => {
-            let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+            let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
             let (setup_options, razor) = (args.model.setup_options(app), "razor".parse()?);
             let profiles = Profiles::new(&model, &setup_options);
             let profile = match app.interrupt.computing(|| profiles.find(&razor, &mut app.reporter()))? {
@@ -175,7 +175,7 @@ pub fn of_session(console: Console, session: &Session) -> Result<String> {
 fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
     let model = match &args.shape {
         Some(_) => None,
-        None => Some(Model::open(args.model.source(None)?)?),
+        None => Some(Model::open(args.model.source(app, None)?)?),
     };
     let shape = match (&args.shape, &model) {
         (_, Some(model)) => {

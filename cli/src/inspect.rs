@@ -33,7 +33,7 @@ pub struct InspectArgs {
 
 /// Runs the command.
 pub fn run(app: &App, args: &InspectArgs) -> Result<()> {
-    let file = longhand::open_gguf(&args.model.source()?)?;
+    let file = longhand::open_gguf(&args.model.source(app)?)?;
     let name = file
         .path()
         .map_or_else(|| models::embedded::EMBEDDED_NAME.to_owned(), |path| path.display().to_string());

@@ -10,6 +10,9 @@ mod places;
 use std::path::{Path, PathBuf};
 
 pub use command::{ModelsArgs, run};
+#[cfg(feature = "download")]
+pub use places::hugging_face_token;
+pub use places::{hugging_face_folder, paths_below, snapshots};
 
 use crate::failure::Failure;
 use crate::suggest::did_you_mean;

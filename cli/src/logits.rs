@@ -35,7 +35,7 @@ pub struct LogitsArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &LogitsArgs) -> Result<()> {
     let tokens = parse_tokens(&args.tokens)?;
-    let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+    let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
     let options = SetupOptions {
         context: Context::Tokens(tokens.len()),

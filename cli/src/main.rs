@@ -18,6 +18,7 @@ mod facts;
 mod failure;
 mod format;
 mod heads;
+mod hub;
 mod inspect;
 mod interrupt;
 mod json_stream;

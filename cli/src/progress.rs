@@ -52,6 +52,20 @@ impl ProgressBar {
         self.show_share(share, &format::bytes(done as usize));
     }
 
+    /// Shows how many of `total` bytes have arrived, and how fast. `before` were there when the work began.
+    #[cfg(feature = "download")]
+    pub fn show_transfer(&mut self, before: u64, done: u64, total: u64) {
+        let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
+        let rate = done.saturating_sub(before) as f64 / self.started.elapsed().as_secs_f64().max(0.001);
+        let remaining = Duration::try_from_secs_f64(total.saturating_sub(done) as f64 / rate).ok();
+        let detail = format!(
+            "{}, {}/s",
+            format::bytes_of(done as usize, total as usize),
+            format::bytes(rate as usize)
+        );
+        self.draw(share, &detail, remaining);
+    }
+
     /// Shows the share of the work that is done, from 0 to 1, and `detail`.
     pub fn show_share(&mut self, share: f64, detail: &str) {
         let elapsed = self.started.elapsed();

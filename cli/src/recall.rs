@@ -105,7 +105,7 @@ struct Cell {
 /// Runs the command.
 pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     let policies = policies(args)?;
-    let model = Model::open(args.model.source(args.model_arg.path.as_deref())?)?;
+    let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
     let setup_options =
         SetupOptions { k_type: Some(k_type), v_type: Some(v_type), ..args.model.setup_options(app) };

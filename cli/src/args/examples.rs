@@ -160,6 +160,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("all that are found", "longhand models"),
             ("with those of a folder", "longhand models --model-folders . --json"),
+            (
+                "one of Hugging Face, downloaded once",
+                "longhand chat -hf Qwen/Qwen2.5-7B-Instruct-GGUF:Q4_K_M",
+            ),
         ],
     ),
     (

@@ -1,6 +1,6 @@
 //! Flags of llama.cpp, so that its command lines can be reused. Flags with one dash and several letters
 //! (`-ctk`) become long flags, which clap can parse. Flags that longhand does not need are accepted with a
-//! note. Errors about other flags name the long flag; clap would read `-hf` as `-h f`.
+//! note. Errors about flags name the long flag; clap would read `-hf` as `-h f`.
 
 use std::ffi::OsString;
 

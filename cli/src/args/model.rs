@@ -11,6 +11,7 @@ use super::llama::UnusedArgs;
 use super::values;
 use crate::app::{App, model_source};
 use crate::failure::Failure;
+use crate::hub::{self, HubModel};
 use crate::local_models;
 
 /// Flags of commands that open a model.
@@ -28,16 +29,21 @@ pub struct ModelArgs {
     #[arg(long)]
     no_repack: bool,
     #[command(flatten)]
-    default: DefaultModel,
+    other: OtherModels,
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]
     unused: UnusedArgs,
 }
 
-/// The model where none is given. Only settings set it: see `config`.
+/// Models that are not the path or name of a file.
 #[derive(Clone, Debug, Args)]
-struct DefaultModel {
+struct OtherModels {
+    /// Model from Hugging Face, also -hf: downloaded once, then found again without a network [default QUANT:
+    /// Q4_K_M, else Q8_0, else the first file]
+    #[arg(long, value_name = "OWNER/REPOSITORY[:QUANT]", value_parser = hub::parse)]
+    hf_repo: Option<HubModel>,
+    /// The model where none is given. Only settings set it: see `config`.
     #[arg(long, hide = true, value_name = "FILE")]
     default_model: Option<PathBuf>,
     /// Folders with model files, besides the caches of other programs.
@@ -45,10 +51,27 @@ struct DefaultModel {
     model_folders: Vec<PathBuf>,
 }
 
-impl DefaultModel {
-    /// The model that is given, else the default one, else the embedded one.
-    fn or(&self, given: Option<&Path>) -> Result<ModelSource, Failure> {
-        model_source(given.or(self.default_model.as_deref()), &self.model_folders)
+impl OtherModels {
+    /// The model that is given, else the default one, else the embedded one. `flag` and `argument` are a path or a
+    /// name.
+    fn source(
+        &self,
+        app: &App,
+        flag: Option<&Path>,
+        argument: Option<&Path>,
+    ) -> Result<ModelSource, Failure> {
+        let hub = self.hf_repo.as_ref().map(HubModel::to_string);
+        let given = [flag, argument].into_iter().flatten().map(|path| path.display().to_string());
+        if let [first, second, ..] = &given.chain(hub).collect::<Vec<_>>()[..] {
+            return Err(Failure::usage(
+                format!("two models are given: {first} and {second}"),
+                "name the model once: with -m, with -hf or as the first argument",
+            ));
+        }
+        if let Some(model) = &self.hf_repo {
+            return Ok(ModelSource::File(hub::path(app, model)?));
+        }
+        model_source(flag.or(argument).or(self.default_model.as_deref()), &self.model_folders)
     }
 }
 
@@ -61,16 +84,16 @@ pub struct ModelFileArgs {
     #[arg(short = 'm', long, value_name = "MODEL", conflicts_with = "model_arg")]
     model: Option<PathBuf>,
     #[command(flatten)]
-    default: DefaultModel,
+    other: OtherModels,
 }
 
 impl ModelFileArgs {
     /// The model that is given, else the default one, else the embedded one.
     ///
     /// # Errors
-    /// A name that several models have, or none.
-    pub fn source(&self) -> Result<ModelSource, Failure> {
-        self.default.or(self.model.as_deref().or(self.argument.path.as_deref()))
+    /// A name that several models have, or none; a download that fails.
+    pub fn source(&self, app: &App) -> Result<ModelSource, Failure> {
+        self.other.source(app, self.model.as_deref(), self.argument.path.as_deref())
     }
 }
 
@@ -83,25 +106,31 @@ pub struct ModelArg {
 }
 
 impl ModelArgs {
-    /// The model given by -m or by a positional argument, else the default one, else the embedded one.
-    pub fn source(&self, argument: Option<&Path>) -> Result<ModelSource, Failure> {
-        match (&self.model, argument) {
-            (Some(flag), Some(argument)) => Err(Failure::usage(
-                format!("two models are given: {} and {}", flag.display(), argument.display()),
-                "name the model once, with -m or as the first argument",
-            )),
-            (flag, argument) => self.default.or(flag.as_deref().or(argument)),
-        }
+    /// The model given by -m, by -hf or by a positional argument, else the default one, else the embedded one.
+    ///
+    /// # Errors
+    /// Two models are given; a name that several models have, or none; a download that fails.
+    pub fn source(&self, app: &App, argument: Option<&Path>) -> Result<ModelSource, Failure> {
+        self.other.source(app, self.model.as_deref(), argument)
     }
 
     /// Whether a text is the name of a model on this machine, not only a part of one.
     pub fn is_name(&self, text: &str) -> bool {
-        local_models::is_name(text, &self.default.model_folders)
+        local_models::is_name(text, &self.other.model_folders)
     }
 
-    /// The path or name that was given.
-    pub fn given<'a>(&'a self, argument: Option<&'a Path>) -> Option<&'a Path> {
-        self.model.as_deref().or(argument)
+    /// Whether a flag names the model.
+    pub fn is_named(&self) -> bool {
+        self.model.is_some() || self.other.hf_repo.is_some()
+    }
+
+    /// How the model was given, as words of a command line; empty where none was.
+    pub fn model_words(&self, argument: Option<&Path>) -> Vec<String> {
+        match (&self.other.hf_repo, self.model.as_deref().or(argument)) {
+            (Some(model), _) => vec!["-hf".to_owned(), model.to_string()],
+            (None, Some(path)) => vec![path.display().to_string()],
+            (None, None) => Vec::new(),
+        }
     }
 
     /// Other flags that were given, as words of a command line.

@@ -36,10 +36,10 @@ impl Opening<'_> {
     /// Opens what the arguments name.
     pub fn new<'a>(app: &App, args: &'a ChatArgs) -> Result<Opening<'a>> {
         let kept = KeptChats::find();
-        let given = args.model.source(args.model_arg.path.as_deref())?;
+        let given = args.model.source(app, args.model_arg.path.as_deref())?;
         let options = args.session.apply(args.model.setup_options(app))?;
         let mut saved = open_saved(args, kept.as_ref())?;
-        let is_given = args.model.given(args.model_arg.path.as_deref()).is_some();
+        let is_given = !args.model.model_words(args.model_arg.path.as_deref()).is_empty();
         let source = match &saved {
             Some((_, saved)) if !is_given => saved.model_source(),
             _ => given,

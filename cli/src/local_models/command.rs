@@ -50,7 +50,7 @@ pub fn run(app: &App, args: &ModelsArgs) -> Result<()> {
     if models.is_empty() {
         let text = "no models in the caches of Hugging Face, Ollama and LM Studio, and no model-folders in the settings\n\
                     \n\
-                    Download a GGUF file, for example one of Qwen 2.5 or Llama 3.2, and give its path with -m.\n";
+                    Download one: longhand chat -hf Qwen/Qwen2.5-7B-Instruct-GGUF; or give the path of a GGUF file with -m.\n";
         return Ok(app.console.print_report(text)?);
     }
     let mut table = Table::new(["name", ">size", "type", "architecture", "runs", "from"]);

@@ -19,12 +19,7 @@ const MAX_TEXT: u64 = 1 << 20;
 
 /// The models in all places.
 pub fn all(folders: &[PathBuf]) -> Vec<LocalModel> {
-    let home = variable("HOME");
-    let at_home = |path: &str| home.as_ref().map(|home| home.join(path));
-    let cache = variable("XDG_CACHE_HOME").or_else(|| at_home(".cache"));
-    let hub = variable("HF_HUB_CACHE")
-        .or_else(|| variable("HF_HOME").map(|home| home.join("hub")))
-        .or_else(|| cache.map(|cache| cache.join("huggingface/hub")));
+    let hub = hugging_face_folder();
     let ollama = variable("OLLAMA_MODELS").or_else(|| at_home(".ollama/models"));
     let mut models = Vec::new();
     models.extend(hub.iter().flat_map(|folder| hugging_face(folder)));
@@ -34,6 +29,28 @@ pub fn all(folders: &[PathBuf]) -> Vec<LocalModel> {
     }
     models.extend(folders.iter().flat_map(|folder| files_below(folder, "model-folders")));
     models
+}
+
+/// Where Hugging Face's programs keep repositories.
+pub fn hugging_face_folder() -> Option<PathBuf> {
+    let given = variable("HF_HUB_CACHE").or_else(|| variable("HUGGINGFACE_HUB_CACHE"));
+    given.or_else(|| Some(hugging_face_home()?.join("hub")))
+}
+
+/// Where Hugging Face's programs keep the user's token.
+#[cfg(feature = "download")]
+pub fn hugging_face_token() -> Option<PathBuf> {
+    Some(hugging_face_home()?.join("token"))
+}
+
+fn hugging_face_home() -> Option<PathBuf> {
+    let cache = || variable("XDG_CACHE_HOME").or_else(|| at_home(".cache"));
+    variable("HF_HOME").or_else(|| Some(cache()?.join("huggingface")))
+}
+
+/// A path in the user's home folder.
+fn at_home(path: &str) -> Option<PathBuf> {
+    Some(variable("HOME")?.join(path))
 }
 
 /// A folder that an environment variable names.
@@ -49,10 +66,7 @@ fn hugging_face(hub: &Path) -> Vec<LocalModel> {
     for (folder_name, repository) in entries(hub) {
         let Some(name) = folder_name.strip_prefix("models--") else { continue };
         let name = name.replace("--", "/");
-        let main = text(&repository.join("refs/main")).unwrap_or_default();
-        let mut revisions = entries(&repository.join("snapshots"));
-        revisions.sort_unstable_by_key(|(revision, path)| (revision != main.trim(), path.clone()));
-        for (_, revision) in revisions {
+        for revision in snapshots(&repository) {
             for model in files_below(&revision, "Hugging Face") {
                 let model = LocalModel { name: format!("{name}/{}", model.name), ..model };
                 if names.insert(model.name.clone()) {
@@ -62,6 +76,21 @@ fn hugging_face(hub: &Path) -> Vec<LocalModel> {
         }
     }
     models
+}
+
+/// The revisions of a repository: the one that `refs/main` names, then the others.
+pub fn snapshots(repository: &Path) -> Vec<PathBuf> {
+    let main = text(&repository.join("refs/main")).unwrap_or_default();
+    let mut revisions = entries(&repository.join("snapshots"));
+    revisions.sort_unstable_by_key(|(revision, path)| (revision != main.trim(), path.clone()));
+    revisions.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Paths of the files below a folder, with `/` on every system.
+pub fn paths_below(folder: &Path) -> Vec<String> {
+    let mut paths = Vec::new();
+    walk(folder, &mut |path| paths.extend(relative_name(folder, path)));
+    paths
 }
 
 /// Ollama's description of a model.

@@ -161,10 +161,9 @@ impl<'a> Answer<'a> {
         let args = self.args;
         let row = self.choices[self.best].row;
         let mut words = vec!["longhand".to_owned(), "chat".to_owned()];
-        match (&args.shape, args.model.given(args.model_arg.path.as_deref())) {
-            (Some(shape), _) => words.push(format!("{}.gguf", shape.replace(':', "-"))),
-            (None, Some(path)) => words.push(path.display().to_string()),
-            (None, None) => {}
+        match &args.shape {
+            Some(shape) => words.push(format!("{}.gguf", shape.replace(':', "-"))),
+            None => words.extend(args.model.model_words(args.model_arg.path.as_deref())),
         }
         words.extend(["-f", "DOCUMENT", "-c", &context.to_string()].map(str::to_owned));
         let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);

@@ -62,7 +62,9 @@ pub fn command(args: &[&str]) -> Command {
     command.env("HOME", scratch("home")).env("XDG_CONFIG_HOME", scratch("no-config"));
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
-        if name.starts_with("LONGHAND_") || ["HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS"].contains(&&*name) {
+        let is_of_models =
+            ["LONGHAND_", "HF_", "HUGGINGFACE_", "OLLAMA_"].iter().any(|of| name.starts_with(of));
+        if is_of_models {
             command.env_remove(&*name);
         }
     }

@@ -56,8 +56,13 @@ impl Terminal {
 
     /// Starts a command.
     pub fn start(command: Command) -> Terminal {
+        Terminal::start_sized(command, ROWS, COLUMNS)
+    }
+
+    /// Starts a command in a terminal of this size.
+    pub fn start_sized(command: Command, rows: u16, columns: u16) -> Terminal {
         let (pty, pts) = pty_process::blocking::open().expect("a pseudo-terminal");
-        pty.resize(Size::new(ROWS, COLUMNS)).expect("a size");
+        pty.resize(Size::new(rows, columns)).expect("a size");
         let mut inherited = PtyCommand::new(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             inherited = match value {
@@ -69,7 +74,7 @@ impl Terminal {
             inherited = inherited.current_dir(folder);
         }
         let child = inherited.spawn(pts).expect("the program starts");
-        let parser = vt100::Parser::new(nonzero(ROWS), nonzero(COLUMNS), 1000);
+        let parser = vt100::Parser::new(nonzero(rows), nonzero(columns), 1000);
         let shown = Shown { parser, bytes: Vec::new(), ended: false };
         let mut terminal = Terminal {
             child,
@@ -170,6 +175,11 @@ impl Terminal {
     /// What is on the screen.
     pub fn contents(&self) -> String {
         self.lock().parser.screen().contents()
+    }
+
+    /// Looks at the screen.
+    pub fn look<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
+        look(self.lock().parser.screen())
     }
 
     /// All that the program wrote.

@@ -1,0 +1,142 @@
+//! Models of Hugging Face by name: `-hf OWNER/REPOSITORY[:QUANT]`. They are downloaded once into the cache that
+//! Hugging Face's own programs use. A file that is there needs no network.
+//!
+//! What the server says is foreign: names become paths only if they are plain, and contents are compared with
+//! their checksum.
+
+#[cfg(feature = "download")]
+mod cache;
+mod choose;
+#[cfg(feature = "download")]
+mod download;
+#[cfg(feature = "download")]
+mod part;
+#[cfg(feature = "download")]
+mod server;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use self::choose::choose;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::local_models;
+
+/// What `-hf` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubModel {
+    /// `OWNER/REPOSITORY`.
+    repository: String,
+    /// A quantisation, or the name of a file.
+    quant: Option<String>,
+}
+
+impl HubModel {
+    /// The repository's folder in the cache.
+    fn folder_name(&self) -> String {
+        format!("models--{}", self.repository.replace('/', "--"))
+    }
+}
+
+impl fmt::Display for HubModel {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match &self.quant {
+            Some(quant) => write!(f, "{}:{quant}", self.repository),
+            None => f.write_str(&self.repository),
+        }
+    }
+}
+
+/// Parses `OWNER/REPOSITORY[:QUANT]`.
+///
+/// # Errors
+/// Another form, or characters that Hugging Face does not allow.
+pub fn parse(text: &str) -> Result<HubModel, Failure> {
+    let (repository, quant) = match text.split_once(':') {
+        Some((repository, quant)) => (repository, Some(quant)),
+        None => (text, None),
+    };
+    let is_name = |name: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let names: Vec<&str> = repository.split('/').collect();
+    if names.len() != 2 || !names.iter().all(|name| is_name(name)) || quant == Some("") {
+        return Err(Failure::usage(
+            format!("{text} is no model of Hugging Face"),
+            "give OWNER/REPOSITORY or OWNER/REPOSITORY:QUANT, for example Qwen/Qwen2.5-7B-Instruct-GGUF:Q4_K_M",
+        ));
+    }
+    Ok(HubModel { repository: repository.to_owned(), quant: quant.map(str::to_owned) })
+}
+
+/// The file of a model, or the first part of a split one. It is downloaded if it is not on this machine.
+///
+/// # Errors
+/// The download fails, is interrupted or is not allowed; there is no such model.
+pub fn path(app: &App, model: &HubModel) -> Result<PathBuf, Failure> {
+    let hub = local_models::hugging_face_folder().ok_or_else(|| {
+        Failure::new("there is no folder for models of Hugging Face", "set HF_HUB_CACHE to a folder")
+    })?;
+    match find(&hub.join(model.folder_name()), model.quant.as_deref()) {
+        Some(path) => Ok(path),
+        None if is_offline() => Err(Failure::new(
+            format!("{model} is not on this machine, and HF_HUB_OFFLINE allows no download"),
+            "unset HF_HUB_OFFLINE; `longhand models` lists the models that are here",
+        )),
+        None => download(app, model, &hub),
+    }
+}
+
+/// The model that a repository's folder has already; of a split one the first part.
+fn find(repository: &Path, quant: Option<&str>) -> Option<PathBuf> {
+    local_models::snapshots(repository).into_iter().find_map(|snapshot| {
+        let paths = local_models::paths_below(&snapshot);
+        let chosen = choose(&paths, quant).ok()?;
+        Some(snapshot.join(chosen.first()?))
+    })
+}
+
+#[cfg(feature = "download")]
+use download::download;
+
+#[cfg(not(feature = "download"))]
+fn download(_: &App, model: &HubModel, _: &Path) -> Result<PathBuf, Failure> {
+    Err(Failure::new(
+        format!("{model} is not on this machine, and this longhand was built without the feature `download`"),
+        format!(
+            "build it with the default features, or download a file with `hf download {} FILE`",
+            model.repository
+        ),
+    ))
+}
+
+/// Whether `HF_HUB_OFFLINE` is set to a word that means yes.
+fn is_offline() -> bool {
+    let value = std::env::var("HF_HUB_OFFLINE").unwrap_or_default().to_ascii_uppercase();
+    ["1", "ON", "YES", "TRUE"].contains(&&*value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_an_owner_and_perhaps_a_quantisation() {
+        for (text, repository, quant) in [
+            ("Qwen/Qwen2.5-7B-Instruct-GGUF", "Qwen/Qwen2.5-7B-Instruct-GGUF", None),
+            ("a_b/c:Q4_K_M", "a_b/c", Some("Q4_K_M")),
+            ("a/b:sub/file-q8_0.gguf", "a/b", Some("sub/file-q8_0.gguf")),
+        ] {
+            let model = parse(text).expect(text);
+            assert_eq!((&*model.repository, model.quant.as_deref()), (repository, quant));
+            assert_eq!(model.to_string(), text);
+        }
+        for text in
+            ["", "a", "a/b/c", "/b", "a/", "a/b:", "../b", "a/..", "a/b c", "a/b\u{1b}", "a\\b/c", "-a/b"]
+        {
+            let error = parse(text).expect_err(text);
+            assert!(error.hint().contains("OWNER/REPOSITORY:QUANT"), "{text}");
+        }
+    }
+}

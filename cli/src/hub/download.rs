@@ -1,0 +1,295 @@
+//! Downloads a model. A thread does the work, so that Ctrl-C ends it at any moment; what is there of a file is kept, and
+//! the next start goes on from it.
+
+use std::fs::{self, TryLockError};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use super::HubModel;
+use super::cache::Repository;
+use super::choose::{NoChoice, choose};
+use super::part::Part;
+use super::server::{Refusal, RemoteFile, Revision, Server};
+use crate::app::App;
+use crate::failure::Failure;
+use crate::format;
+use crate::progress::ProgressBar;
+
+/// How often Ctrl-C is looked for.
+const POLL: Duration = Duration::from_millis(50);
+/// Attempts that bring nothing before a download has failed, and the time between them.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(500);
+/// Most quantisations in an error.
+const SHOWN: usize = 40;
+
+/// What the thread reports.
+enum Event {
+    Note(String),
+    /// Work on this many bytes begins, of which the second number is done.
+    Begin(&'static str, u64, u64),
+    /// Bytes that are done.
+    Done(u64),
+}
+
+/// Downloads a model. Returns the path of its file, or of the first part of a split one.
+pub fn download(app: &App, model: &HubModel, hub: &Path) -> Result<PathBuf, Failure> {
+    let (events, receive) = mpsc::channel();
+    let (model, repository) = (model.clone(), Repository::new(hub, &model.folder_name()));
+    let worker = thread::spawn(move || {
+        let download = Download { server: Server::from_environment()?, model, repository, events };
+        download.run()
+    });
+    let mut bar: Option<(ProgressBar, u64, u64)> = None;
+    app.interrupt.generating(|| {
+        loop {
+            match receive.recv_timeout(POLL) {
+                Ok(Event::Note(text)) => {
+                    bar = None;
+                    app.console.note(&text);
+                }
+                Ok(Event::Begin(title, total, done)) => {
+                    bar = Some((ProgressBar::new(&app.console, title), total, done));
+                }
+                Ok(Event::Done(done)) => {
+                    if let Some((bar, total, before)) = &mut bar {
+                        bar.show_transfer(*before, done, *total);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if app.interrupt.is_pressed() {
+                return Err(
+                    Failure::interrupted().with_hint("run the command again: it goes on where it stopped")
+                );
+            }
+        }
+        worker
+            .join()
+            .unwrap_or_else(|_| Err(Failure::new("the download failed", "this is a bug; please report it")))
+    })
+}
+
+struct Download {
+    server: Server,
+    model: HubModel,
+    repository: Repository,
+    events: Sender<Event>,
+}
+
+impl Download {
+    fn run(&self) -> Result<PathBuf, Failure> {
+        let revision = self.server.revision(&self.model.repository)?;
+        let files = self.files(&revision)?;
+        self.repository.prepare().map_err(|error| on_disk(&self.repository.blobs(), &error))?;
+        for file in &files {
+            self.fetch(&revision.sha, file)?;
+        }
+        let publish = || {
+            let publish =
+                |file: &RemoteFile| self.repository.publish(&revision.sha, &file.path, &file.checksum);
+            let paths = files.iter().map(publish).collect::<io::Result<Vec<PathBuf>>>()?;
+            self.repository.set_main(&revision.sha)?;
+            paths.into_iter().next().ok_or_else(|| io::Error::other("there is no file"))
+        };
+        publish().map_err(|error| on_disk(&self.repository.blobs(), &error))
+    }
+
+    /// The files of the model.
+    fn files(&self, revision: &Revision) -> Result<Vec<RemoteFile>, Failure> {
+        let HubModel { repository, quant } = &self.model;
+        let paths = revision.paths();
+        let parts = choose(&paths, quant.as_deref()).map_err(|reason| no_choice(&self.model, &reason))?;
+        let file = |path: &&str| {
+            revision.file(path).ok_or_else(|| {
+                Failure::new(
+                    format!("{} gives no checksum of {path} in {repository}", self.server.host()),
+                    "download the file in another way, and give its path with -m",
+                )
+            })
+        };
+        parts.iter().map(file).collect()
+    }
+
+    /// Downloads a file, unless it is there. Another program that downloads the same file is waited for.
+    fn fetch(&self, commit: &str, file: &RemoteFile) -> Result<(), Failure> {
+        let (blob, path) = (self.repository.blob(&file.checksum), self.repository.part(&file.checksum));
+        let failed = |error: io::Error| on_disk(&path, &error);
+        let lock = self.repository.lock_file(&file.checksum).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                self.report(Event::Note(format!("another program downloads {}; waiting for it", file.path)));
+                lock.lock().map_err(failed)?;
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        while !blob.exists() {
+            self.report(Event::Begin("checking", file.size, 0));
+            let mut part =
+                Part::open(&path, file.size, |read| self.report(Event::Done(read))).map_err(failed)?;
+            let before = part.length();
+            check_space(&path, file.size - before)?;
+            self.announce(file, before);
+            self.receive_all(commit, file, &mut part).map_err(|error| error.of(&path))?;
+            if part.finish().map_err(failed)? == file.checksum {
+                fs::rename(&path, &blob).map_err(failed)?;
+            } else {
+                fs::remove_file(&path).map_err(failed)?;
+                if before == 0 {
+                    return Err(Failure::new(
+                        format!("{} was damaged on its way: its checksum is another one", file.path),
+                        "run the command again; a proxy of the network may change what is sent",
+                    ));
+                }
+                self.report(Event::Note(
+                    "what was there of the file is damaged; it is downloaded anew".to_owned(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn announce(&self, file: &RemoteFile, before: u64) {
+        let size = format::bytes(file.size as usize);
+        let host = self.server.host();
+        self.report(Event::Note(match before {
+            0 => format!("downloading {} ({size}) from {host}", file.path),
+            _ => {
+                let before = format::bytes(before as usize);
+                format!("downloading {} ({size}) from {host}: {before} are there", file.path)
+            }
+        }));
+        self.report(Event::Begin("downloading", file.size, before));
+    }
+
+    /// Receives the rest of a file. A connection that ends too early is made again.
+    fn receive_all(&self, commit: &str, file: &RemoteFile, part: &mut Part) -> Result<(), Trouble> {
+        let mut failed = 0;
+        while part.length() < file.size {
+            let before = part.length();
+            match self.receive(commit, file, part) {
+                Err(Trouble::Server(refusal)) if refusal.may_pass => {
+                    failed = if part.length() > before { 0 } else { failed + 1 };
+                    if failed == ATTEMPTS {
+                        return Err(refusal.into());
+                    }
+                    thread::sleep(PAUSE * failed);
+                }
+                received => received?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives what one connection gives.
+    fn receive(&self, commit: &str, file: &RemoteFile, part: &mut Part) -> Result<(), Trouble> {
+        let opened = self.server.open(&self.model.repository, commit, file, part.length());
+        let (begins, mut body) = opened.map_err(Trouble::Server)?;
+        if begins < part.length() {
+            // The server does not know ranges.
+            part.empty()?;
+        }
+        let mut bytes = vec![0; 1 << 18];
+        while part.length() < file.size {
+            let count = body.read(&mut bytes).map_err(|error| self.server.no_answer(&error))?;
+            if count == 0 {
+                let early = io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early");
+                return Err(self.server.no_answer(&early).into());
+            }
+            let left = usize::try_from(file.size - part.length()).unwrap_or(usize::MAX);
+            part.append(&bytes[..count.min(left)])?;
+            self.report(Event::Done(part.length()));
+        }
+        Ok(())
+    }
+
+    /// Nobody listens any more after Ctrl-C.
+    fn report(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+}
+
+/// Why a file does not arrive.
+enum Trouble {
+    Server(Refusal),
+    Disk(io::Error),
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Trouble {
+        Trouble::Server(refusal)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Trouble {
+        Trouble::Disk(error)
+    }
+}
+
+impl Trouble {
+    /// The error of the file that is written to `path`.
+    fn of(self, path: &Path) -> Failure {
+        match self {
+            Trouble::Server(refusal) => refusal.failure,
+            Trouble::Disk(error) => on_disk(path, &error),
+        }
+    }
+}
+
+/// The error of a file or folder that cannot be written.
+fn on_disk(path: &Path, error: &io::Error) -> Failure {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free some space, and run the command again: it goes on where it stopped; or set HF_HUB_CACHE to a folder \
+             on another disk"
+        }
+        _ => "set HF_HUB_CACHE to a folder that can be written to",
+    };
+    Failure::new(format!("{}: {error}", path.display()), hint)
+}
+
+/// Refuses a download for which the disk has no space.
+fn check_space(path: &Path, needed: u64) -> Result<(), Failure> {
+    #[cfg(unix)]
+    if let Some(free) = path.parent().and_then(|folder| rustix::fs::statvfs(folder).ok()) {
+        let free = free.f_bavail.saturating_mul(free.f_frsize);
+        if free < needed {
+            let (needed, free) = (format::bytes(needed as usize), format::bytes(free as usize));
+            return Err(Failure::new(
+                format!("{}: {needed} are needed, but only {free} are free", path.display()),
+                "free some space, or set HF_HUB_CACHE to a folder on another disk",
+            ));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (path, needed);
+    Ok(())
+}
+
+fn no_choice(model: &HubModel, reason: &NoChoice) -> Failure {
+    let HubModel { repository, quant } = model;
+    match reason {
+        NoChoice::NoModels => Failure::new(
+            format!("{repository} has no GGUF file"),
+            "look for a repository whose name ends in GGUF; many models have one",
+        ),
+        NoChoice::Unknown(known) => {
+            let more = if known.len() > SHOWN { ", …" } else { "" };
+            let list = known[..known.len().min(SHOWN)].join(", ");
+            Failure::usage(
+                format!("{repository} has no {}", quant.as_deref().unwrap_or_default()),
+                format!("there are: {list}{more}"),
+            )
+        }
+        NoChoice::Parts(found, all) => Failure::new(
+            format!("{model} has {all} parts, and only {found} of them are in the repository"),
+            "choose another quantisation",
+        ),
+    }
+}

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Draws the README's pictures anew. The scenes are in cli/tests/pictures.rs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo test --release -p longhand-cli --test pictures -- --include-ignored --test-threads 1
+mkdir -p docs
+cp "${CARGO_TARGET_DIR:-target}"/tmp/cli/pictures/*.svg docs/
