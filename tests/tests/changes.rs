@@ -131,6 +131,23 @@ fn a_chat_with_another_system_message_is_one_that_began_with_it() {
     }
 }
 
+#[test]
+fn documents_that_were_added_stay_with_their_question() {
+    let engine = embedded_model();
+    let [mut changed, mut expected] = [None, Some("Answer.")].map(|system| chat(&engine, full(), system));
+    for chat in [&mut changed, &mut expected] {
+        ask(chat, KEY);
+        chat.attach("more.txt", "Paul's favorite color is green.").expect("a document");
+    }
+    ask(&mut changed, "Who is there?");
+    changed.revise(NUMBER, &mut |_| ()).expect("a question");
+    changed.answer(&mut |_| std::ops::ControlFlow::Continue(())).expect("an answer");
+    ask(&mut expected, NUMBER);
+    assert_eq!(changed.last_question(), Some(NUMBER));
+    changed.set_system(Some("Answer."), &mut |_| ()).expect("changed");
+    assert_eq!(state(&changed), state(&expected));
+}
+
 /// Sampled tokens are seldom those that their text would be encoded as.
 #[test]
 fn answers_keep_their_tokens_with_another_system_message() {

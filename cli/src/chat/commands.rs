@@ -33,14 +33,14 @@ const GROUPS: [(&str, &[Command]); 5] = [
             Command::new("/undo", "remove the last question and its answer"),
             Command::new("/clear", "start a new conversation about the same documents"),
             Command::new("/history", "show the conversation so far"),
-            Command::new("/copy", "copy the last answer to the clipboard; /copy code its last code block"),
+            Command::new("/copy", "copy the last answer; /copy code copies its last code block"),
         ],
     ),
     (
         "Documents and files",
         &[
             Command::with_path("/read", "read a document: /read FILE, a folder or a pattern"),
-            Command::new("/files", "list the documents; /files drop gives up those of the next question"),
+            Command::new("/files", "list the documents; /files drop gives up the next question's"),
             Command::with_path("/save", "save the conversation now; /save FILE saves a copy to a new file"),
             Command::with_path("/export", "write the conversation to a new file as Markdown"),
         ],
@@ -50,7 +50,7 @@ const GROUPS: [(&str, &[Command]); 5] = [
         &[
             Command::new("/system", "show the system message; /system TEXT changes it"),
             Command::new("/set", "show the sampling settings; /set temp 0.8 changes one"),
-            Command::new("/think", "show what the model thought; /think on, off, show, hide: from now on"),
+            Command::new("/think", "show what the model thought; /think on, off, show or hide"),
             Command::new("/ctx", "enlarge the context: /ctx 32k"),
             Command::new("/policy", "show the cache policy; /policy razor:buffer=500 changes it"),
         ],

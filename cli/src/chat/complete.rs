@@ -4,7 +4,9 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use super::commands;
+use longhand::policy::policies;
+
+use super::{commands, settings};
 
 /// What may stand at the end of the text before the cursor.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl Completions {
     }
 }
 
-/// Completes the text before the cursor: a command, or the path behind one that takes a path.
+/// Completes the text before the cursor: a command, or behind one a path, the name of a policy or of a setting.
 pub fn complete(text: &str) -> Completions {
     match text.split_once(' ') {
         None if text.starts_with('/') => {
@@ -39,11 +41,19 @@ pub fn complete(text: &str) -> Completions {
             });
             Completions { typed: text.len(), candidates: candidates.collect() }
         }
+        Some(("/policy", typed)) => complete_name(typed, policies().map(|entry| entry.name)),
+        Some(("/set", typed)) => complete_name(typed, settings::names()),
         Some((name, path)) if commands::all().any(|command| command.takes_path && command.name == name) => {
             complete_path(path.trim_start())
         }
         _ => Completions::default(),
     }
+}
+
+/// Completes one of these names.
+fn complete_name<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Completions {
+    let candidates = names.filter(|name| name.starts_with(typed)).map(str::to_owned).collect();
+    Completions { typed: typed.len(), candidates }
 }
 
 /// Completes the last name of a path. Names that are not text are left out, and hidden ones unless asked for.
@@ -85,6 +95,15 @@ mod tests {
         for text in ["", "st", "why /s", "/stats ", "/nothing"] {
             assert_eq!(complete(text).candidates, [""; 0], "{text}");
         }
+    }
+
+    #[test]
+    fn names_are_completed_behind_policy_and_set() {
+        assert_eq!(complete("/policy raz").common(), "or");
+        assert_eq!(complete("/policy ").candidates.len(), policies().count());
+        assert_eq!(complete("/set te").common(), "mp");
+        assert_eq!(complete("/set top-").candidates, ["top-k", "top-p"]);
+        assert_eq!(complete("/set temp 0").candidates, [""; 0]);
     }
 
     #[test]

@@ -72,6 +72,11 @@ fn of(chat: &Chat) -> Sampling {
     Sampling { options: chat.sampling().clone(), answer_limit: chat.answer_limit() }
 }
 
+/// The names of all settings.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|setting| setting.names[0])
+}
+
 /// What `/set` prints.
 pub fn list(chat: &Chat) -> String {
     let sampling = of(chat);
@@ -90,9 +95,9 @@ pub fn change(chat: &mut Chat, text: &str) -> Result<String> {
     let (name, value) = text.split_once([' ', '=']).unwrap_or((text, ""));
     let (name, value) = (name.trim_start_matches('-'), value.trim());
     let setting = SETTINGS.iter().find(|setting| setting.names.contains(&name)).ok_or_else(|| {
-        let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.names[0]).collect();
-        Failure::usage(format!("there is no setting {name}"), format!("set one of {}", names.join(", ")))
-            .with_suggestion(&did_you_mean(name, names.iter().copied()))
+        let all: Vec<&str> = names().collect();
+        Failure::usage(format!("there is no setting {name}"), format!("set one of {}", all.join(", ")))
+            .with_suggestion(&did_you_mean(name, names()))
     })?;
     let mut sampling = of(chat);
     let name = setting.names[0];

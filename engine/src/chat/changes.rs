@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use models::chat::{Message, NextTurn};
 
-use super::documents::question_in;
+use super::documents::{encode, question_in};
 use super::{Chat, Preamble, Reading, Turn};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
@@ -157,12 +157,14 @@ impl Chat {
                 has_answers = true;
                 continue;
             }
+            let question = self.question(at);
+            let encoded = |prompt| encode(format, prompt, &self.added_in(turns.len()), question);
             let prompt = match turns.is_empty() {
-                true => preamble.prompt(format, self.question(at))?,
-                false if !has_answers => format.encode(&format.prompt(&messages)?)?,
+                true => preamble.prompt(format, question)?,
+                false if !has_answers => encoded(format.prompt(&messages)?)?,
                 false => match format.next_turn(&messages)? {
-                    NextTurn::Extends(suffix) => [&timeline[..], &format.encode(&suffix)?].concat(),
-                    NextTurn::Rewrites { prompt, .. } => format.encode(&prompt)?,
+                    NextTurn::Extends(suffix) => [&timeline[..], &encoded(suffix)?].concat(),
+                    NextTurn::Rewrites { prompt, .. } => encoded(prompt)?,
                 },
             };
             let question = prompt.iter().zip(&timeline).take_while(|(a, b)| a == b).count();
@@ -178,8 +180,12 @@ impl Chat {
     /// still has them.
     fn answer_tokens(&self, format: &ChatFormat, number: usize, text: &str) -> Result<Vec<u32>, EngineError> {
         let start = number.checked_sub(1).and_then(|index| self.turns.get(index)).map(|turn| turn.answer);
-        let end = self.turns.get(number).map_or(self.timeline.len(), |turn| turn.question);
-        let generated = start.and_then(|start| self.timeline.get(start..end)).unwrap_or_default();
+        // As the timeline was before the next question.
+        let timeline = match self.turns.get(number) {
+            None => self.timeline.clone(),
+            Some(next) => [&self.timeline[..next.question.min(self.timeline.len())], &next.replaced].concat(),
+        };
+        let generated = start.and_then(|start| timeline.get(start..)).unwrap_or_default();
         let decoded = format.tokenizer().decode(generated, false);
         match String::from_utf8_lossy(&decoded).trim_start().starts_with(text.trim()) {
             true => Ok(generated.to_vec()),

@@ -250,7 +250,13 @@ impl Chat {
     }
 
     fn pending_text(&self) -> String {
-        self.pending().map(|attachment| attachment.text.as_str()).collect::<Vec<_>>().join(SEPARATOR)
+        self.added_in(self.turns.len())
+    }
+
+    /// The documents that were added for the question of a turn, counted from 0.
+    pub(super) fn added_in(&self, turn: usize) -> String {
+        let added = self.attachments.iter().filter(|attachment| attachment.turn == turn);
+        added.map(|attachment| attachment.text.as_str()).collect::<Vec<_>>().join(SEPARATOR)
     }
 
     /// A new conversation begins with the documents that were added to this one, too.
@@ -333,7 +339,7 @@ fn with_documents(documents: &str, question: &str) -> String {
 }
 
 /// The tokens of a prompt, none of which reaches from the documents into the question.
-fn encode(
+pub(super) fn encode(
     format: &ChatFormat,
     mut prompt: Prompt,
     documents: &str,

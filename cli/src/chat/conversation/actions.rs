@@ -86,7 +86,9 @@ impl Conversation<'_, '_> {
     /// Removes the last question and its answer.
     pub(super) fn undo(&mut self) -> Outcome {
         let was_removed = self.chat.undo();
-        self.keeper.keep(self.app, self.chat, Duration::ZERO);
+        if was_removed {
+            self.keeper.keep(self.app, self.chat, Duration::ZERO);
+        }
         self.front_end.note(match was_removed {
             true => "removed the last question and its answer",
             false => "error: there is no question to remove\nhint: ask a question first",
