@@ -22,6 +22,7 @@ mod replay;
 mod resume_check;
 mod screen;
 mod start;
+mod status;
 mod thinking;
 
 use std::path::PathBuf;

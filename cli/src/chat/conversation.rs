@@ -1,5 +1,6 @@
 //! The loop of a chat: answers questions and runs commands until the chat ends.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::front_end::{FrontEnd, Next};
 use super::inbox::End;
 use super::keeper::Keeper;
 use super::replay::replay;
+use super::status::status;
 use super::thinking::think;
 use crate::app::App;
 use crate::args::values;
@@ -106,13 +108,13 @@ impl Conversation<'_, '_> {
             }
             ("/continue", "") => return self.go_on(),
             ("/history", "") => {
-                self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))
+                self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))?;
             }
-            ("/copy", what) => self.report(copy(self.app, self.chat, what)),
-            ("/export", file) => self.report(export(self.chat, file)),
+            ("/copy", what) => self.report(copy(self.app, self.chat, what))?,
+            ("/export", file) => self.report(export(self.chat, file))?,
             ("/think", what) => {
                 let done = think(self.front_end, self.chat, what);
-                self.report(done);
+                self.report(done)?;
             }
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
@@ -164,17 +166,31 @@ impl Conversation<'_, '_> {
                 .note("error: no answer was cut off\nhint: ask a question, or /regen gives another answer to the last one");
             return Ok(Outcome::Nothing);
         }
+        let mut reporter = self.app.reporter();
+        let chat = &mut *self.chat;
+        let reading = self
+            .app
+            .interrupt
+            .computing(|| chat.return_to_answer(&mut |progress| reporter.progress(progress)));
+        drop(reporter);
+        let reading = match reading {
+            Err(error) if error.is_interrupt() => {
+                self.front_end.note("interrupted: the answer is as it was");
+                return Ok(Outcome::Nothing);
+            }
+            reading => reading?,
+        };
         let shown = self.chat.messages().last().map_or_else(String::new, |last| last.content.clone());
         let mut view = self.front_end.resumed_view(&shown);
         let answer = turn::go_on(self.app, self.chat, &mut |piece| view.push(piece))?;
         view.finish()?;
-        Ok(self.finish_answer(Reading::default(), &answer))
+        Ok(self.finish_answer(reading, &answer))
     }
 
     /// Keeps an answer, and says why it has ended.
     fn finish_answer(&mut self, reading: Reading, answer: &Generated) -> Outcome {
         let front_end = &self.front_end;
-        self.app.console.status(&self.status(answer));
+        self.app.console.status(&status(self.chat, answer));
         self.keeper.keep(self.app, self.chat, answer.elapsed);
         match answer.stop {
             Stop::Interrupted => front_end.note("(interrupted)"),
@@ -271,31 +287,17 @@ impl Conversation<'_, '_> {
     }
 
     /// Prints what a command has done, or why it could not.
-    fn report(&self, done: Result<String>) {
+    ///
+    /// # Errors
+    /// Where stdout cannot be written: that ends the chat.
+    fn report(&self, done: Result<String>) -> Result<()> {
         match done {
             Ok(text) if text.is_empty() => {}
             Ok(text) => self.front_end.note(&text),
+            Err(error) if error.is::<io::Error>() => return Err(error),
             Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
         }
-    }
-
-    /// What an answer has cost so far: `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · 41.0 t/s`.
-    fn status(&self, answer: &Generated) -> String {
-        let session = self.chat.session();
-        let (options, usage) = (session.options(), session.kv_usage());
-        let policy = options.policy.to_string();
-        let mut parts = vec![
-            format!("{}/{} tokens", format::count(self.chat.tokens()), format::count(options.context)),
-            policy.split(':').next().unwrap_or_default().to_owned(),
-            match usage.bytes < usage.full_bytes {
-                true => format::bytes_of(usage.bytes, usage.full_bytes),
-                false => format::bytes(usage.bytes),
-            },
-        ];
-        if answer.steps > 0 {
-            parts.push(format!("{} t/s", format::speed(answer.steps_per_second())));
-        }
-        parts.join(" · ")
+        Ok(())
     }
 
     fn stats(&self) -> String {
