@@ -28,6 +28,7 @@ mod screen;
 mod settings;
 mod start;
 mod status;
+mod summary;
 mod thinking;
 
 use std::path::PathBuf;

@@ -430,10 +430,7 @@ fn a_line_of_100_kb_is_whole() {
     chat.wait_for("hint: type /help");
     chat.send("\x04");
     assert_eq!(chat.exit_code(), Some(0));
-    assert!(
-        chat.bytes().contains(&format!("/{}\r\n", "x".repeat(100_000))),
-        "the line is not whole"
-    );
+    assert!(chat.bytes().contains(&format!("/{}\r\n", "x".repeat(100_000))), "the line is not whole");
     // Without a terminal, too.
     let input = format!("/{} end\n\"\"\"\n\nWhat is the pass key?\n\"\"\"\n//clear\n", "x".repeat(100_000));
     let document = file("keys-piped.txt", DOCUMENT);

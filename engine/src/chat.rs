@@ -339,19 +339,30 @@ impl Chat {
                 hint: Hint::advice("ask a question"),
             });
         }
-        // The last token of an answer is computed together with what follows.
-        let unread = self.timeline.last().copied().filter(|_| {
-            self.session.tokens().len() + 1 == self.timeline.len()
-                && self.timeline.starts_with(self.session.tokens())
-        });
-        if unread.is_none() {
-            self.session.sync(&self.timeline, &mut |_| ())?;
-        }
+        self.return_to_answer(&mut |_| ())?;
+        let unread = self.unread();
         let generated = self.generate(unread, on_text)?;
         if let Some(answer) = self.messages.last_mut() {
             answer.content.clone_from(&generated.text);
         }
         Ok(generated)
+    }
+
+    /// Brings the session to where the last answer stands. It is there already, unless a later turn was undone.
+    pub fn return_to_answer(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Reading, EngineError> {
+        let started = Instant::now();
+        let tokens = match self.unread() {
+            Some(_) => 0,
+            None => self.session.sync(&self.timeline, progress)?,
+        };
+        Ok(Reading { tokens, elapsed: started.elapsed() })
+    }
+
+    /// The last token of the timeline, if the session lacks it and nothing else: the last token of an answer is computed
+    /// together with what follows.
+    fn unread(&self) -> Option<u32> {
+        let (last, before) = self.timeline.split_last()?;
+        (self.session.tokens() == before).then_some(*last)
     }
 
     /// Generates the last answer from where it stands, and appends it to the timeline. `unread`: its last token, if
@@ -376,7 +387,7 @@ impl Chat {
             is_begun |= !piece.is_empty();
             on_text(piece)
         };
-        let limit = self.answer_limit.map_or(usize::MAX, |limit| tokens.len() + limit);
+        let limit = self.answer_limit.map_or(usize::MAX, |limit| limit.saturating_add(tokens.len()));
         let begun = Begun { tokens, unread };
         let (tokenizer, sampler) = (self.format.tokenizer(), &mut self.sampler);
         let mut generated =

@@ -20,6 +20,8 @@ const RULE: usize = 40;
 /// Lines that begin with so many columns are code, except in lists.
 const CODE_INDENT: usize = 4;
 const BAR: &str = "│ ";
+/// Quotes and list items in each other. Deeper ones are text.
+const MAX_DEPTH: usize = 12;
 
 /// Shows one text.
 pub struct Markdown {
@@ -167,20 +169,24 @@ impl Markdown {
     }
 
     fn show_text(&mut self, style: Style, is_whole: bool) {
-        while !self.pending.is_empty() {
-            let Some((span, bytes)) = first_span(&self.pending, self.before, is_whole) else { return };
+        let mut rest = self.pending.as_str();
+        while !rest.is_empty() {
+            let Some((span, bytes)) = first_span(rest, self.before, is_whole) else { break };
             push_span(&mut self.rows, style, span);
-            self.before = self.pending[..bytes].chars().next_back();
-            self.pending.drain(..bytes);
+            self.before = rest[..bytes].chars().next_back();
+            rest = &rest[bytes..];
         }
+        self.pending.drain(..self.pending.len() - rest.len());
     }
 
     fn show_code(&mut self, is_whole: bool) {
         let Some(block) = &mut self.block else { return };
-        while let Some((style, bytes)) = block.colors.first(&self.pending, is_whole) {
-            self.rows.write_verbatim(style, &self.pending[..bytes]);
-            self.pending.drain(..bytes);
+        let mut rest = self.pending.as_str();
+        while let Some((style, bytes)) = block.colors.first(rest, is_whole) {
+            self.rows.write_verbatim(style, &rest[..bytes]);
+            rest = &rest[bytes..];
         }
+        self.pending.drain(..self.pending.len() - rest.len());
     }
 
     /// Begins a line of a code block, or ends the block.
@@ -212,7 +218,7 @@ impl Markdown {
         let is_indented = line.starts_with([' ', '\t']);
         self.in_list = is_list || self.in_list && (is_indented || matches!(kind, Kind::Empty));
         if !matches!(kind, Kind::Empty) {
-            self.rows.begin_line(first, others);
+            self.rows.begin_line(&first, others);
         }
         self.line = match kind {
             Kind::Empty => Line::Begins,
@@ -269,7 +275,7 @@ fn push_spans(rows: &mut Rows, style: Style, mut text: &str) {
 fn beginning(line: &str, is_whole: bool, in_list: bool) -> Option<Beginning> {
     let (mut first, mut others) = (Vec::new(), Vec::new());
     let (mut at, mut columns, mut quotes, mut is_list) = (0, 0, 0, false);
-    loop {
+    for depth in 0.. {
         let rest = &line[at..];
         let text = rest.trim_start_matches([' ', '\t']);
         let indent: usize =
@@ -291,6 +297,7 @@ fn beginning(line: &str, is_whole: bool, in_list: bool) -> Option<Beginning> {
         push_spaces(&mut first, indent);
         push_spaces(&mut others, indent);
         let kind = match marker(text, is_whole)? {
+            Marker::Quote(_) | Marker::Item(_) if depth >= MAX_DEPTH => Kind::Text,
             Marker::Quote(bytes) => {
                 at += bytes;
                 quotes += 1;
@@ -323,6 +330,7 @@ fn beginning(line: &str, is_whole: bool, in_list: bool) -> Option<Beginning> {
         };
         return end(kind, at, first, others);
     }
+    None
 }
 
 fn push_spaces(runs: &mut Vec<(Style, String)>, count: usize) {
@@ -505,6 +513,19 @@ mod tests {
     }
 
     #[test]
+    fn long_lines_and_deep_nesting_take_little_time_and_space() {
+        for text in ["> ".repeat(20_000), ">".repeat(20_000), "- ".repeat(20_000) + "x", "*".repeat(50_001)] {
+            let shown = plain(&format!("{text} a b c d"), 20);
+            assert!(shown.len() < 8 * text.len(), "{} bytes of {}", shown.len(), text.len());
+        }
+        // Neither does a line that is there at once: a megabyte of spans, of unclosed marks, of code.
+        for part in ["**a** ", "*a ", "`a ", "[a ", "let a = 1; "] {
+            let text = part.repeat((1 << 20) / part.len());
+            assert!(!plain(&text, 80).is_empty() && !plain(&format!("```rust\n{text}"), 80).is_empty());
+        }
+    }
+
+    #[test]
     fn code_is_copied_as_it_was_written() {
         let code = "fn a() {\n    let x = \"**\" * 2;   \n\n\tb # - > 1. ` ~~~\n}  // 中文 _a_ \n";
         for language in ["rust", "python", "", "c", "unknown"] {
@@ -525,7 +546,7 @@ mod tests {
         for (text, expected) in [
             ("# A `b`.", "b[A]b[ bc[bb[.]\n"),
             ("a **b** *c* `d` ***e***", "a b[b] i[c] c[d] bi[e]\n"),
-            ("[a](b)", "a d[(b)]\n"),
+            ("[a](b)", "ad[ (b)]\n"),
             ("<https://a.b>", "<https://a.b>\n"),
             ("- a\n- **b**", "- a\n- b[b]\n"),
             ("> a", "d[│ ]a\n"),
@@ -541,7 +562,7 @@ mod tests {
             assert_eq!(styled(text), expected, "{text}");
         }
         assert!(styled("***").starts_with("d[───"));
-        assert_eq!(write(["# a `b`"], 80, false), "\x1b[0;1ma `b`\x1b[0m\n");
+        assert_eq!(write(["# a `b`\n"], 80, false), "\x1b[0;1ma `b`\x1b[0m\n");
     }
 
     #[test]

@@ -76,10 +76,13 @@ impl Rows {
         (self.column, self.start, self.spaces) = (0, 0, 0);
     }
 
-    /// Begins a line: writes `first`; rows that continue the line begin with `others`, which has the same width.
-    pub fn begin_line(&mut self, first: Vec<Run>, others: Vec<Run>) {
+    /// Begins a line: writes `first`. Rows that continue the line begin with `others`, if enough columns are left.
+    pub fn begin_line(&mut self, first: &[Run], others: Vec<Run>) {
         self.indent = others;
-        self.write_runs(&first);
+        if self.indent_width() > self.columns / 2 {
+            self.indent.clear();
+        }
+        self.write_runs(first);
         self.start = self.column;
     }
 
@@ -153,7 +156,7 @@ impl Rows {
             let indent = self.indent.clone();
             self.write_runs(&indent);
             self.start = self.column;
-        } else {
+        } else if self.column > 0 {
             self.write(self.space_style, &" ".repeat(spaces));
         }
     }

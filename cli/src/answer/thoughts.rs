@@ -35,7 +35,8 @@ impl Thoughts {
         }
         self.rows.set_columns(columns);
         self.is_shown |= !piece.is_empty();
-        let text = sanitize_for_terminal(piece);
+        let text = piece.replace('\r', "");
+        let text = sanitize_for_terminal(&text);
         for (i, line) in text.split('\n').enumerate() {
             if i > 0 {
                 self.rows.end_line();

@@ -13,6 +13,7 @@ use super::front_end::{FrontEnd, Next};
 use super::inbox::End;
 use super::keeper::Keeper;
 use super::reread;
+use super::summary::summary;
 use crate::app::App;
 use crate::{failure, format, turn};
 
@@ -167,17 +168,31 @@ impl Conversation<'_, '_> {
                 .note("error: no answer was cut off\nhint: ask a question, or /regen gives another answer to the last one");
             return Ok(Outcome::Nothing);
         }
+        let mut reporter = self.app.reporter();
+        let chat = &mut *self.chat;
+        let reading = self
+            .app
+            .interrupt
+            .computing(|| chat.return_to_answer(&mut |progress| reporter.progress(progress)));
+        drop(reporter);
+        let reading = match reading {
+            Err(error) if error.is_interrupt() => {
+                self.front_end.note("interrupted: the answer is as it was");
+                return Ok(Outcome::Nothing);
+            }
+            reading => reading?,
+        };
         let shown = self.chat.messages().last().map_or_else(String::new, |last| last.content.clone());
         let mut view = self.front_end.resumed_view(&shown);
         let answer = turn::go_on(self.app, self.chat, &mut |piece| view.push(piece))?;
         view.finish()?;
-        Ok(self.finish_answer(Reading::default(), &answer))
+        Ok(self.finish_answer(reading, &answer))
     }
 
     /// Keeps an answer, and says why it has ended.
     fn finish_answer(&mut self, reading: Reading, answer: &Generated) -> Outcome {
         let front_end = &self.front_end;
-        self.app.console.status(&self.status(answer));
+        self.app.console.status(&summary(self.chat, answer));
         self.keeper.keep(self.app, self.chat, answer.elapsed);
         match answer.stop {
             Stop::Interrupted => front_end.note("(interrupted)"),
@@ -218,25 +233,6 @@ impl Conversation<'_, '_> {
             Err(error) if error.is_interrupt() => Ok(self.undo()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// What an answer has cost so far: `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · 41.0 t/s`.
-    fn status(&self, answer: &Generated) -> String {
-        let session = self.chat.session();
-        let (options, usage) = (session.options(), session.kv_usage());
-        let policy = options.policy.to_string();
-        let mut parts = vec![
-            format!("{}/{} tokens", format::count(self.chat.tokens()), format::count(options.context)),
-            policy.split(':').next().unwrap_or_default().to_owned(),
-            match usage.bytes < usage.full_bytes {
-                true => format::bytes_of(usage.bytes, usage.full_bytes),
-                false => format::bytes(usage.bytes),
-            },
-        ];
-        if answer.steps > 0 {
-            parts.push(format!("{} t/s", format::speed(answer.steps_per_second())));
-        }
-        parts.join(" · ")
     }
 }
 

@@ -190,13 +190,10 @@ impl SavedChat {
         let Conversation { messages, timeline, turns } = conversation;
         let roles = messages.iter().map(|(role, _)| role.as_str()).skip_while(|role| *role == "system");
         let (roles, expected) = (roles.collect::<Vec<_>>(), ["user", "assistant"].repeat(turns.len()));
-        // The last answer may have failed.
-        let turns_fit = turns.iter().all(|turn| turn.question < turn.answer)
-            && turns.last().is_none_or(|turn| turn.answer <= timeline.len());
         let replaced = turns.iter().flat_map(|turn| &turn.replaced);
         if !expected.starts_with(&roles)
             || roles.len() + 1 < expected.len()
-            || !turns_fit
+            || !turns_fit(&turns, timeline.len())
             || timeline.iter().chain(replaced).any(|token| *token as usize >= vocabulary)
             || attachments.iter().any(|attachment| !(1..=turns.len()).contains(&attachment.turn))
         {
@@ -246,6 +243,46 @@ pub(super) fn turns<'a>(
     turns
 }
 
+/// Whether turns are those of a timeline of so many tokens. The last answer may have failed.
+fn turns_fit(turns: &[Turn], tokens: usize) -> bool {
+    let mut tokens = tokens;
+    turns.iter().rev().all(|turn| {
+        let fits = turn.question < turn.answer && turn.answer <= tokens;
+        // The timeline before the question.
+        tokens = turn.question.saturating_add(turn.replaced.len());
+        fits
+    })
+}
+
 fn damaged(path: &Path, reason: &str) -> EngineError {
     EngineError::SavedChat { path: path.to_owned(), reason: format!("{reason:.1000}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_turn_must_fit_the_timeline_that_undo_leaves() {
+        let turn = |question, answer, replaced: usize| Turn {
+            question,
+            answer,
+            replaced: vec![7; replaced],
+            is_cut_off: false,
+        };
+        for (turns, tokens, fits) in [
+            (vec![], 0, true),
+            (vec![turn(0, 5, 0), turn(9, 12, 0)], 15, true),
+            (vec![turn(0, 5, 0), turn(9, 12, 0)], 12, true),
+            (vec![turn(0, 5, 0), turn(9, 12, 0)], 11, false),
+            (vec![turn(0, 5, 0), turn(5, 5, 0)], 15, false),
+            // Before the second question there were 5 + 20 tokens.
+            (vec![turn(0, 5, 0), turn(3, 12, 20)], 15, true),
+            (vec![turn(0, 24, 0), turn(5, 12, 20)], 15, true),
+            (vec![turn(0, 26, 0), turn(5, 12, 20)], 15, false),
+            (vec![turn(0, 5, 0), turn(3, 12, 0)], 15, false),
+        ] {
+            assert_eq!(turns_fit(&turns, tokens), fits, "{turns:?} {tokens}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What each command of a chat does.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,13 +40,13 @@ impl Conversation<'_, '_> {
             ("/files", argument) => self.files(argument)?,
             ("/continue", "") => return self.go_on(),
             ("/history", "") => {
-                self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))
+                self.report(replay(self.app, self.front_end, self.chat).map(|()| String::new()))?;
             }
-            ("/copy", what) => self.report(copy(self.app, self.chat, what)),
-            ("/export", file) => self.report(export(self.chat, file)),
+            ("/copy", what) => self.report(copy(self.app, self.chat, what))?,
+            ("/export", file) => self.report(export(self.chat, file))?,
             ("/think", what) => {
                 let done = think(self.front_end, self.chat, what);
-                self.report(done);
+                self.report(done)?;
             }
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
@@ -199,12 +200,17 @@ impl Conversation<'_, '_> {
     }
 
     /// Prints what a command has done, or why it could not.
-    fn report(&self, done: Result<String>) {
+    ///
+    /// # Errors
+    /// Where stdout cannot be written: that ends the chat.
+    fn report(&self, done: Result<String>) -> Result<()> {
         match done {
             Ok(text) if text.is_empty() => {}
             Ok(text) => self.front_end.note(&text),
+            Err(error) if error.is::<io::Error>() => return Err(error),
             Err(error) => self.front_end.note(failure::report(&error).text.trim_end()),
         }
+        Ok(())
     }
 
     fn stats(&self) -> String {

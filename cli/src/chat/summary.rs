@@ -1,0 +1,24 @@
+//! The dim line below an answer.
+
+use longhand::{Chat, Generated};
+
+use crate::format;
+
+/// What the conversation takes, and how fast the answer was: `13,360/21,500 tokens · razor · 9.60 of 32.0 MiB · 41.0 t/s`.
+pub fn summary(chat: &Chat, answer: &Generated) -> String {
+    let session = chat.session();
+    let (options, usage) = (session.options(), session.kv_usage());
+    let policy = options.policy.to_string();
+    let mut parts = vec![
+        format!("{}/{} tokens", format::count(chat.tokens()), format::count(options.context)),
+        policy.split(':').next().unwrap_or_default().to_owned(),
+        match usage.bytes < usage.full_bytes {
+            true => format::bytes_of(usage.bytes, usage.full_bytes),
+            false => format::bytes(usage.bytes),
+        },
+    ];
+    if answer.steps > 0 {
+        parts.push(format!("{} t/s", format::speed(answer.steps_per_second())));
+    }
+    parts.join(" · ")
+}
