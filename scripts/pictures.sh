@@ -2,6 +2,6 @@
 # Draws the README's pictures anew. The scenes are in cli/tests/pictures.rs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo test --release -p longhand-cli --test pictures -- --include-ignored --test-threads 1
+cargo test --release -p longhand-cli --test pictures
 mkdir -p docs
 cp "${CARGO_TARGET_DIR:-target}"/tmp/cli/pictures/*.svg docs/

@@ -272,7 +272,7 @@ impl State {
 /// Ends the program at once, on a new line: the last one may contain a progress bar.
 fn exit(code: i32) -> ! {
     #[cfg(unix)]
-    terminal::restore();
+    terminal::restore_for_good();
     let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\n");
     process::exit(code)
 }

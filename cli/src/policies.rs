@@ -18,11 +18,11 @@ pub fn run(app: &App, _: &PoliciesArgs) -> Result<()> {
 
 fn catalogue() -> String {
     let mut text = String::from(
-        "The KV cache holds one row for each token, in every attention head. A cache policy decides which rows a\n\
-         head keeps; the others are evicted. Choose one with\n\
+        "The KV cache holds one row for each token, in every attention head. A cache policy decides which rows \
+         a head keeps; the others are evicted. Choose one with\n\
          \n  --policy NAME\n  --policy NAME:parameter=value,parameter=value\n\n\
-         for example --policy razor:buffer=4000,ratio=5. The list shows each parameter with its default. Retrieval\n\
-         heads are those that look things up far back in the text: see `longhand help heads`.\n",
+         for example --policy razor:buffer=4000,ratio=5. The list shows each parameter with its default. \
+         Retrieval heads are those that look things up far back in the text: see `longhand help heads`.\n",
     );
     for entry in policies() {
         text += &format!("\n{}: {}\n", entry.name, entry.summary);

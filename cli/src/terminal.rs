@@ -22,6 +22,8 @@ const BRACKETED_PASTE_OFF: &str = "\x1b[?2004l";
 static ORIGINAL: OnceLock<Termios> = OnceLock::new();
 /// The process that changed the modes, or 0. A fork of it must leave them alone.
 static CHANGED_BY: AtomicU32 = AtomicU32::new(0);
+/// Whether the program ends, so that another thread must not change the modes again.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// Whether the terminal was asked to mark what is pasted.
 static MARKS_PASTES: AtomicBool = AtomicBool::new(false);
 /// Bytes that were typed before the last [`enter`] and are not read yet.
@@ -57,6 +59,9 @@ pub fn enter(mark_pastes: bool) -> io::Result<()> {
     if mark_pastes {
         write(BRACKETED_PASTE_ON);
     }
+    if IS_OVER.load(Ordering::SeqCst) {
+        restore();
+    }
     Ok(())
 }
 
@@ -78,6 +83,12 @@ pub fn restore() {
     if let Some(original) = ORIGINAL.get() {
         let _ = termios::tcsetattr(stdin(), OptionalActions::Now, original);
     }
+}
+
+/// Gives the terminal back before the program ends, whatever other threads do.
+pub fn restore_for_good() {
+    IS_OVER.store(true, Ordering::SeqCst);
+    restore();
 }
 
 /// Sets the modes again after another program may have changed them. Does nothing after [`restore`].

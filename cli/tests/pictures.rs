@@ -29,10 +29,8 @@ enum Step {
     Type(&'static str),
     /// Waits for an empty prompt.
     Prompt,
-    /// Waits until the program has ended.
-    End,
 }
-use Step::{End, Prompt, Type, Wait};
+use Step::{Prompt, Type, Wait};
 
 struct Scene {
     /// The file's name.
@@ -42,15 +40,13 @@ struct Scene {
     /// The command line, after `longhand`. It runs in a folder with the documents of [`documents`].
     command: &'static str,
     steps: &'static [Step],
-    /// Whether it takes longer than a test should: only the script plays it.
-    is_slow: bool,
 }
 
 const SCENES: &[Scene] = &[
     Scene {
         name: "chat",
         title: "A chat about two documents: a question, its answer, and what the KV cache holds",
-        command: "chat -q --private -f journal.txt -f lighthouse.docx --policy razor:buffer=256",
+        command: "chat --private -f journal.txt -f lighthouse.docx --policy razor:buffer=256",
         steps: &[
             Type("What is Mary's favorite number?"),
             Wait("is 34251."),
@@ -60,14 +56,20 @@ const SCENES: &[Scene] = &[
             Wait("answered"),
             Prompt,
         ],
-        is_slow: false,
     },
     Scene {
-        name: "budget",
-        title: "The demo: at 30 % of the cache, razor finds all facts, and a window of the same size does not",
-        command: "demo --tokens 4k --facts 3",
-        steps: &[Wait("full"), Wait("razor"), Wait("streaming"), Wait("of 3"), End],
-        is_slow: true,
+        name: "kv",
+        title: "The rows that each KV head keeps of a document, and where the rows of one head lie",
+        command: "chat -q --private -f journal.txt --policy razor:buffer=256",
+        steps: &[
+            Type("What is the pass key?"),
+            Wait("is 9078648."),
+            Type("/kv"),
+            Wait("rows"),
+            Type("/kv 1.0"),
+            Wait("window"),
+            Prompt,
+        ],
     },
 ];
 
@@ -119,19 +121,9 @@ fn start(scene: &Scene, folder: &Path) -> Terminal {
 
 #[test]
 fn scenes_are_played_and_drawn() {
-    play(false);
-}
-
-#[test]
-#[ignore = "slow: for scripts/pictures.sh"]
-fn slow_scenes_are_played_and_drawn() {
-    play(true);
-}
-
-fn play(slow_ones: bool) {
     let folder = documents();
-    for scene in SCENES.iter().filter(|scene| scene.is_slow == slow_ones) {
-        let mut terminal = start(scene, &folder);
+    for scene in SCENES {
+        let terminal = start(scene, &folder);
         for step in scene.steps {
             match step {
                 Wait(text) => terminal.wait_for(text),
@@ -140,7 +132,6 @@ fn play(slow_ones: bool) {
                     terminal.send(&format!("{line}\r"));
                 }
                 Prompt => terminal.wait_for_prompt(),
-                End => assert_eq!(terminal.exit_code(), Some(0), "{}", terminal.contents()),
             }
         }
         let picture = terminal.look(|screen| svg::picture(screen, scene.title));

@@ -90,9 +90,9 @@ fn a_conversation_from_its_beginning_to_its_end() {
         command.env("TERM", "dumb");
     });
     chat.wait_for("resumed after ");
-    chat.send("\n/undo\n");
+    chat.send("/undo\r");
     chat.wait_for("removed the last question");
-    chat.send("/exit\n");
+    chat.send("/exit\r");
     assert_eq!(chat.exit_code(), Some(0));
     assert!(!chat.bytes().contains('\x1b'));
 

@@ -18,10 +18,11 @@ impl Conversation<'_, '_> {
             Some(status) if !self.is_paused && self.chat.has_unread_documents()? => status,
             _ => return self.front_end.next_message(),
         };
-        let (flag, front_end) = (self.app.interrupt.flag(), &mut *self.front_end);
-        let cache = self.keeper.documents();
-        let (next, read) =
-            background::read_during(self.chat, cache, &status, &flag, || front_end.next_message());
+        let (interrupt, flag) = (&self.app.interrupt, self.app.interrupt.flag());
+        let (chat, front_end, cache) = (&mut *self.chat, &mut *self.front_end, self.keeper.documents());
+        // The last chunk may go on for a while behind the message: Ctrl-C is a key as long.
+        let (next, read) = interrupt
+            .prompting(|| background::read_during(chat, cache, &status, &flag, || front_end.next_message()));
         match read {
             Ok(reading) => {
                 if self.keeper.documents().is_some() {
