@@ -181,7 +181,7 @@ impl Console {
         let fits = |line: &str| line.chars().count() <= usize::from(columns);
         let wrap = |line| match fits(line) {
             true => line.to_owned(),
-            false => format::labelled("", line, columns.into()).trim_end().to_owned(),
+            false => format::wrapped(line, columns.into()),
         };
         text.lines().map(wrap).collect::<Vec<_>>().join("\n")
     }

@@ -119,6 +119,22 @@ pub fn labelled(label: &str, text: &str, width: usize) -> String {
     format!("{label}{lines}{line}\n")
 }
 
+/// A line in several of at most `width` characters where its words allow that. White space within them stays.
+pub fn wrapped(line: &str, width: usize) -> String {
+    let (mut out, mut column) = (String::new(), 0);
+    for word in line.split_inclusive(' ') {
+        let columns = word.trim_end_matches(' ').chars().count();
+        if column > 0 && column + columns > width {
+            out.truncate(out.trim_end_matches(' ').len());
+            out.push('\n');
+            column = 0;
+        }
+        out += word;
+        column += word.chars().count();
+    }
+    out
+}
+
 /// `part / whole`; 0 if `whole` is 0.
 pub fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -142,6 +158,13 @@ mod tests {
         assert_eq!(labelled("a  ", "one two three", 9), "a  one\n   two\n   three\n");
         assert_eq!(labelled("", "  one   two ", 80), "one two\n");
         assert_eq!(labelled("a ", "", 80), "a \n");
+    }
+
+    #[test]
+    fn wrapped_lines_keep_their_white_space() {
+        assert_eq!(wrapped("  one  two three", 10), "  one  two\nthree");
+        assert_eq!(wrapped("/a/long/path with words", 6), "/a/long/path\nwith\nwords");
+        assert_eq!(wrapped("short", 80), "short");
     }
 
     #[test]

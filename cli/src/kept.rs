@@ -152,7 +152,7 @@ fn occupied(path: &Path) -> u64 {
 }
 
 /// The beginning of a title as a name that can be typed: `My Book (2nd).txt` gives `my-book-2nd-txt`.
-fn stem(title: &str) -> String {
+pub fn stem(title: &str) -> String {
     let words: Vec<String> = title
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())

@@ -246,7 +246,8 @@ impl Chat {
         Ok(())
     }
 
-    /// Gives the conversation room for `context` tokens. What was read is kept.
+    /// Gives the conversation room for `context` tokens. What was read is kept, except layers of a first text whose
+    /// reading was interrupted.
     ///
     /// # Errors
     /// Where the conversation is longer, or there is no memory for the old and the new KV store at once. The
@@ -269,8 +270,9 @@ impl Chat {
         })
     }
 
-    /// Lets the model read a question, up to where its answer begins, together with its documents. If that fails or is interrupted, the conversation is as it was before; the session keeps
-    /// the chunks that were complete, so that asking again goes on from there.
+    /// Lets the model read a question, up to where its answer begins, together with documents that are not read yet. If
+    /// that fails or is interrupted, the conversation is as it was before; the session keeps the chunks that were
+    /// complete, so that asking again goes on from there.
     pub fn read(
         &mut self,
         question: &str,
@@ -294,8 +296,13 @@ impl Chat {
         let known = tokens.iter().zip(&self.timeline).take_while(|(a, b)| a == b).count();
         tokens[known..].iter().for_each(|token| self.sampler.accept(*token));
         let replaced = self.timeline.split_off(known);
+        let was_rewritten = !replaced.is_empty();
         self.turns.push(Turn { question: known, answer: tokens.len(), replaced, is_cut_off: false });
         self.timeline = tokens;
+        if was_rewritten {
+            // What was replaced no longer counts for penalties.
+            self.go_back(usize::MAX);
+        }
         Ok(Reading { tokens: computed, elapsed: started.elapsed() })
     }
 
@@ -421,9 +428,18 @@ impl Chat {
         Ok(Some(Reading { tokens, elapsed: started.elapsed() }))
     }
 
-    /// Takes the last question and its answer back. False where there is none.
+    /// Takes the last question and its answer back. Its documents stay, for the next question. False where there is no
+    /// question.
     pub fn undo(&mut self) -> bool {
+        let was_undone = self.take_back();
+        self.keep_documents();
+        was_undone
+    }
+
+    /// As [`Chat::undo`], but leaves documents at their turns.
+    fn take_back(&mut self) -> bool {
         self.drop_answer();
+        self.ahead = None;
         match self.turns.pop() {
             Some(turn) => {
                 self.messages.pop();
@@ -450,6 +466,7 @@ impl Chat {
         match self.turns.last() {
             Some(turn) if self.messages.last().is_some_and(|last| last.role == "assistant") => {
                 let answer = turn.answer;
+                self.ahead = None;
                 self.messages.pop();
                 self.go_back(answer);
                 true

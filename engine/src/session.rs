@@ -227,7 +227,8 @@ impl Session {
         let layout = self.store.layout();
         KvUsage {
             tokens: self.store.seen(),
-            bytes: self.store.live_bytes(),
+            // Layers of a text that is not read yet do not count.
+            bytes: if self.first_text.is_some() { 0 } else { self.store.live_bytes() },
             full_bytes: layout.full_bytes(self.store.seen()),
             allocated: self.store.bytes(),
             full_heads: (layout.layers.iter().flatten())
@@ -374,7 +375,7 @@ impl Session {
     }
 
     /// Empties the store if it holds layers of a first text whose reading was interrupted.
-    fn forget_first_text(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn forget_first_text(&mut self) -> Result<(), EngineError> {
         if self.first_text.is_some() { self.clear() } else { Ok(()) }
     }
 
@@ -428,8 +429,8 @@ impl Session {
     /// After an interrupt the session is as before. After another error it is as it was when the last text
     /// had been read, or empty where that cannot be restored, as [`Session::tokens`] says.
     pub fn push(&mut self, token: u32) -> Result<(), EngineError> {
-        self.forget_first_text()?;
         self.prepare_step(token)?;
+        self.forget_first_text()?;
         self.step(token)
     }
 

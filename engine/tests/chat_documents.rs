@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longhand::{
-    Chat, ChatOptions, Engine, EngineOptions, ModelSource, Preamble, Prefill, SavedChat, Session,
-    SessionOptions,
+    Chat, ChatOptions, Engine, EngineOptions, ModelSource, Preamble, Prefill, SamplerOptions, SavedChat,
+    Session, SessionOptions,
 };
 
 const BOAT: &str = "The old boat crossed the river. Mary's favorite number is 34251.";
@@ -113,6 +113,69 @@ fn documents_that_are_given_up_leave_the_conversation_as_it_was() {
     let mut chat = chat_about(&engine, BOAT, SessionOptions::default());
     assert_eq!(chat.detach().expect("removed"), ["first.txt"]);
     assert!(!chat.has_unread_documents().expect("documents") && chat.next_documents().is_empty());
+}
+
+/// Questions are undone after a document was added for the next one.
+#[test]
+fn undone_questions_leave_later_documents_for_the_next_one() {
+    let engine = engine();
+    let folder = tempfile::tempdir().expect("a folder");
+    for (questions, read_ahead, undone) in [(1, false, 1), (2, false, 1), (2, true, 2), (1, true, 1)] {
+        let case = format!("{undone} of {questions} undone");
+        let mut chat = chat_about(&engine, BOAT, SessionOptions::default());
+        for _ in 0..questions {
+            assert_eq!(chat.ask(MARY, &mut |_| ()).expect("an answer").text, MARY_IS);
+        }
+        chat.attach("key.txt", KEY).expect("added");
+        if read_ahead {
+            read(&mut chat);
+        }
+        for _ in 0..undone {
+            assert!(chat.undo());
+        }
+        assert_eq!(chat.next_documents().last().map(String::as_str), Some("key.txt"), "{case}");
+        let path = folder.path().join(format!("{questions}{undone}{read_ahead}"));
+        chat.save(&path).expect("saved");
+        let saved = SavedChat::open(&path).expect("opened");
+        let mut restored = saved.restore(&engine, ChatOptions::default()).expect("restored");
+        for chat in [&mut chat, &mut restored] {
+            assert_eq!(chat.ask(PASS, &mut |_| ()).expect("an answer").text, PASS_IS, "{case}");
+            assert_eq!(chat.last_question(), Some(PASS), "{case}");
+        }
+    }
+}
+
+/// Another answer of the same length.
+#[test]
+fn documents_are_read_behind_the_answer_that_there_is() {
+    let engine = engine();
+    let mut chat = chat_about(&engine, BOAT, SessionOptions::default());
+    chat.set_answer_limit(Some(4));
+    chat.ask(MARY, &mut |_| ()).expect("an answer");
+    chat.attach("key.txt", KEY).expect("added");
+    chat.retract_answer(&mut |_| ()).expect("no answer");
+    let sampling = SamplerOptions { temperature: 3.0, seed: 5, ..SamplerOptions::default() };
+    chat.set_sampling(sampling).expect("sampling");
+    chat.answer(&mut |_| std::ops::ControlFlow::Continue(())).expect("another answer");
+    chat.set_sampling(SamplerOptions::greedy()).expect("sampling");
+    chat.set_answer_limit(None);
+    read(&mut chat);
+    ask(&mut chat, PASS);
+}
+
+/// What is given up takes no memory, and is not counted.
+#[test]
+fn a_reading_that_is_given_up_leaves_nothing() {
+    let engine = engine();
+    let document = "The grass is green and the sky is blue. ".repeat(60);
+    let options = SessionOptions { chunk: 32, ..SessionOptions::default() };
+    let mut chat = chat_about(&engine, &document, options);
+    let flag = engine.interrupt();
+    chat.read_documents(None, &mut |_| flag.store(true, Ordering::Relaxed)).expect_err("interrupted");
+    flag.store(false, Ordering::Relaxed);
+    assert!(chat.session().first_text_share().is_some() && chat.session().kv_usage().bytes == 0);
+    assert_eq!(chat.detach().expect("given up"), ["first.txt"]);
+    assert_eq!(chat.session().first_text_share(), None);
 }
 
 #[test]

@@ -39,8 +39,8 @@ pub struct ModelArgs {
 /// Models that are not the path or name of a file.
 #[derive(Clone, Debug, Args)]
 struct OtherModels {
-    /// Model from Hugging Face, also -hf: downloaded once, then found again without a network [default QUANT:
-    /// Q4_K_M, else Q8_0, else the first file]
+    /// Model from Hugging Face, also -hf: downloaded once, then found again without a network. Without QUANT, a file
+    /// that is there already is used [default QUANT of a download: Q4_K_M, else Q8_0, else the first file]
     #[arg(long, value_name = "OWNER/REPOSITORY[:QUANT]", value_parser = hub::parse)]
     hf_repo: Option<HubModel>,
     /// The model where none is given. Only settings set it: see `config`.

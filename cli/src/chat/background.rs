@@ -7,6 +7,7 @@ use std::thread;
 
 use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Progress};
 
+use super::conversation;
 use super::status::Status;
 use crate::{format, turn};
 
@@ -22,16 +23,21 @@ pub fn read_during<T>(
     let what = names(&chat.next_documents());
     status.show(format!("reading {what}"));
     thread::scope(|scope| {
-        let reader = scope.spawn(|| {
+        let reader = thread::Builder::new().name("reading".to_owned()).spawn_scoped(scope, || {
             let read =
                 chat.read_documents(cache, &mut |progress| status.show(progress_line(&what, progress)));
             status.end(match &read {
                 Ok(reading) => finished(&what, reading),
                 Err(error) if error.is_interrupt() => Vec::new(),
-                Err(error) => vec![format!("error: cannot read {what}: {error}")],
+                Err(error) => vec![failed(&what, error)],
             });
             read
         });
+        let Ok(reader) = reader else {
+            // Without a thread the next question reads the documents.
+            status.end(Vec::new());
+            return (wait(), Ok(DocumentReading::default()));
+        };
         let stop = StopAtEnd(flag);
         let waited = wait();
         drop(stop);
@@ -47,6 +53,14 @@ struct StopAtEnd<'a>(&'a AtomicBool);
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What to say when the reading has failed.
+fn failed(what: &str, error: &EngineError) -> String {
+    match error {
+        EngineError::ContextFull { needed, context } => conversation::context_full(*needed, *context),
+        error => format!("error: cannot read {what}: {error}\nhint: a question or /read tries again"),
     }
 }
 

@@ -61,7 +61,10 @@ pub fn run(
         let message = match conversation.next()? {
             Next::Message(message) => message,
             Next::Stop => {
-                conversation.stop_reading();
+                // It may have ended meanwhile.
+                if conversation.chat.has_unread_documents()? {
+                    conversation.stop_reading();
+                }
                 continue;
             }
             Next::End(end) => return Ok(end),
@@ -237,7 +240,7 @@ impl Conversation<'_, '_> {
 }
 
 /// The error and the hint for a question that does not fit the context.
-fn context_full(needed: usize, context: usize) -> String {
+pub(super) fn context_full(needed: usize, context: usize) -> String {
     let larger = larger_context(needed);
     let (needed, context) = (format::count(needed), format::count(context));
     format!(

@@ -9,6 +9,7 @@ use longhand::atomic_file::{self, Access};
 
 use super::complete::expand_home;
 use crate::failure::Failure;
+use crate::kept;
 use crate::transcript::Transcript;
 
 /// Writes the conversation to a file that must not exist; without a name, to one in the current folder that is named
@@ -34,7 +35,7 @@ pub fn export(chat: &Chat, file: &str) -> Result<String> {
 /// `report-chat.md`, `report-chat-2.md`, ….
 fn unused_name(chat: &Chat) -> PathBuf {
     let document = chat.preamble().names().first().map(Path::new).and_then(Path::file_stem);
-    let stem = document.map_or_else(|| "longhand".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    let stem = document.map_or_else(|| "longhand".to_owned(), |stem| kept::stem(&stem.to_string_lossy()));
     let mut path = PathBuf::from(format!("{stem}-chat.md"));
     let mut number = 1;
     while path.exists() {

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use longhand::text::sanitize_for_terminal;
+use models::invisible::escape_invisible;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
@@ -22,7 +23,7 @@ pub enum Screen {
 }
 
 impl Screen {
-    /// Draws the text behind the prompt, and `status` above it, where there is one. Neither has control sequences.
+    /// Draws the text behind the prompt, and `status` above it, where there is one. `prompt` has no control sequences.
     pub fn draw(
         &mut self,
         status: Option<&str>,
@@ -217,7 +218,7 @@ impl Layout {
     fn with_status(mut self, status: Option<&str>, columns: usize) -> Layout {
         let Some(status) = status else { return self };
         let mut row = Row { is_status: true, ..Row::default() };
-        for c in status.chars() {
+        for c in visible(&escape_invisible(status)).chars() {
             let width = c.width().unwrap_or(0);
             if row.width + width >= columns {
                 break;

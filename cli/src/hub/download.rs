@@ -39,10 +39,16 @@ enum Event {
 pub fn download(app: &App, model: &HubModel, hub: &Path) -> Result<PathBuf, Failure> {
     let (events, receive) = mpsc::channel();
     let (model, repository) = (model.clone(), Repository::new(hub, &model.folder_name()));
-    let worker = thread::spawn(move || {
+    let worker = thread::Builder::new().name("download".to_owned()).spawn(move || {
         let download = Download { server: Server::from_environment()?, model, repository, events };
         download.run()
     });
+    let worker = worker.map_err(|error| {
+        Failure::new(
+            format!("cannot start a thread: {error}"),
+            "end other programs, or raise the limit of threads",
+        )
+    })?;
     let mut bar: Option<(ProgressBar, u64, u64)> = None;
     app.interrupt.generating(|| {
         loop {
@@ -126,6 +132,8 @@ impl Download {
                 self.report(Event::Note(format!("another program downloads {}; waiting for it", file.path)));
                 lock.lock().map_err(failed)?;
             }
+            // Not every file system knows locks.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         while !blob.exists() {

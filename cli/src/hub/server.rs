@@ -2,6 +2,8 @@
 
 use std::env;
 use std::fs;
+use std::io::Read;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -107,7 +109,8 @@ impl Server {
                 format!("give an address such as {HUGGING_FACE}, or unset HF_ENDPOINT"),
             ));
         };
-        let is_local = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        let is_local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
         let timeout = variable("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|seconds| seconds.parse().ok());
         let timeout =
             Some(timeout.map_or(TIMEOUT, |seconds: u32| Duration::from_secs(seconds.max(1).into())));
@@ -141,7 +144,12 @@ impl Server {
     pub fn revision(&self, repository: &str) -> Result<Revision, Failure> {
         let path = format!("api/models/{repository}/revision/main?blobs=true");
         let (_, body) = self.get(repository, &path, 0).map_err(|refusal| refusal.failure)?;
-        let revision: Result<Revision, _> = serde_json::from_reader(std::io::Read::take(body, MAX_LIST));
+        let mut list = Vec::new();
+        body.take(MAX_LIST).read_to_end(&mut list).map_err(|error| {
+            let message = format!("{} broke off while it sent the list of files: {error}", self.host);
+            Failure::new(message, "run the command again")
+        })?;
+        let revision: Result<Revision, _> = serde_json::from_slice(&list);
         let is_commit = |revision: &Revision| is_hash(&revision.sha, 40);
         revision.ok().filter(is_commit).ok_or_else(|| {
             Failure::new(

@@ -6,7 +6,7 @@ use std::time::Instant;
 use models::chat::{Message, NextTurn};
 
 use super::documents::{encode, question_in};
-use super::{Chat, Preamble, Reading, Turn};
+use super::{Chat, Preamble, Reading, Turn, thinking_begun_by};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
 use crate::{EngineError, Hint, Progress, Session, setup};
@@ -72,7 +72,7 @@ impl Chat {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
         let before = (self.messages.clone(), self.timeline.clone(), self.turns.clone());
-        if !self.undo() {
+        if !self.take_back() {
             return Err(EngineError::Setting {
                 what: "another question".into(),
                 reason: "there is none that it could replace".into(),
@@ -186,6 +186,10 @@ impl Chat {
             Some(next) => [&self.timeline[..next.question.min(self.timeline.len())], &next.replaced].concat(),
         };
         let generated = start.and_then(|start| timeline.get(start..)).unwrap_or_default();
+        // Where the prompt begins the thinking, the tokens of the answer do not.
+        let prompt = start.and_then(|start| timeline.get(..start)).unwrap_or_default();
+        let opening = thinking_begun_by(prompt, format);
+        let text = text.strip_prefix(&opening).unwrap_or(text);
         let decoded = format.tokenizer().decode(generated, false);
         match String::from_utf8_lossy(&decoded).trim_start().starts_with(text.trim()) {
             true => Ok(generated.to_vec()),

@@ -81,6 +81,7 @@ impl Chat {
         }
         self.attachments.retain(|attachment| attachment.turn != self.turns.len());
         self.ahead = None;
+        self.session.forget_first_text()?;
         Ok(names)
     }
 
@@ -122,7 +123,8 @@ impl Chat {
     pub fn read_share(&self) -> f64 {
         let Some(Ahead { tokens, begun: Some((before, _)), .. }) = &self.ahead else { return 0.0 };
         let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        let of_layers = self.session.first_text_share().unwrap_or(0.0);
+        let of_layers =
+            self.session.first_text_share().filter(|_| self.session.is_reading(tokens)).unwrap_or(0.0);
         let chunks = held.saturating_sub(*before) as f64 / tokens.len().saturating_sub(*before).max(1) as f64;
         of_layers.max(chunks)
     }
@@ -161,12 +163,12 @@ impl Chat {
         let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
         let (before, earlier) = *ahead.begun.get_or_insert((held, Duration::ZERO));
         let (read, unread) = (held.saturating_sub(before), tokens.len() - held);
-        reading.tokens = tokens.len().saturating_sub(self.timeline.len());
+        reading.tokens = tokens.len().saturating_sub(before);
         let note = |reading: &mut DocumentReading, error: EngineError| {
             reading.problem.get_or_insert(error.to_string());
         };
         let is_fresh = self.session.tokens().is_empty();
-        if let Some(cache) = cache.filter(|_| is_fresh && self.session.first_text_share().is_none()) {
+        if let Some(cache) = cache.filter(|_| is_fresh && !self.session.is_reading(tokens)) {
             match cache.find(&mut self.session, tokens) {
                 Ok(found) => reading.found = found,
                 Err(error) => note(reading, error),
@@ -234,7 +236,7 @@ impl Chat {
             return Ok(Vec::new());
         }
         self.messages.push(Message::user(with_documents(&documents, QUESTION)));
-        let prompt = self.next_prompt();
+        let prompt = self.next_prompt(&documents, QUESTION);
         self.messages.pop();
         let (mut tokens, mut prompt) = prompt?;
         match end_of_documents(&prompt, &documents, QUESTION).and_then(|end| prompt.split_off(end)) {
@@ -259,9 +261,29 @@ impl Chat {
         added.map(|attachment| attachment.text.as_str()).collect::<Vec<_>>().join(SEPARATOR)
     }
 
+    /// Questions were undone: their documents are for the next one.
+    pub(super) fn keep_documents(&mut self) {
+        let turns = self.turns.len();
+        match turns {
+            0 => self.begin_with_all_documents(),
+            _ => self
+                .attachments
+                .iter_mut()
+                .for_each(|attachment| attachment.turn = attachment.turn.min(turns)),
+        }
+    }
+
     /// A new conversation begins with the documents that were added to this one, too.
     pub(super) fn begin_with_all_documents(&mut self) {
         self.ahead = None;
+        if self.preamble.first_tokens().is_none() && !self.preamble.documents().is_empty() {
+            // It was restored, and its documents are not tokens yet.
+            let names = self.preamble.names().to_vec();
+            let preamble = Preamble::new(&self.format, self.preamble.system(), self.preamble.documents());
+            if let Ok(preamble) = preamble {
+                self.preamble = preamble.with_names(names);
+            }
+        }
         for Attachment { name, text, .. } in std::mem::take(&mut self.attachments) {
             let mut names = self.preamble.names().to_vec();
             names.push(name);
@@ -285,13 +307,15 @@ impl Chat {
         if !self.has_questions() {
             return self.preamble.prompt(&self.format, question);
         }
-        let (mut tokens, prompt) = self.next_prompt()?;
-        tokens.extend(encode(&self.format, prompt, &self.pending_text(), question)?);
+        let documents = self.pending_text();
+        let (mut tokens, prompt) = self.next_prompt(&documents, question)?;
+        tokens.extend(encode(&self.format, prompt, &documents, question)?);
         Ok(tokens)
     }
 
-    /// What the last message follows, in tokens, and the prompt from there on.
-    fn next_prompt(&self) -> Result<(Vec<u32>, Prompt), EngineError> {
+    /// What the last message follows, in tokens, and the prompt from there on. The message has these documents and this
+    /// question.
+    fn next_prompt(&self, documents: &str, question: &str) -> Result<(Vec<u32>, Prompt), EngineError> {
         let format = &self.format;
         if !self.has_answers() {
             return Ok((Vec::new(), format.prompt(&self.messages)?));
@@ -299,7 +323,7 @@ impl Chat {
         Ok(match format.next_turn(&self.messages)? {
             NextTurn::Extends(suffix) => (self.timeline.clone(), suffix),
             NextTurn::Rewrites { prompt, suffix, .. } => {
-                let whole = format.encode(&prompt)?;
+                let whole = encode(format, prompt.clone(), documents, question)?;
                 let held = self.session.tokens();
                 let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
                 match suffix {

@@ -132,6 +132,10 @@ impl ChatFile {
     /// # Errors
     /// Where another program has changed the file since, or it cannot be written. It is then as it was.
     pub fn save(&mut self, chat: &Chat) -> Result<(), EngineError> {
+        if chat.session().first_text_share().is_some() {
+            // Layers of a text that is not read yet are no cache.
+            return self.save_conversation(chat);
+        }
         self.replace(|to| chat.write_to(true, to), false).map_err(error_in(&self.path))?;
         let _ = fs::remove_file(ChatFile::cache_path(&self.path));
         self.has_cache = true;

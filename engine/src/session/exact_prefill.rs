@@ -24,9 +24,10 @@ impl Session {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), EngineError> {
         let engine = self.engine.clone();
-        let mut text = match self.first_text.take() {
-            Some(text) if text.tokens == tokens => text,
-            _ => {
+        // Another text leaves its memory before this one takes any.
+        let mut text = match self.first_text.take().filter(|text| text.tokens == tokens) {
+            Some(text) => text,
+            None => {
                 self.clear()?;
                 Box::new(FirstText::new(&engine, tokens, &mut [self])?)
             }
@@ -51,6 +52,11 @@ impl Session {
     /// How much of a first text is read, from 0 to 1, where its reading layer by layer was interrupted.
     pub fn first_text_share(&self) -> Option<f64> {
         self.first_text.as_ref().map(|text| text.share(self.engine.spec().n_layers))
+    }
+
+    /// Whether the reading of this first text was interrupted.
+    pub(crate) fn is_reading(&self, tokens: &[u32]) -> bool {
+        self.first_text.as_ref().is_some_and(|text| text.tokens == tokens)
     }
 
     fn finish_exact(&mut self, tokens: &[u32], logits: Vec<f32>) {
@@ -219,9 +225,13 @@ impl FirstText {
         let built = engine.forward.layer_graph(layer, chunk, rows, needed);
         let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
         built.inputs.fill(&self.tokens[at..at + len], at, &LaneValues::uniform(n_layers, at))?;
-        let accumulated = self.scratch.accumulated(place)?;
+        // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch buffer.
+        let is_resumed = sessions.len() == 1 && !in_store(sessions, layer);
+        let accumulated = is_resumed.then(|| self.scratch.accumulated(place)).transpose()?;
         if let Err(error) = backends.compute(place, &graph) {
-            self.scratch.set_accumulated(place, &accumulated)?;
+            if let Some(accumulated) = accumulated {
+                self.scratch.set_accumulated(place, &accumulated)?;
+            }
             return Err(error);
         }
         if let Some(normed) = graph.find(RESULT_NORM) {

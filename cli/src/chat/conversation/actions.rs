@@ -192,6 +192,8 @@ impl Conversation<'_, '_> {
         };
         self.front_end.note(&match changed {
             Ok(()) => {
+                // What did not fit may fit now.
+                self.is_paused = false;
                 let context = self.chat.session().options().context;
                 format!("the context is {} tokens now", format::count(context))
             }
