@@ -99,7 +99,7 @@ pub fn tokenizer(input: &[u8]) {
     }
     let no_special = on(2);
     tokens.extend(lines.map(|line| {
-        let (&[kind, score], text) = line.split_first_chunk().unwrap_or((&[b'1', b'0'], line));
+        let (&[kind, score], text) = line.split_first_chunk().unwrap_or((b"10", line));
         // Digits are kinds, and b'0' is a score of 0.
         let kind = if no_special { NORMAL } else { i32::from(kind) - i32::from(b'0') };
         let score = match score {

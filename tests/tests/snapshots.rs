@@ -388,8 +388,8 @@ fn a_full_lane_is_restored_and_more_rows_than_it_holds_are_refused() {
     let saved = folder.save(&full);
     let restored = folder.restore(&engine, &saved).expect("as many rows as there is room for");
     assert_eq!(restored.tokens(), full.tokens());
-    // The third number is how many rows the first lane has.
-    let more_rows = Parts::of(&saved).with_numbers(&[(2, 41)]);
+    // The second number is how many rows the first lane has.
+    let more_rows = Parts::of(&saved).with_numbers(&[(1, 41)]);
     folder.assert_rejected(&engine, &more_rows, "a lane has more rows than this session has room for");
 }
 
