@@ -13,21 +13,33 @@ cd "$(dirname "$0")/.."
 
 kind=${1:-}
 shift || true
-if [ $# -eq 0 ]; then
-    case $kind in
-    # The kernels on the scalar instruction set, without what calls C (`graph`) and tests of very many numbers.
-    miri) set -- -p kernels --lib -- --skip graph:: --skip speeds --skip every_bit_pattern --skip relative_error ;;
-    *) set -- -p ggml -p kernels -p longhand --features kernels/testing ;;
-    esac
-fi
 target=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/sanitize-$kind CARGO_TERM_COLOR=never
 
-# The tests, with these flags for all code but build scripts: Rust's, then C's and C++'s.
+# The crates where C and C++ or our own unsafe code are, and the tests of several crates that use most of them.
+crates=(-p ggml -p kernels -p longhand --features kernels/testing)
+suites=()
+for suite in alibi device documents golden interrupts logits model_in_memory mutations not_finite session snapshots; do
+    suites+=(--test "$suite")
+done
+
+# Runs `cargo test` for the given packages, else for all of the above. Fails in the end if a test failed.
+test_all() {
+    if [ $# -gt 0 ]; then
+        test_with "$@"
+        return
+    fi
+    local failed=0
+    test_with "${crates[@]}" || failed=$?
+    test_with -p tests "${suites[@]}" || failed=$?
+    return "$failed"
+}
+
+# The tests, with these flags for all code but build scripts: `rust` for Rust's, `c` for C's and C++'s.
 test_with() {
-    local rust=$1 c="-O1 -g1 -fno-omit-frame-pointer $2"
-    shift 2
-    RUSTFLAGS=$rust RUSTDOCFLAGS=$rust CFLAGS=$c CXXFLAGS=$c cargo "${toolchain[@]}" test --release --target "$target" --no-fail-fast "${std[@]}" "$@"
+    local c_flags="-O1 -g1 -fno-omit-frame-pointer $c"
+    RUSTFLAGS=$rust RUSTDOCFLAGS=$rust CFLAGS=$c_flags CXXFLAGS=$c_flags \
+        cargo "${toolchain[@]}" test --release --target "$target" --no-fail-fast "${std[@]}" "$@"
 }
 
 toolchain=(+nightly) std=()
@@ -35,23 +47,33 @@ case $kind in
 address)
     # Rust's own library of the sanitizer is linked; gcc's instructions call it too.
     export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:detect_odr_violation=0
-    test_with "-Zsanitizer=address -Cdebuginfo=line-tables-only" -fsanitize=address "$@"
+    rust="-Zsanitizer=address -Cdebuginfo=line-tables-only" c=-fsanitize=address
+    test_all "$@"
     ;;
 undefined)
     # Rust has no such sanitizer: gcc's library is linked. Misaligned numbers are what ggml's formats are made of.
     toolchain=()
     export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-    test_with "-Cdebug-assertions -Coverflow-checks -Clink-arg=-lubsan" \
-        "-fsanitize=undefined -fno-sanitize=alignment,vptr -fno-sanitize-recover=all" "$@"
+    rust="-Cdebug-assertions -Coverflow-checks -Clink-arg=-lubsan"
+    c="-fsanitize=undefined -fno-sanitize=alignment,vptr -fno-sanitize-recover=all"
+    test_all "$@"
     ;;
 thread)
     # The standard library is compiled too: what its locks order would look like races.
     std=(-Zbuild-std)
     export TSAN_OPTIONS=halt_on_error=1:history_size=4
-    test_with "-Zsanitizer=thread -Cdebuginfo=line-tables-only -Cunsafe-allow-abi-mismatch=sanitizer" -fsanitize=thread "$@"
+    rust="-Zsanitizer=thread -Cdebuginfo=line-tables-only -Cunsafe-allow-abi-mismatch=sanitizer" c=-fsanitize=thread
+    test_all "$@"
     ;;
 miri)
-    MIRIFLAGS="-Zmiri-deterministic-floats" cargo +nightly miri test "$@"
+    export MIRIFLAGS="-Zmiri-deterministic-floats -Zmiri-disable-isolation"
+    if [ $# -gt 0 ]; then
+        cargo +nightly miri test "$@"
+        exit
+    fi
+    # The kernels on the scalar instruction set, without what calls C (`graph`) and tests of very many numbers.
+    cargo +nightly miri test -p kernels --lib -- --skip graph:: --skip speeds --skip every_bit_pattern --skip relative_error
+    cargo +nightly miri test -p models --lib
     ;;
 *)
     sed -n '2,10s/^# \{0,1\}//p' "$0" >&2

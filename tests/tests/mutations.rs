@@ -1,35 +1,67 @@
-//! Every reader of untrusted data, on valid inputs that were changed at random: bits and numbers changed, parts
-//! left out, repeated, or taken from another input. Each input is read or refused with an error and a hint. The
-//! inputs are the same each time. The fuzz targets in `models/fuzz` and `engine/fuzz` search farther.
+//! Every reader of untrusted data, on inputs that were changed at random: bits and numbers changed, parts left out,
+//! repeated, or taken from another input. Each input is read or refused with an error and a hint.
+//!
+//! The readers and most of the inputs are those of the fuzz targets in `{models,engine,cli/documents}/fuzz`, which
+//! search farther. The inputs are the same each time. `LONGHAND_MUTATION_SECONDS` is the least time for each test:
+//! with 60 each goes on for a minute.
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{env, fs};
 
-use longhand::heads::{HeadProfile, HeadShape, ImportOptions, ScoreMap, ScoresPer, import};
-use longhand::testing::kv::PolicyChoice;
+use longhand::heads::{HeadProfile, HeadShape, ScoreMap, ScoresPer};
 use longhand::testing::kv::policy::policies;
-use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{EngineError, ModelSource, open_gguf};
-use models::chat::{ChatTemplate, Message};
-use models::gguf::GgufFile;
+use longhand::testing::snapshot;
+use longhand::{ModelSource, open_gguf};
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::{ModelSpec, ModelTensors};
-use models::tokenizer::Tokenizer;
 use tests::fixtures::{Random, embedded_model, half_retrieval, options, random_tokens, session, sync};
 
-/// Calls `read` with `count` inputs, each a seed with one to four changes. `words` are inserted too.
+#[path = "../../cli/documents/fuzz/readers.rs"]
+mod documents_readers;
+#[path = "../../engine/fuzz/readers.rs"]
+mod engine_readers;
+#[path = "../../models/fuzz/readers.rs"]
+mod models_readers;
+
+/// The inputs of a fuzz target that are kept in the repository, in the order of their names. None on a machine
+/// without the sources.
+fn kept(fuzz: &str, target: &str) -> Vec<Vec<u8>> {
+    if env::var_os("LONGHAND_TEST_DATA").is_some() {
+        return Vec::new();
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(fuzz).join("seeds").join(target);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{} is empty", folder.display());
+    paths.iter().map(|path| fs::read(path).expect("a file")).collect()
+}
+
+/// Calls `read` with all seeds, and with at least `count` inputs that are seeds with one to four changes. `words`
+/// are inserted too.
 fn mutate(count: usize, seeds: &[Vec<u8>], words: &[&str], mut read: impl FnMut(&[u8])) {
-    seeds.iter().for_each(|seed| read(seed));
-    let mut random = Random(count as u64);
-    for n in 0..count {
-        let mut input = seeds[random.below(seeds.len())].clone();
-        for _ in 0..1 + random.below(4) {
-            change(&mut input, seeds, words, &mut random);
+    let seconds = env::var("LONGHAND_MUTATION_SECONDS");
+    let seconds =
+        seconds.map_or(0, |seconds| seconds.parse().expect("LONGHAND_MUTATION_SECONDS is a number"));
+    let (started, least) = (Instant::now(), Duration::from_secs(seconds));
+    if seeds.is_empty() {
+        return println!("skipped: there are no inputs");
+    }
+    let mut random = Random(1);
+    let mut done = 0;
+    while done < seeds.len() + count || started.elapsed() < least {
+        let mut input = seeds.get(done).unwrap_or_else(|| &seeds[random.below(seeds.len())]).clone();
+        if done >= seeds.len() {
+            (0..1 + random.below(4)).for_each(|_| change(&mut input, seeds, words, &mut random));
         }
         if catch_unwind(AssertUnwindSafe(|| read(&input))).is_err() {
-            panic!("input {n}: {:?}", String::from_utf8_lossy(&input[..input.len().min(2000)]));
+            panic!("input {done}: {:?}", String::from_utf8_lossy(&input[..input.len().min(2000)]));
         }
+        done += 1;
     }
+    println!("{done} inputs in {:.1} s", started.elapsed().as_secs_f32());
 }
 
 fn change(input: &mut Vec<u8>, seeds: &[Vec<u8>], words: &[&str], random: &mut Random) {
@@ -63,18 +95,6 @@ fn change(input: &mut Vec<u8>, seeds: &[Vec<u8>], words: &[&str], random: &mut R
         }
         _ => input.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
     }
-}
-
-/// A model file's error is short and does not control a terminal, and there is a hint.
-fn check(text: &str, hint: &str) {
-    assert!(!hint.is_empty(), "no hint: {text}");
-    assert!(text.len() < 5000 && !text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
-}
-
-/// The value, or nothing for an error with a hint.
-fn accepted<T>(result: Result<T, impl Into<EngineError>>) -> Option<T> {
-    let check = |error: EngineError| assert!(error.hint().is_some() && !error.to_string().is_empty());
-    result.map_err(|error| check(error.into())).ok()
 }
 
 /// The embedded file with short lists and without weights, and a file with weights and a SentencePiece
@@ -111,36 +131,29 @@ fn model_files() -> Vec<Vec<u8>> {
 
 #[test]
 fn model_files_are_read_or_refused() {
-    mutate(4000, &model_files(), &[], |bytes| {
-        let file = match GgufFile::from_bytes(bytes.to_vec()) {
-            Ok(file) => file,
-            Err(error) => return check(&error.to_string(), error.hint()),
-        };
-        file.metadata().for_each(|(_, value)| drop(value.to_string()));
-        file.tensors().iter().for_each(|tensor| assert_eq!(file.data(tensor).len() as u64, tensor.bytes));
-        let tensors = ModelSpec::from_gguf(&file).and_then(|spec| ModelTensors::from_gguf(&file, &spec));
-        let _ = tensors.map_err(|error| check(&error.to_string(), error.hint()));
-        let tokenizer = match Tokenizer::from_gguf(&file) {
-            Ok(tokenizer) => tokenizer,
-            Err(error) => return check(&error.to_string(), error.hint()),
-        };
-        if let Ok(ids) = tokenizer.encode("aa a\n\n <|im_end|> é", true, true) {
-            assert!(ids.iter().all(|&id| (id as usize) < tokenizer.n_vocab()));
-            tokenizer.decode(&ids, true);
-        }
-    });
+    let seeds = [model_files(), kept("models/fuzz", "gguf")].concat();
+    mutate(20_000, &seeds, &[], models_readers::gguf);
+}
+
+#[test]
+fn vocabularies_are_read_or_refused() {
+    mutate(
+        2000,
+        &kept("models/fuzz", "tokenizer"),
+        &["\0", "1n", "30", "▁", " ", "<|im_end|>"],
+        models_readers::tokenizer,
+    );
 }
 
 #[test]
 fn chat_templates_are_rendered_or_refused() {
-    let file = open_gguf(&ModelSource::Embedded).expect("the embedded file");
-    let tokenizer = Tokenizer::from_gguf(&file).expect("its vocabulary");
     let seeds = [
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
         "{%- set ns = namespace(last=messages|length - 1, x=[]) %}{%- for m in messages[::-1] %}{%- set ns.x = [ns.x, m.content.split('</think>')[-1].strip('\\n')] %}{% endfor %}{{ ns.x|tojson }}",
         "{% macro f(a, b='!') %}{{ a ~ b }}{% endmacro %}{% if messages[0]['role'] == 'user' and loop is not defined %}{{ f(messages|map(attribute='content')|join('+')|trim) }}{% else %}{{ raise_exception('no') }}{% endif %}{{ strftime_now('%d %b %Y') }}",
     ];
-    let seeds = seeds.map(|seed| seed.as_bytes().to_vec());
+    let seeds = seeds.map(|seed| format!("{seed}\0a\0b\0c").into_bytes());
+    let seeds = [seeds.to_vec(), kept("models/fuzz", "chat_template")].concat();
     let words = [
         "{%",
         "%}",
@@ -171,15 +184,7 @@ fn chat_templates_are_rendered_or_refused() {
         "messages",
         "{% endfor %}",
     ];
-    let messages = [Message::user("a"), Message::assistant("b"), Message::user("c")];
-    mutate(400, &seeds, &words, |bytes| {
-        let source = String::from_utf8_lossy(bytes);
-        let used = ChatTemplate::new(Some(&source), &tokenizer).and_then(|template| {
-            template.next_turn(&messages)?;
-            template.prompt(&messages, true)
-        });
-        let _ = used.map_err(|error| assert!(!error.to_string().is_empty() && !error.hint().is_empty()));
-    });
+    mutate(400, &seeds, &words, models_readers::chat_template);
 }
 
 #[test]
@@ -190,24 +195,12 @@ fn head_profiles_and_maps_are_read_or_refused() {
     let scores = ScoreMap { name: "echo".into(), per: ScoresPer::QueryHead, values: vec![0.5; 8] };
     let scored = HeadProfile::new(shape, flags, vec![gates, scores], Default::default()).expect("a profile");
     let profiles = [HeadProfile::uniform(shape, true).to_json(), scored.to_json()];
-    let words = ["1e999", "-1", "NaN", "null", "[", "]", "{", "}", ",", "99999999999999999999", "\"scope\""];
-    mutate(4000, &profiles.map(String::into_bytes), &words, |bytes| {
-        let Ok(text) = str::from_utf8(bytes) else { return };
-        if let Some(profile) = accepted(HeadProfile::from_json(text)) {
-            let again = HeadProfile::from_json(&profile.to_json()).expect("what was written can be read");
-            assert_eq!(again.to_json(), profile.to_json());
-        }
-    });
-
-    let options = ImportOptions { shape, fingerprint: None, threshold: None };
     let maps = ["0.5\t1.0\n0.0 0.25\n", r#"{"0-1": [0.5, 0.25], "1-3": [1], "0-0": []}"#];
     let config = r#"{"sink_size": 64, "recent_size": 256, "deploy_sink_size": null}"#;
-    mutate(4000, &maps.map(|map| map.as_bytes().to_vec()), &words, |bytes| {
-        let Ok(text) = str::from_utf8(bytes) else { return };
-        accepted(import::duo_attention(text, Some(config), &options));
-        accepted(import::duo_attention(maps[0], Some(text), &options));
-        accepted(import::retrieval_head(text, &options));
-    });
+    let seeds = profiles.into_iter().chain(maps.map(String::from)).chain([config.into()]);
+    let seeds = [seeds.map(String::into_bytes).collect(), kept("engine/fuzz", "heads")].concat();
+    let words = ["1e999", "-1", "NaN", "null", "[", "]", "{", "}", ",", "99999999999999999999", "\"scope\""];
+    mutate(100_000, &seeds, &words, engine_readers::heads);
 }
 
 #[test]
@@ -221,13 +214,8 @@ fn policies_are_parsed_or_refused() {
         })
         .collect();
     let words = ["=", ",", ":", "on", "off", "-1", "0.5", "1e999", "NaN", "inf", "99999999999999999999", " "];
-    mutate(10_000, &seeds, &words, |bytes| {
-        let Ok(text) = str::from_utf8(bytes) else { return };
-        if let Some(choice) = accepted(text.parse::<PolicyChoice>()) {
-            let again: PolicyChoice = choice.to_string().parse().expect("what was written can be read");
-            assert_eq!(again.to_string(), choice.to_string());
-        }
-    });
+    let seeds = [seeds, kept("engine/fuzz", "policy")].concat();
+    mutate(200_000, &seeds, &words, engine_readers::policy);
 }
 
 #[test]
@@ -245,13 +233,62 @@ fn session_files_are_restored_or_refused() {
     };
     let seeds = [save("full"), save("streaming:window=8"), save("razor")];
     let words = ["\"", "1", "0", "9", "-", "e", "{", "}", "null", "full", "h2o", ":", ","];
-    mutate(600, &seeds, &words, |bytes| {
-        fs::write(&path, bytes).expect("a file");
-        let Some(saved) = accepted(Snapshot::open(&path)) else { return };
-        // A file may ask for as large a store as the machine has memory for.
-        if saved.options().context <= 1 << 10 {
-            accepted(saved.restore(&engine));
-        }
-    });
-    fs::remove_file(&path).expect("the file");
+    mutate(2000, &seeds, &words, |bytes| engine_readers::session_file(&engine, &path, bytes));
+}
+
+#[test]
+fn parts_of_session_files_are_restored_or_refused() {
+    mutate(
+        4000,
+        &kept("engine/fuzz", "session"),
+        &["\"", "1", "9", "-", "{", "}", "null"],
+        engine_readers::session,
+    );
+}
+
+/// Marks of HTML, and of XML as office programs and books have it.
+const MARKS: [&str; 16] = [
+    "<",
+    ">",
+    "</",
+    "/>",
+    "&",
+    ";",
+    "&#x1F600;",
+    "<table><tr><td>",
+    "<li>",
+    "<pre>",
+    "<!--",
+    "<![CDATA[",
+    "<w:p>",
+    "<w:t>",
+    "<w:tbl>",
+    "href=\"",
+];
+
+#[test]
+fn pages_are_converted_or_refused() {
+    mutate(40_000, &kept("cli/documents/fuzz", "html"), &MARKS, documents_readers::html);
+}
+
+#[test]
+fn documents_of_office_programs_are_converted_or_refused() {
+    mutate(20_000, &kept("cli/documents/fuzz", "docx"), &MARKS, documents_readers::docx);
+}
+
+#[test]
+fn books_are_converted_or_refused() {
+    mutate(40_000, &kept("cli/documents/fuzz", "epub"), &MARKS, documents_readers::epub);
+}
+
+#[test]
+fn text_is_decoded_or_refused() {
+    mutate(40_000, &kept("cli/documents/fuzz", "text"), &[], documents_readers::text);
+}
+
+#[test]
+fn pdfs_are_converted_or_refused() {
+    let words =
+        ["<<", ">>", "[", "]", "(", ")", " 0 R", "obj", "endobj", "stream\n", " Do ", " Tj ", "99999999999"];
+    mutate(300, &kept("cli/documents/fuzz", "pdf"), &words, documents_readers::pdf);
 }

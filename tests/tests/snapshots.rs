@@ -380,6 +380,19 @@ fn invalid_stores_are_rejected() {
     assert_eq!(session.tokens().len(), 61, "the session is as it was restored");
 }
 
+#[test]
+fn a_full_lane_is_restored_and_more_rows_than_it_holds_are_refused() {
+    let (engine, folder) = (tiny_model(), Folder::new("full-lane"));
+    let mut full = session(&engine, options(40, "full"));
+    sync(&mut full, &random_tokens(&engine, 40, 3));
+    let saved = folder.save(&full);
+    let restored = folder.restore(&engine, &saved).expect("as many rows as there is room for");
+    assert_eq!(restored.tokens(), full.tokens());
+    // The second number is how many rows the first lane has.
+    let more_rows = Parts::of(&saved).with_numbers(&[(1, 41)]);
+    folder.assert_rejected(&engine, &more_rows, "a lane has more rows than this session has room for");
+}
+
 /// Wrong numbers in a file with a correct checksum give an error, or a session that can be used: reading,
 /// decoding and undo do not panic.
 #[test]

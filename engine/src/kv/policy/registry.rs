@@ -161,6 +161,8 @@ impl PolicyEntry {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use ggml::Type;
 
     use super::*;
@@ -269,6 +271,42 @@ mod tests {
     }
 
     #[test]
+    fn the_usage_of_a_policy_has_all_parameters_and_defaults() {
+        let want = [
+            "streaming:sinks=4,window=1024,slack=-1,heads=off,compensation=off",
+            "razor:buffer=4000,ratio=5,sinks=4,induction=0.14,echo=0.01,eps=0.001,rigorous=off,slack=-1,heads=on,compensation=on",
+            "l2:keep=0.5,after=2048,rows=0,sinks=0,recent=0,skip=2,order=low,slack=-1,heads=off,compensation=off",
+            "lagkv:sinks=16,lag=512,ratio=0.25,v_weight=1,heads=off,compensation=off",
+            "locallag:sinks=16,lag=512,ratio=0.25,v_weight=1,heads=off,compensation=off",
+            "lag-l2:sinks=16,lag=512,ratio=0.25,heads=off,compensation=off",
+            "snapkv:window=32,capacity=1024,kernel=5,pool=avg,slack=512,heads=off,compensation=off",
+            "slimkv:window=32,capacity=1024,kernel=5,pool=avg,combine=product,slack=512,heads=off,compensation=off",
+            "ahakv:budget=1000,recent=32,kernel=5,lambda=entropy,slack=0,heads=off,compensation=off",
+            "h2o:heavy=512,recent=512,slack=0,heads=off,compensation=off",
+            "tova:capacity=1024,protect_last=off,slack=0,heads=off,compensation=off",
+        ];
+        let usages: Vec<String> = bounding().map(PolicyEntry::usage).collect();
+        assert_eq!(usages, want.map(|list| format!("its parameters, with their defaults, are {list}")));
+        assert_eq!(full::ENTRY.usage(), "`full` has no parameters");
+    }
+
+    #[test]
+    fn no_two_policies_have_the_same_summary() {
+        let summaries: HashSet<&str> = BUILT_IN.iter().map(|entry| entry.summary).collect();
+        assert_eq!(summaries.len(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn the_values_of_a_choice_number_its_names() {
+        let parameters = BUILT_IN.iter().flat_map(PolicyEntry::parameters);
+        for parameter in parameters.filter(|parameter| !parameter.choices.is_empty()) {
+            let last = parameter.choices.len() as f64 - 1.0;
+            assert!(parameter.is_integer, "{parameter:?}");
+            assert_eq!((parameter.min, parameter.max), (0.0, last), "{parameter:?}");
+        }
+    }
+
+    #[test]
     fn every_policy_takes_heads_and_compensation() {
         for entry in bounding() {
             let choice: PolicyChoice =
@@ -312,6 +350,10 @@ mod tests {
         refused("ahakv:budget=32", "leaves none");
         refused("l2:rows=10,sinks=8,recent=8", "do not fit");
         refused("l2:order=up", "cannot be");
+        refused(
+            "streaming:slack=-2",
+            "`slack` is a whole number from -1 to 1000000000: rows beyond the window",
+        );
     }
 
     /// Keeps the rows whose values have the largest norms.
