@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use anyhow::Result;
-use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Observer, Reading};
+use longhand::{Chat, DocumentCache, DocumentReading, EngineError, Generated, Observer, Progress, Reading};
 
 use crate::app::App;
 use crate::{crash_save, format, speeds};
@@ -62,12 +62,25 @@ pub fn cost(reading: &DocumentReading) -> Reading {
 
 /// Reads a question, with a progress bar.
 pub fn read(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
+    read_with(app, chat, question, |chat, progress| chat.read(question, progress))
+}
+
+/// Reads a question in place of the last one, with a progress bar.
+pub fn revise(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
+    read_with(app, chat, question, |chat, progress| chat.revise(question, progress))
+}
+
+fn read_with(
+    app: &App,
+    chat: &mut Chat,
+    question: &str,
+    read: impl FnOnce(&mut Chat, &mut dyn FnMut(Progress)) -> Result<Reading, EngineError>,
+) -> Result<Reading, EngineError> {
     let mut reporter = app.reporter();
     // If the GPU is lost while the question is read, the question must be saved too.
     crash_save::set_messages(chat.messages());
     crash_save::append(&format!("[user]\n{}\n\n", question.trim_end()));
-    let reading =
-        app.interrupt.computing(|| chat.read(question, &mut |progress| reporter.progress(progress)));
+    let reading = app.interrupt.computing(|| read(chat, &mut |progress| reporter.progress(progress)));
     // After other errors the program ends, and the question is saved too.
     if reading.as_ref().map_or_else(EngineError::is_interrupt, |_| true) {
         crash_save::set_messages(chat.messages());

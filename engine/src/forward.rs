@@ -28,7 +28,7 @@ pub enum OutputTokens {
 /// A part of a text whose residual stream is kept between layers.
 #[derive(Clone, Copy)]
 pub struct TextChunk<'a> {
-    /// `[n_embd, columns]` f32: the residual stream of the whole text. See [`Residual`](crate::scratch::Residual).
+    /// `[n_embd, columns]` f32: the residual stream of the whole text, in the slots of `scratch::Residual`.
     pub residual: &'a Tensor,
     /// The first column of what the layer gets.
     pub from: usize,

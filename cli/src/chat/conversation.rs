@@ -12,7 +12,6 @@ use super::commands::Message;
 use super::front_end::{FrontEnd, Next};
 use super::inbox::End;
 use super::keeper::Keeper;
-use super::reread;
 use super::summary::summary;
 use crate::app::App;
 use crate::{failure, format, turn};
@@ -131,7 +130,7 @@ impl Conversation<'_, '_> {
 
     /// Reads a question in place of the last one, and answers it.
     fn revise(&mut self, question: &str) -> Result<Outcome> {
-        let reading = reread::revise(self.app, self.chat, question);
+        let reading = turn::revise(self.app, self.chat, question);
         self.answer_question(reading)
     }
 

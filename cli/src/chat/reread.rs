@@ -1,5 +1,5 @@
-//! Commands after which the conversation is read again: `/policy NAME` and `/system TEXT`; and `/edit`, which replaces
-//! the last question. Until the reading is done, the conversation stays as it is.
+//! Commands after which the conversation is read again: `/policy NAME` and `/system TEXT`. Until the reading is done, the
+//! conversation stays as it is.
 
 use std::time::Duration;
 
@@ -111,15 +111,6 @@ pub fn change_system(app: &App, chat: &mut Chat, text: &str, rate: f64) -> Resul
     let reading = read(app, |progress| chat.set_system(text, progress))?;
     crash_save::set_messages(chat.messages());
     Ok(reading)
-}
-
-/// Reads a question in place of the last one.
-pub fn revise(app: &App, chat: &mut Chat, question: &str) -> Result<Reading, EngineError> {
-    let mut reporter = app.reporter();
-    let revised =
-        app.interrupt.computing(|| chat.revise(question, &mut |progress| reporter.progress(progress)));
-    crash_save::set_messages(chat.messages());
-    revised
 }
 
 /// Says how long the reading of so many tokens takes, where that is known.

@@ -176,16 +176,19 @@ impl Chat {
         }
         if !reading.found {
             // What was read chunk by chunk before an interrupt counts, too.
-            let size = read + unread;
+            let (size, mut latest) = (read + unread, Duration::ZERO);
             let synced = self.session.sync(tokens, &mut |now: Progress| {
                 let share = (read as f64 + now.share * unread as f64) / size as f64;
                 let elapsed = if read > 0 { earlier + now.elapsed } else { now.elapsed };
+                latest = elapsed;
                 progress(Progress { share, size, elapsed, ..now });
             });
-            ahead.begun = Some((before, earlier + started.elapsed()));
+            // An exact prefill knows its own time, also from before `begun`.
+            reading.elapsed = latest.max(earlier + started.elapsed());
+            ahead.begun = Some((before, reading.elapsed));
             synced?;
         }
-        reading.elapsed = earlier + started.elapsed();
+        reading.elapsed = reading.elapsed.max(started.elapsed());
         // A session that had read other documents before is not what reading these alone would give.
         if let (Some(cache), false) = (cache, reading.found)
             && before == 0
