@@ -91,6 +91,18 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
+    /// Refuses a context that no session can have, before anything is computed from it.
+    pub(crate) fn check_context(&self, spec: &ModelSpec) -> Result<(), EngineError> {
+        if (1..=i32::MAX as usize).contains(&self.context) {
+            return Ok(());
+        }
+        Err(EngineError::Setting {
+            what: format!("context of {} tokens", self.context),
+            reason: format!("a session holds 1 to {} tokens", i32::MAX),
+            hint: Hint::advice(format!("the model was trained for {} tokens", spec.n_ctx_train)),
+        })
+    }
+
     /// The same options, with the policy's parameters set to the largest that `budget` allows. Policies that
     /// use a head profile need it in `self`.
     ///
@@ -171,13 +183,7 @@ impl Session {
     /// An empty session; allocates the store.
     pub fn new(engine: &Arc<Engine>, options: SessionOptions) -> Result<Session, EngineError> {
         let spec = engine.spec();
-        if options.context == 0 || options.context > i32::MAX as usize {
-            return Err(EngineError::Setting {
-                what: format!("context of {} tokens", options.context),
-                reason: format!("a session holds 1 to {} tokens", i32::MAX),
-                hint: Hint::advice(format!("the model was trained for {} tokens", spec.n_ctx_train)),
-            });
-        }
+        options.check_context(spec)?;
         if let Some(profile) = &options.profile {
             profile.check(engine.head_shape()?, Some(engine.model().fingerprint()))?;
         }

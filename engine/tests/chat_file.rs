@@ -244,7 +244,10 @@ fn a_conversation_goes_on_in_a_larger_context() {
     let error = small.read(KEY, &mut |_| ()).expect_err("no room");
     assert!(matches!(error, EngineError::ContextFull { context: 70, .. }), "{error}");
     assert!(small.set_context(20).is_err(), "the conversation is longer");
-    assert!(small.set_context(usize::MAX).is_err());
+    for context in [i32::MAX as usize + 1, usize::MAX / 2 + 1, usize::MAX] {
+        let error = small.set_context(context).expect_err("no session is that long").to_string();
+        assert!(error.contains("a session holds 1 to 2147483647 tokens"), "{context}: {error}");
+    }
     assert_eq!(small.session().options().context, 70, "and it is as it was");
     small.save(&path).expect("saved");
     small.set_context(400).expect("room");

@@ -74,6 +74,7 @@ impl Planner<'_> {
         on_device: usize,
     ) -> Result<Planned, EngineError> {
         let spec = &self.outline.spec;
+        session.check_context(spec)?;
         let session = match self.budget {
             Some(budget) => session.within(budget, spec)?,
             None => session.clone(),
