@@ -296,7 +296,7 @@ fn refusals_say_what_to_do() {
         (Fault::Status(404, ""), "there is no repository acme/Needle-GGUF", "check its name at"),
         (Fault::Status(403, ""), "allows no access to acme/Needle-GGUF", "a token that may read it"),
         (Fault::Status(418, "x-error-message: tea\r\n"), "answers with status 418: tea", "try again later"),
-        (Fault::CutAfter(20), "does not answer as a server of Hugging Face does", "HF_ENDPOINT"),
+        (Fault::CutAfter(20), "broke off while it sent the list of files", "run the command again"),
     ] {
         hub.list_fault(fault);
         let run = inspect(&hub, &cache, MODEL, |_| ());
