@@ -4,4 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo test --release -p longhand-cli --test pictures
 mkdir -p docs
-cp "${CARGO_TARGET_DIR:-target}"/tmp/cli/pictures/*.svg docs/
+target=${CARGO_TARGET_DIR:-target}
+cp "$target/tmp/cli/pictures/"*.svg docs/
