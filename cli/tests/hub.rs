@@ -411,8 +411,9 @@ fn a_full_disk_keeps_what_is_there() {
     run.assert_failed(1, &format!("{}: File too large", part(&cache).display()));
     assert!(fs::metadata(part(&cache)).expect("a part").len() > 0);
     assert_downloaded(&cache, inspect(&hub, &cache, MODEL, |_| ()));
-    // A file for which the disk is too small is not begun.
-    let hub = self::hub();
+    // A model for which the disk is too small is not begun.
+    let hub =
+        Hub::with(&[("a-Q8_0-00001-of-00002.gguf", b"small"), ("a-Q8_0-00002-of-00002.gguf", b"large")]);
     hub.claim_length(1 << 60);
     let cache = self::cache("too-large");
     inspect(&hub, &cache, MODEL, |_| ()).assert_failed(1, "1024.0 PiB are needed, but only");

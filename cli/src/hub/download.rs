@@ -92,6 +92,7 @@ impl Download {
         let revision = self.server.revision(&self.model.repository)?;
         let files = self.files(&revision)?;
         self.repository.prepare().map_err(|error| on_disk(&self.repository.blobs(), &error))?;
+        check_space(&self.repository.blobs(), self.missing(&files))?;
         for file in &files {
             self.fetch(&revision.sha, file)?;
         }
@@ -121,6 +122,16 @@ impl Download {
         parts.iter().map(file).collect()
     }
 
+    /// Bytes of the files that are not on the disk yet.
+    fn missing(&self, files: &[RemoteFile]) -> u64 {
+        let length = |path: PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+        let missing = |file: &RemoteFile| match self.repository.blob(&file.checksum).exists() {
+            true => 0,
+            false => file.size.saturating_sub(length(self.repository.part(&file.checksum))),
+        };
+        files.iter().map(missing).fold(0, u64::saturating_add)
+    }
+
     /// Downloads a file, unless it is there. Another program that downloads the same file is waited for.
     fn fetch(&self, commit: &str, file: &RemoteFile) -> Result<(), Failure> {
         let (blob, path) = (self.repository.blob(&file.checksum), self.repository.part(&file.checksum));
@@ -141,7 +152,6 @@ impl Download {
             let mut part =
                 Part::open(&path, file.size, |read| self.report(Event::Done(read))).map_err(failed)?;
             let before = part.length();
-            check_space(&path, file.size - before)?;
             self.announce(file, before);
             self.receive_all(commit, file, &mut part).map_err(|error| error.of(&path))?;
             if part.finish().map_err(failed)? == file.checksum {
@@ -262,21 +272,21 @@ fn on_disk(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()), hint)
 }
 
-/// Refuses a download for which the disk has no space.
-fn check_space(path: &Path, needed: u64) -> Result<(), Failure> {
+/// Refuses a download for which the disk of `folder` has no space.
+fn check_space(folder: &Path, needed: u64) -> Result<(), Failure> {
     #[cfg(unix)]
-    if let Some(free) = path.parent().and_then(|folder| rustix::fs::statvfs(folder).ok()) {
+    if let Ok(free) = rustix::fs::statvfs(folder) {
         let free = free.f_bavail.saturating_mul(free.f_frsize);
         if free < needed {
             let (needed, free) = (format::bytes(needed as usize), format::bytes(free as usize));
             return Err(Failure::new(
-                format!("{}: {needed} are needed, but only {free} are free", path.display()),
+                format!("{}: {needed} are needed, but only {free} are free", folder.display()),
                 "free some space, or set HF_HUB_CACHE to a folder on another disk",
             ));
         }
     }
     #[cfg(not(unix))]
-    let _ = (path, needed);
+    let _ = (folder, needed);
     Ok(())
 }
 

@@ -97,9 +97,9 @@ impl Hub {
         self.lock().list = Some(fault);
     }
 
-    /// Says another length of the first file than it has.
+    /// Says another length of the last file than it has.
     pub fn claim_length(&self, length: u64) {
-        self.lock().files[0].2 = Some(length);
+        self.lock().files.last_mut().expect("a file").2 = Some(length);
     }
 
     /// Sends what was held back.
