@@ -44,9 +44,7 @@ pub fn write<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let draft = Draft::new(path, access)?;
-    draft.write(content)?;
-    draft.replace()?;
+    Draft::written(path, access, content)?.replace()?;
     Ok(())
 }
 
@@ -59,9 +57,7 @@ pub fn write_new<E: From<io::Error>>(
     access: Access,
     content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let draft = Draft::new(path, access)?;
-    draft.write(content)?;
-    draft.create_new()?;
+    Draft::written(path, access, content)?.create_new()?;
     Ok(())
 }
 
@@ -99,6 +95,17 @@ impl Draft {
             temporary.as_file().set_permissions(existing.permissions())?;
         }
         Ok(Draft { temporary, path })
+    }
+
+    /// A temporary file beside `path` with this content.
+    fn written<E: From<io::Error>>(
+        path: &Path,
+        access: Access,
+        content: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
+    ) -> Result<Draft, E> {
+        let draft = Draft::new(path, access)?;
+        draft.write(content)?;
+        Ok(draft)
     }
 
     /// Writes the content, and waits until it is on the disk.

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::generate::{Begun, Generated, Stop, go_on};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
+use crate::session::common_prefix;
 use crate::snapshot;
 use crate::{EngineError, Hint, Progress, Session};
 
@@ -74,6 +75,19 @@ pub struct Reading {
     pub tokens: usize,
     /// Time for them.
     pub elapsed: Duration,
+}
+
+impl Reading {
+    /// Brings a session to these tokens, as [`Session::sync`].
+    fn of(
+        session: &mut Session,
+        tokens: &[u32],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
+        let started = Instant::now();
+        let tokens = session.sync(tokens, progress)?;
+        Ok(Reading { tokens, elapsed: started.elapsed() })
+    }
 }
 
 impl Add for Reading {
@@ -291,9 +305,8 @@ impl Chat {
         tokens: Vec<u32>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reading, EngineError> {
-        let started = Instant::now();
-        let computed = self.session.sync(&tokens, progress)?;
-        let known = tokens.iter().zip(&self.timeline).take_while(|(a, b)| a == b).count();
+        let reading = Reading::of(&mut self.session, &tokens, progress)?;
+        let known = common_prefix(&tokens, &self.timeline);
         tokens[known..].iter().for_each(|token| self.sampler.accept(*token));
         let replaced = self.timeline.split_off(known);
         let was_rewritten = !replaced.is_empty();
@@ -303,7 +316,7 @@ impl Chat {
             // What was replaced no longer counts for penalties.
             self.go_back(usize::MAX);
         }
-        Ok(Reading { tokens: computed, elapsed: started.elapsed() })
+        Ok(reading)
     }
 
     /// Generates the answer to what was read last. `on_text` gets it piece by piece, without white space at
@@ -357,12 +370,10 @@ impl Chat {
 
     /// Brings the session to where the last answer stands. It is there already, unless a later turn was undone.
     pub fn return_to_answer(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Reading, EngineError> {
-        let started = Instant::now();
-        let tokens = match self.unread() {
-            Some(_) => 0,
-            None => self.session.sync(&self.timeline, progress)?,
-        };
-        Ok(Reading { tokens, elapsed: started.elapsed() })
+        match self.unread() {
+            Some(_) => Ok(Reading::default()),
+            None => Reading::of(&mut self.session, &self.timeline, progress),
+        }
     }
 
     /// The last token of the timeline, if the session lacks it and nothing else: the last token of an answer is computed
@@ -423,9 +434,7 @@ impl Chat {
         if !self.drop_answer() {
             return Ok(None);
         }
-        let started = Instant::now();
-        let tokens = self.session.sync(&self.timeline, progress)?;
-        Ok(Some(Reading { tokens, elapsed: started.elapsed() }))
+        Reading::of(&mut self.session, &self.timeline, progress).map(Some)
     }
 
     /// Takes the last question and its answer back. Its documents stay, for the next question. False where there is no

@@ -334,7 +334,7 @@ impl Session {
     /// Goes back to the longest prefix of `tokens` that can be restored and whose logits are known or
     /// computed next.
     fn go_back(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
-        let common = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let common = common_prefix(&self.tokens, tokens);
         if common == self.tokens.len() && (common < tokens.len() || !self.logits.is_empty()) {
             return Ok(());
         }
@@ -583,4 +583,9 @@ impl Session {
         let workspaces = self.decode.iter().map(|(_, workspace)| workspace).chain([&self.workspace]);
         workspaces.map(|workspace| Place::ALL.map(|place| workspace.bytes(place)).iter().sum::<usize>()).sum()
     }
+}
+
+/// How many tokens two texts begin with alike.
+pub(crate) fn common_prefix(one: &[u32], other: &[u32]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }

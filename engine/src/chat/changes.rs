@@ -1,14 +1,13 @@
 //! Changes of a conversation that has begun: another question in place of the last one, another system message,
 //! another session, and another way of sampling.
 
-use std::time::Instant;
-
 use models::chat::{Message, NextTurn};
 
 use super::documents::{encode, question_in};
 use super::{Chat, Preamble, Reading, Turn, thinking_begun_by};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
+use crate::session::common_prefix;
 use crate::{EngineError, Hint, Progress, Session, setup};
 
 /// A conversation as its chat template writes it.
@@ -26,14 +25,7 @@ impl Chat {
 
     /// The last question, without the documents.
     pub fn last_question(&self) -> Option<&str> {
-        let at = self.messages.iter().rposition(|message| message.role == "user")?;
-        Some(self.question(at))
-    }
-
-    /// The question in the user's message at this index.
-    fn question(&self, at: usize) -> &str {
-        let turn = self.messages[..at].iter().filter(|message| message.role == "user").count();
-        question_in(&self.messages[at].content, turn, self.preamble.documents(), &self.attachments)
+        self.conversation().last().map(|(question, _)| *question)
     }
 
     /// How tokens are sampled.
@@ -106,10 +98,9 @@ impl Chat {
                 hint: Hint::advice("make the session with the same model"),
             });
         }
-        let started = Instant::now();
-        let tokens = session.sync(&self.timeline, progress)?;
+        let reading = Reading::of(&mut session, &self.timeline, progress)?;
         (self.session, self.ahead) = (session, None);
-        Ok(Reading { tokens, elapsed: started.elapsed() })
+        Ok(reading)
     }
 
     /// Replaces the system message. After the first question, the whole conversation is read again with it as one text,
@@ -132,9 +123,7 @@ impl Chat {
             let options = self.session.options().clone();
             setup::fit_session(&engine, options.clone(), None, timeline.len())?;
             let mut session = Session::new(&engine, options)?;
-            let started = Instant::now();
-            let tokens = session.sync(&timeline, progress)?;
-            reading = Reading { tokens, elapsed: started.elapsed() };
+            reading = Reading::of(&mut session, &timeline, progress)?;
             self.session = session;
         }
         (self.preamble, self.messages, self.ahead) = (preamble, messages, None);
@@ -149,15 +138,15 @@ impl Chat {
         let mut messages: Vec<Message> = preamble.system().map(Message::system).into_iter().collect();
         let (mut timeline, mut turns) = (Vec::new(), Vec::new());
         let mut has_answers = false;
-        for (at, message) in self.messages.iter().enumerate().filter(|(_, message)| message.role != "system")
-        {
+        for message in self.messages.iter().filter(|message| message.role != "system") {
             messages.push(message.clone());
             if message.role == "assistant" {
                 timeline.extend(self.answer_tokens(format, turns.len(), &message.content)?);
                 has_answers = true;
                 continue;
             }
-            let question = self.question(at);
+            let documents = self.preamble.documents();
+            let question = question_in(&message.content, turns.len(), documents, &self.attachments);
             let encoded = |prompt| encode(format, prompt, &self.added_in(turns.len()), question);
             let prompt = match turns.is_empty() {
                 true => preamble.prompt(format, question)?,
@@ -167,7 +156,7 @@ impl Chat {
                     NextTurn::Rewrites { prompt, .. } => encoded(prompt)?,
                 },
             };
-            let question = prompt.iter().zip(&timeline).take_while(|(a, b)| a == b).count();
+            let question = common_prefix(&prompt, &timeline);
             let is_cut_off = self.turns.get(turns.len()).is_some_and(|turn| turn.is_cut_off);
             let replaced = timeline.split_off(question);
             turns.push(Turn { question, answer: prompt.len(), replaced, is_cut_off });

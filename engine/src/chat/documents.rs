@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use models::chat::{Message, NextTurn, Prompt};
 use serde::{Deserialize, Serialize};
 
-use super::preamble::{QUESTION, SEPARATOR, end_of_documents};
+use super::preamble::{QUESTION, SEPARATOR, end_of_documents, with_documents};
 use super::{Chat, DocumentCache, Preamble, can_go_back_to};
 use crate::model::ChatFormat;
+use crate::session::common_prefix;
 use crate::{EngineError, Progress};
 
 /// Bytes that a slow disk writes in a second.
@@ -122,7 +123,7 @@ impl Chat {
     /// How much of the next question's documents is read, from 0 to 1; 0 where there are none.
     pub fn read_share(&self) -> f64 {
         let Some(Ahead { tokens, begun: Some((before, _)), .. }) = &self.ahead else { return 0.0 };
-        let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let held = common_prefix(self.session.tokens(), tokens);
         let of_layers =
             self.session.first_text_share().filter(|_| self.session.is_reading(tokens)).unwrap_or(0.0);
         let chunks = held.saturating_sub(*before) as f64 / tokens.len().saturating_sub(*before).max(1) as f64;
@@ -160,7 +161,7 @@ impl Chat {
     ) -> Result<(), EngineError> {
         let started = Instant::now();
         let tokens = &ahead.tokens;
-        let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let held = common_prefix(self.session.tokens(), tokens);
         let (before, earlier) = *ahead.begun.get_or_insert((held, Duration::ZERO));
         let (read, unread) = (held.saturating_sub(before), tokens.len() - held);
         reading.tokens = tokens.len().saturating_sub(before);
@@ -211,7 +212,7 @@ impl Chat {
         }
         let Some(Ahead { tokens, .. }) = &self.ahead else { return Ok(0) };
         let is_known = cache.is_some_and(|cache| cache.path(&self.session, tokens).exists());
-        let held = self.session.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let held = common_prefix(self.session.tokens(), tokens);
         Ok(if is_known && held == 0 { 0 } else { tokens.len() - held })
     }
 
@@ -328,7 +329,7 @@ impl Chat {
             NextTurn::Rewrites { prompt, suffix, .. } => {
                 let whole = encode(format, prompt.clone(), documents, question)?;
                 let held = self.session.tokens();
-                let common = whole.iter().zip(held).take_while(|(a, b)| a == b).count();
+                let common = common_prefix(&whole, held);
                 match suffix {
                     // Rows were evicted: following the template to the letter would mean to read everything
                     // again.
@@ -355,14 +356,6 @@ pub(super) fn question_in<'a>(
     documents
         .try_fold(message, |rest, document| rest.strip_prefix(document)?.strip_prefix(SEPARATOR))
         .unwrap_or(message)
-}
-
-/// Documents and a question in one message.
-fn with_documents(documents: &str, question: &str) -> String {
-    match documents.is_empty() {
-        true => question.to_owned(),
-        false => format!("{documents}{SEPARATOR}{question}"),
-    }
 }
 
 /// The tokens of a prompt, none of which reaches from the documents into the question.

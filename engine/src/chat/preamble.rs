@@ -141,10 +141,7 @@ impl Preamble {
 
     /// The text of the first user message: documents and question.
     pub(super) fn first_text(&self, question: &str) -> String {
-        match self.documents.is_empty() {
-            true => question.to_owned(),
-            false => format!("{}{SEPARATOR}{question}", self.documents),
-        }
+        with_documents(&self.documents, question)
     }
 
     fn messages(&self, user: String) -> Vec<Message> {
@@ -180,6 +177,14 @@ impl Preamble {
         let same =
             prompt.text[..range.start] == encoded.before && prompt.text[range.clone()].starts_with(&after);
         Ok(if same { prompt.split_off(range.start + after.len()) } else { None })
+    }
+}
+
+/// Documents and a question in one message.
+pub(super) fn with_documents(documents: &str, question: &str) -> String {
+    match documents.is_empty() {
+        true => question.to_owned(),
+        false => format!("{documents}{SEPARATOR}{question}"),
     }
 }
 

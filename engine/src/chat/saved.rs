@@ -234,11 +234,12 @@ pub(super) fn turns<'a>(
     documents: &str,
     attachments: &[Attachment],
 ) -> Vec<(&'a str, Option<&'a str>)> {
-    let mut messages = messages.filter(|(role, _)| *role != "system").map(|(_, text)| text);
+    let mut messages = messages.filter(|(role, _)| *role != "system").peekable();
     let mut turns = Vec::new();
-    while let Some(question) = messages.next() {
+    while let Some((_, question)) = messages.next() {
         let question = question_in(question, turns.len(), documents, attachments);
-        turns.push((question, messages.next()));
+        let answer = messages.next_if(|(role, _)| *role == "assistant");
+        turns.push((question, answer.map(|(_, text)| text)));
     }
     turns
 }
