@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use longhand::policy::PolicyChoice;
-use longhand::setup::{ASSUMED_SHARE, Profiles};
+use longhand::setup::{Profiles, assumed_share};
 use longhand::{Context, HeadSource, Model, ModelSource, Observer, Setup, SetupOptions};
 use measure::{Bench, Test};
 use report::Report;
@@ -60,8 +60,8 @@ pub struct BenchArgs {
     /// calibration]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Assume that this share of the query heads retrieves, evenly spread over the layers, instead of a
-    /// profile [default with --shape: 0.15]
+    /// Assume that this share of the KV heads retrieves, evenly spread over the layers, instead of a profile
+    /// [default with --shape: 0.36, or 0.15 where each query head has its own]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// Output format
@@ -120,7 +120,7 @@ pub fn run(app: &App, args: &BenchArgs) -> Result<()> {
         heads: match (&args.heads, args.heads_share, &args.shape) {
             (Some(path), _, _) => HeadSource::File(path.clone()),
             (None, Some(share), _) => HeadSource::Assumed(share),
-            (None, None, Some(_)) => HeadSource::Assumed(ASSUMED_SHARE),
+            (None, None, Some(_)) => HeadSource::Assumed(assumed_share(model.head_shape()?)),
             (None, None, None) => HeadSource::Auto,
         },
         k_type: Some(k_type),

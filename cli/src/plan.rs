@@ -64,8 +64,8 @@ pub struct PlanArgs {
     /// Head profile [default: the saved profile of the model, else --heads-share]
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
-    /// Assume that this share of the query heads retrieves, evenly spread over the layers, instead of a
-    /// profile [default: 0.15]
+    /// Assume that this share of the KV heads retrieves, evenly spread over the layers, instead of a profile
+    /// [default: 0.36, or 0.15 where each query head has its own]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// How the text is read

@@ -17,7 +17,7 @@ use ggml::Type;
 pub use memory::available as available_memory;
 pub use planner::Planned;
 use planner::{ModelOutline, Planner};
-pub use profiles::{ASSUMED_SHARE, Found, Profiles, smallest, spread};
+pub use profiles::{Found, Profiles, assumed_share, smallest, spread};
 pub use target::{DeviceRequest, GpuLayers, Target};
 
 use crate::engine::check_interrupt;
@@ -85,7 +85,7 @@ pub enum HeadSource {
     File(PathBuf),
     /// This profile.
     Profile(HeadProfile),
-    /// A made-up profile: this share of the query heads, from 0 to 1, evenly spread. For benchmarks of models
+    /// A made-up profile: this share of the KV heads, from 0 to 1, evenly spread. For benchmarks of models
     /// without a profile.
     Assumed(f64),
 }
@@ -252,7 +252,7 @@ impl Setup {
             }
             Found::Missing { .. } => Heads {
                 known: false,
-                expected: Some(spread(shape, ASSUMED_SHARE)?),
+                expected: Some(spread(shape, assumed_share(shape))?),
                 smallest: Some(smallest(shape)?),
             },
         };

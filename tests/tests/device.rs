@@ -9,7 +9,7 @@ use ggml::Type;
 use longhand::generate;
 use longhand::plan::{DRIVER_BYTES, Plan, PlanOptions};
 use longhand::policy::KvBudget;
-use longhand::setup::{ASSUMED_SHARE, DeviceRequest, fit_session, prepare_session, smallest, spread};
+use longhand::setup::{DeviceRequest, assumed_share, fit_session, prepare_session, smallest, spread};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
@@ -283,7 +283,7 @@ fn a_budget_too_small_for_the_assumed_profile_keeps_the_layers_on_the_device() {
         fit_session(&host, options, asked(share).budget, 0).is_ok()
     };
     let (assumed, smallest) =
-        (spread(shape, ASSUMED_SHARE).expect("a profile"), smallest(shape).expect("a profile"));
+        (spread(shape, assumed_share(shape)).expect("a profile"), smallest(shape).expect("a profile"));
     let between = |share: &u32| !fits(*share, assumed.clone()) && fits(*share, smallest.clone());
     let share = (1..100).find(between).expect("a budget between the two");
     let setup = Setup::resolve(host.model(), &asked(share), 0, &mut ()).expect("a setup");

@@ -9,7 +9,7 @@ use models::shapes::{FileType, ModelShape};
 use models::spec::{ModelSpec, PositionEncoding};
 
 use super::planner::{ModelOutline, Planned};
-use super::profiles::{ASSUMED_SHARE, Found, Profiles, policy_rule, spread};
+use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
 use super::{HeadSource, SetupOptions, Target, planner};
 use crate::heads::{HeadProfile, HeadShape};
 use crate::kv::PolicyChoice;
@@ -59,7 +59,7 @@ pub enum ProfileOrigin {
     Cached,
     /// There is none: the model has ALiBi, and the windows of its heads follow from the weights.
     Alibi,
-    /// Assumed: this share of the query heads retrieves, evenly spread.
+    /// Assumed: this share of the KV heads keeps everything, evenly spread.
     Assumed {
         /// The share, from 0 to 1.
         share: f64,
@@ -67,8 +67,8 @@ pub enum ProfileOrigin {
 }
 
 impl ForecastHeads {
-    /// Whether no profile with as many retrieval heads has them in more KV heads.
-    pub fn is_maximum(&self) -> bool {
+    /// Whether the number of KV heads that keep everything is a guess: without groups it follows from the policy.
+    pub fn is_guess(&self) -> bool {
         matches!(self.origin, ProfileOrigin::Assumed { .. }) && self.profile.shape().group() > 1
     }
 }
@@ -219,9 +219,9 @@ fn heads(
             None if outline.spec.position_encoding == PositionEncoding::Alibi => {
                 (HeadProfile::uniform(shape, false), ProfileOrigin::Alibi)
             }
-            None => assumed(shape, ASSUMED_SHARE)?,
+            None => assumed(shape, assumed_share(shape))?,
         },
-        (HeadSource::Auto, None) => assumed(shape, ASSUMED_SHARE)?,
+        (HeadSource::Auto, None) => assumed(shape, assumed_share(shape))?,
         (HeadSource::Assumed(share), _) => assumed(shape, *share)?,
     };
     Ok(ForecastHeads { profile, origin })
