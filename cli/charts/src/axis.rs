@@ -18,7 +18,8 @@ pub struct Axis {
     pub scale: Scale,
     /// How numbers are written.
     pub numbers: Numbers,
-    /// Smallest and largest value that the axis has at least. It has all values of the data too, and ends at ticks.
+    /// Smallest and largest value that the axis has at least. It has all values of the data too, and ends at
+    /// ticks.
     pub range: Option<(f64, f64)>,
 }
 

@@ -4,9 +4,9 @@ use kurbo::Rect;
 
 use crate::axis::{Axis, Ruler, Scale, number};
 use crate::drawing::{Align, Color, Drawing, Face};
-use crate::frame::{Frame, LINE_HEIGHT, Legend, Sample, left_out, shown_references};
+use crate::frame::{Frame, Legend, Sample, draw_names, left_out, shown_references};
 use crate::style::{BarStyle, MAX_BARS};
-use crate::text::{clean, wrapped};
+use crate::text::clean;
 use crate::{Chart, Reference};
 
 /// Maximum number of groups.
@@ -15,13 +15,13 @@ const MAX_GROUPS: usize = 24;
 const PLOT_WIDTH: f64 = 500.0;
 /// Between the bars of a group.
 const BAR_GAP: f64 = 2.0;
-/// Lines of a group's name.
-const NAME_LINES: usize = 3;
+/// Of the values at bars.
 const VALUE: Face = Face { size: 10.5, ..Face::DIM };
 
 /// A chart of bars in groups, such as a group for each task with a bar for each policy.
 ///
-/// At most 24 groups, 8 series and 4 references are drawn. Bars begin at 0. Each has its value at its end where there is room.
+/// At most 24 groups, 8 series and 4 references are drawn. Bars begin at 0. Each has its value at its end if
+/// there is room.
 ///
 /// ```
 /// use charts::{Axis, BarChart, BarSeries, Chart};
@@ -62,12 +62,18 @@ pub struct BarSeries {
 }
 
 impl BarChart {
-    /// The value of a bar if it is drawn.
-    fn value(&self, series: usize, group: usize) -> Option<f64> {
-        self.series[series].values.get(group).copied().flatten().filter(|value| self.axis().shows(*value))
+    /// The series, the group and the value of each bar.
+    fn values(&self, bars: &Bars) -> Vec<(usize, usize, f64)> {
+        let axis = self.axis();
+        let series = self.series.iter().take(bars.count).enumerate();
+        let all = series.flat_map(|(series, bars_of_series)| {
+            let values = bars_of_series.values.iter().take(bars.groups).enumerate();
+            values.filter_map(move |(group, value)| Some((series, group, (*value)?)))
+        });
+        all.filter(|(_, _, value)| axis.shows(*value)).collect()
     }
 
-    /// The vertical axis, which is linear and has 0.
+    /// The vertical axis, which is linear.
     fn axis(&self) -> Axis {
         Axis { scale: Scale::Linear, ..self.y.clone() }
     }
@@ -89,67 +95,57 @@ impl Chart for BarChart {
     fn drawing(&self) -> Drawing {
         let longest = self.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
         let all_groups = longest.max(self.groups.len());
-        let (groups, count) = (all_groups.min(MAX_GROUPS), self.series.len().min(MAX_BARS));
-        let mut drawing = Drawing::new(&clean(&self.title), self.description(groups));
+        let bars = Bars::new(all_groups.min(MAX_GROUPS), self.series.len().min(MAX_BARS));
+        let values = self.values(&bars);
         let axis = self.axis();
-        let values: Vec<f64> = (0..count)
-            .flat_map(|series| (0..groups).filter_map(move |group| self.value(series, group)))
-            .collect();
         let references = shown_references(&axis, &self.references).map(|reference| reference.value);
-        let y = Ruler::new(&axis, values.iter().copied().chain(references).chain([0.0]), 5);
-        let bars = Bars::new(groups, count);
-        let mut frame = Frame::new(&mut drawing, y.clone(), &axis, bars.width(), 8.0);
+        let heights = values.iter().map(|(_, _, value)| *value).chain(references).chain([0.0]);
+        let y = Ruler::new(&axis, heights, 5);
+        let step = value_step(&y);
+
+        let mut drawing = Drawing::new(&clean(&self.title), self.description(bars.groups));
+        let mut frame = Frame::new(&mut drawing, y, &axis, bars.width(), 8.0);
         let plot = frame.plot;
         frame.draw_y_axis(&mut drawing);
         let mut legend = Legend { entries: Vec::new() };
-        let step = value_step(&y);
-        let text = |value: f64| number(value, step, axis.numbers).trim_end_matches('%').to_owned();
-        let widest = values.iter().map(|value| VALUE.width(&text(*value))).fold(0.0, f64::max);
-        let mut labels = Vec::new();
-        for series in 0..count {
-            let style = BarStyle::of(series);
-            legend.push(&self.series[series].name, Sample::Bar(style), plot.y0 + series as f64);
-            for group in 0..groups {
-                let Some(value) = self.value(series, group) else { continue };
-                let (left, right) = bars.place(group, series);
-                let (end, zero) = (frame.y(value), frame.y(0.0));
-                let bar = Rect::new(plot.x0 + left, end.min(zero), plot.x0 + right, end.max(zero));
-                style.draw(&mut drawing, bar);
-                let y = if value < 0.0 { bar.y1 + VALUE.size } else { bar.y0 - 4.0 };
-                labels.push((bar.center().x, y, text(value)));
-            }
+        for (index, series) in self.series.iter().take(bars.count).enumerate() {
+            legend.push(&series.name, Sample::Bar(BarStyle::of(index)), plot.y0 + index as f64);
+        }
+        let rects: Vec<Rect> = values.iter().map(|value| bars.rect(&frame, *value)).collect();
+        for ((series, _, _), rect) in values.iter().zip(&rects) {
+            BarStyle::of(*series).draw(&mut drawing, *rect);
         }
         drawing.thin_line([(plot.x0, frame.y(0.0)), (plot.x1, frame.y(0.0))], Color::DIM);
         frame.draw_references(&mut drawing, &axis, &self.references);
-        if widest <= bars.bar + BAR_GAP - 1.0 {
-            for (x, y, label) in labels {
-                // White behind a number hides lines that it would be on.
-                let half = VALUE.width(&label) / 2.0;
-                let area = Rect::new(x - half - 0.5, y - 8.5, x + half + 0.5, y + 1.0);
-                drawing.rect(area, Some(Color::WHITE), None);
-                drawing.text(VALUE, Align::Center, (x, y), &label);
+        let numbers = values.iter().map(|(_, _, value)| number(*value, step, axis.numbers));
+        let labels: Vec<String> = numbers.map(|text| text.trim_end_matches('%').to_owned()).collect();
+        if labels.iter().all(|label| VALUE.width(label) < bars.bar + BAR_GAP) {
+            for (((_, _, value), rect), label) in values.iter().zip(&rects).zip(&labels) {
+                draw_value(&mut drawing, *rect, *value, label);
             }
         }
-        // Values of bars that point down are below the data.
-        let below = if values.iter().any(|value| *value < 0.0) { 14.0 } else { 0.0 };
-        let mut lines = 0;
-        for (group, name) in self.groups.iter().take(groups).enumerate() {
-            let center = plot.x0 + (group as f64 + 0.5) * bars.group;
-            let names = wrapped(&clean(name), Face::NAME, bars.group - 8.0, NAME_LINES);
-            lines = lines.max(names.len());
-            for (line, name) in names.iter().enumerate() {
-                let y = plot.y1 + below + 8.0 + Face::NAME.size + line as f64 * LINE_HEIGHT;
-                drawing.text(Face::NAME, Align::Center, (center, y), name);
-            }
-        }
+        // Values of bars that point down may be below the data.
+        let points_down = values.iter().any(|(_, _, value)| *value < 0.0);
+        let top = plot.y1 + if points_down { 22.0 } else { 8.0 };
+        let names = self.groups.iter().take(bars.groups).enumerate();
+        let names = names.map(|(group, name)| (plot.x0 + (group as f64 + 0.5) * bars.group, name));
+        let bottom = draw_names(&mut drawing, names, bars.group - 8.0, top);
         if values.is_empty() {
             frame.draw_no_data(&mut drawing);
         }
-        let bottom = plot.y1 + below + 8.0 + lines as f64 * LINE_HEIGHT;
         let note = left_out(&[(all_groups, MAX_GROUPS, "groups"), (self.series.len(), MAX_BARS, "series")]);
         frame.finish(&mut drawing, legend, bottom, &note);
         drawing
     }
+}
+
+/// Draws a value at the end of its bar. White behind it hides the lines that it is on.
+fn draw_value(drawing: &mut Drawing, bar: Rect, value: f64, label: &str) {
+    let x = bar.center().x;
+    let y = if value < 0.0 { bar.y1 + VALUE.size } else { bar.y0 - 4.0 };
+    let half = VALUE.width(label) / 2.0;
+    drawing.rect(Rect::new(x - half - 0.5, y - 8.5, x + half + 0.5, y + 1.0), Some(Color::WHITE), None);
+    drawing.text(VALUE, Align::Center, (x, y), label);
 }
 
 /// Where bars are, from the left end of the data.
@@ -177,11 +173,13 @@ impl Bars {
         self.groups as f64 * self.group
     }
 
-    /// Left and right side of a bar.
-    fn place(&self, group: usize, bar: usize) -> (f64, f64) {
+    /// The place of a bar.
+    fn rect(&self, frame: &Frame, (series, group, value): (usize, usize, f64)) -> Rect {
         let bars = self.count as f64 * (self.bar + BAR_GAP) - BAR_GAP;
-        let left = (group as f64 + 0.5) * self.group - bars / 2.0 + bar as f64 * (self.bar + BAR_GAP);
-        (left, left + self.bar)
+        let first = frame.plot.x0 + (group as f64 + 0.5) * self.group - bars / 2.0;
+        let left = first + series as f64 * (self.bar + BAR_GAP);
+        let (end, zero) = (frame.y(value), frame.y(0.0));
+        Rect::new(left, end.min(zero), left + self.bar, end.max(zero))
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a chart consists of: lines, polygons, circles and texts. Both writers draw this list, so that they show the same.
+//! What a chart consists of: lines, polygons, circles and texts. Both writers draw this list, so that they
+//! show the same.
 //!
 //! Lengths are in units of the picture, which are CSS pixels of the SVG. Later shapes cover earlier ones.
 

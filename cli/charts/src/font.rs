@@ -1,5 +1,5 @@
-//! The letters of the PNG, and how wide texts are. The fonts are those that hayro embeds for PDFs: they have the widths
-//! of Helvetica, which Arial and Liberation Sans have too.
+//! The letters of the PNG, and how wide texts are. The fonts are those that hayro embeds for PDFs. They have
+//! the widths of Helvetica, which Arial and Liberation Sans have too.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -16,14 +16,16 @@ use unicode_width::UnicodeWidthChar;
 const UNITS: f32 = 1000.0;
 
 /// Names of the glyphs from U+00A0 to U+00FF.
-const LATIN_1: &str = "space exclamdown cent sterling currency yen brokenbar section dieresis copyright ordfeminine \
-     guillemotleft logicalnot hyphen registered macron degree plusminus twosuperior threesuperior acute mu paragraph \
-     periodcentered cedilla onesuperior ordmasculine guillemotright onequarter onehalf threequarters questiondown \
-     Agrave Aacute Acircumflex Atilde Adieresis Aring AE Ccedilla Egrave Eacute Ecircumflex Edieresis Igrave Iacute \
-     Icircumflex Idieresis Eth Ntilde Ograve Oacute Ocircumflex Otilde Odieresis multiply Oslash Ugrave Uacute \
-     Ucircumflex Udieresis Yacute Thorn germandbls agrave aacute acircumflex atilde adieresis aring ae ccedilla egrave \
-     eacute ecircumflex edieresis igrave iacute icircumflex idieresis eth ntilde ograve oacute ocircumflex otilde \
-     odieresis divide oslash ugrave uacute ucircumflex udieresis yacute thorn ydieresis";
+const LATIN_1: &str = "\
+    space exclamdown cent sterling currency yen brokenbar section dieresis copyright ordfeminine \
+    guillemotleft logicalnot hyphen registered macron degree plusminus twosuperior threesuperior acute \
+    mu paragraph periodcentered cedilla onesuperior ordmasculine guillemotright onequarter onehalf \
+    threequarters questiondown Agrave Aacute Acircumflex Atilde Adieresis Aring AE Ccedilla Egrave \
+    Eacute Ecircumflex Edieresis Igrave Iacute Icircumflex Idieresis Eth Ntilde Ograve Oacute \
+    Ocircumflex Otilde Odieresis multiply Oslash Ugrave Uacute Ucircumflex Udieresis Yacute Thorn \
+    germandbls agrave aacute acircumflex atilde adieresis aring ae ccedilla egrave eacute ecircumflex \
+    edieresis igrave iacute icircumflex idieresis eth ntilde ograve oacute ocircumflex otilde \
+    odieresis divide oslash ugrave uacute ucircumflex udieresis yacute thorn ydieresis";
 
 /// Names of more glyphs. The standard encoding has typographic quotation marks in place of the first two.
 const MORE: [(char, &str); 11] = [

@@ -12,7 +12,7 @@ use crate::{MAX_REFERENCES, Reference};
 pub(crate) const MARGIN: f64 = 18.0;
 /// Height of the area with the data.
 pub(crate) const PLOT_HEIGHT: f64 = 290.0;
-/// Between two lines of a name, and two entries of the legend.
+/// Between two lines of a text.
 pub(crate) const LINE_HEIGHT: f64 = 16.0;
 const TITLE_HEIGHT: f64 = 21.0;
 /// Between ticks and their labels.
@@ -87,8 +87,8 @@ impl Sample {
     }
 }
 
-/// Moves places, which are in ascending order, apart until neighbours have this distance, and all between `low` and
-/// `high` if there is room.
+/// Moves places, which are in ascending order, apart until neighbours have this distance. All stay between
+/// `low` and `high` if there is room.
 fn separate(places: &mut [f64], distance: f64, (low, high): (f64, f64)) {
     let mut next = low;
     for place in places.iter_mut() {
@@ -113,9 +113,9 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// The place for data of this width. `above` is white space above the data.
-    pub(crate) fn new(drawing: &mut Drawing, y: Ruler, label: &Axis, width: f64, above: f64) -> Frame {
+    pub(crate) fn new(drawing: &mut Drawing, y: Ruler, axis: &Axis, width: f64, above: f64) -> Frame {
         let left = (MARGIN + y.width(Face::DIM) + TICK_GAP).round();
-        let label = fitted(&clean(&label.label), Face::DIM, left + width - MARGIN);
+        let label = fitted(&clean(&axis.label), Face::DIM, left + width - MARGIN);
         let mut top = draw_title(drawing, left + width) + above;
         if !label.is_empty() {
             drawing.text(Face::DIM, Align::Left, (MARGIN, top - above + Face::DIM.size), &label);
@@ -175,14 +175,14 @@ impl Frame {
         }
     }
 
-    /// Puts the references into the legend, draws it, and fixes the size of the picture, which ends at `bottom`.
-    pub(crate) fn finish(self, drawing: &mut Drawing, mut legend: Legend, bottom: f64, note: &str) {
+    /// Puts the references into the legend, draws it, and sets the size of the picture. The lowest text so
+    /// far ends at `bottom`.
+    pub(crate) fn finish(self, drawing: &mut Drawing, mut legend: Legend, mut bottom: f64, note: &str) {
         for (reference, stroke) in &self.references {
             legend.push(&reference.name, Sample::Reference(*stroke), self.y(reference.value));
         }
         let right = self.right.max(self.plot.x1 + legend.width());
         legend.draw(drawing, self.plot.x1 + LEGEND_GAP, (self.plot.y0 - 8.0, self.plot.y1 + 8.0));
-        let mut bottom = bottom;
         if !note.is_empty() {
             bottom += LINE_HEIGHT;
             drawing.text(Face::DIM, Align::Left, (MARGIN, bottom), note);
@@ -213,6 +213,26 @@ pub(crate) fn draw_title(drawing: &mut Drawing, right: f64) -> f64 {
         y += TITLE_HEIGHT;
     }
     y + 4.0
+}
+
+/// Draws names side by side below `top`, each in at most three lines around its middle, and returns where
+/// they end.
+pub(crate) fn draw_names<'a>(
+    drawing: &mut Drawing,
+    names: impl Iterator<Item = (f64, &'a String)>,
+    width: f64,
+    top: f64,
+) -> f64 {
+    let mut bottom = top;
+    for (middle, name) in names {
+        let mut baseline = top + Face::NAME.size;
+        for line in wrapped(&clean(name), Face::NAME, width, 3) {
+            drawing.text(Face::NAME, Align::Center, (middle, baseline), &line);
+            bottom = bottom.max(baseline);
+            baseline += LINE_HEIGHT;
+        }
+    }
+    bottom
 }
 
 /// What is left out because there is too much of it.

@@ -5,22 +5,24 @@ use kurbo::Rect;
 use crate::Chart;
 use crate::axis::{Axis, Numbers, Ruler, number};
 use crate::drawing::{Align, Color, Drawing, Face, Stroke};
-use crate::frame::{LINE_HEIGHT, MARGIN, MAX_NAME_WIDTH, draw_title, left_out};
+use crate::frame::{LINE_HEIGHT, MARGIN, MAX_NAME_WIDTH, draw_names, draw_title, left_out};
 use crate::style::contrast;
-use crate::text::{clean, fitted, shortened, wrapped};
+use crate::text::{clean, fitted, shortened};
 
 /// Maximum number of rows and of columns.
 const MAX_CELLS: usize = 64;
 const CELL_HEIGHT: f64 = 30.0;
 /// Between two cells.
 const CELL_GAP: f64 = 1.5;
-/// Lines of a column's name.
-const NAME_LINES: usize = 3;
+/// Between names of rows and cells.
+const ROW_NAME_GAP: f64 = 10.0;
+/// Between the cells and the scale.
+const SCALE_GAP: f64 = 22.0;
 /// Of the scale at the right.
 const SCALE_WIDTH: f64 = 12.0;
 const SCALE_STEPS: usize = 48;
 
-/// A table of numbers with a background that is the darker, the larger the number is: such as recall by depth and length of the text.
+/// A table of numbers on backgrounds. The larger a number is, the darker is its background.
 ///
 /// At most 64 rows and 64 columns are drawn.
 ///
@@ -72,33 +74,70 @@ impl HeatMap {
     fn description(&self) -> String {
         format!("Heat map: {} in rows, {} in columns.", clean(&self.y_label), clean(&self.x_label))
     }
+
+    /// All rows and columns, also those that are too many.
+    fn shape(&self) -> (usize, usize) {
+        let longest = self.cells.iter().map(Vec::len).max().unwrap_or(0);
+        (self.rows.len().max(self.cells.len()), self.columns.len().max(longest))
+    }
+
+    /// Wide enough for numbers of this width, and for names in several lines.
+    fn cell_width(&self, columns: usize, numbers: f64) -> f64 {
+        let names = self.columns.iter().take(columns).map(|name| Face::NAME.width(&clean(name)));
+        let longest = names.fold(0.0, f64::max);
+        // Few columns have room for long names.
+        let room = if columns <= 8 { 90.0 } else { 60.0 };
+        (numbers + 14.0).max(longest.min(room) + 8.0).clamp(44.0, 130.0)
+    }
+
+    fn draw_cells(
+        &self,
+        drawing: &mut Drawing,
+        matrix: &Matrix,
+        ruler: &Ruler,
+        numbers: &[Vec<Option<String>>],
+    ) {
+        for (row, numbers) in numbers.iter().enumerate() {
+            for (column, number) in numbers.iter().enumerate() {
+                let cell = matrix.cell(row, column);
+                let at = (cell.center().x, cell.center().y + Face::NAME.middle());
+                match (number, self.value(row, column)) {
+                    (Some(number), Some(value)) => {
+                        let fill = shade(ruler.share(value));
+                        drawing.rect(cell, Some(fill), None);
+                        let face = Face { color: text_color(fill), ..Face::NAME };
+                        drawing.text(face, Align::Center, at, number);
+                    }
+                    _ => {
+                        drawing.rect(cell.inset(-0.5), None, Some(Stroke::solid(Color::GRID, 1.0)));
+                        drawing.text(Face::DIM, Align::Center, at, "–");
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl Chart for HeatMap {
     fn drawing(&self) -> Drawing {
-        let mut drawing = Drawing::new(&clean(&self.title), self.description());
-        let longest = self.cells.iter().map(Vec::len).max().unwrap_or(0);
-        let all = (self.rows.len().max(self.cells.len()), self.columns.len().max(longest));
+        let all = self.shape();
         let (rows, columns) = (all.0.min(MAX_CELLS), all.1.min(MAX_CELLS));
-        let values: Vec<f64> = (0..rows)
-            .flat_map(|row| (0..columns).filter_map(move |column| self.value(row, column)))
-            .collect();
-        let ruler = Ruler::new(&self.axis(), values.iter().copied(), 4);
+        let values =
+            || (0..rows).flat_map(move |row| (0..columns).map(move |column| self.value(row, column)));
+        let ruler = Ruler::new(&self.axis(), values().flatten(), 4);
         let step = cell_step(&ruler);
-        let text = |value: f64| number(value, step, self.numbers);
+        let text = |value: Option<f64>| value.map(|value| number(value, step, self.numbers));
+        let numbers: Vec<Vec<Option<String>>> =
+            (0..rows).map(|row| (0..columns).map(|column| text(self.value(row, column))).collect()).collect();
+        let names = self.rows.iter().take(rows);
+        let names: Vec<String> =
+            names.map(|name| shortened(&clean(name), Face::NAME, MAX_NAME_WIDTH)).collect();
 
-        let row_names: Vec<String> = self
-            .rows
-            .iter()
-            .take(rows)
-            .map(|name| shortened(&clean(name), Face::NAME, MAX_NAME_WIDTH))
-            .collect();
-        let names = row_names.iter().map(|name| Face::NAME.width(name)).fold(0.0, f64::max);
-        let numbers = values.iter().map(|value| Face::NAME.width(&text(*value))).fold(0.0, f64::max);
-        let width = self.cell_width(columns, numbers);
-        let left = MARGIN + if names > 0.0 { names + 10.0 } else { 0.0 };
-        let right = left + columns as f64 * width;
-        let scale_left = right + 22.0;
+        let mut drawing = Drawing::new(&clean(&self.title), self.description());
+        let cell_width = self.cell_width(columns, widest(numbers.iter().flatten().flatten()));
+        let left = MARGIN + if names.is_empty() { 0.0 } else { widest(names.iter()) + ROW_NAME_GAP };
+        let right = left + columns as f64 * cell_width;
+        let scale_left = right + SCALE_GAP;
         // A small map is as wide as a title of some words.
         let title = Face::TITLE.width(&drawing.title).clamp(80.0, 400.0);
         let total = (scale_left + SCALE_WIDTH + 6.0 + ruler.width(Face::DIM)).max(MARGIN + title);
@@ -109,58 +148,34 @@ impl Chart for HeatMap {
             drawing.text(Face::DIM, Align::Left, (MARGIN, top + Face::DIM.size), &y_label);
             top += LINE_HEIGHT + 6.0;
         }
-        let matrix = Rect::new(left, top, right, top + rows as f64 * CELL_HEIGHT);
-        for row in 0..rows {
-            let middle = top + (row as f64 + 0.5) * CELL_HEIGHT;
-            let baseline = middle + Face::NAME.middle();
-            if let Some(name) = row_names.get(row) {
-                drawing.text(Face::NAME, Align::Right, (left - 10.0, baseline), name);
-            }
-            for column in 0..columns {
-                let center = left + (column as f64 + 0.5) * width;
-                let half = ((width - CELL_GAP) / 2.0, (CELL_HEIGHT - CELL_GAP) / 2.0);
-                let cell = Rect::new(center - half.0, middle - half.1, center + half.0, middle + half.1);
-                match self.value(row, column) {
-                    Some(value) => {
-                        let fill = shade(ruler.share(value));
-                        drawing.rect(cell, Some(fill), None);
-                        let face = Face { color: text_color(fill), ..Face::NAME };
-                        drawing.text(face, Align::Center, (center, baseline), &text(value));
-                    }
-                    None => {
-                        drawing.rect(cell.inset(-0.5), None, Some(Stroke::solid(Color::GRID, 1.0)));
-                        drawing.text(Face::DIM, Align::Center, (center, baseline), "–");
-                    }
-                }
-            }
+        let matrix = Matrix { left, top, cell_width };
+        for (row, name) in names.iter().enumerate() {
+            let baseline = matrix.cell(row, 0).center().y + Face::NAME.middle();
+            drawing.text(Face::NAME, Align::Right, (left - ROW_NAME_GAP, baseline), name);
         }
-        let mut lines = 0;
-        for (column, name) in self.columns.iter().take(columns).enumerate() {
-            let center = left + (column as f64 + 0.5) * width;
-            let names = wrapped(&clean(name), Face::NAME, width - 6.0, NAME_LINES);
-            lines = lines.max(names.len());
-            for (line, name) in names.iter().enumerate() {
-                let y = matrix.y1 + 6.0 + Face::NAME.size + line as f64 * LINE_HEIGHT;
-                drawing.text(Face::NAME, Align::Center, (center, y), name);
-            }
-        }
-        let mut bottom = matrix.y1 + 6.0 + lines as f64 * LINE_HEIGHT;
-        // In the middle, or from the left margin on if it is longer than the matrix.
+        self.draw_cells(&mut drawing, &matrix, &ruler, &numbers);
+        let bottom = top + rows as f64 * CELL_HEIGHT;
+        let scale_bottom = top + (bottom - top).clamp(90.0, 220.0);
+        draw_scale(&mut drawing, Rect::new(scale_left, top, scale_left + SCALE_WIDTH, scale_bottom), &ruler);
+
+        let names = self.columns.iter().take(columns).enumerate();
+        let names = names.map(|(column, name)| (matrix.cell(0, column).center().x, name));
+        let mut bottom = draw_names(&mut drawing, names, cell_width - 6.0, bottom + 6.0);
         let x_label = fitted(&clean(&self.x_label), Face::DIM, right - MARGIN);
         if !x_label.is_empty() {
-            bottom += LINE_HEIGHT + 2.0;
+            bottom += LINE_HEIGHT + 6.0;
+            // In the middle, or from the left margin on if it is longer than the matrix.
             let length = Face::DIM.width(&x_label);
-            let x = (matrix.center().x - length / 2.0).min(right - length).max(MARGIN);
+            let x = ((left + right - length) / 2.0).min(right - length).max(MARGIN);
             drawing.text(Face::DIM, Align::Left, (x, bottom), &x_label);
         }
-        let scale_height = matrix.height().clamp(90.0, 220.0);
-        let scale = Rect::new(scale_left, top, scale_left + SCALE_WIDTH, top + scale_height);
-        draw_scale(&mut drawing, scale, &ruler);
-        bottom = bottom.max(scale.y1);
-        let note = left_out(&[(all.0, MAX_CELLS, "rows"), (all.1, MAX_CELLS, "columns")]);
-        let note = if values.is_empty() { "no data".to_owned() } else { note };
+        bottom = bottom.max(scale_bottom);
+        let note = match values().flatten().next() {
+            None => "no data".to_owned(),
+            Some(_) => left_out(&[(all.0, MAX_CELLS, "rows"), (all.1, MAX_CELLS, "columns")]),
+        };
         if !note.is_empty() {
-            bottom += LINE_HEIGHT;
+            bottom += LINE_HEIGHT + 4.0;
             drawing.text(Face::DIM, Align::Left, (MARGIN, bottom), &note);
         }
         drawing.size = ((total + MARGIN).ceil(), (bottom + MARGIN).ceil());
@@ -168,15 +183,23 @@ impl Chart for HeatMap {
     }
 }
 
-impl HeatMap {
-    /// Wide enough for numbers, and for names in several lines.
-    fn cell_width(&self, columns: usize, numbers: f64) -> f64 {
-        let names = self.columns.iter().take(columns).map(|name| Face::NAME.width(&clean(name)));
-        let longest = names.fold(0.0, f64::max);
-        // Few columns have room for long names.
-        let room = if columns <= 8 { 90.0 } else { 60.0 };
-        (numbers + 14.0).max(longest.min(room) + 8.0).clamp(44.0, 130.0)
+/// Where cells are.
+struct Matrix {
+    left: f64,
+    top: f64,
+    cell_width: f64,
+}
+
+impl Matrix {
+    fn cell(&self, row: usize, column: usize) -> Rect {
+        let (x, y) = (self.left + column as f64 * self.cell_width, self.top + row as f64 * CELL_HEIGHT);
+        Rect::new(x, y, x + self.cell_width, y + CELL_HEIGHT).inset(-CELL_GAP / 2.0)
     }
+}
+
+/// Width of the widest name or number.
+fn widest<'a>(texts: impl Iterator<Item = &'a String>) -> f64 {
+    texts.map(|text| Face::NAME.width(text)).fold(0.0, f64::max)
 }
 
 /// A scale with ticks, from light at its lower end to dark.

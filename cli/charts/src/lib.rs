@@ -1,15 +1,15 @@
-//! Charts as SVG and PNG: lines, bars and heat maps. They are readable in black and white, in print and on light and
-//! dark pages. Knows nothing of models and terminals.
+//! Charts as SVG and PNG: lines, bars and heat maps. They can be read in black and white, in print, and on
+//! light and dark pages. Knows nothing of models and terminals.
 //!
-//! A chart is data with public fields. [`Chart::drawing`] turns it into shapes and texts, and both formats draw these:
-//! what one shows, the other shows too.
+//! A chart is data with public fields. [`Chart::drawing`] turns it into shapes and texts. Both formats draw
+//! these, so that they show the same.
 //!
-//! Names may come from untrusted files. Control and invisible characters are left out, and long names are cut. Values
-//! that are no number or infinite are left out. The size of a picture is bounded: see [`Drawing::png`] and the limits
-//! of each chart, which the picture itself mentions when they are exceeded.
+//! Names and numbers may come from untrusted files. Control and invisible characters are left out, and long
+//! names are cut. Values that are not finite, or beyond 1e100, are left out. Each chart has a maximum number
+//! of series, groups or cells. What exceeds it is left out, and the picture says so.
 //!
-//! The letters of a PNG come from the fonts that hayro embeds for PDFs, which the program has anyway. The areas are filled by
-//! 100 lines of our own: `resvg` would bring fonts or need those of the machine, and thirty crates.
+//! The letters of a PNG are those that hayro embeds for PDFs and the program has anyway; `raster.rs` fills
+//! them. `resvg` would need a font from elsewhere, and many crates that nothing else needs.
 //!
 //! ```
 //! use charts::{Axis, Chart, LineChart, Numbers, Reference, Series};
@@ -56,7 +56,8 @@ pub trait Chart {
         self.drawing().svg()
     }
 
-    /// The chart as the bytes of a PNG file with `scale` pixels for each CSS pixel of the SVG: see [`Drawing::png`].
+    /// The chart as the bytes of a PNG file with `scale` pixels for a CSS pixel of the SVG: see
+    /// [`Drawing::png`].
     ///
     /// # Errors
     /// As [`Drawing::png`].

@@ -19,8 +19,8 @@ const MARK_DISTANCE: f64 = 12.0;
 
 /// A chart of lines over a common axis, such as scores over the share of the KV cache that is kept.
 ///
-/// At most 12 series and 4 references are drawn. Of series with more than 1000 points, about 1000 are drawn, evenly chosen. Names are in a legend,
-/// each near the end of its line.
+/// At most 12 series and 4 references are drawn. Of a series with more than 1000 points, about 1000 are
+/// drawn. Names are in a legend, each near the end of its line.
 ///
 /// ```
 /// use charts::{Axis, Chart, LineChart, Numbers, Scale, Series};

@@ -35,11 +35,11 @@ pub enum PngError {
 }
 
 impl Drawing {
-    /// The picture as the bytes of a PNG file, with 8 bits for each of red, green and blue. `scale` is the number of pixels for a unit of the
-    /// picture: 1 for the size of the SVG, 2 for screens with small pixels and for print.
+    /// The picture as the bytes of a PNG file, with 8 bits for each of red, green and blue. `scale` is the
+    /// number of pixels for a CSS pixel of the SVG: above 0 and at most 8. 2 is right for most screens.
     ///
     /// # Errors
-    /// The scale is out of range, or the picture too large.
+    /// The scale is out of range, or the picture would have more than 64 million pixels.
     pub fn png(&self, scale: f64) -> Result<Vec<u8>, PngError> {
         if !(scale > 0.0 && scale <= MAX_SCALE) {
             return Err(PngError::Scale(scale));

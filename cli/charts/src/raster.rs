@@ -46,7 +46,7 @@ impl Canvas {
         Canvas { width, height, pixels: vec![255; 3 * width * height] }
     }
 
-    /// Fills what the path encloses by the nonzero rule. `tolerance` is how far curves may be from their straight
+    /// Fills what the path encloses by the nonzero rule. `tolerance` is how far curves may be from their
     /// pieces.
     pub(crate) fn fill(&mut self, path: &BezPath, color: Color, tolerance: f64) {
         let mut edges = edges(path, tolerance);

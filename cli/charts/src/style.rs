@@ -1,4 +1,5 @@
-//! What tells series apart: dashes and point shapes of lines, brightness and hatching of bars. Colours only help.
+//! What tells series apart: dashes and point shapes of lines, brightness and hatching of bars.
+//! Colours only help.
 
 use kurbo::{Point, Rect};
 

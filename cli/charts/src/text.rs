@@ -46,8 +46,8 @@ pub(crate) fn fitted(text: &str, face: Face, width: f64) -> String {
     String::new()
 }
 
-/// Both ends of a name that is no wider than `width`, with `…` where something is missing. Names of policies often
-/// differ in their last characters only.
+/// Both ends of a name that is no wider than `width`, with `…` where something is missing. Names of policies
+/// often differ in their last characters only.
 pub(crate) fn shortened(name: &str, face: Face, width: f64) -> String {
     let chars: Vec<char> = name.chars().collect();
     let ends = |kept: usize| -> String {

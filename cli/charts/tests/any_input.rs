@@ -1,4 +1,5 @@
-//! Whatever numbers and names a chart gets: the SVG is well-formed, no text is on another, and the PNG can be decoded.
+//! Whatever numbers and names a chart gets: its SVG is well-formed, no text is on another, and its PNG can be
+//! decoded.
 
 mod common;
 

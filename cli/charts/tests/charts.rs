@@ -249,6 +249,15 @@ fn names_of_lines_that_end_together_do_not_overlap() {
 }
 
 #[test]
+fn values_of_bars_that_point_down_have_room_above_the_names() {
+    let series = vec![BarSeries { name: "change".to_owned(), values: vec![Some(-1.0), Some(1.0)] }];
+    let groups = vec!["down".to_owned(), "up".to_owned()];
+    let svg = elements(&BarChart { series, groups, ..BarChart::default() }.svg());
+    assert!(named(&svg, "text").iter().any(|text| text.text == "−1.00"), "{svg:?}");
+    assert_texts_have_room(&svg);
+}
+
+#[test]
 fn what_is_left_out_is_mentioned() {
     let text = |chart: &dyn Chart| {
         let svg = elements(&chart.svg());

@@ -7,6 +7,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use zune_png::PngDecoder;
 use zune_png::zune_core::bytestream::ZCursor;
+use zune_png::zune_core::options::DecoderOptions;
 
 /// An element of an SVG file.
 #[derive(Debug, Default)]
@@ -108,7 +109,8 @@ pub struct Pixels {
 impl Pixels {
     /// What a PNG has. The decoder is not ours, and it checks the checksums.
     pub fn decode(png: &[u8]) -> Pixels {
-        let mut decoder = PngDecoder::new(ZCursor::new(png));
+        let options = DecoderOptions::default().png_set_confirm_crc(true).inflate_set_confirm_adler(true);
+        let mut decoder = PngDecoder::new_with_options(ZCursor::new(png), options);
         let rgb = decoder.decode_raw().expect("a PNG");
         let (width, height) = decoder.dimensions().expect("decoded");
         assert_eq!(rgb.len(), 3 * width * height);
