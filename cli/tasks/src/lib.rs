@@ -1,0 +1,76 @@
+//! Tasks that measure what a model finds in a long text: the thirteen tasks of RULER, passkey retrieval, and a
+//! needle in a haystack. A task makes prompts with their right answers, and scores what a model answers. It knows
+//! no model: lengths come from a function that counts the tokens of a text.
+//!
+//! ```
+//! use tasks::{Data, RulerTask, SampleOptions};
+//!
+//! let task: RulerTask = "niah_single_1".parse()?;
+//! let options = SampleOptions { tokens: 1000, samples: 2, seed: 42 };
+//! // A program counts with the model's tokenizer.
+//! let count = |text: &str| text.split_whitespace().count();
+//! let samples = task.samples(&options, &Data::open(None)?, &count)?;
+//!
+//! let right = &samples[0].references;
+//! assert!(samples[0].context.contains(&right[0]));
+//! assert_eq!(task.score(&format!(" {}.", right[0]), right), 1.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The same options, data and token counter give the same samples on every machine.
+
+mod data;
+mod error;
+mod haystack;
+pub mod needle;
+pub mod passkey;
+mod python;
+mod random;
+mod ruler;
+mod sentences;
+
+pub use self::data::{Data, DataFile};
+pub use self::error::TaskError;
+pub use self::ruler::{RulerTask, UnknownTask};
+
+/// A prompt and its right answers. The prompt is `context`, `question` and `answer_prefix`, with nothing between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The part of the prompt that is read before the question is known.
+    pub context: String,
+    /// The rest of the user's message.
+    pub question: String,
+    /// How the answer begins. The model continues it. May be empty.
+    pub answer_prefix: String,
+    /// Right answers.
+    pub references: Vec<String>,
+    /// Tokens of the prompt and of the longest answer. May be fewer than asked for where there are no more data.
+    pub tokens: usize,
+}
+
+/// Which samples are generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleOptions {
+    /// Maximum number of tokens of the prompt and of the longest answer, at most [`MAX_TOKENS`].
+    pub tokens: usize,
+    /// Number of samples.
+    pub samples: usize,
+    /// Random seed. RULER's code uses 42.
+    pub seed: u64,
+}
+
+/// Maximum of [`SampleOptions::tokens`]: 16,777,216.
+pub const MAX_TOKENS: usize = 1 << 24;
+
+impl SampleOptions {
+    fn check(&self) -> Result<(), TaskError> {
+        if self.tokens <= MAX_TOKENS {
+            return Ok(());
+        }
+        Err(TaskError::Option {
+            option: "tokens",
+            value: self.tokens.to_string(),
+            range: format!("at most {MAX_TOKENS}"),
+        })
+    }
+}
