@@ -11,7 +11,7 @@ use crate::{MAX_REFERENCES, Reference};
 /// White space around the picture.
 pub(crate) const MARGIN: f64 = 18.0;
 /// Height of the area with the data.
-pub(crate) const PLOT_HEIGHT: f64 = 290.0;
+const PLOT_HEIGHT: f64 = 290.0;
 /// Between two lines of a text.
 pub(crate) const LINE_HEIGHT: f64 = 16.0;
 const TITLE_HEIGHT: f64 = 21.0;

@@ -10,8 +10,8 @@ use crate::text::clean;
 use crate::{Chart, Reference};
 
 const PLOT_WIDTH: f64 = 500.0;
-/// Maximum number of points of a series. Longer series are thinned out evenly.
-const MAX_POINTS: usize = 1000;
+/// Maximum number of points of a series: one for a pixel. Longer series are thinned out evenly.
+const MAX_POINTS: usize = 500;
 /// Maximum number of point shapes of a series.
 const MAX_MARKS: usize = 40;
 /// Between two point shapes, which are 9 wide.
