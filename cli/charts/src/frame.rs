@@ -235,12 +235,12 @@ pub(crate) fn draw_names<'a>(
     bottom
 }
 
-/// What is left out because there is too much of it.
+/// Says what is left out because there is too much of it: of each kind all, the drawn ones and its name.
 pub(crate) fn left_out(counts: &[(usize, usize, &str)]) -> String {
     let parts: Vec<String> = counts
         .iter()
         .filter(|(count, limit, _)| count > limit)
-        .map(|(count, limit, what)| format!("{} more {what}", count - limit))
+        .map(|(count, limit, what)| format!("{} of {count} {what}", count - limit))
         .collect();
     if parts.is_empty() { String::new() } else { format!("not shown: {}", parts.join(", ")) }
 }
