@@ -7,7 +7,7 @@ use crate::drawing::{Align, Color, Drawing, Face};
 use crate::frame::{Frame, Legend, Sample, draw_names, left_out, shown_references};
 use crate::style::{BarStyle, MAX_BARS};
 use crate::text::clean;
-use crate::{Chart, Reference};
+use crate::{Chart, MAX_REFERENCES, Reference};
 
 /// Maximum number of groups.
 const MAX_GROUPS: usize = 24;
@@ -133,7 +133,11 @@ impl Chart for BarChart {
         if values.is_empty() {
             frame.draw_no_data(&mut drawing);
         }
-        let note = left_out(&[(all_groups, MAX_GROUPS, "groups"), (self.series.len(), MAX_BARS, "series")]);
+        let note = left_out(&[
+            (all_groups, MAX_GROUPS, "groups"),
+            (self.series.len(), MAX_BARS, "series"),
+            (self.references.len(), MAX_REFERENCES, "references"),
+        ]);
         frame.finish(&mut drawing, legend, bottom, &note);
         drawing
     }

@@ -11,7 +11,7 @@ use crate::{MAX_REFERENCES, Reference};
 /// White space around the picture.
 pub(crate) const MARGIN: f64 = 18.0;
 /// Height of the area with the data.
-pub(crate) const PLOT_HEIGHT: f64 = 290.0;
+const PLOT_HEIGHT: f64 = 290.0;
 /// Between two lines of a text.
 pub(crate) const LINE_HEIGHT: f64 = 16.0;
 const TITLE_HEIGHT: f64 = 21.0;
@@ -235,12 +235,12 @@ pub(crate) fn draw_names<'a>(
     bottom
 }
 
-/// What is left out because there is too much of it.
+/// Says what is left out because there is too much of it: of each kind all, the drawn ones and its name.
 pub(crate) fn left_out(counts: &[(usize, usize, &str)]) -> String {
     let parts: Vec<String> = counts
         .iter()
         .filter(|(count, limit, _)| count > limit)
-        .map(|(count, limit, what)| format!("{} more {what}", count - limit))
+        .map(|(count, limit, what)| format!("{} of {count} {what}", count - limit))
         .collect();
     if parts.is_empty() { String::new() } else { format!("not shown: {}", parts.join(", ")) }
 }

@@ -7,11 +7,11 @@ use crate::drawing::{Color, Drawing, Face, Shape};
 use crate::frame::{Frame, LINE_HEIGHT, Legend, Sample, left_out, shown_references};
 use crate::style::{LineStyle, MAX_LINES};
 use crate::text::clean;
-use crate::{Chart, Reference};
+use crate::{Chart, MAX_REFERENCES, Reference};
 
 const PLOT_WIDTH: f64 = 500.0;
-/// Maximum number of points of a series. Longer series are thinned out evenly.
-const MAX_POINTS: usize = 1000;
+/// Maximum number of points of a series: one for a pixel. Longer series are thinned out evenly.
+const MAX_POINTS: usize = 500;
 /// Maximum number of point shapes of a series.
 const MAX_MARKS: usize = 40;
 /// Between two point shapes, which are 9 wide.
@@ -19,8 +19,8 @@ const MARK_DISTANCE: f64 = 12.0;
 
 /// A chart of lines over a common axis, such as scores over the share of the KV cache that is kept.
 ///
-/// At most 12 series and 4 references are drawn. Of a series with more than 1000 points, about 1000 are
-/// drawn. Names are in a legend, each near the end of its line.
+/// At most 12 series and 4 references are drawn, and about 500 points of a longer series. Names are in a
+/// legend, each near the end of its line.
 ///
 /// ```
 /// use charts::{Axis, Chart, LineChart, Numbers, Scale, Series};
@@ -51,7 +51,8 @@ pub struct LineChart {
 pub struct Series {
     /// The name in the legend.
     pub name: String,
-    /// Points `(x, y)` in the units of the axes, connected in this order.
+    /// Points `(x, y)` in the units of the axes, connected in this order. The line leaves out points that an axis
+    /// cannot show.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -61,6 +62,13 @@ impl LineChart {
         let shown = |(x, y): &(f64, f64)| self.x.shows(*x) && self.y.shows(*y);
         let points = |series: &Series| thinned(&series.points).filter(shown).collect::<Vec<_>>();
         self.series.iter().take(MAX_LINES).map(points).collect()
+    }
+
+    /// All points of the series that are drawn, and those that thinning leaves.
+    fn point_counts(&self) -> (usize, usize, &'static str) {
+        let series = || self.series.iter().take(MAX_LINES);
+        let all = series().map(|series| series.points.len()).sum();
+        (all, series().map(|series| thinned(&series.points).count()).sum(), "points")
     }
 
     fn description(&self) -> String {
@@ -102,7 +110,11 @@ impl Chart for LineChart {
             frame.draw_no_data(&mut drawing);
         }
         let bottom = plot.y1 + 8.0 + Face::DIM.size + LINE_HEIGHT + 4.0;
-        let note = left_out(&[(self.series.len(), MAX_LINES, "series")]);
+        let note = left_out(&[
+            (self.series.len(), MAX_LINES, "series"),
+            (self.references.len(), MAX_REFERENCES, "references"),
+            self.point_counts(),
+        ]);
         frame.finish(&mut drawing, legend, bottom, &note);
         drawing
     }
