@@ -1,7 +1,7 @@
 //! Errors.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -40,7 +40,7 @@ pub enum TaskError {
         path: PathBuf,
     },
     /// The task needs a file with data.
-    #[error("{file} is needed{}", folder.as_ref().map(|folder| format!(", and is not in {}", folder.display())).unwrap_or_default())]
+    #[error("{file} is needed{}", not_in(folder.as_deref()))]
     MissingData {
         /// The file.
         file: DataFile,
@@ -63,4 +63,8 @@ pub enum TaskError {
         /// What is wrong.
         problem: String,
     },
+}
+
+fn not_in(folder: Option<&Path>) -> String {
+    folder.map(|folder| format!(", and is not in {}", folder.display())).unwrap_or_default()
 }

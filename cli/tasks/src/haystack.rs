@@ -117,20 +117,19 @@ pub(crate) fn fill<T>(
             (best, best_words) = (now, words);
         }
         let room = (max_tokens - best.tokens) as f64;
-        words = best_words
-            + match too_many {
-                // Every third attempt halves the interval, for texts that are much denser at one end.
-                Some((most, _)) if number % 3 == 2 => (most - best_words) / 2,
-                Some((most, tokens)) => {
-                    let share = room / (tokens - best.tokens) as f64;
-                    ((most - best_words) as f64 * share) as usize
-                }
-                None => {
-                    let tokens_per_word = (best.tokens - empty_tokens) as f64 / best_words as f64;
-                    (room / tokens_per_word) as usize
-                }
-            };
-        words = words.min(MAX_WORDS_PER_TOKEN * max_tokens);
+        let more = match too_many {
+            // Texts that are much denser at one end are found by halving.
+            Some((most, _)) if number >= 8 && number % 2 == 0 => (most - best_words) / 2,
+            Some((most, tokens)) => {
+                let share = room / (tokens - best.tokens) as f64;
+                ((most - best_words) as f64 * share) as usize
+            }
+            None => {
+                let tokens_per_word = best.tokens.saturating_sub(empty_tokens) as f64 / best_words as f64;
+                (room / tokens_per_word) as usize
+            }
+        };
+        words = best_words.saturating_add(more).min(MAX_WORDS_PER_TOKEN * max_tokens);
     }
     Ok(best)
 }

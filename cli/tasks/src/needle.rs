@@ -15,31 +15,11 @@ pub const ANSWER_TOKENS: usize = 32;
 const INSTRUCTION: &str = "One sentence of the following text tells a magic number. Remember it.\n\n";
 
 /// Cities that have a magic number.
+#[rustfmt::skip] // one name a line is too long
 const CITIES: [&str; 24] = [
-    "Amsterdam",
-    "Athens",
-    "Berlin",
-    "Bogota",
-    "Cairo",
-    "Chicago",
-    "Dublin",
-    "Geneva",
-    "Hanoi",
-    "Helsinki",
-    "Jakarta",
-    "Lagos",
-    "Lima",
-    "Lisbon",
-    "Madrid",
-    "Manila",
-    "Montreal",
-    "Nairobi",
-    "Oslo",
-    "Prague",
-    "Seattle",
-    "Seoul",
-    "Toronto",
-    "Vienna",
+    "Amsterdam", "Athens", "Berlin", "Bogota", "Cairo", "Chicago", "Dublin", "Geneva", "Hanoi", "Helsinki",
+    "Jakarta", "Lagos", "Lima", "Lisbon", "Madrid", "Manila", "Montreal", "Nairobi", "Oslo", "Prague",
+    "Seattle", "Seoul", "Toronto", "Vienna",
 ];
 
 /// Which samples are generated.
@@ -117,8 +97,9 @@ fn hide(needle: &str, text: &str, depth: f64) -> String {
     sentences.join(" ")
 }
 
-/// 1 if the number is in the answer and not a part of a longer one, otherwise 0.
+/// 1 if the number is in the answer and not a part of a longer one, otherwise 0. Commas do not count.
 pub fn score(answer: &str, references: &[String]) -> f64 {
+    let answer = answer.replace(',', "");
     let mut numbers = answer.split(|c: char| !c.is_ascii_digit());
     f64::from(numbers.any(|number| references.iter().any(|right| right == number)))
 }
@@ -158,7 +139,7 @@ mod tests {
     fn only_the_whole_number_is_right() {
         let references = ["1234567".to_owned()];
         for (answer, expected) in
-            [("1234567.", 1.0), ("no: 1234567", 1.0), ("12345678", 0.0), ("1 234 567", 0.0)]
+            [("1234567.", 1.0), ("no: 1,234,567!", 1.0), ("12345678", 0.0), ("1 234 567", 0.0)]
         {
             assert_eq!(score(answer, &references), expected, "{answer}");
         }

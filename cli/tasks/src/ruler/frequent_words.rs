@@ -50,7 +50,7 @@ pub(super) fn samples(
             }
             size = size.saturating_sub(increment);
         }
-        Err(too_short(counter.fewest))
+        Err(too_short(counter.fewest.max(options.tokens + 1)))
     };
     (0..options.samples).map(sample).collect()
 }

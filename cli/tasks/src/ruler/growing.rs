@@ -125,7 +125,7 @@ fn fit(
             size -= task.increment();
             attempts = 0;
         } else if attempts == MAX_ATTEMPTS {
-            let minimum = counter.fewest.saturating_add(budget.reserved);
+            let minimum = counter.fewest.saturating_add(budget.reserved).max(budget.tokens + 1);
             return Err(TaskError::TooShort { tokens: budget.tokens, minimum });
         }
     }
@@ -156,9 +156,9 @@ impl<'a> Counter<'a> {
     /// The tokens of a text, or 0 if they are surely fewer than `limit`. They are if those bytes that are more than
     /// in the last text do not have more than twice as many tokens each.
     ///
-    /// A text with a hundred bytes for each token of the limit counts as too long, whatever a counter says.
+    /// A text with 32 bytes for each token of the limit counts as too long, whatever a counter says.
     pub(super) fn count_if_needed(&mut self, text: &str, limit: usize) -> usize {
-        if text.len() / 100 > limit.max(1000) {
+        if text.len() / 32 > limit.max(1000) {
             return usize::MAX;
         }
         if let Some((bytes, tokens)) = self.last {

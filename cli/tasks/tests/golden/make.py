@@ -240,16 +240,15 @@ def make_data():
             paragraphs.append({"context": context, "qas": questions})
         paragraphs.append(dict(paragraphs[0], qas=[]))
         articles.append({"title": str(number), "paragraphs": paragraphs})
-    articles[0]["paragraphs"][0]["qas"] = [
-        {"question": "Whose?", "is_impossible": False, "answers": [{"text": "it's \"his\"\n"}, {"text": "caf\u00e9\u00a0'1'"}]}
-    ]
+    answers = [{"text": "it's \"his\"\n"}, {"text": "caf\u00e9\u00a0'1'"}]
+    articles[0]["paragraphs"][0]["qas"] = [{"question": "Whose?", "is_impossible": False, "answers": answers}]
     write(DATA / "squad.json", {"version": "v2.0", "data": articles})
 
     topics = [[f"Topic {i}", [sentence(rng), " " + sentence(rng)]] for i in range(90)]
-    hotpot = [
-        {"question": f"Is {i} the one?", "answer": rng.choice(["yes", "no", "the caf\u00e9"]), "context": rng.sample(topics, size)}
-        for i, size in enumerate([10, 10, 4, 10, 2, 10, 10, 10, 10])
-    ]
+    hotpot = []
+    for i, size in enumerate([10, 10, 4, 10, 2, 10, 10, 10, 10]):
+        answer = rng.choice(["yes", "no", "the caf\u00e9"])
+        hotpot.append({"question": f"Is {i} the one?", "answer": answer, "context": rng.sample(topics, size)})
     write(DATA / "hotpotqa.json", hotpot)
 
     # Names that only sort right when all pairs are listed.
@@ -276,7 +275,7 @@ def run(ruler, cases):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("scripts", type=Path, help="folder with synthetic.yaml, data/ and eval/ of RULER")
-    parser.add_argument("--real", type=Path, help="folder with PaulGrahamEssays.json, squad.json, hotpotqa.json and word lists")
+    parser.add_argument("--real", type=Path, help="folder with the JSON files of RULER and the lists of wonderwords")
     parser.add_argument("--tokens", type=int, default=4096, help="length of prompts from real data")
     args = parser.parse_args()
     data = args.real or DATA
