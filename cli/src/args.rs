@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::{
-    ask, bench, chat, completions, config, console, crash_save, demo, devices, failure, heads, inspect,
+    ask, bench, chat, completions, config, console, crash_save, demo, devices, eval, failure, heads, inspect,
     local_models, logits, plan, policies, recall, sessions, suggest, tokenize,
 };
 
@@ -71,6 +71,7 @@ enum Command {
     Heads(heads::HeadsArgs),
     Bench(bench::BenchArgs),
     Recall(recall::RecallArgs),
+    Eval(eval::EvalArgs),
     Devices(devices::DevicesArgs),
     Inspect(inspect::InspectArgs),
     Tokenize(tokenize::TokenizeArgs),
@@ -105,6 +106,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Heads(args) => heads::run(&app, &args),
         Command::Bench(args) => bench::run(&app, &args),
         Command::Recall(args) => recall::run(&app, &args),
+        Command::Eval(args) => eval::run(&app, &args),
         Command::Devices(args) => devices::run(&app, &args),
         Command::Inspect(args) => inspect::run(&app, &args),
         Command::Tokenize(args) => tokenize::run(&app, &args),

@@ -12,6 +12,7 @@ use models::chat::ChatError;
 use models::gguf::GgufFile;
 use models::shapes::ShapeError;
 use models::tokenizer::TokenizerError;
+use tasks::TaskError;
 
 use crate::offers::{Offer, Offers};
 use crate::{console, format, interrupt, suggest};
@@ -143,6 +144,12 @@ impl From<ShapeError> for Failure {
 impl From<DocumentError> for Failure {
     fn from(error: DocumentError) -> Failure {
         Failure::new(error.to_string(), document_hint(&error))
+    }
+}
+
+impl From<TaskError> for Failure {
+    fn from(error: TaskError) -> Failure {
+        Failure::new(error.to_string(), task_hint(&error))
     }
 }
 
@@ -283,12 +290,23 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of::<ChatError>(error, |error| Some(error.hint().to_owned())))
         .or_else(|| of::<ShapeError>(error, |error| Some(shape_hint(error))))
         .or_else(|| of::<DocumentError>(error, |error| Some(document_hint(error))))
+        .or_else(|| of::<TaskError>(error, |error| Some(task_hint(error))))
 }
 
 /// The hint of a shape that is not known, with the name that is most like it.
 fn shape_hint(error: &ShapeError) -> String {
     let (ShapeError::UnknownShape { found, known } | ShapeError::UnknownFileType { found, known }) = error;
     suggest::did_you_mean(found, known.split(", ")) + &error.hint()
+}
+
+/// The hint of an error of a task, with flags.
+fn task_hint(error: &TaskError) -> String {
+    match error {
+        TaskError::TooShort { minimum, .. } => format!("give at least {minimum} tokens with -c"),
+        TaskError::TooFewQuestions { questions, .. } => format!("give at most --samples {questions}"),
+        TaskError::Option { .. } => "give another value".to_owned(),
+        _ => "check the folder that is given with --data".to_owned(),
+    }
 }
 
 /// The hint of an error of a document, with flags where they help.
@@ -434,6 +452,7 @@ mod tests {
             shape.into(),
             longhand::Sampler::new(options).expect_err("out of range").into(),
             io::Error::from(io::ErrorKind::NotFound).into(),
+            TaskError::TooShort { tokens: 1, minimum: 2 }.into(),
         ] {
             for error in [report(&error).text, report(&error.context("outside")).text] {
                 assert_eq!(error.matches("\nhint: ").count(), 1, "{error}");

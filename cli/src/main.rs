@@ -14,6 +14,8 @@ mod crash_save;
 mod demo;
 mod devices;
 mod documents;
+mod eval;
+mod examine;
 mod facts;
 mod failure;
 mod format;

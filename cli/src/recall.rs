@@ -5,7 +5,6 @@
 mod report;
 mod texts;
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,23 +12,20 @@ use anyhow::Result;
 use clap::Args;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
-use longhand::setup::{Profiles, available_memory, plan_session};
+use longhand::setup::{Profiles, available_memory};
 use longhand::{
-    ChatFormat, Context, Engine, EngineError, HeadSource, Model, Sampler, SamplerOptions, Session,
-    SessionOptions, Setup, SetupOptions, Stop, generate, sync_all,
+    Context, Engine, EngineError, HeadSource, Model, Session, SessionOptions, Setup, SetupOptions,
 };
 
-use self::texts::{Question, Text};
+use self::texts::FactText;
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{self, TypeArgs};
 use crate::args::values;
+use crate::examine::{examine, groups};
 use crate::failure::Failure;
 use crate::format;
 use crate::progress::ProgressBar;
-
-/// Maximum tokens of an answer. Facts have about ten.
-const ANSWER_LIMIT: usize = 32;
 
 /// Measure how many facts of a long document are still found under each policy, at equal memory.
 ///
@@ -80,7 +76,7 @@ struct Row {
 struct Trial {
     /// Tokens of a document.
     tokens: usize,
-    texts: Vec<Text>,
+    texts: Vec<FactText>,
     /// Tokens of a session: a document, a question and its answer.
     context: usize,
     /// The reference, then every policy with every budget, row by row.
@@ -188,7 +184,7 @@ impl Trial {
     fn new(app: &App, args: &RecallArgs, engine: &Engine, rows: &[Row], tokens: usize) -> Result<Trial> {
         let texts =
             texts::generate(engine.model().chat_format()?, tokens, args.questions as usize, args.seed)?;
-        let context = texts.iter().map(Text::max_prompt).max().unwrap_or(0) + ANSWER_LIMIT;
+        let context = texts.iter().map(|text| text.text.context()).max().unwrap_or(0);
         let cell = |name: &str, budget, options| Cell {
             name: name.to_owned(),
             budget,
@@ -217,7 +213,7 @@ impl Trial {
     }
 
     fn questions(&self) -> usize {
-        self.texts.iter().map(|text| text.questions.len()).sum()
+        self.texts.iter().map(|text| text.facts.len()).sum()
     }
 }
 
@@ -230,152 +226,35 @@ impl Cell {
 /// Reads all documents and asks all questions.
 fn measure(app: &App, engine: &Arc<Engine>, trials: &mut [Trial]) -> Result<()> {
     let format = engine.model().chat_format()?;
-    let mut evaluator = Evaluator {
-        app,
-        format,
-        sampler: Sampler::new(SamplerOptions::greedy())?,
-        stops: format.template().stop_strings().iter().map(|stop| (*stop).to_owned()).collect(),
-    };
     let possible = |trial: &Trial| trial.cells.iter().filter(|cell| cell.options.is_ok()).count();
     let all: usize = trials.iter().map(|trial| trial.tokens * trial.texts.len() * possible(trial)).sum();
     let mut done = 0;
     let mut bar = ProgressBar::new(&app.console, "recall");
     for Trial { tokens, texts, context, cells } in trials {
         let free = available_memory().unwrap_or(usize::MAX);
-        for mut group in groups(engine, cells, *context, free)? {
-            let new = |cell: &&mut Cell| match &cell.options {
-                Ok(options) => Some(Session::new(engine, options.clone())),
-                Err(_) => None,
-            };
-            let mut sessions = group.iter().filter_map(new).collect::<Result<Vec<_>, _>>()?;
+        let options = |(index, cell): (usize, &Cell)| Some((index, cell.options.as_ref().ok()?.clone()));
+        let possible: Vec<_> = cells.iter().enumerate().filter_map(options).collect();
+        for group in groups(engine, possible, *context, free)? {
+            let new = |(_, options): &(usize, SessionOptions)| Session::new(engine, options.clone());
+            let mut sessions = group.iter().map(new).collect::<Result<Vec<_>, _>>()?;
             for (number, text) in texts.iter().enumerate() {
                 let detail = format!("document {} of {}", number + 1, format::count(*tokens));
                 let weight = *tokens * group.len();
-                evaluator.evaluate(&mut sessions, &mut group, text, &mut |share| {
+                let mut progress = |share: f64| {
                     bar.show_share((done as f64 + weight as f64 * share) / all as f64, &detail);
+                };
+                examine(app, format, &mut sessions, &text.text, &mut progress, &mut |answer| {
+                    let cell = &mut cells[group[answer.session].0];
+                    if answer.question == 0 {
+                        cell.kv_bytes += answer.usage.bytes;
+                        cell.kv_full += answer.usage.full_bytes;
+                    }
+                    cell.answered += usize::from(text.facts[answer.question].is_answered_by(answer.text));
+                    Ok(())
                 })?;
                 done += weight;
             }
         }
     }
     Ok(())
-}
-
-/// Divides the possible cells into few groups that fit `available` bytes, because each group reads every
-/// document. A cell that does not fit alone is a group of its own.
-fn groups<'c>(
-    engine: &Engine,
-    cells: &'c mut [Cell],
-    prompt: usize,
-    available: usize,
-) -> Result<Vec<Vec<&'c mut Cell>>> {
-    let (mut groups, mut group, mut free) = (Vec::new(), Vec::new(), available);
-    for cell in cells {
-        let Ok(options) = &cell.options else { continue };
-        let needed = bytes_beside_weights(engine, options, prompt)?;
-        if needed > free && !group.is_empty() {
-            groups.push(std::mem::take(&mut group));
-            free = available;
-        }
-        free = free.saturating_sub(needed);
-        group.push(cell);
-    }
-    groups.push(group);
-    Ok(groups)
-}
-
-/// Bytes of host memory that a session needs besides the weights.
-fn bytes_beside_weights(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<usize> {
-    let (_, plan) = plan_session(engine, options.clone(), None, prompt)?;
-    Ok(plan.total() - plan.weights.on_host())
-}
-
-/// Asks questions and checks the answers.
-struct Evaluator<'a> {
-    app: &'a App,
-    format: &'a ChatFormat,
-    sampler: Sampler,
-    stops: Vec<String>,
-}
-
-impl Evaluator<'_> {
-    /// Reads a document into all sessions, and asks each of them about all facts. `on_progress` receives the
-    /// share that is done, from 0 to 1.
-    fn evaluate(
-        &mut self,
-        sessions: &mut [Session],
-        cells: &mut [&mut Cell],
-        text: &Text,
-        on_progress: &mut dyn FnMut(f64),
-    ) -> Result<()> {
-        let interrupt = &self.app.interrupt;
-        interrupt.computing(|| {
-            sync_all(sessions, &text.document, &mut |progress| on_progress(progress.share / 2.0))
-        })?;
-        let all = sessions.len() * text.questions.len();
-        let mut asked = 0;
-        for (session, cell) in sessions.iter_mut().zip(cells) {
-            let usage = session.kv_usage();
-            cell.kv_bytes += usage.bytes;
-            cell.kv_full += usage.full_bytes;
-            for question in &text.questions {
-                cell.answered += usize::from(self.is_answered(session, text, question)?);
-                asked += 1;
-                on_progress(0.5 + format::share(asked, all) / 2.0);
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks a question from the state after reading the document. Returns whether the answer is correct.
-    fn is_answered(&mut self, session: &mut Session, text: &Text, question: &Question) -> Result<bool> {
-        let Evaluator { app, format, sampler, stops } = self;
-        let prompt = [text.document.as_slice(), &question.tokens].concat();
-        let on_text = &mut |_: &str| ControlFlow::Continue(());
-        let answer = app.interrupt.computing(|| {
-            // Return to the end of the document first. Syncing from one question directly to the next would
-            // return to where the two differ, and move the session's undo point there. A later question may
-            // differ earlier.
-            session.sync(&text.document, &mut |_| ())?;
-            session.sync(&prompt, &mut |_| ())?;
-            generate(session, format.tokenizer(), sampler, stops, ANSWER_LIMIT, on_text)
-        })?;
-        match answer.stop {
-            Stop::Interrupted => Err(Failure::interrupted().into()),
-            _ => Ok(question.fact.is_answered_by(&answer.text)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use longhand::{EngineOptions, ModelSource};
-
-    use super::*;
-
-    #[test]
-    fn groups_fit_the_memory() {
-        let engine = Engine::open(&ModelSource::Embedded, &EngineOptions::default()).expect("embedded model");
-        let mut cells: Vec<Cell> = ["full", "streaming", "", "h2o", "full"]
-            .map(|name| Cell {
-                name: name.to_owned(),
-                budget: None,
-                options: name
-                    .parse()
-                    .map(|policy| SessionOptions { policy, ..SessionOptions::default() })
-                    .map_err(|error: EngineError| error.to_string()),
-                answered: 0,
-                kv_bytes: 0,
-                kv_full: 0,
-            })
-            .into();
-        let needed = |cell: &Cell| bytes_beside_weights(&engine, cell.options.as_ref().ok()?, 4000).ok();
-        let three: usize = [0, 1, 3].iter().filter_map(|index| needed(&cells[*index])).sum();
-        for (available, expected) in
-            [(usize::MAX, vec![4]), (three, vec![3, 1]), (three - 1, vec![2, 2]), (0, vec![1; 4])]
-        {
-            let groups = groups(&engine, &mut cells, 4000, available).expect("plans");
-            assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), expected, "{available}");
-        }
-    }
 }

@@ -56,7 +56,8 @@ fn quiet_runs_print_no_notes() {
 /// Examples that take long.
 const SLOW: [&str; 2] = ["longhand demo", "longhand recall"];
 /// Examples that change the cached head profile, or need files of other projects or a network, begin so.
-const ELSEWHERE: [&str; 3] = ["longhand heads calibrate", "longhand heads import", "longhand chat -hf"];
+const ELSEWHERE: [&str; 4] =
+    ["longhand heads calibrate", "longhand heads import", "longhand chat -hf", "longhand eval ruler"];
 
 const HEADS: &str = r#"{"format":"longhand-heads","version":1,"layers":4,"heads":8,"kv_heads":4,
     "retrieval":[[],[0],[],[1,2]],"provenance":{"source":"a test"}}"#;

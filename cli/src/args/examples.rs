@@ -154,6 +154,23 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ),
         ],
     ),
+    (
+        "eval",
+        &[
+            (
+                "a few texts of RULER, with a quarter of the cache",
+                "longhand eval niah_single_1 vt -m model.gguf -c 1k --samples 2 --policy \"razor;snapkv\"",
+            ),
+            (
+                "all of RULER on a model, with its essays and question sets",
+                "longhand eval ruler -m model.gguf --data ruler -c 4k,8k",
+            ),
+            (
+                "the second of eight parts, for a cluster",
+                "longhand eval ruler -m model.gguf --data ruler --shard 2/8",
+            ),
+        ],
+    ),
     ("devices", &[("a table", "longhand devices"), ("for a program", "longhand devices --json")]),
     (
         "models",

@@ -5,6 +5,7 @@ use anyhow::Result;
 use longhand::ChatFormat;
 use models::chat::Message;
 
+use crate::examine::Text;
 use crate::facts::{DEMO_KINDS, DocumentOptions, Fact, FactDocument, FactKind};
 use crate::failure::Failure;
 
@@ -12,33 +13,19 @@ use crate::failure::Failure;
 const FACTS: usize = 10;
 /// Maximum number of tokens at the end of a document that may change when a question follows.
 const BORDER: usize = 8;
+/// Maximum tokens of an answer. Facts have about ten.
+const ANSWER_LIMIT: usize = 32;
 
-/// A document with questions.
-pub struct Text {
-    /// Tokens of the prompt up to the end of the document.
-    pub document: Vec<u32>,
-    /// One question for each fact.
-    pub questions: Vec<Question>,
-}
-
-/// A question.
-pub struct Question {
-    /// The fact that answers it.
-    pub fact: Fact,
-    /// Tokens of the prompt after the document.
-    pub tokens: Vec<u32>,
-}
-
-impl Text {
-    /// Tokens of the longest prompt.
-    pub fn max_prompt(&self) -> usize {
-        let questions = self.questions.iter().map(|question| question.tokens.len());
-        self.document.len() + questions.max().unwrap_or(0)
-    }
+/// A document with facts.
+pub struct FactText {
+    /// The document, with a question for each fact.
+    pub text: Text,
+    /// The facts.
+    pub facts: Vec<Fact>,
 }
 
 /// Generates documents of `tokens` tokens with `questions` facts in all. Each document has a seed of its own.
-pub fn generate(format: &ChatFormat, tokens: usize, questions: usize, seed: u64) -> Result<Vec<Text>> {
+pub fn generate(format: &ChatFormat, tokens: usize, questions: usize, seed: u64) -> Result<Vec<FactText>> {
     let starts = (0..questions).step_by(FACTS);
     (starts.zip(0..))
         .map(|(start, number)| {
@@ -54,7 +41,7 @@ pub fn generate(format: &ChatFormat, tokens: usize, questions: usize, seed: u64)
         .collect()
 }
 
-fn text(format: &ChatFormat, options: &DocumentOptions) -> Result<Text> {
+fn text(format: &ChatFormat, options: &DocumentOptions) -> Result<FactText> {
     let count = |text: &str| format.count(text).unwrap_or(0);
     let FactDocument { text, facts } = FactDocument::generate(options, &count);
     let text = text.trim_end();
@@ -76,7 +63,7 @@ fn text(format: &ChatFormat, options: &DocumentOptions) -> Result<Text> {
         )
         .into());
     }
-    let after = |(fact, whole): (Fact, Vec<u32>)| Question { fact, tokens: whole[document.len()..].to_vec() };
-    let questions = prompts.into_iter().map(after).collect();
-    Ok(Text { document, questions })
+    let after = |(fact, whole): (Fact, Vec<u32>)| (fact, whole[document.len()..].to_vec());
+    let (facts, questions) = prompts.into_iter().map(after).unzip();
+    Ok(FactText { text: Text { document, questions, answer_limit: ANSWER_LIMIT }, facts })
 }

@@ -1,0 +1,104 @@
+//! `longhand eval`: what models find in long texts, for many ways of keeping the cache: tasks, lengths, policies,
+//! memory and cache types. Every text is read once for all of them. Results are appended to a file, so that an evaluation
+//! that was stopped goes on.
+
+mod books;
+mod caches;
+mod exercises;
+mod measure;
+mod pictures;
+mod prediction;
+mod records;
+mod report;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use ggml::Type;
+use longhand::policy::KvBudget;
+use longhand::{Context, Model, Setup, SetupOptions};
+
+use self::caches::Cache;
+use self::exercises::Task;
+use self::measure::Evaluation;
+use self::records::Records;
+use crate::app::App;
+use crate::args::model::ModelArgs;
+use crate::args::values;
+
+/// Measure what a model finds in long texts, for many ways of keeping its cache.
+///
+/// A text is read before its question is known, unless --query-aware is given; then each policy has evicted what it
+/// evicts. Caches that keep everything, of each type, are the reference. Memory is compared with a full cache in f16.
+///
+/// Results are appended to a file in the output folder, one line for each answer. A run that was stopped goes on there:
+/// repeat the command. The folder gets a table, a summary in JSON and pictures at the end.
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// Tasks: ruler (all thirteen of RULER), one of them by its name, such as niah_single_1 or vt, needle, passkey, perplexity
+    #[arg(value_name = "TASK", required = true, value_parser = exercises::parse, help_heading = "Tasks")]
+    tasks: Vec<Vec<Task>>,
+    /// Lengths of the texts in tokens, with the question and the answer, comma-separated
+    #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4096", value_parser = values::positive, help_heading = "Tasks")]
+    lengths: Vec<usize>,
+    /// Texts for each task and length
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Tasks")]
+    samples: u32,
+    /// Random seed of the texts. RULER's own is 42
+    #[arg(short = 's', long, default_value_t = 42, value_name = "N", value_parser = clap::value_parser!(u32), help_heading = "Tasks")]
+    seed: u32,
+    /// Folder with texts: RULER's essays and question sets, wherever they lie in it, and books as .txt for perplexity.
+    /// Tasks that need what is not there are left out, with a note
+    #[arg(long, value_name = "FOLDER", help_heading = "Tasks")]
+    data: Option<PathBuf>,
+    /// Read the text together with its question, so that policies know it when they evict
+    #[arg(long, help_heading = "Tasks")]
+    query_aware: bool,
+    /// A policy, or `all`; repeat for several. The full cache is always there
+    #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", help_heading = "Cache")]
+    policy: Vec<String>,
+    /// Memory for the KV cache, comma-separated: shares of a full cache in f16 (25%) or sizes (2GiB)
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "25%", value_parser = values::budget, help_heading = "Cache")]
+    kv_budget: Vec<KvBudget>,
+    /// Types of keys and values, comma-separated
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = values::cache_type, help_heading = "Cache")]
+    cache_types: Vec<Type>,
+    /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
+    /// calibration]
+    #[arg(long, value_name = "FILE", help_heading = "Cache")]
+    heads: Option<PathBuf>,
+    /// Folder for the results
+    #[arg(short = 'o', long, value_name = "FOLDER", default_value = "eval", help_heading = "Results")]
+    output: PathBuf,
+    /// Do only this part of the work, such as 2/8: the second of eight. Each part has a file of its own in the folder
+    #[arg(long, value_name = "I/N", value_parser = measure::parse_shard, help_heading = "Results")]
+    shard: Option<measure::Shard>,
+    /// Print a JSON array with one object for each task and cache
+    #[arg(long, help_heading = "Results")]
+    json: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+/// Runs the command.
+pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
+    let caches = caches::of_args(args)?;
+    let mut records = Records::open(&args.output, args.shard)?;
+    let model = Model::open(args.model.source(app, None)?)?;
+    let longest = args.lengths.iter().copied().max().unwrap_or(0) + measure::TEMPLATE_TOKENS;
+    let options = |types: (Type, Type)| SetupOptions {
+        context: Context::Tokens(longest),
+        k_type: Some(types.0),
+        v_type: Some(types.1),
+        ..args.model.setup_options(app)
+    };
+    // The largest cache decides which layers are on the GPU.
+    let types = caches.iter().map(|cache| cache.types).max_by_key(|types| types.0.row_bytes(1024));
+    let options = options(types.unwrap_or((Type::F16, Type::F16)));
+    let setup: Setup = app.resolve(&model, &options, longest)?;
+    let engine = app.load(&setup)?;
+    let caches: Vec<Cache> = caches::with_profiles(app, args, &engine, &options, caches)?;
+    Evaluation::new(app, args, &engine, &caches)?.run(&mut records)?;
+    report::finish(app, args, &records)
+}

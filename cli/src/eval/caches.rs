@@ -1,0 +1,131 @@
+//! The ways of keeping the cache that are compared: policies with a budget, and full caches, of each type.
+
+use ggml::Type;
+use longhand::heads::HeadProfile;
+use longhand::policy::{KvBudget, PolicyChoice};
+use longhand::setup::Profiles;
+use longhand::{Engine, EngineError, HeadSource, SessionOptions, SetupOptions};
+use models::spec::ModelSpec;
+
+use super::EvalArgs;
+use crate::app::App;
+use crate::args::session;
+use crate::failure::Failure;
+use crate::format;
+
+/// A way of keeping the cache.
+pub struct Cache {
+    /// The policy as given. A budget sets its sizes.
+    pub name: String,
+    /// Memory; `None` for a policy that keeps everything.
+    pub budget: Option<KvBudget>,
+    /// Types of keys and values.
+    pub types: (Type, Type),
+    policy: PolicyChoice,
+    profile: Option<HeadProfile>,
+}
+
+impl Cache {
+    /// The options of a session of `context` tokens.
+    ///
+    /// # Errors
+    /// Where the budget is too small for the policy.
+    pub fn options(&self, context: usize, spec: &ModelSpec) -> Result<SessionOptions, EngineError> {
+        let options = SessionOptions {
+            context,
+            policy: self.policy.clone(),
+            profile: self.profile.clone(),
+            types: self.types,
+            ..SessionOptions::default()
+        };
+        match self.budget {
+            None => Ok(options),
+            Some(KvBudget::Share(share)) => {
+                let bytes = (full_f16_bytes(spec, context) as f64 * share) as usize;
+                options.within(KvBudget::Bytes(bytes), spec)
+            }
+            Some(budget) => options.within(budget, spec),
+        }
+    }
+
+    /// The budget as given; empty where there is none.
+    pub fn budget_text(&self) -> String {
+        match self.budget {
+            None => String::new(),
+            Some(KvBudget::Rows(rows)) => format!("{rows} rows"),
+            Some(KvBudget::Bytes(bytes)) => format::bytes(bytes),
+            Some(KvBudget::Share(share)) => format!("{}%", (share * 1e4).round() / 100.0),
+        }
+    }
+}
+
+/// Bytes of a cache that keeps all of `tokens` tokens in f16.
+pub fn full_f16_bytes(spec: &ModelSpec, tokens: usize) -> usize {
+    let row = 2 * Type::F16.row_bytes(spec.head_dim);
+    spec.n_layers * spec.n_kv_heads * tokens * row
+}
+
+/// The caches that are asked for: of each type one that keeps everything, then each policy with each budget.
+pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
+    let mut policies = Vec::new();
+    for name in session::expand_policies(&args.policy) {
+        let policy = session::policy(name)?;
+        if policy.policy().is_some() {
+            policies.push((name.to_owned(), policy));
+        }
+    }
+    if args.heads.is_some() && !policies.iter().any(|(_, policy)| policy.uses_profile()) {
+        return Err(Failure::usage(
+            "--heads is given, but no policy uses a head profile",
+            "add --policy razor, or leave out --heads",
+        ));
+    }
+    let mut caches = Vec::new();
+    for ty in &args.cache_types {
+        let cache = |name: &str, policy: &PolicyChoice, budget| Cache {
+            name: name.to_owned(),
+            budget,
+            types: (*ty, *ty),
+            policy: policy.clone(),
+            profile: None,
+        };
+        let full = PolicyChoice::default();
+        caches.push(cache(full.name(), &full, None));
+        for (name, policy) in &policies {
+            caches.extend(args.kv_budget.iter().map(|budget| cache(name, policy, Some(*budget))));
+        }
+    }
+    Ok(caches)
+}
+
+/// The same with the head profiles that their policies need, which are calibrated where there are none.
+pub fn with_profiles(
+    app: &App,
+    args: &EvalArgs,
+    engine: &Engine,
+    options: &SetupOptions,
+    mut caches: Vec<Cache>,
+) -> Result<Vec<Cache>, EngineError> {
+    let mut found: Vec<(PolicyChoice, Option<HeadProfile>)> = Vec::new();
+    for cache in &mut caches {
+        let known = found.iter().find(|(policy, _)| *policy == cache.policy);
+        let profile = match known {
+            Some((_, profile)) => profile.clone(),
+            None => {
+                let heads = match args.heads.clone().filter(|_| cache.policy.uses_profile()) {
+                    Some(path) => HeadSource::File(path),
+                    None => HeadSource::Auto,
+                };
+                let options = SetupOptions { heads, ..options.clone() };
+                let profiles = Profiles::new(engine.model(), &options);
+                app.interrupt
+                    .computing(|| profiles.find_or_calibrate(engine, &cache.policy, &mut app.reporter()))?
+            }
+        };
+        if known.is_none() {
+            found.push((cache.policy.clone(), profile.clone()));
+        }
+        cache.profile = profile;
+    }
+    Ok(caches)
+}

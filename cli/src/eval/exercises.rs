@@ -1,0 +1,241 @@
+//! The tasks, and their texts as tokens of a model.
+
+use std::fmt;
+
+use anyhow::Result;
+use longhand::ChatFormat;
+use models::chat::Message;
+use tasks::{Data, RulerTask, Sample, SampleOptions, TaskError, needle, passkey};
+
+use super::{EvalArgs, books};
+use crate::app::App;
+use crate::examine::Text;
+use crate::failure::Failure;
+use crate::format;
+use crate::progress::ProgressBar;
+use crate::suggest::did_you_mean;
+
+/// Tokens of a book that are predicted.
+const PREDICTED: usize = 128;
+
+/// A task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// One of RULER's.
+    Ruler(RulerTask),
+    /// A number at different depths of a text.
+    Needle,
+    /// A pass key of so many digits in repeated sentences.
+    Passkey(usize),
+    /// The next tokens of a book.
+    Perplexity,
+}
+
+impl Task {
+    fn all() -> Vec<Task> {
+        let mut all: Vec<Task> = RulerTask::ALL.into_iter().map(Task::Ruler).collect();
+        all.push(Task::Needle);
+        all.extend([passkey::SHORT, passkey::LONG].map(Task::Passkey));
+        all.push(Task::Perplexity);
+        all
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Task::Ruler(task) => task.fmt(f),
+            Task::Needle => f.write_str("needle"),
+            Task::Passkey(digits) => write!(f, "passkey_{digits}"),
+            Task::Perplexity => f.write_str("perplexity"),
+        }
+    }
+}
+
+/// Parses the name of a task, or of several.
+pub fn parse(text: &str) -> Result<Vec<Task>, Failure> {
+    let is_meant = |task: &Task| match text {
+        "ruler" => matches!(task, Task::Ruler(_)),
+        "passkey" => matches!(task, Task::Passkey(_)),
+        name => task.to_string() == name,
+    };
+    let tasks: Vec<Task> = Task::all().into_iter().filter(is_meant).collect();
+    if !tasks.is_empty() {
+        return Ok(tasks);
+    }
+    let mut names = vec!["ruler".to_owned(), "passkey".to_owned()];
+    names.extend(Task::all().iter().map(Task::to_string));
+    let similar = did_you_mean(text, names.iter().map(String::as_str));
+    Err(Failure::usage(format!("no such task{similar}"), format!("the tasks are {}", names.join(", "))))
+}
+
+/// A text to be read, and what comes then.
+pub struct Exercise {
+    /// The task.
+    pub task: Task,
+    /// The length that was asked for, in tokens.
+    pub length: usize,
+    /// The number of the text, for this task and length.
+    pub sample: usize,
+    /// What is read and asked.
+    pub content: Content,
+}
+
+/// What is read, and what comes then.
+pub enum Content {
+    /// A text with one question, and the score of an answer, from 0 to 1.
+    Question(Text, Box<dyn Fn(&str) -> f64>),
+    /// A text, and the tokens that are to be predicted.
+    Prediction(Vec<u32>, Vec<u32>),
+}
+
+impl Exercise {
+    /// Tokens that are read at once.
+    pub fn document(&self) -> &[u32] {
+        match &self.content {
+            Content::Question(text, _) => &text.document,
+            Content::Prediction(text, _) => text,
+        }
+    }
+
+    /// Tokens of a session for all of it.
+    pub fn context(&self) -> usize {
+        match &self.content {
+            Content::Question(text, _) => text.context(),
+            Content::Prediction(text, rest) => text.len() + rest.len(),
+        }
+    }
+}
+
+/// All texts, or those of the part of the work that is asked for: by length, then by number, so that all tasks have about
+/// as many results when the evaluation is stopped. Tasks that have no such texts are left out, with a note.
+pub fn exercises(app: &App, args: &EvalArgs, format: &ChatFormat) -> Result<Vec<Exercise>> {
+    let source = Source { args, format, data: Data::open(args.data.as_deref())? };
+    let mut tasks: Vec<Task> = Vec::new();
+    for task in args.tasks.iter().flatten() {
+        if !tasks.contains(task) {
+            tasks.push(*task);
+        }
+    }
+    let mut bar = ProgressBar::new(&app.console, "making texts");
+    let mut exercises = Vec::new();
+    let all = args.lengths.len() * tasks.len();
+    let mut done = 0;
+    for (place, &task) in tasks.iter().enumerate() {
+        for &length in &args.lengths {
+            bar.show_share(done as f64 / all as f64, &task.to_string());
+            done += 1;
+            let contents = match source.contents(task, length)? {
+                Ok(contents) => contents,
+                Err(reason) => {
+                    app.console.note(&format!(
+                        "note: {task} is left out at {} tokens: {reason}",
+                        format::count(length)
+                    ));
+                    continue;
+                }
+            };
+            for (sample, content) in contents.into_iter().enumerate() {
+                exercises.push((place, Exercise { task, length, sample, content }));
+            }
+        }
+    }
+    exercises.sort_by_key(|(place, exercise)| (exercise.length, exercise.sample, *place));
+    let is_mine = |index: usize| args.shard.is_none_or(|shard| index % shard.of + 1 == shard.number);
+    let mine = (0..).zip(exercises).filter(|(index, _)| is_mine(*index));
+    Ok(mine.map(|(_, (_, exercise))| exercise).collect())
+}
+
+/// What texts are made from.
+struct Source<'a> {
+    args: &'a EvalArgs,
+    format: &'a ChatFormat,
+    data: Data,
+}
+
+impl Source<'_> {
+    /// The texts of a task, or why there are none.
+    fn contents(&self, task: Task, length: usize) -> Result<Result<Vec<Content>, String>> {
+        let Source { args, data, .. } = self;
+        let options =
+            SampleOptions { tokens: length, samples: args.samples as usize, seed: args.seed.into() };
+        let count = |text: &str| self.format.count(text).unwrap_or(0);
+        match task {
+            Task::Ruler(task) => {
+                let samples = task.samples(&options, data, &count);
+                self.questions(samples, task.answer_tokens(), move |answer, right| task.score(answer, right))
+            }
+            Task::Needle => {
+                let depth = |sample| match options.samples {
+                    1 => 0.5,
+                    samples => sample as f64 / (samples - 1) as f64,
+                };
+                let depths = (0..options.samples).map(depth).collect();
+                let grid = needle::Grid { lengths: vec![length], depths, seed: options.seed };
+                let samples = needle::samples(&grid, data, &count);
+                let samples = samples.map(|cells| cells.into_iter().map(|cell| cell.sample).collect());
+                self.questions(samples, needle::ANSWER_TOKENS, needle::score)
+            }
+            Task::Passkey(digits) => {
+                let samples = passkey::samples(digits, &options, data, &count);
+                self.questions(samples, passkey::answer_tokens(digits), passkey::score)
+            }
+            Task::Perplexity => {
+                let texts = books::texts(args.data.as_deref(), &options, self.format.tokenizer())?;
+                let prediction = |mut text: Vec<u32>| {
+                    let rest = text.split_off(text.len() - PREDICTED.min(text.len() / 2));
+                    Content::Prediction(text, rest)
+                };
+                Ok(texts.map(|texts| texts.into_iter().map(prediction).collect()))
+            }
+        }
+    }
+
+    fn questions(
+        &self,
+        samples: Result<Vec<Sample>, TaskError>,
+        answer_limit: usize,
+        score: impl Fn(&str, &[String]) -> f64 + Copy + 'static,
+    ) -> Result<Result<Vec<Content>, String>> {
+        let samples = match samples {
+            Err(TaskError::MissingData { file, .. }) => {
+                return Ok(Err(format!("it needs {file}; give a folder that has it with --data")));
+            }
+            Err(error @ TaskError::TooShort { .. }) => return Ok(Err(error.to_string())),
+            samples => samples?,
+        };
+        let content = |sample: Sample| {
+            let text = self.text(&sample, answer_limit)?;
+            Ok(Content::Question(text, Box::new(move |answer: &str| score(answer, &sample.references))))
+        };
+        samples.into_iter().map(content).collect::<Result<_>>().map(Ok)
+    }
+
+    /// The prompt of a sample, split where the question begins; at its end if the question is read with the text.
+    fn text(&self, sample: &Sample, answer_limit: usize) -> Result<Text> {
+        let Sample { context, question, answer_prefix, .. } = sample;
+        let mut prompt = self.format.prompt(&[Message::user(format!("{context}{question}"))])?;
+        let tail = prompt.message_ranges().last().cloned().and_then(|range| {
+            // Many templates remove white space around messages.
+            let written = &prompt.text[range.clone()];
+            let context = if written.starts_with(context) { context } else { context.trim_start() };
+            let question = written.strip_prefix(context)?;
+            question.starts_with(sample.question.trim_end()).then_some(())?;
+            prompt.split_off(range.start + context.len())
+        });
+        let Some(tail) = tail else {
+            return Err(Failure::new(
+                "the model's chat template does not write messages as they are",
+                "use a model file with another chat template",
+            )
+            .into());
+        };
+        let mut document = self.format.encode(&prompt)?;
+        let mut question = self.format.encode(&tail)?;
+        question.extend(self.format.encode_text(answer_prefix)?);
+        if self.args.query_aware {
+            document.append(&mut question);
+        }
+        Ok(Text { document, questions: vec![question], answer_limit })
+    }
+}

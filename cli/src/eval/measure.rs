@@ -1,0 +1,226 @@
+//! Reads the texts, asks, scores and records.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use anyhow::Result;
+use longhand::setup::available_memory;
+use longhand::{ChatFormat, Engine, EngineError, KvUsage, Session, SessionOptions, sync_all};
+
+use super::EvalArgs;
+use super::caches::{Cache, full_f16_bytes};
+use super::exercises::{Content, Exercise, exercises};
+use super::prediction::Reference;
+use super::records::{Key, Record, Records};
+use crate::app::App;
+use crate::examine::{Text, examine, groups};
+use crate::failure::Failure;
+use crate::format;
+use crate::progress::ProgressBar;
+
+/// Most tokens that a chat template writes around a prompt.
+pub const TEMPLATE_TOKENS: usize = 256;
+
+/// A part of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part, from 1 to `of`.
+    pub number: usize,
+    /// How many parts there are.
+    pub of: usize,
+}
+
+/// Parses `2/8`.
+pub fn parse_shard(text: &str) -> Result<Shard, Failure> {
+    let parse =
+        |(number, of): (&str, &str)| Some(Shard { number: number.parse().ok()?, of: of.parse().ok()? });
+    let shard = text.split_once('/').and_then(parse).filter(|shard| (1..=shard.of).contains(&shard.number));
+    shard.ok_or_else(|| Failure::usage("not a part of the work", "give two numbers, such as 2/8"))
+}
+
+/// An evaluation of one model.
+pub struct Evaluation<'a> {
+    app: &'a App,
+    args: &'a EvalArgs,
+    engine: &'a Arc<Engine>,
+    format: ChatFormat,
+    caches: &'a [Cache],
+}
+
+impl<'a> Evaluation<'a> {
+    /// What the arguments ask for.
+    ///
+    /// # Errors
+    /// Where the model has no usable chat template.
+    pub fn new(
+        app: &'a App,
+        args: &'a EvalArgs,
+        engine: &'a Arc<Engine>,
+        caches: &'a [Cache],
+    ) -> Result<Evaluation<'a>> {
+        let format = engine.model().chat_format()?;
+        // Thinking would use up the tokens of the answer, which has begun already.
+        let format = format.with_thinking(false).unwrap_or_else(|_| format.clone());
+        Ok(Evaluation { app, args, engine, format, caches })
+    }
+
+    /// Asks what is not answered yet, and records it.
+    ///
+    /// # Errors
+    /// Where texts cannot be made, the computation fails, results cannot be written, or Ctrl-C was pressed.
+    pub fn run(&self, records: &mut Records) -> Result<()> {
+        let mut work = Vec::new();
+        for exercise in exercises(self.app, self.args, &self.format)? {
+            let caches = self.missing(records, &exercise);
+            if !caches.is_empty() {
+                work.push((exercise, caches));
+            }
+        }
+        let cost = |(exercise, caches): &(Exercise, Vec<usize>)| exercise.document().len() * caches.len();
+        let all: usize = work.iter().map(cost).sum();
+        let mut done = 0;
+        let mut impossible = HashSet::new();
+        let mut bar = ProgressBar::new(&self.app.console, "evaluating");
+        for (exercise, caches) in &work {
+            let free = available_memory().unwrap_or(usize::MAX);
+            let mut reference = None;
+            let sessions = self.sessions(exercise, caches, &mut impossible);
+            for group in groups(self.engine, sessions, exercise.context(), free)? {
+                let cost = exercise.document().len() * group.len();
+                let detail = format!("{}, {} tokens", exercise.task, format::count(exercise.length));
+                let mut progress = |share: f64| {
+                    bar.show_share((done as f64 + share * cost as f64) / all as f64, &detail);
+                };
+                match &exercise.content {
+                    Content::Question(text, score) => {
+                        self.ask(exercise, text, score, &group, records, &mut progress)?;
+                    }
+                    Content::Prediction(text, rest) => {
+                        let reference = match &mut reference {
+                            Some(reference) => reference,
+                            none => none.insert(self.reference(exercise, text, rest)?),
+                        };
+                        self.predict(exercise, (text, rest), reference, &group, records, &mut progress)?;
+                    }
+                }
+                done += cost;
+            }
+        }
+        Ok(())
+    }
+
+    /// The caches that have not answered, by index.
+    fn missing(&self, records: &Records, exercise: &Exercise) -> Vec<usize> {
+        let is_missing = |index: &usize| !records.contains(&self.key(exercise, &self.caches[*index]));
+        (0..self.caches.len()).filter(is_missing).collect()
+    }
+
+    fn key(&self, exercise: &Exercise, cache: &Cache) -> Key {
+        let model = self.engine.model();
+        Key {
+            task: exercise.task.to_string(),
+            model: model.name().to_owned(),
+            fingerprint: model.fingerprint().to_owned(),
+            cache: cache.name.clone(),
+            budget: cache.budget_text(),
+            type_k: cache.types.0.name().to_owned(),
+            type_v: cache.types.1.name().to_owned(),
+            context: exercise.length,
+            seed: self.args.seed,
+            sample: exercise.sample,
+            query_aware: self.args.query_aware,
+        }
+    }
+
+    /// Caches with the options of their sessions. Where a budget is too small for a policy, that is said once for each
+    /// length; `impossible` has those for which it was.
+    fn sessions(
+        &self,
+        exercise: &Exercise,
+        caches: &[usize],
+        impossible: &mut HashSet<(usize, usize)>,
+    ) -> Vec<(usize, SessionOptions)> {
+        let spec = self.engine.spec();
+        let options = |index: &usize| match self.caches[*index].options(exercise.context(), spec) {
+            Ok(options) => Some((*index, options)),
+            Err(error) => {
+                if impossible.insert((*index, exercise.length)) {
+                    self.app.console.note(&format!("note: {error}"));
+                }
+                None
+            }
+        };
+        caches.iter().filter_map(options).collect()
+    }
+
+    fn new_sessions(&self, group: &[(usize, SessionOptions)]) -> Result<Vec<Session>, EngineError> {
+        group.iter().map(|(_, options)| Session::new(self.engine, options.clone())).collect()
+    }
+
+    /// Reads a text, asks its question, and records the scores of the answers.
+    fn ask(
+        &self,
+        exercise: &Exercise,
+        text: &Text,
+        score: &dyn Fn(&str) -> f64,
+        group: &[(usize, SessionOptions)],
+        records: &mut Records,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<()> {
+        let mut sessions = self.new_sessions(group)?;
+        examine(self.app, &self.format, &mut sessions, text, progress, &mut |answer| {
+            let record = self.record(exercise, &group[answer.session], answer.usage);
+            let score = score(answer.text);
+            Ok(records.add(Record { score, answer: answer.text.to_owned(), ..record })?)
+        })
+    }
+
+    /// What a full cache in f16 predicts.
+    fn reference(&self, exercise: &Exercise, text: &[u32], rest: &[u32]) -> Result<Reference> {
+        let options = SessionOptions { context: exercise.context(), ..SessionOptions::default() };
+        let mut session = Session::new(self.engine, options)?;
+        Ok(Reference::new(self.app, &mut session, text, rest)?)
+    }
+
+    /// Reads a text, and records how well what follows is predicted.
+    fn predict(
+        &self,
+        exercise: &Exercise,
+        (text, rest): (&[u32], &[u32]),
+        reference: &Reference,
+        group: &[(usize, SessionOptions)],
+        records: &mut Records,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<()> {
+        let mut sessions = self.new_sessions(group)?;
+        self.app
+            .interrupt
+            .computing(|| sync_all(&mut sessions, text, &mut |reading| progress(reading.share / 2.0)))?;
+        for (index, (session, cache)) in sessions.iter_mut().zip(group).enumerate() {
+            let (prediction, usage) = reference.compare(self.app, session, text, rest)?;
+            let record = self.record(exercise, cache, usage);
+            records.add(Record { prediction: Some(prediction), ..record })?;
+            progress(0.5 + format::share(index + 1, group.len()) / 2.0);
+        }
+        Ok(())
+    }
+
+    /// A record without its result. `usage`: the cache after the text.
+    fn record(
+        &self,
+        exercise: &Exercise,
+        (index, options): &(usize, SessionOptions),
+        usage: KvUsage,
+    ) -> Record {
+        Record {
+            key: self.key(exercise, &self.caches[*index]),
+            policy: options.policy.to_string(),
+            tokens: exercise.document().len(),
+            kv_bytes: usage.bytes,
+            kv_share: format::share(usage.bytes, full_f16_bytes(self.engine.spec(), usage.tokens)),
+            score: 0.0,
+            answer: String::new(),
+            prediction: None,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `eval`: scores of many ways of keeping the cache, results that are kept, and parts of the work.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Run, longhand, scratch};
+use serde_json::Value;
+
+/// An empty folder for results.
+fn folder(name: &str) -> PathBuf {
+    let folder = scratch("eval").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    folder
+}
+
+fn eval(output: &Path, args: &[&str]) -> Run {
+    let output = output.to_str().expect("text");
+    longhand(&[&["eval", "-t", "1", "-o", output], args].concat())
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).expect("a file");
+    text.lines().map(|line| serde_json::from_str(line).expect("a result")).collect()
+}
+
+const SMALL: [&str; 10] =
+    ["needle", "-c", "600", "--samples", "4", "--policy", "streaming", "--kv-budget", "30%,400KiB", "-q"];
+
+#[test]
+fn scores_are_those_of_the_answers_and_a_second_run_computes_nothing() {
+    let output = folder("scores");
+    let summary = eval(&output, &[&SMALL[..], &["--json"]].concat()).json();
+    let results = lines(&output.join("results.jsonl"));
+    assert_eq!(results.len(), 4 * 3, "texts, and caches");
+    let summary = summary.as_array().expect("an array").clone();
+    assert_eq!(summary.len(), 3);
+    for cell in &summary {
+        let mine: Vec<&Value> = results
+            .iter()
+            .filter(|result| result["budget"] == cell["budget"] && result["cache"] == cell["policy"])
+            .collect();
+        let mean = |name: &str| {
+            mine.iter().map(|result| result[name].as_f64().expect("a number")).sum::<f64>() / 4.0
+        };
+        let number = |name: &str| cell[name].as_f64().expect("a number");
+        assert!((number("score") - 100.0 * mean("score")).abs() < 1e-9 && cell["samples"] == 4, "{cell}");
+        assert!((number("kv_share") - mean("kv_share")).abs() < 1e-9, "{cell}");
+        assert_eq!(
+            (&cell["task"], &cell["model"], &cell["context"]),
+            (&"needle".into(), &"needle".into(), &600.into())
+        );
+        assert_eq!(
+            (&cell["type_k"], &cell["type_v"], &cell["query_aware"]),
+            (&"f16".into(), &"f16".into(), &false.into())
+        );
+    }
+    let share = |index: usize| summary[index]["kv_share"].as_f64().expect("a share");
+    assert_eq!(
+        (summary[0]["policy"].as_str(), summary[0]["budget"].as_str(), share(0)),
+        (Some("full"), Some(""), 1.0)
+    );
+    assert!(share(1) <= 0.3 && share(1) > 0.2, "{summary:?}");
+    // The full cache finds what a window of a few tokens cannot.
+    assert!(summary[0]["score"].as_f64() > summary[1]["score"].as_f64(), "{summary:?}");
+
+    let again = eval(&output, &[&SMALL[..], &["--json"]].concat()).json();
+    assert_eq!(again.as_array(), Some(&summary));
+    assert_eq!(lines(&output.join("results.jsonl")), results);
+    let table = eval(&output, &SMALL).ok();
+    assert!(
+        table.contains("| full ") && table == fs::read_to_string(output.join("table.md")).expect("a table")
+    );
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_and_parts_add_up() {
+    let whole = folder("whole");
+    eval(&whole, &SMALL).ok();
+    let expected = lines(&whole.join("results.jsonl"));
+    // As if it had been killed in the middle of a line.
+    let stopped = folder("stopped");
+    fs::create_dir_all(&stopped).expect("a folder");
+    let text = fs::read_to_string(whole.join("results.jsonl")).expect("results");
+    fs::write(stopped.join("results.jsonl"), &text[..text.len() / 2]).expect("written");
+    eval(&stopped, &SMALL).ok();
+    assert_eq!(lines(&stopped.join("results.jsonl")), expected);
+    // In parts, each in a file of its own.
+    let parts = folder("parts");
+    for part in ["1/3", "2/3", "3/3"] {
+        eval(&parts, &[&SMALL[..], &["--shard", part]].concat()).ok();
+    }
+    let mut all: Vec<Value> = ["1", "2", "3"]
+        .iter()
+        .flat_map(|part| lines(&parts.join(format!("results-{part}-of-3.jsonl"))))
+        .collect();
+    all.sort_by_key(|result| result["sample"].as_u64());
+    assert_eq!(all, expected);
+    let same = |folder: &Path| fs::read(folder.join("table.md")).expect("a table");
+    assert_eq!(same(&parts), same(&whole));
+}
+
+#[test]
+fn predictions_of_full_caches_are_the_reference() {
+    let (output, data) = (folder("predictions"), folder("books"));
+    fs::create_dir_all(&data).expect("a folder");
+    let sentence =
+        "Mary's favorite number is 34251. The boat crossed the river again, and it rained on the hill. ";
+    fs::write(data.join("book.txt"), sentence.repeat(60)).expect("written");
+    let data = data.to_str().expect("text");
+    let args = ["perplexity", "-c", "300", "--samples", "2", "--data", data, "--policy", "streaming", "-q"];
+    let args = [&args[..], &["--cache-types", "f16,q4_0", "--kv-budget", "20%", "--json"]].concat();
+    let cells = eval(&output, &args).json();
+    let cells = cells.as_array().expect("an array");
+    let number = |index: usize, name: &str| cells[index]["prediction"][name].as_f64().expect("a number");
+    let names: Vec<&str> = cells.iter().filter_map(|cell| cell["policy"].as_str()).collect();
+    assert_eq!(names, ["full", "full", "streaming", "streaming"]);
+    assert_eq!((number(0, "kl"), number(0, "agreement")), (0.0, 1.0));
+    assert!(number(1, "kl") > 0.0 && number(2, "kl") > number(1, "kl"), "{cells:?}");
+    let parts = cells[0]["prediction"]["nll_by_position"].as_array().expect("an array");
+    let mean = parts.iter().filter_map(Value::as_f64).sum::<f64>() / parts.len() as f64;
+    assert!((mean - number(0, "nll")).abs() < 1e-9 && parts.len() == 4, "{cells:?}");
+}
+
+#[test]
+fn wrong_tasks_data_and_folders_are_errors() {
+    let output = folder("wrong");
+    let fails = |args: &[&str], code, text: &str| eval(&output, args).assert_failed(code, text);
+    fails(&[], 2, "TASK");
+    fails(&["niah_singel_1"], 2, "niah_single_1");
+    fails(&["needle", "--shard", "3/2"], 2, "not a part of the work");
+    fails(&["needle", "--data", "missing"], 1, "missing");
+    fails(&["perplexity", "--policy", "nonsense"], 2, "nonsense");
+    let run = eval(&output, &["perplexity", "-c", "300"]);
+    assert!(run.stderr.contains("perplexity is left out at 300 tokens: it needs books"), "{}", run.stderr);
+    fs::write(output.join("results.jsonl"), "no result").expect("written");
+    fails(&["needle"], 1, "line 1 is no result");
+    let file = output.join("results.jsonl");
+    eval(&file, &["needle"]).assert_failed(1, "results.jsonl");
+}
