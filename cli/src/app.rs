@@ -7,6 +7,7 @@ use longhand::{Engine, EngineError, Model, ModelSource, Session, Setup, SetupOpt
 
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::format;
 use crate::interrupt::Interrupt;
 use crate::local_models;
 use crate::offers;
@@ -58,20 +59,30 @@ impl App {
         self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut self.reporter()))
     }
 
-    /// As [`App::resolve`]; the error that memory is not enough says what fits instead.
-    pub fn resolve_or_offer(
+    /// As [`App::resolve`], for a cache that fits the memory. Where that of the default policy does not, the one that is
+    /// closest to it is taken, with a note. Where a policy was given, the error says what fits instead.
+    pub fn resolve_within_memory(
         &self,
         model: &Arc<Model>,
         options: &SetupOptions,
         prompt: usize,
     ) -> anyhow::Result<Setup> {
-        self.resolve(model, options, prompt).map_err(|error| match &error {
-            EngineError::Memory { context, .. } => {
-                let offers = self.interrupt.computing(|| offers::find(model, options, prompt, *context));
-                Failure::from(error).or_offer(&offers).into()
-            }
-            _ => error.into(),
-        })
+        let error = match self.resolve(model, options, prompt) {
+            Err(error @ EngineError::Memory { .. }) => error,
+            resolved => return Ok(resolved?),
+        };
+        let EngineError::Memory { context, .. } = error else { return Err(error.into()) };
+        let offers = self.interrupt.computing(|| offers::find(model, options, prompt, context));
+        let taken = offers.offers.first().filter(|_| options.policy.is_none());
+        let Some((offer, changed)) = taken.and_then(|offer| Some((offer, offer.apply(options)?))) else {
+            return Err(Failure::from(error).or_offer(&offers).into());
+        };
+        let (flags, cost) = (offer.flags(), offer.known_cost());
+        self.console.note(&format!(
+            "note: {error}. Taken instead: {flags}, {} ({cost}). `--policy full` forbids that",
+            format::bytes(offer.bytes)
+        ));
+        Ok(self.resolve(model, &changed, prompt)?)
     }
 
     /// Loads the weights. Ctrl-C stops it.

@@ -132,7 +132,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         return Err(Failure::context_too_small(message, &offers).into());
     }
     let options = SetupOptions { context: Context::Tokens(context), ..options };
-    let session = app.start(&app.resolve_or_offer(&model, &options, prompt_tokens)?)?;
+    let session = app.start(&app.resolve_within_memory(&model, &options, prompt_tokens)?)?;
     let retrieval_heads = session.options().profile.as_ref().map(|profile| profile.retrieval_count());
     let thinking = args.answer.thinking();
     let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit, thinking };

@@ -161,7 +161,7 @@ impl From<SamplerError> for Failure {
 
 impl Offer {
     /// The flags of the change.
-    fn flags(&self) -> String {
+    pub fn flags(&self) -> String {
         let mut flags = Vec::new();
         flags.extend(self.policy.map(|policy| format!("--policy {policy}")));
         flags.extend(self.eight_bits.then(|| "-ctk q8_0 -ctv q8_0".to_owned()));

@@ -70,8 +70,17 @@ fn changes(model: &Model) -> Vec<Offer> {
 }
 
 impl Offer {
+    /// What is known of the answers that it costs: tests/results/2026-11-21-recall.md and 2026-11-22-cache-types.md.
+    pub fn known_cost(&self) -> &'static str {
+        match (self.policy, self.eight_bits) {
+            (Some(_), _) => "it may lose details that no retrieval head has seen",
+            (None, true) => "no answers were lost where it was measured",
+            (None, false) => "the same answers, read in another order",
+        }
+    }
+
     /// The options with this change. `None` if it changes nothing, or something that was given.
-    fn apply(&self, options: &SetupOptions) -> Option<SetupOptions> {
+    pub fn apply(&self, options: &SetupOptions) -> Option<SetupOptions> {
         let mut changed = options.clone();
         if let Some(policy) = self.policy {
             if options.policy.is_some() {

@@ -191,3 +191,28 @@ fn a_chat_reads_the_document_once_and_handles_commands() {
     assert!(run.stderr.contains("not UTF-8"));
     assert_eq!(run.code, Some(0));
 }
+
+/// Memory in bytes that is free.
+fn free_memory() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? << 10)
+}
+
+/// Memory is allocated when rows are written: a large context costs nothing here.
+#[test]
+fn a_full_cache_that_does_not_fit_is_replaced_with_a_note() {
+    let Some(free) = free_memory() else { return println!("skipped: the free memory is not known") };
+    // The embedded model takes 4 KiB for each token in f16. In 8 bits all fits.
+    let context = (free / 4096 * 5 / 4).to_string();
+    let ask = |flags: &[&str]| longhand(&[&["ask", NUMBER, "-c", &context, "--json"], flags].concat());
+    for flags in [&[][..], &["--policy", "auto"]] {
+        let run = ask(flags);
+        assert!(run.stderr.contains("Taken instead: -ctk q8_0 -ctv q8_0"), "{}", run.stderr);
+        let answer = run.json();
+        assert_eq!((&answer["policy"], &answer["type_k"]), (&"full".into(), &"q8_0".into()), "{answer}");
+    }
+    ask(&["--policy", "full"]).assert_failed(1, "are free");
+    let run = ask(&["-ctk", "f16"]);
+    assert!(run.stderr.contains("Taken instead: --policy razor"), "{}", run.stderr);
+}

@@ -22,7 +22,7 @@ pub struct SessionArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
     /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5; `longhand policies` lists
-    /// all [default: full]
+    /// all. auto: full where it fits the memory, else what costs the fewest answers, with a note [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
@@ -39,6 +39,9 @@ pub struct SessionArgs {
     #[command(flatten)]
     pub chunk: ChunkArgs,
 }
+
+/// The policy that depends on the memory.
+const AUTO: &str = "auto";
 
 /// How many tokens are computed at once during prefill.
 #[derive(Clone, Debug, Args)]
@@ -172,7 +175,7 @@ impl SessionArgs {
                 Some(0) => Context::Trained,
                 Some(tokens) => Context::Tokens(tokens),
             },
-            policy: self.policy.as_deref().map(policy).transpose()?,
+            policy: self.policy.as_deref().filter(|text| *text != AUTO).map(policy).transpose()?,
             budget: self.budget.budget(),
             heads: self.heads.clone().map_or(HeadSource::Auto, HeadSource::File),
             k_type: self.types.cache_type_k,
