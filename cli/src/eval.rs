@@ -84,8 +84,8 @@ pub struct EvalArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
     let caches = caches::of_args(args)?;
-    let mut records = Records::open(&args.output, args.shard)?;
     let model = Model::open(args.model.source(app, None)?)?;
+    let mut records = Records::open(&args.output, args.shard)?;
     let longest = args.lengths.iter().copied().max().unwrap_or(0) + measure::TEMPLATE_TOKENS;
     let options = |types: (Type, Type)| SetupOptions {
         context: Context::Tokens(longest),

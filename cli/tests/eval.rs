@@ -134,6 +134,11 @@ fn wrong_tasks_data_and_folders_are_errors() {
     fails(&["perplexity", "--policy", "nonsense"], 2, "nonsense");
     let run = eval(&output, &["perplexity", "-c", "300"]);
     assert!(run.stderr.contains("perplexity is left out at 300 tokens: it needs books"), "{}", run.stderr);
+    run.assert_failed(1, "every task was left out");
+    // The depth of a needle depends on the number of texts.
+    eval(&output, &SMALL).ok();
+    let more = SMALL.map(|arg| if arg == "4" { "5" } else { arg });
+    eval(&output, &more).assert_failed(1, "has results of other texts for needle");
     fs::write(output.join("results.jsonl"), "no result").expect("written");
     fails(&["needle"], 1, "line 1 is no result");
     let file = output.join("results.jsonl");

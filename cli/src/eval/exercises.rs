@@ -6,6 +6,7 @@ use anyhow::Result;
 use longhand::ChatFormat;
 use models::chat::Message;
 use tasks::{Data, RulerTask, Sample, SampleOptions, TaskError, needle, passkey};
+use twox_hash::XxHash3_64;
 
 use super::{EvalArgs, books};
 use crate::app::App;
@@ -38,6 +39,15 @@ impl Task {
         all.extend([passkey::SHORT, passkey::LONG].map(Task::Passkey));
         all.push(Task::Perplexity);
         all
+    }
+}
+
+impl Task {
+    /// How deep in the text the answer is, from 0 to 1, where that is the task.
+    fn depth(self, sample: usize, samples: u32) -> Option<f64> {
+        let is_deep = matches!(self, Task::Needle | Task::Passkey(_));
+        let depth = if samples == 1 { 0.5 } else { sample as f64 / f64::from(samples - 1) };
+        is_deep.then_some(depth)
     }
 }
 
@@ -77,6 +87,8 @@ pub struct Exercise {
     pub length: usize,
     /// The number of the text, for this task and length.
     pub sample: usize,
+    /// How deep in the text the answer is, from 0 to 1, where that is the task.
+    pub depth: Option<f64>,
     /// What is read and asked.
     pub content: Content,
 }
@@ -96,6 +108,17 @@ impl Exercise {
             Content::Question(text, _) => &text.document,
             Content::Prediction(text, _) => text,
         }
+    }
+
+    /// A checksum of the whole prompt.
+    pub fn checksum(&self) -> String {
+        let rest = match &self.content {
+            Content::Question(text, _) => &text.questions[0],
+            Content::Prediction(_, rest) => rest,
+        };
+        let tokens = self.document().iter().chain(rest);
+        let bytes: Vec<u8> = tokens.flat_map(|token| token.to_le_bytes()).collect();
+        format!("{:016x}", XxHash3_64::oneshot(&bytes))
     }
 
     /// Tokens of a session for all of it.
@@ -136,7 +159,8 @@ pub fn exercises(app: &App, args: &EvalArgs, format: &ChatFormat) -> Result<Vec<
                 }
             };
             for (sample, content) in contents.into_iter().enumerate() {
-                exercises.push((place, Exercise { task, length, sample, content }));
+                let depth = task.depth(sample, args.samples);
+                exercises.push((place, Exercise { task, length, sample, depth, content }));
             }
         }
     }
@@ -166,11 +190,9 @@ impl Source<'_> {
                 self.questions(samples, task.answer_tokens(), move |answer, right| task.score(answer, right))
             }
             Task::Needle => {
-                let depth = |sample| match options.samples {
-                    1 => 0.5,
-                    samples => sample as f64 / (samples - 1) as f64,
-                };
-                let depths = (0..options.samples).map(depth).collect();
+                let depths =
+                    (0..options.samples).filter_map(|sample| Task::Needle.depth(sample, args.samples));
+                let depths = depths.collect();
                 let grid = needle::Grid { lengths: vec![length], depths, seed: options.seed };
                 let samples = needle::samples(&grid, data, &count);
                 let samples = samples.map(|cells| cells.into_iter().map(|cell| cell.sample).collect());

@@ -71,7 +71,7 @@ impl<'a> Evaluation<'a> {
     pub fn run(&self, records: &mut Records) -> Result<()> {
         let mut work = Vec::new();
         for exercise in exercises(self.app, self.args, &self.format)? {
-            let caches = self.missing(records, &exercise);
+            let caches = self.missing(records, &exercise)?;
             if !caches.is_empty() {
                 work.push((exercise, caches));
             }
@@ -110,9 +110,15 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The caches that have not answered, by index.
-    fn missing(&self, records: &Records, exercise: &Exercise) -> Vec<usize> {
-        let is_missing = |index: &usize| !records.contains(&self.key(exercise, &self.caches[*index]));
-        (0..self.caches.len()).filter(is_missing).collect()
+    fn missing(&self, records: &Records, exercise: &Exercise) -> Result<Vec<usize>, Failure> {
+        let checksum = exercise.checksum();
+        let mut missing = Vec::new();
+        for (index, cache) in self.caches.iter().enumerate() {
+            if !records.contains(&self.key(exercise, cache), &checksum)? {
+                missing.push(index);
+            }
+        }
+        Ok(missing)
     }
 
     fn key(&self, exercise: &Exercise, cache: &Cache) -> Key {
@@ -214,6 +220,8 @@ impl<'a> Evaluation<'a> {
     ) -> Record {
         Record {
             key: self.key(exercise, &self.caches[*index]),
+            text: exercise.checksum(),
+            depth: exercise.depth,
             policy: options.policy.to_string(),
             tokens: exercise.document().len(),
             kv_bytes: usage.bytes,

@@ -1,5 +1,7 @@
 //! The pictures of an evaluation: scores over memory, scores of the tasks, and where needles are found.
 
+use std::collections::BTreeSet;
+
 use charts::{Axis, BarChart, BarSeries, Chart, HeatMap, LineChart, Numbers, Reference, Scale, Series};
 
 use super::records::Record;
@@ -123,27 +125,22 @@ pub fn of_needles(records: &[Record]) -> Vec<Picture> {
 }
 
 fn heat_map(name: &str, records: &[&Record]) -> HeatMap {
-    let sorted = |mut values: Vec<usize>| {
-        values.sort_unstable();
-        values.dedup();
-        values
-    };
-    let lengths = sorted(records.iter().map(|record| record.key.context).collect());
-    let samples = sorted(records.iter().map(|record| record.key.sample).collect());
-    let depth = |sample: usize| 100.0 * sample as f64 / samples.last().copied().unwrap_or(0).max(1) as f64;
-    let score = |length: usize, sample: usize| {
-        let here = |record: &&&Record| record.key.context == length && record.key.sample == sample;
+    let lengths: BTreeSet<usize> = records.iter().map(|record| record.key.context).collect();
+    let permille = |record: &Record| record.depth.map(|depth| (1000.0 * depth).round() as u32);
+    let depths: BTreeSet<u32> = records.iter().filter_map(|record| permille(record)).collect();
+    let score = |length: usize, depth: u32| {
+        let here = |record: &&&Record| record.key.context == length && permille(record) == Some(depth);
         let scores: Vec<f64> = records.iter().filter(here).map(|record| record.score).collect();
         (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
     };
-    let cells = |sample: &usize| lengths.iter().map(|length| score(*length, *sample)).collect();
+    let cells = |depth: &u32| lengths.iter().map(|length| score(*length, *depth)).collect();
     HeatMap {
         title: format!("Needles found: {name}"),
         x_label: "tokens".to_owned(),
         y_label: "depth of the needle".to_owned(),
         columns: lengths.iter().map(|length| format::count(*length)).collect(),
-        rows: samples.iter().map(|sample| format!("{:.0}%", depth(*sample))).collect(),
-        cells: samples.iter().map(cells).collect(),
+        rows: depths.iter().map(|depth| format!("{:.0}%", f64::from(*depth) / 10.0)).collect(),
+        cells: depths.iter().map(cells).collect(),
         range: Some((0.0, 1.0)),
         numbers: Numbers::Percent,
     }

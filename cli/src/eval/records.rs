@@ -1,7 +1,7 @@
 //! The file of results: a line of JSON for each answer. Lines are appended, so that nothing is lost when an evaluation is
 //! stopped; the next run with the same folder leaves out what is there.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -50,6 +50,12 @@ pub struct Record {
     /// What was asked.
     #[serde(flatten)]
     pub key: Key,
+    /// A checksum of the prompt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// How deep in the text the answer is, from 0 to 1, where that is the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<f64>,
     /// The policy with all parameters.
     pub policy: String,
     /// Tokens that were read before the question.
@@ -74,7 +80,8 @@ pub struct Records {
     path: PathBuf,
     file: File,
     records: Vec<Record>,
-    known: HashSet<Key>,
+    /// The checksums of the prompts that were answered.
+    known: HashMap<Key, String>,
 }
 
 impl Records {
@@ -108,7 +115,7 @@ impl Records {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let mut records =
-            Records { folder: folder.to_owned(), path, file, records: Vec::new(), known: HashSet::new() };
+            Records { folder: folder.to_owned(), path, file, records: Vec::new(), known: HashMap::new() };
         for path in files(folder).map_err(|error| cannot(folder, &error))? {
             let whole = records.read(&path)?;
             if path == records.path {
@@ -140,15 +147,28 @@ impl Records {
                 )
             })?;
             whole += count as u64;
-            if self.known.insert(record.key.clone()) {
+            if self.known.insert(record.key.clone(), record.text.clone()).is_none() {
                 self.records.push(record);
             }
         }
     }
 
-    /// Whether there is an answer.
-    pub fn contains(&self, key: &Key) -> bool {
-        self.known.contains(key)
+    /// Whether there is an answer to this prompt.
+    ///
+    /// # Errors
+    /// Where there is one to another prompt: the texts have changed.
+    pub fn contains(&self, key: &Key, text: &str) -> Result<bool, Failure> {
+        match self.known.get(key) {
+            Some(known) if !known.is_empty() && known != text => Err(Failure::new(
+                format!(
+                    "{} has results of other texts for {}: the data or the number of samples was another one",
+                    self.folder.display(),
+                    key.task
+                ),
+                "give another folder with -o",
+            )),
+            known => Ok(known.is_some()),
+        }
     }
 
     /// Appends an answer, as a whole line or not at all.
@@ -164,7 +184,7 @@ impl Records {
             let _ = self.file.set_len(before);
             return Err(failed(error));
         }
-        self.known.insert(record.key.clone());
+        self.known.insert(record.key.clone(), record.text.clone());
         self.records.push(record);
         Ok(())
     }
@@ -223,9 +243,11 @@ mod tests {
             query_aware: false,
         };
         let (kv_bytes, kv_share, score) = (10, 0.1, 0.2);
-        let policy = "full".to_owned();
+        let (policy, text) = ("full".to_owned(), "checksum".to_owned());
         Record {
             key,
+            text,
+            depth: Some(0.5),
             policy,
             tokens: 7,
             kv_bytes,
@@ -249,7 +271,9 @@ mod tests {
             fs::write(&path, [&whole, broken].concat()).expect("written");
             let mut records = open(None).expect("the file");
             assert_eq!(records.all(), [record(0), record(1)]);
-            assert!(records.contains(&record(1).key) && !records.contains(&record(2).key));
+            assert!(records.contains(&record(1).key, "checksum").is_ok_and(|known| known));
+            assert!(records.contains(&record(2).key, "checksum").is_ok_and(|known| !known));
+            assert!(records.contains(&record(1).key, "of another text").is_err());
             records.add(record(2)).expect("written");
             drop(records);
             assert_eq!(open(None).expect("the file").all().len(), 3);

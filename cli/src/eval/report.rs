@@ -88,6 +88,9 @@ impl Row {
 /// Writes the files of the folder, and prints the table or the summary.
 pub fn finish(app: &App, args: &EvalArgs, records: &Records) -> Result<()> {
     let summaries = summaries(records.all());
+    if summaries.is_empty() {
+        return Err(Failure::new("every task was left out", "see the notes above for what is missing").into());
+    }
     let text = tables(&summaries);
     write(records.folder(), "table.md", text.as_bytes())?;
     write(records.folder(), "summary.json", (serde_json::to_string_pretty(&summaries)? + "\n").as_bytes())?;
