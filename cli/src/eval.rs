@@ -61,9 +61,9 @@ pub struct EvalArgs {
     /// Memory for the KV cache, comma-separated: shares of a full cache in f16 (25%) or sizes (2GiB)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "25%", value_parser = values::budget, help_heading = "Cache")]
     kv_budget: Vec<KvBudget>,
-    /// Types of keys and values, comma-separated
-    #[arg(long, value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = values::cache_type, help_heading = "Cache")]
-    cache_types: Vec<Type>,
+    /// Types of keys and values, comma-separated; q8_0/q4_0 are keys in q8_0 and values in q4_0
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = caches::parse_types, help_heading = "Cache")]
+    cache_types: Vec<(Type, Type)>,
     /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]
@@ -94,7 +94,8 @@ pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
         ..args.model.setup_options(app)
     };
     // The largest cache decides which layers are on the GPU.
-    let types = caches.iter().map(|cache| cache.types).max_by_key(|types| types.0.row_bytes(1024));
+    let bytes = |(k, v): &(Type, Type)| k.row_bytes(1024) + v.row_bytes(1024);
+    let types = args.cache_types.iter().copied().max_by_key(bytes);
     let options = options(types.unwrap_or((Type::F16, Type::F16)));
     let setup: Setup = app.resolve(&model, &options, longest)?;
     let engine = app.load(&setup)?;

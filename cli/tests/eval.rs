@@ -110,7 +110,7 @@ fn predictions_of_full_caches_are_the_reference() {
     fs::write(data.join("book.txt"), sentence.repeat(60)).expect("written");
     let data = data.to_str().expect("text");
     let args = ["perplexity", "-c", "300", "--samples", "2", "--data", data, "--policy", "streaming", "-q"];
-    let args = [&args[..], &["--cache-types", "f16,q4_0", "--kv-budget", "20%", "--json"]].concat();
+    let args = [&args[..], &["--cache-types", "f16,q8_0/q4_0", "--kv-budget", "20%", "--json"]].concat();
     let cells = eval(&output, &args).json();
     let cells = cells.as_array().expect("an array");
     let number = |index: usize, name: &str| cells[index]["prediction"][name].as_f64().expect("a number");

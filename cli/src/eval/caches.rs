@@ -9,7 +9,7 @@ use models::spec::ModelSpec;
 
 use super::EvalArgs;
 use crate::app::App;
-use crate::args::session;
+use crate::args::{session, values};
 use crate::failure::Failure;
 use crate::format;
 
@@ -65,6 +65,12 @@ pub fn full_f16_bytes(spec: &ModelSpec, tokens: usize) -> usize {
     spec.n_layers * spec.n_kv_heads * tokens * row
 }
 
+/// Parses the types of keys and values: `q8_0`, or `q8_0/q4_0`.
+pub fn parse_types(text: &str) -> Result<(Type, Type), Failure> {
+    let (k, v) = text.split_once('/').unwrap_or((text, text));
+    Ok((values::cache_type(k)?, values::cache_type(v)?))
+}
+
 /// The caches that are asked for: of each type one that keeps everything, then each policy with each budget.
 pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
     let mut policies = Vec::new();
@@ -81,11 +87,11 @@ pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
         ));
     }
     let mut caches = Vec::new();
-    for ty in &args.cache_types {
+    for types in &args.cache_types {
         let cache = |name: &str, policy: &PolicyChoice, budget| Cache {
             name: name.to_owned(),
             budget,
-            types: (*ty, *ty),
+            types: *types,
             policy: policy.clone(),
             profile: None,
         };

@@ -63,7 +63,7 @@ impl Row {
     fn types(&self) -> String {
         match &self.types {
             [k, v] if k == v => k.clone(),
-            [k, v] => format!("{k}, {v}"),
+            [k, v] => format!("{k}/{v}"),
         }
     }
 
