@@ -2,12 +2,16 @@
 //! the state of the cache after the text.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use longhand::setup::plan_session;
+use longhand::heads::HeadProfile;
+use longhand::policy::PolicyChoice;
+use longhand::setup::{Profiles, plan_session};
 use longhand::{
-    ChatFormat, Engine, KvUsage, Sampler, SamplerOptions, Session, SessionOptions, Stop, generate, sync_all,
+    ChatFormat, Engine, EngineError, HeadSource, KvUsage, Sampler, SamplerOptions, Session, SessionOptions,
+    SetupOptions, Stop, generate, sync_all,
 };
 
 use crate::app::App;
@@ -84,6 +88,27 @@ pub fn examine(
         }
     }
     Ok(())
+}
+
+/// The head profile of a policy: the one in the file `heads`, else the model's saved one, else a new calibration. `None` for
+/// a policy that uses none.
+///
+/// # Errors
+/// Where the file is of no use, or the calibration fails or was stopped.
+pub fn find_profile(
+    app: &App,
+    engine: &Engine,
+    options: &SetupOptions,
+    heads: Option<&Path>,
+    policy: &PolicyChoice,
+) -> Result<Option<HeadProfile>, EngineError> {
+    let heads = match heads.filter(|_| policy.uses_profile()) {
+        Some(path) => HeadSource::File(path.to_owned()),
+        None => HeadSource::Auto,
+    };
+    let options = SetupOptions { heads, ..options.clone() };
+    let profiles = Profiles::new(engine.model(), &options);
+    app.interrupt.computing(|| profiles.find_or_calibrate(engine, policy, &mut app.reporter()))
 }
 
 /// Divides items with the options of their sessions into few groups that can read a text together: they have the same

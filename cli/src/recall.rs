@@ -12,18 +12,15 @@ use anyhow::Result;
 use clap::Args;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
-use longhand::setup::{Profiles, available_memory};
-use longhand::{
-    Context, Engine, EngineError, HeadSource, Model, Session, SessionOptions, Setup, SetupOptions,
-};
+use longhand::setup::available_memory;
+use longhand::{Context, Engine, EngineError, Model, Session, SessionOptions, Setup, SetupOptions};
 
 use self::texts::FactText;
 use crate::app::App;
 use crate::args::model::{ModelArg, ModelArgs};
 use crate::args::session::{self, TypeArgs};
 use crate::args::values;
-use crate::examine::{examine, groups};
-use crate::failure::Failure;
+use crate::examine::{examine, find_profile, groups};
 use crate::format;
 use crate::progress::ProgressBar;
 
@@ -100,7 +97,7 @@ struct Cell {
 
 /// Runs the command.
 pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
-    let policies = policies(args)?;
+    let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
     let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;
     let (k_type, v_type) = args.types.types();
     let setup_options =
@@ -123,24 +120,6 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
     report::print(app, args, &model, &trials)
 }
 
-/// The given policies with bounded heads, by name.
-fn policies(args: &RecallArgs) -> Result<Vec<(String, PolicyChoice)>, Failure> {
-    let mut policies = Vec::new();
-    for name in session::expand_policies(&args.policy) {
-        let policy = session::policy(name)?;
-        if policy.policy().is_some() {
-            policies.push((name.to_owned(), policy));
-        }
-    }
-    if args.heads.is_some() && !policies.iter().any(|(_, policy)| policy.uses_profile()) {
-        return Err(Failure::usage(
-            "--heads is given, but no policy uses a head profile",
-            "add --policy razor, or leave out --heads",
-        ));
-    }
-    Ok(policies)
-}
-
 /// Finds the head profile of each policy.
 fn rows(
     app: &App,
@@ -149,19 +128,11 @@ fn rows(
     setup_options: &SetupOptions,
     policies: Vec<(String, PolicyChoice)>,
 ) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for (name, policy) in policies {
-        let heads = match args.heads.clone().filter(|_| policy.uses_profile()) {
-            Some(path) => HeadSource::File(path),
-            None => HeadSource::Auto,
-        };
-        let setup_options = SetupOptions { heads, ..setup_options.clone() };
-        let profiles = Profiles::new(engine.model(), &setup_options);
-        let profile =
-            app.interrupt.computing(|| profiles.find_or_calibrate(engine, &policy, &mut app.reporter()))?;
-        rows.push(Row { name, policy, profile });
-    }
-    Ok(rows)
+    let row = |(name, policy): (String, PolicyChoice)| {
+        let profile = find_profile(app, engine, setup_options, args.heads.as_deref(), &policy)?;
+        Ok(Row { name, policy, profile })
+    };
+    policies.into_iter().map(row).collect()
 }
 
 fn session_options(

@@ -3,13 +3,13 @@
 use ggml::Type;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
-use longhand::setup::Profiles;
-use longhand::{Engine, EngineError, HeadSource, SessionOptions, SetupOptions};
+use longhand::{Engine, EngineError, SessionOptions, SetupOptions};
 use models::spec::ModelSpec;
 
 use super::EvalArgs;
 use crate::app::App;
 use crate::args::{session, values};
+use crate::examine::find_profile;
 use crate::failure::Failure;
 use crate::format;
 
@@ -73,19 +73,7 @@ pub fn parse_types(text: &str) -> Result<(Type, Type), Failure> {
 
 /// The caches that are asked for: of each type one that keeps everything, then each policy with each budget.
 pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
-    let mut policies = Vec::new();
-    for name in session::expand_policies(&args.policy) {
-        let policy = session::policy(name)?;
-        if policy.policy().is_some() {
-            policies.push((name.to_owned(), policy));
-        }
-    }
-    if args.heads.is_some() && !policies.iter().any(|(_, policy)| policy.uses_profile()) {
-        return Err(Failure::usage(
-            "--heads is given, but no policy uses a head profile",
-            "add --policy razor, or leave out --heads",
-        ));
-    }
+    let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
     let mut caches = Vec::new();
     for types in &args.cache_types {
         let cache = |name: &str, policy: &PolicyChoice, budget| Cache {
@@ -117,16 +105,7 @@ pub fn with_profiles(
         let known = found.iter().find(|(policy, _)| *policy == cache.policy);
         let profile = match known {
             Some((_, profile)) => profile.clone(),
-            None => {
-                let heads = match args.heads.clone().filter(|_| cache.policy.uses_profile()) {
-                    Some(path) => HeadSource::File(path),
-                    None => HeadSource::Auto,
-                };
-                let options = SetupOptions { heads, ..options.clone() };
-                let profiles = Profiles::new(engine.model(), &options);
-                app.interrupt
-                    .computing(|| profiles.find_or_calibrate(engine, &cache.policy, &mut app.reporter()))?
-            }
+            None => find_profile(app, engine, options, args.heads.as_deref(), &cache.policy)?,
         };
         if known.is_none() {
             found.push((cache.policy.clone(), profile.clone()));
