@@ -77,11 +77,14 @@ impl App {
         let Some((offer, changed)) = taken.and_then(|offer| Some((offer, offer.apply(options)?))) else {
             return Err(Failure::from(error).or_offer(&offers).into());
         };
-        let (flags, cost) = (offer.flags(), offer.known_cost());
-        self.console.note(&format!(
-            "note: {error}. Taken instead: {flags}, {} ({cost}). `--policy full` forbids that",
-            format::bytes(offer.bytes)
-        ));
+        if !offer.is_none() {
+            self.console.note(&format!(
+                "note: {error}. Taken instead: {}, {}; {}. `--policy full` forbids that",
+                offer.flags(),
+                format::bytes(offer.bytes),
+                offer.known_cost()
+            ));
+        }
         Ok(self.resolve(model, &changed, prompt)?)
     }
 

@@ -39,26 +39,29 @@ pub struct EvalArgs {
     /// Tasks: ruler (all thirteen of RULER), one of them by its name, such as niah_single_1 or vt, needle, passkey, perplexity
     #[arg(value_name = "TASK", required = true, value_parser = exercises::parse, help_heading = "Tasks")]
     tasks: Vec<Vec<Task>>,
-    /// Lengths of the texts in tokens, with the question and the answer, comma-separated
+    /// Lengths of the texts in tokens, with the question and the answer but without the chat template, comma-separated.
+    /// RULER's own begin at 4096
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_delimiter = ',', default_value = "4096", value_parser = values::positive, help_heading = "Tasks")]
     lengths: Vec<usize>,
     /// Texts for each task and length
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Tasks")]
     samples: u32,
-    /// Random seed of the texts. RULER's own is 42
+    /// Random seed of the texts. RULER's own is 42. Its question sets (qa_1, qa_2) are the same for every seed
     #[arg(short = 's', long, default_value_t = 42, value_name = "N", value_parser = clap::value_parser!(u32), help_heading = "Tasks")]
     seed: u32,
     /// Folder with texts: RULER's essays and question sets, wherever they lie in it, and books as .txt for perplexity.
     /// Tasks that need what is not there are left out, with a note
     #[arg(long, value_name = "FOLDER", help_heading = "Tasks")]
     data: Option<PathBuf>,
-    /// Read the text together with its question, so that policies know it when they evict
+    /// Read the text together with its question, so that policies know it when they evict. The first token of an answer is
+    /// then that of a full cache
     #[arg(long, help_heading = "Tasks")]
     query_aware: bool,
-    /// A policy, or `all`; repeat for several. The full cache is always there
+    /// Policies, separated by semicolons, or `all`. The full cache is always there
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", help_heading = "Cache")]
     policy: Vec<String>,
-    /// Memory for the KV cache, comma-separated: shares of a full cache in f16 (25%) or sizes (2GiB)
+    /// Memory for the KV cache, comma-separated: sizes (2GiB) or shares of a full cache in f16 (25%), for the text, the
+    /// question and the answer. It includes rows that are held for a moment, so that less is left after the text
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "25%", value_parser = values::budget, help_heading = "Cache")]
     kv_budget: Vec<KvBudget>,
     /// Types of keys and values, comma-separated; q8_0/q4_0 are keys in q8_0 and values in q4_0
@@ -74,7 +77,7 @@ pub struct EvalArgs {
     /// Do only this part of the work, such as 2/8: the second of eight. Each part has a file of its own in the folder
     #[arg(long, value_name = "I/N", value_parser = measure::parse_shard, help_heading = "Results")]
     shard: Option<measure::Shard>,
-    /// Print a JSON array with one object for each task and cache
+    /// Print a JSON array with one object for each task and cache that the folder has results of
     #[arg(long, help_heading = "Results")]
     json: bool,
     #[command(flatten)]
@@ -86,7 +89,8 @@ pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
     let caches = caches::of_args(args)?;
     let model = Model::open(args.model.source(app, None)?)?;
     let mut records = Records::open(&args.output, args.shard)?;
-    let longest = args.lengths.iter().copied().max().unwrap_or(0) + measure::TEMPLATE_TOKENS;
+    let longest = args.lengths.iter().copied().max().unwrap_or(0);
+    let longest = longest.max((longest + measure::TEMPLATE_TOKENS).min(model.spec().n_ctx_train));
     let options = |types: (Type, Type)| SetupOptions {
         context: Context::Tokens(longest),
         k_type: Some(types.0),
@@ -101,5 +105,5 @@ pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
     let engine = app.load(&setup)?;
     let caches: Vec<Cache> = caches::with_profiles(app, args, &engine, &options, caches)?;
     Evaluation::new(app, args, &engine, &caches)?.run(&mut records)?;
-    report::finish(app, args, &records)
+    report::finish(app, args, &mut records)
 }

@@ -141,7 +141,10 @@ pub fn groups<T>(
 }
 
 /// Bytes of host memory that a session needs besides the weights.
-fn bytes_beside_weights(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<usize> {
+///
+/// # Errors
+/// Where the session cannot be planned.
+pub fn bytes_beside_weights(engine: &Engine, options: &SessionOptions, prompt: usize) -> Result<usize> {
     let (_, plan) = plan_session(engine, options.clone(), None, prompt)?;
     Ok(plan.total() - plan.weights.on_host())
 }

@@ -70,12 +70,22 @@ fn changes(model: &Model) -> Vec<Offer> {
 }
 
 impl Offer {
-    /// What is known of the answers that it costs: tests/results/2026-11-21-recall.md and 2026-11-22-cache-types.md.
+    /// Whether nothing is changed: what did not fit a moment ago does now.
+    pub fn is_none(&self) -> bool {
+        *self == Offer { bytes: self.bytes, ..Offer::default() }
+    }
+
+    /// What is known of the answers that it costs, from small models: tests/results/2026-11-21-recall.md,
+    /// 2026-11-22-cache-types.md and 2026-11-22-ruler.md.
     pub fn known_cost(&self) -> &'static str {
-        match (self.policy, self.eight_bits) {
-            (Some(_), _) => "it may lose details that no retrieval head has seen",
-            (None, true) => "no answers were lost where it was measured",
-            (None, false) => "the same answers, read in another order",
+        match (self.policy, self.streaming) {
+            (None, _) => "on small models this has cost no answers",
+            (Some(_), false) => {
+                "on small models this has cost few answers; heads are calibrated first if they are not known"
+            }
+            (Some(_), true) => {
+                "on small models this has cost some answers; heads are calibrated first if they are not known"
+            }
         }
     }
 

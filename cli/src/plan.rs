@@ -65,7 +65,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
     /// Assume that this share of the KV heads retrieves, evenly spread over the layers, instead of a profile
-    /// [default: 0.36, or 0.15 where each query head has its own]
+    /// [default: 0.36; 0.30 where two query heads share a KV head, 0.15 where each has its own]
     #[arg(long, value_name = "SHARE", value_parser = values::share, conflicts_with = "heads")]
     heads_share: Option<f64>,
     /// How the text is read

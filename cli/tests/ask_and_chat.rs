@@ -213,6 +213,7 @@ fn a_full_cache_that_does_not_fit_is_replaced_with_a_note() {
         assert_eq!((&answer["policy"], &answer["type_k"]), (&"full".into(), &"q8_0".into()), "{answer}");
     }
     ask(&["--policy", "full"]).assert_failed(1, "are free");
+    longhand(&["bench", "--policy", "auto"]).assert_failed(2, "in `ask` and `chat` only");
     let run = ask(&["-ctk", "f16"]);
     assert!(run.stderr.contains("Taken instead: --policy razor"), "{}", run.stderr);
 }

@@ -143,4 +143,67 @@ fn wrong_tasks_data_and_folders_are_errors() {
     fails(&["needle"], 1, "line 1 is no result");
     let file = output.join("results.jsonl");
     eval(&file, &["needle"]).assert_failed(1, "results.jsonl");
+    // A part of the work may be empty.
+    let run = eval(&folder("empty"), &[&SMALL[..], &["--shard", "9/9"]].concat());
+    assert_eq!(run.ok().lines().count(), 1);
+}
+
+#[test]
+fn head_profiles_and_seeds_are_kept_apart_and_repeated_flags_count_once() {
+    let output = folder("apart");
+    let profile = |layer: usize| {
+        let kept =
+            (0..4).map(|index| if index == layer { "[0]" } else { "[]" }).collect::<Vec<_>>().join(",");
+        let text = format!(
+            r#"{{"format":"longhand-heads","version":1,"layers":4,"heads":8,"kv_heads":4,"retrieval":[{kept}],"provenance":{{"source":"a test"}}}}"#
+        );
+        common::file(&format!("eval-heads-{layer}.json"), text)
+    };
+    let run = |heads: &str, seed: &str| {
+        let args = [
+            "needle",
+            "-c",
+            "600,600",
+            "--samples",
+            "2",
+            "--policy",
+            "razor;razor",
+            "-s",
+            seed,
+            "--heads",
+            heads,
+        ];
+        eval(
+            &output,
+            &[&args[..], &["--kv-budget", "50%,50%", "--cache-types", "f16,f16", "-q", "--json"]].concat(),
+        )
+        .json()
+    };
+    let counts = |summary: &Value| {
+        let cells = summary.as_array().expect("an array");
+        assert!(cells.iter().all(|cell| cell["samples"] == 2), "{summary}");
+        cells.len()
+    };
+    let (one, two) = (profile(1), profile(2));
+    assert_eq!(counts(&run(&one, "1")), 2, "full and razor");
+    assert_eq!(counts(&run(&two, "1")), 3, "another profile");
+    assert_eq!(counts(&run(&two, "2")), 5, "another seed");
+    assert_eq!(counts(&run(&one, "1")), 5, "nothing new");
+    assert_eq!(lines(&output.join("results.jsonl")).len(), 2 * 5);
+}
+
+#[test]
+fn a_known_question_changes_what_policies_keep() {
+    let output = folder("aware");
+    let args =
+        ["needle", "-c", "800", "--samples", "4", "--policy", "snapkv", "--kv-budget", "40%", "-q", "--json"];
+    let score = |flags: &[&str]| {
+        let cells = eval(&output, &[&args[..], flags].concat()).json();
+        let cells = cells.as_array().expect("an array").clone();
+        let aware = flags.contains(&"--query-aware");
+        let cell = cells.iter().find(|cell| cell["policy"] == "snapkv" && cell["query_aware"] == aware);
+        cell.and_then(|cell| cell["score"].as_f64()).expect("a score")
+    };
+    let (unknown, known) = (score(&[]), score(&["--query-aware"]));
+    assert!(known > unknown, "{known} {unknown}");
 }

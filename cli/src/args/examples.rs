@@ -163,7 +163,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ),
             (
                 "all of RULER on a model, with its essays and question sets",
-                "longhand eval ruler -m model.gguf --data ruler -c 4k,8k",
+                "longhand eval ruler -m model.gguf --data ruler -c 4096,8192",
             ),
             (
                 "the second of eight parts, for a cluster",

@@ -22,7 +22,7 @@ pub struct SessionArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
     /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5; `longhand policies` lists
-    /// all. auto: full where it fits the memory, else what costs the fewest answers, with a note [default: auto]
+    /// all. auto: full where it fits the memory, else the closest that does, with a note [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
@@ -175,7 +175,7 @@ impl SessionArgs {
                 Some(0) => Context::Trained,
                 Some(tokens) => Context::Tokens(tokens),
             },
-            policy: self.policy.as_deref().filter(|text| *text != AUTO).map(policy).transpose()?,
+            policy: self.policy.as_deref().map(policy_or_auto).transpose()?.flatten(),
             budget: self.budget.budget(),
             heads: self.heads.clone().map_or(HeadSource::Auto, HeadSource::File),
             k_type: self.types.cache_type_k,
@@ -187,8 +187,19 @@ impl SessionArgs {
     }
 }
 
+/// Parses a policy with its parameters; `None` for `auto`.
+pub fn policy_or_auto(text: &str) -> Result<Option<PolicyChoice>, Failure> {
+    if text == AUTO { Ok(None) } else { policy(text).map(Some) }
+}
+
 /// Parses a policy with its parameters. The error suggests a similar name.
 pub fn policy(text: &str) -> Result<PolicyChoice, Failure> {
+    if text == AUTO {
+        return Err(Failure::usage(
+            "auto chooses a policy by the memory, in `ask` and `chat` only",
+            "give a policy, for example full or razor",
+        ));
+    }
     let suggest = |error: EngineError| Failure::from(error).with_suggestion(&similar_name(text));
     text.parse().map_err(suggest)
 }

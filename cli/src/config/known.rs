@@ -112,7 +112,7 @@ impl Known {
     /// Refuses values that the flag's parser would let pass.
     pub fn check(&self, values: &[String]) -> Result<(), Failure> {
         values.iter().try_for_each(|value| match self.name {
-            "policy" => session::policy(value).map(|_| ()),
+            "policy" => session::policy_or_auto(value).map(|_| ()),
             "model-folders" if !Path::new(value).is_absolute() => Err(Failure::usage(
                 format!("{value} is not an absolute path"),
                 "give folders from / or from ~/ on",

@@ -1,83 +1,83 @@
 //! Parts of books, as tokens.
 
+use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use models::tokenizer::Tokenizer;
-use tasks::SampleOptions;
+use tasks::{DataFile, SampleOptions};
+use twox_hash::XxHash3_64;
 
+use crate::app::App;
 use crate::documents;
 use crate::failure::Failure;
 
 /// Folders within folders that are looked into.
 const DEPTH: usize = 4;
-/// More bytes than a token has on average.
-const TOKEN_BYTES: usize = 8;
 
-/// Parts of the books below a folder, of the length that is wanted, or why there are none. Each book in turn gives one; the
-/// seed says where in the book it begins.
+/// Different parts of the books below a folder, of the length that is wanted, or why there are none. Each book in turn
+/// gives one; the seed says where it begins. Files that are no UTF-8 are left out, with a note.
 ///
 /// # Errors
-/// Where the folder or a book cannot be read.
+/// Where the folder cannot be read.
 pub fn texts(
+    app: &App,
     folder: Option<&Path>,
     options: &SampleOptions,
     tokenizer: &Tokenizer,
 ) -> Result<Result<Vec<Vec<u32>>, String>> {
-    let missing = || {
-        let what = "it needs books of as many tokens; give a folder with .txt files with --data";
-        Ok(Err(what.to_owned()))
-    };
-    let Some(folder) = folder else { return missing() };
     let mut paths = Vec::new();
-    find(folder, DEPTH, &mut paths)?;
+    if let Some(folder) = folder {
+        find(folder, DEPTH, &mut paths).map_err(|error| {
+            Failure::new(format!("{}: {error}", folder.display()), "give another folder with --data")
+        })?;
+    }
     paths.sort();
-    let mut texts: Vec<Vec<u32>> = Vec::new();
-    for round in 0.. {
-        let before = texts.len();
-        for path in &paths {
-            if texts.len() == options.samples {
-                return Ok(Ok(texts));
-            }
-            let book = documents::read_utf8(path)?;
-            let part = part(&book, options.tokens * TOKEN_BYTES, place(options.seed.wrapping_add(round)));
-            let mut tokens = tokenizer.encode(part, true, false).map_err(Failure::from)?;
-            if tokens.len() >= options.tokens {
-                tokens.truncate(options.tokens);
-                texts.push(tokens);
-            }
-        }
-        if texts.len() == before {
-            break;
+    let mut books = Vec::new();
+    for path in &paths {
+        match documents::read_utf8(path) {
+            Ok(text) => books.push(tokenizer.encode(&text, true, false).map_err(Failure::from)?),
+            Err(failure) => app.console.note(&format!("note: left out: {failure}")),
         }
     }
-    missing()
+    books.retain(|book| book.len() >= options.tokens);
+    let (mut texts, mut known) = (Vec::new(), HashSet::new());
+    // A short book has few places.
+    for round in 0..(2 * options.samples) {
+        for (number, book) in books.iter().enumerate() {
+            let begin = place(options.seed, round, number, book.len() - options.tokens + 1);
+            if texts.len() < options.samples && known.insert((number, begin)) {
+                texts.push(book[begin..begin + options.tokens].to_vec());
+            }
+        }
+    }
+    Ok(match texts.len() == options.samples {
+        true => Ok(texts),
+        false => Err(format!(
+            "it needs books with {} different parts; give a folder with .txt files with --data",
+            options.samples
+        )),
+    })
 }
 
-/// A number from 0 to 1 that looks random.
-fn place(seed: u64) -> f64 {
-    let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 11) as f64 / (1u64 << 53) as f64
+/// A number below `places` that looks random.
+fn place(seed: u64, round: usize, book: usize, places: usize) -> usize {
+    let numbers = [seed, round as u64, book as u64];
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    (XxHash3_64::oneshot(&bytes) % places as u64) as usize
 }
 
-/// About `bytes` bytes of a text, or all of a shorter one; `place` is 0 for its beginning and 1 for its end.
-fn part(text: &str, bytes: usize, place: f64) -> &str {
-    let boundary = |at: usize| (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let begin = boundary((text.len().saturating_sub(bytes) as f64 * place) as usize);
-    &text[begin..boundary(begin.saturating_add(bytes).min(text.len()))]
-}
-
-/// Adds the paths of all .txt files in a folder.
-fn find(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let failed =
-        |error| Failure::new(format!("{}: {error}", folder.display()), "give another folder with --data");
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
-        if kind.is_dir() && depth > 0 {
+/// Adds the paths of all .txt files in a folder, except those of other tasks.
+fn find(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_other = DataFile::ALL.iter().any(|file| path.ends_with(file.name()));
+        if path.is_dir() && depth > 0 {
             find(&path, depth - 1, paths)?;
-        } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "txt") {
+        } else if path.is_file() && path.extension().is_some_and(|extension| extension == "txt") && !is_other
+        {
             paths.push(path);
         }
     }
@@ -86,17 +86,29 @@ fn find(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>) -> Result<(), Fai
 
 #[cfg(test)]
 mod tests {
+    use longhand::{Model, ModelSource};
+
     use super::*;
 
     #[test]
-    fn parts_lie_between_characters_and_within_the_text() {
-        let text = "äöü".repeat(10);
-        for bytes in 0..70 {
-            for place in [0.0, 0.3, 0.99, 1.0] {
-                let part = part(&text, bytes, place);
-                assert!(part.len() <= bytes && part.len() + 1 >= bytes.min(text.len()), "{bytes} {place}");
-            }
-        }
-        assert!((0..1000).map(place).all(|place| (0.0..1.0).contains(&place)));
+    fn parts_differ_and_other_seeds_have_other_parts() {
+        let model = Model::open(ModelSource::Embedded).expect("embedded model");
+        let tokenizer = model.chat_format().expect("its chat format").tokenizer();
+        let folder = tempfile::tempdir().expect("a folder");
+        let book: String = (0..2000).map(|number| format!("{number} ")).collect();
+        fs::write(folder.path().join("book.txt"), book).expect("written");
+        fs::write(folder.path().join("nounlist.txt"), "word\n".repeat(5000)).expect("written");
+        fs::write(folder.path().join("bytes.txt"), [0xff; 5000]).expect("written");
+        let texts = |seed, tokens| {
+            let options = SampleOptions { tokens, samples: 8, seed };
+            texts(&App::new(true), Some(folder.path()), &options, tokenizer).expect("texts")
+        };
+        let (one, two) = (texts(1, 300).expect("parts"), texts(2, 300).expect("parts"));
+        let all: HashSet<&Vec<u32>> = one.iter().chain(&two).collect();
+        assert_eq!((one.len(), all.len()), (8, 16));
+        assert!(one.iter().all(|text| text.len() == 300));
+        let whole =
+            tokenizer.encode(&(0..2000).map(|number| format!("{number} ")).collect::<String>(), true, false);
+        assert!(texts(1, whole.expect("tokens").len()).is_err(), "the whole book is one part");
     }
 }

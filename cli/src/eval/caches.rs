@@ -1,10 +1,13 @@
 //! The ways of keeping the cache that are compared: policies with a budget, and full caches, of each type.
 
+use std::collections::HashSet;
+
 use ggml::Type;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::{Engine, EngineError, SessionOptions, SetupOptions};
 use models::spec::ModelSpec;
+use twox_hash::XxHash3_64;
 
 use super::EvalArgs;
 use crate::app::App;
@@ -53,9 +56,21 @@ impl Cache {
         match self.budget {
             None => String::new(),
             Some(KvBudget::Rows(rows)) => format!("{rows} rows"),
-            Some(KvBudget::Bytes(bytes)) => format::bytes(bytes),
-            Some(KvBudget::Share(share)) => format!("{}%", (share * 1e4).round() / 100.0),
+            Some(KvBudget::Bytes(bytes)) => format::bytes_flag(bytes),
+            Some(KvBudget::Share(share)) => format!("{}%", (share * 1e8).round() / 1e6),
         }
+    }
+
+    /// How many KV heads keep everything, and a checksum of which: `16/48-9f3c21aa`. Empty where the policy uses no head
+    /// profile.
+    pub fn heads(&self) -> String {
+        let Some(profile) = &self.profile else { return String::new() };
+        let layers = 0..profile.shape().layers();
+        let scopes = layers.flat_map(|layer| profile.scopes(layer).unwrap_or_default());
+        let bytes = profile.retrieval().iter().map(|is_kept| u8::from(*is_kept));
+        let bytes: Vec<u8> = bytes.chain(scopes.flat_map(|scope| scope.to_le_bytes())).collect();
+        let (kept, all) = (profile.retrieval_count(), profile.shape().all_kv_heads());
+        format!("{kept}/{all}-{:08x}", XxHash3_64::oneshot(&bytes) >> 32)
     }
 }
 
@@ -71,10 +86,10 @@ pub fn parse_types(text: &str) -> Result<(Type, Type), Failure> {
     Ok((values::cache_type(k)?, values::cache_type(v)?))
 }
 
-/// The caches that are asked for: of each type one that keeps everything, then each policy with each budget.
+/// The caches that are asked for, each once: of each type one that keeps everything, then each policy with each budget.
 pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
     let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
-    let mut caches = Vec::new();
+    let mut caches: Vec<Cache> = Vec::new();
     for types in &args.cache_types {
         let cache = |name: &str, policy: &PolicyChoice, budget| Cache {
             name: name.to_owned(),
@@ -89,6 +104,11 @@ pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
             caches.extend(args.kv_budget.iter().map(|budget| cache(name, policy, Some(*budget))));
         }
     }
+    let mut known = HashSet::new();
+    caches.retain(|cache| {
+        let types = (cache.types.0.name(), cache.types.1.name());
+        known.insert((cache.name.clone(), cache.budget_text(), types))
+    });
     Ok(caches)
 }
 

@@ -1,5 +1,6 @@
 //! The tasks, and their texts as tokens of a model.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Result;
@@ -16,8 +17,8 @@ use crate::format;
 use crate::progress::ProgressBar;
 use crate::suggest::did_you_mean;
 
-/// Tokens of a book that are predicted.
-const PREDICTED: usize = 128;
+/// Tokens of a book that follow the text: one that is read, and 128 that are predicted.
+pub const FOLLOWING: usize = 129;
 
 /// A task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,22 +134,25 @@ impl Exercise {
 /// All texts, or those of the part of the work that is asked for: by length, then by number, so that all tasks have about
 /// as many results when the evaluation is stopped. Tasks that have no such texts are left out, with a note.
 pub fn exercises(app: &App, args: &EvalArgs, format: &ChatFormat) -> Result<Vec<Exercise>> {
-    let source = Source { args, format, data: Data::open(args.data.as_deref())? };
+    let source = Source { app, args, format, data: Data::open(args.data.as_deref())? };
     let mut tasks: Vec<Task> = Vec::new();
     for task in args.tasks.iter().flatten() {
         if !tasks.contains(task) {
             tasks.push(*task);
         }
     }
+    let lengths: BTreeSet<usize> = args.lengths.iter().copied().collect();
     let mut bar = ProgressBar::new(&app.console, "making texts");
     let mut exercises = Vec::new();
-    let all = args.lengths.len() * tasks.len();
-    let mut done = 0;
+    let all = lengths.len() * tasks.len();
     for (place, &task) in tasks.iter().enumerate() {
-        for &length in &args.lengths {
-            bar.show_share(done as f64 / all as f64, &task.to_string());
-            done += 1;
-            let contents = match source.contents(task, length)? {
+        for (round, &length) in lengths.iter().enumerate() {
+            bar.show_share((place * lengths.len() + round) as f64 / all as f64, &task.to_string());
+            let is_mine = |sample: usize| match args.shard {
+                None => true,
+                Some(shard) => (sample * all + place * lengths.len() + round) % shard.of + 1 == shard.number,
+            };
+            let contents = match source.contents(task, length, &is_mine)? {
                 Ok(contents) => contents,
                 Err(reason) => {
                     app.console.note(&format!(
@@ -158,28 +162,32 @@ pub fn exercises(app: &App, args: &EvalArgs, format: &ChatFormat) -> Result<Vec<
                     continue;
                 }
             };
-            for (sample, content) in contents.into_iter().enumerate() {
+            for (sample, content) in contents {
                 let depth = task.depth(sample, args.samples);
                 exercises.push((place, Exercise { task, length, sample, depth, content }));
             }
         }
     }
     exercises.sort_by_key(|(place, exercise)| (exercise.length, exercise.sample, *place));
-    let is_mine = |index: usize| args.shard.is_none_or(|shard| index % shard.of + 1 == shard.number);
-    let mine = (0..).zip(exercises).filter(|(index, _)| is_mine(*index));
-    Ok(mine.map(|(_, (_, exercise))| exercise).collect())
+    Ok(exercises.into_iter().map(|(_, exercise)| exercise).collect())
 }
 
 /// What texts are made from.
 struct Source<'a> {
+    app: &'a App,
     args: &'a EvalArgs,
     format: &'a ChatFormat,
     data: Data,
 }
 
 impl Source<'_> {
-    /// The texts of a task, or why there are none.
-    fn contents(&self, task: Task, length: usize) -> Result<Result<Vec<Content>, String>> {
+    /// The texts of a task by their numbers, those that are wanted, or why there are none.
+    fn contents(
+        &self,
+        task: Task,
+        length: usize,
+        is_wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<Result<Vec<(usize, Content)>, String>> {
         let Source { args, data, .. } = self;
         let options =
             SampleOptions { tokens: length, samples: args.samples as usize, seed: args.seed.into() };
@@ -187,7 +195,9 @@ impl Source<'_> {
         match task {
             Task::Ruler(task) => {
                 let samples = task.samples(&options, data, &count);
-                self.questions(samples, task.answer_tokens(), move |answer, right| task.score(answer, right))
+                self.questions(samples, is_wanted, task.answer_tokens(), move |answer, right| {
+                    task.score(answer, right)
+                })
             }
             Task::Needle => {
                 let depths =
@@ -196,19 +206,23 @@ impl Source<'_> {
                 let grid = needle::Grid { lengths: vec![length], depths, seed: options.seed };
                 let samples = needle::samples(&grid, data, &count);
                 let samples = samples.map(|cells| cells.into_iter().map(|cell| cell.sample).collect());
-                self.questions(samples, needle::ANSWER_TOKENS, needle::score)
+                self.questions(samples, is_wanted, needle::ANSWER_TOKENS, needle::score)
             }
             Task::Passkey(digits) => {
                 let samples = passkey::samples(digits, &options, data, &count);
-                self.questions(samples, passkey::answer_tokens(digits), passkey::score)
+                self.questions(samples, is_wanted, passkey::answer_tokens(digits), passkey::score)
             }
             Task::Perplexity => {
-                let texts = books::texts(args.data.as_deref(), &options, self.format.tokenizer())?;
-                let prediction = |mut text: Vec<u32>| {
-                    let rest = text.split_off(text.len() - PREDICTED.min(text.len() / 2));
-                    Content::Prediction(text, rest)
+                let texts = books::texts(self.app, args.data.as_deref(), &options, self.format.tokenizer())?;
+                let prediction = |(number, mut text): (usize, Vec<u32>)| {
+                    let rest = text.split_off(text.len() - FOLLOWING.min(text.len() / 2));
+                    (number, Content::Prediction(text, rest))
                 };
-                Ok(texts.map(|texts| texts.into_iter().map(prediction).collect()))
+                let wanted = |texts: Vec<Vec<u32>>| {
+                    let texts = texts.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
+                    texts.map(prediction).collect()
+                };
+                Ok(texts.map(wanted))
             }
         }
     }
@@ -216,21 +230,26 @@ impl Source<'_> {
     fn questions(
         &self,
         samples: Result<Vec<Sample>, TaskError>,
+        is_wanted: &dyn Fn(usize) -> bool,
         answer_limit: usize,
         score: impl Fn(&str, &[String]) -> f64 + Copy + 'static,
-    ) -> Result<Result<Vec<Content>, String>> {
+    ) -> Result<Result<Vec<(usize, Content)>, String>> {
         let samples = match samples {
             Err(TaskError::MissingData { file, .. }) => {
                 return Ok(Err(format!("it needs {file}; give a folder that has it with --data")));
             }
-            Err(error @ TaskError::TooShort { .. }) => return Ok(Err(error.to_string())),
+            Err(error @ (TaskError::TooShort { .. } | TaskError::TooFewQuestions { .. })) => {
+                return Ok(Err(error.to_string()));
+            }
             samples => samples?,
         };
-        let content = |sample: Sample| {
+        let content = |(number, sample): (usize, Sample)| {
             let text = self.text(&sample, answer_limit)?;
-            Ok(Content::Question(text, Box::new(move |answer: &str| score(answer, &sample.references))))
+            let score = Box::new(move |answer: &str| score(answer, &sample.references));
+            Ok((number, Content::Question(text, score)))
         };
-        samples.into_iter().map(content).collect::<Result<_>>().map(Ok)
+        let wanted = samples.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
+        wanted.map(content).collect::<Result<_>>().map(Ok)
     }
 
     /// The prompt of a sample, split where the question begins; at its end if the question is read with the text.

@@ -13,13 +13,16 @@ use super::exercises::{Content, Exercise, exercises};
 use super::prediction::Reference;
 use super::records::{Key, Record, Records};
 use crate::app::App;
-use crate::examine::{Text, examine, groups};
+use crate::examine::{Text, bytes_beside_weights, examine, groups};
 use crate::failure::Failure;
 use crate::format;
 use crate::progress::ProgressBar;
 
 /// Most tokens that a chat template writes around a prompt.
 pub const TEMPLATE_TOKENS: usize = 256;
+
+/// Longest name of a model that is recorded, in characters.
+const MAX_NAME: usize = 200;
 
 /// A part of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,23 +72,21 @@ impl<'a> Evaluation<'a> {
     /// # Errors
     /// Where texts cannot be made, the computation fails, results cannot be written, or Ctrl-C was pressed.
     pub fn run(&self, records: &mut Records) -> Result<()> {
-        let mut work = Vec::new();
+        let (mut work, mut impossible) = (Vec::new(), HashSet::new());
         for exercise in exercises(self.app, self.args, &self.format)? {
-            let caches = self.missing(records, &exercise)?;
-            if !caches.is_empty() {
-                work.push((exercise, caches));
+            let missing = self.missing(records, &exercise)?;
+            let sessions = self.sessions(&exercise, &missing, &mut impossible);
+            if !sessions.is_empty() {
+                work.push((exercise, sessions));
             }
         }
-        let cost = |(exercise, caches): &(Exercise, Vec<usize>)| exercise.document().len() * caches.len();
-        let all: usize = work.iter().map(cost).sum();
+        let all: usize =
+            work.iter().map(|(exercise, sessions)| exercise.document().len() * sessions.len()).sum();
         let mut done = 0;
-        let mut impossible = HashSet::new();
         let mut bar = ProgressBar::new(&self.app.console, "evaluating");
-        for (exercise, caches) in &work {
-            let free = available_memory().unwrap_or(usize::MAX);
+        for (exercise, sessions) in work {
             let mut reference = None;
-            let sessions = self.sessions(exercise, caches, &mut impossible);
-            for group in groups(self.engine, sessions, exercise.context(), free)? {
+            for group in groups(self.engine, sessions, exercise.context(), self.free_memory(&exercise)?)? {
                 let cost = exercise.document().len() * group.len();
                 let detail = format!("{}, {} tokens", exercise.task, format::count(exercise.length));
                 let mut progress = |share: f64| {
@@ -93,20 +94,29 @@ impl<'a> Evaluation<'a> {
                 };
                 match &exercise.content {
                     Content::Question(text, score) => {
-                        self.ask(exercise, text, score, &group, records, &mut progress)?;
+                        self.ask(&exercise, text, score, &group, records, &mut progress)?;
                     }
                     Content::Prediction(text, rest) => {
                         let reference = match &mut reference {
                             Some(reference) => reference,
-                            none => none.insert(self.reference(exercise, text, rest)?),
+                            none => none.insert(self.reference(&exercise, text, rest)?),
                         };
-                        self.predict(exercise, (text, rest), reference, &group, records, &mut progress)?;
+                        self.predict(&exercise, (text, rest), reference, &group, records, &mut progress)?;
                     }
                 }
                 done += cost;
             }
         }
         Ok(())
+    }
+
+    /// Bytes for the sessions of an exercise. A reference takes some of those that are free.
+    fn free_memory(&self, exercise: &Exercise) -> Result<usize> {
+        let free = available_memory().unwrap_or(usize::MAX);
+        let Content::Prediction(_, rest) = &exercise.content else { return Ok(free) };
+        let predictions = Reference::bytes(rest.len(), self.engine.spec().n_vocab);
+        let session = bytes_beside_weights(self.engine, &self.full(exercise), exercise.context())?;
+        Ok(free.saturating_sub(predictions + session))
     }
 
     /// The caches that have not answered, by index.
@@ -125,9 +135,10 @@ impl<'a> Evaluation<'a> {
         let model = self.engine.model();
         Key {
             task: exercise.task.to_string(),
-            model: model.name().to_owned(),
+            model: model.name().chars().take(MAX_NAME).collect(),
             fingerprint: model.fingerprint().to_owned(),
             cache: cache.name.clone(),
+            heads: cache.heads(),
             budget: cache.budget_text(),
             type_k: cache.types.0.name().to_owned(),
             type_v: cache.types.1.name().to_owned(),
@@ -181,10 +192,14 @@ impl<'a> Evaluation<'a> {
         })
     }
 
+    /// A full cache in f16.
+    fn full(&self, exercise: &Exercise) -> SessionOptions {
+        SessionOptions { context: exercise.context(), ..SessionOptions::default() }
+    }
+
     /// What a full cache in f16 predicts.
     fn reference(&self, exercise: &Exercise, text: &[u32], rest: &[u32]) -> Result<Reference> {
-        let options = SessionOptions { context: exercise.context(), ..SessionOptions::default() };
-        let mut session = Session::new(self.engine, options)?;
+        let mut session = Session::new(self.engine, self.full(exercise))?;
         Ok(Reference::new(self.app, &mut session, text, rest)?)
     }
 

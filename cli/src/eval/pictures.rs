@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use charts::{Axis, BarChart, BarSeries, Chart, HeatMap, LineChart, Numbers, Reference, Scale, Series};
+use twox_hash::XxHash3_64;
 
 use super::records::Record;
-use super::report::{Summary, mean};
+use super::report::{FINGERPRINT, Summary, mean};
 use crate::format;
 
 /// The task whose texts differ in the needle's depth.
 const NEEDLE: &str = "needle";
-/// Most bars beside each other.
-const MAX_BARS: usize = 8;
+/// Longest name of a file without its extension.
+const MAX_NAME: usize = 100;
 
 /// A picture, and the name of its file without an extension.
 pub struct Picture {
@@ -23,19 +24,27 @@ pub struct Picture {
 
 impl Picture {
     fn new(parts: &[&str], chart: impl Chart + 'static) -> Picture {
-        let safe = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-        let name: String = parts.join("-").chars().map(safe).collect();
+        let whole = parts.join("-");
+        let safe = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
+        let name: String = whole.chars().map(safe).collect();
         let words: Vec<&str> = name.split('-').filter(|word| !word.is_empty()).collect();
-        Picture { name: words.join("-").chars().take(100).collect(), chart: Box::new(chart) }
+        let mut name: String = words.join("-").chars().take(MAX_NAME).collect();
+        if !name.eq_ignore_ascii_case(&whole) {
+            // Two names that differ in what is left out must not be one.
+            name += &format!("-{:04x}", XxHash3_64::oneshot(whole.as_bytes()) >> 48);
+        }
+        Picture { name, chart: Box::new(chart) }
     }
 }
 
-/// The pictures of one model, length and way of asking.
+/// The pictures of one table.
 pub fn of_scores(summaries: &[&Summary]) -> Vec<Picture> {
     let Some(first) = summaries.first() else { return Vec::new() };
     let (model, context) = (&first.model, first.context.to_string());
+    let fingerprint: String = first.fingerprint.chars().take(FINGERPRINT).collect();
+    let seed = format!("seed{}", first.seed);
     let known = if first.query_aware { ["query-aware"].as_slice() } else { &[] };
-    let name = |what| [&[what, model.as_str(), context.as_str()], known].concat();
+    let name = |what| [&[what, model.as_str(), &fingerprint, &context, &seed], known].concat();
     let title = |what: &str| format!("{what}: {model}, {} tokens", format::count(first.context));
     let mut pictures = vec![Picture::new(&name("scores"), by_memory(title("Score by memory"), summaries))];
     if summaries.iter().any(|summary| summary.task != first.task) {
@@ -44,7 +53,8 @@ pub fn of_scores(summaries: &[&Summary]) -> Vec<Picture> {
     pictures
 }
 
-/// Mean scores over the memory of the cache: a line for each policy and type. A full cache in f16 is the reference.
+/// Mean scores over the memory of the cache: a line for each policy and type. A full cache in f16 is the reference. Caches
+/// that have not done all tasks are left out.
 fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
     let mut chart = LineChart {
         title,
@@ -57,7 +67,8 @@ fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
         y: Axis { label: "mean score".to_owned(), range: Some((0.0, 100.0)), ..Axis::default() },
         ..LineChart::default()
     };
-    for group in summaries.chunk_by(|a, b| a.row() == b.row()) {
+    let tasks = summaries.iter().map(|summary| &summary.task).collect::<BTreeSet<_>>().len();
+    for group in summaries.chunk_by(|a, b| a.row() == b.row()).filter(|group| group.len() == tasks) {
         let (share, score) = (mean(group, |summary| summary.kv_share), mean(group, |summary| summary.score));
         let row = group[0].row();
         let name = row.name_without_budget();
@@ -76,7 +87,7 @@ fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
     chart
 }
 
-/// A group of bars for each task. With many caches, those of the smallest memory that is given for all are left out.
+/// A group of bars for each task.
 fn by_task(title: String, summaries: &[&Summary]) -> BarChart {
     let mut chart = BarChart {
         title,
@@ -88,7 +99,7 @@ fn by_task(title: String, summaries: &[&Summary]) -> BarChart {
             chart.groups.push(summary.task.clone());
         }
     }
-    for group in summaries.chunk_by(|a, b| a.row() == b.row()).take(MAX_BARS) {
+    for group in summaries.chunk_by(|a, b| a.row() == b.row()) {
         let score =
             |task: &String| group.iter().find(|summary| summary.task == *task).map(|found| found.score);
         let values = chart.groups.iter().map(score).collect();
@@ -107,9 +118,15 @@ pub fn of_needles(records: &[Record]) -> Vec<Picture> {
     let mut maps: Vec<(Vec<&Record>, String)> = Vec::new();
     for record in records.iter().filter(|record| record.key.task == NEEDLE) {
         let key = &record.key;
-        let mut name = [key.model.as_str(), &key.cache, &key.budget].join(" ");
+        let fingerprint: String = key.fingerprint.chars().take(FINGERPRINT).collect();
+        let mut name =
+            format!("{} ({fingerprint}) {} {}", key.model, key.cache, key.budget).trim_end().to_owned();
         if (key.type_k.as_str(), key.type_v.as_str()) != ("f16", "f16") {
             name += &format!(" {} {}", key.type_k, key.type_v);
+        }
+        name += &format!(" seed {}", key.seed);
+        if !key.heads.is_empty() {
+            name += &format!(" heads {}", key.heads);
         }
         if key.query_aware {
             name += " query-aware";

@@ -47,6 +47,11 @@ impl Prediction {
 pub struct Reference(Vec<Vec<f32>>);
 
 impl Reference {
+    /// Bytes that it takes.
+    pub fn bytes(tokens: usize, vocabulary: usize) -> usize {
+        tokens * vocabulary * size_of::<f32>()
+    }
+
     /// What a session predicts that has read the text.
     ///
     /// # Errors
@@ -77,7 +82,7 @@ impl Reference {
         let mut nlls = Vec::with_capacity(rest.len());
         let (mut kl, mut agreed) = (0.0, 0);
         predict(app, session, text, rest, &mut |index, logits| {
-            let (own, full) = (log_softmax(logits), &self.0[index]);
+            let (own, full) = (log_softmax(logits), &self.0[index - 1]);
             nlls.push(-f64::from(own[rest[index] as usize]));
             kl += divergence(full, &own);
             agreed += usize::from(most_likely(full) == most_likely(&own));
@@ -85,15 +90,16 @@ impl Reference {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
         let prediction = Prediction {
             nll: mean(&nlls),
-            kl: kl / rest.len().max(1) as f64,
-            agreement: format::share(agreed, rest.len()),
+            kl: kl / nlls.len().max(1) as f64,
+            agreement: format::share(agreed, nlls.len()),
             nll_by_position: nlls.chunks(PART).map(mean).collect(),
         };
         Ok((prediction, usage))
     }
 }
 
-/// Hands over the logits before each token of `rest`.
+/// Hands over the logits before each token of `rest`, by its index, except the first: those are the ones of a full cache,
+/// because the text is read before rows are evicted.
 fn predict(
     app: &App,
     session: &mut Session,
@@ -101,11 +107,10 @@ fn predict(
     rest: &[u32],
     on_logits: &mut dyn FnMut(usize, &[f32]),
 ) -> Result<(), EngineError> {
-    let mut tokens = text.to_vec();
-    for (index, token) in rest.iter().enumerate() {
+    for index in 1..rest.len() {
+        let tokens = [text, &rest[..index]].concat();
         app.interrupt.computing(|| session.sync(&tokens, &mut |_| ()))?;
         on_logits(index, session.logits());
-        tokens.push(*token);
     }
     Ok(())
 }
@@ -123,7 +128,11 @@ fn divergence(full: &[f32], other: &[f32]) -> f64 {
         let (full, other) = (f64::from(*full), f64::from(*other));
         full.exp() * (full - other)
     });
-    terms.sum::<f64>().max(0.0)
+    match terms.sum::<f64>() {
+        // Rounding.
+        sum if sum < 0.0 => 0.0,
+        sum => sum,
+    }
 }
 
 fn most_likely(values: &[f32]) -> Option<usize> {

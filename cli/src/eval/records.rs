@@ -28,6 +28,9 @@ pub struct Key {
     pub fingerprint: String,
     /// The policy as given.
     pub cache: String,
+    /// How many KV heads keep everything, and a checksum of which, where the policy uses a head profile.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub heads: String,
     /// The memory as given; empty for a full cache.
     pub budget: String,
     /// The type of keys.
@@ -51,7 +54,6 @@ pub struct Record {
     #[serde(flatten)]
     pub key: Key,
     /// A checksum of the prompt.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// How deep in the text the answer is, from 0 to 1, where that is the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,14 +118,31 @@ impl Records {
         }
         let mut records =
             Records { folder: folder.to_owned(), path, file, records: Vec::new(), known: HashMap::new() };
-        for path in files(folder).map_err(|error| cannot(folder, &error))? {
-            let whole = records.read(&path)?;
-            if path == records.path {
-                let cut = records.file.set_len(whole).and_then(|()| records.file.seek(SeekFrom::End(0)));
-                cut.map_err(|error| cannot(&path, &error))?;
+        let whole = records.read_all()?;
+        let cut = records.file.set_len(whole).and_then(|()| records.file.seek(SeekFrom::End(0)));
+        cut.map_err(|error| cannot(&records.path, &error))?;
+        Ok(records)
+    }
+
+    /// Reads what other programs have added to the folder, too.
+    ///
+    /// # Errors
+    /// As for [`Records::open`].
+    pub fn reload(&mut self) -> Result<(), Failure> {
+        (self.records, self.known) = (Vec::new(), HashMap::new());
+        self.read_all().map(|_| ())
+    }
+
+    /// Reads all files. Returns the bytes of the whole lines of its own.
+    fn read_all(&mut self) -> Result<u64, Failure> {
+        let mut own = 0;
+        for path in files(&self.folder).map_err(|error| cannot(&self.folder, &error))? {
+            let whole = self.read(&path)?;
+            if path == self.path {
+                own = whole;
             }
         }
-        Ok(records)
+        Ok(own)
     }
 
     /// Reads a file. Returns the bytes of its whole lines: a program that was killed, or that writes now, may have left
@@ -159,7 +178,7 @@ impl Records {
     /// Where there is one to another prompt: the texts have changed.
     pub fn contains(&self, key: &Key, text: &str) -> Result<bool, Failure> {
         match self.known.get(key) {
-            Some(known) if !known.is_empty() && known != text => Err(Failure::new(
+            Some(known) if known != text => Err(Failure::new(
                 format!(
                     "{} has results of other texts for {}: the data or the number of samples was another one",
                     self.folder.display(),
@@ -212,7 +231,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.starts_with("results") && name.ends_with(".jsonl") {
+        if name.starts_with("results") && name.ends_with(".jsonl") && path.is_file() {
             files.push(path);
         }
     }
@@ -234,6 +253,7 @@ mod tests {
             model: "a \"model\"\n".to_owned(),
             fingerprint: "f".to_owned(),
             cache: "full".to_owned(),
+            heads: String::new(),
             budget: String::new(),
             type_k: "f16".to_owned(),
             type_v: "f16".to_owned(),
@@ -283,8 +303,11 @@ mod tests {
         let mut part = open(Some(Shard { number: 2, of: 3 })).expect("a new file");
         part.add(record(5)).expect("written");
         assert!(open(Some(Shard { number: 2, of: 3 })).is_err(), "two programs");
-        drop(part);
-        assert_eq!(open(None).expect("the files").all().len(), 3);
+        let mut other = open(Some(Shard { number: 1, of: 3 })).expect("a new file");
+        assert_eq!(other.all().len(), 3);
+        part.add(record(6)).expect("written");
+        other.reload().expect("the files");
+        assert_eq!(other.all().len(), 4);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the results in a folder add up to: a table, a summary in JSON, and pictures.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -11,25 +12,33 @@ use serde::Serialize;
 use super::EvalArgs;
 use super::pictures::{self, Picture};
 use super::prediction::Prediction;
-use super::records::{Record, Records};
+use super::records::{Key, Record, Records};
 use crate::app::App;
+use crate::console::visible;
 use crate::failure::Failure;
 use crate::format;
 use crate::table::Table;
 
 /// Pixels of a PNG for each of the SVG.
 const PNG_SCALE: f64 = 2.0;
+/// Digits of a fingerprint that are shown.
+pub const FINGERPRINT: usize = 6;
 
 /// The results of a task with a cache.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     pub task: String,
     pub model: String,
+    /// What identifies the model's file.
+    pub fingerprint: String,
     policy: String,
+    /// How many KV heads keep everything, and a checksum of which; empty for policies without a head profile.
+    heads: String,
     budget: String,
     type_k: String,
     type_v: String,
     pub context: usize,
+    pub seed: u32,
     pub query_aware: bool,
     /// Mean bytes of the KV cache after the text.
     kv_bytes: usize,
@@ -37,8 +46,8 @@ pub struct Summary {
     pub kv_share: f64,
     /// Mean score, from 0 to 100.
     pub score: f64,
-    /// Standard error of the mean score; 0 of one sample.
-    standard_error: f64,
+    /// Standard error of the mean score; `None` of one sample.
+    standard_error: Option<f64>,
     samples: usize,
     /// Means of what was predicted, where that was the task. The score is 0 then.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,20 +55,15 @@ pub struct Summary {
 }
 
 /// A row of a table: a cache.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
-    is_bounded: bool,
-    types: [String; 2],
     policy: String,
+    heads: String,
     budget: String,
+    types: [String; 2],
 }
 
 impl Row {
-    fn new(policy: &str, budget: &str, types: [&str; 2]) -> Row {
-        let (policy, budget, types) = (policy.to_owned(), budget.to_owned(), types.map(str::to_owned));
-        Row { is_bounded: !budget.is_empty(), types, policy, budget }
-    }
-
     fn types(&self) -> String {
         match &self.types {
             [k, v] if k == v => k.clone(),
@@ -67,8 +71,8 @@ impl Row {
         }
     }
 
-    fn cells(&self) -> [String; 3] {
-        [self.policy.clone(), self.budget.clone(), self.types()]
+    fn cells(&self) -> [String; 4] {
+        [self.policy.clone(), self.heads.clone(), self.budget.clone(), self.types()]
     }
 
     /// The policy, and the types unless they are f16: `razor q8_0`.
@@ -83,15 +87,30 @@ impl Row {
     pub fn name(&self) -> String {
         format!("{} {}", self.name_without_budget(), self.budget).trim_end().to_owned()
     }
+
+    /// Full caches first, then by type and policy, then by memory.
+    fn order(&self, other: &Row) -> Ordering {
+        let words =
+            |row: &Row| (!row.budget.is_empty(), row.types.clone(), row.policy.clone(), row.heads.clone());
+        let digits = |row: &Row| row.budget.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(0);
+        let size = |row: &Row| row.budget[..digits(row)].parse::<f64>().unwrap_or(0.0);
+        words(self)
+            .cmp(&words(other))
+            .then(size(self).total_cmp(&size(other)))
+            .then(self.budget.cmp(&other.budget))
+    }
 }
 
 /// Writes the files of the folder, and prints the table or the summary.
-pub fn finish(app: &App, args: &EvalArgs, records: &Records) -> Result<()> {
+pub fn finish(app: &App, args: &EvalArgs, records: &mut Records) -> Result<()> {
+    // Other parts of the work may have ended meanwhile.
+    records.reload()?;
     let summaries = summaries(records.all());
-    if summaries.is_empty() {
+    if summaries.is_empty() && args.shard.is_none() {
         return Err(Failure::new("every task was left out", "see the notes above for what is missing").into());
     }
-    let text = tables(&summaries);
+    // Names come from files.
+    let text = visible(&tables(&summaries));
     write(records.folder(), "table.md", text.as_bytes())?;
     write(records.folder(), "summary.json", (serde_json::to_string_pretty(&summaries)? + "\n").as_bytes())?;
     for group in tables_of(&summaries) {
@@ -102,7 +121,7 @@ pub fn finish(app: &App, args: &EvalArgs, records: &Records) -> Result<()> {
     if args.json {
         return app.console.print_json(&summaries);
     }
-    app.console.print_report(&text)?;
+    app.console.print(&text)?;
     app.console.note(&format!("results, table and pictures: {}", records.folder().display()));
     Ok(())
 }
@@ -123,52 +142,86 @@ fn write(folder: &Path, name: &str, content: &[u8]) -> Result<()> {
     })
 }
 
-/// Means of all results, sorted by model, length and cache; the tasks in the order of the results.
+/// Means of all results, sorted by model, seed, length and cache; the tasks in the order of the results.
 fn summaries(records: &[Record]) -> Vec<Summary> {
     let mut order: Vec<&str> = Vec::new();
-    let mut groups: BTreeMap<_, Vec<&Record>> = BTreeMap::new();
+    let mut groups: Vec<Vec<&Record>> = Vec::new();
+    let mut places = HashMap::new();
     for record in records {
         let key = &record.key;
         if !order.contains(&key.task.as_str()) {
             order.push(&key.task);
         }
-        let task = order.iter().position(|task| *task == key.task);
-        let row = Row::new(&key.cache, &key.budget, [&key.type_k, &key.type_v]);
-        let place = (&key.model, key.context, key.query_aware, row, task);
-        groups.entry(place).or_default().push(record);
+        let place = *places.entry(Key { sample: 0, ..key.clone() }).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(record);
     }
-    let summary = |records: &Vec<&Record>| {
-        let key = &records[0].key;
+    let mut summaries: Vec<Summary> = groups.iter().map(|records| Summary::new(records)).collect();
+    let task = |summary: &Summary| order.iter().position(|task| *task == summary.task);
+    summaries.sort_by(|a, b| {
+        a.table().cmp(&b.table()).then_with(|| a.row().order(&b.row())).then_with(|| task(a).cmp(&task(b)))
+    });
+    summaries
+}
+
+impl Summary {
+    fn new(records: &[&Record]) -> Summary {
+        let Key {
+            task,
+            model,
+            fingerprint,
+            cache,
+            heads,
+            budget,
+            type_k,
+            type_v,
+            context,
+            seed,
+            query_aware,
+            ..
+        } = records[0].key.clone();
         let mean = |value: fn(&Record) -> f64| {
             records.iter().map(|record| value(record)).sum::<f64>() / records.len() as f64
         };
         let (score, samples) = (mean(|record| record.score), records.len());
         let squares = records.iter().map(|record| (record.score - score).powi(2)).sum::<f64>();
-        let variance = squares / (samples - 1).max(1) as f64;
+        let variance = (samples > 1).then(|| squares / (samples - 1) as f64);
         Summary {
-            task: key.task.clone(),
-            model: key.model.clone(),
-            policy: key.cache.clone(),
-            budget: key.budget.clone(),
-            type_k: key.type_k.clone(),
-            type_v: key.type_v.clone(),
-            context: key.context,
-            query_aware: key.query_aware,
+            task,
+            model,
+            fingerprint,
+            policy: cache,
+            heads,
+            budget,
+            type_k,
+            type_v,
+            context,
+            seed,
+            query_aware,
             kv_bytes: mean(|record| record.kv_bytes as f64) as usize,
             kv_share: mean(|record| record.kv_share),
             score: 100.0 * score,
-            standard_error: 100.0 * (variance / samples as f64).sqrt(),
+            standard_error: variance.map(|variance| 100.0 * (variance / samples as f64).sqrt()),
             samples,
             prediction: Prediction::mean(records.iter().filter_map(|record| record.prediction.as_ref())),
         }
-    };
-    groups.values().map(summary).collect()
-}
+    }
 
-impl Summary {
     /// The cache.
     pub fn row(&self) -> Row {
-        Row::new(&self.policy, &self.budget, [&self.type_k, &self.type_v])
+        Row {
+            policy: self.policy.clone(),
+            heads: self.heads.clone(),
+            budget: self.budget.clone(),
+            types: [self.type_k.clone(), self.type_v.clone()],
+        }
+    }
+
+    /// What all rows of a table have in common.
+    fn table(&self) -> (&str, &str, u32, usize, bool) {
+        (&self.model, &self.fingerprint, self.seed, self.context, self.query_aware)
     }
 }
 
@@ -179,18 +232,18 @@ pub fn mean(summaries: &[&Summary], value: fn(&Summary) -> f64) -> f64 {
 
 /// Summaries of one model, length and way of asking after the other.
 fn tables_of(summaries: &[Summary]) -> impl Iterator<Item = &[Summary]> {
-    let of_table = |summary: &Summary| (summary.model.clone(), summary.context, summary.query_aware);
-    summaries.chunk_by(move |a, b| of_table(a) == of_table(b))
+    summaries.chunk_by(|a, b| a.table() == b.table())
 }
 
 /// Markdown tables for each model, length and way of asking: of scores, and of predictions.
 fn tables(summaries: &[Summary]) -> String {
     let mut text = String::from(
-        "KV: bytes after the text, in % of a full cache in f16. Scores: means from 0 to 100; ± is the standard error of \
-         the average.\n",
+        "KV: bytes after the text, in % of a full cache in f16; heads: KV heads that keep everything, and a checksum of \
+         which. Scores: means from 0 to 100; ± is the standard error of the average.\n",
     );
     for group in tables_of(summaries) {
-        let Summary { model, context, query_aware, .. } = &group[0];
+        let Summary { model, fingerprint, context, seed, query_aware, .. } = &group[0];
+        let model = format!("{model} ({})", fingerprint.chars().take(FINGERPRINT).collect::<String>());
         let context = format::count(*context);
         let (predicted, asked): (Vec<_>, Vec<_>) =
             group.iter().partition(|summary| summary.prediction.is_some());
@@ -198,15 +251,15 @@ fn tables(summaries: &[Summary]) -> String {
             let known = if *query_aware { "known" } else { "unknown" };
             let samples = samples(&asked);
             text += &format!(
-                "\n{model}, {context} tokens, texts for each task: {samples}, the question is {known} while a text is \
-                 read\n\n{}",
+                "\n{model}, {context} tokens, seed {seed}, texts for each task: {samples}, the question is {known} while \
+                 a text is read\n\n{}",
                 scores(&asked).markdown()
             );
         }
         if !predicted.is_empty() {
             let samples = samples(&predicted);
             text += &format!(
-                "\n{model}, {context} tokens of books, texts: {samples}. KL: divergence from the predictions of a full \
+                "\n{model}, {context} tokens of books, seed {seed}, texts: {samples}. KL: divergence from the predictions of a full \
                  cache in f16; same: most likely tokens that are equal, in %\n\n{}",
                 predictions(&predicted).markdown()
             );
@@ -233,14 +286,16 @@ fn scores(summaries: &[&Summary]) -> Table {
         }
     }
     let names = tasks.iter().map(|task| format!(">{}", task.strip_prefix("niah_").unwrap_or(task)));
-    let columns = ["policy", "budget", "type", ">KV", ">average"].map(str::to_owned);
+    let columns = ["policy", "heads", "budget", "type", ">KV", ">average"].map(str::to_owned);
     let headers: Vec<String> = columns.into_iter().chain(names).collect();
     let mut table = Table::new(headers.iter().map(String::as_str));
     for group in summaries.chunk_by(|a, b| a.row() == b.row()) {
         let average = match group.len() == tasks.len() {
             true => {
-                let error = mean(group, |summary| summary.standard_error.powi(2)) / group.len() as f64;
-                format!("{:.1} ±{:.1}", mean(group, |summary| summary.score), error.sqrt())
+                let errors: Option<Vec<f64>> = group.iter().map(|summary| summary.standard_error).collect();
+                let squares = errors.map(|errors| errors.iter().map(|error| error * error).sum::<f64>());
+                let error = squares.map(|sum| format!(" ±{:.1}", sum.sqrt() / group.len() as f64));
+                format!("{:.1}{}", mean(group, |summary| summary.score), error.unwrap_or_default())
             }
             // Not all tasks are done.
             false => "-".to_owned(),
@@ -256,7 +311,7 @@ fn scores(summaries: &[&Summary]) -> Table {
 }
 
 fn predictions(summaries: &[&Summary]) -> Table {
-    let mut table = Table::new(["policy", "budget", "type", ">KV", ">perplexity", ">KL", ">same"]);
+    let mut table = Table::new(["policy", "heads", "budget", "type", ">KV", ">perplexity", ">KL", ">same"]);
     for summary in summaries {
         let Some(prediction) = &summary.prediction else { continue };
         let numbers = [
