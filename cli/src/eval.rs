@@ -29,8 +29,8 @@ use crate::args::values;
 
 /// Measure what a model finds in long texts, for many ways of keeping its cache.
 ///
-/// A text is read before its question is known, unless --query-aware is given; then each policy has evicted what it
-/// evicts. Caches that keep everything, of each type, are the reference. Memory is compared with a full cache in f16.
+/// A text is read, and rows are evicted, before the question is known; with --query-aware they are read together. Full
+/// caches, one for each type, are the reference. Memory is compared with a full cache in f16.
 ///
 /// Results are appended to a file in the output folder, one line for each answer. A run that was stopped goes on there:
 /// repeat the command. The folder gets a table, a summary in JSON and pictures at the end.
@@ -61,7 +61,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", help_heading = "Cache")]
     policy: Vec<String>,
     /// Memory for the KV cache, comma-separated: sizes (2GiB) or shares of a full cache in f16 (25%), for the text, the
-    /// question and the answer. It includes rows that are held for a moment, so that less is left after the text
+    /// question and the answer. Less is left after the text: some policies hold more rows for a moment
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "25%", value_parser = values::budget, help_heading = "Cache")]
     kv_budget: Vec<KvBudget>,
     /// Types of keys and values, comma-separated; q8_0/q4_0 are keys in q8_0 and values in q4_0
