@@ -190,7 +190,10 @@ impl<'a> Answer<'a> {
     pub fn table(&self, width: usize) -> String {
         let target = self.forecast.target();
         let mut table = Table::new(["policy", "KV type", ">needs", ">fits", ">longest document"]);
-        let last = self.best.max(self.choices.len().min(ROWS) - 1);
+        // What is never advised is shown only if nothing else was asked for.
+        let ranked = self.choices.iter().filter(|choice| choice.rank.is_some()).count();
+        let shown = if ranked == 0 { self.choices.len() } else { ranked };
+        let last = self.best.max(shown.min(ROWS) - 1);
         for Choice { row, forecast, .. } in
             self.choices[..last].iter().take(ROWS - 1).chain([&self.choices[last]])
         {
