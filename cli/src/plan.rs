@@ -55,7 +55,7 @@ pub struct PlanArgs {
     json: bool,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Type of keys, also -ctk [default: f16, q8_0 and q4_0 are all shown]
+    /// Type of keys, also -ctk [default: f16, q8_0, and q8_0 with values in q4_0 are shown]
     #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
     cache_type_k: Option<Type>,
     /// Type of values, also -ctv [default: the type of keys]
@@ -183,9 +183,11 @@ fn policies_to_plan(args: &PlanArgs) -> Result<Vec<(String, PolicyChoice)>> {
 fn types(args: &PlanArgs) -> Vec<(Type, Type)> {
     match args.cache_type_k {
         Some(k) => vec![(k, args.cache_type_v.unwrap_or(k))],
+        // Keys in q4_0 destroy some models.
         None => {
-            let shown = RowType::ALL.into_iter().filter(|ty| *ty != RowType::F32);
-            shown.map(tensor_type).map(|ty| (ty, ty)).collect()
+            [(RowType::F16, RowType::F16), (RowType::Q8_0, RowType::Q8_0), (RowType::Q8_0, RowType::Q4_0)]
+                .map(|(k, v)| (tensor_type(k), tensor_type(v)))
+                .to_vec()
         }
     }
 }

@@ -6,8 +6,8 @@
 //! - Other policies lose no answers while retrieval heads keep everything (`heads=on`). Fewer questions show
 //!   that, so they come after `razor`. `l2` loses answers even then, and `lag-l2` was not measured.
 //! - Without that, all of them lose answers at every budget. They are never advised.
-//! - q8_0 loses no answers. q4_0 loses a few on one model and nearly all on another, whose keys have large biases
-//!   (2026-11-22-ruler.md). It is never advised.
+//! - q8_0 loses no answers. Values in q4_0 may lose a few, so they come last. Keys in q4_0 lose nearly all answers on a model
+//!   whose keys have large biases (2026-11-22-ruler.md). They are never advised.
 
 use ggml::Type;
 use kernels::RowType;
@@ -16,6 +16,7 @@ use longhand::policy::PolicyChoice;
 
 /// The place in the order, 0 first; `None` for what is never advised.
 pub fn rank(policy: &PolicyChoice, types: (Type, Type)) -> Option<usize> {
+    const POLICIES: usize = 3;
     let policy = match policy.name() {
         "full" => 0,
         "l2" | "lag-l2" => return None,
@@ -23,11 +24,15 @@ pub fn rank(policy: &PolicyChoice, types: (Type, Type)) -> Option<usize> {
         "razor" => 1,
         _ => 2,
     };
-    let of_type = |ty| match ty {
-        _ if ty == tensor_type(RowType::Q4_0) => None,
-        _ => Some(usize::from(ty == tensor_type(RowType::Q8_0))),
-    };
-    Some(2 * policy + of_type(types.0)?.max(of_type(types.1)?))
+    let is = |ty: Type, row: RowType| ty == tensor_type(row);
+    if is(types.0, RowType::Q4_0) {
+        return None;
+    }
+    if is(types.1, RowType::Q4_0) {
+        return Some(2 * POLICIES + policy);
+    }
+    let in_8_bits = is(types.0, RowType::Q8_0) || is(types.1, RowType::Q8_0);
+    Some(2 * policy + usize::from(in_8_bits))
 }
 
 #[cfg(test)]
@@ -52,6 +57,11 @@ mod tests {
         }
         assert_eq!(rank("full", RowType::F32), rank("full", RowType::F16));
         assert_eq!(rank("full", RowType::Q4_0), None);
+        let values = |policy: &str| {
+            let types = (tensor_type(RowType::Q8_0), tensor_type(RowType::Q4_0));
+            super::rank(&policy.parse().expect("a policy"), types)
+        };
+        assert!(rank("h2o:heads=on", RowType::Q8_0) < values("full") && values("full") < values("razor"));
         for policy in ["streaming", "lagkv", "snapkv", "razor:heads=off", "l2:heads=on"] {
             assert_eq!(rank(policy, RowType::F16), None, "{policy}");
         }
