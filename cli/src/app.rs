@@ -68,8 +68,8 @@ impl App {
         prompt: usize,
     ) -> anyhow::Result<Setup> {
         let error = match self.resolve(model, options, prompt) {
-            Err(error @ EngineError::Memory { .. }) => error,
-            resolved => return Ok(resolved?),
+            Ok(setup) => return Ok(setup),
+            Err(error) => error,
         };
         let EngineError::Memory { context, .. } = error else { return Err(error.into()) };
         let offers = self.interrupt.computing(|| offers::find(model, options, prompt, context));

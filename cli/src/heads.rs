@@ -44,7 +44,7 @@ struct CalibrateArgs {
     /// Write a copy of the profile to this file; it is saved for the model anyway
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Length of the random text, which is read four times in a row (2500 tokens in the paper, which takes many times as long; fewer if the
+    /// Length of the random text, which is read four times in a row (2500 tokens in the paper; fewer if the
     /// model's context is too small)
     #[arg(long, value_name = "TOKENS", default_value = "512", value_parser = values::positive)]
     period: usize,

@@ -41,9 +41,7 @@ impl Task {
         all.push(Task::Perplexity);
         all
     }
-}
 
-impl Task {
     /// How deep in the text the answer is, from 0 to 1, where that is the task.
     fn depth(self, sample: usize, samples: u32) -> Option<f64> {
         let is_deep = matches!(self, Task::Needle | Task::Passkey(_));

@@ -168,20 +168,7 @@ fn summaries(records: &[Record]) -> Vec<Summary> {
 
 impl Summary {
     fn new(records: &[&Record]) -> Summary {
-        let Key {
-            task,
-            model,
-            fingerprint,
-            cache,
-            heads,
-            budget,
-            type_k,
-            type_v,
-            context,
-            seed,
-            query_aware,
-            ..
-        } = records[0].key.clone();
+        let key = records[0].key.clone();
         let mean = |value: fn(&Record) -> f64| {
             records.iter().map(|record| value(record)).sum::<f64>() / records.len() as f64
         };
@@ -189,17 +176,17 @@ impl Summary {
         let squares = records.iter().map(|record| (record.score - score).powi(2)).sum::<f64>();
         let variance = (samples > 1).then(|| squares / (samples - 1) as f64);
         Summary {
-            task,
-            model,
-            fingerprint,
-            policy: cache,
-            heads,
-            budget,
-            type_k,
-            type_v,
-            context,
-            seed,
-            query_aware,
+            task: key.task,
+            model: key.model,
+            fingerprint: key.fingerprint,
+            policy: key.cache,
+            heads: key.heads,
+            budget: key.budget,
+            type_k: key.type_k,
+            type_v: key.type_v,
+            context: key.context,
+            seed: key.seed,
+            query_aware: key.query_aware,
             kv_bytes: mean(|record| record.kv_bytes as f64) as usize,
             kv_share: mean(|record| record.kv_share),
             score: 100.0 * score,

@@ -10,7 +10,7 @@
 //! // A program counts with the model's tokenizer.
 //! let count = |text: &str| text.split_whitespace().count();
 //! let samples = task.samples(&options, &Data::open(None)?, &count)?;
-//!
+//! // The answer is in the text.
 //! let right = &samples[0].references;
 //! assert!(samples[0].context.contains(&right[0]));
 //! assert_eq!(task.score(&format!(" {}.", right[0]), right), 1.0);

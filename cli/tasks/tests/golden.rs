@@ -77,6 +77,8 @@ fn check(case: &RulerCase, data: &Data) {
     }
 }
 
+/// With `LONGHAND_RULER_DATA`, the folder that `make.py --real` got, and `LONGHAND_RULER_CASES`, a file with what it
+/// printed, prompts from the real data are compared, too.
 #[test]
 fn prompts_are_those_of_the_official_scripts() {
     let data = Data::open(Some(&golden())).unwrap();
@@ -85,6 +87,14 @@ fn prompts_are_those_of_the_official_scripts() {
         assert!(cases.iter().any(|case| case.task == task.name()), "{task}");
     }
     cases.iter().for_each(|case| check(case, &data));
+    let path = |name| std::env::var_os(name).map(PathBuf::from);
+    let Some(data) = path("LONGHAND_RULER_DATA") else { return };
+    let data = Data::open(Some(&data)).unwrap();
+    let cases = path("LONGHAND_RULER_CASES").expect("LONGHAND_RULER_CASES is not set");
+    for case in read_cases(&cases).ruler {
+        check(&case, &data);
+        println!("{}: {} equal prompts of {} tokens", case.task, case.samples.len(), case.tokens);
+    }
 }
 
 #[test]
@@ -93,17 +103,5 @@ fn scores_are_those_of_the_official_scripts() {
         let ScoreCase { answer, references, all, part } = &case;
         assert_eq!(RulerTask::CommonWords.score(answer, references) * 100.0, *all, "{answer:?}");
         assert_eq!(RulerTask::Qa1.score(answer, references) * 100.0, *part, "{answer:?}");
-    }
-}
-
-/// `LONGHAND_RULER_DATA` is the folder that `make.py --real` got, `LONGHAND_RULER_CASES` a file with what it printed.
-#[test]
-#[ignore = "needs RULER's data"]
-fn prompts_with_real_data_are_those_of_the_official_scripts() {
-    let path = |name| PathBuf::from(std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set")));
-    let data = Data::open(Some(&path("LONGHAND_RULER_DATA"))).unwrap();
-    for case in read_cases(&path("LONGHAND_RULER_CASES")).ruler {
-        check(&case, &data);
-        println!("{}: {} equal prompts of {} tokens", case.task, case.samples.len(), case.tokens);
     }
 }
