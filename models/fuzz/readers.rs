@@ -74,7 +74,7 @@ const NORMAL: i32 = 1;
 const BYTE: i32 = 6;
 /// One pre-tokenizer of each kind, and an unknown name.
 const PRE: [&str; 8] =
-    ["default", "gpt-2", "llama-bpe", "qwen2", "deepseek-coder", "tekken", "chatglm-bpe", "martian"];
+    ["default", "superbpe", "llama-bpe", "jais-2", "deepseek-llm", "sarvam-moe", "afmoe", "martian"];
 
 /// A vocabulary, and a text that is encoded with it. The input is two bytes that switch parts of the vocabulary on,
 /// beginning- and end-of-text ids, and then lines: the text, which bytes of it come from messages, merges as pairs
@@ -84,7 +84,9 @@ pub fn tokenizer(input: &[u8]) {
     let [low, high, begin, end, rest @ ..] = input else { return };
     let switches = u16::from_le_bytes([*low, *high]);
     let on = |bit: u16| switches >> bit & 1 == 1;
-    let (byte_level, all_bytes) = (on(0), on(1));
+    let (bpe, all_bytes) = (on(0), on(1));
+    let pre = PRE[usize::from(switches >> 13)];
+    let byte_level = bpe && pre != "sarvam-moe";
     let mut lines = rest.split(|&byte| byte == 0);
     let text = String::from_utf8_lossy(lines.next().unwrap_or_default());
     let borders = lines.next().unwrap_or_default();
@@ -125,8 +127,8 @@ pub fn tokenizer(input: &[u8]) {
 
     let mut writer = GgufWriter::new();
     let key = |name: &str| format!("tokenizer.ggml.{name}");
-    writer.set(key("model"), if byte_level { "gpt2" } else { "llama" });
-    writer.set(key("pre"), PRE[usize::from(switches >> 13)]);
+    writer.set(key("model"), if bpe { "gpt2" } else { "llama" });
+    writer.set(key("pre"), pre);
     writer.set(key("tokens"), MetaValue::strings(tokens.iter().map(|token| token.0.as_str())));
     if !on(5) {
         writer.set(key("token_type"), MetaValue::i32s(tokens.iter().map(|token| token.1)));

@@ -1,16 +1,17 @@
 //! Tokenizers: text to token ids and back, with the vocabulary of a model file. The ids are identical to
 //! llama.cpp's on all texts tested (`tests/tokenizer_cases.rs`).
 //!
-//! Two kinds of vocabulary are supported. For byte-level BPE (`tokenizer.ggml.model = "gpt2"`), the module
-//! `pretokenizer` splits the text into words, which the BPE model of the `tokenizers` crate merges. The
-//! module `spm` implements SentencePiece with scores (`"llama"`). In both cases the module `special` first
-//! splits the text at the tokens that are matched as a whole, such as `<|im_end|>`. The vocabulary is checked
-//! completely when it is loaded.
+//! Two kinds of vocabulary are supported. For BPE (`tokenizer.ggml.model = "gpt2"` or `"gemma4"`), the module
+//! `pretokenizer` splits the text into words, which the module `bpe` merges. The module `spm` implements
+//! SentencePiece with scores (`"llama"`). In both cases the module `special` first splits the text at the
+//! tokens that are matched as a whole, such as `<|im_end|>`. The vocabulary is checked completely when it is
+//! loaded.
 //!
 //! A text passes through these modules word by word, and a long word block by block (`blocks`). So encoding
 //! takes little memory besides the ids.
 
 mod blocks;
+mod bpe;
 mod bytes;
 mod error;
 mod pretokenizer;
@@ -20,16 +21,13 @@ mod vocabulary;
 
 use std::ops::Range;
 
-use tokenizers::Model as _;
-use tokenizers::models::bpe::BPE;
-
-use self::blocks::Merger;
+use self::bpe::Bpe;
 pub use self::error::TokenizerError;
-use self::pretokenizer::PreTokenizer;
+use self::pretokenizer::Alphabet;
 use self::special::{Fragment, Special, SpecialTokens};
 use self::spm::Spm;
 pub use self::vocabulary::TokenKind;
-use self::vocabulary::{MERGES, SCORES, Vocabulary, VocabularyMetadata};
+use self::vocabulary::{SCORES, Vocabulary, VocabularyKind, VocabularyMetadata};
 use crate::gguf::GgufFile;
 
 /// Encodes text to token ids and decodes them.
@@ -49,14 +47,7 @@ const BLOCK_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
 enum Model {
-    Bpe {
-        bpe: Box<BPE>,
-        pre: PreTokenizer,
-        /// Whether the vocabulary has a token for each byte.
-        known_bytes: Box<[bool; 256]>,
-        /// A word of at most this many bytes becomes one token without merging, if it is in the vocabulary.
-        longest_unmerged: usize,
-    },
+    Bpe(Bpe),
     Spm {
         spm: Spm,
         /// Whether a space is added in front of the text and after special tokens.
@@ -75,19 +66,26 @@ impl Tokenizer {
     }
 
     fn from_metadata(mut metadata: VocabularyMetadata) -> Result<Tokenizer, TokenizerError> {
-        let byte_level = match metadata.model.as_str() {
-            "gpt2" => true,
-            "llama" => false,
+        let (vocabulary, model, adds_bos) = match metadata.model.as_str() {
+            "gpt2" | "gemma4" => {
+                let pre = bpe::pretokenizer(&metadata)?;
+                let kind = match pre.alphabet {
+                    Alphabet::Bytes => VocabularyKind::ByteLevel,
+                    Alphabet::Characters => VocabularyKind::Characters,
+                };
+                let vocabulary = Vocabulary::new(&mut metadata, kind)?;
+                let bpe = Bpe::new(&mut metadata, &vocabulary, pre)?;
+                let adds_bos = bpe.adds_bos(metadata.add_bos);
+                (vocabulary, Model::Bpe(bpe), adds_bos)
+            }
+            "llama" => {
+                let vocabulary = Vocabulary::new(&mut metadata, VocabularyKind::SentencePiece)?;
+                let scores = metadata.scores.take().ok_or(TokenizerError::Missing { key: SCORES })?;
+                let spm = Spm::new(&vocabulary, scores, vocabulary.unknown)?;
+                let space_prefix = metadata.add_space_prefix.unwrap_or(true);
+                (vocabulary, Model::Spm { spm, space_prefix }, metadata.add_bos.unwrap_or(true))
+            }
             _ => return Err(TokenizerError::UnknownModel { name: excerpt(&metadata.model) }),
-        };
-        let vocabulary = Vocabulary::new(&mut metadata, byte_level)?;
-        let (model, add_bos) = if byte_level {
-            bpe(&mut metadata, &vocabulary)?
-        } else {
-            let scores = metadata.scores.take().ok_or(TokenizerError::Missing { key: SCORES })?;
-            let spm = Spm::new(&vocabulary, scores, vocabulary.unknown)?;
-            let space_prefix = metadata.add_space_prefix.unwrap_or(true);
-            (Model::Spm { spm, space_prefix }, true)
         };
 
         // Phi-3's special tokens include the line end that its template writes after them. The file does not
@@ -109,7 +107,7 @@ impl Tokenizer {
         };
         let special = SpecialTokens::new((0u32..).zip(vocabulary.iter()).filter_map(special).collect())?;
         Ok(Tokenizer {
-            add_bos: metadata.add_bos.unwrap_or(add_bos) && vocabulary.bos.is_some(),
+            add_bos: adds_bos && vocabulary.bos.is_some(),
             add_eos: metadata.add_eos.unwrap_or(false) && vocabulary.eos.is_some(),
             vocabulary,
             special,
@@ -222,7 +220,7 @@ impl Tokenizer {
     /// The id of the token with this text, as stored in the file.
     pub fn token_id(&self, text: &str) -> Option<u32> {
         match &self.model {
-            Model::Bpe { bpe, .. } => bpe.token_to_id(text),
+            Model::Bpe(bpe) => bpe.id(text),
             Model::Spm { spm, .. } => spm.id(text),
         }
     }
@@ -290,14 +288,13 @@ struct Encoder<'a> {
     text: &'a str,
     /// For SentencePiece: a space is added in front of the next fragment.
     prefix: bool,
-    in_byte_alphabet: String,
 }
 
 impl<'a> Encoder<'a> {
     /// `at_start`: there is no text before this one.
     fn new(tokenizer: &'a Tokenizer, text: &'a str, at_start: bool) -> Encoder<'a> {
         let prefix = at_start && matches!(tokenizer.model, Model::Spm { space_prefix: true, .. });
-        Encoder { tokenizer, text, prefix, in_byte_alphabet: String::new() }
+        Encoder { tokenizer, text, prefix }
     }
 
     fn append(&mut self, fragment: Fragment, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
@@ -315,99 +312,9 @@ impl<'a> Encoder<'a> {
                 let prefix = std::mem::take(&mut self.prefix);
                 spm.encode(vocabulary, text, prefix, self.tokenizer.block_bytes, out)
             }
-            Model::Bpe { bpe, pre, known_bytes, longest_unmerged } => {
-                if let Some(byte) = text.bytes().find(|&b| !known_bytes[usize::from(b)]) {
-                    return Err(TokenizerError::Unencodable { byte });
-                }
-                let merger = BpeMerger { bpe, vocabulary };
-                pre.split(text, &mut |word| self.append_word(&merger, &text[word], *longest_unmerged, out))
-            }
+            Model::Bpe(bpe) => bpe.encode(vocabulary, text, self.tokenizer.block_bytes, out),
         }
     }
-
-    fn append_word(
-        &mut self,
-        merger: &BpeMerger,
-        word: &str,
-        longest_unmerged: usize,
-        out: &mut Vec<u32>,
-    ) -> Result<(), TokenizerError> {
-        if word.len() <= longest_unmerged {
-            bytes::encode_into(word.as_bytes(), &mut self.in_byte_alphabet);
-            if let Some(id) = merger.bpe.token_to_id(&self.in_byte_alphabet) {
-                out.push(id);
-                return Ok(());
-            }
-        }
-        let first = out.len();
-        for block in word.as_bytes().chunks(self.tokenizer.block_bytes) {
-            bytes::encode_into(block, &mut self.in_byte_alphabet);
-            blocks::append_block(merger, first, &self.in_byte_alphabet, out)?;
-        }
-        Ok(())
-    }
-}
-
-struct BpeMerger<'a> {
-    bpe: &'a BPE,
-    vocabulary: &'a Vocabulary,
-}
-
-impl Merger for BpeMerger<'_> {
-    fn merge(&self, text: &str, pieces: &mut Vec<u32>) -> Result<(), TokenizerError> {
-        let merged = self.bpe.tokenize(text).map_err(|e| TokenizerError::Build(e.to_string()))?;
-        pieces.extend(merged.into_iter().map(|token| token.id));
-        Ok(())
-    }
-
-    fn push_text(&self, piece: u32, out: &mut String) {
-        out.extend(self.vocabulary.text(piece));
-    }
-}
-
-/// The BPE model, and whether a beginning-of-text token is added if the file does not decide it.
-fn bpe(metadata: &mut VocabularyMetadata, vocabulary: &Vocabulary) -> Result<(Model, bool), TokenizerError> {
-    let name = metadata.pre.as_deref().unwrap_or("default");
-    let pre = match PreTokenizer::by_name(name) {
-        Some(pre) => pre.map_err(|e| TokenizerError::Build(e.to_string()))?,
-        None => {
-            return Err(TokenizerError::UnknownPreTokenizer {
-                name: excerpt(name),
-                supported: pretokenizer::NAMES.join(", "),
-            });
-        }
-    };
-    let index = vocabulary.index()?;
-    let mut known_bytes = Box::new([false; 256]);
-    for (byte, known) in known_bytes.iter_mut().enumerate() {
-        *known = index.contains_key(bytes::char_of(byte as u8).encode_utf8(&mut [0; 4]) as &str);
-    }
-    let lines = metadata.merges.take().ok_or(TokenizerError::Missing { key: MERGES })?;
-    let mut merges = Vec::with_capacity(lines.len());
-    for (number, line) in lines.iter().enumerate() {
-        let (left, right) = parse_merge(line).ok_or_else(|| TokenizerError::BadMerge {
-            index: number,
-            why: format!("{:?} is not two pieces with a space between", excerpt(line)),
-        })?;
-        merges.push((left.to_owned(), right.to_owned()));
-    }
-    let built = BPE::builder().vocab_and_merges(index, merges).build();
-    let bpe = built.map_err(|e| match bad_merge(&lines, vocabulary) {
-        Some(bad) => bad,
-        None => TokenizerError::Build(e.to_string()),
-    })?;
-    let longest_token = vocabulary.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
-    let longest_unmerged = if pre.ignore_merges { longest_token } else { 0 };
-    let add_bos = pre.add_bos;
-    Ok((Model::Bpe { bpe: Box::new(bpe), pre, known_bytes, longest_unmerged }, add_bos))
-}
-
-/// The two texts of a merge, which are separated by a space. The first is not empty, so a space at the
-/// beginning is part of it.
-fn parse_merge(line: &str) -> Option<(&str, &str)> {
-    let first = line.chars().next()?.len_utf8();
-    let space = first + line[first..].find(' ')?;
-    Some((&line[..space], &line[space + 1..]))
 }
 
 /// The beginning of a text from the file, for error messages.
@@ -417,19 +324,6 @@ fn excerpt(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
-}
-
-/// The first merge with a text that is not in the vocabulary, searched for only after building the model has
-/// failed.
-fn bad_merge(lines: &[String], vocabulary: &Vocabulary) -> Option<TokenizerError> {
-    let index = vocabulary.index().ok()?;
-    lines.iter().enumerate().find_map(|(number, line)| {
-        let (left, right) = parse_merge(line)?;
-        let whole = format!("{left}{right}");
-        let missing = [left, right, &whole].into_iter().find(|piece| !index.contains_key(*piece))?;
-        let why = format!("{:?} is not in the vocabulary", excerpt(missing));
-        Some(TokenizerError::BadMerge { index: number, why })
-    })
 }
 
 #[cfg(test)]
@@ -474,17 +368,32 @@ mod tests {
         }
     }
 
+    fn bpe_alphabet(pre: &str) -> Alphabet {
+        let pre = pretokenizer::PreTokenizer::by_name(pre).expect("known").expect("good patterns");
+        pre.alphabet
+    }
+
     #[test]
     fn blocks_of_a_word_give_the_tokens_of_the_whole_with_bpe() {
         let mut random = Random(1);
         let characters = ["a", "b", "c", " ", "\n", "1", "!", "é", "中"];
-        for pre in pretokenizer::NAMES {
+        for pre in pretokenizer::different_names() {
             for _ in 0..6 {
-                let mut tokens: Vec<String> = (0..=255).map(|b| bytes::char_of(b).to_string()).collect();
-                // Merges in any order, of the characters above and of what they merge to.
+                let of_bytes = bpe_alphabet(pre) == Alphabet::Bytes;
+                let mut tokens: Vec<String> = (0..=255u8)
+                    .map(|b| if of_bytes { bytes::char_of(b).to_string() } else { format!("<0x{b:02X}>") })
+                    .collect();
+                // Merges in any order, of the characters above and of what they merge to. One of them has no
+                // token where characters need not have one.
                 let mut pieces = Vec::new();
-                for c in characters {
-                    pieces.extend(c.bytes().map(|b| bytes::char_of(b).to_string()));
+                for c in &characters[usize::from(!of_bytes)..] {
+                    match of_bytes {
+                        true => pieces.extend(c.bytes().map(|b| bytes::char_of(b).to_string())),
+                        false => pieces.push(c.replace(' ', "▁")),
+                    }
+                }
+                if !of_bytes {
+                    tokens.extend(pieces.iter().cloned());
                 }
                 let mut merges = Vec::new();
                 for _ in 0..60 {
@@ -502,7 +411,7 @@ mod tests {
                 }
                 let metadata = VocabularyMetadata {
                     model: "gpt2".into(),
-                    pre: Some((*pre).into()),
+                    pre: Some(pre.into()),
                     tokens,
                     merges: Some(merges),
                     ..VocabularyMetadata::default()

@@ -151,6 +151,66 @@ fn tokens_that_end_generation_are_found_by_key_and_by_text() {
 }
 
 #[test]
+fn tokens_that_end_a_part_of_an_answer_do_not_end_it() {
+    let with = |texts: &[&str]| {
+        let mut tokens = byte_alphabet();
+        tokens.extend(texts.iter().map(|text| (*text).to_owned()));
+        let mut kinds = vec![NORMAL; 256];
+        kinds.extend(texts.iter().map(|_| CONTROL));
+        let mut writer = bpe();
+        writer.set(key("merges"), MetaValue::strings([""; 0])).set(key("tokens"), MetaValue::strings(tokens));
+        writer.set(key("token_type"), MetaValue::i32s(kinds));
+        writer.unset(&key("bos_token_id")).unset(&key("eos_token_id"));
+        good(&writer)
+    };
+    // gpt-oss: answers are several messages, and their markers are part of the text.
+    let harmony = with(&["<|end|>", "<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|start|>"]);
+    assert_eq!(harmony.eog_tokens(), [257, 258]);
+    for id in [256, 259, 260, 261] {
+        assert_eq!(harmony.kind(id), Some(TokenKind::UserDefined), "{id}");
+        assert!(!harmony.token_bytes(id).expect("in the vocabulary").is_empty(), "{id}");
+    }
+    assert!(harmony.has_control_text("<|channel|>"), "messages must not write it");
+    assert_eq!(with(&["<|end|>", "<|flush|>", "<|calls|>"]).eog_tokens(), [257, 258]);
+    // Phi-3, whose turns end so.
+    assert_eq!(with(&["<|end|>", "<|return|>"]).eog_tokens(), [256, 257]);
+    // Gemma 4, where </s> is text.
+    let gemma4 = with(&["</s>", "<|tool_response>", "<turn|>"]);
+    assert_eq!((gemma4.eog_tokens(), gemma4.kind(256)), ([257, 258].as_slice(), Some(TokenKind::Normal)));
+    assert_eq!(with(&["</s>"]).eog_tokens(), [256]);
+}
+
+#[test]
+fn bpe_of_characters_writes_spaces_as_marks_and_unknown_characters_as_bytes() {
+    let mut tokens: Vec<String> = (0..256).map(|byte| format!("<0x{byte:02X}>")).collect();
+    let mut kinds = vec![BYTE; 256];
+    for text in ["▁", "a", "b", "\n", "ab", "▁ab", "\n\n", "▁▁", "<bos>", "b\n"] {
+        tokens.push(text.to_owned());
+        kinds.push(if text == "<bos>" { CONTROL } else { NORMAL });
+    }
+    let mut writer = GgufWriter::new();
+    writer.set(key("model"), "gemma4").set(key("pre"), "anything").set(key("bos_token_id"), 264u32);
+    writer.set(key("tokens"), MetaValue::strings(tokens)).set(key("token_type"), MetaValue::i32s(kinds));
+    writer.set(key("merges"), MetaValue::strings(["a b", "▁ ab", "▁ ▁", "b \n"]));
+    let gemma = good(&writer);
+    let pieces = |text: &str| texts(&gemma, &gemma.encode(text, false, false).expect("encodes"));
+    assert_eq!(pieces("ab ab  b"), ["ab", "▁ab", "▁▁", "b"]);
+    assert_eq!(pieces("aéb"), ["a", "<0xC3>", "<0xA9>", "b"]);
+    assert_eq!(pieces("ab\n\nb\na\n\n\n"), ["ab", "\n\n", "b", "\n", "a", "\n", "\n", "\n"]);
+    for text in ["ab  é ab\n\n\nb日本", " ", "", "\n"] {
+        let ids = gemma.encode(text, false, false).expect("encodes");
+        assert_eq!(gemma.decode(&ids, false), text.as_bytes(), "{text:?}");
+    }
+    // Its beginning-of-text token is always added, as in llama.cpp.
+    writer.set(key("add_bos_token"), false);
+    assert_eq!(good(&writer).encode("a", true, false).expect("encodes"), [264, 257]);
+    writer.set(key("model"), "gpt2").set(key("pre"), "sarvam-moe");
+    assert_eq!(good(&writer).encode("\n\n", true, false).expect("encodes"), [259, 259]);
+    writer.unset(&key("add_bos_token"));
+    assert_eq!(good(&writer).encode(" ab", true, false).expect("encodes"), [261]);
+}
+
+#[test]
 fn bos_and_eos_are_added_by_key_or_by_default() {
     let ids = |writer: &GgufWriter| good(writer).encode("hello", true, false).expect("encodes");
     assert_eq!(ids(&bpe()), [259]);

@@ -163,6 +163,31 @@ const EOG_TEXTS: &[&str] = &[
 /// How many of [`EOG_TEXTS`] can be the end-of-turn token.
 const EOT_TEXTS: usize = 11;
 
+/// Texts of tokens that do not end generation where the vocabulary has others: their text, their kind, and
+/// lists of texts. One text of each list is in these vocabularies.
+///
+/// The answers of gpt-oss and Solar Open have several messages, each of which ends in `<|end|>`. Their
+/// markers are shown, because they tell the thinking from the answer. `</s>` is text for Gemma 4 and PLaMo.
+const EXCEPTIONS: &[(&str, TokenKind, &[&[&str]])] = &[
+    ("<|end|>", TokenKind::UserDefined, &[&["<|return|>", "<|flush|>"], &["<|call|>", "<|calls|>"]]),
+    ("</s>", TokenKind::Normal, &[&["<|tool_response>", "<|plamo:eos|>"]]),
+    ("<|channel|>", TokenKind::UserDefined, &[]),
+    ("<|message|>", TokenKind::UserDefined, &[]),
+    ("<|start|>", TokenKind::UserDefined, &[]),
+    ("<|constrain|>", TokenKind::UserDefined, &[]),
+];
+
+/// How a vocabulary writes normal tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum VocabularyKind {
+    /// In the byte alphabet of BPE.
+    ByteLevel,
+    /// As they are, with ▁ for spaces.
+    Characters,
+    /// The same, and the first ids have conventional meanings.
+    SentencePiece,
+}
+
 /// All tokens with their texts, kinds and bytes, and the ids of special tokens.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
@@ -292,11 +317,10 @@ fn id(file: &GgufFile, key: &'static str, tokens: usize) -> Result<Option<u32>, 
 }
 
 impl Vocabulary {
-    /// Checks the metadata and takes the token texts and kinds from it. With `byte_level`, normal tokens are
-    /// written in the byte alphabet of BPE, otherwise with ▁ for spaces.
+    /// Checks the metadata and takes the token texts and kinds from it.
     pub(super) fn new(
         metadata: &mut VocabularyMetadata,
-        byte_level: bool,
+        vocabulary: VocabularyKind,
     ) -> Result<Vocabulary, TokenizerError> {
         let mut texts = std::mem::take(&mut metadata.tokens);
         let tokens = texts.len();
@@ -308,7 +332,8 @@ impl Vocabulary {
         let mut kinds = metadata.kinds.take().unwrap_or_else(|| vec![TokenKind::Normal; tokens]);
 
         let mut first: HashMap<&str, usize> = HashMap::new();
-        let wanted = FIM_TOKENS.iter().flat_map(|token| token.texts).chain(EOG_TEXTS);
+        let exceptions = EXCEPTIONS.iter().map(|(text, ..)| text).chain(&["<|plamo:eos|>"]);
+        let wanted = FIM_TOKENS.iter().flat_map(|token| token.texts).chain(EOG_TEXTS).chain(exceptions);
         let wanted: std::collections::HashSet<&str> = wanted.copied().collect();
         for (id, text) in texts.iter().enumerate() {
             if wanted.contains(text.as_str()) {
@@ -346,6 +371,15 @@ impl Vocabulary {
         for key in [EOS, EOT, EOM] {
             eog.extend(metadata.ids.get(key));
         }
+        for &(text, kind, others) in EXCEPTIONS {
+            let is_there = |texts: &[&str]| texts.iter().any(|text| first.contains_key(text));
+            if let Some(&id) = first.get(text)
+                && others.iter().all(|texts| is_there(texts))
+            {
+                eog.retain(|&end| end as usize != id);
+                kinds[id] = kind;
+            }
+        }
         eog.sort_unstable();
         eog.dedup();
 
@@ -354,7 +388,9 @@ impl Vocabulary {
         for (id, (text, kind)) in texts.iter().zip(&kinds).enumerate() {
             starts.push(bytes.len());
             match kind {
-                TokenKind::Normal if byte_level => bytes.extend(bytes::decode(text)),
+                TokenKind::Normal if vocabulary == VocabularyKind::ByteLevel => {
+                    bytes.extend(bytes::decode(text))
+                }
                 TokenKind::Normal => bytes.extend(text.replace(spm::SPACE, " ").as_bytes()),
                 TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown => {
                     bytes.extend(text.as_bytes())
@@ -370,7 +406,8 @@ impl Vocabulary {
 
         // Without a key, SentencePiece vocabularies have conventional ids. BPE has no such convention.
         let id_or_convention = |key: &str, id: u32| {
-            let convention = (!byte_level && (id as usize) < tokens).then_some(id);
+            let has_convention = vocabulary == VocabularyKind::SentencePiece && (id as usize) < tokens;
+            let convention = has_convention.then_some(id);
             metadata.ids.get(key).copied().or(convention)
         };
         let eos = id_or_convention(EOS, 2);
