@@ -157,7 +157,8 @@ fn score_layers(
         let place = backends.placement().of(layer);
         residual.move_to(layer, backends)?;
         let backend = backends.at(place);
-        let layer_rows = LayerRows { lanes: scratch.lanes(place).to_vec(), recorders: Vec::new() };
+        let lanes = scratch.complete_lane(place, spec, layer);
+        let layer_rows = LayerRows { lanes, recorders: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);
@@ -176,7 +177,10 @@ fn score_layers(
             let graph = workspace.prepare(place, built.graph()?)?;
             built.inputs.fill(&tokens[at..at + len], at, &state)?;
             backends.compute(place, &graph)?;
-            scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
+            // Heads that see a window only are never retrieval heads: their scores stay 0.
+            if spec.window(layer).is_none() {
+                scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
+            }
             let share = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
             progress(Progress { task: Task::Calibrate, share, size: n, elapsed: started.elapsed() });
         }
@@ -254,7 +258,7 @@ impl Scorer {
         backend: &Backend,
         allocator: &mut GraphAllocator,
     ) -> Result<(), EngineError> {
-        let AttentionShape { head_dim, n_kv_heads, group, scale } = self.shape;
+        let AttentionShape { head_dim, n_kv_heads, group, scale, .. } = self.shape;
         let heads = n_kv_heads * group;
         let Pattern { prefix, period, occurrences } = self.pattern;
         let repeats = (first + n).saturating_sub(prefix + 1) / period;

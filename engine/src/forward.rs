@@ -132,8 +132,9 @@ pub struct Workers {
 pub struct Forward {
     weights: Weights,
     heads: AttentionShape,
-    /// `None` for models with ALiBi, whose attention reads the lanes' positions instead.
-    rope: Option<RopeParameters>,
+    /// `[n_layers]`: `None` for layers without RoPE, such as those of models with ALiBi, whose attention reads the
+    /// lanes' positions instead.
+    ropes: Vec<Option<RopeParameters>>,
     epsilon: f32,
     placement: Placement,
     /// How attention is split, by [`Place`].
@@ -169,8 +170,11 @@ impl Forward {
                 n_kv_heads: spec.n_kv_heads,
                 group: spec.queries_per_kv_head(),
                 scale: spec.attention_scale,
+                softcap: spec.attention_softcap,
             },
-            rope: spec.position_encoding.rope().map(|rope| rope_parameters(rope, spec.n_ctx_train)),
+            ropes: (0..spec.n_layers)
+                .map(|layer| spec.rope(layer).map(|rope| rope_parameters(rope, spec.n_ctx_train)))
+                .collect(),
             epsilon: spec.rms_eps,
             placement,
             splits: [Split::Threads(workers.threads), Split::Blocks(workers.blocks)],
@@ -288,7 +292,7 @@ impl Forward {
             Some(weight) => self.result_of(weight, self.norm(ctx, &heads, weight)),
             None => heads,
         };
-        match &self.rope {
+        match &self.ropes[layer] {
             Some(rope) => {
                 let factors = &self.weights.rope_freqs[self.placement.of(layer) as usize];
                 ctx.rope(&heads, positions, factors.as_ref(), rope)

@@ -54,6 +54,7 @@ impl Scratch {
                     .accumulates_attention()
                     .then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
                 positions: positions.clone(),
+                window: None,
             };
             lanes[place as usize] = layouts.iter().map(lane).collect();
             ctx.allocate(&backends.at(place).buffer_type())?;
@@ -64,6 +65,12 @@ impl Scratch {
     /// The lanes in a place, one for each store; empty where no layer uses them.
     pub(crate) fn lanes(&self, place: Place) -> &[GraphLane] {
         &self.lanes[place as usize]
+    }
+
+    /// The complete rows of `layer` as the one lane that attention reads, which has the layer's window.
+    pub(crate) fn complete_lane(&self, place: Place, spec: &ModelSpec, layer: usize) -> Vec<GraphLane> {
+        let lane = self.lanes(place).first();
+        lane.map(|lane| GraphLane { window: spec.window(layer), ..lane.clone() }).into_iter().collect()
     }
 
     /// The attention accumulated so far in a place, for each store: `[n, kv_heads]`, empty where there is none.

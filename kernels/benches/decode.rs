@@ -161,6 +161,9 @@ fn measure(
                     q: Queries::contiguous(&q, d, kv_heads * group),
                     lanes: &lanes,
                     alibi: None,
+                    window: None,
+                    softcap: None,
+                    sinks: None,
                 };
                 let all = partials_at as *mut f32;
                 // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after

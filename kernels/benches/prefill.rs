@@ -76,6 +76,9 @@ fn measure(
         q: Queries::contiguous(&q, d, kv_heads * group),
         lanes: &lanes,
         alibi: None,
+        window: None,
+        softcap: None,
+        sinks: None,
     };
     let pairs: usize = (0..n_q).map(|t| call.visible(rows, t)).sum();
     let operations = (pairs * call.n_heads() * 4 * d) as f64;

@@ -74,10 +74,12 @@ struct ScoringQuery {
     const float* data;  // null where there is no query
     float factor;       // of q·k, with log2 e
     float slope;        // of ALiBi, with gain and log2 e
+    float cap;          // of the logit, with gain and log2 e; 0 for none
+    float sink;         // a logit without a row, with gain and log2 e
     int position;       // of its token
     int visible;        // rows
 
-    __device__ ScoringQuery() : data(nullptr), factor(0.0f), slope(0.0f), position(0), visible(0) {}
+    __device__ ScoringQuery() : data(nullptr), factor(0.0f), slope(0.0f), cap(0.0f), sink(-INFINITY), position(0), visible(0) {}
 
     __device__ ScoringQuery(const AccumulateCall& call, const View& view, int head, int number) : ScoringQuery() {
         if (number >= call.tokens * call.group) return;
@@ -96,12 +98,15 @@ struct ScoringQuery {
         float gain = gain_at(call, position + 1);
         data = call.q + query_head * call.q_head_stride + at * call.q_token_stride;
         factor = call.scale * gain * LOG2_E;
+        cap = call.softcap * gain * LOG2_E;
+        if (call.sinks != nullptr) sink = call.sinks[query_head] * gain * LOG2_E;
         if (call.alibi) slope = alibi_slope(query_head, call.n_query_heads) * gain * LOG2_E;
     }
 
     // The logit of a row, from the dot product `dot`; -inf where the query does not see the row.
     __device__ float logit(const AccumulateCall& call, const View& view, int row, float dot) const {
         if (row >= visible || data == nullptr) return -INFINITY;
+        if (cap > 0.0f) dot = soft_cap(dot, cap);
         if (row == 0) dot += view.log_weight * LOG2_E;
         if (view.positions != nullptr && row >= view.first) {
             int row_position = view.positions[row - view.first];
@@ -195,13 +200,14 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ A
             int at = first + lane_id % QT;
             int number = accumulates ? at : at * call.group + target;
             ScoringQuery own = at < target_queries ? ScoringQuery(call, view, head, number) : ScoringQuery();
-            float largest = EMPTY_BASE, total = 0.0f;
+            float largest = fmaxf(EMPTY_BASE, own.sink), total = 0.0f;
             if (own.data != nullptr) {
                 for (int split = 0; split < call.splits; split++) largest = fmaxf(largest, stats_of(call, head, split, number)[0]);
                 for (int split = 0; split < call.splits; split++) {
                     const float* stats = stats_of(call, head, split, number);
                     total += stats[1] * exp2f(stats[0] - largest);
                 }
+                total += exp2f(own.sink - largest);
             }
             // A query that sees no row adds nothing.
             float factor = total == 0.0f ? 0.0f : (accumulates ? 1.0f / call.group : 1.0f) / total;

@@ -109,15 +109,18 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
         int begin = segment.begin == 0 && log_weight == -INFINITY ? 1 : segment.begin;
         int end = segment.end;
 
-        int visible = 0;
+        // Rows before all windows are not read where rows lie in order.
+        if (call.window > 0 && positions == nullptr) {
+            begin = max(begin, segment.rows - (call.n_q - 1) - call.window);
+        }
+        Sight sight;
         float slope = 0.0f;
-        int own_position = 0;
         if (query < queries) {
-            visible = max(0, segment.rows - (call.n_q - 1 - query / call.group));
-            if (positions != nullptr && visible > 0) {
+            int visible = max(0, segment.rows - (call.n_q - 1 - query / call.group));
+            sight = Sight(visible, call.window, positions);
+            if (positions != nullptr && call.window == 0) {
                 int head = segment.at.kv_head * call.group + query % call.group;
                 slope = alibi_slope(head, call.n_kv_heads * call.group) * LOG2_E;
-                own_position = positions[visible - 1];
             }
         }
         float2 q[QT][J];
@@ -161,13 +164,14 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
             for (int r = part * own_rows; r < r_end; r += ROWS) {
                 int n = min(ROWS, r_end - r);
                 float logit = dot_rows(k_type, k_rows + r * k_bytes, k_bytes, n, d, q);
-                int row = from + r + own_row;
+                if (call.softcap > 0.0f) logit = soft_cap(logit, call.softcap * LOG2_E);
+                int row = from + r + own_row, position = row;
                 if (positions != nullptr && own_row < n) {
-                    int position = load<int32_t>(in + stage.positions_offset + 4 * (r + own_row));
-                    logit += slope * static_cast<float>(position - own_position);
+                    position = load<int32_t>(in + stage.positions_offset + 4 * (r + own_row));
+                    logit += slope * static_cast<float>(position - sight.position);
                 }
                 if (row == 0) logit += log_weight * LOG2_E;
-                if (own_row >= n || row >= visible) logit = -INFINITY;
+                if (own_row >= n || sight.hides(row, position)) logit = -INFINITY;
 
                 float top = fmaxf(largest, logit);
                 top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 8));
@@ -277,7 +281,10 @@ __global__ void combine(const __grid_constant__ AttendCall call) {
     int first = units > 0 ? split_of(start) : 0, end = units > 0 ? split_of(start + units - 1) + 1 : 0;
     size_t stride = static_cast<size_t>(queries) * (d + 2);
     const float* from = call.partials + (first + head_index) * stride + query * (d + 2);
-    merge_partials(&shared, from, stride, end - first, d, out);
+    Sink sink;
+    // The partials of attend_prefill have a common factor.
+    if (call.sinks != nullptr) sink = {call.sinks[head] * LOG2_E, queries > MAX_DECODE_QUERIES ? exp2f(WEIGHT_SCALE) : 1.0f};
+    merge_partials(&shared, from, stride, end - first, d, sink, out);
 }
 
 // Phase 1 of a call: the kernel, the shared memory of a block, and the call with `max_splits` reduced to the blocks

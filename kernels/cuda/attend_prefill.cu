@@ -40,9 +40,6 @@ constexpr int WARPS = 4;
 constexpr int THREADS = 32 * WARPS;
 static_assert(TILE_QUERIES == 16 * WARPS);
 
-// The maximum weight of a row is 2^WEIGHT_SCALE. Sums and denominators have this common factor.
-constexpr float WEIGHT_SCALE = 12.0f;
-
 // Rows of a tile. D: head_dim rounded up to a multiple of 16.
 template <int D>
 constexpr int TILE_ROWS = D <= 128 ? 64 : 32;
@@ -130,6 +127,8 @@ __device__ __forceinline__ void attend_range(
     int last_query = min(first_query + TILE_QUERIES, queries) - 1;
     auto visible_rows = [&](int query) { return max(0, all - (call.n_q - 1 - query / call.group)); };
     int all_see = min(to, visible_rows(first_query)), end = min(to, visible_rows(last_query));
+    // Rows before all windows of the tile are not read where rows lie in order.
+    if (call.window > 0 && positions == nullptr) begin = max(begin, visible_rows(first_query) - call.window);
 
     // Scaled queries as f16; zeros behind the last query.
     for (int i = threadIdx.x; i < TILE_QUERIES * (D / 2); i += THREADS) {
@@ -144,20 +143,19 @@ __device__ __forceinline__ void attend_range(
     }
 
     // This thread's two queries are g and g + 8 of its warp's 16.
-    int own_query[2], visible[2], own_position[2];
+    int own_query[2];
+    Sight sight[2];
     float slope[2], largest[2] = {EMPTY_BASE, EMPTY_BASE}, total[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         own_query[i] = first_query + warp * 16 + g + 8 * i;
-        visible[i] = own_query[i] < queries ? visible_rows(own_query[i]) : 0;
+        sight[i] = Sight(own_query[i] < queries ? visible_rows(own_query[i]) : 0, call.window, positions);
         slope[i] = 0.0f;
-        own_position[i] = 0;
-        if (positions != nullptr && visible[i] > 0) {
+        if (positions != nullptr && call.window == 0) {
             int head = at.kv_head * call.group + own_query[i] % call.group;
             slope[i] = alibi_slope(head, call.n_kv_heads * call.group) * LOG2_E;
-            own_position[i] = positions[visible[i] - 1];
         }
-        visible[i] = min(visible[i], to);
+        sight[i].rows = min(sight[i].rows, to);
     }
     float sums[D / 8][4];
 #pragma unroll
@@ -211,13 +209,20 @@ __device__ __forceinline__ void attend_range(
             }
         }
 
-        if (positions != nullptr) {
+        if (call.softcap > 0.0f) {
+#pragma unroll
+            for (int n = 0; n < ROWS / 8; n++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) logits[n][i] = soft_cap(logits[n][i], call.softcap * LOG2_E);
+            }
+        }
+        if (positions != nullptr && call.window == 0) {
 #pragma unroll
             for (int n = 0; n < ROWS / 8; n++) {
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     int row = n * 8 + 2 * t + i % 2;
-                    if (row < rows) logits[n][i] += slope[i / 2] * static_cast<float>(tiles.positions[row] - own_position[i / 2]);
+                    if (row < rows) logits[n][i] += slope[i / 2] * static_cast<float>(tiles.positions[row] - sight[i / 2].position);
                 }
             }
         }
@@ -225,12 +230,14 @@ __device__ __forceinline__ void attend_range(
             logits[0][0] += log_weight * LOG2_E;
             logits[0][2] += log_weight * LOG2_E;
         }
-        if (start + ROWS > all_see) {
+        if (call.window > 0 || start + ROWS > all_see) {
 #pragma unroll
             for (int n = 0; n < ROWS / 8; n++) {
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    if (start + n * 8 + 2 * t + i % 2 >= visible[i / 2]) logits[n][i] = -INFINITY;
+                    int in_tile = n * 8 + 2 * t + i % 2, row = start + in_tile, position = row;
+                    if (call.window > 0 && positions != nullptr && in_tile < rows) position = tiles.positions[in_tile];
+                    if (sight[i / 2].hides(row, position)) logits[n][i] = -INFINITY;
                 }
             }
         }
@@ -285,10 +292,15 @@ __device__ __forceinline__ void attend_range(
         total[i] += __shfl_xor_sync(ALL_LANES, total[i], 1);
         total[i] += __shfl_xor_sync(ALL_LANES, total[i], 2);
         if (own_query[i] >= queries) continue;
-        // The denominator is 0 where no row was seen, otherwise at least 2^WEIGHT_SCALE or NaN.
+        int head = at.kv_head * call.group + own_query[i] % call.group, token = own_query[i] / call.group;
+        if (call.sinks != nullptr && partials == nullptr) {
+            Sink sink = {call.sinks[head] * LOG2_E, exp2f(WEIGHT_SCALE)};
+            total[i] += sink.weight(largest[i]);
+        }
+        // The denominator is 0 where no row was seen and there is no sink, otherwise at least 2^WEIGHT_SCALE or NaN. It
+        // is infinite where a sink outweighs all rows by far.
         float factor = total[i] == 0.0f ? 0.0f : 1.0f / total[i];
         if (partials != nullptr) factor = 1.0f;
-        int head = at.kv_head * call.group + own_query[i] % call.group, token = own_query[i] / call.group;
         float* out = call.out + (static_cast<size_t>(token) * call.n_kv_heads * call.group + head) * d;
         if (partials != nullptr) {
             out = partials + static_cast<size_t>(own_query[i]) * (d + 2);

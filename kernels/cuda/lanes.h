@@ -36,6 +36,25 @@ __device__ inline float alibi_slope(int head, int heads) {
     return static_cast<float>(exp2(exponent));
 }
 
+// What a query sees of a lane's rows. A row is hidden behind the query's own, and before the window.
+struct Sight {
+    int rows;       // the query sees rows before this one
+    int position;   // of the query; of its own row where rows lie in order
+    int from;       // the first position that it sees
+
+    // A query that sees the first `visible` rows of a lane, whose positions may be null.
+    __device__ Sight(int visible, int window, const int32_t* positions) : rows(visible), position(0), from(INT32_MIN) {
+        if (visible > 0) position = positions == nullptr ? visible - 1 : positions[visible - 1];
+        if (window > 0) from = position - window + 1;
+    }
+    __device__ Sight() : rows(0), position(0), from(INT32_MIN) {}
+
+    __device__ bool hides(int row, int row_position) const { return row >= rows || row_position < from; }
+};
+
+// The logit x after the soft cap, both in units of log 2.
+__device__ inline float soft_cap(float x, float cap) { return cap * tanhf(x / cap); }
+
 // Packed lists (src/graph/lists.rs): the offset of each list, the end of the last one, then all entries.
 struct List {
     const int32_t* at;

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use crate::attention::{Rows, ShapeError};
 use crate::decode::{Dot, DotArgs, ROW_GROUP, padded, tile_width, with_width};
-use crate::exp::exp2;
+use crate::exp::{SoftCap, exp2};
 use crate::quant::with_loader;
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
@@ -24,6 +24,8 @@ pub struct Keys<'a> {
     pub log_weight: f32,
     /// Elements of a row.
     pub head_dim: usize,
+    /// The soft cap of logits, before the queries' gains; above 0.
+    pub softcap: Option<f32>,
 }
 
 /// A query whose attention weights are added up.
@@ -31,8 +33,12 @@ pub struct Keys<'a> {
 pub struct ScoringQuery<'a> {
     /// `[head_dim]`
     pub data: &'a [f32],
-    /// Factor of q·k: the attention's scale times the query's gain.
+    /// Factor of q·k.
     pub scale: f32,
+    /// Factor on the query's logits, after the soft cap.
+    pub gain: f32,
+    /// A logit without a row, before the gain, that the softmax has too; `-inf` for none.
+    pub sink: f32,
     /// The row of the output that the weights are added to.
     pub target: usize,
 }
@@ -74,7 +80,7 @@ pub fn add_weights(
         for (q, query) in q.chunks_exact_mut(d_padded).zip(tile) {
             q.fill(0.0);
             for (q, x) in q.iter_mut().zip(&query.data[..head_dim]) {
-                *q = x * (query.scale * LOG2_E);
+                *q = x * (query.scale * query.gain * LOG2_E);
             }
         }
         let args = DotArgs {
@@ -93,6 +99,11 @@ pub fn add_weights(
             unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
         }));
         for (i, (logits, query)) in logits.chunks_exact_mut(n_padded).zip(tile).enumerate() {
+            if let Some(cap) = keys.softcap {
+                let cap = cap * query.gain * LOG2_E;
+                // SAFETY: the best instruction set is present; the logits are padded to whole groups.
+                unsafe { isa.enter(SoftCap { logits, cap }) };
+            }
             logits[0] = match keys.log_weight {
                 // The row may hold any bytes.
                 f32::NEG_INFINITY => f32::NEG_INFINITY,
@@ -101,19 +112,21 @@ pub fn add_weights(
             adjust(number * width + i, &mut logits[..live]);
             logits[live..].fill(f32::NEG_INFINITY);
             let sums = &mut out[query.target * live..][..live];
+            let sink = query.sink * query.gain * LOG2_E;
             // SAFETY: the best instruction set is present; the logits are padded to whole groups.
-            unsafe { isa.enter(AddSoftmax { logits, sums, factor }) };
+            unsafe { isa.enter(AddSoftmax { logits, sums, factor, sink }) };
         }
     }
     Ok(())
 }
 
-/// Adds `factor · softmax(logits)` to `sums`. Logits are in units of log 2; their number is a multiple of
+/// Adds `factor · softmax(logits)` to `sums`; the softmax has a `sink` without a row. Logits are in units of log 2; their number is a multiple of
 /// [`ROW_GROUP`].
 struct AddSoftmax<'a> {
     logits: &'a mut [f32],
     sums: &'a mut [f32],
     factor: f32,
+    sink: f32,
 }
 
 impl Kernel for AddSoftmax<'_> {
@@ -131,6 +144,7 @@ impl Kernel for AddSoftmax<'_> {
                 largest = S::max(largest, S::load(logits.add(c * S::LANES)));
             }
             let largest = S::largest(largest);
+            let largest = if self.sink > largest { self.sink } else { largest };
             if largest == f32::NEG_INFINITY {
                 return; // the query sees no row
             }
@@ -141,7 +155,7 @@ impl Kernel for AddSoftmax<'_> {
                 S::store(logits.add(c * S::LANES), p);
                 total = S::add(total, p);
             }
-            let factor = self.factor / S::sum(total);
+            let factor = self.factor / (S::sum(total) + (self.sink - largest).exp2());
             let sums = self.sums.as_mut_ptr();
             for c in Loop(0, whole) {
                 let p = S::load(logits.add(c * S::LANES));
@@ -160,9 +174,18 @@ mod tests {
     use super::*;
     use crate::RowType;
 
-    /// Random keys and queries, with hidden rows and a log-weight on row 0.
     #[test]
     fn weights_equal_the_formula_in_f64() {
+        check_weights(None, f32::NEG_INFINITY);
+    }
+
+    #[test]
+    fn weights_with_a_soft_cap_and_a_sink_equal_the_formula_in_f64() {
+        check_weights(Some(1.5), 0.4);
+    }
+
+    /// Random keys and queries, with hidden rows and a log-weight on row 0.
+    fn check_weights(softcap: Option<f32>, sink: f32) {
         let (d, live, scale) = (24usize, 37usize, 0.3f32);
         let mut state = 1u64;
         let mut random = || {
@@ -179,11 +202,11 @@ mod tests {
                 ty.decode(&data[row * ty.row_bytes(d)..][..ty.row_bytes(d)], &mut stored[row * d..][..d]);
             }
             let rows = Rows::contiguous(&data, ty, d, live);
-            let keys = Keys { rows, head: 1, live, log_weight: 0.7, head_dim: d };
+            let keys = Keys { rows, head: 1, live, log_weight: 0.7, head_dim: d, softcap };
             let queries: Vec<ScoringQuery> = queries
                 .chunks_exact(d)
                 .enumerate()
-                .map(|(i, data)| ScoringQuery { data, scale: scale * (1.0 + i as f32), target: i % 2 })
+                .map(|(i, data)| ScoringQuery { data, scale, gain: 1.0 + i as f32, sink, target: i % 2 })
                 .collect();
             let mut out = vec![1f32; 2 * live];
             let adjust = |i: usize, logits: &mut [f32]| logits[live - 1 - i..].fill(f32::NEG_INFINITY);
@@ -197,11 +220,16 @@ mod tests {
                         let key = &stored[(live + row) * d..][..d];
                         let dot: f64 =
                             key.iter().zip(query.data).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-                        dot * f64::from(query.scale) + if row == 0 { 0.7 } else { 0.0 }
+                        let logit = match softcap.map(f64::from) {
+                            Some(cap) => cap * (dot * f64::from(query.scale) / cap).tanh(),
+                            None => dot * f64::from(query.scale),
+                        };
+                        logit * f64::from(query.gain) + if row == 0 { 0.7 } else { 0.0 }
                     })
                     .collect();
-                let largest = logits.iter().copied().fold(f64::MIN, f64::max);
-                let total: f64 = logits.iter().map(|x| (x - largest).exp()).sum();
+                let sink = f64::from(query.sink * query.gain);
+                let largest = logits.iter().copied().fold(sink.max(f64::MIN), f64::max);
+                let total = logits.iter().map(|x| (x - largest).exp()).sum::<f64>() + (sink - largest).exp();
                 for (row, logit) in logits.iter().enumerate() {
                     want[query.target * live + row] += 0.5 * (logit - largest).exp() / total;
                 }
@@ -216,9 +244,10 @@ mod tests {
     fn a_query_that_sees_no_row_adds_nothing() {
         let keys = [0u8; 32];
         let rows = Rows::contiguous(&keys, RowType::F32, 8, 1);
-        let keys = Keys { rows, head: 0, live: 1, log_weight: f32::NEG_INFINITY, head_dim: 8 };
+        let keys = Keys { rows, head: 0, live: 1, log_weight: f32::NEG_INFINITY, head_dim: 8, softcap: None };
         let mut out = [3f32];
-        let query = ScoringQuery { data: &[1.0; 8], scale: 1.0, target: 0 };
+        let query =
+            ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target: 0 };
         add_weights(&keys, &[query], 1.0, |_, _| (), &mut out, &mut Vec::new()).unwrap();
         assert_eq!(out, [3.0]);
     }
@@ -229,8 +258,9 @@ mod tests {
         let data = [0u8; 64];
         let add = |row_stride: usize, head_stride: usize, head: usize, head_dim: usize, target: usize| {
             let rows = Rows { data: &data, ty: RowType::F32, row_stride, head_stride };
-            let keys = Keys { rows, head, live: 3, log_weight: 0.0, head_dim };
-            let query = ScoringQuery { data: &[1.0; 8], scale: 1.0, target };
+            let keys = Keys { rows, head, live: 3, log_weight: 0.0, head_dim, softcap: None };
+            let query =
+                ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
             add_weights(&keys, &[query], 1.0, |_, _| (), &mut [0.0; 3], &mut Vec::new())
         };
         assert!(matches!(add(usize::MAX / 2 + 1, 32, 0, 8, 0), Err(ShapeError::Memory { .. })));
@@ -239,9 +269,9 @@ mod tests {
         assert!(matches!(add(0, 0, 0, 8, 0), Err(ShapeError::Stride { .. })));
         assert!(matches!(add(32, 32, 0, 0, 0), Err(ShapeError::HeadDim { .. })));
         let rows = Rows { data: &[0; 96], ty: RowType::F32, row_stride: 32, head_stride: 96 };
-        let keys = Keys { rows, head: 0, live: 3, log_weight: 0.0, head_dim: 8 };
+        let keys = Keys { rows, head: 0, live: 3, log_weight: 0.0, head_dim: 8, softcap: None };
         for (data, target) in [(&[1.0; 8][..], 1), (&[1.0; 8], usize::MAX), (&[1.0; 7], 0)] {
-            let query = ScoringQuery { data, scale: 1.0, target };
+            let query = ScoringQuery { data, scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
             let result = add_weights(&keys, &[query], 1.0, |_, _| (), &mut [0.0; 3], &mut Vec::new());
             assert!(matches!(result, Err(ShapeError::Buffer { .. })));
         }

@@ -7,6 +7,10 @@
 //! evicted keys weighs N, that is log N on the logit). Under ALiBi the bias of row j is
 //! `slope[h] * (position of j - position of the query)`, so the call has the position of each row.
 //!
+//! Three parts that some models have: a soft cap `c` turns `scale * q·k` into `c * tanh(scale * q·k / c)`. A *sink
+//! logit* of a query head adds `exp(sink)` to the softmax's denominator. With a window, a query sees the rows of the
+//! last tokens only.
+//!
 //! Rows are in any order, except that with several query tokens the last `n_q` rows are those of the query
 //! tokens, in order. Query token `t` does not see the rows after its own.
 
@@ -56,6 +60,17 @@ pub struct Alibi<'a> {
     pub positions: &'a [&'a [i32]],
 }
 
+/// A sliding window: the query of the token at position p sees the rows at positions above p - `tokens`. The position
+/// of a query is that of the last row that it sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    /// Tokens that a query sees, its own included; at least 1.
+    pub tokens: usize,
+    /// `[n_kv_heads][rows of its lane]`: positions of the rows. `None` where rows lie in the order of their
+    /// positions, without gaps.
+    pub positions: Option<&'a [&'a [i32]]>,
+}
+
 /// The ALiBi slopes of `n_heads` query heads, with a maximum bias of 8. The first p heads have 2^(-8(i+1)/p),
 /// where p is the largest power of two up to `n_heads`. The others have every second slope of the series for
 /// 2p heads.
@@ -95,6 +110,12 @@ pub struct Attention<'a> {
     pub lanes: &'a [LaneView<'a>],
     /// Biases by distance, for models with ALiBi.
     pub alibi: Option<Alibi<'a>>,
+    /// What a query sees, for layers with a sliding window.
+    pub window: Option<Window<'a>>,
+    /// The soft cap of logits, above 0 (Gemma 2).
+    pub softcap: Option<f32>,
+    /// `[n_heads]`: a logit without a row, which every query of the head adds to its softmax (gpt-oss).
+    pub sinks: Option<&'a [f32]>,
 }
 
 impl<'a> Attention<'a> {
@@ -117,6 +138,26 @@ impl<'a> Attention<'a> {
     /// sees none.
     pub(crate) fn position(&self, alibi: &Alibi<'a>, rows: usize, kv_head: usize, t: usize) -> i32 {
         self.visible(rows, t).checked_sub(1).map_or(0, |last| alibi.positions[kv_head][last])
+    }
+
+    /// The first row that query token `t` sees of a lane with `rows` rows, where these lie in order; otherwise 0.
+    pub(crate) fn first_seen(&self, rows: usize, t: usize) -> usize {
+        match self.window {
+            Some(Window { tokens, positions: None }) => self.visible(rows, t).saturating_sub(tokens),
+            _ => 0,
+        }
+    }
+
+    /// Where rows have positions, those that query token `t` sees: from this one on. See [`Window`].
+    pub(crate) fn first_position(&self, positions: &[i32], rows: usize, t: usize) -> i32 {
+        let tokens = self.window.map_or(0, |window| window.tokens).min(i32::MAX as usize) as i32;
+        let own = self.visible(rows, t).checked_sub(1).map_or(0, |last| positions[last]);
+        own.saturating_sub(tokens).saturating_add(1)
+    }
+
+    /// The sink logit of a query head; `-inf` where there is none.
+    pub(crate) fn sink(&self, head: usize) -> f32 {
+        self.sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[head])
     }
 
     /// The query of a head and token.
@@ -153,9 +194,24 @@ impl<'a> Attention<'a> {
                 ("heads with positions", alibi.positions.len(), n_kv_heads),
             ] {
                 if have != need {
-                    return Err(ShapeError::Alibi { what, have, need });
+                    return Err(ShapeError::Numbers { what, have, need });
                 }
             }
+        }
+        let window_positions = self.window.and_then(|window| window.positions);
+        let windowed = window_positions.map_or(n_kv_heads, <[&[i32]]>::len);
+        let sinks = self.sinks.map_or(n_kv_heads * group, <[f32]>::len);
+        for (what, have, need) in [
+            ("tokens of the window", self.window.map_or(1, |window| window.tokens.min(1)), 1),
+            ("heads with positions in the window", windowed, n_kv_heads),
+            ("sinks", sinks, n_kv_heads * group),
+        ] {
+            if have != need {
+                return Err(ShapeError::Numbers { what, have, need });
+            }
+        }
+        if self.softcap.is_some_and(|cap| cap.is_nan() || cap <= 0.0) {
+            return Err(ShapeError::Softcap);
         }
         let mut seen = [0u64; MAX_KV_HEADS / 64];
         let mut heads = 0;
@@ -168,9 +224,11 @@ impl<'a> Attention<'a> {
                 }
                 seen[head / 64] |= 1 << (head % 64);
                 heads += 1;
-                let positions = self.alibi.map_or(lane.rows, |alibi| alibi.positions[head].len());
-                if positions < lane.rows {
-                    return Err(ShapeError::Alibi { what: "positions", have: positions, need: lane.rows });
+                let of_alibi = self.alibi.map_or(lane.rows, |alibi| alibi.positions[head].len());
+                let of_window = window_positions.map_or(lane.rows, |positions| positions[head].len());
+                let have = of_alibi.min(of_window);
+                if have < lane.rows {
+                    return Err(ShapeError::Numbers { what: "positions", have, need: lane.rows });
                 }
             }
         }
@@ -324,8 +382,8 @@ pub enum ShapeError {
         /// Heads of the lane.
         heads: usize,
     },
-    /// The numbers for ALiBi do not fit the heads or rows.
-    Alibi {
+    /// Slopes, positions or sinks do not fit the heads or rows.
+    Numbers {
         /// What the numbers are.
         what: &'static str,
         /// The number given.
@@ -333,6 +391,8 @@ pub enum ShapeError {
         /// The number needed.
         need: usize,
     },
+    /// The soft cap of logits is not a positive number.
+    Softcap,
     /// A buffer of the caller is too short.
     Buffer {
         /// Which buffer.
@@ -385,7 +445,8 @@ impl fmt::Display for ShapeError {
             ShapeError::LogWeights { lane, weights, heads } => {
                 write!(f, "lane {lane} has {weights} log-weights for {heads} heads")
             }
-            ShapeError::Alibi { what, have, need } => write!(f, "ALiBi has {have} {what} and needs {need}"),
+            ShapeError::Numbers { what, have, need } => write!(f, "there are {have} {what}, not {need}"),
+            ShapeError::Softcap => write!(f, "the soft cap of logits is not a positive number"),
             ShapeError::Buffer { what, have, need } => {
                 write!(f, "the {what} buffer has {have} floats and needs {need}")
             }

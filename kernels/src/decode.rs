@@ -41,8 +41,8 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::attention::{Attention, LaneView, ShapeError};
-use crate::exp::exp2;
+use crate::attention::{Attention, LaneView, ShapeError, Window};
+use crate::exp::{SoftCap, exp2};
 use crate::quant::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
@@ -162,6 +162,7 @@ fn head_rows(
     // A row 0 that is not used may hold any bytes: it is not read.
     let unused = rows.start == 0 && lane.log_weight(at) == f32::NEG_INFINITY;
     let rows = rows.start + usize::from(unused)..rows.end;
+    let rows = rows.start.max(call.first_seen(lane.rows, 0))..rows.end;
     let first_hidden = call.visible(lane.rows, 0); // some query token does not see the rows from here on
 
     let width = tile_width(isa, queries);
@@ -189,6 +190,10 @@ fn head_rows(
                 }));
             }
         }
+        if let Some(cap) = call.softcap {
+            // SAFETY: isa is present; the logits are whole vectors.
+            unsafe { isa.enter(SoftCap { logits: &mut logits[..queries * BLOCK], cap: cap * LOG2_E }) };
+        }
         for (i, logits) in logits.chunks_exact_mut(BLOCK).take(queries).enumerate() {
             if let Some(alibi) = &call.alibi {
                 let kv_head = lane.kv_heads[at] as usize;
@@ -197,6 +202,17 @@ fn head_rows(
                 for (logit, position) in logits.iter_mut().zip(&alibi.positions[kv_head][block..block + n]) {
                     *logit += slope * position.wrapping_sub(own) as f32;
                 }
+            }
+            if let Some(window) = &call.window {
+                hide_before(
+                    window,
+                    call,
+                    lane,
+                    lane.kv_heads[at] as usize,
+                    i % call.n_q,
+                    block,
+                    &mut logits[..n],
+                );
             }
             logits[n..n.next_multiple_of(ROW_GROUP)].fill(f32::NEG_INFINITY);
             if block == 0 {
@@ -235,6 +251,28 @@ fn head_rows(
                     unsafe { isa.enter(Accumulate::<L, QT>(args, PhantomData)) }
                 }));
             }
+        }
+    }
+}
+
+/// Sets the logits of the rows from `block` on to `-inf` that are before the window of query token `t`.
+fn hide_before(
+    window: &Window,
+    call: &Attention,
+    lane: &LaneView,
+    kv_head: usize,
+    t: usize,
+    block: usize,
+    logits: &mut [f32],
+) {
+    let Some(positions) = window.positions else {
+        let hidden = call.first_seen(lane.rows, t).saturating_sub(block).min(logits.len());
+        return logits[..hidden].fill(f32::NEG_INFINITY);
+    };
+    let first = call.first_position(positions[kv_head], lane.rows, t);
+    for (logit, position) in logits.iter_mut().zip(&positions[kv_head][block..]) {
+        if *position < first {
+            *logit = f32::NEG_INFINITY;
         }
     }
 }
@@ -587,7 +625,8 @@ pub fn combine(
         let at = (head * call.n_q + t) * slot_len;
         let slots = || partials.chunks_exact(partials_len).take(nth).map(|own| &own[at..][..slot_len]);
         let base = |slot: &[f32]| slot[padded(d) + BASE];
-        let largest = slots().map(base).fold(f32::NEG_INFINITY, f32::max);
+        let sink = call.sink(head) * LOG2_E;
+        let largest = slots().map(base).fold(sink, f32::max);
         out.fill(0.0);
         let mut total = 0.0;
         if largest > f32::NEG_INFINITY {
@@ -598,6 +637,7 @@ pub fn combine(
                     *o += factor * x;
                 }
             }
+            total += (sink - largest).exp2();
             for o in out.iter_mut() {
                 *o /= total;
             }

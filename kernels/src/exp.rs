@@ -1,7 +1,7 @@
-//! 2^x of a vector. The kernels keep logits in units of log 2: queries are multiplied by log2 e. So softmax
+//! 2^x of a vector, and the soft cap of logits, which follows from it. The kernels keep logits in units of log 2: queries are multiplied by log2 e. So softmax
 //! needs only 2^x, whose range reduction is exact and one multiplication shorter than that of e^x.
 
-use crate::simd::Simd;
+use crate::simd::{Kernel, Loop, Simd};
 
 /// Near-minimax polynomial of 2^r on [-1/2, 1/2] with constant term 1 (interpolated at the Chebyshev nodes):
 /// relative error 1e-8 in exact arithmetic, so that f32 rounding dominates (measured: at most 1.6e-7, below
@@ -31,10 +31,34 @@ pub(crate) unsafe fn exp2<S: Simd>(x: S::V) -> S::V {
     }
 }
 
+/// Replaces each logit x by cap * tanh(x / cap). Safety: the number of logits is a multiple of the lanes.
+pub(crate) struct SoftCap<'a> {
+    pub logits: &'a mut [f32],
+    pub cap: f32,
+}
+
+impl Kernel for SoftCap<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let logits = self.logits.as_mut_ptr();
+        for c in Loop(0, self.logits.len() / S::LANES) {
+            // SAFETY: c counts whole vectors of the slice.
+            unsafe {
+                let at = logits.add(c * S::LANES);
+                // tanh(y) = 1 - 2 / (e^2y + 1)
+                let power = S::mul(S::load(at), S::splat(2.0 * std::f32::consts::LOG2_E / self.cap));
+                let quotient = S::div(S::splat(-2.0 * self.cap), S::add(exp2::<S>(power), S::splat(1.0)));
+                S::store(at, S::add(quotient, S::splat(self.cap)));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{Kernel, Loop};
 
     struct Exp2<'a>(&'a mut [f32]);
     impl Kernel for Exp2<'_> {

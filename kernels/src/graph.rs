@@ -52,9 +52,12 @@ pub struct GraphLane {
     /// Accumulated attention of each row, `[capacity, heads]` f32, where a policy needs it (see
     /// [`accumulate_attention`]).
     pub accumulated: Option<Tensor>,
-    /// Positions of the rows, for models with ALiBi. Either all lanes of a layer have them or none. Lanes
-    /// with positions are not compensated.
+    /// Positions of the rows, for models with ALiBi and for windows. Either all lanes of a layer have them or none.
+    /// Lanes with positions are not compensated.
     pub positions: Option<RowPositions>,
+    /// Tokens that a query sees, its own included, in a layer with a sliding window; the same for all lanes of the
+    /// layer. Without positions the rows must lie in order. Lanes with a window have no ALiBi biases.
+    pub window: Option<usize>,
 }
 
 /// Positions of the rows of a lane.
@@ -77,6 +80,23 @@ pub struct AttentionShape {
     pub group: usize,
     /// Factor of q·k.
     pub scale: f32,
+    /// The soft cap of logits, above 0: a logit x becomes cap * tanh(x / cap).
+    pub softcap: Option<f32>,
+}
+
+/// The queries of a layer, and what its query heads have beside.
+#[derive(Clone, Copy)]
+pub struct QueryHeads<'a> {
+    /// `[head_dim, heads, n_q]` f32.
+    pub q: &'a Tensor,
+    /// `[heads]` f32: a logit without a row, which each query adds to its softmax (gpt-oss).
+    pub sinks: Option<&'a Tensor>,
+}
+
+impl<'a> From<&'a Tensor> for QueryHeads<'a> {
+    fn from(q: &'a Tensor) -> Self {
+        QueryHeads { q, sinks: None }
+    }
 }
 
 impl AttentionShape {
@@ -133,7 +153,7 @@ struct LaneHeads {
     kv_heads: Arc<[u32]>,
     compensated: bool,
     capacity: usize,
-    /// Index of the lane's first position, under ALiBi.
+    /// Index of the lane's first position, where lanes have positions.
     first_position: usize,
 }
 
@@ -151,7 +171,7 @@ impl LaneHeads {
     }
 }
 
-/// The tensor with the positions of all lanes of a layer, under ALiBi.
+/// The tensor with the positions of all lanes of a layer, where they have any.
 fn row_positions(lanes: &[GraphLane]) -> Option<&Tensor> {
     Some(&lanes.first()?.positions.as_ref()?.all)
 }
@@ -182,6 +202,12 @@ fn rows<'a>(tensor: RawTensor) -> Rows<'a> {
         row_stride: tensor.strides[1],
         head_stride: tensor.strides[2],
     }
+}
+
+/// The sinks of a layer, `[heads]` f32.
+fn sink_logits<'a>(tensor: RawTensor) -> &'a [f32] {
+    // SAFETY: a contiguous f32 vector ([`checks::check_queries`]), which nothing writes to while the node runs.
+    unsafe { std::slice::from_raw_parts(tensor.data.cast::<f32>(), tensor.shape[0]) }
 }
 
 /// A tensor `[n]` of integers.

@@ -28,6 +28,6 @@ pub mod reference;
 pub mod rows;
 mod simd;
 
-pub use attention::{Alibi, Attention, LaneView, Queries, Rows, ShapeError};
+pub use attention::{Alibi, Attention, LaneView, Queries, Rows, ShapeError, Window};
 pub use quant::RowType;
 pub use simd::Isa;

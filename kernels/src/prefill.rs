@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::attention::{Attention, LaneView, ShapeError};
 use crate::decode::padded;
-use crate::exp::exp2;
+use crate::exp::{SoftCap, exp2};
 use crate::quant::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
@@ -43,8 +43,8 @@ const STRIP: usize = 6;
 /// Floats of scratch memory of each thread.
 pub fn scratch_len(head_dim: usize) -> usize {
     let d = padded(head_dim);
-    // Queries and sums; keys and values; logits; maxima, denominators, factors; slopes and positions.
-    2 * TILE * d + 2 * BLOCK * d + BLOCK * PANEL + 3 * TILE + 2 * TILE + 16
+    // Queries and sums; keys and values; logits; maxima, denominators, factors; slopes and positions; windows.
+    2 * TILE * d + 2 * BLOCK * d + BLOCK * PANEL + 3 * TILE + 2 * TILE + TILE + 16
 }
 
 /// Computes the call together with the other threads, which pass the same arguments except `scratch`: each
@@ -155,7 +155,8 @@ impl Tile<'_> {
         let (v, rest) = rest.split_at_mut(BLOCK * d); // [d, BLOCK]
         let (logits, rest) = rest.split_at_mut(BLOCK * PANEL); // [PANEL, BLOCK]
         let (state, rest) = rest.split_at_mut(3 * TILE); // [PANEL, 3 (max, denominator, factor), 2]
-        let distances = &mut rest[..2 * TILE]; // [PANEL, 2 (slope, position), 2], under ALiBi
+        let (distances, rest) = rest.split_at_mut(2 * TILE); // [PANEL, 2 (slope, position), 2], under ALiBi
+        let firsts = &mut rest[..TILE]; // [PANEL, 2]: the first position of the window, where rows have positions
 
         q.fill(0.0);
         sums.fill(0.0);
@@ -182,10 +183,24 @@ impl Tile<'_> {
             }
         }
 
+        let kv_head = lane.kv_heads[self.head] as usize;
+        let window = call.window.and_then(|window| Some(window.positions?[kv_head]));
+        let window = window.map(|positions| {
+            let first = |i: usize| call.first_position(positions, lane.rows, self.query(i).1);
+            let origin = first(0);
+            firsts.fill(0.0);
+            for (i, to) in firsts[..queries].iter_mut().enumerate() {
+                *to = first(i).wrapping_sub(origin) as f32;
+            }
+            (positions, origin)
+        });
+
         let sees = |i: usize| call.visible(lane.rows, self.query(i).1);
+        let sees_from = |i: usize| call.first_seen(lane.rows, self.query(i).1);
         let (all_see, any_sees) = (sees(0), sees(queries - 1));
+        let (any_sees_from, all_see_from) = (sees_from(0), sees_from(queries - 1));
         // A row 0 that is not used may hold any bytes: it is not read.
-        let first = usize::from(lane.log_weight(self.head) == f32::NEG_INFINITY);
+        let first = usize::from(lane.log_weight(self.head) == f32::NEG_INFINITY).max(any_sees_from);
         for start in (first..any_sees).step_by(BLOCK) {
             let n = BLOCK.min(any_sees - start);
             self.convert(&lane.k, start, n, k);
@@ -210,11 +225,30 @@ impl Tile<'_> {
                         columns,
                     });
                 }
+                if let Some(cap) = call.softcap {
+                    let logits = &mut logits[..n * PANEL];
+                    // SAFETY: isa is present; the logits are whole vectors.
+                    unsafe { isa.enter(SoftCap { logits, cap: cap * LOG2_E }) };
+                }
                 if let Some(alibi) = &call.alibi {
                     let positions = &alibi.positions[lane.kv_heads[self.head] as usize][start..start + n];
                     let distances = &distances[panel * 2 * PANEL..][..2 * PANEL];
                     // SAFETY: isa is present; n rows of logits, a panel's slopes and positions.
                     unsafe { isa.enter(Bias { logits: logits.as_mut_ptr(), positions, origin, distances }) };
+                }
+                if let Some((positions, origin)) = window {
+                    let (positions, firsts) =
+                        (&positions[start..start + n], &firsts[panel * PANEL..][..PANEL]);
+                    // SAFETY: as for the biases.
+                    unsafe { isa.enter(Hide { logits: logits.as_mut_ptr(), positions, origin, firsts }) };
+                }
+                if start < all_see_from {
+                    for column in 0..columns {
+                        let hidden = sees_from(panel * PANEL + column).saturating_sub(start).min(n);
+                        for row in 0..hidden {
+                            logits[row * PANEL + column] = f32::NEG_INFINITY;
+                        }
+                    }
                 }
                 if start == 0 {
                     let weight = lane.log_weight(self.head) * LOG2_E;
@@ -252,20 +286,31 @@ impl Tile<'_> {
             let (panel, column) = (i / PANEL, i % PANEL);
             let (largest, total) =
                 (state[panel * 3 * PANEL + column], state[(panel * 3 + 1) * PANEL + column]);
+            let none = total == 0.0; // where a row was seen, at least 1 or NaN
+            // Sums are relative to `largest`; with a sink they become relative to `base`.
+            let sink = call.sink(head) * LOG2_E;
+            let base = largest.max(sink);
+            let (factor, total) = match call.sinks {
+                Some(_) if !none => {
+                    let factor = (largest - base).exp2();
+                    (factor, total * factor + (sink - base).exp2())
+                }
+                Some(_) => (1.0, (sink - base).exp2()),
+                None => (1.0, total),
+            };
             let at = t * call.n_heads() + head;
             // SAFETY: the caller's promise; head and t are below their counts.
             let out =
                 unsafe { std::slice::from_raw_parts_mut(output.out.add(at * call.head_dim), call.head_dim) };
-            let none = total == 0.0; // where a row was seen, at least 1 or NaN
             let sums = &sums[panel * PANEL * d + column..];
             for (out, sum) in out.iter_mut().zip(sums.iter().step_by(PANEL)) {
-                *out = if none { 0.0 } else { sum / total };
+                *out = if none { 0.0 } else { sum * factor / total };
             }
             if !output.lse.is_null() {
                 // SAFETY: as above.
                 unsafe {
                     *output.lse.add(at) =
-                        if none { f32::NEG_INFINITY } else { (largest + total.log2()) * LN_2 }
+                        if total == 0.0 { f32::NEG_INFINITY } else { (base + total.log2()) * LN_2 }
                 };
             }
         }
@@ -450,6 +495,36 @@ impl Kernel for Bias<'_> {
                     let slope = S::load(self.distances.as_ptr().add(slope));
                     let logits = self.logits.add(r * PANEL + x * S::LANES);
                     S::store(logits, S::fma(slope, distance, S::load(logits)));
+                }
+            }
+        }
+    }
+}
+
+/// Sets the logits `[PANEL, positions.len()]` of rows before the windows to `-inf`. Safety: the logits may be written;
+/// `firsts` `[PANEL]` has the first position of each query's window, relative to `origin`.
+struct Hide<'a> {
+    logits: *mut f32,
+    positions: &'a [i32],
+    origin: i32,
+    firsts: &'a [f32],
+}
+
+impl Kernel for Hide<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for r in Loop(0, self.positions.len()) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let position = S::splat(2.0 * self.positions[r].wrapping_sub(self.origin) as f32);
+                for x in Loop(0, PANEL / S::LANES) {
+                    let first = S::load(self.firsts.as_ptr().add(x * S::LANES));
+                    let before = S::sub(position, S::add(first, first)); // 0 or more in the window, otherwise at most -2
+                    let hidden = S::mul(S::min(before, S::splat(0.0)), S::splat(f32::MAX)); // 0 or -inf
+                    let logits = self.logits.add(r * PANEL + x * S::LANES);
+                    S::store(logits, S::add(S::load(logits), hidden));
                 }
             }
         }

@@ -30,6 +30,10 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
                 });
                 let mut logits = Vec::new();
                 let first = usize::from(lane.log_weight(at) == f32::NEG_INFINITY); // row 0 is not used
+                let seen_from = |positions: &[i32]| call.first_position(positions, lane.rows, t);
+                let window = call.window.and_then(|window| Some(window.positions?[kv_head as usize]));
+                let window = window.map(|positions| (positions, seen_from(positions)));
+                let first = first.max(call.first_seen(lane.rows, t));
                 for j in first..call.visible(lane.rows, t) {
                     lane.k.ty.decode(lane.k.row(d, at, j), &mut row);
                     let dot: f64 = q.iter().zip(&row).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
@@ -38,13 +42,19 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
                         bias +=
                             slope * (f64::from(alibi.positions[kv_head as usize][j]) - f64::from(position));
                     }
-                    logits.push(dot * f64::from(call.scale) + bias);
+                    let mut logit = dot * f64::from(call.scale);
+                    if let Some(cap) = call.softcap.map(f64::from) {
+                        logit = cap * (logit / cap).tanh();
+                    }
+                    let hidden = window.is_some_and(|(positions, first)| positions[j] < first);
+                    logits.push(if hidden { f64::NEG_INFINITY } else { logit + bias });
                 }
-                let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sink = f64::from(call.sink(head));
+                let largest = logits.iter().copied().fold(sink, f64::max);
                 if largest == f64::NEG_INFINITY {
                     continue;
                 }
-                let total: f64 = logits.iter().map(|s| (s - largest).exp()).sum();
+                let total = logits.iter().map(|s| (s - largest).exp()).sum::<f64>() + (sink - largest).exp();
                 lse[t * call.n_heads() + head] = largest + total.ln();
                 let out = &mut out[(t * call.n_heads() + head) * d..][..d];
                 for (s, j) in logits.iter().zip(first..) {
@@ -63,7 +73,7 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alibi, LaneView, Queries, RowType, Rows};
+    use crate::{Alibi, LaneView, Queries, RowType, Rows, Window};
 
     /// Logits are ln 4 (the log-weight of row 0), ln 2 and ln 2, so that the weights are 4 : 2 : 2.
     #[test]
@@ -94,6 +104,9 @@ mod tests {
             q: Queries::contiguous(&q, d, 1),
             lanes: &lanes,
             alibi: None,
+            window: None,
+            softcap: None,
+            sinks: None,
         };
         let got = attend(&call).unwrap();
         assert!((got.out[0] - (0.5 * 1.0 + 0.25 * 2.0 + 0.25 * 4.0)).abs() < 1e-6);
@@ -125,10 +138,72 @@ mod tests {
             q: Queries::contiguous(&[1.0; 8], d, 1),
             lanes: &lanes,
             alibi: Some(Alibi { slopes: &[2f32.ln()], positions: &[&[5, 2, 7]] }),
+            window: None,
+            softcap: None,
+            sinks: None,
         };
         let got = attend(&call).unwrap();
         let total = 0.25 + 0.03125 + 1.0;
         assert!((got.out[0] - (0.25 * 1.0 + 0.03125 * 2.0 + 4.0) / total).abs() < 1e-6);
         assert!((got.lse[0] - total.ln()).abs() < 1e-6);
+    }
+    /// A call of two query tokens over four keys of 0, whose values are 1, 2, 4 and 8.
+    fn with_parts<R>(
+        window: Option<Window>,
+        softcap: Option<f32>,
+        sinks: Option<&[f32]>,
+        key: f32,
+        read: impl Fn(Attended) -> R,
+    ) -> R {
+        let rows = |firsts: [f32; 4]| {
+            let x: Vec<f32> = firsts.iter().flat_map(|first| [*first, 0., 0., 0., 0., 0., 0., 0.]).collect();
+            let mut bytes = vec![0; 4 * 32];
+            RowType::F32.encode(&x, &mut bytes);
+            bytes
+        };
+        let (k, v) = (rows([key, 0.0, 0.0, 0.0]), rows([1.0, 2.0, 4.0, 8.0]));
+        let [k, v] = [&k, &v].map(|rows| Rows::contiguous(rows, RowType::F32, 8, 4));
+        let lanes = [LaneView { k, v, rows: 4, kv_heads: &[0], log_weight: None }];
+        read(
+            attend(&Attention {
+                head_dim: 8,
+                n_kv_heads: 1,
+                group: 1,
+                n_q: 2,
+                scale: 1.0,
+                q: Queries::contiguous(&[1.0; 16], 8, 1),
+                lanes: &lanes,
+                alibi: None,
+                window,
+                softcap,
+                sinks,
+            })
+            .expect("shapes fit"),
+        )
+    }
+
+    #[test]
+    fn a_window_has_the_last_tokens_up_to_the_querys_own() {
+        let out = |window| with_parts(Some(window), None, None, 0.0, |got| [got.out[0], got.out[8]]);
+        assert_eq!(out(Window { tokens: 2, positions: None }), [3.0, 6.0]);
+        assert_eq!(out(Window { tokens: 1, positions: None }), [4.0, 8.0]);
+        // Rows at positions 8, 3, 9 and 10: the first is in the window of both queries, the second in none.
+        assert_eq!(out(Window { tokens: 3, positions: Some(&[&[8, 3, 9, 10]]) }), [2.5, 13.0 / 3.0]);
+    }
+
+    /// The first row weighs e^(2 tanh(3 / 2)) times as much as each other row.
+    #[test]
+    fn a_soft_cap_bounds_logits() {
+        let weight = (2.0 * 1.5f64.tanh()).exp();
+        let want = (weight + 2.0 + 4.0 + 8.0) / (weight + 3.0);
+        let have = with_parts(None, Some(2.0), None, 3.0, |got| got.out[8]);
+        assert!((have - want).abs() < 1e-12, "{have}, not {want}");
+    }
+
+    /// A sink of ln 4 weighs as much as the four rows together.
+    #[test]
+    fn a_sink_takes_its_share_of_the_weights() {
+        let (out, lse) = with_parts(None, None, Some(&[4f32.ln()]), 0.0, |got| (got.out[8], got.lse[1]));
+        assert!((out - 15.0 / 8.0).abs() < 1e-6 && (lse - 8f64.ln()).abs() < 1e-6);
     }
 }

@@ -143,6 +143,7 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
     /// b where either is NaN.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     /// b where either is NaN.

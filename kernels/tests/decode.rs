@@ -5,7 +5,7 @@ mod common;
 
 use common::{Case, Data, LaneCase, Random, compare};
 use kernels::decode::{combine, combine_range, partial, partial_on, partials_len};
-use kernels::{Attention, Isa, RowType, ShapeError, reference};
+use kernels::{Attention, Isa, RowType, ShapeError, Window, reference};
 
 /// Runs both phases, thread after thread. Buffers are NaN at first, so that reads of unwritten numbers fail
 /// the tests.
@@ -130,6 +130,29 @@ fn alibi_adds_biases_by_distance() {
 }
 
 #[test]
+fn windows_hide_older_rows() {
+    for is_ordered in [true, false] {
+        for n_q in [1, 4] {
+            for (window, rows) in [(1, 40), (5, 3), (5, 40), (31, 96), (32, 97), (33, 98), (500, 97)] {
+                check(Case { window: Some(window), is_ordered, n_q, group: 3, ..Case::plain(64, 2, rows) });
+            }
+        }
+    }
+}
+
+#[test]
+fn soft_caps_and_sinks() {
+    let lanes = vec![lane(&[3, 0], 300, None), lane(&[1, 2], 41, Some(&[1.5, f32::NEG_INFINITY]))];
+    for n_q in [1, 4] {
+        let case = Case { n_q, group: 3, lanes: lanes.clone(), ..Case::plain(64, 1, 1) };
+        check(Case { softcap: Some(0.7), ..case.clone() });
+        check(Case { has_sinks: true, ..case.clone() });
+        check(Case { softcap: Some(50.0), has_sinks: true, key_size: 30.0, ..case });
+    }
+    check(Case { has_sinks: true, n_q: 4, ..Case::plain(64, 2, 2) });
+}
+
+#[test]
 fn a_log_weight_equals_copies_of_the_row() {
     // A log-weight of log 5 on row 0 must equal five copies of row 0.
     let data =
@@ -214,6 +237,10 @@ fn random_calls() {
             v_type: types[random.below(types.len())],
             key_size: 1.0,
             alibi: random.below(3) == 0,
+            window: (random.below(3) == 0).then(|| 1 + random.below(200)),
+            is_ordered: random.below(2) == 0,
+            softcap: (random.below(3) == 0).then_some(1.5),
+            has_sinks: random.below(3) == 0,
             lanes,
         };
         let nth = 1 + random.below(5);
@@ -262,6 +289,11 @@ fn strided_queries_and_rows() {
         };
         assert_eq!(decode(Isa::best(), &strided, 2).0, want);
     });
+}
+
+fn compute_part(call: &Attention) -> Result<(), ShapeError> {
+    let mut own = vec![0.0; partials_len(call.head_dim, call.n_kv_heads, call.group, call.n_q)];
+    partial(call, 0, 1, &mut own)
 }
 
 #[test]
@@ -330,9 +362,25 @@ fn shapes_that_do_not_fit_are_rejected() {
             let alibi = Some(kernels::Alibi { slopes: &slopes, positions: &positions });
             partial(&Attention { alibi, ..*call }, 0, 1, &mut own)
         };
-        assert!(matches!(distances(1, 50), Err(ShapeError::Alibi { what: "slopes", have: 1, need: 2 })));
-        assert!(matches!(distances(2, 49), Err(ShapeError::Alibi { what: "positions", have: 49, need: 50 })));
+        assert!(matches!(distances(1, 50), Err(ShapeError::Numbers { what: "slopes", have: 1, need: 2 })));
+        assert!(matches!(
+            distances(2, 49),
+            Err(ShapeError::Numbers { what: "positions", have: 49, need: 50 })
+        ));
         assert!(distances(2, 50).is_ok());
+        let window = |tokens, positions| {
+            compute_part(&Attention { window: Some(Window { tokens, positions }), ..*call })
+        };
+        assert!(matches!(window(0, None), Err(ShapeError::Numbers { what: "tokens of the window", .. })));
+        let short: [&[i32]; 2] = [&[0; 50], &[0; 49]];
+        assert!(matches!(window(3, Some(&short)), Err(ShapeError::Numbers { have: 49, need: 50, .. })));
+        assert!(matches!(window(3, Some(&short[..1])), Err(ShapeError::Numbers { have: 1, need: 2, .. })));
+        for cap in [0.0, -1.0, f32::NAN] {
+            let result = compute_part(&Attention { softcap: Some(cap), ..*call });
+            assert!(matches!(result, Err(ShapeError::Softcap)));
+        }
+        let result = compute_part(&Attention { sinks: Some(&[0.0; 3]), ..*call });
+        assert!(matches!(result, Err(ShapeError::Numbers { what: "sinks", have: 3, need: 2 })));
         let short = own.len() - 1;
         assert!(matches!(
             partial(call, 0, 1, &mut own[..short]),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{Case, Data, LaneCase, Random, backends, bytes_of, compute, device, lane_inputs};
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::{
-    self, Appended, AttentionShape, GraphLane, MAX_LANES, RowPositions, Split, tensor_type,
+    self, Appended, AttentionShape, GraphLane, MAX_LANES, QueryHeads, RowPositions, Split, tensor_type,
 };
 use kernels::{Attention, RowType, reference};
 
@@ -18,6 +18,8 @@ use kernels::{Attention, RowType, reference};
 fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
     let backend = device();
     let memory = Context::new(16);
+    let of_window = call.window.and_then(|window| window.positions);
+    let all_positions = call.alibi.map(|alibi| alibi.positions).or(of_window);
     let mut first = 0;
     let lanes: Vec<(Tensor, Tensor, usize, usize)> = (call.lanes.iter())
         .map(|lane| {
@@ -31,6 +33,7 @@ fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
         .collect();
     let positions = memory.tensor(Type::I32, [first.max(1)]);
     let q = memory.tensor(Type::F32, [call.head_dim, call.n_heads(), call.n_q]);
+    let sinks = memory.tensor(Type::F32, [call.n_heads()]);
     memory.allocate(&backend.buffer_type()).expect("memory");
     let mut rows = [0i32; 2 * MAX_LANES];
     let mut weights = [f32::NAN; 2 * MAX_LANES];
@@ -40,21 +43,25 @@ fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
         rows[MAX_LANES + number] = lane.rows as i32;
         weights[MAX_LANES + number] = lane.log_weight.map_or(f32::NAN, |weights| weights[0]);
         for (at, head) in lane.kv_heads.iter().enumerate() {
-            if let Some(alibi) = &call.alibi {
-                let held = alibi.positions[*head as usize];
+            if let Some(all) = all_positions {
+                let held = all[*head as usize];
                 positions.write(4 * (first + at * capacity), held).expect("positions");
             }
         }
     }
     q.write(0, call.q.data).expect("queries");
+    if let Some(logits) = call.sinks {
+        sinks.write(0, logits).expect("sinks");
+    }
     let lanes: Vec<GraphLane> = (call.lanes.iter().zip(lanes))
         .map(|(lane, (k, v, _, first))| GraphLane {
             k,
             v,
             kv_heads: lane.kv_heads.into(),
-            compensated: lane.log_weight.is_some() && call.alibi.is_none(),
+            compensated: lane.log_weight.is_some() && all_positions.is_none(),
             accumulated: None,
-            positions: call.alibi.map(|_| RowPositions { all: positions.clone(), first }),
+            positions: all_positions.map(|_| RowPositions { all: positions.clone(), first }),
+            window: call.window.map(|window| window.tokens),
         })
         .collect();
 
@@ -66,14 +73,16 @@ fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
         n_kv_heads: call.n_kv_heads,
         group: call.group,
         scale: call.scale,
+        softcap: call.softcap,
     };
     let appended = Appended { node: &stored, rows: 0 };
-    let out = graph::attend(&ctx, shape, &q, appended, &lanes, &inputs, Split::Blocks(blocks)).output();
+    let queries = QueryHeads { q: &q, sinks: call.sinks.map(|_| &sinks) };
+    let out = graph::attend(&ctx, shape, queries, appended, &lanes, &inputs, Split::Blocks(blocks)).output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("memory");
     let run = || -> Vec<f32> {
         inputs.rows.write(0, &rows).expect("rows");
-        if call.alibi.is_none() {
+        if all_positions.is_none() {
             inputs.log_weights.write(0, &weights).expect("weights");
         }
         backend.compute(&ready).expect("computed");
@@ -305,6 +314,27 @@ fn huge_logits_do_not_overflow() {
     }
 }
 
+/// Windows, soft caps and sinks, for few and many queries, with and without splits of the rows.
+#[test]
+fn windows_soft_caps_and_sinks() {
+    for is_ordered in [true, false] {
+        for (n_q, group) in [(1, 2), (4, 3), (21, 3), (150, 1)] {
+            for (window, rows) in [(1, 160), (40, 160), (40, 30), (500, 160)] {
+                let plain = Case::plain(64, 3, rows);
+                check(Case { window: Some(window), is_ordered, n_q, group, ..plain.clone() });
+                let (softcap, has_sinks) = (Some(0.7), true);
+                check(Case { window: Some(window), is_ordered, n_q, group, softcap, has_sinks, ..plain });
+            }
+        }
+    }
+    for (n_q, group) in [(1, 2), (4, 3), (21, 3), (150, 1)] {
+        let lanes = vec![lane(&[3, 0], 210, None), lane(&[1, 2], 41, Some(1.5))];
+        let case = Case { n_q, group, lanes, ..Case::plain(64, 1, 1) };
+        check(Case { softcap: Some(1.3), ..case.clone() });
+        check(Case { has_sinks: true, ..case });
+    }
+}
+
 #[test]
 fn nan_in_a_row_reaches_the_output() {
     let data = Data::new(Case { group: 2, ..Case::plain(64, 2, 100) }, 8);
@@ -344,6 +374,7 @@ fn random_calls() {
             key_size: 1.0,
             alibi: random.below(3) == 0,
             lanes,
+            ..Case::plain(64, 1, 1)
         };
         if case.alibi && case.lanes.iter().any(|lane| lane.log_weight.is_some()) {
             continue; // lanes with positions are not compensated
@@ -392,6 +423,7 @@ fn appended(
             accumulated: None,
             positions: alibi
                 .then(|| RowPositions { all: positions.clone(), first: number * 2 * capacities[0] }),
+            window: None,
         })
         .collect();
     let ctx = Context::new(16);
@@ -452,6 +484,7 @@ fn rounded_blocks_equal_the_cpus() {
             compensated: false,
             accumulated: None,
             positions: None,
+            window: None,
         };
         let ctx = Context::new(8);
         let inputs = lane_inputs(&ctx, 1);

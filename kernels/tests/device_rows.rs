@@ -45,6 +45,7 @@ fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, compen
         compensated,
         accumulated: (!compensated).then(|| accumulated.clone()),
         positions: None,
+        window: None,
     };
     let mut bytes = Vec::new();
     for (live, count) in [(60, 25), (35, 1)] {
@@ -108,6 +109,7 @@ fn selected(
         compensated,
         accumulated: None,
         positions: None,
+        window: None,
     };
     let kept: Vec<Vec<u32>> = (0..HEADS).map(|_| some_of(&mut random, 0, ROWS - 1, kept)).collect();
     let others = |kept: &Vec<u32>| (0..ROWS as u32 - 1).filter(|row| !kept.contains(row)).collect();

@@ -10,8 +10,8 @@ use common::{Random, backends, compute, lane_inputs, write_rows};
 use ggml::{Backend, Context, Type};
 use kernels::RowType;
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, MAX_LANES, RowLists,
-    RowPositions, WindowQueries, tensor_type,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, MAX_LANES, QueryHeads,
+    RowLists, RowPositions, WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
 
@@ -40,6 +40,7 @@ struct AccumulationCase {
     /// `None`: not compensated.
     log_weight: Option<f32>,
     alibi: bool,
+    has_sinks: bool,
 }
 
 /// The accumulated attention of a lane with all KV heads except the first. The last head does not accumulate.
@@ -52,7 +53,10 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let accumulated = memory.tensor(Type::F32, [capacity, heads]);
     let positions = memory.tensor(Type::I32, [7 + capacity * heads]);
     let q = memory.tensor(Type::F32, [d, shape.n_kv_heads * shape.group, new]);
+    let sinks = memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]);
     memory.allocate(&backend.buffer_type()).expect("memory");
+    let logits: Vec<f32> = (0..sinks.dim(0)).map(|head| head as f32 - 2.0).collect();
+    sinks.write(0, &logits).expect("sinks");
     let unused = case.log_weight == Some(f32::NEG_INFINITY);
     write_rows(&mut random, &k, ty, usize::from(unused), live + new);
     q.write(0, &normal(&mut random, q.bytes() / 4)).expect("queries");
@@ -70,6 +74,7 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
         compensated: case.log_weight.is_some(),
         accumulated: Some(accumulated.clone()),
         positions: case.alibi.then(|| RowPositions { all: positions, first: 7 }),
+        window: None,
     };
     let ctx = Context::new(8);
     let inputs = lane_inputs(&ctx, new);
@@ -77,8 +82,9 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let how = Accumulation { queries: case.queries, replace: case.replace, gain: case.gain };
     let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
     let to = AccumulatingLane { lane: &lane, number: 1, heads: accumulating };
+    let q = QueryHeads { q: &q, sinks: case.has_sinks.then_some(&sinks) };
     let node =
-        graph::accumulate_attention(&ctx, shape, &q, Appended { node: &stored, rows: new }, to, &inputs, how)
+        graph::accumulate_attention(&ctx, shape, q, Appended { node: &stored, rows: new }, to, &inputs, how)
             .expect("the lane accumulates");
     compute(backend, &ctx, &node, || {
         inputs.rows.write(0, &[-1, -1, -1, -1, live as i32, -1]).expect("rows");
@@ -94,7 +100,9 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
 #[test]
 fn accumulated_attention_equals_the_cpus() {
     let [cpu, device] = backends();
-    let shape = |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
+    let shape =
+        |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125, softcap: None };
+    let capped = |head_dim, group| AttentionShape { softcap: Some(0.7), ..shape(head_dim, group) };
     let plain = AccumulationCase {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -105,6 +113,7 @@ fn accumulated_attention_equals_the_cpus() {
         gain: Gain::One,
         log_weight: None,
         alibi: false,
+        has_sinks: false,
     };
     let cases = [
         plain,
@@ -124,6 +133,8 @@ fn accumulated_attention_equals_the_cpus() {
         AccumulationCase { log_weight: Some(f32::NEG_INFINITY), ..plain },
         AccumulationCase { log_weight: Some(f32::NEG_INFINITY), live: 1, queries: 4, new: 4, ..plain },
         AccumulationCase { alibi: true, new: 4, queries: 3, ..plain },
+        AccumulationCase { shape: capped(64, 2), new: 4, queries: 3, ..plain },
+        AccumulationCase { has_sinks: true, new: 4, gain: Gain::Entropy { budget: 60 }, ..plain },
         AccumulationCase { gain: Gain::Entropy { budget: 40 }, new: 4, queries: 4, ..plain },
         AccumulationCase { gain: Gain::Literal { budget: 302 }, new: 4, queries: 4, alibi: true, ..plain },
     ];
@@ -150,6 +161,7 @@ struct WindowCase {
     log_weight: f32,
     alibi: bool,
     gain: Gain,
+    has_sinks: bool,
 }
 
 fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
@@ -159,7 +171,10 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
     let memory = Context::new(4);
     let k = memory.tensor(tensor_type(ty), [shape.head_dim, first + rows + 3, 2]);
     let ring = memory.tensor(Type::F32, [shape.head_dim, shape.n_kv_heads * shape.group, RING]);
+    let sinks = memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]);
     memory.allocate(&backend.buffer_type()).expect("memory");
+    let logits: Vec<f32> = (0..sinks.dim(0)).map(|head| head as f32 - 2.0).collect();
+    sinks.write(0, &logits).expect("sinks");
     let unused = first > 0 && case.log_weight == f32::NEG_INFINITY;
     write_rows(&mut random, &k, ty, usize::from(unused), first + rows);
     ring.write(0, &normal(&mut random, ring.bytes() / 4)).expect("queries");
@@ -175,6 +190,7 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
         first,
         log_weight: case.log_weight,
         alibi: case.alibi,
+        sinks: case.has_sinks.then(|| sinks.clone()),
     };
     let ctx = Context::new(4);
     let node = graph::window_attention(&ctx, shape, &k, &ring, which, window);
@@ -185,7 +201,9 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
 #[test]
 fn window_attention_equals_the_cpus() {
     let [cpu, device] = backends();
-    let shape = |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125 };
+    let shape =
+        |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125, softcap: None };
+    let capped = |head_dim, group| AttentionShape { softcap: Some(0.7), ..shape(head_dim, group) };
     let plain = WindowCase {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -195,6 +213,7 @@ fn window_attention_equals_the_cpus() {
         log_weight: 0.0,
         alibi: false,
         gain: Gain::One,
+        has_sinks: false,
     };
     let cases = [
         plain,
@@ -202,6 +221,8 @@ fn window_attention_equals_the_cpus() {
         WindowCase { shape: shape(96, 1), ty: RowType::Q4_0, tokens: 9, rows: 65, ..plain },
         WindowCase { shape: shape(80, 3), ty: RowType::F32, first: 1, log_weight: 1.5, ..plain },
         WindowCase { first: 1, log_weight: f32::NEG_INFINITY, ..plain },
+        WindowCase { shape: capped(64, 2), has_sinks: true, ..plain },
+        WindowCase { shape: capped(64, 2), has_sinks: true, gain: Gain::Entropy { budget: 60 }, ..plain },
         WindowCase { alibi: true, gain: Gain::Entropy { budget: 60 }, ..plain },
     ];
     for case in cases {

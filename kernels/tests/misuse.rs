@@ -21,7 +21,8 @@ const HEADS: usize = 2;
 const GROUP: usize = 3;
 const TOKENS: usize = 4;
 const WINDOW: usize = 8;
-const SHAPE: AttentionShape = AttentionShape { head_dim: D, n_kv_heads: HEADS, group: GROUP, scale: 0.25 };
+const SHAPE: AttentionShape =
+    AttentionShape { head_dim: D, n_kv_heads: HEADS, group: GROUP, scale: 0.25, softcap: None };
 
 /// Everything that the nodes are built of, and fits.
 struct Parts {
@@ -57,6 +58,7 @@ impl Parts {
                 compensated: false,
                 accumulated: Some(accumulated),
                 positions: None,
+                window: None,
             },
             sums,
             ring,
@@ -117,6 +119,7 @@ impl Parts {
             first: 0,
             log_weight: 0.0,
             alibi: false,
+            sinks: None,
         };
         change(&mut window);
         graph::window_attention(&self.ctx, SHAPE, &self.lane.k, &self.ring, lists, window)

@@ -150,6 +150,27 @@ fn nan_in_a_row_reaches_the_output() {
 }
 
 #[test]
+fn windows_hide_older_rows() {
+    for is_ordered in [true, false] {
+        for (n_q, group) in [(1, 20), (19, 1), (70, 3), (150, 1)] {
+            for (window, rows) in [(1, 200), (8, 5), (95, 300), (96, 300), (97, 301), (500, 300)] {
+                check(Case { window: Some(window), is_ordered, n_q, group, ..Case::plain(64, 2, rows) });
+            }
+        }
+    }
+}
+
+#[test]
+fn soft_caps_and_sinks() {
+    for (n_q, rows) in [(19, 130), (150, 20), (70, 300)] {
+        let case = Case { n_q, group: 3, ..Case::plain(64, 2, rows) };
+        check(Case { softcap: Some(0.7), ..case.clone() });
+        check(Case { has_sinks: true, ..case.clone() });
+        check(Case { softcap: Some(50.0), has_sinks: true, key_size: 30.0, ..case });
+    }
+}
+
+#[test]
 fn random_calls() {
     let mut random = Random::new(5);
     for seed in 0..16 {
@@ -160,6 +181,10 @@ fn random_calls() {
             k_type: RowType::ALL[random.below(RowType::ALL.len())],
             v_type: RowType::ALL[random.below(RowType::ALL.len())],
             alibi: random.below(3) == 0,
+            window: (random.below(3) == 0).then(|| 1 + random.below(200)),
+            is_ordered: random.below(2) == 0,
+            softcap: (random.below(3) == 0).then_some(1.5),
+            has_sinks: random.below(3) == 0,
             ..Case::plain(32 * (1 + random.below(4)), heads, random.below(300))
         };
         let data = Data::new(case, seed);

@@ -13,7 +13,8 @@ use kernels::graph::{
 mod common;
 use common::{Random, compute, lane_inputs};
 
-const SHAPE: AttentionShape = AttentionShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25 };
+const SHAPE: AttentionShape =
+    AttentionShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25, softcap: None };
 const HEADS: usize = SHAPE.n_kv_heads * SHAPE.group;
 /// Live rows, in no order. Behind them are the rows of the new tokens.
 const LIVE: usize = 20;
@@ -106,6 +107,7 @@ fn accumulated_attention_has_alibi_biases() {
             compensated: false,
             accumulated: Some(accumulated.clone()),
             positions: Some(RowPositions { all: positions, first: 0 }),
+            window: None,
         };
 
         let ctx = Context::new(8);
@@ -165,6 +167,7 @@ fn window_attention_has_alibi_biases() {
             first: 0,
             log_weight: 0.0,
             alibi: true,
+            sinks: None,
         };
         let node =
             graph::window_attention(&ctx, SHAPE, &k, &ring, RowLists { heads: vec![0, 1], rows }, window);

@@ -98,6 +98,8 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
         attn_output_bias: false,
         qk_norm: arch == Arch::Qwen3,
         rope_freqs: arch == Arch::Llama,
+        attention_softcap: None,
+        local_layers: None,
         ignored_sliding_window: None,
     };
     let mut writer = GgufWriter::new();

@@ -146,6 +146,8 @@ impl ModelShape {
             attn_output_bias: false,
             qk_norm: decl.qk_norm == crate::arch::Presence::Always,
             rope_freqs: self.rope_factor.is_some(),
+            attention_softcap: None,
+            local_layers: None,
             ignored_sliding_window: None,
         }
     }

@@ -49,8 +49,42 @@ pub struct ModelSpec {
     pub qk_norm: bool,
     /// Whether there is a tensor of factors that divide RoPE's frequencies.
     pub rope_freqs: bool,
+    /// Logits of attention l become c · tanh(l / c) for this c, before the softmax.
+    pub attention_softcap: Option<f32>,
+    /// The layers with a sliding window.
+    pub local_layers: Option<LocalLayers>,
     /// A sliding window, in tokens, that the file gives and that is not applied.
     pub ignored_sliding_window: Option<usize>,
+}
+
+/// Layers with a sliding window, called local. In the others a token sees all before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalLayers {
+    /// Tokens that a token sees, itself included: those at positions above p - window, for its position p.
+    pub window: usize,
+    /// `[n_layers]`: which layers are local.
+    pub is_local: Vec<bool>,
+    /// The base and scaling of RoPE in local layers.
+    pub rope: Option<Rope>,
+    /// Whether the other layers have no RoPE.
+    pub only_local_rope: bool,
+}
+
+impl ModelSpec {
+    /// Tokens that a token sees in a layer, itself included; `None` for all.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        let local = self.local_layers.as_ref()?;
+        local.is_local.get(layer).copied().unwrap_or(false).then_some(local.window)
+    }
+
+    /// RoPE of a layer; `None` where it has none.
+    pub fn rope(&self, layer: usize) -> Option<&Rope> {
+        match &self.local_layers {
+            Some(local) if self.window(layer).is_some() => local.rope.as_ref(),
+            Some(local) if local.only_local_rope => None,
+            _ => self.position_encoding.rope(),
+        }
+    }
 }
 
 /// How attention takes the positions of tokens into account.

@@ -118,7 +118,7 @@ impl Rows {
     fn shape(&self) -> AttentionShape {
         let [n_kv_heads, _, head_dim] = self.k.shape[..] else { unreachable!("checked when read") };
         let group = self.q.shape[0] / n_kv_heads;
-        AttentionShape { head_dim, n_kv_heads, group, scale: 1.0 / (head_dim as f32).sqrt() }
+        AttentionShape { head_dim, n_kv_heads, group, scale: 1.0 / (head_dim as f32).sqrt(), softcap: None }
     }
 
     /// Number of tokens in `from..to` that have queries. They are the last ones.
@@ -274,6 +274,7 @@ impl Runner<'_> {
             compensated: false,
             accumulated: Some(ctx.tensor(Type::F32, [n, shape.n_kv_heads])),
             positions: None,
+            window: None,
         };
         ctx.allocate(&self.backend().buffer_type())?;
         let recorders = vec![store.prefill_recorder(layer, &complete)];
@@ -410,6 +411,7 @@ impl Runner<'_> {
             n_kv_heads: *n_kv_heads,
             group: heads / n_kv_heads,
             scale: 1.0 / (*head_dim as f32).sqrt(),
+            softcap: None,
         };
         let queries = Rows::tokens(&q, *n, 0, *n);
         for (occurrences, suffix) in [(Occurrences::All, "all"), (Occurrences::Last, "last")] {

@@ -39,7 +39,8 @@ pub struct SelectedHeads {
 /// Selects retrieval heads from scores `[layers, heads]`.
 ///
 /// The counts are the shares of the model's heads, rounded half to even. Of equal scores the smaller (layer,
-/// head) is selected.
+/// head) is selected. Layers in which all scores are 0 have a sliding window: their heads do not count, unless this
+/// is so in all layers.
 ///
 /// # Errors
 /// Scores that do not fit the shape or are not finite; shares outside 0 to 1.
@@ -54,6 +55,7 @@ pub fn select(
     check_share("the share of induction heads", rule.induction)?;
     check_share("the share of echo heads", rule.echo)?;
     let group = shape.group();
+    let [induction, echo] = &without_windows(shape, induction, echo);
     if rule.group_max {
         let mut kv_heads = vec![false; shape.all_kv_heads()];
         mark_top_share(&mut kv_heads, &group_max(induction, group), rule.induction);
@@ -70,6 +72,22 @@ pub fn select(
     Ok(SelectedHeads { query_heads, kv_heads })
 }
 
+/// The scores, `-inf` in layers that have a sliding window.
+fn without_windows(shape: &HeadShape, induction: &[f32], echo: &[f32]) -> [Vec<f32>; 2] {
+    let heads = shape.heads();
+    let has_scores = |layer: usize| {
+        let of_layer = layer * heads..(layer + 1) * heads;
+        [induction, echo].iter().any(|scores| scores[of_layer.clone()].iter().any(|score| *score != 0.0))
+    };
+    let counts: Vec<bool> = (0..shape.layers()).map(has_scores).collect();
+    let all = !counts.contains(&true);
+    [induction, echo].map(|scores| {
+        let score =
+            |(at, score): (usize, &f32)| if all || counts[at / heads] { *score } else { f32::NEG_INFINITY };
+        scores.iter().enumerate().map(score).collect()
+    })
+}
+
 /// Refuses values outside 0 to 1.
 pub(super) fn check_share(what: &'static str, value: f64) -> Result<(), HeadsError> {
     if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(HeadsError::Share { what, value }) }
@@ -83,7 +101,8 @@ fn group_max(values: &[f32], group: usize) -> Vec<f32> {
 /// Sets the flags of the highest `share` of the finite values, rounded half to even; of equal values the
 /// first ones.
 pub(super) fn mark_top_share(flags: &mut [bool], values: &[f32], share: f64) {
-    let count = (share * values.len() as f64).round_ties_even() as usize;
+    let finite = values.iter().filter(|value| value.is_finite()).count();
+    let count = (share * finite as f64).round_ties_even() as usize;
     let mut order: Vec<usize> = (0..values.len()).collect();
     // Adding 0.0 makes -0.0 equal to 0.0. The sort is stable, so equal values stay in order.
     order.sort_by(|&a, &b| (values[b] + 0.0).total_cmp(&(values[a] + 0.0)));
@@ -181,6 +200,17 @@ mod tests {
         for share in [-0.1, 1.1, f64::NAN] {
             let rule = SelectionRule { induction: share, ..rule };
             assert!(select(&shape, &[0.0; 4], &[0.0; 4], &rule).is_err());
+        }
+    }
+    /// Half of the heads of the two layers that have scores, not of all four.
+    #[test]
+    fn heads_of_layers_without_scores_do_not_count() {
+        let shape = HeadShape::new(4, 2, 2).unwrap();
+        let induction = [0.0, 0.0, 0.1, 0.4, 0.0, 0.0, 0.3, 0.2];
+        for group_max in [true, false] {
+            let rule = SelectionRule { induction: 0.5, echo: 0.0, group_max };
+            let selected = select(&shape, &induction, &[0.0; 8], &rule).unwrap().kv_heads;
+            assert_eq!(selected, [false, false, false, true, false, false, true, false]);
         }
     }
 }

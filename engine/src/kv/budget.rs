@@ -15,7 +15,8 @@ pub enum KvBudget {
     Rows(usize),
     /// Bytes of the store.
     Bytes(usize),
-    /// Bytes of the store as a share, from 0 to 1, of a cache that keeps everything.
+    /// Bytes of the store as a share, from 0 to 1, of a cache that keeps everything. Layers with a sliding window keep
+    /// their window: the share is one of the other layers.
     Share(f64),
 }
 
@@ -42,8 +43,9 @@ impl KvBudget {
             KvBudget::Rows(rows) => return choice.with_rows(rows, options.context),
             KvBudget::Bytes(bytes) => (bytes, format!("{bytes} bytes")),
             KvBudget::Share(share) => {
-                let full = layout(&PolicyChoice::default())?.full_bytes(options.context);
-                let bytes = (full as f64 * share) as usize;
+                let full = layout(&PolicyChoice::default())?;
+                let windows = full.window_bytes();
+                let bytes = ((full.bytes() - windows) as f64 * share) as usize + windows;
                 (bytes, format!("{} % ({bytes} bytes)", share * 100.0))
             }
         };

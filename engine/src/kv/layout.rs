@@ -27,12 +27,18 @@ pub struct LaneLayout {
     pub policy: Option<Arc<dyn Policy>>,
     /// Whether row 0 is a compensation entry.
     pub compensated: bool,
+    /// Tokens that a query sees, its own included, in a layer with a sliding window. Such a layer has one lane, which
+    /// keeps these rows whatever the session's policy is.
+    pub window: Option<usize>,
 }
+
+/// Rows allocated for a layer with a sliding window beyond those it keeps, so that a chunk can be computed at once.
+const WINDOW_RESERVE: usize = 512;
 
 impl LaneLayout {
     /// Heads that keep every row.
     fn full(kv_heads: Vec<u32>, context: usize) -> LaneLayout {
-        LaneLayout { kv_heads, capacity: context, policy: None, compensated: false }
+        LaneLayout { kv_heads, capacity: context, policy: None, compensated: false, window: None }
     }
 
     /// Heads that keep the rows a policy chooses.
@@ -47,7 +53,20 @@ impl LaneLayout {
         let reserve = options.reserve.unwrap_or((budget / 8).clamp(32, 512));
         let rows = budget.saturating_add(reserve.max(policy.slack(context).saturating_add(1)));
         let capacity = rows.min(context) + usize::from(compensated);
-        LaneLayout { kv_heads, capacity, policy: Some(policy), compensated }
+        LaneLayout { kv_heads, capacity, policy: Some(policy), compensated, window: None }
+    }
+
+    /// The heads of a layer in which a query sees `window` tokens.
+    fn windowed(kv_heads: Vec<u32>, window: usize, options: StoreOptions) -> LaneLayout {
+        let context = options.context;
+        if window >= context {
+            return LaneLayout::full(kv_heads, context);
+        }
+        let policy = Recent { sinks: 0, window, share: 0.0, slack: None };
+        let reserve = options.reserve.unwrap_or(WINDOW_RESERVE).max(1);
+        let capacity = window.saturating_add(policy.slack(context)).saturating_add(reserve).min(context);
+        let policy: Arc<dyn Policy> = Arc::new(policy);
+        LaneLayout { kv_heads, capacity, policy: Some(policy), compensated: false, window: Some(window) }
     }
 
     /// What the lane's policy needs of the attention.
@@ -124,6 +143,7 @@ impl Layout {
             n_kv_heads: spec.n_kv_heads,
             group: spec.queries_per_kv_head(),
             scale: spec.attention_scale,
+            softcap: spec.attention_softcap,
         };
         let keeps_all =
             |layer: usize, head: usize| profile.is_some_and(|profile| profile.is_retrieval(layer, head));
@@ -139,6 +159,12 @@ impl Layout {
                     hint: Hint::OmitHeadProfile,
                 })?;
                 *lanes = lanes_of_windows(scopes, options);
+            }
+        }
+        let all_heads: Vec<u32> = (0..spec.n_kv_heads as u32).collect();
+        for (layer, lanes) in layout.layers.iter_mut().enumerate() {
+            if let Some(window) = spec.window(layer) {
+                *lanes = vec![LaneLayout::windowed(all_heads.clone(), window, options)];
             }
         }
         // A mean key has no position, so no entry can stand for evicted rows.
@@ -239,7 +265,8 @@ impl Layout {
     fn lane_bytes(&self, lane: &LaneLayout) -> usize {
         let sums = if lane.compensated { 2 * 4 * self.heads.head_dim * lane.kv_heads.len() } else { 0 };
         let accumulated = if lane.accumulates() { 4 * lane.rows() } else { 0 };
-        lane.rows() * self.row_bytes() + sums + accumulated + lane.position_bytes()
+        let positions = if lane.window.is_some() { size_of::<i32>() } else { 0 };
+        lane.rows() * (self.row_bytes() + positions) + sums + accumulated + lane.position_bytes()
     }
 
     /// The part of [`Layout::bytes`] that is on the host wherever the rows are: its record of positions.
@@ -273,9 +300,23 @@ impl Layout {
         (0..self.layers.len()).map(|layer| self.stored_queries(layer) * query).sum()
     }
 
-    /// Bytes of a cache that keeps all of `tokens` tokens.
+    /// The sliding window of a layer, in tokens; `None` where queries see the whole context.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        self.layers[layer].first().and_then(|lane| lane.window)
+    }
+
+    /// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the
+    /// window.
     pub fn full_bytes(&self, tokens: usize) -> usize {
-        self.layers.len() * self.heads.n_kv_heads * tokens * self.row_bytes()
+        let rows = (0..self.layers.len())
+            .map(|layer| self.window(layer).map_or(tokens, |window| tokens.min(window)));
+        rows.sum::<usize>() * self.heads.n_kv_heads * self.row_bytes()
+    }
+
+    /// Bytes of the layers with a sliding window, the same whatever the policy is.
+    pub fn window_bytes(&self) -> usize {
+        let lanes = self.lanes().filter(|lane| lane.window.is_some());
+        lanes.map(|lane| self.lane_bytes(lane)).sum()
     }
 
     /// Bytes that exact prefill of `tokens` tokens needs for one layer with bounded heads: its complete K and
@@ -346,7 +387,7 @@ mod tests {
 
     /// Layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and V.
     fn layout_of(n_layers: usize, context: usize, policy: &str) -> Layout {
-        let heads = AttentionShape { head_dim: 32, n_kv_heads: 2, group: 2, scale: 1.0 };
+        let heads = AttentionShape { head_dim: 32, n_kv_heads: 2, group: 2, scale: 1.0, softcap: None };
         let options = StoreOptions { context, types: (Type::F16, Type::F16), reserve: None };
         let choice = policy.parse().expect(policy);
         let keeps_all = |layer, head| layer == 0 && head == 1;
@@ -390,6 +431,23 @@ mod tests {
             let layout = layout_of(2, 10_000, &format!("streaming:sinks=0,window={window},slack=0"));
             assert_eq!(layout.layers[1][0].capacity, window + reserve);
         }
+    }
+
+    /// 64 tokens and 8 of slack are kept, and there is room for a chunk; a short context is kept completely.
+    #[test]
+    fn a_layer_with_a_window_keeps_the_window_whatever_the_policy_is() {
+        let options = StoreOptions { context: 10_000, types: (Type::F16, Type::F16), reserve: None };
+        for policy in ["full", "streaming:sinks=0,window=8,slack=0", "razor:buffer=8,ratio=50,sinks=4"] {
+            let mut layout = layout_of(2, 10_000, policy);
+            layout.layers[1] = vec![LaneLayout::windowed(vec![0, 1], 64, options)];
+            assert_eq!(layout.layers[1][0].capacity, 64 + 8 + 512);
+            // A position for each row where the layer is computed, and one on the host.
+            assert_eq!(layout.window_bytes(), 2 * (64 + 8 + 512) * (128 + 4 + 4));
+            assert_eq!(layout.full_bytes(1000), 2 * (1000 + 64) * 128);
+            assert_eq!(layout.full_bytes(10), 2 * (10 + 10) * 128);
+        }
+        let short = LaneLayout::windowed(vec![0], 64, StoreOptions { context: 64, ..options });
+        assert_eq!((short.capacity, short.window, short.policy.is_none()), (64, None, true));
     }
 
     #[test]

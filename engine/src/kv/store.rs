@@ -109,6 +109,11 @@ impl Lane {
         self.state.live - self.first()
     }
 
+    /// Rows that are kept. Rows before a sliding window only wait for their eviction.
+    fn kept(&self) -> usize {
+        self.tokens().min(self.layout.window.unwrap_or(usize::MAX))
+    }
+
     fn clear(&mut self) {
         self.state = LaneState { live: self.first(), ..LaneState::default() };
         self.positions.iter_mut().for_each(|head| Arc::make_mut(head).clear());
@@ -220,7 +225,7 @@ impl Store {
     pub fn live_bytes(&self) -> usize {
         let rows = |lane: &Lane| {
             let entry = usize::from(lane.state.evicted > 0 && lane.layout.compensated);
-            (lane.tokens() + entry) * lane.layout.kv_heads.len()
+            (lane.kept() + entry) * lane.layout.kv_heads.len()
         };
         self.lanes().map(rows).sum::<usize>() * self.layout.row_bytes()
     }
@@ -306,7 +311,7 @@ impl Store {
         for lane in &self.layers[layer].lanes {
             let compensated = if lane.layout.compensated { lane.state.evicted } else { 0 };
             for head in &lane.layout.kv_heads {
-                all[*head as usize] = (lane.tokens(), compensated, lane.layout.policy.is_some());
+                all[*head as usize] = (lane.kept(), compensated, lane.layout.policy.is_some());
             }
         }
         all
@@ -379,7 +384,7 @@ mod tests {
     #[test]
     fn rows_and_entries_in_use_are_counted() {
         let backends = Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0);
-        let heads = AttentionShape { head_dim: 8, n_kv_heads: 3, group: 1, scale: 1.0 };
+        let heads = AttentionShape { head_dim: 8, n_kv_heads: 3, group: 1, scale: 1.0, softcap: None };
         let options = StoreOptions { context: 20, types: (Type::F32, Type::F32), reserve: Some(3) };
         let policy = "streaming:sinks=1,window=3,slack=0,compensation=on".parse().expect("a policy");
         let layout = Layout::from_flags(1, heads, &policy, |_, _| false, options).expect("a layout");

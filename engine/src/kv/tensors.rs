@@ -40,7 +40,8 @@ impl LayerTensors {
         };
         let (shape, lanes) = (layout.heads, &layout.layers[layer]);
         let rows = lanes.iter().map(LaneLayout::rows).sum();
-        let all = layout.alibi.then(|| tensor(Type::I32, [rows, 1, 1]));
+        let has_positions = layout.alibi || layout.window(layer).is_some();
+        let all = has_positions.then(|| tensor(Type::I32, [rows, 1, 1]));
         let mut first = 0;
         let new_lane = |lane: &LaneLayout| {
             let (heads, positions) =
@@ -53,6 +54,7 @@ impl LayerTensors {
                 compensated: lane.compensated,
                 accumulated: lane.accumulates().then(|| tensor(Type::F32, [lane.capacity, heads, 1])),
                 positions,
+                window: lane.window,
             };
             LaneTensors {
                 graph,
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn as_many_queries_are_recorded_as_a_policy_needs() {
         let recorded = |policy: &str, n| {
-            let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0 };
+            let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0, softcap: None };
             let options = StoreOptions { context: 100, types: (Type::F32, Type::F32), reserve: None };
             let choice = policy.parse().expect(policy);
             let layout = Layout::from_flags(1, heads, &choice, |_, _| false, options).expect("a layout");

@@ -7,8 +7,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernels::graph::GraphLane;
-
 use crate::forward::{OutputTokens, RESULT_NORM};
 use crate::kv::{LaneValues, LayerRows, Layout};
 use crate::scratch::{Residual, Scratch};
@@ -199,10 +197,9 @@ impl FirstText {
 
     /// The complete rows of the present layer.
     fn layer_rows(&self, engine: &Engine, sessions: &[&mut Session]) -> LayerRows {
-        let place = engine.backends.placement().of(self.layer);
         match in_store(sessions, self.layer) {
             true => sessions[0].store.rows(self.layer),
-            false => complete_rows(sessions, self.scratch.lanes(place), self.layer),
+            false => complete_rows(engine, sessions, &self.scratch, self.layer),
         }
     }
 
@@ -264,11 +261,12 @@ fn in_store(sessions: &[&mut Session], layer: usize) -> bool {
     sessions.len() == 1 && sessions[0].store.is_dense(layer)
 }
 
-/// A layer's complete rows: `lanes` has a lane for each session, and all share keys and values.
-fn complete_rows(sessions: &[&mut Session], lanes: &[GraphLane], layer: usize) -> LayerRows {
+/// A layer's complete rows. The scratch buffer has a lane for each session, and all share keys and values.
+fn complete_rows(engine: &Engine, sessions: &[&mut Session], scratch: &Scratch, layer: usize) -> LayerRows {
+    let place = engine.backends.placement().of(layer);
     let recorder = |(session, lane): (&&mut Session, _)| session.store.prefill_recorder(layer, lane);
     LayerRows {
-        lanes: lanes.iter().take(1).cloned().collect(),
-        recorders: sessions.iter().zip(lanes).map(recorder).collect(),
+        lanes: scratch.complete_lane(place, engine.spec(), layer),
+        recorders: sessions.iter().zip(scratch.lanes(place)).map(recorder).collect(),
     }
 }

@@ -13,6 +13,8 @@ pub struct KvHeadRows {
     pub bytes: usize,
     /// Whether the policy limits its rows.
     pub is_bounded: bool,
+    /// Tokens that the model itself sees in this layer; `None` where it sees all.
+    pub window: Option<usize>,
     /// Whether the head profile marks it as a retrieval head.
     pub is_retrieval: bool,
 }
@@ -52,12 +54,14 @@ impl Session {
     pub fn kv_map(&self) -> KvMap {
         let row_bytes = self.store.layout().row_bytes();
         let layers = (0..self.store.layout().layers.len()).map(|layer| {
+            let window = self.store.layout().window(layer);
             let head_rows = |(kv_head, (rows, compensated, is_bounded))| KvHeadRows {
                 rows,
                 compensated,
                 bytes: (rows + usize::from(compensated > 0)) * row_bytes,
-                is_bounded,
-                is_retrieval: self.is_retrieval(layer, kv_head),
+                is_bounded: is_bounded && window.is_none(),
+                window,
+                is_retrieval: window.is_none() && self.is_retrieval(layer, kv_head),
             };
             self.store.head_rows(layer).into_iter().enumerate().map(head_rows).collect()
         });

@@ -112,7 +112,8 @@ impl Planned {
 
     /// Most rows that a bounded head has room for; `None` where no head is bounded.
     pub fn bounded_rows(&self) -> Option<usize> {
-        let lanes = self.layout.layers.iter().flatten().filter(|lane| lane.policy.is_some());
+        let lanes = self.layout.layers.iter().flatten();
+        let lanes = lanes.filter(|lane| lane.policy.is_some() && lane.window.is_none());
         lanes.map(|lane| lane.capacity).max()
     }
 }

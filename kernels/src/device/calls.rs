@@ -85,8 +85,11 @@ device_calls! {
         live: *const i32,
         /// `[MAX_LANES]`: of row 0 of the compensated lanes. Not used under ALiBi.
         log_weights: *const f32,
-        /// Positions of the layer's rows under ALiBi, otherwise null.
+        /// Positions of the layer's rows under ALiBi, and with a window where rows are in no order. Otherwise
+        /// null.
         positions: *const i32,
+        /// `[n_kv_heads * group]`: a logit without a row for each query head, or null.
+        sinks: *const f32,
         /// `[head_dim + 2, group * n_q, splits + n_kv_heads]` where rows are split.
         partials: *mut f32,
         /// `[head_dim, n_kv_heads * group, n_q]`
@@ -98,6 +101,10 @@ device_calls! {
         /// Maximum number of splits of all rows; 0 where rows are not split.
         max_splits: i32,
         scale: f32,
+        /// The soft cap of logits; 0 for none.
+        softcap: f32,
+        /// Tokens that a query sees, its own included; 0 for all. With a window there are no ALiBi biases.
+        window: i32,
     }
 
     /// Evicts rows of a lane: adds them to the sums, writes the mean as row 0 and fills the holes.
@@ -201,6 +208,8 @@ device_calls! {
         positions: *const i32,
         /// Window, packed: positions of the rows of each scored head.
         lists: *const i32,
+        /// `[n_query_heads]`: a logit without a row for each query head, or null.
+        sinks: *const f32,
         /// `[2, splits, tokens * group, heads]`: maximum logit and denominator of each scoring query.
         stats: *mut f32,
         out: *mut f32,
@@ -230,6 +239,9 @@ device_calls! {
         scale: f32,
         /// Window: log-weight of row 0 where `first` is not 0.
         window_log_weight: f32,
+        /// The soft cap of logits; 0 for none.
+        softcap: f32,
+        unused: i32,
         /// Index of each scored head in the tensor.
         tensor_heads: [u8; MAX_KV_HEADS],
         /// KV head of the model of each scored head.

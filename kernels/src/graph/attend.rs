@@ -11,11 +11,11 @@ use ggml::{Context, CustomTask, DeviceTask, Operand, Tensor, Type};
 use super::checks::{Check, check_inputs, check_lanes, check_queries, ensure};
 use super::launch::{device_column, device_lanes};
 use super::{
-    Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, input_column, numbers,
-    row_positions, rows, rows_after,
+    Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, QueryHeads, input_column, numbers,
+    row_positions, rows, rows_after, sink_logits,
 };
 use crate::device::{self, INVALID_VALUE, MAX_DECODE_QUERIES, TILE_QUERIES};
-use crate::{Alibi, Attention, LaneView, Queries, ShapeError, decode, prefill};
+use crate::{Alibi, Attention, LaneView, Queries, Rows, ShapeError, Window, decode, prefill};
 
 /// From this number of queries per KV head on the CPU uses the tiled kernel, which is faster then.
 const MIN_PREFILL_QUERIES: usize = 16;
@@ -32,29 +32,40 @@ pub enum Split {
     Blocks(usize),
 }
 
-/// Attends with the queries `q` `[head_dim, heads, n_q]` (f32) to the live rows of all lanes and to the
-/// appended rows. The queries belong to the last `n_q` tokens. Returns `[head_dim * heads, n_q]`.
-pub fn attend(
+/// Attends with `n_q` queries of each head to the live rows of all lanes and to the appended rows. The queries
+/// belong to the last `n_q` tokens. Returns `[head_dim * heads, n_q]`.
+pub fn attend<'a>(
     ctx: &Context,
     shape: AttentionShape,
-    q: &Tensor,
+    queries: impl Into<QueryHeads<'a>>,
     appended: Appended,
     lanes: &[GraphLane],
     inputs: &LaneInputs,
     split: Split,
 ) -> Tensor {
-    let n_q = q.dim(2);
-    if let Err(problem) = check(shape, q, lanes, inputs, split) {
+    let heads = queries.into();
+    let (q, n_q) = (heads.q, heads.q.dim(2));
+    if let Err(problem) = check(shape, heads, lanes, inputs, split) {
         return ctx.refuse("attend", problem);
     }
     // Lanes with positions are not compensated, so the positions take the operand of the log-weights.
     let positions = row_positions(lanes);
     let mut operands = vec![q, appended.node, &inputs.rows, positions.unwrap_or(&inputs.log_weights)];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
+    operands.extend(heads.sinks);
     let mut operands: Vec<Operand> = operands.into_iter().map(Operand::Read).collect();
-    let slopes = positions.map(|_| shape.alibi_slopes());
-    let lanes = LaneHeads::of(lanes);
-    let call = Call { shape, appended: appended.rows, n_q, layer: inputs.layer, lanes, slopes };
+    let window = lanes[0].window;
+    let call = Call {
+        shape,
+        appended: appended.rows,
+        n_q,
+        layer: inputs.layer,
+        slopes: positions.filter(|_| window.is_none()).map(|_| shape.alibi_slopes()),
+        window,
+        has_positions: positions.is_some(),
+        has_sinks: heads.sinks.is_some(),
+        lanes: LaneHeads::of(lanes),
+    };
     let queries = shape.group * n_q;
     // The maximum of threads, that of splits on a device, and the shape of the partials; 0 for the other kind
     // of backend.
@@ -145,10 +156,19 @@ pub fn attend(
     )
 }
 
-fn check(shape: AttentionShape, q: &Tensor, lanes: &[GraphLane], inputs: &LaneInputs, split: Split) -> Check {
+fn check(
+    shape: AttentionShape,
+    queries: QueryHeads,
+    lanes: &[GraphLane],
+    inputs: &LaneInputs,
+    split: Split,
+) -> Check {
     let AttentionShape { head_dim, n_kv_heads, .. } = shape;
-    check_queries(shape, "queries", q)?;
+    check_queries(shape, "queries", queries)?;
     check_lanes(lanes, head_dim, n_kv_heads)?;
+    // A node has ten operands.
+    let fits = queries.sinks.is_none() || lanes.len() < MAX_LANES;
+    ensure(fits, || format!("{} lanes with sinks, at most {} are possible", lanes.len(), MAX_LANES - 1))?;
     let heads: usize = lanes.iter().map(|lane| lane.kv_heads.len()).sum();
     ensure(heads == n_kv_heads, || format!("the lanes have {heads} of {n_kv_heads} KV heads"))?;
     check_inputs(inputs)?;
@@ -244,13 +264,18 @@ struct Call {
     n_q: usize,
     layer: usize,
     lanes: Vec<LaneHeads>,
-    /// `[n_heads]`: the ALiBi slopes, for lanes with positions.
+    /// `[n_heads]`: the ALiBi slopes, for lanes with positions and without a window.
     slopes: Option<Arc<[f32]>>,
+    window: Option<usize>,
+    /// Whether the operand of the log-weights is that of the positions.
+    has_positions: bool,
+    /// Whether the last operand is that of the sinks.
+    has_sinks: bool,
 }
 
 impl Call {
     /// Calls `work` with the attention call that the node's operands describe: q, any tensor, rows,
-    /// log-weights (under ALiBi: positions), then K and V of each lane. Without a call where there are more
+    /// log-weights (or positions), then K and V of each lane, then sinks. Without a call where there are more
     /// rows than the lanes have room for: this fails the task, as an error of `work` does.
     fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention) -> Result<(), ShapeError>) {
         let live = input_column(task.operand(2), self.layer);
@@ -261,24 +286,30 @@ impl Call {
             Ok(counts) => counts,
             Err(problem) => return task.fail(format!("attend: {problem}")),
         };
-        let log_weights = match self.slopes {
-            Some(_) => [0; MAX_LANES],
-            None => input_column(task.operand(3), self.layer),
+        let log_weights = match self.has_positions {
+            true => [0; MAX_LANES],
+            false => input_column(task.operand(3), self.layer),
         };
         let weights: Vec<Vec<f32>> = (self.lanes.iter().zip(log_weights))
             .map(|(lane, log_weight)| vec![f32::from_bits(log_weight as u32); lane.kv_heads.len()])
             .collect();
         let lanes: Vec<LaneView> = (self.lanes.iter().enumerate())
-            .map(|(number, lane)| LaneView {
-                k: rows(task.operand(4 + 2 * number)),
-                v: rows(task.operand(5 + 2 * number)),
-                rows: counts[number],
-                kv_heads: &lane.kv_heads,
-                log_weight: lane.compensated.then_some(&weights[number][..]),
+            .map(|(number, lane)| {
+                // Rows that no query sees are left out, so that threads share the others equally.
+                let hidden = self.hidden_rows(counts[number]);
+                LaneView {
+                    k: skip(rows(task.operand(4 + 2 * number)), hidden),
+                    v: skip(rows(task.operand(5 + 2 * number)), hidden),
+                    rows: counts[number] - hidden,
+                    kv_heads: &lane.kv_heads,
+                    log_weight: lane.compensated.then_some(&weights[number][..]),
+                }
             })
             .collect();
-        let positions = self.slopes.as_ref().map_or_else(Vec::new, |_| self.positions(task));
+        let positions = if self.has_positions { self.positions(task) } else { Vec::new() };
         let alibi = self.slopes.as_ref().map(|slopes| Alibi { slopes, positions: &positions });
+        let row_positions = self.has_positions.then_some(&positions[..]);
+        let window = self.window.map(|tokens| Window { tokens, positions: row_positions });
         let q = task.operand(0);
         let floats = q.strides[2] / 4 * (q.shape[2] - 1) + q.strides[1] / 4 * (q.shape[1] - 1) + q.shape[0];
         let result = work(&Attention {
@@ -295,6 +326,9 @@ impl Call {
             },
             lanes: &lanes,
             alibi,
+            window,
+            softcap: self.shape.softcap,
+            sinks: self.has_sinks.then(|| sink_logits(task.operand(self.sinks_operand()))),
         });
         if let Err(error) = result {
             task.fail(format!("attend: {error}"));
@@ -311,8 +345,9 @@ impl Call {
             q_head_stride: (q.strides[1] / 4) as u64,
             q_token_stride: (q.strides[2] / 4) as u64,
             live: column(2)?.cast(),
-            log_weights: if self.slopes.is_some() { null() } else { column(3)?.cast() },
-            positions: if self.slopes.is_some() { task.operand(3).data.cast() } else { null() },
+            log_weights: if self.has_positions { null() } else { column(3)?.cast() },
+            positions: if self.has_positions { task.operand(3).data.cast() } else { null() },
+            sinks: if self.has_sinks { task.operand(self.sinks_operand()).data.cast() } else { null() },
             partials: null_mut(),
             out: task.result().data.cast(),
             added: self.appended as i32,
@@ -321,7 +356,19 @@ impl Call {
             n_q: self.n_q as i32,
             max_splits: max_splits as i32,
             scale: self.shape.scale,
+            softcap: self.shape.softcap.unwrap_or(0.0),
+            window: self.window.map_or(0, |tokens| i32::try_from(tokens).unwrap_or(i32::MAX)),
         })
+    }
+
+    fn sinks_operand(&self) -> usize {
+        4 + 2 * self.lanes.len()
+    }
+
+    /// The first rows of a lane with `rows` rows that no query sees, where rows lie in order.
+    fn hidden_rows(&self, rows: usize) -> usize {
+        let tokens = self.window.filter(|_| !self.has_positions);
+        tokens.map_or(0, |tokens| rows.saturating_sub(self.n_q - 1).saturating_sub(tokens))
     }
 
     /// The positions of each KV head's rows.
@@ -336,6 +383,11 @@ impl Call {
         }
         positions
     }
+}
+
+/// The tensor without its first `n` rows.
+fn skip(rows: Rows, n: usize) -> Rows {
+    Rows { data: &rows.data[n * rows.row_stride..], ..rows }
 }
 
 #[cfg(test)]
@@ -357,7 +409,7 @@ mod tests {
             (2, 6, 528, 512),
             (1, 1, 6, 512),
         ] {
-            let shape = AttentionShape { head_dim: 128, n_kv_heads, group, scale: 1.0 };
+            let shape = AttentionShape { head_dim: 128, n_kv_heads, group, scale: 1.0, softcap: None };
             let tokens = max_partials_tokens(shape, Split::Blocks(blocks), chunk).expect("rows are split");
             assert!(tokens <= chunk);
             for n in 1..=chunk {
@@ -365,11 +417,11 @@ mod tests {
             }
         }
         // No token after the first that splits nothing splits again, and a chunk of any size is found at once.
-        let shape = AttentionShape { head_dim: 128, n_kv_heads: 4, group: 2, scale: 1.0 };
+        let shape = AttentionShape { head_dim: 128, n_kv_heads: 4, group: 2, scale: 1.0, softcap: None };
         assert!((1..10_000).map(|n| max_splits(shape, n, 512)).is_sorted_by(|a, b| a >= b));
         let of_chunk = |chunk| max_partials_tokens(shape, Split::Blocks(512), chunk);
         assert_eq!(of_chunk(usize::MAX), of_chunk(10_000));
-        let shape = AttentionShape { head_dim: 64, n_kv_heads: 64, group: 32, scale: 1.0 };
+        let shape = AttentionShape { head_dim: 64, n_kv_heads: 64, group: 32, scale: 1.0, softcap: None };
         assert_eq!(max_partials_tokens(shape, Split::Threads(4), 512), None);
         assert_eq!(max_partials_tokens(shape, Split::Blocks(6), 512), None, "the heads fill the device");
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ggml::{Tensor, Type};
 
-use super::{AttentionShape, GraphLane, LaneInputs, MAX_LANES, row_type};
+use super::{AttentionShape, GraphLane, LaneInputs, MAX_LANES, QueryHeads, row_type};
 use crate::attention::MAX_KV_HEADS;
 
 pub(super) type Check = Result<(), String>;
@@ -51,9 +51,13 @@ fn is_packed(tensor: &Tensor) -> bool {
     tensor.strides() == [ty.block_bytes(), row, row * shape[1], row * shape[1] * shape[2]]
 }
 
-/// The queries are f32 `[head_dim, query heads, tokens]`, for a model of this shape.
-pub(super) fn check_queries(shape: AttentionShape, name: &str, q: &Tensor) -> Check {
-    let AttentionShape { head_dim, n_kv_heads, group, .. } = shape;
+/// The queries are f32 `[head_dim, query heads, tokens]`, for a model of this shape, and its sinks f32 `[query heads]`.
+pub(super) fn check_queries(shape: AttentionShape, name: &str, QueryHeads { q, sinks }: QueryHeads) -> Check {
+    let AttentionShape { head_dim, n_kv_heads, group, softcap, .. } = shape;
+    ensure(softcap.is_none_or(|cap| cap > 0.0), || format!("a soft cap of {softcap:?}"))?;
+    if let Some(sinks) = sinks {
+        is("sinks", sinks, Type::F32, [n_kv_heads.saturating_mul(group), 1, 1, 1])?;
+    }
     ensure(n_kv_heads <= MAX_KV_HEADS, || {
         format!("{n_kv_heads} KV heads, at most {MAX_KV_HEADS} are possible")
     })?;
@@ -76,6 +80,9 @@ pub(super) fn check_lane(lane: &GraphLane, n_kv_heads: usize) -> Check {
     if let Some(accumulated) = &lane.accumulated {
         is("sums of accumulated attention", accumulated, Type::F32, [capacity, heads, 1, 1])?;
     }
+    ensure(lane.window.is_none_or(|tokens| tokens > 0 && !lane.compensated), || {
+        format!("a window of {:?} tokens, compensated: {}", lane.window, lane.compensated)
+    })?;
     let Some(positions) = &lane.positions else { return Ok(()) };
     is_vector("positions of rows", &positions.all, positions.first.saturating_add(capacity * heads))?;
     ensure(!lane.compensated, || "a lane with positions of rows is compensated".into())
@@ -96,7 +103,8 @@ pub(super) fn check_lanes(lanes: &[GraphLane], head_dim: usize, n_kv_heads: usiz
         (Some(positions), Some(first)) => positions.all.is_same(first),
         (own, first) => own.is_none() && first.is_none(),
     });
-    ensure(alike, || "the lanes do not have positions of rows in one tensor".into())
+    ensure(alike, || "the lanes do not have positions of rows in one tensor".into())?;
+    ensure(lanes.iter().all(|lane| lane.window == lanes[0].window), || "the lanes have unlike windows".into())
 }
 
 /// The inputs have a column of numbers for the layer.

@@ -16,8 +16,8 @@ use super::checks::{
 use super::launch::{device_column, device_type};
 use super::lists::{self, Lists};
 use super::{
-    Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, column, input_column, numbers, rows,
-    rows_after,
+    Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, QueryHeads, column, input_column, numbers,
+    rows, rows_after, sink_logits,
 };
 use crate::accumulate::{Keys, ScoringQuery, add_weights};
 use crate::device;
@@ -84,20 +84,20 @@ pub struct AccumulatingLane<'a> {
     pub heads: Arc<[u32]>,
 }
 
-/// Adds the attention weights of the queries `q` `[head_dim, heads, n_q]` (f32) to the accumulated attention
-/// of a lane: for each row the mean over the query heads of its KV head. The queries belong to the last
+/// Adds the attention weights of queries to the accumulated attention of a lane without a window: for each row the mean over the query heads of its KV head. The queries belong to the last
 /// tokens of `inputs.positions`. The sums of the appended rows begin at 0. The result has no data.
-pub fn accumulate_attention(
+pub fn accumulate_attention<'a>(
     ctx: &Context,
     shape: AttentionShape,
-    q: &Tensor,
+    queries: impl Into<QueryHeads<'a>>,
     appended: Appended,
     to: AccumulatingLane,
     inputs: &LaneInputs,
     how: Accumulation,
 ) -> Option<Tensor> {
     let (accumulated, new) = (to.lane.accumulated.as_ref()?, appended.rows);
-    if let Err(problem) = check_accumulation(shape, q, &to, inputs, how) {
+    let QueryHeads { q, sinks } = queries.into();
+    if let Err(problem) = check_accumulation(shape, QueryHeads { q, sinks }, &to, inputs, how) {
         return Some(ctx.refuse("accumulate_attention", problem));
     }
     let AccumulatingLane { lane, number, heads } = to;
@@ -105,6 +105,8 @@ pub fn accumulate_attention(
         [q, appended.node, &inputs.rows, &inputs.log_weights, &inputs.positions, &lane.k].map(Operand::Read);
     let mut operands = vec![q_operand, node, live, weights, positions, keys, Operand::Write(accumulated)];
     operands.extend(lane.positions.as_ref().map(|positions| Operand::Read(&positions.all)));
+    let sinks_operand = sinks.map(|_| operands.len());
+    operands.extend(sinks.map(Operand::Read));
     let (compensated, layer) = (lane.compensated, inputs.layer);
     let first_position = lane.positions.as_ref().map(|positions| positions.first);
     let slopes = first_position.map(|_| shape.alibi_slopes());
@@ -125,6 +127,7 @@ pub fn accumulate_attention(
             Ok(found) => (live as usize, found),
             Err(problem) => return task.fail(format!("accumulate_attention: {problem}")),
         };
+        let sinks = sinks_operand.map(|operand| sink_logits(task.operand(operand)));
         let first = queries.tokens - tokens;
         for at in (task.thread..heads.len()).step_by(task.threads) {
             let (head, first_query_head) = (heads[at] as usize, kv_heads[at] as usize * shape.group);
@@ -138,7 +141,9 @@ pub fn accumulate_attention(
                     let seen = last + 2 - (queries.tokens - t);
                     ScoringQuery {
                         data: queries.get(first_query_head + member, t),
-                        scale: shape.scale * how.gain.at(seen, shape.head_dim) as f32,
+                        scale: shape.scale,
+                        gain: how.gain.at(seen, shape.head_dim) as f32,
+                        sink: sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[first_query_head + member]),
                         target: 0,
                     }
                 })
@@ -162,6 +167,7 @@ pub fn accumulate_attention(
                 live: all,
                 log_weight: if compensated { log_weight } else { 0.0 },
                 head_dim: shape.head_dim,
+                softcap: shape.softcap,
             };
             let out = &mut column[..all];
             let factor = 1.0 / shape.group as f32;
@@ -186,6 +192,7 @@ pub fn accumulate_attention(
                 Some(first) => task.operand(7).data.cast::<i32>().wrapping_add(first),
                 None => null(),
             },
+            sinks: sinks_operand.map_or(null(), |operand| task.operand(operand).data.cast::<f32>()),
             stats: task.result().data.cast(),
             out: accumulated.data.cast(),
             capacity: k.shape[1] as i32,
@@ -203,13 +210,15 @@ pub fn accumulate_attention(
 
 fn check_accumulation(
     shape: AttentionShape,
-    q: &Tensor,
+    queries: QueryHeads,
     to: &AccumulatingLane,
     inputs: &LaneInputs,
     how: Accumulation,
 ) -> Check {
     let AccumulatingLane { lane, number, heads } = to;
-    check_queries(shape, "queries", q)?;
+    let q = queries.q;
+    check_queries(shape, "queries", queries)?;
+    ensure(lane.window.is_none(), || "a lane with a window accumulates no attention".into())?;
     ensure(how.queries > 0, || "no queries count".into())?;
     check_lane(lane, shape.n_kv_heads)?;
     ensure(lane.k.dim(0) == shape.head_dim, || format!("the keys are {:?}, the queries {q:?}", lane.k))?;
@@ -258,6 +267,7 @@ fn accumulate_call(
         last: null(),
         positions: null(),
         lists: null(),
+        sinks: null(),
         stats: null_mut(),
         out: null_mut(),
         k_type: device_type(k)?,
@@ -278,6 +288,8 @@ fn accumulate_call(
         splits: splits as i32,
         scale: shape.scale,
         window_log_weight: 0.0,
+        softcap: shape.softcap.unwrap_or(0.0),
+        unused: 0,
         tensor_heads: device::head_numbers(heads.tensor_heads)?,
         kv_heads: device::head_numbers(heads.kv_heads)?,
     })
@@ -414,7 +426,7 @@ fn check_lists(lists: &RowLists, count: usize, capacity: usize) -> Check {
 }
 
 /// The tokens whose attention [`window_attention`] adds up, and the heads of the keys.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WindowQueries {
     /// Positions of the tokens. [`store_queries`] has stored their queries.
     pub positions: Range<usize>,
@@ -428,6 +440,8 @@ pub struct WindowQueries {
     pub log_weight: f32,
     /// Whether logits have an ALiBi bias.
     pub alibi: bool,
+    /// `[heads]` f32: logits without rows, as in [`QueryHeads`].
+    pub sinks: Option<Tensor>,
 }
 
 /// The attention weights that the rows of some heads of `k` get from each query head of their group, added up
@@ -462,11 +476,13 @@ pub fn window_attention(
     );
     let out = [live, shape.group, heads.len()];
     let (tensor_heads, device_window) = (heads.clone(), window.clone());
+    let sinks = window.sinks.clone();
     let add_up = move |task: &CustomTask| {
         let (keys, ring, result) = (task.operand(0), task.operand(1), task.result());
         // SAFETY: packed above.
         let lists = unsafe { Lists::of(task.operand(2), heads.len()) };
         let queries = QueryTensor::new(ring);
+        let sinks = window.sinks.as_ref().map(|_| sink_logits(task.operand(4)));
         let tokens: Vec<usize> = window.positions.clone().collect();
         for at in (task.thread..heads.len()).step_by(task.threads) {
             // SAFETY: each head's part of the result is written by one thread; [live, group, heads] f32,
@@ -482,7 +498,9 @@ pub fn window_attention(
                 .flat_map(|position| (0..shape.group).map(move |member| (*position, member)))
                 .map(|(position, member)| ScoringQuery {
                     data: queries.get(first_query_head + member, position % queries.tokens),
-                    scale: shape.scale * window.gain.at(position + 1, shape.head_dim) as f32,
+                    scale: shape.scale,
+                    gain: window.gain.at(position + 1, shape.head_dim) as f32,
+                    sink: sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[first_query_head + member]),
                     target: member,
                 })
                 .collect();
@@ -505,6 +523,7 @@ pub fn window_attention(
                 live,
                 log_weight: if window.first > 0 { window.log_weight } else { 0.0 },
                 head_dim: shape.head_dim,
+                softcap: shape.softcap,
             };
             let added = with_scratch(|scratch| add_weights(&keys, &scoring, 1.0, adjust, out, scratch));
             if let Err(error) = added {
@@ -517,6 +536,10 @@ pub fn window_attention(
         let heads = ScoredHeads { tensor_heads: &tensor_heads, kv_heads: &device_window.kv_heads };
         let call = device::AccumulateCall {
             lists: lists.data.cast(),
+            sinks: match device_window.sinks {
+                Some(_) => task.operand(4).data.cast(),
+                None => null(),
+            },
             stats: stats.data.cast(),
             out: task.result().data.cast(),
             capacity: k.shape[1] as i32,
@@ -532,7 +555,8 @@ pub fn window_attention(
         // call.
         unsafe { device::accumulate(task, &call) }
     };
-    let operands = [k, ring, &lists, &stats].map(Operand::Read);
+    let operands = [k, ring, &lists, &stats].into_iter().chain(&sinks).map(Operand::Read);
+    let operands: Vec<Operand> = operands.collect();
     ctx.custom_on(Type::F32, out, &operands, add_up, launch).output()
 }
 
@@ -543,7 +567,8 @@ fn check_window(
     positions: &RowLists,
     window: &WindowQueries,
 ) -> Check {
-    check_queries(shape, "queries in the ring", ring)?;
+    let queries = QueryHeads { q: ring, sinks: window.sinks.as_ref() };
+    check_queries(shape, "queries in the ring", queries)?;
     is("queries in the ring", ring, Type::F32, ring.shape().0)?;
     is_rows("keys", k)?;
     ensure(k.dim(0) == shape.head_dim, || format!("the keys are {k:?}, the queries {ring:?}"))?;

@@ -40,6 +40,7 @@ impl Simd for Avx2 {
         add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
         sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
         mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
         min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
         max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
         fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);

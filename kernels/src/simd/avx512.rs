@@ -40,6 +40,7 @@ impl Simd for Avx512 {
         add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
         sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
         mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
         min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
         max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
         fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);

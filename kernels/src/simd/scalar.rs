@@ -58,6 +58,7 @@ impl Simd for Scalar {
         add(a: V8, b: V8) = |i| a.0[i] + b.0[i];
         sub(a: V8, b: V8) = |i| a.0[i] - b.0[i];
         mul(a: V8, b: V8) = |i| a.0[i] * b.0[i];
+        div(a: V8, b: V8) = |i| a.0[i] / b.0[i];
         min(a: V8, b: V8) = |i| if a.0[i] < b.0[i] { a.0[i] } else { b.0[i] };
         max(a: V8, b: V8) = |i| if a.0[i] > b.0[i] { a.0[i] } else { b.0[i] };
         // Two roundings: without the instruction, a fused multiply-add is a slow library call.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{LaneInputs, MAX_LANES};
-use kernels::{Alibi, Attention, LaneView, Queries, RowType, Rows, reference::Attended};
+use kernels::{Alibi, Attention, LaneView, Queries, RowType, Rows, Window, reference::Attended};
 
 /// The device under test: the first GPU where `LONGHAND_TEST_DEVICE` is `cuda`, otherwise the emulator.
 pub fn device() -> Backend {
@@ -111,6 +111,13 @@ pub struct Case {
     pub key_size: f32,
     /// Whether there are ALiBi biases; rows then have positions in no order.
     pub alibi: bool,
+    /// Tokens of a sliding window; rows then have positions in no order.
+    pub window: Option<usize>,
+    /// Whether rows lie in order instead, and the call has no positions for the window.
+    pub is_ordered: bool,
+    pub softcap: Option<f32>,
+    /// Whether query heads have random sinks.
+    pub has_sinks: bool,
     pub lanes: Vec<LaneCase>,
 }
 
@@ -125,6 +132,10 @@ impl Case {
             v_type: RowType::F16,
             key_size: 1.0,
             alibi: false,
+            window: None,
+            is_ordered: false,
+            softcap: None,
+            has_sinks: false,
             lanes: vec![LaneCase { heads: (0..heads).collect(), rows, log_weight: None }],
         }
     }
@@ -143,6 +154,7 @@ pub struct Data {
     v: Vec<Vec<u8>>,
     capacity: Vec<usize>,
     slopes: Vec<f32>,
+    sinks: Vec<f32>,
     /// By KV head.
     positions: Vec<Vec<i32>>,
 }
@@ -189,7 +201,8 @@ impl Data {
             }
         }
         let slopes = alibi_slopes(heads).into_iter().map(|slope| slope as f32).collect();
-        Data { case, q, k, v, capacity, slopes, positions }
+        let sinks = (0..heads).map(|_| 3.0 * random.normal()).collect();
+        Data { case, q, k, v, capacity, slopes, sinks, positions }
     }
 
     /// Runs `f` on the call.
@@ -218,6 +231,10 @@ impl Data {
             q: Queries::contiguous(&self.q, d, case.kv_heads() * case.group),
             lanes: &lanes,
             alibi: case.alibi.then_some(Alibi { slopes: &self.slopes, positions: &positions }),
+            window: (case.window)
+                .map(|tokens| Window { tokens, positions: (!case.is_ordered).then_some(&positions[..]) }),
+            softcap: case.softcap,
+            sinks: case.has_sinks.then_some(&self.sinks[..]),
         })
     }
 }

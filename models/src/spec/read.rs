@@ -107,6 +107,8 @@ impl ModelSpec {
             attn_output_bias: decl.attn_output_bias.resolve(first_layer("attn_output.bias")),
             qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")),
             rope_freqs: decl.rope_freqs.resolve(file.tensor("rope_freqs.weight").is_some()),
+            attention_softcap: None,
+            local_layers: None,
             ignored_sliding_window: keys.sliding_window(n_ctx_train)?,
         })
     }

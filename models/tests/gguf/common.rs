@@ -37,6 +37,8 @@ pub fn tiny_spec(arch: Arch) -> ModelSpec {
         attn_output_bias: false,
         qk_norm: arch == Arch::Qwen3,
         rope_freqs: false,
+        attention_softcap: None,
+        local_layers: None,
         ignored_sliding_window: None,
     }
 }

@@ -383,6 +383,7 @@ impl Source<'_> {
                     first: self.first,
                     log_weight: self.lane.log_weight(),
                     alibi: self.lane.graph.positions.is_some(),
+                    sinks: None,
                 };
                 let which = graph::RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
                 Some(graph::window_attention(ctx, shape, &self.rows.k, stored, which, window))
@@ -638,8 +639,14 @@ mod tests {
 
     /// A store of one layer with two heads of up to 8 rows.
     fn store(policy: Arc<dyn Policy>, backends: &Backends) -> Store {
-        let lane = LaneLayout { kv_heads: vec![0, 1], capacity: 8, policy: Some(policy), compensated: false };
-        let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0 };
+        let lane = LaneLayout {
+            kv_heads: vec![0, 1],
+            capacity: 8,
+            policy: Some(policy),
+            compensated: false,
+            window: None,
+        };
+        let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0, softcap: None };
         let (k_type, v_type) = (Type::F32, Type::F32);
         let layout = Layout { heads, context: 8, k_type, v_type, alibi: false, layers: vec![vec![lane]] };
         Store::new(layout, backends).expect("a store")
