@@ -44,10 +44,15 @@ pub fn report(view: View, chat: &Chat, name: &str) -> Result<String> {
         )
         .into());
     };
-    let kind = match (rows.is_retrieval, rows.is_bounded) {
-        (true, _) => "a retrieval head, which keeps all rows",
-        (false, true) => "a bounded head",
-        (false, false) => "keeps all rows",
+    let window;
+    let kind = match (rows.is_retrieval, rows.is_bounded, rows.window) {
+        (_, _, Some(tokens)) => {
+            window = format!("a window of {} tokens, all that the model sees here", format::count(tokens));
+            &window
+        }
+        (true, ..) => "a retrieval head, which keeps all rows",
+        (false, true, _) => "a bounded head",
+        (false, false, _) => "keeps all rows",
     };
     let title = format!("layer {layer}, KV head {head} (both from 0): {kind}\n");
     if map.tokens == 0 {
@@ -253,7 +258,14 @@ mod tests {
         assert_eq!(parts(&spans, 101), (Some(0..4), spans[1..].to_vec(), None));
         assert_eq!(parts(slice::from_ref(&(0..100)), 100), (None, vec![], None));
         assert_eq!(parts(slice::from_ref(&(90..100)), 100), (None, vec![], Some(90..100)));
-        let head = KvHeadRows { rows: 11, compensated: 89, bytes: 0, is_bounded: true, is_retrieval: false };
+        let head = KvHeadRows {
+            rows: 11,
+            compensated: 89,
+            bytes: 0,
+            is_bounded: true,
+            window: None,
+            is_retrieval: false,
+        };
         assert_eq!(
             numbers(&head, &spans, 100),
             "rows     11 of 100 (11.0 %)\n\

@@ -115,15 +115,15 @@ fn header(heads: usize, pitch: usize) -> String {
 
 /// What each character of the map stands for.
 fn legend(view: View, map: &KvMap) -> String {
-    let mut groups: BTreeMap<(bool, usize, char), Vec<usize>> = BTreeMap::new();
+    let mut groups: BTreeMap<(bool, Option<usize>, usize, char), Vec<usize>> = BTreeMap::new();
     for head in map.heads() {
         let mark = view.mark(head, map.tokens);
         // Retrieval heads first, then those that keep most.
         let order = usize::MAX - 10 * head.rows / map.tokens;
-        groups.entry((!head.is_retrieval, order, mark)).or_default().push(head.rows);
+        groups.entry((!head.is_retrieval, head.window, order, mark)).or_default().push(head.rows);
     }
     let mut text = String::new();
-    for ((is_other, _, mark), rows) in &groups {
+    for ((is_other, window, _, mark), rows) in &groups {
         let retrieval = if *is_other { "" } else { "retrieval " };
         let (number, range) = (format::count(rows.len()), range(rows));
         let (heads, keep) = if rows.len() == 1 { ("head", "keeps") } else { ("heads", "keep") };
@@ -131,7 +131,10 @@ fn legend(view: View, map: &KvMap) -> String {
             rows if rows == map.tokens => "all rows".to_owned(),
             _ => format!("{} rows ({})", counts(&range), percents(&range, map.tokens)),
         };
-        text += &format!("{mark}: {number} {retrieval}{heads} {keep} {kept}\n");
+        let window = window.map_or_else(String::new, |tokens| {
+            format!(", all that the model sees in these layers: a window of {}", format::count(tokens))
+        });
+        text += &format!("{mark}: {number} {retrieval}{heads} {keep} {kept}{window}\n");
     }
     text
 }
@@ -201,7 +204,14 @@ mod tests {
     const PIPED: View = View { width: 80, is_terminal: false, has_color: false };
 
     fn head(rows: usize) -> KvHeadRows {
-        KvHeadRows { rows, compensated: 0, bytes: rows, is_bounded: rows < 1000, is_retrieval: false }
+        KvHeadRows {
+            rows,
+            compensated: 0,
+            bytes: rows,
+            is_bounded: rows < 1000,
+            window: None,
+            is_retrieval: false,
+        }
     }
 
     /// Heads of 1000 tokens. Every seventh is a retrieval head.
@@ -278,5 +288,15 @@ mod tests {
             line.split_whitespace().filter(|word| word.len() > 1 || *word == "0").collect::<Vec<_>>()
                 == ["0", "22", "44"]
         }));
+    }
+    #[test]
+    fn the_legend_tells_windows_of_the_model_from_bounded_heads() {
+        let windowed = |rows| KvHeadRows { is_bounded: false, window: Some(100), ..head(rows) };
+        let map = KvMap { tokens: 1000, layers: vec![vec![windowed(100); 2], vec![head(1000), head(100)]] };
+        assert_eq!(
+            legend(PIPED, &map),
+            "#: 1 head keeps all rows\n1: 1 head keeps 100 rows (10.0 %)\n\
+             1: 2 heads keep 100 rows (10.0 %), all that the model sees in these layers: a window of 100\n"
+        );
     }
 }

@@ -317,7 +317,7 @@ impl Store {
         all
     }
 
-    /// The positions that a KV head of a layer holds, ascending; `None` for a head that it does not have.
+    /// The positions that a KV head of a layer keeps, ascending; `None` for a head that it does not have.
     pub fn head_positions(&self, layer: usize, kv_head: usize) -> Option<Vec<u32>> {
         let lanes = self.layers[layer].lanes.iter();
         let place = |lane: &Lane| lane.layout.kv_heads.iter().position(|head| *head as usize == kv_head);
@@ -327,6 +327,7 @@ impl Store {
         };
         let mut held = positions.to_vec();
         held.sort_unstable();
+        held.drain(..lane.tokens() - lane.kept());
         Some(held)
     }
 
