@@ -203,7 +203,7 @@ fn description(saved: &SavedChat) -> Value {
 fn verify(app: &App, files: &[PathBuf]) -> Result<()> {
     let mut damaged = 0;
     for path in files {
-        let verified = SavedChat::open(path).and_then(|mut saved| saved.verify());
+        let verified = SavedChat::open(path).and_then(|saved| saved.verify());
         match verified {
             Ok(()) => app.console.print_report(&format!("{}: complete\n", path.display()))?,
             Err(error) => {

@@ -13,12 +13,13 @@
 
 use std::fs::{self, File};
 use std::hash::Hasher as _;
-use std::io::{self, BufReader, Read, Seek, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kernels::RowType;
 use kernels::graph::tensor_type;
+use models::MappedFile;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -31,10 +32,9 @@ const MAGIC: &[u8; 8] = b"LHSTATE2";
 const MAX_DESCRIPTION_BYTES: usize = 64 << 20;
 /// Bytes of the longest policy: no policy with all its parameters is longer.
 const MAX_POLICY_BYTES: usize = 1024;
-/// Numbers, or bytes of the description, read at once: a file that states more than it holds costs little
-/// memory.
-const READ_AT_ONCE: usize = 1 << 16;
-const CHECKSUM_BYTES: u64 = 8;
+/// Bytes that are compared with the checksum at once.
+const VERIFIED_AT_ONCE: usize = 1 << 18;
+const CHECKSUM_BYTES: usize = 8;
 
 /// What a file says about its session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -108,6 +108,10 @@ impl SnapshotError {
             ),
         }
     }
+
+    fn too_short() -> SnapshotError {
+        SnapshotError::new("the file ends too early")
+    }
 }
 
 impl From<SnapshotError> for EngineError {
@@ -119,7 +123,7 @@ impl From<SnapshotError> for EngineError {
 impl From<io::Error> for SnapshotError {
     fn from(error: io::Error) -> SnapshotError {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => SnapshotError::new("the file ends too early"),
+            io::ErrorKind::UnexpectedEof => SnapshotError::too_short(),
             _ => SnapshotError { what: error.to_string(), hint: Hint::for_io(&error) },
         }
     }
@@ -131,9 +135,9 @@ pub(crate) struct Output<'a> {
     sum: XxHash3_64,
 }
 
-/// Bytes on their way out of a file, with their checksum.
+/// The rest of a file's bytes, and the checksum of those before.
 pub(crate) struct Input<'a> {
-    from: &'a mut dyn Read,
+    rest: &'a [u8],
     sum: XxHash3_64,
 }
 
@@ -159,34 +163,32 @@ impl<'a> Output<'a> {
     }
 }
 
-impl Input<'_> {
-    pub(crate) fn bytes(&mut self, bytes: &mut [u8]) -> Result<(), SnapshotError> {
-        self.from.read_exact(bytes)?;
-        self.sum.write(bytes);
-        Ok(())
+impl<'a> Input<'a> {
+    fn new(bytes: &'a [u8]) -> Input<'a> {
+        Input { rest: bytes, sum: XxHash3_64::new() }
     }
 
-    /// Reads `count` numbers. Allocates little more than the file has bytes, whatever `count` is.
+    /// The next `count` bytes.
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], SnapshotError> {
+        let (bytes, rest) = self.rest.split_at_checked(count).ok_or_else(SnapshotError::too_short)?;
+        self.sum.write(bytes);
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// The next `count` numbers.
     pub(crate) fn numbers(&mut self, count: usize) -> Result<Vec<u32>, SnapshotError> {
-        let mut numbers = Vec::new();
-        let mut piece = vec![0u8; 4 * READ_AT_ONCE.min(count)];
-        while numbers.len() < count {
-            let piece = &mut piece[..4 * READ_AT_ONCE.min(count - numbers.len())];
-            self.bytes(piece)?;
-            numbers.extend(piece.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])));
-        }
-        Ok(numbers)
+        let bytes = self.bytes(count.checked_mul(4).ok_or_else(SnapshotError::too_short)?)?;
+        Ok(bytes.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect())
     }
 
     /// Reads the checksum. An error if it is wrong, or if more follows.
     fn end(mut self) -> Result<(), SnapshotError> {
         let sum = self.sum.finish();
-        let mut stored = [0u8; CHECKSUM_BYTES as usize];
-        self.bytes(&mut stored)?;
-        if sum != u64::from_le_bytes(stored) {
+        if *self.bytes(CHECKSUM_BYTES)? != sum.to_le_bytes() {
             return Err(SnapshotError::new("its checksum is wrong"));
         }
-        if self.from.read(&mut [0])? > 0 {
+        if !self.rest.is_empty() {
             return Err(SnapshotError::new("it has more bytes than it should"));
         }
         Ok(())
@@ -196,9 +198,9 @@ impl Input<'_> {
 /// A file that holds a session, opened and described but not read yet.
 pub struct Snapshot {
     path: PathBuf,
-    file: BufReader<File>,
-    /// Of what was read.
-    sum: XxHash3_64,
+    file: MappedFile,
+    /// Bytes up to the end of the description.
+    begin: usize,
     description: Description,
     options: SessionOptions,
 }
@@ -207,10 +209,13 @@ impl Snapshot {
     /// Opens a file and reads how its session was made.
     pub fn open(path: &Path) -> Result<Snapshot, EngineError> {
         let opened = (|| -> Result<Snapshot, EngineError> {
-            let mut file = BufReader::new(open(path)?);
-            let (description, sum) = describe(&mut file)?;
+            check_kind(path)?;
+            let file = MappedFile::open(path).map_err(SnapshotError::from)?;
+            let mut from = Input::new(file.bytes());
+            let description = describe(&mut from)?;
+            let begin = file.bytes().len() - from.rest.len();
             let options = options(&description)?;
-            Ok(Snapshot { path: path.to_owned(), file, sum, description, options })
+            Ok(Snapshot { path: path.to_owned(), file, begin, description, options })
         })();
         opened.map_err(|error| with_path(error, path))
     }
@@ -327,7 +332,7 @@ impl Snapshot {
         if ![0, vocabulary].contains(&self.description.logits) {
             return Err(SnapshotError::new("it holds logits of another vocabulary").into());
         }
-        let mut from = Input { from: &mut self.file, sum: self.sum.clone() };
+        let mut from = self.behind_description();
         let tokens = from.numbers(self.description.tokens)?;
         if tokens.iter().any(|token| *token as usize >= vocabulary) {
             return Err(SnapshotError::new("a token is outside the model's vocabulary").into());
@@ -338,26 +343,23 @@ impl Snapshot {
     }
 
     /// Compares the whole file with its checksum, without a model.
-    pub fn verify(&mut self) -> Result<(), EngineError> {
-        let verified = (|| -> Result<(), SnapshotError> {
-            let start = self.file.stream_position()?;
-            let bytes = self.file.get_ref().metadata()?.len().saturating_sub(start);
-            let content = bytes
-                .checked_sub(CHECKSUM_BYTES)
-                .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-            let mut from = Input { from: &mut self.file, sum: self.sum.clone() };
-            let mut piece = vec![0u8; 4 * READ_AT_ONCE];
-            let mut left = content;
-            while left > 0 {
-                let piece = &mut piece[..left.min(4 * READ_AT_ONCE as u64) as usize];
-                from.bytes(piece)?;
-                left -= piece.len() as u64;
+    pub fn verify(&self) -> Result<(), EngineError> {
+        let mut from = self.behind_description();
+        let verified = loop {
+            match from.rest.len().saturating_sub(CHECKSUM_BYTES) {
+                0 => break from.end(),
+                left => drop(from.bytes(left.min(VERIFIED_AT_ONCE))),
             }
-            from.end()?;
-            self.file.seek(io::SeekFrom::Start(start))?;
-            Ok(())
-        })();
+        };
         verified.map_err(|error| with_path(error.into(), &self.path))
+    }
+
+    /// What follows the description.
+    fn behind_description(&self) -> Input<'_> {
+        let (begin, rest) = self.file.bytes().split_at(self.begin);
+        let mut sum = XxHash3_64::new();
+        sum.write(begin);
+        Input { rest, sum }
     }
 
     /// Writes what it says of its session, and not the cache, to a file.
@@ -383,7 +385,7 @@ pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, E
     let mut bytes = Vec::new();
     session.store.write_to(&mut Output::new(&mut bytes))?;
     let mut other = Session::new(session.engine(), options)?;
-    let mut from = Input { from: &mut &bytes[..], sum: XxHash3_64::new() };
+    let mut from = Input::new(&bytes);
     other.read_from(&mut from, session.tokens().to_vec(), session.logits().to_vec())?;
     Ok(other)
 }
@@ -484,23 +486,27 @@ fn begin(description: &Description, to: &mut Output) -> Result<(), SnapshotError
     to.bytes(&description)
 }
 
-/// An ordinary file, opened. Named pipes are not: opening one would wait for a writer.
+/// An ordinary file, opened.
 pub(crate) fn open(path: &Path) -> Result<File, SnapshotError> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(SnapshotError {
-            what: "not a regular file".into(),
-            hint: Hint::advice("give the path of a file; it may be a new one"),
-        });
-    }
+    check_kind(path)?;
     Ok(File::open(path)?)
 }
 
-/// The description at the beginning of a file, and the sum up to its end.
-fn describe(file: &mut dyn Read) -> Result<(Description, XxHash3_64), SnapshotError> {
-    let mut from = Input { from: file, sum: XxHash3_64::new() };
-    let mut magic = [0u8; MAGIC.len()];
-    from.bytes(&mut magic)?;
-    if magic != *MAGIC {
+/// Refuses what is not an ordinary file, before it is opened: opening a named pipe would wait for a writer.
+fn check_kind(path: &Path) -> Result<(), SnapshotError> {
+    match fs::metadata(path)? {
+        metadata if !metadata.is_file() => Err(SnapshotError {
+            what: "not a regular file".into(),
+            hint: Hint::advice("give the path of a file; it may be a new one"),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The description at the beginning of a file.
+fn describe(from: &mut Input) -> Result<Description, SnapshotError> {
+    let magic = from.bytes(MAGIC.len())?;
+    if magic != MAGIC {
         let same_kind = magic[..MAGIC.len() - 1] == MAGIC[..MAGIC.len() - 1];
         return Err(match same_kind {
             true => SnapshotError::new("it was made by another version of the program"),
@@ -514,15 +520,8 @@ fn describe(file: &mut dyn Read) -> Result<(Description, XxHash3_64), SnapshotEr
     if length > MAX_DESCRIPTION_BYTES {
         return Err(SnapshotError::new("its description is too long"));
     }
-    let mut text = Vec::new();
-    while text.len() < length {
-        let start = text.len();
-        text.resize(length.min(start + READ_AT_ONCE), 0);
-        from.bytes(&mut text[start..])?;
-    }
-    let description = serde_json::from_slice(&text)
-        .map_err(|error| SnapshotError::new(format!("its description cannot be read: {error}")))?;
-    Ok((description, from.sum))
+    serde_json::from_slice(from.bytes(length)?)
+        .map_err(|error| SnapshotError::new(format!("its description cannot be read: {error}")))
 }
 
 fn options(description: &Description) -> Result<SessionOptions, EngineError> {

@@ -224,7 +224,7 @@ fn a_cache_is_removed_and_the_conversation_stays() {
     file.remove_cache().expect("removed");
     assert_eq!(names(folder.path()), ["talk"]);
     drop(file);
-    let (file, mut saved) = ChatFile::open(&path).expect("opened");
+    let (file, saved) = ChatFile::open(&path).expect("opened");
     saved.verify().expect("whole");
     assert_eq!(ask(&mut restore(&engine, saved), KEY), KEY_IS);
     file.remove().expect("removed");

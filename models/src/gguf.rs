@@ -11,7 +11,6 @@
 mod blob;
 mod cursor;
 mod fingerprint;
-mod mapped;
 mod split;
 mod value;
 pub mod write;
@@ -20,7 +19,6 @@ use std::path::{Path, PathBuf};
 
 pub use blob::Blob;
 use cursor::Cursor;
-pub use mapped::MappedFile;
 pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value, ValueType};
 
 pub use crate::error::LoadError;

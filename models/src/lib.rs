@@ -10,6 +10,7 @@ pub mod embedded;
 mod error;
 pub mod gguf;
 pub mod invisible;
+mod mapped_file;
 pub mod random;
 pub mod shapes;
 pub mod spec;
@@ -17,6 +18,7 @@ pub mod tokenizer;
 pub mod types;
 
 pub use error::LoadError;
+pub use mapped_file::MappedFile;
 
 #[cfg(test)]
 mod tests {

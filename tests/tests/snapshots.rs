@@ -189,6 +189,22 @@ fn truncated_and_extended_files_are_rejected() {
     folder.restore(&engine, &bytes).expect("the whole file");
 }
 
+/// The file is mapped. What the system has no content for are zeros, and no SIGBUS.
+#[test]
+fn a_file_that_becomes_shorter_while_it_is_open_is_rejected() {
+    let (engine, folder) = (tiny_model(), Folder::new("shrinks"));
+    let bytes = folder.save(&session_with_all_parts(&engine));
+    let opened = Snapshot::open(&folder.file("saved")).expect("opens");
+    let file = fs::File::options().write(true).open(folder.file("saved")).expect("opens");
+    // Not at once, and the rest of the page.
+    for length in [bytes.len() / 2, 0] {
+        file.set_len(length as u64).expect("shorter");
+        let error = opened.verify().expect_err("zeros").to_string();
+        assert!(error.contains("saved: its checksum is wrong"), "{error}");
+    }
+    opened.restore(&engine).map(|_| ()).expect_err("zeros");
+}
+
 #[test]
 fn every_changed_byte_is_detected() {
     let (engine, folder) = (tiny_model(), Folder::new("flips"));

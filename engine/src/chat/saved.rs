@@ -146,7 +146,7 @@ impl SavedChat {
     }
 
     /// Compares the whole file with its checksum.
-    pub fn verify(&mut self) -> Result<(), EngineError> {
+    pub fn verify(&self) -> Result<(), EngineError> {
         self.snapshot.verify()
     }
 

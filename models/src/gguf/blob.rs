@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::mapped::MappedFile;
+use crate::MappedFile;
 use crate::error::LoadError;
 
 /// Shared, read-only bytes at an address that never changes. Cloning shares the memory.

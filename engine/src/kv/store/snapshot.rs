@@ -116,10 +116,8 @@ impl Lane {
         }
         for tensor in [&self.graph.k, &self.graph.v] {
             let [_, row, head, _] = tensor.strides();
-            let mut rows = vec![0u8; live * row];
             for number in 0..tensor.dim(2) {
-                from.bytes(&mut rows)?;
-                tensor.write(number * head, &rows)?;
+                tensor.write(number * head, from.bytes(live * row)?)?;
             }
         }
         if let Some(sums) = &self.sums {
@@ -154,9 +152,7 @@ fn read_all(tensor: &Tensor) -> Result<Vec<u8>, EngineError> {
 }
 
 fn fill(tensor: &Tensor, from: &mut Input) -> Result<(), EngineError> {
-    let mut bytes = vec![0u8; tensor.bytes()];
-    from.bytes(&mut bytes)?;
-    Ok(tensor.write(0, &bytes)?)
+    Ok(tensor.write(0, from.bytes(tensor.bytes())?)?)
 }
 
 #[cfg(test)]

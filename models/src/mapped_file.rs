@@ -1,4 +1,4 @@
-//! A model file mapped into memory, and what happens if the file is lost while it is mapped.
+//! A file mapped into memory, and what happens if the file is lost while it is mapped.
 //!
 //! If a file becomes shorter, or its disk fails, the system has no content for a page that a thread reads. It
 //! then sends SIGBUS, which ends the process. On unix, the first map installs a handler for SIGBUS. If the
@@ -6,7 +6,7 @@
 //! it, so that the thread goes on. Whoever has read from the file calls [`MappedFile::check_complete`] before
 //! it uses what follows from it. Signals for other addresses go to the handler that was there before.
 //!
-//! The only `unsafe` code of the module `gguf` is here.
+//! The only `unsafe` code of this crate is here.
 
 use std::fs::File;
 use std::io;
@@ -30,7 +30,11 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    pub(super) fn open(path: &Path) -> io::Result<MappedFile> {
+    /// Opens and maps a file that is not empty.
+    ///
+    /// # Errors
+    /// Where it cannot be opened, or the system cannot map it.
+    pub fn open(path: &Path) -> io::Result<MappedFile> {
         let file = File::open(path)?;
         // SAFETY: the map is private and read-only, and `MappedFile` returns no slice that outlives it.
         // Another process may still change the file, which no program that maps weights can prevent, or make
@@ -47,12 +51,13 @@ impl MappedFile {
         })
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
         &self.map
     }
 
-    /// As [`GgufFile::check_complete`](super::GgufFile::check_complete).
-    pub(super) fn check_complete(&self) -> Result<(), LoadError> {
+    /// An error if the file has become shorter, or could not be read: what was read from it may be zeros.
+    pub fn check_complete(&self) -> Result<(), LoadError> {
         let opened_bytes = self.map.len() as u64;
         let bytes = self.file.metadata().map_or(opened_bytes, |metadata| metadata.len());
         if bytes < opened_bytes {
@@ -71,7 +76,7 @@ impl MappedFile {
 
     /// Tells the operating system that it may drop the memory pages of a range. Reading them still works:
     /// they are then read from the file again. Does nothing for a range that is not inside the file.
-    pub(super) fn release_pages(&self, offset: usize, bytes: usize) {
+    pub fn release_pages(&self, offset: usize, bytes: usize) {
         #[cfg(unix)]
         if offset.checked_add(bytes).is_some_and(|end| end <= self.map.len()) {
             // SAFETY: the range is inside the map (the map's own function compares offset and length only one
