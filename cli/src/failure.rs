@@ -164,7 +164,7 @@ impl Offer {
     pub fn flags(&self) -> String {
         let mut flags = Vec::new();
         flags.extend(self.policy.map(|policy| format!("--policy {policy}")));
-        flags.extend(self.eight_bits.then(|| "-ctk q8_0 -ctv q8_0".to_owned()));
+        flags.extend(self.types.map(|(k, v)| format!("-ctk {} -ctv {}", k.name(), v.name())));
         flags.extend(self.streaming.then(|| "--prefill streaming".to_owned()));
         flags.join(" ")
     }
@@ -391,6 +391,7 @@ fn hint_text(hint: &Hint) -> String {
 #[cfg(test)]
 mod tests {
     use anyhow::Context;
+    use ggml::Type;
 
     use super::*;
 
@@ -405,7 +406,12 @@ mod tests {
     #[test]
     fn offers_name_their_flags_and_memory() {
         let streaming = Offer { streaming: true, bytes: 1 << 30, ..Offer::default() };
-        let smaller = Offer { policy: Some("snapkv"), streaming: true, eight_bits: true, bytes: 1 << 20 };
+        let smaller = Offer {
+            policy: Some("snapkv"),
+            streaming: true,
+            types: Some((Type::Q8_0, Type::Q4_0)),
+            bytes: 1 << 20,
+        };
         let hint = |offers: Vec<Offer>| {
             let offers = Offers { context: 4096, free: Some(6 << 30), offers };
             let context = Failure::context_too_small("too small".into(), &offers).hint;
@@ -415,7 +421,7 @@ mod tests {
             hint(vec![Offer { bytes: 1 << 20, ..Offer::default() }])[0],
             "give a larger context with -c 4096 (1.00 MiB of 6.00 GiB that are free), or leave out -c"
         );
-        let both = "--prefill streaming (1.00 GiB), or --policy snapkv -ctk q8_0 -ctv q8_0 --prefill streaming \
+        let both = "--prefill streaming (1.00 GiB), or --policy snapkv -ctk q8_0 -ctv q4_0 --prefill streaming \
                     (1.00 MiB); 6.00 GiB are free";
         assert_eq!(
             hint(vec![streaming, smaller]),

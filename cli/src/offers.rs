@@ -16,8 +16,8 @@ const MAX_OFFERS: usize = 3;
 pub struct Offer {
     /// Another policy.
     pub policy: Option<&'static str>,
-    /// Keys and values in 8 bits.
-    pub eight_bits: bool,
+    /// Other types of keys and values.
+    pub types: Option<(Type, Type)>,
     /// The text is read chunk by chunk.
     pub streaming: bool,
     /// Memory besides the weights, in bytes.
@@ -56,15 +56,21 @@ pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: 
     Offers { context, free: available_memory(), offers }
 }
 
-/// What can be changed, from little to much. Of the policies only `razor` is offered: the others lose answers
-/// (tests/results/2026-11-21-recall.md).
+/// Types that have cost no answers, the largest first. Keys in 4 bits have cost many (tests/results/2026-11-22-ruler.md).
+const SMALLER_TYPES: [(Type, Type); 2] = [(Type::Q8_0, Type::Q8_0), (Type::Q8_0, Type::Q4_0)];
+
+/// What can be changed, from little to much. Of the policies only `razor` is offered, also with half of its retrieval
+/// heads: the others lose answers (tests/results/2026-11-21-recall.md and 2026-11-22-ruler.md).
 fn changes(model: &Model) -> Vec<Offer> {
     // Computing the windows of such a model takes too long for an offer.
     let has_windows = model.spec().position_encoding == PositionEncoding::Alibi;
-    let razor = Some("razor").filter(|_| !has_windows);
-    let ways = [(false, false), (true, false), (false, true), (true, true)];
-    let changes = [None, razor].into_iter().flat_map(|policy| {
-        ways.map(|(eight_bits, streaming)| Offer { policy, eight_bits, streaming, ..Offer::default() })
+    let razor = ["razor", "razor:induction=0.07"].map(|policy| Some(policy).filter(|_| !has_windows));
+    // Without a policy, reading chunk by chunk changes no answers.
+    let [all, half] = razor;
+    let ways = [(None, false), (None, true), (all, false), (half, false), (all, true), (half, true)];
+    let types = [None].into_iter().chain(SMALLER_TYPES.map(Some));
+    let changes = ways.into_iter().flat_map(|(policy, streaming)| {
+        types.clone().map(move |types| Offer { policy, types, streaming, ..Offer::default() })
     });
     changes.filter(|change| *change != Offer::default()).collect()
 }
@@ -98,11 +104,11 @@ impl Offer {
             }
             changed.policy = policy.parse::<PolicyChoice>().ok();
         }
-        if self.eight_bits {
+        if let Some((k, v)) = self.types {
             if options.k_type.or(options.v_type).is_some() {
                 return None;
             }
-            (changed.k_type, changed.v_type) = (Some(Type::Q8_0), Some(Type::Q8_0));
+            (changed.k_type, changed.v_type) = (Some(k), Some(v));
         }
         if self.streaming {
             if options.prefill.is_some() {
