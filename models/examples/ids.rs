@@ -1,4 +1,4 @@
-//! Token ids of texts, to be compared with another program's (`tests/peer/tokenize.py`). Reads texts from
+//! Token ids of texts, to be compared with another program's (`tests/peer/token_ids.py`). Reads texts from
 //! standard input, separated by zero bytes. Prints whether a beginning-of-text token is added, then the tokens
 //! that end generation, and then one line of ids for each text, or `refused`. A pre-tokenizer replaces the
 //! file's.

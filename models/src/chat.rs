@@ -5,6 +5,8 @@ mod environment;
 #[cfg(not(unix))]
 mod in_process;
 mod prompt;
+#[cfg(test)]
+mod released;
 #[cfg(unix)]
 mod wire;
 #[cfg(unix)]

@@ -45,12 +45,12 @@ pub(super) struct Compiled {
 #[error("{0}")]
 struct Raised(String);
 
-/// The template without `generation` tags; an error if it is too long.
+/// The template with one kind of line ends and without `generation` tags; an error if it is too long.
 pub(super) fn prepare(source: &str) -> Result<String, ChatError> {
     if source.len() > MAX_TEMPLATE_BYTES {
         return Err(ChatError::TooLong { what: "the template", limit: MAX_TEMPLATE_BYTES });
     }
-    Ok(without_generation_tags(source))
+    Ok(without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n")))
 }
 
 /// The maximum length of a rendered conversation whose messages have `content_bytes`.
@@ -366,6 +366,7 @@ mod tests {
             ("{% set x %}a{% endset %}{{ x }}{# comment #}", "a"),
             ("a\n  {% if true %}\nb\n  {%- endif %}\nc\n", "a\nbc"),
             ("{% generation %}\nx{%- endgeneration -%}\n y", "xy"),
+            ("a\r\nb{{ 'c\r\nd' }}\re\r\n", "a\nbc\nd\ne"),
             // functions
             ("{{ strftime_now('%d %b %Y %H:%M') }}", "06 Jul 2024 08:09"),
             (

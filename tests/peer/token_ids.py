@@ -1,7 +1,7 @@
 """Compares longhand's tokenizers with llama.cpp's on random texts of mixed scripts, and on llama.cpp's own cases.
 
-    tokenize.py --longhand IDS --llama-cpp IDS --vocabularies FOLDER [--texts 10000] [--only NAME]
-    tokenize.py --llama-cpp IDS --vocabularies FOLDER --source llama-vocab.cpp --golden ../../models/tests/pretokenizers.json
+    token_ids.py --longhand IDS --llama-cpp IDS --vocabularies FOLDER [--texts 10000] [--only NAME]
+    token_ids.py --llama-cpp IDS --vocabularies FOLDER --source llama-vocab.cpp --golden ../../models/tests/pretokenizers.json
 
 IDS are the two programs of the README. FOLDER has llama.cpp's `ggml-vocab-*.gguf`. With `--source`, every
 pre-tokenizer that llama.cpp knows is compared too, with a made-up vocabulary in which any two neighbouring bytes merge:
@@ -116,6 +116,7 @@ def write_vocabulary(path, texts):
         pairs.update(dict.fromkeys(zip(letters_of_text, letters_of_text[1:])))
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_tokenizer_model("gpt2")
+    writer.add_eos_token_id(0)
     writer.add_token_list(letters + [left + right for left, right in pairs])
     writer.add_token_merges([f"{left} {right}" for left, right in pairs])
     writer.write_header_to_file()

@@ -1,0 +1,100 @@
+"""Renders released chat templates as transformers does, and writes hashes of the texts for longhand's tests.
+
+    templates.py --llama-cpp FOLDER --templates FOLDER --write ../../models/src/chat/released.json
+
+The templates are other people's texts, so that only hashes are committed. They are llama.cpp's (`models/templates` and
+those in `tests/test-chat-template.cpp`), which are copied to the second folder, and what lies in it already. The test
+`released_templates_render_as_in_transformers` reads them there if `LONGHAND_TEMPLATES` names it. Needs transformers 5.23.
+"""
+
+import ast
+import argparse
+import datetime
+import json
+import pathlib
+import re
+import shutil
+
+import jinja2
+from transformers.utils.chat_template_utils import _compile_jinja_template
+
+NOW = datetime.datetime(2026, 7, 6, 8, 9, 10)
+TURNS = [("user", "Hi \n"), ("assistant", "Hello"), ("user", " What's 1+1? <b>&\"é\" "), ("assistant", " 2 "), ("user", "Bye")]
+THINKS = [("user", "Hi"), ("assistant", "<think>\nhm\n</think>\n\nHello"), ("user", "Bye")]
+SYSTEM = [("system", "Be brief.\n")]
+CASES = {
+    "question": (TURNS[:1], True, {}),
+    "turns": (TURNS, True, {}),
+    "no generation prompt": (TURNS[:4], False, {}),
+    "system": (SYSTEM + TURNS[:3], True, {}),
+    "only system": (SYSTEM, True, {}),
+    "thinking": (THINKS, True, {}),
+    "thinking, system": (SYSTEM + THINKS, True, {}),
+    "thinking at the end": (THINKS[:2], False, {}),
+    "enable_thinking": (SYSTEM + THINKS, True, {"enable_thinking": True}),
+    "not enable_thinking": (SYSTEM + THINKS, True, {"enable_thinking": False}),
+    "thinking = true": (THINKS, True, {"thinking": True}),
+    "thinking = false": (THINKS, True, {"thinking": False}),
+    "two questions": ([TURNS[0], TURNS[2]], True, {}),
+}
+
+
+def collect(llama_cpp, folder):
+    folder.mkdir(exist_ok=True)
+    for path in (llama_cpp / "models" / "templates").glob("*.jinja"):
+        shutil.copy(path, folder)
+    text = r'"(?:[^"\\]|\\.)*"'
+    cases = rf'/\* \.name= \*/ ({text}),\s*/\* \.template_str= \*/ (?:U8C\()?((?:{text}\s*)+)'
+    for case in re.finditer(cases, (llama_cpp / "tests" / "test-chat-template.cpp").read_text()):
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", case[1]).strip("-")[:60]
+        source = "".join(ast.literal_eval(literal) for literal in re.findall(text, case[2]))
+        if source:
+            (folder / f"inline-{name}.jinja").write_text(source)
+
+
+def render(template, messages, generation, flags):
+    """The text; None if the template refuses; "" if it does not work."""
+    variables = dict(bos_token="<|endoftext|>", eos_token="<|im_end|>", unk_token="", tools=None, documents=None)
+    messages = [{"role": role, "content": content} for role, content in messages]
+    try:
+        return template.render(
+            messages=messages, add_generation_prompt=generation, strftime_now=NOW.strftime, **variables, **flags
+        )
+    except Exception as error:  # whatever the template does
+        return None if type(error) is jinja2.exceptions.TemplateError else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--llama-cpp", type=pathlib.Path)
+    parser.add_argument("--templates", required=True, type=pathlib.Path)
+    parser.add_argument("--write", required=True, type=pathlib.Path)
+    parser.add_argument("--texts", type=pathlib.Path, help="write the whole texts here, to look at them")
+    arguments = parser.parse_args()
+    if arguments.llama_cpp:
+        collect(arguments.llama_cpp, arguments.templates)
+    released, texts = [], {}
+    digest = lambda text: fnv1a(text) if text else text
+    for path in sorted(arguments.templates.glob("*.jinja")):
+        source = path.read_bytes().decode()
+        template = _compile_jinja_template(source)
+        rendered = {name: render(template, *case) for name, case in CASES.items()}
+        released.append({"name": path.name, "template": fnv1a(source), "texts": [digest(t) for t in rendered.values()]})
+        texts[path.name] = rendered
+    cases = [dict(name=name, messages=m, generation=g, flags=f) for name, (m, g, f) in CASES.items()]
+    lines = lambda items: ",\n".join(json.dumps(item, ensure_ascii=False) for item in items)
+    arguments.write.write_text(f'{{"cases": [\n{lines(cases)}\n],\n"templates": [\n{lines(released)}\n]}}\n')
+    if arguments.texts:
+        arguments.texts.write_text(json.dumps(texts, ensure_ascii=False, indent=1))
+
+
+def fnv1a(text):
+    """A hash that takes three lines in any language."""
+    number = 0xCBF29CE484222325
+    for byte in text.encode():
+        number = (number ^ byte) * 0x100000001B3 % (1 << 64)
+    return f"{number:016x}"
+
+
+if __name__ == "__main__":
+    main()
