@@ -18,7 +18,7 @@ pub use document_cache::DocumentCache;
 pub use documents::DocumentReading;
 use documents::{Ahead, Attachment};
 pub use file::ChatFile;
-use models::chat::{Message, THINKING_BEGINS};
+use models::chat::{Message, THINKING_MARKS};
 pub use preamble::Preamble;
 pub use saved::SavedChat;
 use serde::{Deserialize, Serialize};
@@ -496,15 +496,15 @@ fn can_go_back_to(session: &Session, tokens: usize) -> bool {
     session.can_truncate_to(tokens) || session.can_return_to(tokens)
 }
 
-/// The `<think>` that a prompt has ended with, and the white space behind it; empty if there is none. The answer begins
-/// with the thinking then.
+/// The `<think>` or other mark that a prompt has ended with, and the white space behind it; empty if there is none. The
+/// answer begins with the thinking then.
 fn thinking_begun_by(prompt: &[u32], format: &ChatFormat) -> String {
     /// More than the marker and the white space take.
     const TOKENS: usize = 16;
     let last = &prompt[prompt.len().saturating_sub(TOKENS)..];
     let bytes = last.iter().filter_map(|token| format.tokenizer().token_bytes(*token)).flatten();
     let text = String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned();
-    match text.trim_end().strip_suffix(THINKING_BEGINS) {
+    match THINKING_MARKS.iter().find_map(|marks| text.trim_end().strip_suffix(marks.begins)) {
         Some(before) => text[before.len()..].to_owned(),
         None => String::new(),
     }

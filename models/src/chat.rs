@@ -7,6 +7,7 @@ mod in_process;
 mod prompt;
 #[cfg(test)]
 mod released;
+mod thinking;
 #[cfg(unix)]
 mod wire;
 #[cfg(unix)]
@@ -24,6 +25,11 @@ use self::environment::Variable;
 use self::in_process::Template;
 use self::prompt::MaskedMessages;
 pub use self::prompt::{NextTurn, Prompt};
+pub(crate) use self::thinking::MARK_TOKENS;
+pub use self::thinking::{
+    THINKING_BEGINS, THINKING_ENDS, THINKING_MARKS, ThinkingMarks, ThinkingParts, headers, thinking_parts,
+    without_header,
+};
 #[cfg(unix)]
 use self::worker::Template;
 use crate::gguf::{GgufFile, Value};
@@ -161,13 +167,13 @@ pub enum TemplateOrigin {
     Plain,
 }
 
-/// What models write before their thinking, where the template does not.
-pub const THINKING_BEGINS: &str = "<think>";
-/// What models write behind their thinking.
-pub const THINKING_ENDS: &str = "</think>";
-
-/// Variables that turn thinking on or off in templates.
-const THINKING_SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
+/// Variables that turn thinking on or off in templates: their names, and their values for on and off.
+const THINKING_SWITCHES: [(&str, Variable, Variable); 3] = [
+    ("enable_thinking", Variable::Flag(true), Variable::Flag(false)),
+    ("thinking", Variable::Flag(true), Variable::Flag(false)),
+    // Tokens. Less than none is no limit.
+    ("thinking_budget", Variable::Number(-1), Variable::Number(0)),
+];
 
 const CHAT_ML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{% endfor %}\
     {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
@@ -270,13 +276,13 @@ impl ChatTemplate {
     /// No variable of the template decides that.
     pub fn with_thinking(&self, thinks: bool) -> Result<ChatTemplate, ChatError> {
         let messages = [Message::user("?")];
-        for name in THINKING_SWITCHES {
-            let switched = |thinks| {
+        for (name, on, off) in THINKING_SWITCHES {
+            let switched = |value| {
                 let mut template = self.clone();
-                template.set_flag(name, thinks);
+                template.variables.insert(name.to_owned(), value);
                 template
             };
-            let (on, off) = (switched(true), switched(false));
+            let (on, off) = (switched(on), switched(off));
             match (on.render(&messages, true), off.render(&messages, true)) {
                 (Err(error), _) | (_, Err(error)) if error.is_limit() => return Err(error),
                 (Ok(with), Ok(without)) if with != without => return Ok(if thinks { on } else { off }),
@@ -380,7 +386,10 @@ impl ChatTemplate {
 
     /// Whether the thinking of an answer is no longer part of the conversation.
     fn drops_thinking(&self, messages: &[Message], answer: usize) -> Result<bool, ChatError> {
-        if !messages[answer].content.contains(THINKING_ENDS) {
+        let content = &messages[answer].content;
+        if !content.contains(THINKING_ENDS)
+            && thinking_parts(content).is_none_or(|parts| parts.end.is_empty())
+        {
             return Ok(false);
         }
         let (masked, [thinking, rest]) = MaskedMessages::with_masked_thinking(messages, answer);

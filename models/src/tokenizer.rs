@@ -202,11 +202,11 @@ impl Tokenizer {
         out
     }
 
-    /// The bytes that a token decodes to, not necessarily whole characters; empty for control tokens. `None`
-    /// if the id is not in the vocabulary.
+    /// The bytes that a token decodes to, not necessarily whole characters; empty for control tokens, unless
+    /// they mark thinking. `None` if the id is not in the vocabulary.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         match self.vocabulary.kind(id)? {
-            TokenKind::Control | TokenKind::Unknown => Some(&[]),
+            TokenKind::Control | TokenKind::Unknown if !self.vocabulary.marks.contains(&id) => Some(&[]),
             _ => self.vocabulary.bytes(id),
         }
     }

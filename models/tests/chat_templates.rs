@@ -143,6 +143,21 @@ const ZEPHYR: &str = "{% for message in messages %}
 {% endif %}
 {% endfor %}";
 
+/// In the style of gpt-oss: answers have channels, and the template wants the thinking apart.
+const CHANNELS: &str = "\
+{%- for message in messages %}
+    {%- if message.role == 'assistant' %}
+        {%- if '<|channel|>' in message.content %}{{- raise_exception('pass the thinking apart') }}{%- endif %}
+        {%- if loop.last and 'thinking' in message %}
+            {{- '<|start|>assistant<|channel|>analysis<|message|>' + message.thinking + '<|end|>' }}
+        {%- endif %}
+        {{- '<|start|>assistant<|channel|>final<|message|>' + message.content + '<|end|>' }}
+    {%- else %}
+        {{- '<|start|>' + message.role + '<|message|>' + message.content + '<|end|>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|start|>assistant' }}{%- endif %}";
+
 const FAMILIES: [(&str, &str); 7] = [
     ("llama 3", LLAMA3),
     ("qwen 2.5", QWEN25),
@@ -338,10 +353,43 @@ fn thinking_is_dropped_where_the_template_drops_it() {
 }
 
 #[test]
+fn thinking_between_other_marks_is_given_to_the_template_apart() {
+    let answer = "<|channel|>analysis<|message|>hm <|im_end|><|end|><|start|>assistant<|channel|>final<|message|>Hello";
+    let template = template(CHANNELS);
+    let all = conversation(None, &["Hi", answer]);
+    assert_eq!(
+        template.render(&all, false).expect("renders"),
+        "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>hm <|im_end|><|end|>\
+         <|start|>assistant<|channel|>final<|message|>Hello<|end|>"
+    );
+    let prompt = template.prompt(&all, false).expect("renders");
+    assert_eq!(prompt.unprotected_reason(), None);
+    let ids = prompt.encode(&tokenizer()).expect("encodes");
+    assert!(!ids.contains(&tokenizer().token_id("<|im_end|>").expect("has it")), "it is the answer's text");
+
+    // An answer without thinking begins with its header only.
+    let short = conversation(None, &["Hi", "<|channel|>final<|message|>Hello", "Bye"]);
+    let want = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|>Hello<|end|>\
+                <|start|>user<|message|>Bye<|end|><|start|>assistant";
+    assert_eq!(template.render(&short, true).expect("renders"), want);
+    let thinks = conversation(None, &["Hi", answer, "Bye"]);
+    assert_eq!(template.render(&thinks, true).expect("renders"), want);
+    let NextTurn::Rewrites { prompt, suffix, why } = template.next_turn(&thinks).expect("renders") else {
+        panic!("the thinking is dropped")
+    };
+    assert_eq!((prompt.text.as_str(), prompt.unprotected_reason()), (want, None));
+    assert!(why.contains("drops the thinking"), "{why}");
+    assert_eq!(suffix.expect("is known").text, "<|end|><|start|>user<|message|>Bye<|end|><|start|>assistant");
+}
+
+#[test]
 fn thinking_is_switched_where_the_template_has_a_variable_for_it() {
     let granite = "{% if thinking %}Think.{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}";
+    let seed = "{% for m in messages %}{{ m.content }}{% endfor %}{% if thinking_budget == 0 %}!{% endif %}";
     let messages = [Message::user("a thinking user")];
-    for (source, on, off) in [(QWEN3, "assistant\n", "<think>\n\n</think>\n\n"), (granite, "user", "user")] {
+    for (source, on, off) in
+        [(QWEN3, "assistant\n", "<think>\n\n</think>\n\n"), (granite, "user", "user"), (seed, "user", "!")]
+    {
         let switched = |thinks| {
             let template = template(source).with_thinking(thinks).expect("a switch");
             template.render(&messages, true).expect("renders")

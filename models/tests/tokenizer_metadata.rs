@@ -172,6 +172,10 @@ fn tokens_that_end_a_part_of_an_answer_do_not_end_it() {
     }
     assert!(harmony.has_control_text("<|channel|>"), "messages must not write it");
     assert_eq!(with(&["<|end|>", "<|flush|>", "<|calls|>"]).eog_tokens(), [257, 258]);
+    // Marks of thinking are part of the text, also as control tokens. Text does not become such a token.
+    let marks = with(&["[THINK]", "<other>"]);
+    assert_eq!(marks.decode(&[256, 257], false), b"[THINK]");
+    assert!(!marks.encode("[THINK]", false, false).expect("encodes").contains(&256));
     // Phi-3, whose turns end so.
     assert_eq!(with(&["<|end|>", "<|return|>"]).eog_tokens(), [256, 257]);
     // Gemma 4, where </s> is text.

@@ -21,6 +21,7 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 NOW = datetime.datetime(2026, 7, 6, 8, 9, 10)
 TURNS = [("user", "Hi \n"), ("assistant", "Hello"), ("user", " What's 1+1? <b>&\"é\" "), ("assistant", " 2 "), ("user", "Bye")]
 THINKS = [("user", "Hi"), ("assistant", "<think>\nhm\n</think>\n\nHello"), ("user", "Bye")]
+APART = [("user", "Hi"), ("assistant", "Hello", "hm"), ("user", "Bye")]  # the third is the thinking
 SYSTEM = [("system", "Be brief.\n")]
 CASES = {
     "question": (TURNS[:1], True, {}),
@@ -36,6 +37,8 @@ CASES = {
     "thinking = true": (THINKS, True, {"thinking": True}),
     "thinking = false": (THINKS, True, {"thinking": False}),
     "two questions": ([TURNS[0], TURNS[2]], True, {}),
+    "thinking apart": (SYSTEM + APART, True, {}),
+    "thinking apart at the end": (APART[:2], False, {}),
 }
 
 
@@ -52,10 +55,15 @@ def collect(llama_cpp, folder):
             (folder / f"inline-{name}.jinja").write_text(source)
 
 
+def message(role, content, thinking=None):
+    names = ["thinking", "reasoning", "reasoning_content"] if thinking else []
+    return {"role": role, "content": content} | dict.fromkeys(names, thinking)
+
+
 def render(template, messages, generation, flags):
     """The text; None if the template refuses; "" if it does not work."""
     variables = dict(bos_token="<|endoftext|>", eos_token="<|im_end|>", unk_token="", tools=None, documents=None)
-    messages = [{"role": role, "content": content} for role, content in messages]
+    messages = [message(*parts) for parts in messages]
     try:
         return template.render(
             messages=messages, add_generation_prompt=generation, strftime_now=NOW.strftime, **variables, **flags

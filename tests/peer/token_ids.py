@@ -116,6 +116,7 @@ def write_vocabulary(path, texts):
         pairs.update(dict.fromkeys(zip(letters_of_text, letters_of_text[1:])))
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_tokenizer_model("gpt2")
+    writer.add_bos_token_id(0)
     writer.add_eos_token_id(0)
     writer.add_token_list(letters + [left + right for left, right in pairs])
     writer.add_token_merges([f"{left} {right}" for left, right in pairs])

@@ -1,6 +1,7 @@
-//! Tells the thinking of an answer from the answer itself. Thinking comes first, between `<think>` and `</think>`.
+//! Tells the thinking of an answer from the answer itself. Thinking comes first, between `<think>` and `</think>` or
+//! other marks. Headers before the answer belong to neither.
 
-use models::chat::{THINKING_BEGINS, THINKING_ENDS};
+use models::chat::{self, THINKING_MARKS, ThinkingMarks};
 
 /// The thinking at the beginning of an answer, and the rest. `None` where there is no thinking or it is blank. White space
 /// around the thinking belongs to neither.
@@ -12,9 +13,16 @@ use models::chat::{THINKING_BEGINS, THINKING_ENDS};
 /// assert_eq!(split_thinking("Yes."), (None, "Yes."));
 /// ```
 pub fn split_thinking(text: &str) -> (Option<&str>, &str) {
-    let Some(rest) = text.trim_start().strip_prefix(THINKING_BEGINS) else { return (None, text) };
-    let (thinking, answer) = rest.split_once(THINKING_ENDS).unwrap_or((rest, ""));
-    (Some(thinking.trim()).filter(|thinking| !thinking.is_empty()), answer.trim_start())
+    match chat::thinking_parts(text) {
+        Some(parts) => {
+            (Some(parts.thinking.trim()).filter(|thinking| !thinking.is_empty()), parts.answer.trim_start())
+        }
+        None => {
+            let inner = text.trim_start();
+            let answer = chat::without_header(inner);
+            (None, if answer.len() < inner.len() { answer } else { text })
+        }
+    }
 }
 
 /// As [`split_thinking`], while the text is generated.
@@ -31,6 +39,8 @@ pub fn split_thinking(text: &str) -> (Option<&str>, &str) {
 #[derive(Clone, Debug, Default)]
 pub struct ThinkingStream {
     state: State,
+    /// The marks of this text's thinking.
+    marks: Option<&'static ThinkingMarks>,
     /// Text that may begin a marker, and white space that may be at the end of the thinking.
     held: String,
 }
@@ -52,8 +62,10 @@ enum State {
     /// Nothing of the thinking was there yet but white space.
     ThinkingBegins,
     Thinking,
-    /// Nothing of the answer was there yet but white space.
+    /// Nothing of the answer was there yet but white space and a part of a header.
     AnswerBegins,
+    /// Nothing was there behind the header but white space.
+    HeaderEnds,
     Answer,
 }
 
@@ -73,9 +85,11 @@ impl ThinkingStream {
         if self.is_thinking() {
             self.think(&mut split);
         }
-        if self.state == State::AnswerBegins && !self.held.trim_start().is_empty() {
-            self.held.drain(..self.held.len() - self.held.trim_start().len());
-            self.state = State::Answer;
+        if self.state == State::AnswerBegins {
+            self.begin_answer();
+        }
+        if self.state == State::HeaderEnds {
+            self.end_header();
         }
         if self.state == State::Answer {
             split.answer = std::mem::take(&mut self.held);
@@ -91,16 +105,43 @@ impl ThinkingStream {
             State::ThinkingBegins | State::Thinking => {
                 Split { thinking: held.trim_end().to_owned(), ..Split::default() }
             }
-            State::AnswerBegins => Split::default(),
+            State::AnswerBegins => Split { answer: held.trim_start().to_owned(), ..Split::default() },
+            State::HeaderEnds => Split::default(),
         }
     }
 
     fn begin(&mut self) {
         let text = self.held.trim_start();
-        if let Some(rest) = text.strip_prefix(THINKING_BEGINS) {
+        let begun = THINKING_MARKS.iter().find_map(|marks| Some((marks, text.strip_prefix(marks.begins)?)));
+        if let Some((marks, rest)) = begun {
             self.held = rest.to_owned();
+            self.marks = Some(marks);
             self.state = State::ThinkingBegins;
-        } else if !THINKING_BEGINS.starts_with(text) {
+        } else if chat::headers().any(|header| text.starts_with(header)) {
+            self.state = State::AnswerBegins;
+        } else {
+            let mut openings = THINKING_MARKS.iter().map(|marks| marks.begins).chain(chat::headers());
+            if !openings.any(|opening| opening.starts_with(text)) {
+                self.state = State::Answer;
+            }
+        }
+    }
+
+    fn begin_answer(&mut self) {
+        let text = self.held.trim_start();
+        if let Some(rest) = chat::headers().find_map(|header| text.strip_prefix(header)) {
+            self.held = rest.to_owned();
+            self.state = State::HeaderEnds;
+        } else if !text.is_empty() && !chat::headers().any(|header| header.starts_with(text)) {
+            self.held = text.to_owned();
+            self.state = State::Answer;
+        }
+    }
+
+    fn end_header(&mut self) {
+        let text = self.held.trim_start();
+        if !text.is_empty() {
+            self.held = text.to_owned();
             self.state = State::Answer;
         }
     }
@@ -113,13 +154,14 @@ impl ThinkingStream {
             }
             self.state = State::Thinking;
         }
-        if let Some(end) = self.held.find(THINKING_ENDS) {
+        let mark = self.marks.map_or(chat::THINKING_ENDS, |marks| marks.ends);
+        if let Some(end) = self.held.find(mark) {
             split.thinking = self.held[..end].trim_end().to_owned();
-            self.held.drain(..end + THINKING_ENDS.len());
+            self.held.drain(..end + mark.len());
             self.state = State::AnswerBegins;
             return;
         }
-        let possible = super::overlap(&self.held, THINKING_ENDS);
+        let possible = super::overlap(&self.held, mark);
         let end = self.held[..self.held.len() - possible].trim_end().len();
         let held = self.held.split_off(end);
         split.thinking = std::mem::replace(&mut self.held, held);
@@ -145,6 +187,18 @@ mod tests {
             "<thin",
             "no <think>a</think>",
             "<think>é </think>\n\n é </think>",
+            "<think>a</think><|start|> b",
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+            "<|channel|>analysis<|message|>hm <|en<|end|>\n<|start|>assistant<|channel|>final<|message|>\nYes.",
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assist",
+            "<|channel|>final<|message|>Yes.",
+            "<|channel|>",
+            "<|start|>assistant<|channel|>",
+            "<seed:think>a </seed:think> b",
+            "<|START_THINKING|>a<|END_THINKING|>b",
+            "[THINK]a[/THINK]b",
+            "[THINK",
+            "<|channel>thought\na<channel|>b",
         ] {
             let (thinking, answer) = split_thinking(text);
             let characters: Vec<char> = text.chars().collect();

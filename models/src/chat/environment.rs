@@ -14,7 +14,8 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use regex::Regex;
 
-use super::{ChatError, Message};
+use super::prompt::other_thinking;
+use super::{ChatError, Message, without_header};
 
 /// Maximum length of a template. The longest in use have about 20 KB.
 const MAX_TEMPLATE_BYTES: usize = 256 << 10;
@@ -92,8 +93,6 @@ impl Compiled {
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(FUEL + FUEL_PER_MESSAGE * messages.len() as u64));
         let limit = max_output_bytes(messages.iter().map(|message| message.content.len()).sum());
-        let message =
-            |m: Message| Value::from_iter([("role", Value::from(m.role)), ("content", m.content.into())]);
         let messages: Value = messages.into_iter().map(message).collect();
         let context: Value = variables
             .into_iter()
@@ -112,11 +111,30 @@ impl Compiled {
     }
 }
 
+/// A message as templates get it. Those of some families want the thinking apart from the answer, under one of
+/// three names. Between `<think>` and `</think>` they find it themselves.
+fn message(message: Message) -> Value {
+    let mut fields = Vec::new();
+    if let Some(parts) = other_thinking(&message) {
+        let thinking = parts.thinking.trim();
+        fields
+            .extend(["thinking", "reasoning", "reasoning_content"].map(|name| (name, Value::from(thinking))));
+        fields.push(("content", parts.answer.into()));
+    } else if message.role == "assistant" {
+        fields.push(("content", without_header(&message.content).into()));
+    } else {
+        fields.push(("content", message.content.into()));
+    }
+    fields.push(("role", message.role.into()));
+    Value::from_iter(fields)
+}
+
 /// A variable of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Variable {
     None,
     Flag(bool),
+    Number(i64),
     Text(String),
 }
 
@@ -125,6 +143,7 @@ impl From<Variable> for Value {
         match variable {
             Variable::None => Value::from(()),
             Variable::Flag(flag) => Value::from(flag),
+            Variable::Number(number) => Value::from(number),
             Variable::Text(text) => Value::from(text),
         }
     }

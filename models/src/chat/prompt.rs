@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::{ChatError, Message, THINKING_BEGINS, THINKING_ENDS};
+use super::{ChatError, Message, THINKING_BEGINS, THINKING_ENDS, ThinkingParts, thinking_parts};
 use crate::tokenizer::Tokenizer;
 
 /// A rendered conversation, ready to be encoded.
@@ -121,6 +121,12 @@ const DIGITS: u32 = 0xE0E0;
 /// Markers that templates search for in answers. They are not replaced by placeholders.
 const MARKERS: [&str; 2] = [THINKING_BEGINS, THINKING_ENDS];
 
+/// The parts of an answer whose thinking is between other marks than [`MARKERS`]. Templates get these parts.
+pub(super) fn other_thinking(message: &Message) -> Option<ThinkingParts<'_>> {
+    let parts = Some(message).filter(|m| m.role == "assistant").and_then(|m| thinking_parts(&m.content))?;
+    (parts.marks.begins != THINKING_BEGINS).then_some(parts)
+}
+
 /// Whether a template contains the characters that delimit placeholders.
 pub(super) fn uses_placeholder_characters(template: &str) -> bool {
     template.contains([OPEN, CLOSE])
@@ -151,6 +157,12 @@ impl<'a> MaskedMessages<'a> {
         for message in messages {
             let mut content = String::new();
             let mut rest = message.content.as_str();
+            if let Some(parts) = other_thinking(message) {
+                content.push_str(parts.begin);
+                masked.mask(parts.thinking, &mut content);
+                content.push_str(parts.end);
+                rest = parts.answer;
+            }
             while !rest.is_empty() {
                 let markers = MARKERS.iter().filter(|_| message.role == "assistant");
                 let found = markers.filter_map(|m| Some((rest.find(m)?, m.len()))).min();
@@ -182,10 +194,13 @@ impl<'a> MaskedMessages<'a> {
 
     /// Like [`MaskedMessages::with_opaque_answers`], except that the answer with this index has thinking. Returns the
     /// placeholders of the thinking and of what follows it, too.
-    pub(super) fn with_masked_thinking(messages: &[Message], answer: usize) -> (Vec<Message>, [String; 2]) {
-        let MaskedMessages { mut messages, hidden } = MaskedMessages::with_opaque_answers(messages);
+    pub(super) fn with_masked_thinking(original: &[Message], answer: usize) -> (Vec<Message>, [String; 2]) {
+        let MaskedMessages { mut messages, hidden } = MaskedMessages::with_opaque_answers(original);
         let [thinking, rest] = [placeholder(hidden.len()), placeholder(hidden.len() + 1)];
-        messages[answer].content = format!("{THINKING_BEGINS}\n{thinking}\n{THINKING_ENDS}\n\n{rest}");
+        messages[answer].content = match other_thinking(&original[answer]) {
+            Some(parts) => [parts.begin, &thinking, parts.end, &rest].concat(),
+            None => format!("{THINKING_BEGINS}\n{thinking}\n{THINKING_ENDS}\n\n{rest}"),
+        };
         (messages, [thinking, rest])
     }
 

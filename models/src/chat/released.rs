@@ -24,7 +24,10 @@ struct Case {
 
 fn case(value: &Value) -> Case {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
-    let message = |pair: &Value| Message::new(text(&pair[0]), text(&pair[1]));
+    let message = |parts: &Value| {
+        let thinking = parts.get(2).map(|thinking| format!("<seed:think>{}</seed:think>", text(thinking)));
+        Message::new(text(&parts[0]), thinking.unwrap_or_default() + &text(&parts[1]))
+    };
     let flags = value["flags"].as_object().expect("flags").iter();
     Case {
         name: text(&value["name"]),

@@ -13,6 +13,7 @@ const NONE: u8 = 0;
 const FALSE: u8 = 1;
 const TRUE: u8 = 2;
 const TEXT: u8 = 3;
+const NUMBER: u8 = 4;
 
 const RENDERING: u8 = 0;
 const REFUSED: u8 = 1;
@@ -38,6 +39,10 @@ pub(super) fn write_request<'a>(
         match variable {
             Variable::None => out.write_all(&[NONE])?,
             Variable::Flag(flag) => out.write_all(&[if *flag { TRUE } else { FALSE }])?,
+            Variable::Number(number) => {
+                out.write_all(&[NUMBER])?;
+                out.write_all(&number.to_le_bytes())?;
+            }
             Variable::Text(text) => {
                 out.write_all(&[TEXT])?;
                 write_text(out, text)?;
@@ -65,6 +70,7 @@ pub(super) fn read_request(from: &mut impl Read) -> io::Result<Request> {
         let value = match read_byte(from)? {
             NONE => Variable::None,
             TEXT => Variable::Text(read_text(from, u64::MAX)?),
+            NUMBER => Variable::Number(read_number(from)?.cast_signed()),
             flag => Variable::Flag(flag == TRUE),
         };
         request.variables.push((name, value));
@@ -161,6 +167,7 @@ mod tests {
             ("b".to_owned(), Variable::Flag(true)),
             ("c".to_owned(), Variable::Flag(false)),
             ("d".to_owned(), Variable::Text("é".to_owned())),
+            ("e".to_owned(), Variable::Number(-1)),
         ];
         let messages = [Message::user(""), Message::assistant("x\0y")];
         let mut bytes = Vec::new();

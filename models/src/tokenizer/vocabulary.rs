@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use tokenizers::models::bpe::Vocab as TokenIds;
 
 use super::{TokenizerError, bytes, excerpt, spm};
+use crate::chat::MARK_TOKENS;
 use crate::gguf::{Array, GgufFile, Value};
 
 /// The kind of a token (`tokenizer.ggml.token_type`).
@@ -203,6 +204,8 @@ pub(super) struct Vocabulary {
     pub(super) unknown: Option<u32>,
     /// Tokens that end generation, sorted.
     pub(super) eog: Vec<u32>,
+    /// Tokens that mark thinking.
+    pub(super) marks: Vec<u32>,
 }
 
 impl VocabularyMetadata {
@@ -403,6 +406,8 @@ impl Vocabulary {
             }
         }
         starts.push(bytes.len());
+        let is_mark = |&(_, text): &(u32, &String)| MARK_TOKENS.contains(&text.as_str());
+        let marks = (0u32..).zip(&texts).filter(is_mark).map(|(id, _)| id).collect();
 
         // Without a key, SentencePiece vocabularies have conventional ids. BPE has no such convention.
         let id_or_convention = |key: &str, id: u32| {
@@ -426,6 +431,7 @@ impl Vocabulary {
             bytes,
             starts,
             eog,
+            marks,
         })
     }
 
