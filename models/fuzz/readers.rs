@@ -72,7 +72,7 @@ fn array_elements(array: &Array) {
 
 const NORMAL: i32 = 1;
 const BYTE: i32 = 6;
-/// One pre-tokenizer of each kind, and an unknown name.
+/// Pre-tokenizers of different kinds, and an unknown name.
 const PRE: [&str; 8] =
     ["default", "superbpe", "llama-bpe", "jais-2", "deepseek-llm", "sarvam-moe", "afmoe", "martian"];
 

@@ -1,7 +1,6 @@
 //! Short chat templates, written for these tests in the style of well-known model families. The expected text
 //! was rendered by Jinja2 3.1.6 with the settings of transformers 4.57.3 (trimmed blocks, loop controls,
-//! `tools` and `documents` none). The templates of 68 released models were compared too, for seven
-//! conversations each, and gave the same text.
+//! `tools` and `documents` none). Released templates are compared in `src/chat/released.rs`.
 
 use models::chat::{ChatError, ChatTemplate, Message, NextTurn, Prompt, TemplateOrigin};
 use models::embedded;

@@ -68,10 +68,9 @@ const PLAIN: Entry =
 
 const GPT2: Rule =
     Split(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+", Spaces::LastLeaves);
-const LLAMA3: Rule = Split(
-    r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+",
-    Spaces::LastLeavesUnlessLineEnd,
-);
+const LLAMA3_WORDS: &str =
+    r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+";
+const LLAMA3: Rule = Split(LLAMA3_WORDS, Spaces::LastLeavesUnlessLineEnd);
 const QWEN2: Rule = Split(
     r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+",
     Spaces::LastLeavesUnlessLineEnd,
@@ -81,8 +80,8 @@ const DEEPSEEK_V3: Rule = Split(
     r"<punctuated>|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+",
     Spaces::LastLeavesUnlessLineEnd,
 );
-/// The words of models that tell cases apart in their own tokenizers; llama.cpp does not.
-const WORDS_WITH_MARKS: &str =
+/// Cohere's own tokenizers split words where the case changes. llama.cpp does not.
+const COHERE_WORDS: &str =
     r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+<contraction>?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+";
 const THREE_DIGITS: Rule = Split(r"[0-9][0-9][0-9]", Spaces::Whole);
 const UP_TO_THREE: Rule = Split(r"\p{N}{1,3}", Spaces::Whole);
@@ -124,14 +123,7 @@ pub(super) static TABLE: &[Entry] = &[
     },
     Entry { names: &["dbrx", "smaug-bpe", "chatglm-bpe"], rules: &[LLAMA3], ..PLAIN },
     Entry { names: &["glm4", "glm5"], rules: &[LLAMA3], unmerged: Unmerged::Words, ..PLAIN },
-    Entry {
-        names: &["jais-2"],
-        rules: &[Split(
-            r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+",
-            Spaces::LastLeavesRestHalves,
-        )],
-        ..PLAIN
-    },
+    Entry { names: &["jais-2"], rules: &[Split(LLAMA3_WORDS, Spaces::LastLeavesRestHalves)], ..PLAIN },
     Entry {
         names: &["minicpm5"],
         rules: &[
@@ -326,7 +318,7 @@ pub(super) static TABLE: &[Entry] = &[
     },
     Entry {
         names: &["tiny_aya", "cohere2moe"],
-        rules: &[CutBehindThrees, Split(WORDS_WITH_MARKS, Spaces::LastLeavesUnlessLineEnd)],
+        rules: &[CutBehindThrees, Split(COHERE_WORDS, Spaces::LastLeavesUnlessLineEnd)],
         ..PLAIN
     },
     Entry {
