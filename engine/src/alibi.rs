@@ -105,23 +105,29 @@ pub fn scopes(
     let started = Instant::now();
     let group = spec.queries_per_kv_head();
     let slopes = slopes(spec.n_heads);
-    let bias = vec![0.0; spec.n_embd];
     let mut scopes = Vec::new();
     for (layer, tensors) in ModelTensors::from_gguf(file, spec)?.layers.iter().enumerate() {
         check_interrupt(interrupt)?;
-        let matrix = |index: usize| (&file.tensors()[index], file.data(&file.tensors()[index]));
-        let (wq, wk) = (matrix(tensors.wq), matrix(tensors.wk));
-        let (norm, bytes) = matrix(tensors.attn_norm);
-        let inputs = squared_input_bound(&rows(norm, bytes, 0, 1)?, &bias, options);
+        let vector = |info: &Option<TensorInfo>, otherwise: f32| match info {
+            Some(info) => rows(info, file.data(info), 0, spec.n_embd),
+            None => Ok(vec![otherwise; spec.n_embd]),
+        };
+        let (gamma, bias) = (vector(&tensors.attn_norm, 1.0)?, vector(&tensors.attn_norm_bias, 0.0)?);
+        // A bias of Q and K is one more column, whose input is 1.
+        let inputs = squared_input_bound(&gamma, &bias, options) + f64::from(u8::from(spec.qkv_bias));
         let scope = |kv_head: usize| -> Result<f64, EngineError> {
-            let gram = |(info, bytes): (&TensorInfo, &[u8]), head: usize| -> Result<Gram, EngineError> {
-                let rows = rows(info, bytes, head * spec.head_dim, spec.head_dim)?;
-                Ok(Gram::new(&rows, spec.n_embd))
+            let gram = |matrix: &TensorInfo, bias: &Option<TensorInfo>, head: usize| {
+                let first = head * spec.head_dim;
+                let rows = |info| rows(info, file.data(info), first, spec.head_dim);
+                Ok::<_, EngineError>(match bias {
+                    None => Gram::new(&rows(matrix)?, spec.n_embd),
+                    Some(bias) => Gram::new(&with_column(&rows(matrix)?, &rows(bias)?), spec.n_embd + 1),
+                })
             };
-            let keys = gram(wk, kv_head)?;
+            let keys = gram(&tensors.wk, &tensors.bk, kv_head)?;
             let mut longest = 0.0;
             for (member, slope) in slopes[kv_head * group..][..group].iter().enumerate() {
-                let sigma = spectral_norm(&gram(wq, kv_head * group + member)?, &keys);
+                let sigma = spectral_norm(&gram(&tensors.wq, &tensors.bq, kv_head * group + member)?, &keys);
                 let scope = scope_of_norm(sigma, inputs, *slope, f64::from(spec.attention_scale), options);
                 if scope > longest || scope.is_nan() {
                     longest = scope;
@@ -160,7 +166,13 @@ pub fn provenance(options: &ScopeOptions) -> Provenance {
     provenance
 }
 
-/// Rows `first .. first + n` of a tensor as floats.
+/// A matrix with one more column: each row, then its element of `column`.
+fn with_column(matrix: &[f32], column: &[f32]) -> Vec<f32> {
+    let rows = matrix.chunks_exact((matrix.len() / column.len().max(1)).max(1));
+    rows.zip(column).flat_map(|(row, last)| row.iter().chain([last])).copied().collect()
+}
+
+/// Rows `first .. first + n` of a matrix, or elements of a vector, as floats.
 fn rows(info: &TensorInfo, bytes: &[u8], first: usize, n: usize) -> Result<Vec<f32>, EngineError> {
     let wrong = || EngineError::Setting {
         what: format!("tensor `{}`", info.name),
@@ -168,7 +180,7 @@ fn rows(info: &TensorInfo, bytes: &[u8], first: usize, n: usize) -> Result<Vec<f
         hint: Hint::OtherTensorType { cpu_can: false },
     };
     let ty = ggml::Type::from_id(info.ty.id()).ok_or_else(wrong)?;
-    let width = info.dims[0] as usize;
+    let width = if info.dims.len() > 1 { info.dims[0] as usize } else { 1 };
     let row = ty.row_bytes(width);
     let mut floats = vec![0.0; n * width];
     let converted =

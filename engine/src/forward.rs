@@ -1,13 +1,16 @@
-//! The forward pass: one loop for all architectures. Architectures differ in which tensors exist (biases,
-//! norms of Q and K) and in how positions enter (RoPE, or ALiBi in attention). The caller chooses the lanes
-//! that hold keys and values.
+//! The forward pass: one loop for all architectures. Architectures differ in which tensors exist (biases, norms),
+//! in how a layer's parts are connected, in the feed-forward network (`feed_forward`) and in how positions
+//! enter (RoPE, ALiBi in attention, or learned positions). The caller chooses the lanes that hold keys and
+//! values.
+
+mod feed_forward;
 
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{
     self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, MAX_LANES, Split,
 };
-use models::arch::RopeStyle;
-use models::spec::{LayerTensors, ModelSpec, Rope};
+use models::arch::{NormKind, QkNorm, RopeStyle};
+use models::spec::{LayerTensors, ModelSpec, Rope, RopeScaling};
 
 use crate::kv::policy::CountedQueries;
 use crate::kv::{AttentionRecorder, LaneValues, LayerRows};
@@ -130,12 +133,14 @@ pub struct Workers {
 /// Builds the graphs of a loaded model.
 #[derive(Clone)]
 pub struct Forward {
+    spec: ModelSpec,
     weights: Weights,
     heads: AttentionShape,
     /// `[n_layers]`: `None` for layers without RoPE, such as those of models with ALiBi, whose attention reads the
     /// lanes' positions instead.
     ropes: Vec<Option<RopeParameters>>,
-    epsilon: f32,
+    /// Whether contexts are longer than that of LongRoPE's original training.
+    long_context: bool,
     placement: Placement,
     /// How attention is split, by [`Place`].
     splits: [Split; 2],
@@ -164,6 +169,7 @@ impl Forward {
     /// Builds graphs for the model `spec` with `weights`, which must be where `placement` says.
     pub fn new(spec: &ModelSpec, weights: Weights, placement: Placement, workers: Workers) -> Forward {
         Forward {
+            spec: spec.clone(),
             weights,
             heads: AttentionShape {
                 head_dim: spec.head_dim,
@@ -175,7 +181,7 @@ impl Forward {
             ropes: (0..spec.n_layers)
                 .map(|layer| spec.rope(layer).map(|rope| rope_parameters(rope, spec.n_ctx_train)))
                 .collect(),
-            epsilon: spec.rms_eps,
+            long_context: false,
             placement,
             splits: [Split::Threads(workers.threads), Split::Blocks(workers.blocks)],
             trace: false,
@@ -209,9 +215,33 @@ impl Forward {
         self.heads
     }
 
-    /// Embeddings of `tokens` `[n]` i32: `[n_embd, n]`.
-    fn embed(&self, ctx: &Context, tokens: &Tensor) -> Tensor {
-        self.keep_if_tracing(ctx.get_rows(&self.weights.decode_layout.token_embd, tokens).named("embd"))
+    /// The same for sessions of `context` tokens at most.
+    pub fn for_context(&self, context: usize) -> Forward {
+        let rope = self.spec.position_encoding.rope();
+        let original = match rope.map(|rope| rope.scaling) {
+            Some(RopeScaling::Long { original_ctx, .. }) => original_ctx,
+            _ => usize::MAX,
+        };
+        Forward { long_context: context > original, ..self.clone() }
+    }
+
+    /// Whether both rotate keys alike.
+    pub fn rotates_as(&self, other: &Forward) -> bool {
+        self.long_context == other.long_context
+    }
+
+    /// Embeddings of the tokens: `[n_embd, n]`.
+    fn embed(&self, ctx: &Context, inputs: &Inputs) -> Tensor {
+        let w = &self.weights.decode_layout.input;
+        let mut x = ctx.get_rows(&w.token_embd, &inputs.tokens);
+        x = scaled(ctx, x, self.spec.embedding_scale);
+        if let Some(positions) = &w.position_embd {
+            x = ctx.add(&x, &ctx.get_rows(positions, &inputs.positions));
+        }
+        if let Some(weight) = &w.norm {
+            x = self.norm(ctx, &x, weight, w.norm_bias.as_ref());
+        }
+        self.keep_if_tracing(x.named("embd"))
     }
 
     /// A layer's weights in the layout that is faster for `n` tokens.
@@ -225,41 +255,60 @@ impl Forward {
     pub fn embedding_graph(&self, n: usize) -> BuiltGraph {
         let ctx = Context::new(LAYER_TENSORS);
         let inputs = self.inputs(&ctx, n);
-        let result = self.embed(&ctx, &inputs.tokens).output();
+        let result = self.embed(&ctx, &inputs).output();
         BuiltGraph { ctx, inputs, result, effects: Vec::new() }
     }
 
     fn inputs(&self, ctx: &Context, n: usize) -> Inputs {
-        let weights = &self.weights.decode_layout;
-        Inputs::new(ctx, weights.token_embd.dim(0), n, weights.layers.len())
+        Inputs::new(ctx, self.spec.n_embd, n, self.spec.n_layers)
     }
 
-    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for normalised input `x` `[n_embd, n]` at
+    /// The input of a layer's attention `[n_embd, n]`, for the layer's input `x` `[n_embd, n]`.
+    fn attention_input(&self, ctx: &Context, layer: usize, x: &Tensor) -> Tensor {
+        let w = &self.weights.decode_layout.layers[layer];
+        match &w.attn_norm {
+            Some(weight) => {
+                self.intermediate("attn_norm", layer, self.norm(ctx, x, weight, w.attn_norm_bias.as_ref()))
+            }
+            None => x.clone(),
+        }
+    }
+
+    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for attention's input `x` `[n_embd, n]` at
     /// `positions` `[n]`.
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
-        let q = self.project(ctx, &w.wq, w.bq.as_ref(), self.heads.n_kv_heads * self.heads.group, x);
+        let q = self.project(ctx, &w.wq, w.bq.as_ref(), x);
         self.intermediate("Qcur", layer, self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), positions))
     }
 
     /// Keys of a layer after RoPE, `[head_dim, kv_heads, n]`: as [`Forward::queries`].
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
-        let k = self.project(ctx, &w.wk, w.bk.as_ref(), self.heads.n_kv_heads, x);
+        let k = self.project(ctx, &w.wk, w.bk.as_ref(), x);
         self.intermediate("Kcur", layer, self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions))
     }
 
-    /// matrix · x + bias, split into heads: `[head_dim, heads, n]`.
-    fn project(
-        &self,
-        ctx: &Context,
-        matrix: &Tensor,
-        bias: Option<&Tensor>,
-        heads: usize,
-        x: &Tensor,
-    ) -> Tensor {
-        let y = self.with_bias(ctx, self.product(ctx, matrix, x), bias); // [heads * head_dim, n]
-        ctx.reshape(&y, [self.heads.head_dim, heads, x.dim(1)])
+    /// Values of a layer, `[head_dim, kv_heads, n]`: as [`Forward::queries`].
+    fn values(&self, ctx: &Context, layer: usize, x: &Tensor) -> Tensor {
+        let w = self.matrices(layer, x.dim(1));
+        let v = self.project(ctx, &w.wv, w.bv.as_ref(), x);
+        self.intermediate("Vcur", layer, self.split_heads(ctx, &v))
+    }
+
+    /// matrix · x + bias, clamped where the model does: `[heads * head_dim, n]`.
+    fn project(&self, ctx: &Context, matrix: &Tensor, bias: Option<&Tensor>, x: &Tensor) -> Tensor {
+        let y = self.with_bias(ctx, self.product(ctx, matrix, x), bias);
+        match self.spec.clamp_qkv {
+            Some(bound) => ctx.clamp(&y, bound),
+            None => y,
+        }
+    }
+
+    /// `[heads * head_dim, n]` as `[head_dim, heads, n]`.
+    fn split_heads(&self, ctx: &Context, y: &Tensor) -> Tensor {
+        let head_dim = self.heads.head_dim;
+        ctx.reshape(y, [head_dim, y.dim(0) / head_dim, y.dim(1)])
     }
 
     /// matrix · x.
@@ -279,26 +328,36 @@ impl Forward {
         if self.trace { self.keep_if_tracing(result.named(&weight.name())) } else { result }
     }
 
-    /// Normalises each head if the model has such a norm, then applies RoPE if the model uses it.
+    /// Splits `[heads * head_dim, n]` into heads `[head_dim, heads, n]`, with the norm and the RoPE that the
+    /// model has.
     fn norm_and_rope(
         &self,
         ctx: &Context,
         layer: usize,
-        heads: Tensor,
+        y: Tensor,
         norm: Option<&Tensor>,
         positions: &Tensor,
     ) -> Tensor {
-        let heads = match norm {
-            Some(weight) => self.result_of(weight, self.norm(ctx, &heads, weight)),
+        let normed = |x: Tensor, kinds: &[QkNorm]| match (norm, self.spec.qk_norm) {
+            (Some(weight), Some(kind)) if kinds.contains(&kind) => {
+                self.result_of(weight, self.norm(ctx, &x, weight, None))
+            }
+            _ => x,
+        };
+        let y = normed(y, &[QkNorm::Whole]);
+        let heads = normed(self.split_heads(ctx, &y), &[QkNorm::Head, QkNorm::EachHead]);
+        let rotated = match &self.ropes[layer] {
+            Some(rope) => ctx.rope(&heads, positions, self.rope_factors(layer), rope),
             None => heads,
         };
-        match &self.ropes[layer] {
-            Some(rope) => {
-                let factors = &self.weights.rope_freqs[self.placement.of(layer) as usize];
-                ctx.rope(&heads, positions, factors.as_ref(), rope)
-            }
-            None => heads,
-        }
+        normed(rotated, &[QkNorm::HeadAfterRope])
+    }
+
+    /// What divides RoPE's frequencies in a layer.
+    fn rope_factors(&self, layer: usize) -> Option<&Tensor> {
+        let factors = &self.weights.rope_factors[self.placement.of(layer) as usize];
+        let by_context = if self.long_context { &factors.long } else { &factors.short };
+        factors.all.as_ref().or(by_context.as_ref())
     }
 
     /// One layer for input `x` `[n_embd, n]`. Keys and values are appended to the live rows of `rows`.
@@ -317,13 +376,11 @@ impl Forward {
         effects: &mut Vec<Tensor>,
     ) -> Tensor {
         let n = x.dim(1);
-        let w = self.matrices(layer, n);
         let positions = &inputs.positions;
         let state = LaneInputs { layer, ..inputs.state.clone() };
-        let normed = self.intermediate("attn_norm", layer, self.norm(ctx, x, &w.attn_norm));
+        let normed = self.attention_input(ctx, layer, x);
         let k = self.keys(ctx, layer, &normed, positions);
-        let v = self.project(ctx, &w.wv, w.bv.as_ref(), self.heads.n_kv_heads, &normed);
-        let v = self.intermediate("Vcur", layer, v);
+        let v = self.values(ctx, layer, &normed);
         let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
@@ -367,15 +424,35 @@ impl Forward {
         let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
         let out = self.with_bias(ctx, self.product(ctx, &w.wo, &attended), w.bo.as_ref());
-        let x = if outputs == OutputTokens::Last { &ctx.rows(x, n - 1, 1) } else { x };
-        let x = self.intermediate("ffn_inp", layer, ctx.add(&out, x));
+        let out = self.branch(ctx, out, w.attn_post_norm.as_ref());
+        let of_outputs = |x: &Tensor| match outputs {
+            OutputTokens::Last => ctx.rows(x, n - 1, 1),
+            _ => x.clone(),
+        };
+        let x = of_outputs(x);
+        let sum = self.intermediate("ffn_inp", layer, ctx.add(&out, &x));
 
-        let normed = self.intermediate("ffn_norm", layer, self.norm(ctx, &x, &w.ffn_norm));
-        let gate = self.product(ctx, &w.ffn_gate, &normed); // [n_ff, n]
-        let up = self.product(ctx, &w.ffn_up, &normed); // [n_ff, n]
-        let hidden = self.intermediate("ffn_swiglu", layer, ctx.swiglu(&gate, &up));
-        let out = self.intermediate("ffn_out", layer, ctx.mul_mat(&w.ffn_down, &hidden));
-        self.intermediate("l_out", layer, ctx.add(&out, &x))
+        let input = match (&w.ffn_norm, self.spec.block.parallel) {
+            (Some(weight), parallel) => {
+                let from = if parallel { &x } else { &sum };
+                self.intermediate("ffn_norm", layer, self.norm(ctx, from, weight, w.ffn_norm_bias.as_ref()))
+            }
+            (None, true) => of_outputs(&normed),
+            (None, false) => sum.clone(),
+        };
+        let out = self.feed_forward(ctx, layer, w, &input);
+        let out = self.branch(ctx, out, w.ffn_post_norm.as_ref());
+        self.intermediate("l_out", layer, ctx.add(&out, &sum))
+    }
+
+    /// What attention or the feed-forward network adds to the residual stream: normed and scaled as the model
+    /// does.
+    fn branch(&self, ctx: &Context, out: Tensor, norm: Option<&Tensor>) -> Tensor {
+        let out = match norm {
+            Some(weight) => self.result_of(weight, self.norm(ctx, &out, weight, None)),
+            None => out,
+        };
+        scaled(ctx, out, self.spec.residual_scale)
     }
 
     /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens
@@ -398,7 +475,7 @@ impl Forward {
             let inputs = self.inputs(&ctx, n);
             let mut effects = Vec::new();
             let mut x = match place {
-                Place::Host => self.embed(&ctx, &inputs.tokens),
+                Place::Host => self.embed(&ctx, &inputs),
                 Place::Device => inputs.residual.clone(),
             };
             for (layer, rows) in layers.clone().zip(&rows) {
@@ -442,15 +519,25 @@ impl Forward {
     pub fn query_graph(&self, layer: usize, chunk: TextChunk) -> BuiltGraph {
         let ctx = Context::new(LAYER_TENSORS);
         let inputs = self.inputs(&ctx, chunk.len);
-        let x = self.norm(&ctx, &chunk.input(&ctx), &self.weights.decode_layout.layers[layer].attn_norm);
+        let x = self.attention_input(&ctx, layer, &chunk.input(&ctx));
         let result = self.queries(&ctx, layer, &x, &inputs.positions).output();
         BuiltGraph { ctx, inputs, result, effects: Vec::new() }
     }
 
     /// Logits `[n_vocab, n]` for the last layer's output `x` `[n_embd, n]`.
     fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
-        let x = self.norm(ctx, x, &self.weights.decode_layout.output_norm).named(RESULT_NORM).output();
-        ctx.mul_mat(&self.weights.output, &x).named("result_output").output()
+        let w = &self.weights.decode_layout.output;
+        let x = self.norm(ctx, x, &w.norm, w.norm_bias.as_ref()).named(RESULT_NORM).output();
+        let mut logits = ctx.mul_mat(&self.weights.output, &x);
+        if let Some(bias) = &w.bias {
+            logits = ctx.add(&logits, bias);
+        }
+        let scale = self.spec.logit_scale;
+        logits = scaled(ctx, logits, if self.spec.arch.decl().divides_logits { 1.0 / scale } else { scale });
+        if let Some(cap) = self.spec.final_softcap {
+            logits = ctx.scale(&ctx.tanh(&ctx.scale(&logits, 1.0 / cap)), cap);
+        }
+        logits.named("result_output").output()
     }
 
     /// Names a tensor as one of a layer's [`INTERMEDIATES`].
@@ -463,10 +550,23 @@ impl Forward {
         if self.trace { tensor.output() } else { tensor }
     }
 
-    /// RMS norm of `x`, times `weight`.
-    fn norm(&self, ctx: &Context, x: &Tensor, weight: &Tensor) -> Tensor {
-        ctx.mul(&ctx.rms_norm(x, self.epsilon), weight)
+    /// The model's norm of `x`, times `weight`, plus the bias.
+    fn norm(&self, ctx: &Context, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        let normed = match self.spec.norm() {
+            NormKind::Rms => ctx.rms_norm(x, self.spec.norm_eps),
+            NormKind::Layer => ctx.layer_norm(x, self.spec.norm_eps),
+        };
+        let weighted = ctx.mul(&normed, weight);
+        match bias {
+            Some(bias) => ctx.add(&weighted, bias),
+            None => weighted,
+        }
     }
+}
+
+/// `x` times `factor`; no operation if that is 1.
+fn scaled(ctx: &Context, x: Tensor, factor: f32) -> Tensor {
+    if factor == 1.0 { x } else { ctx.scale(&x, factor) }
 }
 
 /// The parameters of ggml's RoPE operation.

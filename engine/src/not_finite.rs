@@ -195,16 +195,16 @@ fn origin(engine: &Engine, name: &str) -> Option<NotFiniteOrigin> {
         None => (name, None),
     };
     let tensor = match (what, layer.map(|layer| &weights.decode_layout.layers[layer])) {
-        ("embd", None) => &weights.decode_layout.token_embd,
-        ("result_norm", None) => &weights.decode_layout.output_norm,
+        ("embd", None) => &weights.decode_layout.input.token_embd,
+        ("result_norm", None) => &weights.decode_layout.output.norm,
         ("result_output", None) => &weights.output,
-        ("attn_norm", Some(layer)) => &layer.attn_norm,
+        ("attn_norm", Some(layer)) => layer.attn_norm.as_ref()?,
         ("Kcur", Some(layer)) => &layer.wk,
         ("Vcur", Some(layer)) => &layer.wv,
         ("Qcur" | "kqv_out", Some(layer)) => &layer.wq,
         ("ffn_inp", Some(layer)) => &layer.wo,
-        ("ffn_norm", Some(layer)) => &layer.ffn_norm,
-        ("ffn_swiglu", Some(layer)) => &layer.ffn_up,
+        ("ffn_norm", Some(layer)) => layer.ffn_norm.as_ref()?,
+        ("ffn_act", Some(layer)) => &layer.ffn_up,
         ("ffn_out" | "l_out", Some(layer)) => &layer.ffn_down,
         // Named after the weight of a layer, `blk.`, its number and the weight's name.
         (_, None) => {

@@ -45,10 +45,10 @@ impl Placement {
     /// this gives the place of the first layer.
     pub fn of_tensor(&self, name: &str) -> Place {
         let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
-        match (name, layer) {
-            (_, Some(layer)) => self.of(layer),
-            ("token_embd.weight", _) => Place::Host,
-            ("rope_freqs.weight", _) => self.of(0),
+        match layer {
+            Some(layer) => self.of(layer),
+            _ if name.starts_with("token_embd") || name.starts_with("position_embd") => Place::Host,
+            _ if name.starts_with("rope_") => self.of(0),
             _ => self.of_output(),
         }
     }
@@ -86,6 +86,9 @@ mod tests {
             ("output.weight", Place::Device),
             ("output_norm.weight", Place::Device),
             ("rope_freqs.weight", Place::Host),
+            ("rope_factors_long.weight", Place::Host),
+            ("token_embd_norm.bias", Place::Host),
+            ("position_embd.weight", Place::Host),
         ] {
             assert_eq!(split.of_tensor(name), place, "{name}");
         }

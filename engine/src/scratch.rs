@@ -111,7 +111,7 @@ impl Residual {
         workspace: &mut Workspace,
     ) -> Result<Residual, EngineError> {
         let chunk = chunk.clamp(1, tokens.len().max(1));
-        let n_embd = forward.weights().decode_layout.token_embd.dim(0);
+        let n_embd = forward.weights().decode_layout.input.token_embd.dim(0);
         let mut streams = [None, None];
         for place in Place::ALL.into_iter().filter(|place| !backends.placement().layers(*place).is_empty()) {
             let ctx = Context::new(1);
@@ -124,7 +124,7 @@ impl Residual {
         for (number, tokens) in tokens.chunks(chunk).enumerate() {
             let built = forward.embedding_graph(tokens.len());
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
-            built.inputs.fill(tokens, 0, &LaneValues::default())?;
+            built.inputs.fill(tokens, chunk * number, &LaneValues::default())?;
             backends.compute(Place::Host, &graph)?;
             first.write(4 * n_embd * chunk * number, &built.result.to_vec::<f32>()?)?;
         }

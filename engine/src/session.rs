@@ -23,11 +23,11 @@ use exact_prefill::FirstText;
 pub use exact_prefill::sync_all;
 use ggml::Type;
 pub use kv_map::{KvHeadRows, KvMap};
-use models::spec::ModelSpec;
+use models::spec::{ModelSpec, PositionEncoding};
 
 use crate::backends::Backends;
 use crate::engine::check_interrupt;
-use crate::forward::OutputTokens;
+use crate::forward::{Forward, OutputTokens};
 use crate::kv::policy::Event;
 use crate::kv::{Evictions, KvBudget, Layout, PolicyChoice, Store, StoreOptions};
 use crate::pass::Pass;
@@ -93,12 +93,16 @@ impl Default for SessionOptions {
 impl SessionOptions {
     /// Refuses a context that no session can have, before anything is computed from it.
     pub(crate) fn check_context(&self, spec: &ModelSpec) -> Result<(), EngineError> {
-        if (1..=i32::MAX as usize).contains(&self.context) {
+        let (most, why) = match spec.position_encoding {
+            PositionEncoding::Learned => (spec.n_ctx_train, ": the model has no more positions"),
+            _ => (i32::MAX as usize, ""),
+        };
+        if (1..=most).contains(&self.context) {
             return Ok(());
         }
         Err(EngineError::Setting {
             what: format!("context of {} tokens", self.context),
-            reason: format!("a session holds 1 to {} tokens", i32::MAX),
+            reason: format!("a session holds 1 to {most} tokens{why}"),
             hint: Hint::advice(format!("the model was trained for {} tokens", spec.n_ctx_train)),
         })
     }
@@ -177,6 +181,8 @@ pub struct Session {
     /// The graphs of a decode step, built once, and their memory.
     decode: Option<(Pass, Workspace)>,
     compressing: Duration,
+    /// Builds graphs for the session's context.
+    forward: Forward,
     // Last: the engine must outlive what it has allocated.
     engine: Arc<Engine>,
 }
@@ -193,6 +199,7 @@ impl Session {
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;
         let store = Store::new(layout, &engine.backends)?;
         let workspace = Workspace::new(&engine.backends);
+        let forward = engine.forward.for_context(options.context);
         Ok(Session {
             options,
             store,
@@ -203,6 +210,7 @@ impl Session {
             workspace,
             decode: None,
             compressing: Duration::ZERO,
+            forward,
             engine: engine.clone(),
         })
     }
@@ -215,6 +223,12 @@ impl Session {
     /// The loaded model that computes its text.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// Whether keys of a session of `context` tokens are rotated as those of this one. LongRoPE rotates them
+    /// otherwise in contexts longer than that of the original training.
+    pub(crate) fn rotates_as_in(&self, context: usize) -> bool {
+        self.forward.rotates_as(&self.forward.for_context(context))
     }
 
     /// Replaces the session's text, logits and store by saved ones. After an error the session is empty.
@@ -454,7 +468,7 @@ impl Session {
         if self.decode.is_none() {
             let mut workspace = Workspace::new(&self.engine.backends);
             let rows = |layer| self.store.rows(layer);
-            let pass = Pass::new(&self.engine.forward, 1, OutputTokens::Last, rows, &mut workspace)?;
+            let pass = Pass::new(&self.forward, 1, OutputTokens::Last, rows, &mut workspace)?;
             self.decode = Some((pass, workspace));
         }
         Ok(())
@@ -540,7 +554,7 @@ impl Session {
         let tokens = &rest[..self.make_room(wanted)?];
         let (backends, rows) = (&self.engine.backends, |layer| self.store.rows(layer));
         let outputs = outputs(tokens.len())?;
-        let pass = Pass::new(&self.engine.forward, tokens.len(), outputs, rows, &mut self.workspace)?;
+        let pass = Pass::new(&self.forward, tokens.len(), outputs, rows, &mut self.workspace)?;
         pass.compute(Backends::compute, backends, tokens, self.store.seen(), &self.store.state())?;
         let result = read(&pass)?;
         self.store.advance(tokens.len());

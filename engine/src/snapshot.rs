@@ -302,7 +302,11 @@ impl Snapshot {
     /// # Errors
     /// Where the file is damaged, or of another session. The session is then empty.
     pub(crate) fn restore_into(mut self, session: &mut Session, tokens: &[u32]) -> Result<(), EngineError> {
-        let has_tokens = || self.description.cache && settings(session) == settings_of(&self.description);
+        let has_tokens = || {
+            self.description.cache
+                && settings(session) == settings_of(&self.description)
+                && session.rotates_as_in(self.description.context)
+        };
         let read = match has_tokens() {
             true => self.read_into(session),
             false => Err(SnapshotError::new("it is of another model or of other settings").into()),
@@ -381,6 +385,13 @@ pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, E
     setup::fit_session(session.engine(), options.clone(), None, 0)?;
     if session.first_text_share().is_some() {
         return Session::new(session.engine(), options);
+    }
+    if !session.rotates_as_in(context) {
+        return Err(EngineError::Setting {
+            what: format!("a context of {context} tokens for a session that was begun with another"),
+            reason: "the model encodes positions otherwise in short and in long contexts".into(),
+            hint: Hint::advice("start a new session with this context"),
+        });
     }
     let mut bytes = Vec::new();
     session.store.write_to(&mut Output::new(&mut bytes))?;

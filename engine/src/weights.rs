@@ -11,7 +11,7 @@
 
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
 use models::gguf::{Blob, GgufFile, TensorInfo};
-use models::spec::{ModelSpec, ModelTensors, TensorSpec};
+use models::spec::{InputTensors, ModelSpec, ModelTensors, TensorSpec};
 use models::types::TensorType;
 
 use crate::backends::Backends;
@@ -55,16 +55,34 @@ pub struct Weights {
     /// The same weights in the layout that is faster for many tokens. Equal to `decode_layout` but for
     /// matrices with a dual layout.
     pub prefill_layout: ModelTensors<Tensor>,
-    /// For each layer the matrices with a dual layout, by index in the file.
-    dual_layout: Vec<Vec<usize>>,
+    /// For each layer where the matrices with a dual layout are in the file.
+    dual_layout: Vec<Vec<TensorInfo>>,
     /// For each layer the bytes of these matrices in the file.
     pub dual_layout_bytes: Vec<usize>,
     /// `[n_embd, n_vocab]`: the output matrix. It may share its bytes with the token embedding.
     pub output: Tensor,
-    /// `[rope.n_dims / 2]` f32: divisors of RoPE's frequencies, by [`Place`].
-    pub rope_freqs: [Option<Tensor>; 2],
+    /// Divisors of RoPE's frequencies, by [`Place`].
+    pub rope_factors: [RopeFactors; 2],
     /// Bytes, by location.
     pub bytes: WeightBytes,
+}
+
+/// `[rope.n_dims / 2]` f32: divisors of RoPE's frequencies.
+#[derive(Clone)]
+pub struct RopeFactors {
+    /// For all contexts.
+    pub all: Option<Tensor>,
+    /// For contexts up to that of the original training.
+    pub short: Option<Tensor>,
+    /// For longer contexts.
+    pub long: Option<Tensor>,
+}
+
+impl RopeFactors {
+    fn of(input: &InputTensors<Tensor>) -> RopeFactors {
+        let (all, short, long) = (&input.rope_freqs, &input.rope_short, &input.rope_long);
+        RopeFactors { all: all.clone(), short: short.clone(), long: long.clone() }
+    }
 }
 
 impl Weights {
@@ -84,48 +102,34 @@ impl Weights {
         let found = ModelTensors::from_gguf(file, spec)?;
         let placement = backends.placement();
         let mut loader = Loader::new(file, repack.then(BufferType::cpu_repacked).flatten());
-        let embedding = found.token_embd;
-        let mut first = true;
-        let decode_layout = found.clone().try_map(|index| {
-            // Embeddings are looked up, not multiplied: they keep the file's layout.
-            let lookup = std::mem::take(&mut first) && index == embedding;
-            let info = &file.tensors()[index];
-            match placement.of_tensor(&info.name) {
-                Place::Device => loader.on_device(info),
-                Place::Host => loader.on_host(info, !lookup),
-            }
+        let embedding = found.input.token_embd.clone();
+        let decode_layout = found.clone().try_map(|info| match placement.of_tensor(&info.name) {
+            Place::Device => loader.on_device(&info),
+            Place::Host => loader.on_host(&info, !is_looked_up(&info.name)),
         })?;
-        let output = match (&decode_layout.output, placement.of_output()) {
+        let output = match (&decode_layout.output.matrix, placement.of_output()) {
             (Some(output), _) => output.clone(),
-            (None, Place::Device) => loader.on_device(&file.tensors()[embedding])?,
-            (None, Place::Host) if loader.is_repacked(&file.tensors()[embedding])? => {
-                loader.on_host(&file.tensors()[embedding], true)?
-            }
-            (None, Place::Host) => decode_layout.token_embd.clone(),
+            (None, Place::Device) => loader.on_device(&embedding)?,
+            (None, Place::Host) if loader.is_repacked(&embedding)? => loader.on_host(&embedding, true)?,
+            (None, Place::Host) => decode_layout.input.token_embd.clone(),
         };
-        let mut rope_freqs = [decode_layout.rope_freqs.clone(), decode_layout.rope_freqs.clone()];
-        if let (Some(index), Place::Host, Place::Device) =
-            (found.rope_freqs, placement.of(0), placement.of_output())
-        {
-            rope_freqs[Place::Device as usize] = Some(loader.on_device(&file.tensors()[index])?);
+        let of_first = RopeFactors::of(&decode_layout.input);
+        let mut rope_factors = [of_first.clone(), of_first];
+        if (placement.of(0), placement.of_output()) == (Place::Host, Place::Device) {
+            let mut copy =
+                |info: &Option<TensorInfo>| info.as_ref().map(|info| loader.on_device(info)).transpose();
+            let InputTensors { rope_freqs, rope_short, rope_long, .. } = &found.input;
+            rope_factors[Place::Device as usize] =
+                RopeFactors { all: copy(rope_freqs)?, short: copy(rope_short)?, long: copy(rope_long)? };
         }
         let mut prefill_layout = decode_layout.clone();
         let mut dual_layout = vec![Vec::new(); spec.n_layers];
         let mut dual_layout_bytes = vec![0; spec.n_layers];
         for number in placement.layers(Place::Host) {
             let (layer, found) = (&mut prefill_layout.layers[number], &found.layers[number]);
-            for (tensor, index) in [
-                (&mut layer.wq, found.wq),
-                (&mut layer.wk, found.wk),
-                (&mut layer.wv, found.wv),
-                (&mut layer.wo, found.wo),
-                (&mut layer.ffn_gate, found.ffn_gate),
-                (&mut layer.ffn_up, found.ffn_up),
-                (&mut layer.ffn_down, found.ffn_down),
-            ] {
-                let info = &file.tensors()[index];
+            for (tensor, info) in layer.matrices_mut().zip(found.matrices()) {
                 if loader.has_dual_layout(info)? {
-                    dual_layout[number].push(index);
+                    dual_layout[number].push(info.clone());
                     dual_layout_bytes[number] += info.bytes as usize;
                     *tensor = loader.in_file(info)?.unwrap_or_else(|| tensor.clone());
                 }
@@ -138,7 +142,7 @@ impl Weights {
             dual_layout,
             dual_layout_bytes,
             output,
-            rope_freqs,
+            rope_factors,
             bytes,
         })
     }
@@ -146,7 +150,7 @@ impl Weights {
     /// Releases the file's pages of a layer's matrices with a dual layout. The system reads them again when
     /// they are used.
     pub fn release(&self, file: &GgufFile, layer: usize) {
-        self.dual_layout[layer].iter().for_each(|index| file.release_pages(&file.tensors()[*index]));
+        self.dual_layout[layer].iter().for_each(|info| file.release_pages(info));
     }
 
     /// Tensors of the model's types and shapes without memory, for measuring graphs. `tensors` gives the
@@ -183,38 +187,43 @@ impl Weights {
             }
             Ok(tensor)
         };
-        let embedding = declared.token_embd.clone();
-        let tensors = declared.try_map(|need| make(&need, need.name != embedding.name))?;
-        let output = match &tensors.output {
+        let embedding = declared.input.token_embd.clone();
+        let tensors = declared.try_map(|need| make(&need, !is_looked_up(&need.name)))?;
+        let output = match &tensors.output.matrix {
             Some(output) => output.clone(),
             None if placement.of_output() == Place::Device
-                || is_repacked(repack.as_ref(), tensors.token_embd.ty(), &embedding.dims) =>
+                || is_repacked(repack.as_ref(), tensors.input.token_embd.ty(), &embedding.dims) =>
             {
                 make(&embedding, true)?
             }
-            None => tensors.token_embd.clone(),
+            None => tensors.input.token_embd.clone(),
         };
-        let dual_bytes = |matrix: &&Tensor| {
+        let dual_bytes = |matrix: &Tensor| {
             let dims = [matrix.dim(0) as u64, matrix.dim(1) as u64];
             if has_dual_layout(repack.as_ref(), matrix.ty(), &dims) { matrix.bytes() } else { 0 }
         };
         let dual_layout_bytes = (tensors.layers.iter().enumerate())
             .map(|(number, layer)| match placement.of(number) {
-                Place::Host => layer.matrices().iter().map(dual_bytes).sum(),
+                Place::Host => layer.matrices().map(dual_bytes).sum(),
                 Place::Device => 0,
             })
             .collect();
-        let rope_freqs = [tensors.rope_freqs.clone(), tensors.rope_freqs.clone()];
+        let factors = RopeFactors::of(&tensors.input);
         Ok(Weights {
             prefill_layout: tensors.clone(),
             decode_layout: tensors,
             dual_layout: vec![Vec::new(); spec.n_layers],
             dual_layout_bytes,
             output,
-            rope_freqs,
+            rope_factors: [factors.clone(), factors],
             bytes,
         })
     }
+}
+
+/// Whether rows of a tensor are looked up. Such tensors keep the file's layout.
+fn is_looked_up(name: &str) -> bool {
+    matches!(name, "token_embd.weight" | "position_embd.weight")
 }
 
 /// The type of a tensor in ggml; an error where this version of ggml does not have it.
@@ -284,7 +293,8 @@ struct Loader<'a> {
 
 impl<'a> Loader<'a> {
     fn new(file: &'a GgufFile, repack: Option<BufferType>) -> Loader<'a> {
-        let capacity = 2 * file.tensors().len() + 2;
+        // Fused tensors are several, and matrices with a dual layout are there twice.
+        let capacity = 4 * file.tensors().len() + 8;
         let shards = (0..file.shards())
             .map(|i| {
                 let memory = match file.shard(i)? {

@@ -56,6 +56,14 @@ fn has_even_rows(a: &Tensor) -> bool {
     (n2 == 1 || s2 == s1 * n1) && (n3 == 1 || s3 == s1 * n1 * n2)
 }
 
+/// Whether ggml can multiply `up` by a function of `gate`.
+fn gates(gate: &Tensor, up: &Tensor) -> bool {
+    // SAFETY: live descriptors, of which only what never changes is read.
+    let contiguous = |a: &Tensor| unsafe { sys::ggml_is_contiguous_1(a.raw.as_ptr()) };
+    let rows = |a: &Tensor| is_activation(a) && contiguous(a) && has_even_rows(a);
+    gate.shape() == up.shape() && rows(gate) && rows(up)
+}
+
 /// Whether `a` is a contiguous vector of i32.
 fn is_index(a: &Tensor) -> bool {
     a.ty() == Type::I32 && a.is_contiguous() && a.shape().0[1..] == [1; 3]
@@ -166,16 +174,75 @@ impl Context {
         })
     }
 
+    /// (a - mean(a)) / sqrt(variance(a) + epsilon) along the first dimension.
+    pub fn layer_norm(&self, a: &Tensor, epsilon: f32) -> Tensor {
+        self.op("layer_norm", &[a], is_activation(a) && epsilon >= 0.0, |raw| {
+            // SAFETY: live operand.
+            unsafe { sys::ggml_norm(raw, a.raw.as_ptr(), epsilon) }
+        })
+    }
+
     /// silu(gate) · up.
     pub fn swiglu(&self, gate: &Tensor, up: &Tensor) -> Tensor {
-        // SAFETY: live descriptors, of which only what never changes is read.
-        let contiguous = |a: &Tensor| unsafe { sys::ggml_is_contiguous_1(a.raw.as_ptr()) };
-        let rows = |a: &Tensor| is_activation(a) && contiguous(a) && has_even_rows(a);
-        let fits = gate.shape() == up.shape() && rows(gate) && rows(up);
-        self.op("swiglu", &[gate, up], fits, |raw| {
+        self.op("swiglu", &[gate, up], gates(gate, up), |raw| {
             // SAFETY: live operands of equal shape.
             unsafe { sys::ggml_swiglu_split(raw, gate.raw.as_ptr(), up.raw.as_ptr()) }
         })
+    }
+
+    /// gelu(gate) · up, as [`Context::gelu`].
+    pub fn geglu(&self, gate: &Tensor, up: &Tensor) -> Tensor {
+        self.op("geglu", &[gate, up], gates(gate, up), |raw| {
+            // SAFETY: live operands of equal shape.
+            unsafe { sys::ggml_geglu_split(raw, gate.raw.as_ptr(), up.raw.as_ptr()) }
+        })
+    }
+
+    /// GELU, approximated by tanh. The CPU looks it up in a table of f16.
+    pub fn gelu(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("gelu", a, |raw, a| unsafe { sys::ggml_gelu(raw, a) })
+    }
+
+    /// GELU with the error function.
+    pub fn gelu_erf(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("gelu_erf", a, |raw, a| unsafe { sys::ggml_gelu_erf(raw, a) })
+    }
+
+    /// max(a, 0).
+    pub fn relu(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("relu", a, |raw, a| unsafe { sys::ggml_relu(raw, a) })
+    }
+
+    /// a².
+    pub fn square(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("square", a, |raw, a| unsafe { sys::ggml_sqr(raw, a) })
+    }
+
+    /// tanh(a).
+    pub fn tanh(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("tanh", a, |raw, a| unsafe { sys::ggml_tanh(raw, a) })
+    }
+
+    /// a, bounded to -bound..=bound.
+    pub fn clamp(&self, a: &Tensor, bound: f32) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("clamp", a, |raw, a| unsafe { sys::ggml_clamp(raw, a, -bound, bound) })
+    }
+
+    /// An operation on each element of a contiguous tensor.
+    fn unary(
+        &self,
+        name: &'static str,
+        a: &Tensor,
+        make: impl FnOnce(*mut sys::ggml_context, *mut sys::ggml_tensor) -> *mut sys::ggml_tensor,
+    ) -> Tensor {
+        let fits = is_activation(a) && a.is_contiguous() && has_even_rows(a);
+        self.op(name, &[a], fits, |raw| make(raw, a.raw.as_ptr()))
     }
 
     /// Rotary position embedding of `a` [head_dim, heads, n] at `positions` `[n]` (i32); `factors`

@@ -74,34 +74,26 @@ fn shortened(value: MetaValue) -> MetaValue {
 }
 
 fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) -> GgufWriter {
-    let spec = ModelSpec {
-        arch,
+    let n_layers = match arch.decl().positions {
+        Positions::All(_) => 1,
+        Positions::ByLayers(known) => known[0].0,
+    };
+    let base = ModelSpec::base(arch, n_layers, 16);
+    let mut spec = ModelSpec {
         name: "seed".into(),
-        n_layers: arch.decl().encoding_by_layers.first().map_or(1, |(layers, _)| *layers),
         n_embd: 32,
         n_heads: 2,
-        n_kv_heads: 1,
-        head_dim: 16,
         n_ff: 32,
         n_vocab: 4,
         n_ctx_train: 64,
-        rms_eps: 1e-5,
-        attention_scale: attention_scale(16),
-        position_encoding: PositionEncoding::Rope(Rope {
-            style: arch.decl().rope_style,
-            n_dims: 16,
-            base: 10_000.0,
-            scaling,
-        }),
         tied_output,
-        qkv_bias: arch == Arch::Qwen2,
-        attn_output_bias: false,
-        qk_norm: arch == Arch::Qwen3,
         rope_freqs: arch == Arch::Llama,
-        attention_softcap: None,
-        local_layers: None,
-        ignored_sliding_window: None,
-    };
+        ..base
+    }
+    .with_default_scales();
+    if let PositionEncoding::Rope(rope) = &mut spec.position_encoding {
+        rope.scaling = scaling;
+    }
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {
         writer.set(key, value);
@@ -110,10 +102,10 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
     writer.set("tokenizer.ggml.tokens", MetaValue::strings(["<s>", "</s>", "a", "b"]));
     writer.set("tokenizer.ggml.scores", MetaValue::f32s([0.0, 0.0, -1.0, -2.0]));
     writer.set("tokenizer.ggml.token_type", MetaValue::i32s([3, 3, 1, 1]));
-    ModelTensors::declare(&spec).for_each(|need| {
-        let ty = if need.dims.len() == 1 { TensorType::F32 } else { ty };
+    for need in ModelTensors::in_file(&spec) {
+        let ty = if need.kind == TensorKind::Matrix { ty } else { TensorType::F32 };
         writer.tensor(&need.name, &need.dims, ty);
-    });
+    }
     writer
 }
 

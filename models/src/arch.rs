@@ -2,8 +2,9 @@
 //! engine's one forward loop follows. A new architecture that only combines these flags is a new file in
 //! arch/ and a line in the list below.
 //!
-//! Common to all: token embedding; per layer RMS norm, grouped-query attention with RoPE or ALiBi, residual,
-//! RMS norm, SwiGLU, residual; final RMS norm; output matrix, or the token embedding in its place.
+//! Common to all: token embedding; per layer a norm, grouped-query attention, residual, a norm, a feed-forward
+//! network, residual; a final norm; output matrix, or the token embedding in its place. A declaration begins
+//! with [`BASE`] and says what is different.
 
 use crate::gguf::Value;
 
@@ -42,6 +43,48 @@ architectures! {
     qwen3: Qwen3,
     /// Baichuan and Baichuan 2.
     baichuan: Baichuan,
+    /// Gemma, the first generation.
+    gemma: Gemma,
+    /// Phi-3, 3.5 and 4.
+    phi3: Phi3,
+    /// Mistral 3 and Ministral 3.
+    mistral3: Mistral3,
+    /// ChatGLM 2 and 3, GLM-4, GLM-Edge.
+    chatglm: ChatGlm,
+    /// GLM-4-0414.
+    glm4: Glm4,
+    /// SmolLM3.
+    smollm3: SmolLm3,
+    /// OLMo 2.
+    olmo2: Olmo2,
+    /// Granite 3 and 4, dense.
+    granite: Granite,
+    /// Command R and R+.
+    command_r: CommandR,
+    /// StarCoder2.
+    starcoder2: StarCoder2,
+    /// InternLM 2, 2.5 and 3.
+    internlm2: InternLm2,
+    /// MiniCPM 1 and 2.
+    minicpm: MiniCpm,
+    /// Seed-OSS.
+    seed_oss: SeedOss,
+    /// Hunyuan, dense.
+    hunyuan_dense: HunyuanDense,
+    /// ERNIE 4.5, dense.
+    ernie4_5: Ernie4_5,
+    /// StableLM.
+    stablelm: StableLm,
+    /// Falcon.
+    falcon: Falcon,
+    /// GPT-NeoX, Pythia.
+    gptneox: GptNeoX,
+    /// GPT-2.
+    gpt2: Gpt2,
+    /// BLOOM.
+    bloom: Bloom,
+    /// MPT.
+    mpt: Mpt,
 }
 
 impl Arch {
@@ -66,21 +109,190 @@ impl Arch {
 pub struct ArchDecl {
     /// Name in files, also the prefix of its metadata keys.
     pub name: &'static str,
+    /// How positions enter.
+    pub positions: Positions,
     /// Which elements of a head RoPE rotates as a pair.
     pub rope_style: RopeStyle,
-    /// For architectures whose files do not name the position encoding: the encoding for each known number of
-    /// layers. Empty if all models use RoPE.
-    pub encoding_by_layers: &'static [(usize, PositionScheme)],
+    /// Whether RoPE may rotate only the first elements of a head.
+    pub partial_rotary: bool,
+    /// A tensor of factors that divide RoPE's frequencies.
+    pub rope_freqs: Presence,
+    /// Two tensors of such factors, one for short contexts and one for long ones (LongRoPE).
+    pub long_rope: Presence,
+    /// Every how many layers one has no RoPE: the last of each group.
+    pub no_rope_every: Option<usize>,
+    /// How a layer's parts are connected, and the names of its norms. A model has the first of these whose
+    /// norms are in its first layer.
+    pub blocks: &'static [Block],
+    /// The kind of all norms.
+    pub norm: NormKind,
+    /// Biases of the norms before attention, before the feed-forward network and before the output.
+    pub norm_bias: Presence,
+    /// A norm of the embeddings.
+    pub embedding_norm: Presence,
+    /// Q, K and V in one tensor `attn_qkv`, in this order.
+    pub fused_qkv: Presence,
     /// Biases on Q, K and V.
     pub qkv_bias: Presence,
     /// A bias on the attention's output.
     pub attn_output_bias: Presence,
-    /// An RMS norm over each head of Q and of K, before RoPE.
+    /// Norms of Q and K.
     pub qk_norm: Presence,
-    /// A tensor of factors that divide RoPE's frequencies.
-    pub rope_freqs: Presence,
+    /// What these norms are over.
+    pub qk_norm_kind: QkNorm,
+    /// The feed-forward network.
+    pub feed_forward: FeedForward,
+    /// Whether `ffn_up` holds the gate and, after it, the matrix that it gates.
+    pub fused_gate_up: Presence,
+    /// Biases of the feed-forward network.
+    pub ffn_bias: Presence,
+    /// A bias on the logits.
+    pub output_bias: Presence,
+    /// Factors of embeddings, residuals and logits where the file does not give them.
+    pub scales: Scales,
+    /// Whether logits are divided by the file's `logit_scale`. Otherwise they are multiplied by it.
+    pub divides_logits: bool,
     /// How a sliding window that is shorter than the context is treated.
     pub sliding_window: SlidingWindow,
+    /// The keys among those of [`NEUTRAL_KEYS`] that are read.
+    pub settings: &'static [&'static str],
+}
+
+/// What most architectures have in common: an RMS norm before attention and before SwiGLU, no biases, RoPE on
+/// the two halves of a head.
+pub(crate) const BASE: ArchDecl = ArchDecl {
+    name: "",
+    positions: Positions::All(PositionScheme::Rope),
+    rope_style: RopeStyle::Neox,
+    partial_rotary: false,
+    rope_freqs: Presence::Never,
+    long_rope: Presence::Never,
+    no_rope_every: None,
+    blocks: &[Block::PRE_NORM],
+    norm: NormKind::Rms,
+    norm_bias: Presence::Never,
+    embedding_norm: Presence::Never,
+    fused_qkv: Presence::Never,
+    qkv_bias: Presence::Never,
+    attn_output_bias: Presence::Never,
+    qk_norm: Presence::Never,
+    qk_norm_kind: QkNorm::Head,
+    feed_forward: FeedForward::SwiGlu,
+    fused_gate_up: Presence::Never,
+    ffn_bias: Presence::Never,
+    output_bias: Presence::Never,
+    scales: Scales::One,
+    divides_logits: false,
+    sliding_window: SlidingWindow::Refused,
+    settings: &[],
+};
+
+/// How a layer's parts are connected, with the names of its norms in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The norm before attention.
+    pub attn_norm: Option<&'static str>,
+    /// The norm after attention, before the residual is added.
+    pub attn_post_norm: Option<&'static str>,
+    /// The norm before the feed-forward network. Without it, a parallel block uses the result of `attn_norm`.
+    pub ffn_norm: Option<&'static str>,
+    /// The norm after the feed-forward network, before the residual is added.
+    pub ffn_post_norm: Option<&'static str>,
+    /// Whether the feed-forward network reads the layer's input and not the attention's result.
+    pub parallel: bool,
+}
+
+impl Block {
+    /// A norm before attention and before the feed-forward network.
+    pub const PRE_NORM: Block = Block {
+        attn_norm: Some("attn_norm"),
+        attn_post_norm: None,
+        ffn_norm: Some("ffn_norm"),
+        ffn_post_norm: None,
+        parallel: false,
+    };
+
+    /// Norms before and after both.
+    pub const SANDWICH_NORM: Block = Block {
+        attn_post_norm: Some("post_attention_norm"),
+        ffn_post_norm: Some("post_ffw_norm"),
+        ..Block::PRE_NORM
+    };
+
+    /// Norms after both only.
+    pub const POST_NORM: Block = Block { attn_norm: None, ffn_norm: None, ..Block::SANDWICH_NORM };
+
+    /// One norm, whose result attention and the feed-forward network read.
+    pub const PARALLEL: Block = Block { ffn_norm: None, parallel: true, ..Block::PRE_NORM };
+
+    /// The names of its norms.
+    pub(crate) fn norms(&self) -> impl Iterator<Item = &'static str> {
+        [self.attn_norm, self.attn_post_norm, self.ffn_norm, self.ffn_post_norm].into_iter().flatten()
+    }
+}
+
+/// A kind of norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// x / rms(x).
+    Rms,
+    /// (x - mean(x)) / deviation(x).
+    Layer,
+}
+
+/// What a norm of Q and K is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkNorm {
+    /// Each head, with the same weights for all heads, before RoPE.
+    Head,
+    /// As `Head`, but after RoPE.
+    HeadAfterRope,
+    /// Each head, with its own weights, before RoPE.
+    EachHead,
+    /// All heads of a token together, before RoPE.
+    Whole,
+}
+
+/// A kind of feed-forward network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedForward {
+    /// SiLU of a gate times up.
+    SwiGlu,
+    /// GELU of a gate times up, with GELU's approximation by tanh.
+    GeGlu,
+    /// GELU, approximated by tanh.
+    Gelu,
+    /// GELU with the error function.
+    GeluErf,
+    /// The square of ReLU.
+    Relu2,
+}
+
+impl FeedForward {
+    /// Whether it has a gate.
+    pub fn is_gated(self) -> bool {
+        matches!(self, FeedForward::SwiGlu | FeedForward::GeGlu)
+    }
+}
+
+/// How positions enter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// All models are of this scheme.
+    All(PositionScheme),
+    /// Files do not name the scheme. The number of layers decides; others are refused.
+    ByLayers(&'static [(usize, PositionScheme)]),
+}
+
+/// Factors of embeddings, residuals and logits where the file does not give them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scales {
+    /// 1.
+    One,
+    /// Embeddings times sqrt(n_embd).
+    SqrtWidth,
+    /// Embeddings times 12, residuals times 1.4 / sqrt(n_layers), logits divided by n_embd / 256.
+    MiniCpm,
 }
 
 /// Whether the models of an architecture have an optional part.
@@ -112,6 +324,8 @@ pub enum PositionScheme {
     Rope,
     /// Attention with linear biases: subtracts the distance times the head's slope from attention logits.
     Alibi,
+    /// A learned vector for each position is added to the embedding.
+    Learned,
 }
 
 /// Which elements of a head RoPE rotates as a pair.
@@ -137,6 +351,7 @@ pub(crate) const READ_KEYS: &[&str] = &[
     "attention.head_count",
     "attention.head_count_kv",
     "attention.key_length",
+    "attention.layer_norm_epsilon",
     "attention.layer_norm_rms_epsilon",
     "attention.sliding_window",
     "attention.value_length",

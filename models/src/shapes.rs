@@ -13,11 +13,9 @@ use std::io::{self, Write};
 
 pub use file_type::FileType;
 
-use crate::arch::{Arch, PositionScheme};
+use crate::arch::Arch;
 use crate::gguf::write::{GgufWriter, MetaValue, TensorDecl};
-use crate::spec::{
-    ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, TensorKind, attention_scale,
-};
+use crate::spec::{ModelSpec, ModelTensors, PositionEncoding, TensorKind};
 use crate::types::TensorType;
 
 /// The sizes of a well-known model.
@@ -43,8 +41,8 @@ pub struct ModelShape {
     pub n_vocab: usize,
     /// Context length, tokens.
     pub n_ctx: usize,
-    /// Epsilon of every RMS norm.
-    pub rms_eps: f32,
+    /// Epsilon of every norm.
+    pub norm_eps: f32,
     /// Base of RoPE's frequencies.
     pub rope_base: f32,
     /// The largest of the factors by which a tensor divides RoPE's frequencies, in Llama 3.1 and later.
@@ -114,54 +112,37 @@ impl ModelShape {
 
     /// The specification of a model of this shape, equal to the one that is read from its file.
     pub fn spec(&self) -> ModelSpec {
-        let decl = self.arch.decl();
-        ModelSpec {
-            arch: self.arch,
+        let base = ModelSpec::base(self.arch, self.n_layers, self.head_dim);
+        let mut spec = ModelSpec {
             name: self.name.to_owned(),
-            n_layers: self.n_layers,
             n_embd: self.n_embd,
             n_heads: self.n_heads,
             n_kv_heads: self.n_kv_heads,
-            head_dim: self.head_dim,
             n_ff: self.n_ff,
             n_vocab: self.n_vocab,
             n_ctx_train: self.n_ctx,
-            rms_eps: self.rms_eps,
-            attention_scale: attention_scale(self.head_dim),
-            position_encoding: match decl
-                .encoding_by_layers
-                .iter()
-                .find(|(layers, _)| *layers == self.n_layers)
-            {
-                Some((_, PositionScheme::Alibi)) => PositionEncoding::Alibi,
-                _ => PositionEncoding::Rope(Rope {
-                    style: decl.rope_style,
-                    n_dims: self.head_dim,
-                    base: self.rope_base,
-                    scaling: RopeScaling::None,
-                }),
-            },
+            norm_eps: self.norm_eps,
             tied_output: self.tied,
-            qkv_bias: decl.qkv_bias == crate::arch::Presence::Always,
-            attn_output_bias: false,
-            qk_norm: decl.qk_norm == crate::arch::Presence::Always,
             rope_freqs: self.rope_factor.is_some(),
-            attention_softcap: None,
-            local_layers: None,
-            ignored_sliding_window: None,
+            ..base
         }
+        .with_default_scales();
+        if let PositionEncoding::Rope(rope) = &mut spec.position_encoding {
+            rope.base = self.rope_base;
+        }
+        spec
     }
 
     /// The tensors of a file of this type, in the order in which they are written.
     pub fn tensors(&self, file_type: FileType) -> Vec<TensorDecl> {
         let mut tensors = Vec::new();
-        ModelTensors::declare(&self.spec()).for_each(|tensor| {
+        for tensor in ModelTensors::in_file(&self.spec()) {
             let ty = match tensor.kind {
                 TensorKind::Matrix => file_type.tensor_type(self, &tensor.name, tensor.dims[0]),
                 TensorKind::Vector | TensorKind::RopeFactors => TensorType::F32,
             };
-            tensors.push(TensorDecl { name: tensor.name.clone(), dims: tensor.dims.clone(), ty });
-        });
+            tensors.push(TensorDecl { name: tensor.name, dims: tensor.dims, ty });
+        }
         tensors
     }
 
@@ -240,7 +221,7 @@ const LLAMA: ModelShape = ModelShape {
     n_ff: 0,
     n_vocab: 32_000,
     n_ctx: 2048,
-    rms_eps: 1e-5,
+    norm_eps: 1e-5,
     rope_base: 10_000.0,
     rope_factor: None,
     tied: false,
@@ -253,7 +234,7 @@ const QWEN_2_5: ModelShape = ModelShape {
     arch: Arch::Qwen2,
     n_vocab: 152_064,
     n_ctx: 32_768,
-    rms_eps: 1e-6,
+    norm_eps: 1e-6,
     rope_base: 1_000_000.0,
     ..LLAMA
 };

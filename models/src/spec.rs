@@ -2,13 +2,16 @@
 //! are found in the file and checked against those sizes (`tensors`). Computation uses only this; it does not
 //! look up metadata or tensor names.
 
-use crate::arch::{Arch, RopeStyle};
+use crate::arch::{Arch, Block, FeedForward, NormKind, PositionScheme, Positions, QkNorm, RopeStyle, Scales};
 use crate::gguf::write::MetaValue;
 
 mod read;
 mod tensors;
 
-pub use tensors::{LayerTensors, ModelTensors, TensorKind, TensorSpec};
+pub use tensors::{InputTensors, LayerTensors, ModelTensors, OutputTensors, Part, TensorKind, TensorSpec};
+
+/// The maximum bias of ALiBi: the first of 2^n heads has the slope 2^(-8 / 2^n).
+pub const ALIBI_MAX_BIAS: f32 = 8.0;
 
 /// Sizes and settings of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,22 +36,46 @@ pub struct ModelSpec {
     pub n_vocab: usize,
     /// Context length of the training, tokens.
     pub n_ctx_train: usize,
-    /// Epsilon of every RMS norm, added to the mean square.
-    pub rms_eps: f32,
-    /// Factor of q·k before the softmax: 1 / sqrt(head_dim).
+    /// Epsilon of every norm, added to the mean square or to the variance.
+    pub norm_eps: f32,
+    /// Factor of q·k before the softmax.
     pub attention_scale: f32,
-    /// How attention takes the positions of tokens into account.
+    /// How the positions of tokens are taken into account.
     pub position_encoding: PositionEncoding,
+    /// How a layer's parts are connected, and which norms it has.
+    pub block: Block,
+    /// Whether norms have biases; not those of Q and K, nor those after attention and feed-forward network.
+    pub norm_bias: bool,
+    /// Whether embeddings are normalised.
+    pub embedding_norm: bool,
     /// Whether the output matrix is the token embedding.
     pub tied_output: bool,
+    /// Whether Q, K and V are one tensor in the file.
+    pub fused_qkv: bool,
     /// Whether Q, K and V have biases.
     pub qkv_bias: bool,
     /// Whether the attention's output has a bias.
     pub attn_output_bias: bool,
-    /// Whether each head of Q and K has an RMS norm before RoPE.
-    pub qk_norm: bool,
+    /// What the norms of Q and K are over.
+    pub qk_norm: Option<QkNorm>,
+    /// Whether the gate and what it gates are one tensor in the file.
+    pub fused_gate_up: bool,
+    /// Whether the feed-forward network has biases.
+    pub ffn_bias: bool,
+    /// Whether there is a bias on the logits.
+    pub output_bias: bool,
     /// Whether there is a tensor of factors that divide RoPE's frequencies.
     pub rope_freqs: bool,
+    /// Bound on the absolute values of Q, K and V before RoPE.
+    pub clamp_qkv: Option<f32>,
+    /// Factor of the embeddings.
+    pub embedding_scale: f32,
+    /// Factor of what attention and feed-forward network add to the residual stream.
+    pub residual_scale: f32,
+    /// Multiplies or divides the logits, as the architecture declares.
+    pub logit_scale: f32,
+    /// Logits l become c · tanh(l / c) for this c.
+    pub final_softcap: Option<f32>,
     /// Logits of attention l become c · tanh(l / c) for this c, before the softmax.
     pub attention_softcap: Option<f32>,
     /// The layers with a sliding window.
@@ -82,12 +109,12 @@ impl ModelSpec {
         match &self.local_layers {
             Some(local) if self.window(layer).is_some() => local.rope.as_ref(),
             Some(local) if local.only_local_rope => None,
-            _ => self.position_encoding.rope(),
+            _ => self.position_encoding.rope().filter(|rope| rope.is_in_layer(layer)),
         }
     }
 }
 
-/// How attention takes the positions of tokens into account.
+/// How the positions of tokens are taken into account.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PositionEncoding {
     /// Queries and keys are rotated.
@@ -96,14 +123,16 @@ pub enum PositionEncoding {
     /// query head's slope is subtracted from each logit. The slopes follow from the number of heads, with a
     /// maximum bias of 8.
     Alibi,
+    /// A learned vector for each of the `n_ctx_train` positions is added to the embedding.
+    Learned,
 }
 
 impl PositionEncoding {
-    /// The parameters of RoPE; `None` for ALiBi.
+    /// The parameters of RoPE, if it is used.
     pub fn rope(&self) -> Option<&Rope> {
         match self {
             PositionEncoding::Rope(rope) => Some(rope),
-            PositionEncoding::Alibi => None,
+            PositionEncoding::Alibi | PositionEncoding::Learned => None,
         }
     }
 }
@@ -114,12 +143,21 @@ impl PositionEncoding {
 pub struct Rope {
     /// Which elements are rotated as a pair.
     pub style: RopeStyle,
-    /// Number of elements of a head that are rotated; head_dim in all supported architectures.
+    /// Number of elements of a head that are rotated, from the first on.
     pub n_dims: usize,
     /// Base of the frequencies.
     pub base: f32,
     /// Scaling to longer contexts.
     pub scaling: RopeScaling,
+    /// Every how many layers one has no RoPE: the last of each group.
+    pub skipped_every: Option<usize>,
+}
+
+impl Rope {
+    /// Whether a layer, counted from 0, rotates queries and keys.
+    pub fn is_in_layer(&self, layer: usize) -> bool {
+        self.skipped_every.is_none_or(|every| !(layer + 1).is_multiple_of(every))
+    }
 }
 
 /// How RoPE is scaled to contexts longer than that of the original training.
@@ -148,6 +186,14 @@ pub enum RopeScaling {
         /// Frequencies with fewer rotations than this in `original_ctx` tokens are divided by `factor`.
         beta_slow: f32,
     },
+    /// LongRoPE (Ding et al. 2024, arXiv 2402.13753): two tensors have a divisor for each frequency, one for
+    /// contexts up to `original_ctx` and one for longer contexts.
+    Long {
+        /// Context length of the original training, tokens.
+        original_ctx: usize,
+        /// Factor of the magnitude of Q and K.
+        attn_factor: f32,
+    },
 }
 
 /// [`RopeScaling`] as the six parameters of ggml's rope operation.
@@ -168,6 +214,11 @@ pub struct RopeParams {
 }
 
 impl RopeScaling {
+    /// Whether it is [`RopeScaling::Long`].
+    pub fn is_long_rope(self) -> bool {
+        matches!(self, RopeScaling::Long { .. })
+    }
+
     /// The parameters of ggml's rope operation. `n_ctx_train` (tokens) is the original context of scalings
     /// without one.
     pub fn params(self, n_ctx_train: usize) -> RopeParams {
@@ -182,6 +233,7 @@ impl RopeScaling {
         match self {
             RopeScaling::None => plain,
             RopeScaling::Linear { factor } => RopeParams { freq_scale: 1.0 / factor, ..plain },
+            RopeScaling::Long { attn_factor, .. } => RopeParams { attn_factor, ..plain },
             RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow } => {
                 RopeParams {
                     original_ctx,
@@ -197,6 +249,90 @@ impl RopeScaling {
 }
 
 impl ModelSpec {
+    /// What all models of an architecture have in common, for `n_layers` layers and heads of `head_dim`
+    /// elements. The other sizes are 1: the caller gives them.
+    pub fn base(arch: Arch, n_layers: usize, head_dim: usize) -> ModelSpec {
+        let decl = arch.decl();
+        let scheme = match decl.positions {
+            Positions::All(scheme) => scheme,
+            Positions::ByLayers(known) => known
+                .iter()
+                .find(|(layers, _)| *layers == n_layers)
+                .map_or(PositionScheme::Rope, |(_, scheme)| *scheme),
+        };
+        let always = |presence: crate::arch::Presence| presence.resolve(false);
+        ModelSpec {
+            arch,
+            name: String::new(),
+            n_layers,
+            n_embd: 1,
+            n_heads: 1,
+            n_kv_heads: 1,
+            head_dim,
+            n_ff: 1,
+            n_vocab: 1,
+            n_ctx_train: 1,
+            norm_eps: 1e-5,
+            attention_scale: attention_scale(head_dim),
+            position_encoding: match scheme {
+                PositionScheme::Rope => PositionEncoding::Rope(Rope {
+                    style: decl.rope_style,
+                    n_dims: head_dim,
+                    base: 10_000.0,
+                    scaling: RopeScaling::None,
+                    skipped_every: decl.no_rope_every,
+                }),
+                PositionScheme::Alibi => PositionEncoding::Alibi,
+                PositionScheme::Learned => PositionEncoding::Learned,
+            },
+            block: decl.blocks[0],
+            norm_bias: always(decl.norm_bias),
+            embedding_norm: always(decl.embedding_norm),
+            tied_output: false,
+            fused_qkv: always(decl.fused_qkv),
+            qkv_bias: always(decl.qkv_bias),
+            attn_output_bias: always(decl.attn_output_bias),
+            qk_norm: always(decl.qk_norm).then_some(decl.qk_norm_kind),
+            fused_gate_up: always(decl.fused_gate_up),
+            ffn_bias: always(decl.ffn_bias),
+            output_bias: always(decl.output_bias),
+            rope_freqs: always(decl.rope_freqs),
+            clamp_qkv: None,
+            embedding_scale: 1.0,
+            residual_scale: 1.0,
+            logit_scale: 1.0,
+            final_softcap: None,
+            attention_softcap: None,
+            local_layers: None,
+            ignored_sliding_window: None,
+        }
+        .with_default_scales()
+    }
+
+    /// Sets the factors that the architecture's models have if the file gives none.
+    pub fn with_default_scales(self) -> ModelSpec {
+        match self.arch.decl().scales {
+            Scales::One => self,
+            Scales::SqrtWidth => ModelSpec { embedding_scale: (self.n_embd as f32).sqrt(), ..self },
+            Scales::MiniCpm => ModelSpec {
+                embedding_scale: 12.0,
+                residual_scale: 1.4 / (self.n_layers as f32).sqrt(),
+                logit_scale: self.n_embd as f32 / 256.0,
+                ..self
+            },
+        }
+    }
+
+    /// The kind of all norms.
+    pub fn norm(&self) -> NormKind {
+        self.arch.decl().norm
+    }
+
+    /// The kind of the feed-forward network.
+    pub fn feed_forward(&self) -> FeedForward {
+        self.arch.decl().feed_forward
+    }
+
     /// Query heads per KV head.
     pub fn queries_per_kv_head(&self) -> usize {
         self.n_heads / self.n_kv_heads
@@ -211,6 +347,24 @@ impl ModelSpec {
             }
         });
         sum
+    }
+
+    /// The settings of the architecture with their values.
+    fn settings(&self) -> impl Iterator<Item = (&'static str, MetaValue)> {
+        self.arch.decl().settings.iter().filter_map(|key| {
+            let value: MetaValue = match *key {
+                "attention.clamp_kqv" => self.clamp_qkv?.into(),
+                "attention.max_alibi_bias" => ALIBI_MAX_BIAS.into(),
+                "attention.scale" => self.attention_scale.into(),
+                "embedding_scale" => self.embedding_scale.into(),
+                "final_logit_softcapping" => self.final_softcap?.into(),
+                "logit_scale" => self.logit_scale.into(),
+                "residual_scale" => self.residual_scale.into(),
+                "use_parallel_residual" => MetaValue::Bool(self.block.parallel),
+                _ => return None,
+            };
+            Some((*key, value))
+        })
     }
 
     /// The metadata of a file with this specification, without a vocabulary; [`ModelSpec::from_gguf`] reads
@@ -233,7 +387,7 @@ impl ModelSpec {
         put("attention.head_count_kv", size(self.n_kv_heads));
         put("attention.key_length", size(self.head_dim));
         put("attention.value_length", size(self.head_dim));
-        put("attention.layer_norm_rms_epsilon", self.rms_eps.into());
+        put(norm_eps_key(self.norm()), self.norm_eps.into());
         put("vocab_size", size(self.n_vocab));
         if let PositionEncoding::Rope(rope) = self.position_encoding {
             put("rope.dimension_count", size(rope.n_dims));
@@ -253,16 +407,32 @@ impl ModelSpec {
                     put("rope.scaling.yarn_beta_fast", beta_fast.into());
                     put("rope.scaling.yarn_beta_slow", beta_slow.into());
                 }
+                RopeScaling::Long { original_ctx, attn_factor } => {
+                    put("rope.scaling.type", "longrope".into());
+                    put("rope.scaling.original_context_length", size(original_ctx));
+                    put("rope.scaling.attn_factor", attn_factor.into());
+                }
             }
         }
         if let Some(window) = self.ignored_sliding_window {
             put("attention.sliding_window", size(window));
         }
+        for (key, value) in self.settings() {
+            put(key, value);
+        }
         all
     }
 }
 
-/// 1 / sqrt(head_dim), the attention scale of all supported architectures.
+/// The key of the epsilon of norms of this kind.
+fn norm_eps_key(kind: NormKind) -> &'static str {
+    match kind {
+        NormKind::Rms => "attention.layer_norm_rms_epsilon",
+        NormKind::Layer => "attention.layer_norm_epsilon",
+    }
+}
+
+/// 1 / sqrt(head_dim): the attention scale unless a file gives another.
 pub fn attention_scale(head_dim: usize) -> f32 {
     1.0 / (head_dim as f32).sqrt()
 }

@@ -147,7 +147,8 @@ impl FirstText {
         let (n, backends) = (tokens.len(), &engine.backends);
         let chunk = sessions.first().map_or(1, |first| first.options.chunk.max(1));
         let mut workspace = Workspace::new(backends);
-        let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut workspace)?;
+        let forward = sessions.first().map_or(&engine.forward, |first| &first.forward);
+        let residual = Residual::embed(forward, tokens, chunk, backends, &mut workspace)?;
         let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
         let scratch = Scratch::new(engine.spec(), &layouts, n, backends, |layer| !in_store(sessions, layer))?;
         sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
@@ -219,7 +220,7 @@ impl FirstText {
             false => OutputTokens::All,
         };
         let chunk = self.residual.chunk(place, layer, self.chunks_read, len)?;
-        let built = engine.forward.layer_graph(layer, chunk, rows, needed);
+        let built = sessions[0].forward.layer_graph(layer, chunk, rows, needed);
         let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
         built.inputs.fill(&self.tokens[at..at + len], at, &LaneValues::uniform(n_layers, at))?;
         // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch buffer.

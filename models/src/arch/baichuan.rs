@@ -4,15 +4,11 @@
 //! layers) use RoPE on neighbouring elements. The 13B models (40 layers) use ALiBi (Press et al. 2022, arXiv
 //! 2108.12409) with a maximum bias of 8. Other numbers of layers are refused.
 
-use super::{ArchDecl, PositionScheme, Presence, RopeStyle, SlidingWindow};
+use super::{ArchDecl, BASE, PositionScheme, Positions, RopeStyle};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "baichuan",
     rope_style: RopeStyle::Norm,
-    encoding_by_layers: &[(32, PositionScheme::Rope), (40, PositionScheme::Alibi)],
-    qkv_bias: Presence::Never,
-    attn_output_bias: Presence::Never,
-    qk_norm: Presence::Never,
-    rope_freqs: Presence::Never,
-    sliding_window: SlidingWindow::Refused,
+    positions: Positions::ByLayers(&[(32, PositionScheme::Rope), (40, PositionScheme::Alibi)]),
+    ..BASE
 };

@@ -4,15 +4,6 @@
 //! A sliding window shorter than the context is refused, because these models apply it in some layers only.
 //! The published models have it switched off, and then converters do not write it.
 
-use super::{ArchDecl, Presence, RopeStyle, SlidingWindow};
+use super::{ArchDecl, BASE, Presence};
 
-pub(super) static DECL: ArchDecl = ArchDecl {
-    name: "qwen2",
-    rope_style: RopeStyle::Neox,
-    encoding_by_layers: &[],
-    qkv_bias: Presence::Always,
-    attn_output_bias: Presence::Never,
-    qk_norm: Presence::Never,
-    rope_freqs: Presence::Never,
-    sliding_window: SlidingWindow::Refused,
-};
+pub(super) static DECL: ArchDecl = ArchDecl { name: "qwen2", qkv_bias: Presence::Always, ..BASE };

@@ -4,15 +4,7 @@
 //!
 //! A sliding window is treated as in `qwen2`.
 
-use super::{ArchDecl, Presence, RopeStyle, SlidingWindow};
+use super::{ArchDecl, BASE, Presence};
 
-pub(super) static DECL: ArchDecl = ArchDecl {
-    name: "qwen3",
-    rope_style: RopeStyle::Neox,
-    encoding_by_layers: &[],
-    qkv_bias: Presence::IfInFile,
-    attn_output_bias: Presence::Never,
-    qk_norm: Presence::Always,
-    rope_freqs: Presence::Never,
-    sliding_window: SlidingWindow::Refused,
-};
+pub(super) static DECL: ArchDecl =
+    ArchDecl { name: "qwen3", qkv_bias: Presence::IfInFile, qk_norm: Presence::Always, ..BASE };

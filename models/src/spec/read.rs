@@ -3,8 +3,11 @@
 //!
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
-use super::{ModelSpec, PositionEncoding, Rope, RopeScaling, attention_scale};
-use crate::arch::{Arch, IGNORED_KEYS, NEUTRAL_KEYS, PositionScheme, READ_KEYS, SlidingWindow};
+use super::{ALIBI_MAX_BIAS, ModelSpec, PositionEncoding, Rope, RopeScaling, norm_eps_key};
+use crate::arch::{
+    Arch, ArchDecl, Block, IGNORED_KEYS, NEUTRAL_KEYS, PositionScheme, Positions, Presence, READ_KEYS,
+    SlidingWindow,
+};
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
 
@@ -17,10 +20,18 @@ mod limit {
     pub(super) const WIDTH: u64 = 1 << 24;
     /// Positions and token ids are i32 in ggml.
     pub(super) const TOKENS: u64 = i32::MAX as u64;
+    /// Factors beyond these leave nothing of f32's precision.
+    pub(super) const FACTORS: (f32, f32) = (1e-6, 1e6);
 }
 
-/// Minimum number of tensors per layer: two norms, Q, K, V, output, gate, up, down.
-const MIN_LAYER_TENSORS: u64 = 9;
+/// Minimum number of tensors of a layer.
+fn min_layer_tensors(decl: &ArchDecl) -> u64 {
+    let is_whole = |fused: Presence| fused == Presence::Never;
+    let attention = if is_whole(decl.fused_qkv) { 4 } else { 2 };
+    let gate = decl.feed_forward.is_gated() && is_whole(decl.fused_gate_up);
+    let norms = decl.blocks.iter().map(|block| block.norms().count()).min().unwrap_or(0);
+    attention + 2 + u64::from(gate) + norms as u64
+}
 
 impl ModelSpec {
     /// Reads the specification from the metadata of a file.
@@ -53,7 +64,7 @@ impl ModelSpec {
 
         let n_layers = keys.size("block_count", limit::LAYERS)?;
         let n_tensors = file.tensors().len() as u64;
-        if n_layers as u64 * MIN_LAYER_TENSORS > n_tensors {
+        if n_layers as u64 * min_layer_tensors(arch.decl()) > n_tensors {
             return Err(keys.bad(
                 "block_count",
                 n_layers,
@@ -78,38 +89,51 @@ impl ModelSpec {
         let head_dim = keys.head_dim(n_embd, n_heads)?;
         let n_ctx_train = keys.size("context_length", limit::TOKENS)?;
 
-        let first_layer = |part: &str| file.tensor(&format!("blk.0.{part}")).is_some();
+        let has = |name: &str| file.tensor(name).is_some();
+        let first_layer = |part: &str| has(&format!("blk.0.{part}"));
         let decl = arch.decl();
+        let fused_qkv = decl.fused_qkv.resolve(first_layer("attn_qkv.weight"));
+        let bias_of_q = if fused_qkv { "attn_qkv.bias" } else { "attn_q.bias" };
+        let sized = ModelSpec { n_embd, ..ModelSpec::base(arch, n_layers, head_dim) }.with_default_scales();
         Ok(ModelSpec {
-            arch,
             name: printable(file.str("general.name")?.unwrap_or_default()),
-            n_layers,
-            n_embd,
             n_heads,
             n_kv_heads,
-            head_dim,
             n_ff,
             n_vocab: keys.n_vocab()?,
             n_ctx_train,
-            rms_eps: keys.rms_eps()?,
-            attention_scale: attention_scale(head_dim),
+            norm_eps: keys.norm_eps()?,
+            attention_scale: keys.factor("attention.scale", sized.attention_scale)?,
             position_encoding: match keys.position_scheme(n_layers)? {
                 PositionScheme::Rope => PositionEncoding::Rope(Rope {
                     style: decl.rope_style,
                     n_dims: keys.rope_dims(head_dim)?,
                     base: keys.rope_base()?,
                     scaling: keys.rope_scaling(n_ctx_train)?,
+                    skipped_every: decl.no_rope_every,
                 }),
-                PositionScheme::Alibi => PositionEncoding::Alibi,
+                PositionScheme::Alibi => keys.alibi()?,
+                PositionScheme::Learned => PositionEncoding::Learned,
             },
-            tied_output: file.tensor("output.weight").is_none(),
-            qkv_bias: decl.qkv_bias.resolve(first_layer("attn_q.bias")),
+            block: keys.block()?,
+            norm_bias: decl.norm_bias.resolve(has("output_norm.bias")),
+            embedding_norm: decl.embedding_norm.resolve(has("token_embd_norm.weight")),
+            tied_output: !has("output.weight"),
+            fused_qkv,
+            qkv_bias: decl.qkv_bias.resolve(first_layer(bias_of_q)),
             attn_output_bias: decl.attn_output_bias.resolve(first_layer("attn_output.bias")),
-            qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")),
-            rope_freqs: decl.rope_freqs.resolve(file.tensor("rope_freqs.weight").is_some()),
-            attention_softcap: None,
-            local_layers: None,
+            qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")).then_some(decl.qk_norm_kind),
+            fused_gate_up: decl.fused_gate_up.resolve(!first_layer("ffn_gate.weight")),
+            ffn_bias: decl.ffn_bias.resolve(first_layer("ffn_up.bias")),
+            output_bias: decl.output_bias.resolve(has("output.bias")),
+            rope_freqs: decl.rope_freqs.resolve(has("rope_freqs.weight")),
+            clamp_qkv: keys.bound("attention.clamp_kqv")?,
+            embedding_scale: keys.factor("embedding_scale", sized.embedding_scale)?,
+            residual_scale: keys.factor("residual_scale", sized.residual_scale)?,
+            logit_scale: keys.factor("logit_scale", sized.logit_scale)?,
+            final_softcap: keys.bound("final_logit_softcapping")?,
             ignored_sliding_window: keys.sliding_window(n_ctx_train)?,
+            ..sized
         })
     }
 }
@@ -150,7 +174,8 @@ impl Keys<'_> {
             let Some(key) = key.strip_prefix(&prefix) else {
                 continue;
             };
-            if READ_KEYS.contains(&key) || IGNORED_KEYS.contains(&key) {
+            let settings = self.arch.decl().settings;
+            if READ_KEYS.contains(&key) || IGNORED_KEYS.contains(&key) || settings.contains(&key) {
                 continue;
             }
             match NEUTRAL_KEYS.iter().find(|(known, ..)| *known == key) {
@@ -270,18 +295,73 @@ impl Keys<'_> {
         self.checked("vocab_size", rows.ok_or_else(|| self.missing("vocab_size"))?, limit::TOKENS)
     }
 
-    fn rms_eps(&self) -> Result<f32, LoadError> {
-        const KEY: &str = "attention.layer_norm_rms_epsilon";
-        self.file.required_f32(&self.full(KEY))?;
-        self.float(KEY, 0.0, |eps| eps > 0.0 && eps < 1.0, "it has to lie between 0 and 1")
+    fn norm_eps(&self) -> Result<f32, LoadError> {
+        let key = norm_eps_key(self.arch.decl().norm);
+        self.file.required_f32(&self.full(key))?;
+        self.float(key, 0.0, |eps| eps > 0.0 && eps < 1.0, "it has to lie between 0 and 1")
+    }
+
+    /// A setting of the architecture that is a factor. 0 means the default.
+    fn factor(&self, key: &str, default: f32) -> Result<f32, LoadError> {
+        if !self.arch.decl().settings.contains(&key) {
+            return Ok(default);
+        }
+        let (least, most) = limit::FACTORS;
+        let allowed = |x: f32| x == 0.0 || (least..=most).contains(&x);
+        let found = self.float(key, default, allowed, &format!("it has to be {least} to {most}, or 0"))?;
+        Ok(if found == 0.0 { default } else { found })
+    }
+
+    /// A setting of the architecture that bounds numbers. 0 means none.
+    fn bound(&self, key: &str) -> Result<Option<f32>, LoadError> {
+        let bound = self.factor(key, 0.0)?;
+        Ok((bound != 0.0).then_some(bound))
+    }
+
+    /// ALiBi, whose slopes are known for one maximum bias only.
+    fn alibi(&self) -> Result<PositionEncoding, LoadError> {
+        const KEY: &str = "attention.max_alibi_bias";
+        if self.arch.decl().settings.contains(&KEY) {
+            let bias = self.file.f32(&self.full(KEY))?.unwrap_or(ALIBI_MAX_BIAS);
+            if bias != ALIBI_MAX_BIAS {
+                return Err(self.unsupported(
+                    KEY,
+                    bias,
+                    format!("attention computes ALiBi with {ALIBI_MAX_BIAS} only"),
+                ));
+            }
+        }
+        Ok(PositionEncoding::Alibi)
+    }
+
+    /// How the model's layers are connected: the first of the architecture's blocks whose norms are there.
+    fn block(&self) -> Result<Block, LoadError> {
+        const KEY: &str = "use_parallel_residual";
+        let blocks = self.arch.decl().blocks;
+        let has = |norm: &str| self.file.tensor(&format!("blk.0.{norm}.weight")).is_some();
+        let found = blocks.iter().find(|block| block.norms().all(has));
+        // Without any, the missing tensors of the last one are named later.
+        let block = *found.unwrap_or(&blocks[blocks.len() - 1]);
+        if !self.arch.decl().settings.contains(&KEY) {
+            return Ok(block);
+        }
+        match self.file.bool(&self.full(KEY))? {
+            Some(parallel) if block.ffn_norm.is_some() => Ok(Block { parallel, ..block }),
+            Some(parallel) if parallel != block.parallel => Err(self.bad(
+                KEY,
+                parallel,
+                "a layer without a norm before the feed-forward network is parallel",
+            )),
+            _ => Ok(block),
+        }
     }
 
     /// The position encoding of a model with `n_layers` layers.
     fn position_scheme(&self, n_layers: usize) -> Result<PositionScheme, LoadError> {
-        let known = self.arch.decl().encoding_by_layers;
-        if known.is_empty() {
-            return Ok(PositionScheme::Rope);
-        }
+        let known = match self.arch.decl().positions {
+            Positions::All(scheme) => return Ok(scheme),
+            Positions::ByLayers(known) => known,
+        };
         known.iter().find(|(layers, _)| *layers == n_layers).map(|(_, scheme)| *scheme).ok_or_else(|| {
             let layers: Vec<String> = known.iter().map(|(layers, _)| layers.to_string()).collect();
             self.unsupported(
@@ -301,12 +381,15 @@ impl Keys<'_> {
         if n_dims > head_dim {
             return Err(self.bad(KEY, n_dims, format!("a head has only {head_dim} elements")));
         }
-        if n_dims < head_dim {
+        if n_dims < head_dim && !self.arch.decl().partial_rotary {
             return Err(self.unsupported(
                 KEY,
                 n_dims,
                 format!("RoPE rotates all {head_dim} elements of a head in this architecture"),
             ));
+        }
+        if !n_dims.is_multiple_of(2) {
+            return Err(self.bad(KEY, n_dims, "RoPE rotates pairs of elements"));
         }
         Ok(n_dims)
     }
@@ -326,6 +409,21 @@ impl Keys<'_> {
             stated => stated,
         };
         let attn_factor = self.float(ATTN, 1.0, |f| f > 0.0, "it has to be a positive number")?;
+        let original_ctx =
+            self.optional_size("rope.scaling.original_context_length", limit::TOKENS)?.unwrap_or(n_ctx_train);
+        let is_long = self.file.tensor("rope_factors_long.weight").is_some();
+        if self.arch.decl().long_rope.resolve(is_long) {
+            return match kind {
+                "longrope" | "linear" | "none" if factor == 1.0 => {
+                    Ok(RopeScaling::Long { original_ctx, attn_factor })
+                }
+                _ => Err(self.unsupported(
+                    "rope.scaling.type",
+                    Text(kind.as_bytes()),
+                    "the file also has factors for RoPE's frequencies",
+                )),
+            };
+        }
         if kind != "yarn" && attn_factor != 1.0 {
             return Err(self.unsupported(ATTN, attn_factor, "only YaRN scales attention"));
         }
@@ -348,9 +446,7 @@ impl Keys<'_> {
                 }
                 Ok(RopeScaling::Yarn {
                     factor,
-                    original_ctx: self
-                        .optional_size("rope.scaling.original_context_length", limit::TOKENS)?
-                        .unwrap_or(n_ctx_train),
+                    original_ctx,
                     ext_factor: self.float(
                         "rope.scaling.yarn_ext_factor",
                         1.0,

@@ -1,46 +1,26 @@
 //! A tiny complete model, and [`Raw`] for invalid files that the writer would refuse to write.
 
-use models::arch::{Arch, RopeStyle};
+use models::arch::Arch;
 use models::gguf::TensorType;
 use models::gguf::write::{GgufWriter, MetaValue};
-use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, attention_scale};
+use models::spec::{ModelSpec, ModelTensors};
 
 /// 2 layers (Baichuan: 40, which selects ALiBi), n_embd 16, 4 query heads and 2 KV heads with head_dim 8, 10
 /// tokens.
 pub fn tiny_spec(arch: Arch) -> ModelSpec {
-    let rope = Rope {
-        style: if matches!(arch, Arch::Llama | Arch::Baichuan) { RopeStyle::Norm } else { RopeStyle::Neox },
-        n_dims: 8,
-        base: 10_000.0,
-        scaling: RopeScaling::None,
-    };
+    let base = ModelSpec::base(arch, if arch == Arch::Baichuan { 40 } else { 2 }, 8);
     ModelSpec {
-        arch,
         name: "tiny".into(),
-        n_layers: if arch == Arch::Baichuan { 40 } else { 2 },
         n_embd: 16,
         n_heads: 4,
         n_kv_heads: 2,
-        head_dim: 8,
         n_ff: 24,
         n_vocab: 10,
         n_ctx_train: 64,
-        rms_eps: 1e-5,
-        attention_scale: attention_scale(8),
-        position_encoding: if arch == Arch::Baichuan {
-            PositionEncoding::Alibi
-        } else {
-            PositionEncoding::Rope(rope)
-        },
         tied_output: true,
-        qkv_bias: arch == Arch::Qwen2,
-        attn_output_bias: false,
-        qk_norm: arch == Arch::Qwen3,
-        rope_freqs: false,
-        attention_softcap: None,
-        local_layers: None,
-        ignored_sliding_window: None,
+        ..base
     }
+    .with_default_scales()
 }
 
 /// A file with this specification and a vocabulary.
@@ -57,9 +37,9 @@ pub fn tiny_model(arch: Arch) -> GgufWriter {
     );
     writer.set("tokenizer.ggml.token_type", MetaValue::i32s([2, 3, 3, 1, 1, 1, 1, 1, 1, 1]));
     writer.set("tokenizer.ggml.scores", MetaValue::f32s((0..10).map(|i| -i as f32)));
-    ModelTensors::declare(&spec).for_each(|need| {
+    for need in ModelTensors::in_file(&spec) {
         writer.tensor(&need.name, &need.dims, TensorType::F32);
-    });
+    }
     writer
 }
 

@@ -22,16 +22,22 @@ fn the_specification_of_the_embedded_model_is_read() {
     assert_eq!((spec.n_layers, spec.n_embd, spec.n_heads, spec.n_kv_heads), (4, 256, 8, 4));
     assert_eq!((spec.head_dim, spec.n_ff, spec.n_vocab), (64, 512, 2048));
     assert_eq!(spec.attention_scale, 0.125);
-    let rope = Rope { style: RopeStyle::Norm, n_dims: 64, base: 500_000.0, scaling: RopeScaling::None };
+    let rope = Rope {
+        style: RopeStyle::Norm,
+        n_dims: 64,
+        base: 500_000.0,
+        scaling: RopeScaling::None,
+        skipped_every: None,
+    };
     assert_eq!(spec.position_encoding, PositionEncoding::Rope(rope));
-    assert!(spec.tied_output && !spec.qkv_bias && !spec.qk_norm && !spec.rope_freqs);
+    assert!(spec.tied_output && !spec.qkv_bias && spec.qk_norm.is_none() && !spec.rope_freqs);
     // The number in its README.
     assert_eq!(spec.parameters(), 3_672_320);
 
     let tensors = ModelTensors::from_gguf(&file, &spec).unwrap();
-    let names = tensors.map(|i| file.tensors()[i].name.clone());
-    assert_eq!(names.token_embd, "token_embd.weight");
-    assert_eq!(names.output, None);
+    let names = tensors.map(|tensor| tensor.name);
+    assert_eq!(names.input.token_embd, "token_embd.weight");
+    assert_eq!(names.output.matrix, None);
     assert_eq!(names.layers.len(), 4);
     assert_eq!(names.layers[3].wo, "blk.3.attn_output.weight");
     assert_eq!(names.layers[0].bq, None);
@@ -73,16 +79,18 @@ fn the_specifications_of_the_golden_models_are_read() {
         let stretched = spec.position_encoding.rope().map(|rope| rope.scaling);
         assert_eq!((spec.arch, found, stretched), (arch, sizes, scaling), "{name}");
         assert_eq!((spec.tied_output, spec.rope_freqs), (tied, rope_freqs), "{name}");
-        assert_eq!((spec.qkv_bias, spec.qk_norm), (arch == Qwen2, arch == Qwen3), "{name}");
+        assert_eq!((spec.qkv_bias, spec.qk_norm.is_some()), (arch == Qwen2, arch == Qwen3), "{name}");
         assert_eq!(spec.n_vocab, 264, "{name}");
 
         // All tensors of the file are found, and their elements are the parameters.
         let tensors = ModelTensors::from_gguf(&file, &spec).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut placed = Vec::new();
-        tensors.for_each(|&i| placed.push(i));
+        tensors.for_each(|tensor| placed.push(tensor.name.clone()));
         placed.sort_unstable();
-        assert_eq!(placed, (0..file.tensors().len()).collect::<Vec<_>>(), "{name}");
-        let factors = tensors.rope_freqs.map_or(0, |i| file.tensors()[i].elements());
+        let mut all: Vec<_> = file.tensors().iter().map(|tensor| tensor.name.clone()).collect();
+        all.sort_unstable();
+        assert_eq!(placed, all, "{name}");
+        let factors = tensors.input.rope_freqs.map_or(0, |factors| factors.elements());
         let elements: u64 = file.tensors().iter().map(|t| t.elements()).sum();
         assert_eq!(spec.parameters(), elements - factors, "{name}");
     }
@@ -102,9 +110,9 @@ fn a_specification_written_as_metadata_is_read_back() {
         for (key, value) in spec.metadata() {
             writer.set(key, value);
         }
-        ModelTensors::declare(&spec).for_each(|need| {
+        for need in ModelTensors::in_file(&spec) {
             writer.tensor(&need.name, &need.dims, TensorType::F32);
-        });
+        }
         let mut bytes = Vec::new();
         // The weights do not matter, except that RoPE factors must not be zero.
         writer
@@ -121,15 +129,21 @@ fn a_specification_written_as_metadata_is_read_back() {
 fn baichuan_with_32_layers_uses_rope() {
     let alibi = ModelSpec::from_gguf(&open("baichuan-alibi-f16.gguf")).unwrap();
     assert_eq!((alibi.n_layers, alibi.position_encoding), (40, PositionEncoding::Alibi));
-    let rope = Rope { style: RopeStyle::Norm, n_dims: 8, base: 10_000.0, scaling: RopeScaling::None };
+    let rope = Rope {
+        style: RopeStyle::Norm,
+        n_dims: 8,
+        base: 10_000.0,
+        scaling: RopeScaling::None,
+        skipped_every: None,
+    };
     let spec = ModelSpec { n_layers: 32, position_encoding: PositionEncoding::Rope(rope), ..alibi };
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {
         writer.set(key, value);
     }
-    ModelTensors::declare(&spec).for_each(|need| {
+    for need in ModelTensors::in_file(&spec) {
         writer.tensor(&need.name, &need.dims, TensorType::F32);
-    });
+    }
     let file = GgufFile::from_bytes(writer.to_bytes_zeroed().unwrap()).unwrap();
     assert_eq!(ModelSpec::from_gguf(&file).unwrap(), spec);
 }

@@ -1,0 +1,16 @@
+//! Command R and R+: one LayerNorm without bias, whose result attention and the feed-forward network read. RoPE
+//! on neighbours. The logits have a factor. R+ has a norm with its own weights for each head of Q and K.
+
+use super::{ArchDecl, BASE, Block, NormKind, Presence, QkNorm, RopeStyle};
+
+pub(super) static DECL: ArchDecl = ArchDecl {
+    name: "command-r",
+    rope_style: RopeStyle::Norm,
+    blocks: &[Block::PARALLEL],
+    norm: NormKind::Layer,
+    qk_norm: Presence::IfInFile,
+    qk_norm_kind: QkNorm::EachHead,
+    qkv_bias: Presence::IfInFile,
+    settings: &["logit_scale"],
+    ..BASE
+};
