@@ -160,7 +160,7 @@ pub const RESULT_NORM: &str = "result_norm";
 const PREFILL_MIN_TOKENS: usize = 32;
 
 /// Maximum number of tensors in a layer's graph, without those of recorders.
-const LAYER_TENSORS: usize = 64;
+const LAYER_TENSORS: usize = 96;
 
 /// Number of tensors that [`record_attention`] makes.
 const RECORDER_TENSORS: usize = 2;

@@ -56,6 +56,13 @@ fn has_even_rows(a: &Tensor) -> bool {
     (n2 == 1 || s2 == s1 * n1) && (n3 == 1 || s3 == s1 * n1 * n2)
 }
 
+/// Whether ggml can scale `a`.
+fn can_scale(a: &Tensor) -> bool {
+    // ggml compares strides that mean nothing, those of single matrices, too.
+    let ([_, n1, n2, _], [_, s1, s2, s3]) = (a.shape().0, a.strides());
+    is_activation(a) && a.is_contiguous() && s2 == s1 * n1 && s3 == s2 * n2
+}
+
 /// Whether ggml can multiply `up` by a function of `gate`.
 fn gates(gate: &Tensor, up: &Tensor) -> bool {
     // SAFETY: live descriptors, of which only what never changes is read.
@@ -155,14 +162,27 @@ impl Context {
         })
     }
 
+    /// a / b element by element, `b` repeated to the shape of `a`.
+    pub fn div(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        self.op("div", &[a, b], repeats(b, a) && is_activation(a) && b.ty() == Type::F32, |raw| {
+            // SAFETY: live operands, shapes checked.
+            unsafe { sys::ggml_div(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
+        })
+    }
+
     /// a · factor.
     pub fn scale(&self, a: &Tensor, factor: f32) -> Tensor {
-        // ggml compares strides that mean nothing, those of single matrices, too.
-        let ([_, n1, n2, _], [_, s1, s2, s3]) = (a.shape().0, a.strides());
-        let fits = is_activation(a) && a.is_contiguous() && s2 == s1 * n1 && s3 == s2 * n2;
-        self.op("scale", &[a], fits, |raw| {
+        self.op("scale", &[a], can_scale(a), |raw| {
             // SAFETY: live operand, layout checked.
             unsafe { sys::ggml_scale(raw, a.raw.as_ptr(), factor) }
+        })
+    }
+
+    /// a · factor + summand.
+    pub fn scale_add(&self, a: &Tensor, factor: f32, summand: f32) -> Tensor {
+        self.op("scale_add", &[a], can_scale(a), |raw| {
+            // SAFETY: live operand, layout checked.
+            unsafe { sys::ggml_scale_bias(raw, a.raw.as_ptr(), factor, summand) }
         })
     }
 
@@ -190,12 +210,18 @@ impl Context {
         })
     }
 
-    /// gelu(gate) · up, as [`Context::gelu`].
+    /// gelu(gate) · up, with the GELU of [`Context::gelu`].
     pub fn geglu(&self, gate: &Tensor, up: &Tensor) -> Tensor {
         self.op("geglu", &[gate, up], gates(gate, up), |raw| {
             // SAFETY: live operands of equal shape.
             unsafe { sys::ggml_geglu_split(raw, gate.raw.as_ptr(), up.raw.as_ptr()) }
         })
+    }
+
+    /// a / (1 + e^-a).
+    pub fn silu(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("silu", a, |raw, a| unsafe { sys::ggml_silu(raw, a) })
     }
 
     /// GELU, approximated by tanh. The CPU looks it up in a table of f16.

@@ -98,6 +98,17 @@ impl Arch {
         Self::ALL.iter().copied().find(|a| a.name() == name)
     }
 
+    /// The supported architectures whose names begin as `name` does, as a part of a sentence.
+    pub(crate) fn nearest(name: &str) -> String {
+        /// Letters that names of relatives share.
+        const COMMON: usize = 3;
+        let shared = |other: &str| other.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        let names = || Self::ALL.iter().map(|arch| arch.name());
+        let most = names().map(shared).max().unwrap_or(0);
+        let nearest: Vec<&str> = names().filter(|other| shared(other) == most).collect();
+        if most < COMMON { String::new() } else { format!("its relatives {} are; all ", nearest.join(", ")) }
+    }
+
     /// The names of all supported architectures, separated by commas.
     pub fn supported() -> String {
         Self::ALL.iter().map(|a| a.name()).collect::<Vec<_>>().join(", ")

@@ -8,6 +8,12 @@ pub(super) static DECL: ArchDecl = ArchDecl { name: "granite", ..GRANITE };
 pub(super) const GRANITE: ArchDecl = ArchDecl {
     divides_logits: true,
     sliding_window: SlidingWindow::Refused,
-    settings: &["attention.scale", "embedding_scale", "residual_scale", "logit_scale"],
+    settings: &[
+        "attention.scale",
+        "embedding_scale",
+        "residual_scale",
+        "logit_scale",
+        "rope.scaling.finetuned",
+    ],
     ..LLAMA
 };

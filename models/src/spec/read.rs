@@ -45,8 +45,11 @@ impl ModelSpec {
 
     fn read(file: &GgufFile) -> Result<ModelSpec, LoadError> {
         let name = file.required_str("general.architecture")?;
-        let arch = Arch::from_name(name)
-            .ok_or_else(|| LoadError::UnknownArch { found: name.to_owned(), supported: Arch::supported() })?;
+        let arch = Arch::from_name(name).ok_or_else(|| LoadError::UnknownArch {
+            found: name.to_owned(),
+            nearest: Arch::nearest(name),
+            supported: Arch::supported(),
+        })?;
         if let Some(kind) = file.str("general.type")?
             && kind != "model"
         {
@@ -61,6 +64,7 @@ impl ModelSpec {
         }
         let keys = Keys { file, arch };
         keys.refuse_unknown()?;
+        keys.check_rope_switch()?;
 
         let n_layers = keys.size("block_count", limit::LAYERS)?;
         let n_tensors = file.tensors().len() as u64;
@@ -353,6 +357,15 @@ impl Keys<'_> {
                 "a layer without a norm before the feed-forward network is parallel",
             )),
             _ => Ok(block),
+        }
+    }
+
+    /// An error for Granite's switch of RoPE, which others ignore.
+    fn check_rope_switch(&self) -> Result<(), LoadError> {
+        const KEY: &str = "rope.scaling.finetuned";
+        match self.arch.decl().settings.contains(&KEY) && self.file.bool(&self.full(KEY))? == Some(false) {
+            true => Err(self.unsupported(KEY, false, "it switches RoPE off")),
+            false => Ok(()),
         }
     }
 

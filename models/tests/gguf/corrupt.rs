@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use models::LoadError;
-use models::arch::Arch;
+use models::arch::{Arch, NormKind};
 use models::gguf::write::{GgufWriter, MetaValue, TensorDecl};
 use models::gguf::{GgufFile, TensorType, Value, ValueType};
 use models::spec::{ModelSpec, ModelTensors};
@@ -283,6 +283,12 @@ fn files_with_any_byte_changed_are_errors_or_valid() {
 }
 
 /// The tiny model with changed metadata is refused with a message that contains `expected`.
+fn set(key: &str, value: MetaValue) -> impl Fn(&mut GgufWriter) {
+    move |writer| {
+        writer.set(key, value.clone());
+    }
+}
+
 fn check_spec(arch: Arch, change: impl Fn(&mut GgufWriter), expected: &str) {
     let mut writer = tiny_model(arch);
     change(&mut writer);
@@ -307,6 +313,10 @@ fn missing_keys_are_errors() {
         "attention.layer_norm_rms_epsilon",
     ] {
         for &arch in Arch::ALL {
+            let key = match (key, arch.decl().norm) {
+                ("attention.layer_norm_rms_epsilon", NormKind::Layer) => "attention.layer_norm_epsilon",
+                _ => key,
+            };
             let key = format!("{}.{key}", arch.name());
             check_spec(
                 arch,
@@ -530,11 +540,6 @@ fn values_out_of_range_are_errors() {
 
 #[test]
 fn unsupported_settings_are_errors() {
-    let set = |key: &'static str, value: MetaValue| {
-        move |w: &mut GgufWriter| {
-            w.set(key, value.clone());
-        }
-    };
     let u = MetaValue::U32;
     let f = MetaValue::F32;
     let cases: &[(Arch, &str, MetaValue, &str)] = &[
@@ -773,5 +778,90 @@ fn rope_factors_are_checked() {
             w.tensor("rope_freqs.weight", &[4], TensorType::F32);
         },
         "tensor \"rope_freqs.weight\" is not part of the qwen2 architecture",
+    );
+}
+
+/// Settings of single architectures with values that no model has.
+#[test]
+fn hostile_settings_of_architectures_are_errors() {
+    for (arch, key) in [
+        (Arch::Granite, "attention.scale"),
+        (Arch::Granite, "embedding_scale"),
+        (Arch::Granite, "residual_scale"),
+        (Arch::Granite, "logit_scale"),
+        (Arch::MiniCpm, "logit_scale"),
+        (Arch::CommandR, "logit_scale"),
+        (Arch::Mpt, "attention.clamp_kqv"),
+    ] {
+        for value in [f32::NAN, f32::INFINITY, -1.0, 1e-30, 1e30] {
+            let key = format!("{}.{key}", arch.name());
+            let expected = format!("{key} is {value}, but it has to be 0.000001 to 1000000, or 0");
+            check_spec(arch, set(&key, value.into()), &expected);
+        }
+    }
+    for (arch, key, value, expected) in [
+        (Arch::Gemma, "gemma.logit_scale", MetaValue::F32(0.5), "logit_scale = 0.5 is not supported"),
+        (
+            Arch::Mpt,
+            "mpt.attention.max_alibi_bias",
+            MetaValue::F32(4.0),
+            "max_alibi_bias = 4 is not supported",
+        ),
+        (Arch::Mpt, "mpt.attention.max_alibi_bias", MetaValue::F32(f32::NAN), "max_alibi_bias = NaN is not"),
+        (Arch::Granite, "granite.rope.scaling.finetuned", MetaValue::Bool(false), "it switches RoPE off"),
+        (Arch::StableLm, "stablelm.use_parallel_residual", MetaValue::U32(1), "expected a bool"),
+        (Arch::Gpt2, "gpt2.attention.layer_norm_epsilon", MetaValue::F32(f32::NAN), "between 0 and 1"),
+        (Arch::ChatGlm, "chatglm.rope.dimension_count", MetaValue::U32(3), "RoPE rotates pairs"),
+        (Arch::ChatGlm, "chatglm.rope.dimension_count", MetaValue::U32(10), "a head has only 8 elements"),
+        (Arch::Olmo2, "olmo2.rope.dimension_count", MetaValue::U32(4), "RoPE rotates all 8 elements"),
+        (Arch::Olmo2, "olmo2.attention.sliding_window", MetaValue::U32(8), "sliding_window = 8 is not"),
+        (
+            Arch::Mistral3,
+            "mistral3.attention.temperature_scale",
+            MetaValue::F32(0.1),
+            "its effect is unknown",
+        ),
+        (Arch::Gpt2, "gpt2.context_length", MetaValue::U32(65), "position_embd.weight has shape [16, 64]"),
+    ] {
+        check_spec(arch, set(key, value), expected);
+    }
+}
+
+/// A tensor that holds several matrices has the rows of all of them.
+#[test]
+fn fused_tensors_of_another_size_are_errors() {
+    check_spec(
+        Arch::Gpt2,
+        |w| {
+            w.tensors_mut()
+                .iter_mut()
+                .filter(|t| t.name == "blk.1.attn_qkv.weight")
+                .for_each(|t| t.dims[1] -= 8)
+        },
+        "blk.1.attn_qkv.weight has shape [16, 56], but the metadata ask for [16, 64]",
+    );
+    check_spec(
+        Arch::Phi3,
+        |w| {
+            w.tensors_mut()
+                .iter_mut()
+                .filter(|t| t.name == "blk.0.ffn_up.weight")
+                .for_each(|t| t.dims[1] /= 2)
+        },
+        "blk.0.ffn_up.weight has shape [16, 24], but the metadata ask for [16, 48]",
+    );
+    check_spec(
+        Arch::Gpt2,
+        |w| w.tensors_mut().retain(|t| t.name != "blk.0.attn_qkv.bias"),
+        "blk.0.attn_qkv.bias [64] is missing",
+    );
+}
+
+#[test]
+fn an_unknown_architecture_names_its_relatives() {
+    check_spec(
+        Arch::Llama,
+        set("general.architecture", "qwen9".into()),
+        "\"qwen9\" is not supported; its relatives qwen2, qwen3 are; all supported are llama",
     );
 }

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Makes the golden models and logits in `families/`: tiny random models of many families, with the logits of Hugging Face
+transformers (F32 files) or of llama.cpp (q8_0 files). README.md beside this file has the command and the versions.
+
+Weights are -1, 0 or 1 times a scale, so that the files compress well. llama.cpp's own converter writes them, with a
+vocabulary of single bytes in place of its vocabulary step.
+"""
+import argparse
+import dataclasses
+import gzip
+import json
+import logging
+import math
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+HERE = Path(__file__).resolve().parent
+VOCAB = 264
+N_TOKENS = 48
+N_LOGITS = 12  # of the last tokens
+SIZES = dict(vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=2)
+GPT = dict(vocab_size=VOCAB, bos_token_id=1, eos_token_id=2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    stem: str  # of the classes in transformers
+    config: dict
+    kind: str = "f32"  # f32 | q8_0
+    arch: str | None = None  # of the file, where transformers lacks the family and another one computes the same
+    written: dict = dataclasses.field(default_factory=dict)  # entries of config.json that converters read by older names
+
+
+def longrope(dims, original):
+    return dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=original,
+                short_factor=[1.0 + 0.05 * i for i in range(dims // 2)], long_factor=[1.5 + 0.5 * i for i in range(dims // 2)])
+
+
+GRANITE = dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.4)
+CASES = [
+    Case("gemma-mqa", "Gemma", dict(SIZES, head_dim=32, num_key_value_heads=1)),
+    Case("gemma-mha", "Gemma", dict(SIZES, head_dim=16, num_key_value_heads=4), "q8_0"),
+    Case("phi3-gqa", "Phi3", dict(SIZES)),
+    Case("phi3-longrope", "Phi3", dict(SIZES, rope_parameters=longrope(16, 32), original_max_position_embeddings=32)),
+    Case("phi3-partial", "Phi3", dict(SIZES, num_key_value_heads=1, tie_word_embeddings=True,
+                                      rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)), "q8_0"),
+    Case("mistral3-gqa", "Mistral", dict(SIZES, head_dim=32, sliding_window=None), arch="MISTRAL3"),
+    Case("mistral3-tied", "Mistral", dict(SIZES, head_dim=16, sliding_window=None, tie_word_embeddings=True), "q8_0", arch="MISTRAL3"),
+    Case("glm4-bias", "Glm4", dict(SIZES, head_dim=32, partial_rotary_factor=0.5, attention_bias=True)),
+    Case("glm4-plain", "Glm4", dict(SIZES, head_dim=16, num_key_value_heads=1, partial_rotary_factor=0.5, attention_bias=False), "q8_0"),
+    Case("chatglm-bias", "Glm", dict(SIZES, head_dim=16, partial_rotary_factor=0.5, attention_bias=True, rms_norm_eps=1e-5)),
+    Case("chatglm-plain", "Glm", dict(SIZES, head_dim=16, num_key_value_heads=4, partial_rotary_factor=0.5, attention_bias=False, rms_norm_eps=1e-5), "q8_0"),
+    Case("smollm3-tied", "SmolLM3", dict(SIZES, num_hidden_layers=4, tie_word_embeddings=True)),
+    Case("smollm3-mha", "SmolLM3", dict(SIZES, num_hidden_layers=4, num_key_value_heads=4, tie_word_embeddings=False), "q8_0"),
+    Case("olmo2-gqa", "Olmo2", dict(SIZES)),
+    Case("olmo2-mha", "Olmo2", dict(SIZES, num_key_value_heads=4), "q8_0"),
+    Case("granite-gqa", "Granite", dict(SIZES, attention_multiplier=0.1, **GRANITE)),
+    Case("granite-tied", "Granite", dict(SIZES, attention_multiplier=0.3, tie_word_embeddings=True, num_key_value_heads=1, **GRANITE), "q8_0"),
+    Case("command-r-gqa", "Cohere", dict(SIZES, logit_scale=0.5)),
+    Case("command-r-qknorm", "Cohere", dict(SIZES, logit_scale=2.0, use_qk_norm=True)),
+    Case("command-r-mha", "Cohere", dict(SIZES, num_key_value_heads=4), "q8_0"),
+    Case("starcoder2-gqa", "Starcoder2", dict(SIZES, sliding_window=None)),
+    Case("starcoder2-untied", "Starcoder2", dict(SIZES, sliding_window=None, num_key_value_heads=1, tie_word_embeddings=False), "q8_0"),
+    Case("internlm2-gqa", "Llama", dict(SIZES), arch="INTERNLM2"),
+    Case("internlm2-mha", "Llama", dict(SIZES, num_key_value_heads=4), "q8_0", arch="INTERNLM2"),
+    Case("minicpm-gqa", "Granite", dict(SIZES, attention_multiplier=0.25, **GRANITE), arch="MINICPM", written=dict(attention_multiplier=0)),
+    Case("minicpm-tied", "Granite", dict(SIZES, attention_multiplier=0.25, tie_word_embeddings=True, num_key_value_heads=4, **GRANITE), "q8_0", arch="MINICPM",
+         written=dict(attention_multiplier=0)),
+    Case("seed_oss-bias", "SeedOss", dict(SIZES, head_dim=32, attention_bias=True)),
+    Case("seed_oss-plain", "SeedOss", dict(SIZES, head_dim=16, attention_bias=False, num_key_value_heads=1, tie_word_embeddings=True), "q8_0"),
+    Case("hunyuan-dense-gqa", "HunYuanDenseV1", dict(SIZES, head_dim=32)),
+    Case("hunyuan-dense-tied", "HunYuanDenseV1", dict(SIZES, head_dim=16, num_key_value_heads=4, tie_word_embeddings=True), "q8_0"),
+    Case("ernie4_5-tied", "Ernie4_5", dict(SIZES, head_dim=32)),
+    Case("ernie4_5-untied", "Ernie4_5", dict(SIZES, head_dim=16, num_key_value_heads=1, tie_word_embeddings=False), "q8_0"),
+    Case("stablelm-bias", "StableLm", dict(SIZES, partial_rotary_factor=0.5, use_qkv_bias=True)),
+    Case("stablelm-parallel", "StableLm", dict(SIZES, partial_rotary_factor=0.5, use_parallel_residual=True, qk_layernorm=True)),
+    Case("stablelm-mha", "StableLm", dict(SIZES, partial_rotary_factor=0.25, num_key_value_heads=4, hidden_size=128, use_parallel_residual=True), "q8_0"),
+    Case("falcon-two-norms", "Falcon", dict(GPT, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_kv_heads=2, new_decoder_architecture=True)),
+    Case("falcon-mqa", "Falcon", dict(GPT, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, multi_query=True, parallel_attn=True, bias=False), "q8_0",
+         written=dict(num_kv_heads=1)),
+    Case("gptneox-parallel", "GPTNeoX", dict(SIZES, num_key_value_heads=None), written=dict(rotary_pct=0.25, rotary_emb_base=10000)),
+    Case("gptneox-sequential", "GPTNeoX", dict(SIZES, num_key_value_heads=None, use_parallel_residual=False), "q8_0",
+         written=dict(rotary_pct=0.25, rotary_emb_base=10000)),
+    Case("gpt2-4", "GPT2", dict(GPT, n_embd=64, n_layer=2, n_head=4, n_positions=64), written=dict(n_ctx=64)),
+    Case("gpt2-2", "GPT2", dict(GPT, n_embd=64, n_layer=2, n_head=2, n_positions=48), "q8_0", written=dict(n_ctx=48)),
+    Case("bloom-4", "Bloom", dict(GPT, hidden_size=64, n_layer=2, n_head=4)),
+    Case("bloom-6", "Bloom", dict(GPT, hidden_size=96, n_layer=2, n_head=6), "q8_0"),
+    Case("mpt-4", "Mpt", dict(GPT, d_model=64, n_layers=2, n_heads=4, expansion_ratio=2, max_seq_len=2048), written=dict(architectures=["MPTForCausalLM"])),
+    Case("mpt-clip", "Mpt", dict(GPT, d_model=96, n_layers=2, n_heads=6, expansion_ratio=2, max_seq_len=2048, attn_config=dict(clip_qkv=1.5)),
+         written=dict(architectures=["MPTForCausalLM"])),
+    Case("mpt-2", "Mpt", dict(GPT, d_model=64, n_layers=2, n_heads=2, expansion_ratio=4, max_seq_len=2048), "q8_0", written=dict(architectures=["MPTForCausalLM"])),
+]
+
+
+def build(case: Case, seed: int):
+    config = getattr(transformers, case.stem + "Config")(
+        **{k: v for k, v in case.config.items() if v is not None}, attn_implementation="eager")
+    suffix = "LMHeadModel" if case.stem == "GPT2" else "ForCausalLM"
+    net = getattr(transformers, case.stem + suffix)(config).float().eval()
+    rng = np.random.default_rng(seed)
+    with torch.no_grad():
+        for name, weight in sorted(net.named_parameters()):
+            weight.copy_(torch.from_numpy(draw(rng, name, tuple(weight.shape))))
+    return net
+
+
+def draw(rng, name: str, shape: tuple) -> np.ndarray:
+    if len(shape) == 1 or "norm" in name:
+        steps = rng.integers(-4, 4, shape) / 16
+        is_norm = "norm" in name or ".ln" in name
+        return ((1 + steps) if is_norm and name.endswith("weight") else steps).astype(np.float32)
+    sharp = any(part in name for part in ("q_proj", "k_proj"))
+    is_embedding = any(part in name for part in ("embed", "wte", "wpe"))
+    gain = 1 / math.sqrt(shape[-1]) if is_embedding else (1.5 if sharp else 1.2) / math.sqrt(shape[-1])
+    return (gain * rng.integers(-1, 2, shape)).astype(np.float32)
+
+
+def write_vocabulary(writer):
+    import gguf
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+    tokens = ["<|unused|>", "<|begin_of_text|>", "<|end_of_text|>", *bytes_to_unicode().values()]
+    merges = [("h", "e"), ("\u0120", "t"), ("\u0120t", "he"), ("i", "n"), ("e", "r")]
+    tokens += ["".join(pair) for pair in merges]
+    assert len(tokens) == VOCAB
+    kinds = [gguf.TokenType.CONTROL] * 3 + [gguf.TokenType.NORMAL] * (VOCAB - 3)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges([" ".join(pair) for pair in merges])
+    writer.add_token_types(kinds)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(False)
+
+
+def convert(case: Case, net, out: Path):
+    import gguf
+    from conversion import ModelBase, get_model_class
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        net.save_pretrained(folder)
+        config = folder / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | case.written))
+        # Some converters ask how many tokens there are.
+        vocab = {f"t{i}": i for i in range(VOCAB)}
+        (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": [], "model": {"vocab": vocab}}))
+        hparams = ModelBase.load_hparams(folder, False) | case.written
+        base = get_model_class(hparams["architectures"][0])
+        arch = gguf.MODEL_ARCH[case.arch] if case.arch else base.model_arch
+
+        def modify_tensors(self, data, name, layer):
+            # StableLM's converter returns the generator of stacked norms in place of their items.
+            last = yield from base.modify_tensors(self, data, name, layer)
+            yield from last or ()
+
+        changes = {"set_vocab": lambda self: write_vocabulary(self.gguf_writer), "model_arch": arch,
+                   "modify_tensors": modify_tensors}
+        kind = {"f32": gguf.LlamaFileType.ALL_F32, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}[case.kind]
+        type(base.__name__, (base,), changes)(folder, kind, out, hparams=hparams).write()
+
+
+def run_llamacpp(dumper: Path, model: Path, ids, work: Path, *options) -> np.ndarray:
+    out = work / "logits.npy"
+    subprocess.run([dumper, model, ",".join(map(str, ids)), out, *options], check=True)
+    return np.load(out)
+
+
+def above(x: float) -> float:
+    """The next 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(x))
+    return float(f"{next(s * power for s in (1, 2, 5, 10) if s * power >= x):.0e}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--llama-cpp", type=Path, required=True, help="llama.cpp's source folder (its converter is used)")
+    parser.add_argument("--dumper", type=Path, required=True, help="llamacpp_logits.cpp, built")
+    parser.add_argument("--out", type=Path, default=HERE / "families")
+    parser.add_argument("names", nargs="*", help="only these cases, which are not written to the index")
+    args = parser.parse_args()
+    sys.path[:0] = [str(args.llama_cpp), str(args.llama_cpp / "gguf-py")]
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    index = []
+    for number, case in enumerate(CASES):
+        if args.names and case.name not in args.names:
+            continue
+        name = f"{case.name}-{case.kind}"
+        with tempfile.TemporaryDirectory() as work:
+            work = Path(work)
+            net = build(case, 100 + number)
+            model = work / f"{name}.gguf"
+            convert(case, net, model)
+            ids = [int(i) for i in np.random.default_rng(200 + number).integers(3, VOCAB, N_TOKENS)]
+            if case.kind == "f32":
+                with torch.inference_mode():
+                    logits = net(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+                limits = {"max_abs": 1e-3, "rms": 1e-4}
+            else:
+                logits = run_llamacpp(args.dumper, model, ids, work)
+                variants = [["--ubatch", "1"], ["--fa"], ["--repack"]]
+                others = [run_llamacpp(args.dumper, model, ids, work, *options) for options in variants]
+                differences = [other - logits for other in others]
+                limits = {"max_abs": above(2 * max(float(np.abs(x).max()) for x in differences)),
+                          "rms": above(2 * max(float(np.sqrt(np.mean(x * x))) for x in differences))}
+            assert np.isfinite(logits).all(), name
+            with gzip.GzipFile(args.out / f"{name}.gguf.gz", "wb", mtime=0) as out:
+                out.write(model.read_bytes())
+            np.save(args.out / f"{name}.npy", logits[-N_LOGITS:].astype(np.float32))
+            index.append({"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
+                          **limits, "tokens": ids})
+            print(f"{name:28} std {logits.std():.2f} limits {limits} {(args.out / f'{name}.gguf.gz').stat().st_size} bytes", flush=True)
+    if not args.names:
+        lines = ",\n".join(json.dumps(entry) for entry in index)
+        (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+//! Tiny random models of all families compute what transformers or llama.cpp compute, however a text is read
+//! (`golden/families.py` makes them), and run under policies that evict rows.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use longhand::heads::SelectionRule;
+use longhand::testing::calibrate::{CalibrationOptions, calibrate};
+use longhand::{Engine, ModelSource, Prefill, SessionOptions};
+use models::arch::Arch;
+use models::spec::PositionEncoding;
+use serde_json::Value;
+use tests::fixtures::{case_tokens, max_difference, session, sync, with_policy};
+use tests::npy::Array;
+use tests::{device_tolerance, fixtures};
+
+/// Room for the 48 tokens of a case; no more, because models with learned positions have no more.
+const CONTEXT: usize = 48;
+
+struct Case {
+    name: String,
+    engine: Arc<Engine>,
+    tokens: Vec<u32>,
+    /// `[12, n_vocab]`: logits of the last tokens.
+    logits: Array,
+    json: Value,
+}
+
+impl Case {
+    fn limit(&self, key: &str) -> f32 {
+        self.json[key].as_f64().expect(key) as f32 + device_tolerance()
+    }
+
+    fn is_f32(&self) -> bool {
+        self.name.ends_with("f32")
+    }
+}
+
+fn cases() -> impl Iterator<Item = Case> {
+    let index = std::fs::read_to_string(tests::data("golden/families/index.json")).expect("the index");
+    let index: Vec<Value> = serde_json::from_str(&index).expect("the index is JSON");
+    index.into_iter().map(|json| {
+        let name = json["name"].as_str().expect("a name").to_owned();
+        let file = |extension: &str| tests::data(&format!("golden/families/{name}.{extension}"));
+        let packed = std::fs::read(file("gguf.gz")).expect("the model");
+        let mut bytes = Vec::new();
+        GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("the model is packed");
+        let engine = Engine::open(&ModelSource::Bytes(bytes.into()), &tests::engine_options());
+        Case {
+            engine: engine.unwrap_or_else(|error| panic!("{name}: {error}")),
+            tokens: case_tokens(&json),
+            logits: Array::read(&file("npy")).expect("logits"),
+            name,
+            json,
+        }
+    })
+}
+
+fn options(chunk: usize) -> SessionOptions {
+    SessionOptions { chunk, ..fixtures::options(CONTEXT, "full") }
+}
+
+#[test]
+fn every_architecture_has_models() {
+    let known: Vec<Arch> = cases().map(|case| case.engine.spec().arch).collect();
+    let others = [Arch::Llama, Arch::Qwen2, Arch::Qwen3, Arch::Baichuan];
+    for arch in Arch::ALL.iter().filter(|arch| !others.contains(arch)) {
+        let models = known.iter().filter(|known| *known == arch).count();
+        assert!(models >= 2, "{}: {models} models", arch.name());
+    }
+}
+
+#[test]
+fn logits_equal_those_of_transformers_or_llama_cpp() {
+    let mut failures = Vec::new();
+    for case in cases() {
+        let all = session(&case.engine, options(512)).all_logits(&case.tokens).expect("logits");
+        let last = &all[all.len() - case.logits.data.len()..];
+        let difference = max_difference(last, &case.logits.data);
+        println!("{:28} {difference:.2e}", case.name);
+        let squares: f32 = last.iter().zip(&case.logits.data).map(|(a, b)| (a - b).powi(2)).sum();
+        let rms = (squares / last.len() as f32).sqrt();
+        if difference > case.limit("max_abs") || rms > case.limit("rms") {
+            failures.push(format!("{}: {difference:.2e}, rms {rms:.2e}", case.name));
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// Exact prefill, streaming prefill and decoding token by token give the same logits.
+#[test]
+fn prefill_modes_and_decoding_agree() {
+    for case in cases().filter(Case::is_f32) {
+        let all = session(&case.engine, options(512)).all_logits(&case.tokens).expect("logits");
+        let want = &all[all.len() - case.engine.spec().n_vocab..];
+        let check = |what: &str, logits: &[f32]| {
+            let difference = max_difference(logits, want);
+            assert!(difference < 1e-4 + device_tolerance(), "{}, {what}: {difference:e}", case.name);
+        };
+        for prefill in [Prefill::Exact, Prefill::Streaming] {
+            let mut session = session(&case.engine, SessionOptions { prefill, ..options(20) });
+            sync(&mut session, &case.tokens);
+            check(&format!("{prefill:?}"), session.logits());
+        }
+        let mut session = session(&case.engine, options(512));
+        case.tokens.iter().for_each(|token| session.push(*token).expect("a step"));
+        check("token by token", session.logits());
+    }
+}
+
+#[test]
+fn policies_that_evict_rows_run() {
+    for case in cases() {
+        // With ALiBi, the windows of razor's heads are `buffer` tokens.
+        for policy in ["razor:buffer=8,ratio=5,sinks=2,slack=0", "snapkv:capacity=16,window=4,slack=0"] {
+            let policy = policy.parse().unwrap_or_else(|error| panic!("{policy}: {error}"));
+            let options = with_policy(&case.engine, &policy, options(16));
+            let mut session = session(&case.engine, options);
+            let (prompt, rest) = case.tokens.split_at(40);
+            sync(&mut session, prompt);
+            rest.iter().for_each(|token| session.push(*token).expect("a step"));
+            assert!(session.logits().iter().all(|logit| logit.is_finite()), "{}, {policy}", case.name);
+            let usage = session.kv_usage();
+            assert!(usage.bytes < usage.full_bytes, "{}, {policy}: nothing was evicted", case.name);
+        }
+    }
+}
+
+#[test]
+fn heads_are_calibrated() {
+    for case in cases().filter(Case::is_f32) {
+        let options = CalibrationOptions { period: 8, ..CalibrationOptions::default() };
+        let profile = calibrate(&case.engine, &options, &SelectionRule::default(), &mut |_| {});
+        let is_alibi = case.engine.spec().position_encoding == PositionEncoding::Alibi;
+        assert_eq!(profile.is_err(), is_alibi, "{}: {:?}", case.name, profile.err());
+    }
+}
