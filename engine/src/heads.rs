@@ -9,6 +9,7 @@ mod error;
 mod heatmap;
 pub mod import;
 mod profile;
+mod random;
 mod select;
 
 pub use error::HeadsError;

@@ -251,6 +251,12 @@ impl HeadProfile {
         }
     }
 
+    /// A profile from as many flags as the shape has KV heads.
+    pub(super) fn without_scores(shape: HeadShape, retrieval: Vec<bool>, provenance: Provenance) -> Self {
+        debug_assert_eq!(retrieval.len(), shape.all_kv_heads());
+        Self { shape, retrieval, scores: Vec::new(), provenance }
+    }
+
     /// The model's head counts.
     pub fn shape(&self) -> HeadShape {
         self.shape

@@ -36,6 +36,11 @@ impl PolicyChoice {
         Ok(PolicyChoice { values, policy })
     }
 
+    /// A policy of this crate that users cannot choose.
+    pub(crate) fn internal(entry: &'static PolicyEntry, policy: Arc<dyn Policy>) -> PolicyChoice {
+        PolicyChoice { values: ParameterValues::defaults(entry), policy: Some(policy) }
+    }
+
     /// The policy's description.
     pub fn entry(&self) -> &'static PolicyEntry {
         self.values.entry
