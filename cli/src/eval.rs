@@ -2,30 +2,37 @@
 //! memory and cache types. Every text is read once for all of them. Results are appended to a file, so that an evaluation
 //! that was stopped goes on.
 
+mod agreement;
+mod attention_loss;
 mod books;
 mod caches;
+mod contents;
 mod exercises;
+mod full_cache;
 mod measure;
 mod pictures;
 mod prediction;
 mod records;
 mod report;
+mod retention;
+mod tables;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
 use ggml::Type;
-use longhand::policy::KvBudget;
-use longhand::{Context, Model, Setup, SetupOptions};
+use longhand::{Context, Model, SetupOptions};
 
-use self::caches::Cache;
+use self::caches::{Budget, Cache};
 use self::exercises::Task;
 use self::measure::Evaluation;
 use self::records::Records;
 use crate::app::App;
 use crate::args::model::ModelArgs;
 use crate::args::values;
+use crate::failure::Failure;
 
 /// Measure what a model finds in long texts, for many ways of keeping its cache.
 ///
@@ -33,10 +40,14 @@ use crate::args::values;
 /// caches, one for each type, are the reference. Memory is compared with a full cache in f16.
 ///
 /// Results are appended to a file in the output folder, one line for each answer. A run that was stopped goes on there:
-/// repeat the command. The folder gets a table, a summary in JSON and pictures at the end.
+/// repeat the command. The folder gets a table, a summary in JSON and pictures at the end. With several -m, all models
+/// are in the same table.
 #[derive(Debug, Args)]
 pub struct EvalArgs {
-    /// Tasks: ruler (all thirteen of RULER), one of them by its name, such as niah_single_1 or vt, needle, passkey, perplexity
+    /// Tasks: ruler (all thirteen of RULER), one of them by its name, such as niah_single_1 or vt, needle, passkey,
+    /// longbench (the sixteen that are not in Chinese) or one of them. Of books: perplexity, agreement (with the summary
+    /// that a full cache writes), retention (the positions that are kept), attention-loss (the attention that
+    /// evicted rows would receive)
     #[arg(value_name = "TASK", required = true, value_parser = exercises::parse, help_heading = "Tasks")]
     tasks: Vec<Vec<Task>>,
     /// Lengths of the texts in tokens, with the question and the answer but without the chat template, comma-separated.
@@ -46,13 +57,18 @@ pub struct EvalArgs {
     /// Texts for each task and length
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Tasks")]
     samples: u32,
-    /// Random seed of the texts. RULER's own is 42. Its question sets (qa_1, qa_2) are the same for every seed
+    /// Random seed of the texts. RULER's own is 42. Its question sets (qa_1, qa_2) and
+    /// LongBench's are the same for every seed
     #[arg(short = 's', long, default_value_t = 42, value_name = "N", value_parser = clap::value_parser!(u32), help_heading = "Tasks")]
     seed: u32,
-    /// Folder with texts: RULER's essays and question sets, wherever they lie in it, and books as .txt for perplexity.
+    /// Folder with texts: RULER's essays and question sets, LongBench's .jsonl files, wherever they lie in it, and books
+    /// as .txt.
     /// Tasks that need what is not there are left out, with a note
     #[arg(long, value_name = "FOLDER", help_heading = "Tasks")]
     data: Option<PathBuf>,
+    /// Most tokens of an answer of the task agreement
+    #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = values::positive, help_heading = "Tasks")]
+    answer_tokens: usize,
     /// Read the text together with its question, so that policies know it when they evict. The first token of an answer is
     /// then that of a full cache
     #[arg(long, help_heading = "Tasks")]
@@ -61,9 +77,10 @@ pub struct EvalArgs {
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", help_heading = "Cache")]
     policy: Vec<String>,
     /// Memory for the KV cache, comma-separated: sizes (2GiB) or shares of a full cache in f16 (25%), for the text, the
-    /// question and the answer. Less is left after the text: some policies hold more rows for a moment
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "25%", value_parser = values::budget, help_heading = "Cache")]
-    kv_budget: Vec<KvBudget>,
+    /// question and the answer; or own, for the sizes in the policies' parameters. Less is left after the text: some
+    /// policies hold more rows for a moment
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "25%", value_parser = caches::parse_budget, help_heading = "Cache")]
+    kv_budget: Vec<Budget>,
     /// Types of keys and values, comma-separated; q8_0/q4_0 are keys in q8_0 and values in q4_0
     #[arg(long, value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = caches::parse_types, help_heading = "Cache")]
     cache_types: Vec<(Type, Type)>,
@@ -87,23 +104,46 @@ pub struct EvalArgs {
 /// Runs the command.
 pub fn run(app: &App, args: &EvalArgs) -> Result<()> {
     let caches = caches::of_args(args)?;
-    let model = Model::open(args.model.source(app, None)?)?;
+    let sources = args.model.sources(app)?;
+    if sources.len() > 1 && args.heads.is_some() {
+        return Err(Failure::usage(
+            "--heads is for one model, and several are given",
+            "calibrate each model first with `longhand heads calibrate`, or evaluate one after the other with the same -o",
+        )
+        .into());
+    }
+    // What is wrong with a file is said before hours of work on another one.
+    let models: Vec<Arc<Model>> = sources.into_iter().map(Model::open).collect::<Result<_, _>>()?;
     let mut records = Records::open(&args.output, args.shard)?;
+    let options = args.model.setup_options(app);
+    for model in &models {
+        evaluate(app, args, model, &options, &caches, &mut records)?;
+    }
+    report::finish(app, args, &mut records)
+}
+
+/// Evaluates a model.
+fn evaluate(
+    app: &App,
+    args: &EvalArgs,
+    model: &Arc<Model>,
+    options: &SetupOptions,
+    caches: &[Cache],
+    records: &mut Records,
+) -> Result<()> {
     let longest = args.lengths.iter().copied().max().unwrap_or(0);
     let longest = longest.max((longest + measure::TEMPLATE_TOKENS).min(model.spec().n_ctx_train));
-    let options = |types: (Type, Type)| SetupOptions {
-        context: Context::Tokens(longest),
-        k_type: Some(types.0),
-        v_type: Some(types.1),
-        ..args.model.setup_options(app)
-    };
     // The largest cache decides which layers are on the GPU.
     let bytes = |(k, v): &(Type, Type)| k.row_bytes(1024) + v.row_bytes(1024);
-    let types = args.cache_types.iter().copied().max_by_key(bytes);
-    let options = options(types.unwrap_or((Type::F16, Type::F16)));
-    let setup: Setup = app.resolve(&model, &options, longest)?;
-    let engine = app.load(&setup)?;
-    let caches: Vec<Cache> = caches::with_profiles(app, args, &engine, &options, caches)?;
-    Evaluation::new(app, args, &engine, &caches)?.run(&mut records)?;
-    report::finish(app, args, &mut records)
+    let largest = args.cache_types.iter().copied().max_by_key(bytes);
+    let (k_type, v_type) = largest.unwrap_or((Type::F16, Type::F16));
+    let options = SetupOptions {
+        context: Context::Tokens(longest),
+        k_type: Some(k_type),
+        v_type: Some(v_type),
+        ..options.clone()
+    };
+    let engine = app.load(&app.resolve(model, &options, longest)?)?;
+    let caches = caches::with_profiles(app, args, &engine, &options, caches)?;
+    Evaluation::new(app, args, &engine, &caches)?.run(records)
 }

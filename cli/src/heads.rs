@@ -35,6 +35,9 @@ enum HeadsCommand {
     Show(ShowArgs),
     /// Make a profile from a published head map: DuoAttention (TSV file or folder) or Retrieval_Head (JSON)
     Import(ImportArgs),
+    /// Make a profile in which as many heads keep everything as in another one, chosen at random: to see what the
+    /// choice of heads is worth
+    Random(RandomArgs),
 }
 
 #[derive(Debug, Args)]
@@ -93,12 +96,25 @@ struct ImportArgs {
     model: ModelArgs,
 }
 
+#[derive(Debug, Args)]
+struct RandomArgs {
+    /// The other head profile
+    profile: PathBuf,
+    /// Write the profile to this file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Random seed
+    #[arg(short = 's', long, default_value_t = 1)]
+    seed: u64,
+}
+
 /// Runs the command.
 pub fn run(app: &App, args: &HeadsArgs) -> Result<()> {
     match &args.command {
         HeadsCommand::Calibrate(args) => run_calibrate(app, args),
         HeadsCommand::Show(args) => run_show(app, args),
         HeadsCommand::Import(args) => run_import(app, args),
+        HeadsCommand::Random(args) => run_random(app, args),
     }
 }
 
@@ -207,6 +223,20 @@ fn run_import(app: &App, args: &ImportArgs) -> Result<()> {
     }
     app.console.print_report(&format!("{}\n", summary(&profile)))?;
     Ok(())
+}
+
+fn run_random(app: &App, args: &RandomArgs) -> Result<()> {
+    let profile = HeadProfile::load(&args.profile)?;
+    if profile.retrieval_count() == 0 {
+        return Err(Failure::new(
+            format!("{}: no head of this profile keeps everything", args.profile.display()),
+            "give the profile of a model without ALiBi, as `longhand heads calibrate --out` writes it",
+        )
+        .into());
+    }
+    let random = profile.with_random_heads(args.seed);
+    save(app, &random, &args.out)?;
+    Ok(app.console.print_report(&format!("{}\n", summary(&random)))?)
 }
 
 /// Writes a profile to a file and prints its path.

@@ -4,9 +4,16 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::process::{Command, Stdio};
+#[cfg(unix)]
+use std::thread;
+#[cfg(unix)]
+use std::time::{Duration, Instant};
 
 use common::{Run, longhand, scratch};
-use serde_json::Value;
+use models::gguf::write::MetaValue;
+use serde_json::{Value, json};
 
 /// An empty folder for results.
 fn folder(name: &str) -> PathBuf {
@@ -121,6 +128,177 @@ fn predictions_of_full_caches_are_the_reference() {
     let parts = cells[0]["prediction"]["nll_by_position"].as_array().expect("an array");
     let mean = parts.iter().filter_map(Value::as_f64).sum::<f64>() / parts.len() as f64;
     assert!((mean - number(0, "nll")).abs() < 1e-9 && parts.len() == 4, "{cells:?}");
+}
+
+/// A folder with a book.
+fn book(name: &str) -> String {
+    let data = folder(name);
+    fs::create_dir_all(&data).expect("a folder");
+    let names = ["Mary", "John", "Anna", "Peter", "Paul", "Lucy", "Tom", "Jane"];
+    let name = |number: usize| names[(7 * number * number + number / 3) % names.len()];
+    let fact = |number: usize| {
+        format!("{}'s favorite number is {}. ", name(number), 10_000 + number * number * 7919 % 80_000)
+    };
+    fs::write(data.join("book.txt"), (0..400).map(fact).collect::<String>()).expect("written");
+    data.to_str().expect("text").to_owned()
+}
+
+#[test]
+fn a_full_cache_agrees_with_itself_and_others_less() {
+    let (output, data) = (folder("agreement"), book("agreement-books"));
+    let args = ["agreement", "-c", "600", "--samples", "3", "--data", &data, "--answer-tokens", "24", "-q"];
+    let caches = ["--policy", "streaming", "--kv-budget", "15%", "--cache-types", "f16,q8_0"];
+    let cells = eval(&output, &[&args[..], &caches, &["--json"]].concat()).json();
+    let cells = cells.as_array().expect("an array");
+    let number = |index: usize, name: &str| cells[index]["agreement"][name].as_f64().expect("a number");
+    assert_eq!((cells[0]["policy"].as_str(), cells[0]["score"].as_f64()), (Some("full"), Some(100.0)));
+    let tokens = number(0, "tokens");
+    assert!(tokens > 0.0 && tokens <= 24.0, "{cells:?}");
+    assert_eq!((number(0, "share"), number(0, "tokens_before_difference")), (1.0, tokens));
+    assert!(number(2, "share") < 1.0 && number(2, "tokens_before_difference") < tokens, "{cells:?}");
+    let table = eval(&output, &[&args[..], &caches].concat()).ok();
+    assert!(table.contains(" same |") && table.contains(" before |"), "{table}");
+    // The question is a part of the text.
+    let run = eval(&output, &["agreement", "-c", "40", "--data", &data]);
+    assert!(run.stderr.contains("the question and the answer alone have"), "{}", run.stderr);
+}
+
+#[test]
+fn the_positions_that_a_window_keeps_are_the_last_ones() {
+    let (output, data) = (folder("retention"), book("retention-books"));
+    let args = ["retention", "-c", "640", "--samples", "2", "--data", &data, "--policy", "streaming:sinks=4"];
+    let cells = eval(&output, &[&args[..], &["--kv-budget", "25%", "-q", "--json"]].concat()).json();
+    let shares = |index: usize| -> Vec<f64> {
+        serde_json::from_value(cells[index]["retention"].clone()).expect("numbers")
+    };
+    assert_eq!(shares(0), [1.0; 32]);
+    let window = shares(1);
+    // Four sinks of twenty rows.
+    assert!((window[0] - 0.2).abs() < 1e-9 && window[1..16].iter().all(|share| *share == 0.0), "{window:?}");
+    assert!(window[31] == 1.0 && window.windows(2).skip(1).all(|pair| pair[0] <= pair[1]), "{window:?}");
+    let rows = window.iter().sum::<f64>() / 32.0;
+    assert!((rows - cells[1]["kv_share"].as_f64().expect("a share")).abs() < 0.01, "{rows} {cells}");
+    let pictures = fs::read_dir(&output).expect("the folder");
+    let names: Vec<String> =
+        pictures.map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.iter().any(|name| name.starts_with("retention-") && name.ends_with(".png")), "{names:?}");
+}
+
+#[test]
+fn attention_is_lost_with_evicted_rows_only() {
+    let (output, data) = (folder("attention-loss"), book("attention-loss-books"));
+    let args =
+        ["attention-loss", "-c", "500", "--samples", "2", "--data", &data, "--policy", "streaming;h2o"];
+    let cells = eval(&output, &[&args[..], &["--kv-budget", "30%", "-q", "--json"]].concat()).json();
+    let loss = |index: usize, name: &str| cells[index]["attention_loss"][name].as_f64().expect("a share");
+    assert_eq!((cells[0]["policy"].as_str(), loss(0, "lost"), loss(0, "least")), (Some("full"), 0.0, 0.0));
+    for index in [1, 2] {
+        assert!(loss(index, "lost") > loss(index, "least") && loss(index, "lost") < 1.0, "{cells}");
+        let layers = cells[index]["attention_loss"]["by_head"].as_array().expect("layers");
+        assert!(
+            layers.len() == 4
+                && layers.iter().all(|heads| heads.as_array().is_some_and(|all| all.len() == 8))
+        );
+    }
+    let names = fs::read_dir(&output).expect("the folder").map(|entry| entry.expect("a file").file_name());
+    let maps = names.filter(|name| name.to_string_lossy().starts_with("attention-loss-")).count();
+    assert_eq!(maps, 4, "two caches, as SVG and PNG");
+}
+
+#[test]
+fn several_models_are_in_one_table() {
+    let output = folder("models");
+    let model = |name: &str| {
+        common::changed_model(&format!("eval-{name}.gguf"), |writer| {
+            writer.set("general.name", MetaValue::String(name.into()));
+        })
+    };
+    let (one, two) = (model("first"), model("second"));
+    let args = ["needle", "-c", "600", "--samples", "2", "--policy", "full", "-q", "-m", &one, "-m", &two];
+    let table = eval(&output, &args).ok();
+    assert!(table.contains("| first (") && table.contains("| second ("), "{table}");
+    assert_eq!(table.matches("| model").count(), 1, "{table}");
+    assert_eq!(lines(&output.join("results.jsonl")).len(), 4);
+    eval(&output, &[&args[..], &["--policy", "razor", "--heads", "x.json"]].concat())
+        .assert_failed(2, "--heads is for one model");
+    // The second one is looked at before the first one is loaded.
+    eval(&output, &["needle", "-m", &one, "-m", "missing.gguf"]).assert_failed(1, "missing.gguf");
+    longhand(&["ask", "-m", &one, "-m", &two, "Why?"]).assert_failed(2, "two models are given");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_the_answers_so_far_and_the_next_run_goes_on() {
+    let output = folder("interrupted");
+    let args = ["needle", "-c", "600", "--samples", "60", "--policy", "streaming", "-q", "-t", "1"];
+    let path = output.join("results.jsonl");
+    let folder = output.to_str().expect("text");
+    let mut child = common::command(&[&["eval", "-o", folder], &args[..]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let has_answer = || fs::read(&path).is_ok_and(|bytes| bytes.contains(&b'\n'));
+    let begun = Instant::now();
+    while !has_answer() {
+        assert!(begun.elapsed() < Duration::from_secs(300) && child.try_wait().expect("a state").is_none());
+        thread::sleep(Duration::from_millis(2));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.is_ok_and(|status| status.success()));
+    let ended = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(130), "{stderr}");
+    assert!(ended.stdout.is_empty() && !stderr.contains("panicked"), "{stderr}");
+    // Whole lines, which the next run does not compute again.
+    let so_far = lines(&path);
+    assert!(!so_far.is_empty() && so_far.len() < 120, "{}", so_far.len());
+    assert!(fs::read(&path).expect("results").ends_with(b"\n"));
+    eval(&output, &args[..8]).ok();
+    let all = lines(&path);
+    assert_eq!((&all[..so_far.len()], all.len()), (&so_far[..], 120));
+}
+
+#[test]
+fn policies_keep_their_own_sizes() {
+    let output = folder("own");
+    let args = ["needle", "-c", "600", "--samples", "1", "--policy", "streaming:sinks=4,window=60,slack=0"];
+    let cells = eval(&output, &[&args[..], &["--kv-budget", "own", "-q", "--json"]].concat()).json();
+    let record = &lines(&output.join("results.jsonl"))[1];
+    let share = 64.0 / record["tokens"].as_f64().expect("tokens");
+    assert_eq!((cells[1]["budget"].as_str(), cells[0]["budget"].as_str()), (Some("own"), Some("")));
+    assert!((record["kv_share"].as_f64().expect("a share") - share).abs() < 1e-9, "{record}");
+    eval(&output, &[&args[..], &["--kv-budget", "owned"]].concat()).assert_failed(2, "not a budget");
+}
+
+#[test]
+fn long_bench_is_read_from_its_files() {
+    let (output, data) = (folder("longbench"), folder("longbench-data"));
+    fs::create_dir_all(&data).expect("a folder");
+    let book = fs::read_to_string(Path::new(&book("longbench-book")).join("book.txt")).expect("a book");
+    let line = |task: &str, input: &str, answer: &str| {
+        let line = json!({
+            "input": input, "context": &book[..4000], "answers": [answer], "length": 400, "dataset": task,
+            "language": "en", "all_classes": null, "_id": "1",
+        });
+        fs::write(data.join(format!("{task}.jsonl")), format!("{line}\n")).expect("written");
+    };
+    let first = book.split("number is ").nth(1).expect("a number").split('.').next().expect("digits");
+    line("hotpotqa", "What is Mary's favorite number?", first);
+    line("lcc", "", "x");
+    let data = data.to_str().expect("text");
+    let args = ["longbench", "-c", "800", "--samples", "1", "--data", data, "--policy", "full"];
+    let run = eval(&output, &[&args[..], &["--json"]].concat());
+    assert!(run.stderr.contains("qasper is left out at 800 tokens: it needs qasper.jsonl"), "{}", run.stderr);
+    let cells = run.json();
+    let tasks: Vec<&str> =
+        cells.as_array().expect("cells").iter().filter_map(|cell| cell["task"].as_str()).collect();
+    assert_eq!(tasks, ["hotpotqa", "lcc"]);
+    for record in lines(&output.join("results.jsonl")) {
+        let tokens = record["tokens"].as_u64().expect("tokens");
+        assert!((600..900).contains(&tokens), "{record}");
+    }
+    eval(&output, &["vcsum"]).assert_failed(2, "Chinese");
 }
 
 #[test]

@@ -135,6 +135,37 @@ fn windows_from_the_weights_are_cached() {
 }
 
 #[test]
+fn random_heads_are_as_many_as_those_of_a_profile() {
+    let kept = ["[0,1]", "[]", "[]", "[2]"].join(",");
+    let profile = file(
+        "like.json",
+        format!(
+            r#"{{"format":"longhand-heads","version":1,"layers":4,"heads":8,"kv_heads":4,"retrieval":[{kept}],"provenance":{{"source":"a test"}}}}"#
+        ),
+    );
+    let random = |seed: &str| {
+        let out = scratch("tools").join(format!("random-{seed}.json"));
+        let path = out.to_str().expect("a path that is text");
+        let run = longhand(&["heads", "random", &profile, "--seed", seed, "--out", path]);
+        assert!(run.ok().contains(&format!("3 of 16 KV heads keep everything (4 layers of 8 query and 4 KV heads); from random choice: seed {seed}")));
+        path.to_owned()
+    };
+    let heads = |path: &str| {
+        let text = std::fs::read_to_string(path).expect("a profile");
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["retrieval"].clone()
+    };
+    let (one, two) = (random("1"), random("2"));
+    assert!(heads(&one) != heads(&two) && heads(&one) == heads(&random("1")));
+    // It is the profile of a model, and has no scores to select other heads by.
+    longhand(&["plan", "--policy", "razor", "--heads", &one]).ok();
+    longhand(&["ask", "--policy", "razor:induction=0.5", "--heads", &one, "Why?"])
+        .assert_failed(2, "no induction and echo scores");
+    let none =
+        file("none.json", std::fs::read_to_string(&profile).expect("text").replace(&kept, "[],[],[],[]"));
+    longhand(&["heads", "random", &none, "--out", "x.json"]).assert_failed(1, "no head of this profile");
+}
+
+#[test]
 fn plans_show_what_fits_and_what_would_fit() {
     let plan = |memory: &str| {
         longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", memory, "--json"])

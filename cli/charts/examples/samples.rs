@@ -12,6 +12,7 @@ fn charts() -> Vec<(&'static str, Box<dyn Chart>)> {
         ("speed", Box::new(speed())),
         ("tasks", Box::new(tasks())),
         ("depths", Box::new(depths())),
+        ("positions", Box::new(positions())),
     ]
 }
 
@@ -28,6 +29,7 @@ fn recall() -> LineChart {
     let series = policies.map(|(name, scores)| Series {
         name: name.to_owned(),
         points: shares.into_iter().zip(scores).collect(),
+        errors: scores.map(error_of).to_vec(),
     });
     LineChart {
         title: "Recall by share of the KV cache, Qwen2.5 7B at 32k".to_owned(),
@@ -48,6 +50,11 @@ fn recall() -> LineChart {
     }
 }
 
+/// The standard error of a share of 100 answers.
+fn error_of(share: f64) -> f64 {
+    (share * (1.0 - share) / 100.0).sqrt()
+}
+
 fn speed() -> LineChart {
     let depths = [512.0, 2048.0, 8192.0, 32_768.0, 131_072.0];
     let series = [
@@ -58,6 +65,7 @@ fn speed() -> LineChart {
     let series = series.map(|(name, speeds)| Series {
         name: name.to_owned(),
         points: depths.into_iter().zip(speeds).collect(),
+        ..Series::default()
     });
     LineChart {
         title: "Decoding speed over depth".to_owned(),
@@ -87,7 +95,11 @@ fn tasks() -> BarChart {
             .map(str::to_owned)
             .to_vec(),
         series: series
-            .map(|(name, scores)| BarSeries { name: name.to_owned(), values: scores.map(Some).to_vec() })
+            .map(|(name, scores)| BarSeries {
+                name: name.to_owned(),
+                values: scores.map(Some).to_vec(),
+                errors: scores.map(error_of).to_vec(),
+            })
             .to_vec(),
         references: vec![Reference { name: "full cache, mean".to_owned(), value: 0.95 }],
     }
@@ -114,6 +126,25 @@ fn depths() -> HeatMap {
         cells,
         range: Some((0.0, 1.0)),
         numbers: Numbers::Percent,
+        is_plain: false,
+    }
+}
+
+fn positions() -> HeatMap {
+    let share = |row: f64, column: f64| if column > 26.0 { 1.0 } else { (0.1 * row + 0.01 * column) % 1.0 };
+    HeatMap {
+        title: "Rows kept, Qwen2.5 7B at 32k".to_owned(),
+        x_label: "position in the text".to_owned(),
+        y_label: "share of the rows".to_owned(),
+        columns: (0..32)
+            .map(|part| if part % 4 == 0 { format!("{}%", part * 100 / 32) } else { String::new() })
+            .collect(),
+        rows: ["full", "razor 25%", "snapkv 25%", "h2o 25%"].map(str::to_owned).to_vec(),
+        cells: (0..4u8)
+            .map(|row| (0..32u8).map(|column| Some(share(row.into(), column.into()))).collect())
+            .collect(),
+        is_plain: true,
+        ..depths()
     }
 }
 

@@ -92,14 +92,15 @@ impl Ruler {
         Ruler { scale: axis.scale, low: values[0], high: values[values.len() - 1], ticks }
     }
 
-    /// Where a value is between the ends of the axis, from 0 to 1.
+    /// Where a value is between the ends of the axis, from 0 to 1. What is beyond an end is there.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let place = |value: f64| match self.scale {
             Scale::Linear => value,
             Scale::Log => value.log2(),
         };
         let (low, high) = (place(self.low), place(self.high));
-        ((place(value) - low) / (high - low)).clamp(0.0, 1.0)
+        // A logarithm needs the value of an end, not what is beyond it.
+        ((place(value.clamp(self.low, self.high)) - low) / (high - low)).clamp(0.0, 1.0)
     }
 
     /// Width of the widest label.

@@ -4,6 +4,7 @@ use kurbo::Rect;
 
 use crate::axis::{Axis, Ruler, Scale, number};
 use crate::drawing::{Align, Color, Drawing, Face};
+use crate::error_bar;
 use crate::frame::{Frame, Legend, Sample, draw_names, left_out, shown_references};
 use crate::style::{BarStyle, MAX_BARS};
 use crate::text::clean;
@@ -31,8 +32,8 @@ const VALUE: Face = Face { size: 10.5, ..Face::DIM };
 ///     y: Axis { label: "score".into(), range: Some((0.0, 1.0)), ..Axis::default() },
 ///     groups: vec!["single needle".into(), "several needles".into()],
 ///     series: vec![
-///         BarSeries { name: "razor".into(), values: vec![Some(0.98), Some(0.91)] },
-///         BarSeries { name: "h2o".into(), values: vec![Some(0.64), None] },
+///         BarSeries { name: "razor".into(), values: vec![Some(0.98), Some(0.91)], errors: vec![0.01, 0.03] },
+///         BarSeries { name: "h2o".into(), values: vec![Some(0.64), None], errors: Vec::new() },
 ///     ],
 ///     ..BarChart::default()
 /// };
@@ -59,18 +60,37 @@ pub struct BarSeries {
     pub name: String,
     /// The value for each group, in the unit of the vertical axis. `None` leaves the place of the bar empty.
     pub values: Vec<Option<f64>>,
+    /// Half the length of the error bar of each group, in the unit of the vertical axis. A group without a number, or
+    /// with one that is not above 0, has none. They end where [`Axis::range`] does.
+    pub errors: Vec<f64>,
+}
+
+/// A bar that is drawn.
+#[derive(Clone, Copy)]
+struct Bar {
+    series: usize,
+    group: usize,
+    value: f64,
+    /// The ends of its error bar, the lower one first.
+    error: Option<[f64; 2]>,
 }
 
 impl BarChart {
-    /// The series, the group and the value of each bar.
-    fn values(&self, bars: &Bars) -> Vec<(usize, usize, f64)> {
+    /// The bars that are drawn.
+    fn values(&self, bars: &Bars) -> Vec<Bar> {
         let axis = self.axis();
         let series = self.series.iter().take(bars.count).enumerate();
         let all = series.flat_map(|(series, bars_of_series)| {
+            let error = |group| bars_of_series.errors.get(group).copied().unwrap_or(0.0);
             let values = bars_of_series.values.iter().take(bars.groups).enumerate();
-            values.filter_map(move |(group, value)| Some((series, group, (*value)?)))
+            let shown = values.filter_map(|(group, value)| Some((group, value.filter(|v| axis.shows(*v))?)));
+            let bar = |(group, value)| {
+                let error = error_bar::ends(&axis, value, error(group));
+                Bar { series, group, value, error }
+            };
+            shown.map(bar).collect::<Vec<_>>()
         });
-        all.filter(|(_, _, value)| axis.shows(*value)).collect()
+        all.collect()
     }
 
     /// The vertical axis, which is linear.
@@ -99,7 +119,8 @@ impl Chart for BarChart {
         let values = self.values(&bars);
         let axis = self.axis();
         let references = shown_references(&axis, &self.references).map(|reference| reference.value);
-        let heights = values.iter().map(|(_, _, value)| *value).chain(references).chain([0.0]);
+        let errors = values.iter().filter_map(|bar| bar.error).flatten();
+        let heights = values.iter().map(|bar| bar.value).chain(errors).chain(references).chain([0.0]);
         let y = Ruler::new(&axis, heights, 5);
         let step = value_step(&y);
 
@@ -111,21 +132,30 @@ impl Chart for BarChart {
         for (index, series) in self.series.iter().take(bars.count).enumerate() {
             legend.push(&series.name, Sample::Bar(BarStyle::of(index)), plot.y0 + index as f64);
         }
-        let rects: Vec<Rect> = values.iter().map(|value| bars.rect(&frame, *value)).collect();
-        for ((series, _, _), rect) in values.iter().zip(&rects) {
-            BarStyle::of(*series).draw(&mut drawing, *rect);
+        let rects: Vec<Rect> = values.iter().map(|bar| bars.rect(&frame, bar)).collect();
+        for (bar, rect) in values.iter().zip(&rects) {
+            BarStyle::of(bar.series).draw(&mut drawing, *rect);
         }
         drawing.thin_line([(plot.x0, frame.y(0.0)), (plot.x1, frame.y(0.0))], Color::DIM);
         frame.draw_references(&mut drawing, &axis, &self.references);
-        let numbers = values.iter().map(|(_, _, value)| number(*value, step, axis.numbers));
+        for (bar, rect) in values.iter().zip(&rects) {
+            if let Some(ends) = bar.error {
+                let heights = ends.map(|end| frame.y(end));
+                error_bar::draw(&mut drawing, rect.center().x, heights, Color::TEXT);
+            }
+        }
+        let numbers = values.iter().map(|bar| number(bar.value, step, axis.numbers));
         let labels: Vec<String> = numbers.map(|text| text.trim_end_matches('%').to_owned()).collect();
         if labels.iter().all(|label| VALUE.width(label) < bars.bar + BAR_GAP) {
-            for (((_, _, value), rect), label) in values.iter().zip(&rects).zip(&labels) {
-                draw_value(&mut drawing, *rect, *value, label);
+            for ((bar, rect), label) in values.iter().zip(&rects).zip(&labels) {
+                let ends = bar.error.map(|ends| ends.map(|end| frame.y(end)));
+                let [low, high] = ends.unwrap_or([rect.y1, rect.y0]);
+                let whole = Rect { y0: rect.y0.min(high), y1: rect.y1.max(low), ..*rect };
+                draw_value(&mut drawing, whole, bar.value, label);
             }
         }
         // Values of bars that point down may be below the data.
-        let points_down = values.iter().any(|(_, _, value)| *value < 0.0);
+        let points_down = values.iter().any(|bar| bar.value < 0.0);
         let top = plot.y1 + if points_down { 22.0 } else { 8.0 };
         let names = self.groups.iter().take(bars.groups).enumerate();
         let names = names.map(|(group, name)| (plot.x0 + (group as f64 + 0.5) * bars.group, name));
@@ -143,7 +173,7 @@ impl Chart for BarChart {
     }
 }
 
-/// Draws a value at the end of its bar. White behind it hides the lines that it is on.
+/// Draws a value at the end of its bar with the error bar. White behind it hides the lines that it is on.
 fn draw_value(drawing: &mut Drawing, bar: Rect, value: f64, label: &str) {
     let x = bar.center().x;
     let y = if value < 0.0 { bar.y1 + VALUE.size } else { bar.y0 - 4.0 };
@@ -178,11 +208,11 @@ impl Bars {
     }
 
     /// The place of a bar.
-    fn rect(&self, frame: &Frame, (series, group, value): (usize, usize, f64)) -> Rect {
+    fn rect(&self, frame: &Frame, bar: &Bar) -> Rect {
         let bars = self.count as f64 * (self.bar + BAR_GAP) - BAR_GAP;
-        let first = frame.plot.x0 + (group as f64 + 0.5) * self.group - bars / 2.0;
-        let left = first + series as f64 * (self.bar + BAR_GAP);
-        let (end, zero) = (frame.y(value), frame.y(0.0));
+        let first = frame.plot.x0 + (bar.group as f64 + 0.5) * self.group - bars / 2.0;
+        let left = first + bar.series as f64 * (self.bar + BAR_GAP);
+        let (end, zero) = (frame.y(bar.value), frame.y(0.0));
         Rect::new(left, end.min(zero), left + self.bar, end.max(zero))
     }
 }

@@ -12,10 +12,14 @@ use crate::text::{clean, fitted, shortened};
 /// Maximum number of rows and of columns.
 const MAX_CELLS: usize = 64;
 const CELL_HEIGHT: f64 = 30.0;
+/// Width of a cell without a number.
+const PLAIN_WIDTH: f64 = 20.0;
 /// Between two cells.
 const CELL_GAP: f64 = 1.5;
 /// Between names of rows and cells.
 const ROW_NAME_GAP: f64 = 10.0;
+/// Between names of narrow columns.
+const NAME_GAP: f64 = 8.0;
 /// Between the cells and the scale.
 const SCALE_GAP: f64 = 22.0;
 /// Of the scale at the right.
@@ -38,6 +42,7 @@ const SCALE_STEPS: usize = 48;
 ///     cells: vec![vec![Some(1.0), Some(0.97)], vec![Some(0.7), None]],
 ///     range: Some((0.0, 1.0)),
 ///     numbers: Numbers::Percent,
+///     is_plain: false,
 /// };
 /// assert!(map.svg().contains(">97%</text>"));
 /// ```
@@ -59,6 +64,8 @@ pub struct HeatMap {
     pub range: Option<(f64, f64)>,
     /// How numbers are written.
     pub numbers: Numbers,
+    /// Cells without numbers, which are narrow: for many columns. The scale has the numbers.
+    pub is_plain: bool,
 }
 
 impl HeatMap {
@@ -83,6 +90,9 @@ impl HeatMap {
 
     /// Wide enough for numbers of this width, and for names in several lines.
     fn cell_width(&self, columns: usize, numbers: f64) -> f64 {
+        if self.is_plain {
+            return PLAIN_WIDTH;
+        }
         let names = self.columns.iter().take(columns).map(|name| Face::NAME.width(&clean(name)));
         let longest = names.fold(0.0, f64::max);
         // Few columns have room for long names.
@@ -105,6 +115,9 @@ impl HeatMap {
                     (Some(number), Some(value)) => {
                         let fill = shade(ruler.share(value));
                         drawing.rect(cell, Some(fill), None);
+                        if self.is_plain {
+                            continue;
+                        }
                         let face = Face { color: text_color(fill), ..Face::NAME };
                         drawing.text(face, Align::Center, at, number);
                     }
@@ -160,7 +173,10 @@ impl Chart for HeatMap {
 
         let names = self.columns.iter().take(columns).enumerate();
         let names = names.map(|(column, name)| (matrix.cell(0, column).center().x, name));
-        let mut bottom = draw_names(&mut drawing, names, cell_width - 6.0, bottom + 6.0);
+        let mut bottom = match self.is_plain {
+            true => draw_names_that_fit(&mut drawing, names, (left, right), bottom + 6.0),
+            false => draw_names(&mut drawing, names, cell_width - 6.0, bottom + 6.0),
+        };
         let x_label = fitted(&clean(&self.x_label), Face::DIM, right - MARGIN);
         if !x_label.is_empty() {
             bottom += LINE_HEIGHT + 6.0;
@@ -195,6 +211,29 @@ impl Matrix {
         let (x, y) = (self.left + column as f64 * self.cell_width, self.top + row as f64 * CELL_HEIGHT);
         Rect::new(x, y, x + self.cell_width, y + CELL_HEIGHT).inset(-CELL_GAP / 2.0)
     }
+}
+
+/// Draws names side by side in a line below `top`, as far as they have room between the ends, and returns where they end.
+fn draw_names_that_fit<'a>(
+    drawing: &mut Drawing,
+    names: impl Iterator<Item = (f64, &'a String)>,
+    (mut free_from, end): (f64, f64),
+    top: f64,
+) -> f64 {
+    let mut bottom = top;
+    for (middle, name) in names {
+        let name = clean(name);
+        let width = Face::NAME.width(&name);
+        let left = (middle - width / 2.0).max(free_from);
+        let is_beside = left <= middle && left + width <= end;
+        if name.is_empty() || !is_beside {
+            continue;
+        }
+        bottom = top + Face::NAME.size;
+        drawing.text(Face::NAME, Align::Left, (left, bottom), &name);
+        free_from = left + width + NAME_GAP;
+    }
+    bottom
 }
 
 /// Width of the widest name or number.

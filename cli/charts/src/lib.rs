@@ -18,7 +18,7 @@
 //!     title: "Recall after eviction".to_owned(),
 //!     x: Axis { label: "KV cache kept".to_owned(), numbers: Numbers::Percent, ..Axis::default() },
 //!     y: Axis { label: "answers found".to_owned(), numbers: Numbers::Percent, ..Axis::default() },
-//!     series: vec![Series { name: "razor".to_owned(), points: vec![(0.1, 0.61), (0.5, 0.93)] }],
+//!     series: vec![Series { name: "razor".to_owned(), points: vec![(0.1, 0.61), (0.5, 0.93)], ..Series::default() }],
 //!     references: vec![Reference { name: "full cache".to_owned(), value: 0.95 }],
 //! };
 //! assert!(chart.svg().starts_with("<svg"));
@@ -29,6 +29,7 @@
 mod axis;
 mod bar;
 mod drawing;
+mod error_bar;
 mod font;
 mod frame;
 mod heat_map;

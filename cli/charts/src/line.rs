@@ -4,6 +4,7 @@ use kurbo::Point;
 
 use crate::axis::{Axis, Ruler};
 use crate::drawing::{Color, Drawing, Face, Shape};
+use crate::error_bar;
 use crate::frame::{Frame, LINE_HEIGHT, Legend, Sample, left_out, shown_references};
 use crate::style::{LineStyle, MAX_LINES};
 use crate::text::clean;
@@ -28,7 +29,7 @@ const MARK_DISTANCE: f64 = 12.0;
 /// let depth = Axis { label: "tokens".into(), scale: Scale::Log, numbers: Numbers::Binary, range: None };
 /// let speed = Axis { label: "tokens/s".into(), range: Some((0.0, 20.0)), ..Axis::default() };
 /// let points = vec![(1024.0, 18.2), (8192.0, 14.1), (32768.0, 7.9)];
-/// let series = vec![Series { name: "full cache".into(), points }];
+/// let series = vec![Series { name: "full cache".into(), points, ..Series::default() }];
 /// let chart = LineChart { title: "Decoding".into(), x: depth, y: speed, series, ..LineChart::default() };
 /// assert!(chart.svg().contains(">16k</text>"));
 /// ```
@@ -54,13 +55,37 @@ pub struct Series {
     /// Points `(x, y)` in the units of the axes, connected in this order. The line leaves out points that an axis
     /// cannot show.
     pub points: Vec<(f64, f64)>,
+    /// Half the length of the error bar at each point, in the unit of the vertical axis. A point without a number, or
+    /// with one that is not above 0, has none. They end where [`Axis::range`] does.
+    pub errors: Vec<f64>,
+}
+
+impl Series {
+    /// The points that are drawn, about [`MAX_POINTS`] of them with the last one, and their errors.
+    fn thinned(&self) -> impl Iterator<Item = Datum> {
+        let count = self.points.len();
+        let stride = count.div_ceil(MAX_POINTS).max(1);
+        let last = count.checked_sub(1).filter(|last| !last.is_multiple_of(stride));
+        (0..count).step_by(stride).chain(last).map(|index| {
+            let (x, y) = self.points[index];
+            Datum { x, y, error: self.errors.get(index).copied().unwrap_or(0.0) }
+        })
+    }
+}
+
+/// A point of a series.
+#[derive(Clone, Copy)]
+struct Datum {
+    x: f64,
+    y: f64,
+    error: f64,
 }
 
 impl LineChart {
     /// The points of each series that are drawn.
-    fn points(&self) -> Vec<Vec<(f64, f64)>> {
-        let shown = |(x, y): &(f64, f64)| self.x.shows(*x) && self.y.shows(*y);
-        let points = |series: &Series| thinned(&series.points).filter(shown).collect::<Vec<_>>();
+    fn points(&self) -> Vec<Vec<Datum>> {
+        let shown = |datum: &Datum| self.x.shows(datum.x) && self.y.shows(datum.y);
+        let points = |series: &Series| series.thinned().filter(shown).collect::<Vec<_>>();
         self.series.iter().take(MAX_LINES).map(points).collect()
     }
 
@@ -68,7 +93,7 @@ impl LineChart {
     fn point_counts(&self) -> (usize, usize, &'static str) {
         let series = || self.series.iter().take(MAX_LINES);
         let all = series().map(|series| series.points.len()).sum();
-        (all, series().map(|series| thinned(&series.points).count()).sum(), "points")
+        (all, series().map(|series| series.thinned().count()).sum(), "points")
     }
 
     fn description(&self) -> String {
@@ -89,8 +114,10 @@ impl Chart for LineChart {
         let series = self.points();
         let points = || series.iter().flatten();
         let references = shown_references(&self.y, &self.references).map(|reference| reference.value);
-        let y = Ruler::new(&self.y, points().map(|point| point.1).chain(references), 5);
-        let x = Ruler::new(&self.x, points().map(|point| point.0), 6);
+        let errors = points().filter_map(|datum| error_bar::ends(&self.y, datum.y, datum.error)).flatten();
+        let heights = points().map(|datum| datum.y).chain(errors).chain(references);
+        let y = Ruler::new(&self.y, heights, 5);
+        let x = Ruler::new(&self.x, points().map(|datum| datum.x), 6);
         let mut frame = Frame::new(&mut drawing, y, &self.y, PLOT_WIDTH, 0.0);
         let plot = frame.plot;
         frame.draw_x_axis(&mut drawing, &x, &self.x.label);
@@ -98,11 +125,19 @@ impl Chart for LineChart {
         drawing.thin_line([(plot.x0, plot.y1), (plot.x1, plot.y1)], Color::DIM);
         frame.draw_references(&mut drawing, &self.y, &self.references);
         let mut legend = Legend { entries: Vec::new() };
-        for (index, (series, points)) in self.series.iter().zip(&series).enumerate() {
+        let place = |datum: &Datum| Placed {
+            at: Point::new(plot.x0 + x.share(datum.x) * plot.width(), frame.y(datum.y)),
+            ends: error_bar::ends(&self.y, datum.y, datum.error).map(|ends| ends.map(|end| frame.y(end))),
+        };
+        let placed: Vec<Vec<Placed>> =
+            series.iter().map(|points| points.iter().map(place).collect()).collect();
+        // Error bars are below all lines.
+        for (index, points) in placed.iter().enumerate() {
+            draw_error_bars(&mut drawing, LineStyle::of(index), points);
+        }
+        for (index, (series, points)) in self.series.iter().zip(&placed).enumerate() {
             let style = LineStyle::of(index);
-            let place = |(a, b): &(f64, f64)| Point::new(plot.x0 + x.share(*a) * plot.width(), frame.y(*b));
-            let points: Vec<Point> = points.iter().map(place).collect();
-            let end = points.last().map_or(plot.y1, |point| point.y);
+            let end = points.last().map_or(plot.y1, |point| point.at.y);
             legend.push(&series.name, Sample::Line(style), end);
             draw_series(&mut drawing, style, points);
         }
@@ -120,27 +155,39 @@ impl Chart for LineChart {
     }
 }
 
-/// All points, or about [`MAX_POINTS`] of them with the last one.
-fn thinned(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
-    let stride = points.len().div_ceil(MAX_POINTS).max(1);
-    let last = points.last().filter(|_| !(points.len().saturating_sub(1)).is_multiple_of(stride));
-    points.iter().step_by(stride).chain(last).copied()
+/// Where a point is in the picture, and the ends of its error bar.
+#[derive(Clone, Copy)]
+struct Placed {
+    at: Point,
+    ends: Option<[f64; 2]>,
 }
 
-/// The line, and point shapes as far as they have room.
-fn draw_series(drawing: &mut Drawing, style: LineStyle, points: Vec<Point>) {
-    let mut last: Option<Point> = None;
-    let mut marks = Vec::new();
+/// The points that have room for a point shape and an error bar.
+fn marked(points: &[Placed]) -> Vec<Placed> {
+    let mut marked: Vec<Placed> = Vec::new();
     for point in points.iter().step_by(points.len().div_ceil(MAX_MARKS).max(1)) {
-        if last.is_none_or(|last| last.distance(*point) >= MARK_DISTANCE) {
-            marks.push(*point);
-            last = Some(*point);
+        if marked.last().is_none_or(|last| last.at.distance(point.at) >= MARK_DISTANCE) {
+            marked.push(*point);
         }
     }
+    marked
+}
+
+fn draw_error_bars(drawing: &mut Drawing, style: LineStyle, points: &[Placed]) {
+    for Placed { at, ends } in marked(points) {
+        if let Some(ends) = ends {
+            error_bar::draw(drawing, at.x, ends, style.stroke.color);
+        }
+    }
+}
+
+/// The line, and point shapes.
+fn draw_series(drawing: &mut Drawing, style: LineStyle, points: &[Placed]) {
     if points.len() > 1 {
+        let points = points.iter().map(|point| point.at).collect();
         drawing.shapes.push(Shape::Line { points, stroke: style.stroke });
     }
-    for mark in marks {
-        style.draw_mark(drawing, mark);
+    for point in marked(points) {
+        style.draw_mark(drawing, point.at);
     }
 }

@@ -42,14 +42,15 @@ fn references() -> impl Strategy<Value = Vec<Reference>> {
 }
 
 fn line_chart() -> impl Strategy<Value = LineChart> {
-    let series = (name(), vec((value(), value()), 0..9)).prop_map(|(name, points)| Series { name, points });
+    let series = (name(), vec((value(), value()), 0..9), vec(value(), 0..9));
+    let series = series.prop_map(|(name, points, errors)| Series { name, points, errors });
     (name(), axis(), axis(), vec(series, 0..14), references())
         .prop_map(|(title, x, y, series, references)| LineChart { title, x, y, series, references })
 }
 
 fn bar_chart() -> impl Strategy<Value = BarChart> {
-    let series =
-        (name(), vec(option::of(value()), 0..9)).prop_map(|(name, values)| BarSeries { name, values });
+    let series = (name(), vec(option::of(value()), 0..9), vec(value(), 0..9));
+    let series = series.prop_map(|(name, values, errors)| BarSeries { name, values, errors });
     (name(), axis(), vec(name(), 0..30), vec(series, 0..10), references())
         .prop_map(|(title, y, groups, series, references)| BarChart { title, y, groups, series, references })
 }
@@ -57,8 +58,9 @@ fn bar_chart() -> impl Strategy<Value = BarChart> {
 fn heat_map() -> impl Strategy<Value = HeatMap> {
     let labels = (name(), name(), name());
     let cells = vec(vec(option::of(value()), 0..9), 0..9);
-    (labels, vec(name(), 0..12), vec(name(), 0..12), cells, option::of((value(), value())), numbers())
-        .prop_map(|((title, x_label, y_label), columns, rows, cells, range, numbers)| HeatMap {
+    let looks = (numbers(), any::<bool>());
+    (labels, vec(name(), 0..12), vec(name(), 0..12), cells, option::of((value(), value())), looks).prop_map(
+        |((title, x_label, y_label), columns, rows, cells, range, (numbers, is_plain))| HeatMap {
             title,
             x_label,
             y_label,
@@ -67,7 +69,9 @@ fn heat_map() -> impl Strategy<Value = HeatMap> {
             cells,
             range,
             numbers,
-        })
+            is_plain,
+        },
+    )
 }
 
 fn check(chart: &dyn Chart) {

@@ -6,10 +6,14 @@ use std::path::Path;
 
 use charts::{Axis, BarChart, BarSeries, Chart, HeatMap, LineChart, Numbers, Reference, Scale, Series};
 
-use common::{Pixels, assert_texts_have_room, elements, named};
+use common::{Element, Pixels, assert_texts_have_room, elements, named};
 
 fn line_chart() -> LineChart {
-    let line = |name: &str, points: &[(f64, f64)]| Series { name: name.to_owned(), points: points.to_vec() };
+    let line = |name: &str, points: &[(f64, f64)]| Series {
+        name: name.to_owned(),
+        points: points.to_vec(),
+        ..Series::default()
+    };
     LineChart {
         title: "Recall by share of the KV cache".to_owned(),
         x: Axis {
@@ -28,8 +32,11 @@ fn line_chart() -> LineChart {
 }
 
 fn bar_chart() -> BarChart {
-    let bars =
-        |name: &str, values: &[Option<f64>]| BarSeries { name: name.to_owned(), values: values.to_vec() };
+    let bars = |name: &str, values: &[Option<f64>]| BarSeries {
+        name: name.to_owned(),
+        values: values.to_vec(),
+        ..BarSeries::default()
+    };
     BarChart {
         title: "Score by task".to_owned(),
         y: Axis { label: "score".to_owned(), range: Some((0.0, 1.0)), ..Axis::default() },
@@ -54,6 +61,7 @@ fn heat_map() -> HeatMap {
         cells: vec![vec![Some(1.0), Some(0.97), Some(0.91)], vec![Some(0.62), Some(0.07), None]],
         range: Some((0.0, 1.0)),
         numbers: Numbers::Percent,
+        is_plain: false,
     }
 }
 
@@ -122,6 +130,70 @@ fn a_line_is_where_its_numbers_are() {
     assert!((x - middle("20%").0).abs() < 0.5, "{x}");
     let expected = middle("0.8").1 + (0.93 - 0.8) / 0.2 * (middle("1.0").1 - middle("0.8").1);
     assert!((y - expected).abs() < 0.5, "{y}, not {expected}");
+}
+
+/// The lines of error bars are the only ones with white around them.
+fn error_bars(svg: &[Element]) -> Vec<[(f64, f64); 2]> {
+    let lines = named(svg, "polyline")
+        .into_iter()
+        .filter(|line| line.attributes["stroke"] == "#ffffff" && line.attributes["stroke-width"] == "3.6");
+    let ends = lines.map(|line| [line.points()[0], line.points()[1]]);
+    // Without caps.
+    ends.filter(|[a, b]| a.0 == b.0).collect()
+}
+
+#[test]
+fn error_bars_are_where_their_numbers_are() {
+    let mut chart = line_chart();
+    chart.series[0].errors = vec![0.1, 0.0, 0.2];
+    chart.series[1].errors = vec![f64::NAN];
+    let svg = elements(&chart.svg());
+    let points = named(&svg, "polyline").into_iter().find(|line| line.points().len() == 3).expect("razor");
+    let points = points.points();
+    let bars = error_bars(&svg);
+    assert_eq!(bars.len(), 2, "of the first and the third point");
+    // 0.62 and 0.93 give the scale.
+    let unit = (points[1].1 - points[0].1) / (0.93 - 0.62);
+    let at = |value: f64| points[0].1 + (value - 0.62) * unit;
+    assert!((bars[0][0].0 - points[0].0).abs() < 0.02 && (bars[1][0].0 - points[2].0).abs() < 0.02);
+    assert!((bars[0][0].1 - at(0.52)).abs() < 0.05 && (bars[0][1].1 - at(0.72)).abs() < 0.05, "{bars:?}");
+    // A share is not above 1.
+    assert!((bars[1][0].1 - at(0.76)).abs() < 0.05 && (bars[1][1].1 - at(1.0)).abs() < 0.05, "{bars:?}");
+
+    let mut chart = bar_chart();
+    chart.series[1].errors = vec![0.15, 0.5];
+    let svg = elements(&chart.svg());
+    let bars = error_bars(&svg);
+    assert_eq!(bars.len(), 1, "the second group has no bar");
+    let value = named(&svg, "text").into_iter().find(|text| text.text == "0.80").expect("a value");
+    assert!(value.text_box()[3] < bars[0][1].1 + 2.0, "the value is above the error bar");
+}
+
+#[test]
+fn an_axis_without_a_range_has_room_for_error_bars() {
+    let series =
+        vec![Series { points: vec![(1.0, 10.0), (2.0, 12.0)], errors: vec![9.0; 2], ..Series::default() }];
+    let text = |scale| {
+        let y = Axis { scale, ..Axis::default() };
+        LineChart { series: series.clone(), y, ..LineChart::default() }.svg()
+    };
+    assert!(text(Scale::Linear).contains(">25</text>"), "{}", text(Scale::Linear));
+    // A lower end below 0 is at the lower end of a logarithmic axis.
+    let bars = error_bars(&elements(&text(Scale::Log)));
+    assert!(bars.iter().all(|bar| bar[0].1.is_finite()) && bars.len() == 2, "{bars:?}");
+}
+
+#[test]
+fn many_columns_have_no_numbers_and_the_names_that_fit() {
+    let columns = (0..32).map(|part| format!("{part} of 32")).collect();
+    let cells = vec![vec![Some(0.5); 32]; 2];
+    let svg = elements(&HeatMap { columns, cells, is_plain: true, ..heat_map() }.svg());
+    assert_texts_have_room(&svg);
+    let texts: Vec<&str> = named(&svg, "text").iter().map(|text| text.text.as_str()).collect();
+    let names = texts.iter().filter(|text| text.ends_with("of 32")).count();
+    assert!((8..32).contains(&names), "{names}");
+    assert_eq!(texts.iter().filter(|text| **text == "50%").count(), 1, "only at the scale");
+    assert!(named(&svg, "svg")[0].number("width") < 800.0);
 }
 
 #[test]
@@ -237,6 +309,7 @@ fn names_of_lines_that_end_together_do_not_overlap() {
     let series = (0..12).map(|index| Series {
         name: format!("policy {index}, with a name that is much too long for the legend of a chart"),
         points: vec![(0.0, 0.0), (1.0, 1.0 - f64::from(index) * 1e-3)],
+        ..Series::default()
     });
     let references = (0..4).map(|index| Reference { name: format!("reference {index}"), value: 1.0 });
     let chart =
@@ -250,7 +323,11 @@ fn names_of_lines_that_end_together_do_not_overlap() {
 
 #[test]
 fn values_of_bars_that_point_down_have_room_above_the_names() {
-    let series = vec![BarSeries { name: "change".to_owned(), values: vec![Some(-1.0), Some(1.0)] }];
+    let series = vec![BarSeries {
+        name: "change".to_owned(),
+        values: vec![Some(-1.0), Some(1.0)],
+        ..BarSeries::default()
+    }];
     let groups = vec!["down".to_owned(), "up".to_owned()];
     let svg = elements(&BarChart { series, groups, ..BarChart::default() }.svg());
     assert!(named(&svg, "text").iter().any(|text| text.text == "−1.00"), "{svg:?}");
@@ -301,8 +378,8 @@ fn values_that_are_no_number_are_left_out() {
 
 #[test]
 fn nothing_and_single_points_are_drawn() {
-    let one = Series { name: "one".to_owned(), points: vec![(3.0, 7.0)] };
-    let empty = Series { name: "none".to_owned(), points: Vec::new() };
+    let one = Series { name: "one".to_owned(), points: vec![(3.0, 7.0)], errors: vec![2.0] };
+    let empty = Series { name: "none".to_owned(), ..Series::default() };
     let charts: [(&dyn Chart, bool); 5] = [
         (&LineChart::default(), false),
         (&BarChart::default(), false),
@@ -321,8 +398,7 @@ fn nothing_and_single_points_are_drawn() {
 #[test]
 fn a_long_series_is_thinned_out() {
     let points: Vec<(f64, f64)> = (0..1_000_000).map(|x| (f64::from(x), f64::from(x % 7))).collect();
-    let chart =
-        LineChart { series: vec![Series { name: "long".to_owned(), points }], ..LineChart::default() };
+    let chart = LineChart { series: vec![Series { points, ..Series::default() }], ..LineChart::default() };
     let svg = chart.svg();
     assert!(svg.len() < 30_000, "{}", svg.len());
     let svg = elements(&svg);

@@ -135,6 +135,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "heads random",
+        &[
+            ("the profile to compare with", "longhand heads calibrate --out heads.json"),
+            ("as many heads, at random", "longhand heads random heads.json --seed 2 --out random.json"),
+        ],
+    ),
+    (
         "bench",
         &[
             ("reading 512 tokens and generating 128", "longhand bench model.gguf -p 512 -n 128"),

@@ -20,8 +20,9 @@ use crate::local_models;
 pub struct ModelArgs {
     /// GGUF file (any part of a split one), or the name of a model in `longhand models` [default: the small
     /// built-in model]
-    #[arg(short = 'm', long = "model", value_name = "MODEL")]
-    pub model: Option<PathBuf>,
+    // Only `eval` takes several. Elsewhere the error about two models says more than clap's about a flag.
+    #[arg(id = "model", short = 'm', long, value_name = "MODEL")]
+    models: Vec<PathBuf>,
     /// Number of CPU threads [default: one for each logical core, which is also the maximum]
     #[arg(short = 't', long, value_parser = values::threads)]
     threads: Option<usize>,
@@ -52,16 +53,12 @@ struct OtherModels {
 }
 
 impl OtherModels {
-    /// The model that is given, else the default one, else the embedded one. `flag` and `argument` are a path or a
-    /// name.
-    fn source(
-        &self,
-        app: &App,
-        flag: Option<&Path>,
-        argument: Option<&Path>,
-    ) -> Result<ModelSource, Failure> {
+    /// The model that is given, else the default one, else the embedded one. `flags` and `argument` are paths
+    /// or names.
+    fn source(&self, app: &App, flags: &[PathBuf], argument: Option<&Path>) -> Result<ModelSource, Failure> {
         let hub = self.hf_repo.as_ref().map(HubModel::to_string);
-        let given = [flag, argument].into_iter().flatten().map(|path| path.display().to_string());
+        let paths = flags.iter().map(PathBuf::as_path).chain(argument);
+        let given = paths.clone().map(|path| path.display().to_string());
         if let [first, second, ..] = &given.chain(hub).collect::<Vec<_>>()[..] {
             return Err(Failure::usage(
                 format!("two models are given: {first} and {second}"),
@@ -71,7 +68,7 @@ impl OtherModels {
         if let Some(model) = &self.hf_repo {
             return Ok(ModelSource::File(hub::path(app, model)?));
         }
-        model_source(flag.or(argument).or(self.default_model.as_deref()), &self.model_folders)
+        model_source(paths.last().or(self.default_model.as_deref()), &self.model_folders)
     }
 }
 
@@ -93,7 +90,7 @@ impl ModelFileArgs {
     /// # Errors
     /// A name that several models have, or none; a download that fails.
     pub fn source(&self, app: &App) -> Result<ModelSource, Failure> {
-        self.other.source(app, self.model.as_deref(), self.argument.path.as_deref())
+        self.other.source(app, self.model.as_slice(), self.argument.path.as_deref())
     }
 }
 
@@ -111,7 +108,21 @@ impl ModelArgs {
     /// # Errors
     /// Two models are given; a name that several models have, or none; a download that fails.
     pub fn source(&self, app: &App, argument: Option<&Path>) -> Result<ModelSource, Failure> {
-        self.other.source(app, self.model.as_deref(), argument)
+        self.other.source(app, &self.models, argument)
+    }
+
+    /// All models given by -m and -hf, else the default one, else the embedded one.
+    ///
+    /// # Errors
+    /// A name that several models have, or none; a download that fails.
+    pub fn sources(&self, app: &App) -> Result<Vec<ModelSource>, Failure> {
+        if self.models.is_empty() {
+            return Ok(vec![self.source(app, None)?]);
+        }
+        let folders = &self.other.model_folders;
+        let named = self.models.iter().map(|model| model_source(Some(model), folders));
+        let hub = self.other.hf_repo.iter().map(|model| Ok(ModelSource::File(hub::path(app, model)?)));
+        named.chain(hub).collect()
     }
 
     /// Whether a text is the name of a model on this machine, not only a part of one.
@@ -121,12 +132,12 @@ impl ModelArgs {
 
     /// Whether a flag names the model.
     pub fn is_named(&self) -> bool {
-        self.model.is_some() || self.other.hf_repo.is_some()
+        !self.models.is_empty() || self.other.hf_repo.is_some()
     }
 
     /// How the model was given, as words of a command line; empty where none was.
     pub fn model_words(&self, argument: Option<&Path>) -> Vec<String> {
-        match (&self.other.hf_repo, self.model.as_deref().or(argument)) {
+        match (&self.other.hf_repo, self.models.first().map(PathBuf::as_path).or(argument)) {
             (Some(model), _) => vec!["-hf".to_owned(), model.to_string()],
             (None, Some(path)) => vec![path.display().to_string()],
             (None, None) => Vec::new(),

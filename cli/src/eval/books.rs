@@ -73,7 +73,7 @@ fn place(seed: u64, round: usize, book: usize, places: usize) -> usize {
 fn find(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let is_other = DataFile::ALL.iter().any(|file| path.ends_with(file.name()));
+        let is_other = DataFile::all().any(|file| path.ends_with(file.name()));
         if path.is_dir() && depth > 0 {
             find(&path, depth - 1, paths)?;
         } else if path.is_file() && path.extension().is_some_and(|extension| extension == "txt") && !is_other

@@ -16,12 +16,25 @@ use crate::examine::find_profile;
 use crate::failure::Failure;
 use crate::format;
 
+/// The policy's own sizes.
+const OWN: &str = "own";
+
+/// The memory of a policy.
+#[derive(Clone, Copy, Debug)]
+pub enum Budget {
+    /// What its parameters ask for, as they are given.
+    Own,
+    /// At most so much: the budget sets its sizes.
+    Of(KvBudget),
+}
+
 /// A way of keeping the cache.
+#[derive(Clone)]
 pub struct Cache {
-    /// The policy as given. A budget sets its sizes.
+    /// The policy as given.
     pub name: String,
     /// Memory; `None` for a policy that keeps everything.
-    pub budget: Option<KvBudget>,
+    pub budget: Option<Budget>,
     /// Types of keys and values.
     pub types: (Type, Type),
     policy: PolicyChoice,
@@ -42,12 +55,12 @@ impl Cache {
             ..SessionOptions::default()
         };
         match self.budget {
-            None => Ok(options),
-            Some(KvBudget::Share(share)) => {
+            None | Some(Budget::Own) => Ok(options),
+            Some(Budget::Of(KvBudget::Share(share))) => {
                 let bytes = (full_f16_bytes(spec, context) as f64 * share) as usize;
                 options.within(KvBudget::Bytes(bytes), spec)
             }
-            Some(budget) => options.within(budget, spec),
+            Some(Budget::Of(budget)) => options.within(budget, spec),
         }
     }
 
@@ -55,9 +68,10 @@ impl Cache {
     pub fn budget_text(&self) -> String {
         match self.budget {
             None => String::new(),
-            Some(KvBudget::Rows(rows)) => format!("{rows} rows"),
-            Some(KvBudget::Bytes(bytes)) => format::bytes_flag(bytes),
-            Some(KvBudget::Share(share)) => format!("{}%", (share * 1e8).round() / 1e6),
+            Some(Budget::Own) => OWN.to_owned(),
+            Some(Budget::Of(KvBudget::Rows(rows))) => format!("{rows} rows"),
+            Some(Budget::Of(KvBudget::Bytes(bytes))) => format::bytes_flag(bytes),
+            Some(Budget::Of(KvBudget::Share(share))) => format!("{}%", (share * 1e8).round() / 1e6),
         }
     }
 
@@ -78,6 +92,11 @@ impl Cache {
 pub fn full_f16_bytes(spec: &ModelSpec, tokens: usize) -> usize {
     let row = 2 * Type::F16.row_bytes(spec.head_dim);
     spec.n_layers * spec.n_kv_heads * tokens * row
+}
+
+/// Parses a budget: `own`, `2GiB` or `25%`.
+pub fn parse_budget(text: &str) -> Result<Budget, Failure> {
+    if text == OWN { Ok(Budget::Own) } else { values::budget(text).map(Budget::Of) }
 }
 
 /// Parses the types of keys and values: `q8_0`, or `q8_0/q4_0`.
@@ -118,8 +137,9 @@ pub fn with_profiles(
     args: &EvalArgs,
     engine: &Engine,
     options: &SetupOptions,
-    mut caches: Vec<Cache>,
+    caches: &[Cache],
 ) -> Result<Vec<Cache>, EngineError> {
+    let mut caches = caches.to_vec();
     let mut found: Vec<(PolicyChoice, Option<HeadProfile>)> = Vec::new();
     for cache in &mut caches {
         let known = found.iter().find(|(policy, _)| *policy == cache.policy);

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use longhand::setup::available_memory;
-use longhand::{ChatFormat, Engine, EngineError, KvUsage, Session, SessionOptions, sync_all};
+use longhand::{ChatFormat, Engine, EngineError, KvUsage, Progress, Session, SessionOptions, sync_all};
 
 use super::EvalArgs;
 use super::caches::{Cache, full_f16_bytes};
 use super::exercises::{Content, Exercise, exercises};
-use super::prediction::Reference;
+use super::full_cache::FullCache;
 use super::records::{Key, Record, Records};
 use crate::app::App;
-use crate::examine::{Text, bytes_beside_weights, examine, groups};
+use crate::examine::{Text, examine, groups};
 use crate::failure::Failure;
 use crate::format;
 use crate::progress::ProgressBar;
@@ -85,8 +85,9 @@ impl<'a> Evaluation<'a> {
         let mut done = 0;
         let mut bar = ProgressBar::new(&self.app.console, "evaluating");
         for (exercise, sessions) in work {
-            let mut reference = None;
-            for group in groups(self.engine, sessions, exercise.context(), self.free_memory(&exercise)?)? {
+            let full = FullCache::new(self.app, self.engine, &self.format, &exercise)?;
+            let free = available_memory().unwrap_or(usize::MAX);
+            for group in groups(self.engine, sessions, exercise.context(), free)? {
                 let cost = exercise.document().len() * group.len();
                 let detail = format!("{}, {} tokens", exercise.task, format::count(exercise.length));
                 let mut progress = |share: f64| {
@@ -96,27 +97,12 @@ impl<'a> Evaluation<'a> {
                     Content::Question(text, score) => {
                         self.ask(&exercise, text, score, &group, records, &mut progress)?;
                     }
-                    Content::Prediction(text, rest) => {
-                        let reference = match &mut reference {
-                            Some(reference) => reference,
-                            none => none.insert(self.reference(&exercise, text, rest)?),
-                        };
-                        self.predict(&exercise, (text, rest), reference, &group, records, &mut progress)?;
-                    }
+                    _ => self.compare(&exercise, &full, &group, records, &mut progress)?,
                 }
                 done += cost;
             }
         }
         Ok(())
-    }
-
-    /// Bytes for the sessions of an exercise. A reference takes some of those that are free.
-    fn free_memory(&self, exercise: &Exercise) -> Result<usize> {
-        let free = available_memory().unwrap_or(usize::MAX);
-        let Content::Prediction(_, rest) = &exercise.content else { return Ok(free) };
-        let predictions = Reference::bytes(rest.len(), self.engine.spec().n_vocab);
-        let session = bytes_beside_weights(self.engine, &self.full(exercise), exercise.context())?;
-        Ok(free.saturating_sub(predictions + session))
     }
 
     /// The caches that have not answered, by index.
@@ -192,35 +178,22 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// A full cache in f16.
-    fn full(&self, exercise: &Exercise) -> SessionOptions {
-        SessionOptions { context: exercise.context(), ..SessionOptions::default() }
-    }
-
-    /// What a full cache in f16 predicts.
-    fn reference(&self, exercise: &Exercise, text: &[u32], rest: &[u32]) -> Result<Reference> {
-        let mut session = Session::new(self.engine, self.full(exercise))?;
-        Ok(Reference::new(self.app, &mut session, text, rest)?)
-    }
-
-    /// Reads a text, and records how well what follows is predicted.
-    fn predict(
+    /// Reads a text, and records how each cache differs from a full one.
+    fn compare(
         &self,
         exercise: &Exercise,
-        (text, rest): (&[u32], &[u32]),
-        reference: &Reference,
+        full: &FullCache,
         group: &[(usize, SessionOptions)],
         records: &mut Records,
         progress: &mut dyn FnMut(f64),
     ) -> Result<()> {
         let mut sessions = self.new_sessions(group)?;
-        self.app
-            .interrupt
-            .computing(|| sync_all(&mut sessions, text, &mut |reading| progress(reading.share / 2.0)))?;
+        let read = &mut |reading: Progress| progress(reading.share / 2.0);
+        self.app.interrupt.computing(|| sync_all(&mut sessions, exercise.document(), read))?;
         for (index, (session, cache)) in sessions.iter_mut().zip(group).enumerate() {
-            let (prediction, usage) = reference.compare(self.app, session, text, rest)?;
-            let record = self.record(exercise, cache, usage);
-            records.add(Record { prediction: Some(prediction), ..record })?;
+            let mut record = self.record(exercise, cache, session.kv_usage());
+            full.compare(self.app, exercise, session, &mut record)?;
+            records.add(record)?;
             progress(0.5 + format::share(index + 1, group.len()) / 2.0);
         }
         Ok(())
@@ -244,6 +217,9 @@ impl<'a> Evaluation<'a> {
             score: 0.0,
             answer: String::new(),
             prediction: None,
+            agreement: None,
+            retention: None,
+            attention_loss: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use charts::{Axis, BarChart, BarSeries, Chart, HeatMap, LineChart, Numbers, Refe
 use twox_hash::XxHash3_64;
 
 use super::records::Record;
-use super::report::{FINGERPRINT, Summary, mean};
+use super::report::{FINGERPRINT, Summary, error_of_mean, mean};
 use crate::format;
 
 /// The task whose texts differ in the needle's depth.
@@ -23,7 +23,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    fn new(parts: &[&str], chart: impl Chart + 'static) -> Picture {
+    fn new(parts: &[String], chart: impl Chart + 'static) -> Picture {
         let whole = parts.join("-");
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
         let name: String = whole.chars().map(safe).collect();
@@ -40,17 +40,74 @@ impl Picture {
 /// The pictures of one table.
 pub fn of_scores(summaries: &[&Summary]) -> Vec<Picture> {
     let Some(first) = summaries.first() else { return Vec::new() };
-    let (model, context) = (&first.model, first.context.to_string());
-    let fingerprint: String = first.fingerprint.chars().take(FINGERPRINT).collect();
-    let seed = format!("seed{}", first.seed);
-    let known = if first.query_aware { ["query-aware"].as_slice() } else { &[] };
-    let name = |what| [&[what, model.as_str(), &fingerprint, &context, &seed], known].concat();
-    let title = |what: &str| format!("{what}: {model}, {} tokens", format::count(first.context));
-    let mut pictures = vec![Picture::new(&name("scores"), by_memory(title("Score by memory"), summaries))];
+    let scores = by_memory(title("Score by memory", first), summaries);
+    let mut pictures = vec![Picture::new(&words("scores", first), scores)];
     if summaries.iter().any(|summary| summary.task != first.task) {
-        pictures.push(Picture::new(&name("tasks"), by_task(title("Score by task"), summaries)));
+        let tasks = by_task(title("Score by task", first), summaries);
+        pictures.push(Picture::new(&words("tasks", first), tasks));
     }
     pictures
+}
+
+/// Which positions the caches of one table keep.
+pub fn of_retention(summaries: &[&Summary]) -> Vec<Picture> {
+    let Some(first) = summaries.first() else { return Vec::new() };
+    let shares: Vec<&Vec<f64>> = summaries.iter().filter_map(|summary| summary.retention.as_ref()).collect();
+    let parts = shares.iter().map(|shares| shares.len()).max().unwrap_or(0);
+    // Every fourth begins with its place.
+    let column = |part: usize| match 8 * part % parts {
+        0 => format!("{:.0}%", 100.0 * part as f64 / parts as f64),
+        _ => String::new(),
+    };
+    let map = HeatMap {
+        title: title("Rows kept", first),
+        x_label: "position in the text".to_owned(),
+        y_label: "share of the rows, mean of all KV heads".to_owned(),
+        columns: (0..parts).map(column).collect(),
+        rows: summaries.iter().map(|summary| summary.row().name()).collect(),
+        cells: shares.iter().map(|shares| shares.iter().copied().map(Some).collect()).collect(),
+        range: Some((0.0, 1.0)),
+        numbers: Numbers::Percent,
+        is_plain: true,
+    };
+    vec![Picture::new(&words("retention", first), map)]
+}
+
+/// Where the caches of one table lose attention: a map of layers and query heads for each cache that evicts rows.
+pub fn of_attention_loss(summaries: &[&Summary]) -> Vec<Picture> {
+    let picture = |summary: &&Summary| {
+        let by_head = &summary.attention_loss.as_ref()?.by_head;
+        let heads = by_head.iter().map(Vec::len).max().unwrap_or(0);
+        let cells = |losses: &Vec<f32>| losses.iter().map(|loss| Some(f64::from(*loss))).collect();
+        let cache = summary.row().name();
+        let map = HeatMap {
+            title: title(&format!("Attention lost, {cache}"), summary),
+            x_label: "query head".to_owned(),
+            y_label: "layer; share of the attention beyond the least possible".to_owned(),
+            columns: (0..heads).map(|head| head.to_string()).collect(),
+            rows: (0..by_head.len()).map(|layer| layer.to_string()).collect(),
+            cells: by_head.iter().map(cells).collect(),
+            range: Some((0.0, 0.1)),
+            numbers: Numbers::Percent,
+            is_plain: true,
+        };
+        let words = [words("attention-loss", summary), vec![cache]].concat();
+        summary.row().evicts().then(|| Picture::new(&words, map))
+    };
+    summaries.iter().filter_map(picture).collect()
+}
+
+/// The words of a picture's name.
+fn words(what: &str, summary: &Summary) -> Vec<String> {
+    let fingerprint = summary.fingerprint.chars().take(FINGERPRINT).collect();
+    let (context, seed) = (summary.context.to_string(), format!("seed{}", summary.seed));
+    let known = summary.query_aware.then(|| "query-aware".to_owned());
+    let words = [what.to_owned(), summary.model.clone(), fingerprint, context, seed];
+    words.into_iter().chain(known).collect()
+}
+
+fn title(what: &str, summary: &Summary) -> String {
+    format!("{what}: {}, {} tokens", summary.model, format::count(summary.context))
 }
 
 /// Mean scores over the memory of the cache: a line for each policy and type. A full cache in f16 is the reference. Caches
@@ -64,9 +121,11 @@ fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
             numbers: Numbers::Percent,
             range: None,
         },
-        y: Axis { label: "mean score".to_owned(), range: Some((0.0, 100.0)), ..Axis::default() },
+        y: scores(),
         ..LineChart::default()
     };
+    // Memory, score and error of each line, by its name.
+    let mut lines: Vec<(String, Vec<[f64; 3]>)> = Vec::new();
     let tasks = summaries.iter().map(|summary| &summary.task).collect::<BTreeSet<_>>().len();
     for group in summaries.chunk_by(|a, b| a.row() == b.row()).filter(|group| group.len() == tasks) {
         let (share, score) = (mean(group, |summary| summary.kv_share), mean(group, |summary| summary.score));
@@ -76,34 +135,45 @@ fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
             chart.references.push(Reference { name: "full, f16".to_owned(), value: score });
             continue;
         }
-        match chart.series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.points.push((share, score)),
-            None => chart.series.push(Series { name, points: vec![(share, score)] }),
+        let point = [share, score, error_of_mean(group).unwrap_or(0.0)];
+        match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push(point),
+            None => lines.push((name, vec![point])),
         }
     }
-    for series in &mut chart.series {
-        series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (name, mut points) in lines {
+        points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        let errors = points.iter().map(|[_, _, error]| *error).collect();
+        let points = points.iter().map(|[share, score, _]| (*share, *score)).collect();
+        chart.series.push(Series { name, points, errors });
     }
     chart
 }
 
+fn scores() -> Axis {
+    Axis {
+        label: "mean score, with its standard error".to_owned(),
+        range: Some((0.0, 100.0)),
+        ..Axis::default()
+    }
+}
+
 /// A group of bars for each task.
 fn by_task(title: String, summaries: &[&Summary]) -> BarChart {
-    let mut chart = BarChart {
-        title,
-        y: Axis { label: "mean score".to_owned(), range: Some((0.0, 100.0)), ..Axis::default() },
-        ..BarChart::default()
-    };
+    let mut chart = BarChart { title, y: scores(), ..BarChart::default() };
     for summary in summaries {
         if !chart.groups.contains(&summary.task) {
             chart.groups.push(summary.task.clone());
         }
     }
     for group in summaries.chunk_by(|a, b| a.row() == b.row()) {
-        let score =
-            |task: &String| group.iter().find(|summary| summary.task == *task).map(|found| found.score);
-        let values = chart.groups.iter().map(score).collect();
-        chart.series.push(BarSeries { name: group[0].row().name(), values });
+        let of_task = |task: &String| group.iter().copied().find(|summary| summary.task == *task);
+        let found: Vec<Option<&Summary>> = chart.groups.iter().map(of_task).collect();
+        chart.series.push(BarSeries {
+            name: group[0].row().name(),
+            values: found.iter().map(|found| Some(found.as_ref()?.score)).collect(),
+            errors: found.iter().map(|found| found.and_then(|it| it.standard_error).unwrap_or(0.0)).collect(),
+        });
     }
     for name in &mut chart.groups {
         if let Some(short) = name.strip_prefix("niah_") {
@@ -136,8 +206,9 @@ pub fn of_needles(records: &[Record]) -> Vec<Picture> {
             None => maps.push((vec![record], name)),
         }
     }
-    let picture =
-        |(records, name): &(Vec<&Record>, String)| Picture::new(&[NEEDLE, name], heat_map(name, records));
+    let picture = |(records, name): &(Vec<&Record>, String)| {
+        Picture::new(&[NEEDLE.to_owned(), name.clone()], heat_map(name, records))
+    };
     maps.iter().map(picture).collect()
 }
 
@@ -160,5 +231,6 @@ fn heat_map(name: &str, records: &[&Record]) -> HeatMap {
         cells: depths.iter().map(cells).collect(),
         range: Some((0.0, 1.0)),
         numbers: Numbers::Percent,
+        is_plain: false,
     }
 }

@@ -2,7 +2,7 @@
 //! of a full cache in f16.
 
 use anyhow::Result;
-use longhand::{EngineError, KvUsage, Session};
+use longhand::{EngineError, Session};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
@@ -47,11 +47,6 @@ impl Prediction {
 pub struct Reference(Vec<Vec<f32>>);
 
 impl Reference {
-    /// Bytes that it takes.
-    pub fn bytes(tokens: usize, vocabulary: usize) -> usize {
-        tokens * vocabulary * size_of::<f32>()
-    }
-
     /// What a session predicts that has read the text.
     ///
     /// # Errors
@@ -67,7 +62,7 @@ impl Reference {
         Ok(Reference(all))
     }
 
-    /// The predictions of a session that has read the text. The second result is its cache before it.
+    /// The predictions of a session that has read the text.
     ///
     /// # Errors
     /// As for [`Reference::new`].
@@ -77,8 +72,7 @@ impl Reference {
         session: &mut Session,
         text: &[u32],
         rest: &[u32],
-    ) -> Result<(Prediction, KvUsage), EngineError> {
-        let usage = session.kv_usage();
+    ) -> Result<Prediction, EngineError> {
         let mut nlls = Vec::with_capacity(rest.len());
         let (mut kl, mut agreed) = (0.0, 0);
         predict(app, session, text, rest, &mut |index, logits| {
@@ -88,13 +82,12 @@ impl Reference {
             agreed += usize::from(most_likely(full) == most_likely(&own));
         })?;
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let prediction = Prediction {
+        Ok(Prediction {
             nll: mean(&nlls),
             kl: kl / nlls.len().max(1) as f64,
             agreement: format::share(agreed, nlls.len()),
             nll_by_position: nlls.chunks(PART).map(mean).collect(),
-        };
-        Ok((prediction, usage))
+        })
     }
 }
 
@@ -107,7 +100,20 @@ fn predict(
     rest: &[u32],
     on_logits: &mut dyn FnMut(usize, &[f32]),
 ) -> Result<(), EngineError> {
-    for index in 1..rest.len() {
+    let Some((first, rest)) = rest.split_first() else { return Ok(()) };
+    let text = [text, &[*first]].concat();
+    follow(app, session, &text, rest, &mut |index, logits| on_logits(index + 1, logits))
+}
+
+/// Reads `rest` after `text`, and hands over the logits before each token of it, by its index.
+pub fn follow(
+    app: &App,
+    session: &mut Session,
+    text: &[u32],
+    rest: &[u32],
+    on_logits: &mut dyn FnMut(usize, &[f32]),
+) -> Result<(), EngineError> {
+    for index in 0..rest.len() {
         let tokens = [text, &rest[..index]].concat();
         app.interrupt.computing(|| session.sync(&tokens, &mut |_| ()))?;
         on_logits(index, session.logits());
@@ -135,7 +141,8 @@ fn divergence(full: &[f32], other: &[f32]) -> f64 {
     }
 }
 
-fn most_likely(values: &[f32]) -> Option<usize> {
+/// The index of the largest number, the last one of several.
+pub fn most_likely(values: &[f32]) -> Option<usize> {
     (0..values.len()).max_by(|a, b| values[*a].total_cmp(&values[*b]))
 }
 

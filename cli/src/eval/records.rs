@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::agreement::Agreement;
+use super::attention_loss::AttentionLoss;
 use super::measure::Shard;
 use super::prediction::Prediction;
 use crate::failure::Failure;
@@ -66,7 +68,7 @@ pub struct Record {
     pub kv_bytes: usize,
     /// The same as a share, from 0 to 1, of a full cache in f16.
     pub kv_share: f64,
-    /// From 0 to 1; 0 where there is a prediction.
+    /// From 0 to 1; 0 where the task has no score.
     pub score: f64,
     /// What the model has answered.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -74,6 +76,15 @@ pub struct Record {
     /// What it has predicted, where that was the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
+    /// How far it agrees with a full cache, where that was the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Agreement>,
+    /// The share of rows that are kept of each part of the text, where that was the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Vec<f64>>,
+    /// The attention that is lost, where that was the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_loss: Option<AttentionLoss>,
 }
 
 /// The results in a folder.
@@ -275,6 +286,9 @@ mod tests {
             score,
             answer: "é\u{1b}".to_owned(),
             prediction: None,
+            agreement: None,
+            retention: None,
+            attention_loss: None,
         }
     }
 

@@ -9,15 +9,15 @@ use anyhow::Result;
 use longhand::atomic_file::{self, Access};
 use serde::Serialize;
 
-use super::EvalArgs;
+use super::agreement::Agreement;
+use super::attention_loss::AttentionLoss;
 use super::pictures::{self, Picture};
 use super::prediction::Prediction;
 use super::records::{Key, Record, Records};
+use super::{EvalArgs, retention, tables};
 use crate::app::App;
 use crate::console::visible;
 use crate::failure::Failure;
-use crate::format;
-use crate::table::Table;
 
 /// Pixels of a PNG for each of the SVG.
 const PNG_SCALE: f64 = 2.0;
@@ -47,11 +47,30 @@ pub struct Summary {
     /// Mean score, from 0 to 100.
     pub score: f64,
     /// Standard error of the mean score; `None` of one sample.
-    standard_error: Option<f64>,
-    samples: usize,
+    pub standard_error: Option<f64>,
+    pub samples: usize,
     /// Means of what was predicted, where that was the task. The score is 0 then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    prediction: Option<Prediction>,
+    pub prediction: Option<Prediction>,
+    /// Means of how far the answers agree with those of a full cache, where that was the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Agreement>,
+    /// Means of the share of rows that are kept of each part of the text, where that was the task. The score is 0 then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Vec<f64>>,
+    /// Means of the attention that is lost, where that was the task. The score is 0 then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention_loss: Option<AttentionLoss>,
+}
+
+/// What a task measures. Each kind has tables of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Score,
+    Prediction,
+    Agreement,
+    Retention,
+    AttentionLoss,
 }
 
 /// A row of a table: a cache.
@@ -71,7 +90,8 @@ impl Row {
         }
     }
 
-    fn cells(&self) -> [String; 4] {
+    /// Policy, heads, budget and type.
+    pub fn cells(&self) -> [String; 4] {
         [self.policy.clone(), self.heads.clone(), self.budget.clone(), self.types()]
     }
 
@@ -86,6 +106,11 @@ impl Row {
     /// The same with the budget: `razor q8_0 25%`.
     pub fn name(&self) -> String {
         format!("{} {}", self.name_without_budget(), self.budget).trim_end().to_owned()
+    }
+
+    /// Whether the cache evicts rows.
+    pub fn evicts(&self) -> bool {
+        !self.budget.is_empty()
     }
 
     /// Full caches first, then by type and policy, then by memory.
@@ -110,12 +135,14 @@ pub fn finish(app: &App, args: &EvalArgs, records: &mut Records) -> Result<()> {
         return Err(Failure::new("every task was left out", "see the notes above for what is missing").into());
     }
     // Names come from files.
-    let text = visible(&tables(&summaries));
+    let text = visible(&tables::markdown(&summaries));
     write(records.folder(), "table.md", text.as_bytes())?;
     write(records.folder(), "summary.json", (serde_json::to_string_pretty(&summaries)? + "\n").as_bytes())?;
-    for group in tables_of(&summaries) {
-        let asked: Vec<&Summary> = group.iter().filter(|summary| summary.prediction.is_none()).collect();
-        draw(records.folder(), pictures::of_scores(&asked))?;
+    for group in pictures_of(&summaries) {
+        let of_kind = |kind| group.iter().filter(|summary| summary.kind() == kind).collect::<Vec<_>>();
+        draw(records.folder(), pictures::of_scores(&of_kind(Kind::Score)))?;
+        draw(records.folder(), pictures::of_retention(&of_kind(Kind::Retention)))?;
+        draw(records.folder(), pictures::of_attention_loss(&of_kind(Kind::AttentionLoss)))?;
     }
     draw(records.folder(), pictures::of_needles(records.all()))?;
     if args.json {
@@ -161,7 +188,10 @@ fn summaries(records: &[Record]) -> Vec<Summary> {
     let mut summaries: Vec<Summary> = groups.iter().map(|records| Summary::new(records)).collect();
     let task = |summary: &Summary| order.iter().position(|task| *task == summary.task);
     summaries.sort_by(|a, b| {
-        a.table().cmp(&b.table()).then_with(|| a.row().order(&b.row())).then_with(|| task(a).cmp(&task(b)))
+        a.picture()
+            .cmp(&b.picture())
+            .then_with(|| a.row().order(&b.row()))
+            .then_with(|| task(a).cmp(&task(b)))
     });
     summaries
 }
@@ -193,6 +223,22 @@ impl Summary {
             standard_error: variance.map(|variance| 100.0 * (variance / samples as f64).sqrt()),
             samples,
             prediction: Prediction::mean(records.iter().filter_map(|record| record.prediction.as_ref())),
+            agreement: Agreement::mean(records.iter().filter_map(|record| record.agreement.as_ref())),
+            retention: retention::mean(records.iter().filter_map(|record| record.retention.as_ref())),
+            attention_loss: AttentionLoss::mean(
+                records.iter().filter_map(|record| record.attention_loss.as_ref()),
+            ),
+        }
+    }
+
+    /// What the task measures.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Summary { prediction: Some(_), .. } => Kind::Prediction,
+            Summary { agreement: Some(_), .. } => Kind::Agreement,
+            Summary { retention: Some(_), .. } => Kind::Retention,
+            Summary { attention_loss: Some(_), .. } => Kind::AttentionLoss,
+            _ => Kind::Score,
         }
     }
 
@@ -206,8 +252,13 @@ impl Summary {
         }
     }
 
-    /// What all rows of a table have in common.
-    fn table(&self) -> (&str, &str, u32, usize, bool) {
+    /// The model's name and fingerprint.
+    pub fn model(&self) -> (&str, &str) {
+        (&self.model, &self.fingerprint)
+    }
+
+    /// What all results in a picture have in common.
+    fn picture(&self) -> (&str, &str, u32, usize, bool) {
         (&self.model, &self.fingerprint, self.seed, self.context, self.query_aware)
     }
 }
@@ -217,97 +268,14 @@ pub fn mean(summaries: &[&Summary], value: fn(&Summary) -> f64) -> f64 {
     summaries.iter().map(|summary| value(summary)).sum::<f64>() / summaries.len() as f64
 }
 
+/// The standard error of the mean over tasks; `None` where one of them has none.
+pub fn error_of_mean(summaries: &[&Summary]) -> Option<f64> {
+    let errors: Option<Vec<f64>> = summaries.iter().map(|summary| summary.standard_error).collect();
+    let squares: f64 = errors?.iter().map(|error| error * error).sum();
+    Some(squares.sqrt() / summaries.len() as f64)
+}
+
 /// Summaries of one model, length and way of asking after the other.
-fn tables_of(summaries: &[Summary]) -> impl Iterator<Item = &[Summary]> {
-    summaries.chunk_by(|a, b| a.table() == b.table())
-}
-
-/// Markdown tables for each model, length and way of asking: of scores, and of predictions.
-fn tables(summaries: &[Summary]) -> String {
-    let mut text = String::from(
-        "KV: bytes after the text, in % of a full cache in f16; heads: KV heads that keep everything, and a checksum of \
-         which. Scores: means from 0 to 100; ± is the standard error of the average.\n",
-    );
-    for group in tables_of(summaries) {
-        let Summary { model, fingerprint, context, seed, query_aware, .. } = &group[0];
-        let model = format!("{model} ({})", fingerprint.chars().take(FINGERPRINT).collect::<String>());
-        let context = format::count(*context);
-        let (predicted, asked): (Vec<_>, Vec<_>) =
-            group.iter().partition(|summary| summary.prediction.is_some());
-        if !asked.is_empty() {
-            let known = if *query_aware { "known" } else { "unknown" };
-            let samples = samples(&asked);
-            text += &format!(
-                "\n{model}, {context} tokens, seed {seed}, texts for each task: {samples}, the question is {known} while \
-                 a text is read\n\n{}",
-                scores(&asked).markdown()
-            );
-        }
-        if !predicted.is_empty() {
-            let samples = samples(&predicted);
-            text += &format!(
-                "\n{model}, {context} tokens of books, seed {seed}, texts: {samples}. KL: divergence from the predictions of a full \
-                 cache in f16; same: most likely tokens that are equal, in %\n\n{}",
-                predictions(&predicted).markdown()
-            );
-        }
-    }
-    text
-}
-
-/// `10`, or `8 to 10`.
-fn samples(summaries: &[&Summary]) -> String {
-    let counts = || summaries.iter().map(|summary| summary.samples);
-    match (counts().min().unwrap_or(0), counts().max().unwrap_or(0)) {
-        (least, most) if least == most => most.to_string(),
-        (least, most) => format!("{least} to {most}"),
-    }
-}
-
-/// The caches down, the tasks across.
-fn scores(summaries: &[&Summary]) -> Table {
-    let mut tasks: Vec<&str> = Vec::new();
-    for summary in summaries {
-        if !tasks.contains(&summary.task.as_str()) {
-            tasks.push(&summary.task);
-        }
-    }
-    let names = tasks.iter().map(|task| format!(">{}", task.strip_prefix("niah_").unwrap_or(task)));
-    let columns = ["policy", "heads", "budget", "type", ">KV", ">average"].map(str::to_owned);
-    let headers: Vec<String> = columns.into_iter().chain(names).collect();
-    let mut table = Table::new(headers.iter().map(String::as_str));
-    for group in summaries.chunk_by(|a, b| a.row() == b.row()) {
-        let average = match group.len() == tasks.len() {
-            true => {
-                let errors: Option<Vec<f64>> = group.iter().map(|summary| summary.standard_error).collect();
-                let squares = errors.map(|errors| errors.iter().map(|error| error * error).sum::<f64>());
-                let error = squares.map(|sum| format!(" ±{:.1}", sum.sqrt() / group.len() as f64));
-                format!("{:.1}{}", mean(group, |summary| summary.score), error.unwrap_or_default())
-            }
-            // Not all tasks are done.
-            false => "-".to_owned(),
-        };
-        let scores = tasks.iter().map(|task| {
-            let summary = group.iter().find(|summary| summary.task == **task);
-            summary.map_or("-".to_owned(), |summary| format!("{:.1}", summary.score))
-        });
-        let share = format!("{:.1}", 100.0 * mean(group, |summary| summary.kv_share));
-        table.row(group[0].row().cells().into_iter().chain([share, average]).chain(scores));
-    }
-    table
-}
-
-fn predictions(summaries: &[&Summary]) -> Table {
-    let mut table = Table::new(["policy", "heads", "budget", "type", ">KV", ">perplexity", ">KL", ">same"]);
-    for summary in summaries {
-        let Some(prediction) = &summary.prediction else { continue };
-        let numbers = [
-            format!("{:.1}", 100.0 * summary.kv_share),
-            format!("{:.3}", prediction.nll.exp()),
-            format!("{:.4}", prediction.kl),
-            format!("{:.1}", 100.0 * prediction.agreement),
-        ];
-        table.row(summary.row().cells().into_iter().chain(numbers));
-    }
-    table
+fn pictures_of(summaries: &[Summary]) -> impl Iterator<Item = &[Summary]> {
+    summaries.chunk_by(|a, b| a.picture() == b.picture())
 }

@@ -17,10 +17,10 @@ use serde::Deserialize;
 use self::files::{find, read_json, read_text};
 pub(crate) use self::questions::{Question, Questions};
 pub(crate) use self::words::Words;
-use crate::TaskError;
 use crate::haystack::WordText;
+use crate::{LongBenchTask, TaskError};
 
-/// A file with data, under the name that RULER's scripts or wonderwords give it.
+/// A file with data, under the name that RULER's scripts, wonderwords or LongBench give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DataFile {
@@ -36,18 +36,23 @@ pub enum DataFile {
     Adjectives,
     /// Verbs, as the nouns.
     Verbs,
+    /// The questions of a task of LongBench.
+    LongBench(LongBenchTask),
 }
 
 impl DataFile {
     /// Every file.
-    pub const ALL: [DataFile; 6] = [
-        DataFile::Essays,
-        DataFile::Squad,
-        DataFile::HotpotQa,
-        DataFile::Nouns,
-        DataFile::Adjectives,
-        DataFile::Verbs,
-    ];
+    pub fn all() -> impl Iterator<Item = DataFile> {
+        let others = [
+            DataFile::Essays,
+            DataFile::Squad,
+            DataFile::HotpotQa,
+            DataFile::Nouns,
+            DataFile::Adjectives,
+            DataFile::Verbs,
+        ];
+        others.into_iter().chain(LongBenchTask::ALL.map(DataFile::LongBench))
+    }
 
     /// Its name: `squad.json`.
     pub fn name(self) -> &'static str {
@@ -58,6 +63,7 @@ impl DataFile {
             DataFile::Nouns => "nounlist.txt",
             DataFile::Adjectives => "adjectivelist.txt",
             DataFile::Verbs => "verblist.txt",
+            DataFile::LongBench(task) => task.file(),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Tasks that measure what a model finds in a long text: the thirteen tasks of RULER, passkey retrieval, and a
-//! needle in a haystack. A task makes prompts with their right answers, and scores what a model answers. It knows
+//! Tasks that measure what a model finds in a long text: the thirteen tasks of RULER, passkey retrieval, a needle in a
+//! haystack, and the sixteen tasks of LongBench that are not in Chinese. A task makes prompts with their right answers, and scores what a model answers. It knows
 //! no model: lengths come from a function that counts the tokens of a text.
 //!
 //! ```
@@ -22,6 +22,7 @@
 mod data;
 mod error;
 mod haystack;
+mod longbench;
 pub mod needle;
 pub mod passkey;
 mod python;
@@ -31,6 +32,7 @@ mod sentences;
 
 pub use self::data::{Data, DataFile};
 pub use self::error::TaskError;
+pub use self::longbench::{LongBenchSample, LongBenchTask, Shorten};
 pub use self::ruler::{RulerTask, UnknownTask};
 
 /// A prompt and its right answers. The prompt is `context`, `question` and `answer_prefix`, with nothing between.

@@ -10,6 +10,11 @@ pub(crate) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
+/// `text.split()`.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(is_space).filter(|word| !word.is_empty())
+}
+
 /// `str(list)`: `['Paris', "it's"]`.
 ///
 /// Python writes characters that it cannot print as escapes. Which ones these are is known for control characters

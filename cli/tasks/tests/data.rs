@@ -41,7 +41,7 @@ fn files_are_found_four_levels_below() {
     fs::create_dir(folder.path().join(DataFile::Nouns.name())).unwrap();
 
     let data = Data::open(Some(folder.path())).unwrap();
-    let found: Vec<DataFile> = DataFile::ALL.into_iter().filter(|&file| data.has(file)).collect();
+    let found: Vec<DataFile> = DataFile::all().filter(|&file| data.has(file)).collect();
     assert_eq!(found, [DataFile::Essays, DataFile::HotpotQa]);
     let sample = &RulerTask::NiahSingle2.samples(&OPTIONS, &data, &words).unwrap()[0];
     assert!(sample.context.contains("Deep."));

@@ -35,7 +35,7 @@ pub(super) fn find(folder: &Path) -> Result<BTreeMap<DataFile, PathBuf>, TaskErr
         }
         for path in paths {
             let name = path.file_name().and_then(|name| name.to_str());
-            let file = DataFile::ALL.into_iter().find(|file| Some(file.name()) == name);
+            let file = DataFile::all().find(|file| Some(file.name()) == name);
             if let Some(file) = file.filter(|_| path.is_file()) {
                 found.entry(file).or_insert(path);
             } else if level < MAX_LEVELS && path.is_dir() && !path.is_symlink() {
