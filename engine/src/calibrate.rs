@@ -258,7 +258,7 @@ impl Scorer {
         backend: &Backend,
         allocator: &mut GraphAllocator,
     ) -> Result<(), EngineError> {
-        let AttentionShape { head_dim, n_kv_heads, group, scale, .. } = self.shape;
+        let AttentionShape { head_dim, n_kv_heads, group, scale, softcap } = self.shape;
         let heads = n_kv_heads * group;
         let Pattern { prefix, period, occurrences } = self.pattern;
         let repeats = (first + n).saturating_sub(prefix + 1) / period;
@@ -273,6 +273,10 @@ impl Scorer {
         let mask = ctx.input("mask", Type::F16, [visible, n]);
         // Logits, then attention: [visible, n, heads].
         let logits = ctx.mul_mat_precise(&ctx.rows(k, 0, visible), &ctx.permute(&q, [0, 2, 1, 3]));
+        let (logits, scale) = match softcap {
+            Some(cap) => (ctx.scale(&ctx.tanh(&ctx.scale(&logits, scale / cap)), cap), 1.0),
+            None => (logits, scale),
+        };
         let rows = ctx.soft_max(&logits, Some(&mask), scale);
         let [_, row, head, _] = rows.strides();
 

@@ -319,12 +319,9 @@ fn huge_logits_do_not_overflow() {
 fn windows_soft_caps_and_sinks() {
     for is_ordered in [true, false] {
         for (n_q, group) in [(1, 2), (4, 3), (21, 3), (150, 1)] {
-            for (window, rows) in [(1, 160), (40, 160), (40, 30), (500, 160)] {
-                let plain = Case::plain(64, 3, rows);
-                check(Case { window: Some(window), is_ordered, n_q, group, ..plain.clone() });
-                let (softcap, has_sinks) = (Some(0.7), true);
-                check(Case { window: Some(window), is_ordered, n_q, group, softcap, has_sinks, ..plain });
-            }
+            let case = Case { is_ordered, n_q, group, ..Case::plain(64, 2, 160) };
+            check(Case { window: Some(40), ..case.clone() });
+            check(Case { window: Some(500), softcap: Some(0.7), has_sinks: true, ..case });
         }
     }
     for (n_q, group) in [(1, 2), (4, 3), (21, 3), (150, 1)] {

@@ -45,6 +45,14 @@ architectures! {
     baichuan: Baichuan,
     /// Gemma, the first generation.
     gemma: Gemma,
+    /// Gemma 2.
+    gemma2: Gemma2,
+    /// Gemma 3, the part for text.
+    gemma3: Gemma3,
+    /// Command R7B and Command A.
+    cohere2: Cohere2,
+    /// EXAONE 4.
+    exaone4: Exaone4,
     /// Phi-3, 3.5 and 4.
     phi3: Phi3,
     /// Mistral 3 and Ministral 3.
@@ -161,9 +169,12 @@ pub struct ArchDecl {
     pub output_bias: Presence,
     /// Factors of embeddings, residuals and logits where the file does not give them.
     pub scales: Scales,
+    /// The number of layers with which the attention scale is 1 / sqrt(n_embd / n_heads) and not 1 / sqrt(head_dim),
+    /// where the file does not give it.
+    pub scaled_by_width: Option<usize>,
     /// Whether logits are divided by the file's `logit_scale`. Otherwise they are multiplied by it.
     pub divides_logits: bool,
-    /// How a sliding window that is shorter than the context is treated.
+    /// How a sliding window is treated.
     pub sliding_window: SlidingWindow,
     /// The keys among those of [`NEUTRAL_KEYS`] that are read.
     pub settings: &'static [&'static str],
@@ -193,6 +204,7 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     ffn_bias: Presence::Never,
     output_bias: Presence::Never,
     scales: Scales::One,
+    scaled_by_width: None,
     divides_logits: false,
     sliding_window: SlidingWindow::Refused,
     settings: &[],
@@ -348,13 +360,46 @@ pub enum RopeStyle {
     Neox,
 }
 
-/// How a sliding window that is shorter than the context is treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a sliding window is treated.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SlidingWindow {
     /// The model is run with full attention.
     Ignored,
-    /// The model is not loaded.
+    /// A model with a window that is shorter than its context is not loaded.
     Refused,
+    /// Some layers have it.
+    Local(LocalDecl),
+}
+
+/// Which layers have a sliding window, where the file does not say it, and their RoPE. Such layers are called local,
+/// the others global.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LocalDecl {
+    /// The window in tokens. `None`: without one in the file all layers are global.
+    pub window: Option<usize>,
+    /// Every how many layers one is global: the last of each group.
+    pub global_every: usize,
+    /// The base of local layers' RoPE, whose positions are then not scaled. `None`: the same RoPE as in global layers.
+    pub rope_base: Option<f32>,
+    /// Whether global layers have no RoPE, if there are local ones.
+    pub only_local_rope: bool,
+}
+
+impl LocalDecl {
+    /// Every layer but the last of each group of this many.
+    pub(crate) const fn except_every(global_every: usize) -> LocalDecl {
+        LocalDecl { window: None, global_every, rope_base: None, only_local_rope: false }
+    }
+}
+
+impl SlidingWindow {
+    /// How local layers are declared, if there may be any.
+    pub(crate) fn local(self) -> Option<LocalDecl> {
+        match self {
+            SlidingWindow::Local(local) => Some(local),
+            SlidingWindow::Ignored | SlidingWindow::Refused => None,
+        }
+    }
 }
 
 /// Keys under the architecture's prefix that are read.
@@ -382,6 +427,9 @@ pub(crate) const READ_KEYS: &[&str] = &[
     "rope.scaling.yarn_ext_factor",
     "vocab_size",
 ];
+
+/// Keys that are read where some layers have a sliding window.
+pub(crate) const LOCAL_KEYS: &[&str] = &["attention.sliding_window_pattern", "rope.freq_base_swa"];
 
 /// Keys without influence on the computation: the row order of the source, and whether scaling was part of
 /// training.

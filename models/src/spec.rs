@@ -3,11 +3,14 @@
 //! look up metadata or tensor names.
 
 use crate::arch::{Arch, Block, FeedForward, NormKind, PositionScheme, Positions, QkNorm, RopeStyle, Scales};
+use crate::gguf::ValueType;
 use crate::gguf::write::MetaValue;
 
+mod local;
 mod read;
 mod tensors;
 
+pub use local::LocalLayers;
 pub use tensors::{InputTensors, LayerTensors, ModelTensors, OutputTensors, Part, TensorKind, TensorSpec};
 
 /// The maximum bias of ALiBi: the first of 2^n heads has the slope 2^(-8 / 2^n).
@@ -82,36 +85,6 @@ pub struct ModelSpec {
     pub local_layers: Option<LocalLayers>,
     /// A sliding window, in tokens, that the file gives and that is not applied.
     pub ignored_sliding_window: Option<usize>,
-}
-
-/// Layers with a sliding window, called local. In the others a token sees all before it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LocalLayers {
-    /// Tokens that a token sees, itself included: those at positions above p - window, for its position p.
-    pub window: usize,
-    /// `[n_layers]`: which layers are local.
-    pub is_local: Vec<bool>,
-    /// The base and scaling of RoPE in local layers.
-    pub rope: Option<Rope>,
-    /// Whether the other layers have no RoPE.
-    pub only_local_rope: bool,
-}
-
-impl ModelSpec {
-    /// Tokens that a token sees in a layer, itself included; `None` for all.
-    pub fn window(&self, layer: usize) -> Option<usize> {
-        let local = self.local_layers.as_ref()?;
-        local.is_local.get(layer).copied().unwrap_or(false).then_some(local.window)
-    }
-
-    /// RoPE of a layer; `None` where it has none.
-    pub fn rope(&self, layer: usize) -> Option<&Rope> {
-        match &self.local_layers {
-            Some(local) if self.window(layer).is_some() => local.rope.as_ref(),
-            Some(local) if local.only_local_rope => None,
-            _ => self.position_encoding.rope().filter(|rope| rope.is_in_layer(layer)),
-        }
-    }
 }
 
 /// How the positions of tokens are taken into account.
@@ -261,6 +234,18 @@ impl ModelSpec {
                 .map_or(PositionScheme::Rope, |(_, scheme)| *scheme),
         };
         let always = |presence: crate::arch::Presence| presence.resolve(false);
+        let position_encoding = match scheme {
+            PositionScheme::Rope => PositionEncoding::Rope(Rope {
+                style: decl.rope_style,
+                n_dims: head_dim,
+                base: 10_000.0,
+                scaling: RopeScaling::None,
+                skipped_every: decl.no_rope_every,
+            }),
+            PositionScheme::Alibi => PositionEncoding::Alibi,
+            PositionScheme::Learned => PositionEncoding::Learned,
+        };
+        let local = decl.sliding_window.local();
         ModelSpec {
             arch,
             name: String::new(),
@@ -274,17 +259,7 @@ impl ModelSpec {
             n_ctx_train: 1,
             norm_eps: 1e-5,
             attention_scale: attention_scale(head_dim),
-            position_encoding: match scheme {
-                PositionScheme::Rope => PositionEncoding::Rope(Rope {
-                    style: decl.rope_style,
-                    n_dims: head_dim,
-                    base: 10_000.0,
-                    scaling: RopeScaling::None,
-                    skipped_every: decl.no_rope_every,
-                }),
-                PositionScheme::Alibi => PositionEncoding::Alibi,
-                PositionScheme::Learned => PositionEncoding::Learned,
-            },
+            position_encoding,
             block: decl.blocks[0],
             norm_bias: always(decl.norm_bias),
             embedding_norm: always(decl.embedding_norm),
@@ -303,7 +278,8 @@ impl ModelSpec {
             logit_scale: 1.0,
             final_softcap: None,
             attention_softcap: None,
-            local_layers: None,
+            local_layers: local
+                .and_then(|local| LocalLayers::undeclared(local, n_layers, position_encoding.rope())),
             ignored_sliding_window: None,
         }
         .with_default_scales()
@@ -355,6 +331,7 @@ impl ModelSpec {
             let value: MetaValue = match *key {
                 "attention.clamp_kqv" => self.clamp_qkv?.into(),
                 "attention.max_alibi_bias" => ALIBI_MAX_BIAS.into(),
+                "attn_logit_softcapping" => self.attention_softcap?.into(),
                 "attention.scale" => self.attention_scale.into(),
                 "embedding_scale" => self.embedding_scale.into(),
                 "final_logit_softcapping" => self.final_softcap?.into(),
@@ -416,6 +393,14 @@ impl ModelSpec {
         }
         if let Some(window) = self.ignored_sliding_window {
             put("attention.sliding_window", size(window));
+        }
+        if let Some(local) = &self.local_layers {
+            let flags = local.is_local.iter().copied().map(MetaValue::Bool);
+            put("attention.sliding_window", size(local.window));
+            put("attention.sliding_window_pattern", MetaValue::Array(ValueType::Bool, flags.collect()));
+            if let Some(rope) = local.rope {
+                put("rope.freq_base_swa", rope.base.into());
+            }
         }
         for (key, value) in self.settings() {
             put(key, value);

@@ -3,10 +3,13 @@
 //!
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
-use super::{ALIBI_MAX_BIAS, ModelSpec, PositionEncoding, Rope, RopeScaling, norm_eps_key};
+use super::{
+    ALIBI_MAX_BIAS, LocalLayers, ModelSpec, PositionEncoding, Rope, RopeScaling, attention_scale,
+    local::all_but_every, norm_eps_key,
+};
 use crate::arch::{
-    Arch, ArchDecl, Block, IGNORED_KEYS, NEUTRAL_KEYS, PositionScheme, Positions, Presence, READ_KEYS,
-    SlidingWindow,
+    Arch, ArchDecl, Block, IGNORED_KEYS, LOCAL_KEYS, LocalDecl, NEUTRAL_KEYS, PositionScheme, Positions,
+    Presence, READ_KEYS, SlidingWindow,
 };
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
@@ -99,6 +102,21 @@ impl ModelSpec {
         let fused_qkv = decl.fused_qkv.resolve(first_layer("attn_qkv.weight"));
         let bias_of_q = if fused_qkv { "attn_qkv.bias" } else { "attn_q.bias" };
         let sized = ModelSpec { n_embd, ..ModelSpec::base(arch, n_layers, head_dim) }.with_default_scales();
+        let position_encoding = match keys.position_scheme(n_layers)? {
+            PositionScheme::Rope => PositionEncoding::Rope(Rope {
+                style: decl.rope_style,
+                n_dims: keys.rope_dims(head_dim)?,
+                base: keys.rope_base()?,
+                scaling: keys.rope_scaling(n_ctx_train)?,
+                skipped_every: decl.no_rope_every,
+            }),
+            PositionScheme::Alibi => keys.alibi()?,
+            PositionScheme::Learned => PositionEncoding::Learned,
+        };
+        let default_scale = match decl.scaled_by_width {
+            Some(layers) if layers == n_layers => attention_scale(n_embd / n_heads),
+            _ => sized.attention_scale,
+        };
         Ok(ModelSpec {
             name: printable(file.str("general.name")?.unwrap_or_default()),
             n_heads,
@@ -107,18 +125,8 @@ impl ModelSpec {
             n_vocab: keys.n_vocab()?,
             n_ctx_train,
             norm_eps: keys.norm_eps()?,
-            attention_scale: keys.factor("attention.scale", sized.attention_scale)?,
-            position_encoding: match keys.position_scheme(n_layers)? {
-                PositionScheme::Rope => PositionEncoding::Rope(Rope {
-                    style: decl.rope_style,
-                    n_dims: keys.rope_dims(head_dim)?,
-                    base: keys.rope_base()?,
-                    scaling: keys.rope_scaling(n_ctx_train)?,
-                    skipped_every: decl.no_rope_every,
-                }),
-                PositionScheme::Alibi => keys.alibi()?,
-                PositionScheme::Learned => PositionEncoding::Learned,
-            },
+            attention_scale: keys.factor("attention.scale", default_scale)?,
+            position_encoding,
             block: keys.block()?,
             norm_bias: decl.norm_bias.resolve(has("output_norm.bias")),
             embedding_norm: decl.embedding_norm.resolve(has("token_embd_norm.weight")),
@@ -136,6 +144,8 @@ impl ModelSpec {
             residual_scale: keys.factor("residual_scale", sized.residual_scale)?,
             logit_scale: keys.factor("logit_scale", sized.logit_scale)?,
             final_softcap: keys.bound("final_logit_softcapping")?,
+            attention_softcap: keys.bound("attn_logit_softcapping")?,
+            local_layers: keys.local_layers(n_layers, position_encoding.rope())?,
             ignored_sliding_window: keys.sliding_window(n_ctx_train)?,
             ..sized
         })
@@ -178,8 +188,10 @@ impl Keys<'_> {
             let Some(key) = key.strip_prefix(&prefix) else {
                 continue;
             };
-            let settings = self.arch.decl().settings;
-            if READ_KEYS.contains(&key) || IGNORED_KEYS.contains(&key) || settings.contains(&key) {
+            let ArchDecl { settings, sliding_window, .. } = self.arch.decl();
+            let is_local = sliding_window.local().is_some() && LOCAL_KEYS.contains(&key);
+            if is_local || READ_KEYS.contains(&key) || IGNORED_KEYS.contains(&key) || settings.contains(&key)
+            {
                 continue;
             }
             match NEUTRAL_KEYS.iter().find(|(known, ..)| *known == key) {
@@ -479,6 +491,48 @@ impl Keys<'_> {
         }
     }
 
+    /// The layers with a sliding window, in a model whose global layers have the given RoPE.
+    fn local_layers(&self, n_layers: usize, rope: Option<&Rope>) -> Result<Option<LocalLayers>, LoadError> {
+        const BASE: &str = "rope.freq_base_swa";
+        let Some(decl) = self.arch.decl().sliding_window.local() else { return Ok(None) };
+        let Some(window) = self.optional_size("attention.sliding_window", limit::TOKENS)?.or(decl.window)
+        else {
+            return Ok(None);
+        };
+        let default = decl.rope_base.or(rope.map(|rope| rope.base)).unwrap_or(10_000.0);
+        let base = self.float(BASE, default, |base| base >= 1.0, "it has to be 1 or more")?;
+        let local_rope = rope.map(|rope| Rope {
+            base,
+            scaling: if decl.rope_base.is_some() { RopeScaling::None } else { rope.scaling },
+            ..*rope
+        });
+        let is_local = self.window_pattern(n_layers, decl)?;
+        Ok(Some(LocalLayers { window, is_local, rope: local_rope }))
+    }
+
+    /// Which layers have a sliding window, `[n_layers]`. Files give a flag for each layer, or every how many layers one
+    /// has none.
+    fn window_pattern(&self, n_layers: usize, decl: LocalDecl) -> Result<Vec<bool>, LoadError> {
+        const KEY: &str = "attention.sliding_window_pattern";
+        let full = self.full(KEY);
+        if let Some(Value::Array(array)) = self.file.get(&full) {
+            let flag = |layer: usize| match array.get(layer) {
+                Some(Value::Bool(flag)) if array.len() == n_layers => Some(flag),
+                _ => None,
+            };
+            let flags: Option<Vec<bool>> = (0..n_layers).map(flag).collect();
+            return flags.ok_or_else(|| {
+                self.bad(
+                    KEY,
+                    format!("a list of {}", array.len()),
+                    format!("it has to be a number, or {n_layers} times true or false"),
+                )
+            });
+        }
+        let every = self.optional_size(KEY, limit::LAYERS)?.unwrap_or(decl.global_every);
+        Ok(all_but_every(every, n_layers))
+    }
+
     /// The sliding window in tokens that the file gives and that is not applied; `None` if it would have no
     /// effect.
     fn sliding_window(&self, n_ctx_train: usize) -> Result<Option<usize>, LoadError> {
@@ -487,6 +541,7 @@ impl Keys<'_> {
         let window = self.file.u64(&self.full(KEY))?.filter(|&w| w > 0 && w < n_ctx_train as u64);
         match (window, self.arch.decl().sliding_window) {
             (None, _) => Ok(None),
+            (_, SlidingWindow::Local(_)) => Ok(None),
             (Some(window), SlidingWindow::Ignored) => Ok(Some(window as usize)), // below n_ctx_train
             (Some(window), SlidingWindow::Refused) => {
                 Err(self.unsupported(KEY, window, "attention to a window only is not supported"))

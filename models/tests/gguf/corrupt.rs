@@ -865,3 +865,72 @@ fn an_unknown_architecture_names_its_relatives() {
         "\"qwen9\" is not supported; its relatives qwen2, qwen3 are; all supported are llama",
     );
 }
+
+/// Windows, their layers and RoPE bases, and soft caps.
+#[test]
+fn invalid_windows_are_errors() {
+    let pattern =
+        |flags: &[bool]| MetaValue::Array(ValueType::Bool, flags.iter().map(|flag| (*flag).into()).collect());
+    let cases: &[(&str, MetaValue, &str)] = &[
+        ("attention.sliding_window", u(0), "gemma3.attention.sliding_window = 0"),
+        ("attention.sliding_window", u(1 << 31), "gemma3.attention.sliding_window = 2147483648"),
+        ("attention.sliding_window", f(8.0), "gemma3.attention.sliding_window"),
+        ("attention.sliding_window_pattern", u(0), "it has to be 1 to 4096"),
+        ("attention.sliding_window_pattern", pattern(&[true]), "a list of 1"),
+        (
+            "attention.sliding_window_pattern",
+            pattern(&[true; 3]),
+            "it has to be a number, or 2 times true or false",
+        ),
+        ("attention.sliding_window_pattern", MetaValue::i32s([1, 0]), "2 times true or false"),
+        ("rope.freq_base_swa", f(f32::NAN), "gemma3.rope.freq_base_swa"),
+        ("rope.freq_base_swa", f(0.0), "it has to be 1 or more"),
+        ("attn_logit_softcapping", f(50.0), "soft-capped attention logits"),
+    ];
+    for (key, value, expected) in cases {
+        let change = |w: &mut GgufWriter| {
+            w.set("gemma3.attention.sliding_window", 8u32);
+            w.set(format!("gemma3.{key}"), value.clone());
+        };
+        check_spec(Arch::Gemma3, change, expected);
+    }
+    for cap in [f32::NAN, f32::INFINITY, -50.0] {
+        check_spec(
+            Arch::Gemma2,
+            set("gemma2.attn_logit_softcapping", f(cap)),
+            "gemma2.attn_logit_softcapping",
+        );
+    }
+    // Architectures without local layers do not read these keys.
+    check_spec(Arch::Llama, set("llama.attention.sliding_window_pattern", u(2)), "its effect is unknown");
+    check_spec(Arch::Qwen2, set("qwen2.rope.freq_base_swa", f(1e4)), "its effect is unknown");
+}
+
+/// As a number, as flags, and by the architecture. Without a window all layers are global.
+#[test]
+fn local_layers_are_read_as_in_llama_cpp() {
+    let read = |arch: Arch, change: &dyn Fn(&mut GgufWriter)| {
+        let mut writer = tiny_model(arch);
+        change(&mut writer);
+        let spec = ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(&writer)).unwrap()).unwrap();
+        let windows = [spec.window(0), spec.window(1)];
+        (windows, [0, 1].map(|layer| spec.rope(layer).map(|rope| rope.base)))
+    };
+    let base = Some(10_000.0);
+    assert_eq!(read(Arch::Gemma3, &|_| ()), ([None; 2], [base; 2]));
+    let gemma3 = |w: &mut GgufWriter| {
+        w.set("gemma3.attention.sliding_window", 8u32);
+        w.set("gemma3.attention.sliding_window_pattern", 2u32);
+        w.set("gemma3.rope.freq_base", 1e6);
+        w.set("gemma3.rope.scaling.factor", 8.0);
+    };
+    assert_eq!(read(Arch::Gemma3, &gemma3), ([Some(8), None], [base, Some(1e6)]));
+    assert_eq!(read(Arch::Gemma2, &|_| ()), ([Some(4096), None], [base; 2]));
+    let cohere2 = |w: &mut GgufWriter| {
+        w.set("cohere2.attention.sliding_window", 8u32);
+        let flags = MetaValue::Array(ValueType::Bool, vec![false.into(), true.into()]);
+        w.set("cohere2.attention.sliding_window_pattern", flags);
+    };
+    assert_eq!(read(Arch::Cohere2, &cohere2), ([None, Some(8)], [None, base]));
+    assert_eq!(read(Arch::Exaone4, &|_| ()), ([None; 2], [base; 2]));
+}

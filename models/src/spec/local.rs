@@ -1,0 +1,48 @@
+//! Layers with a sliding window, and the RoPE of each layer.
+
+use super::{ModelSpec, Rope};
+use crate::arch::LocalDecl;
+
+/// Layers with a sliding window, called local. In the others, which are global, a token sees all before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalLayers {
+    /// Tokens that a token sees, itself included: those at positions above p - window, for its position p.
+    pub window: usize,
+    /// `[n_layers]`: which layers are local.
+    pub is_local: Vec<bool>,
+    /// RoPE of the local layers.
+    pub rope: Option<Rope>,
+}
+
+impl LocalLayers {
+    /// The local layers of a model of which the file says nothing, if it has any.
+    pub(super) fn undeclared(decl: LocalDecl, n_layers: usize, rope: Option<&Rope>) -> Option<LocalLayers> {
+        let is_local = all_but_every(decl.global_every, n_layers);
+        Some(LocalLayers { window: decl.window?, is_local, rope: rope.copied() })
+    }
+}
+
+/// `[n_layers]`: true, but for the last of each group of `every`.
+pub(super) fn all_but_every(every: usize, n_layers: usize) -> Vec<bool> {
+    (1..=n_layers).map(|layer| !layer.is_multiple_of(every)).collect()
+}
+
+impl ModelSpec {
+    /// Tokens that a token sees in a layer, itself included; `None` for all.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        let local = self.local_layers.as_ref()?;
+        local.is_local.get(layer).copied().unwrap_or(false).then_some(local.window)
+    }
+
+    /// RoPE of a layer; `None` where it has none.
+    pub fn rope(&self, layer: usize) -> Option<&Rope> {
+        let rope = match &self.local_layers {
+            Some(local) if self.window(layer).is_some() => local.rope.as_ref(),
+            Some(_) if self.arch.decl().sliding_window.local().is_some_and(|decl| decl.only_local_rope) => {
+                None
+            }
+            _ => self.position_encoding.rope(),
+        };
+        rope.filter(|rope| rope.is_in_layer(layer))
+    }
+}
