@@ -15,7 +15,7 @@ pub use file_type::FileType;
 
 use crate::arch::Arch;
 use crate::gguf::write::{GgufWriter, MetaValue, TensorDecl};
-use crate::spec::{ModelSpec, ModelTensors, PositionEncoding, TensorKind};
+use crate::spec::{LocalLayers, ModelSpec, ModelTensors, PositionEncoding, TensorKind};
 use crate::types::TensorType;
 
 /// The sizes of a well-known model.
@@ -49,6 +49,8 @@ pub struct ModelShape {
     pub rope_factor: Option<f32>,
     /// Whether the output matrix is the token embedding.
     pub tied: bool,
+    /// The sliding window of local layers, tokens.
+    pub window: Option<usize>,
 }
 
 /// A shape or file type is unknown.
@@ -129,6 +131,10 @@ impl ModelShape {
         .with_default_scales();
         if let PositionEncoding::Rope(rope) = &mut spec.position_encoding {
             rope.base = self.rope_base;
+        }
+        if let (Some(window), Some(local)) = (self.window, self.arch.decl().sliding_window.local()) {
+            let rope = spec.position_encoding.rope();
+            spec.local_layers = Some(LocalLayers::declared(local, window, self.n_layers, rope));
         }
         spec
     }
@@ -225,6 +231,7 @@ const LLAMA: ModelShape = ModelShape {
     rope_base: 10_000.0,
     rope_factor: None,
     tied: false,
+    window: None,
 };
 
 const LLAMA_3: ModelShape =
@@ -241,6 +248,17 @@ const QWEN_2_5: ModelShape = ModelShape {
 
 const QWEN_3: ModelShape =
     ModelShape { arch: Arch::Qwen3, n_vocab: 151_936, n_ctx: 40_960, n_kv_heads: 8, ..QWEN_2_5 };
+
+const GEMMA_3: ModelShape = ModelShape {
+    arch: Arch::Gemma3,
+    n_vocab: 262_144,
+    n_ctx: 131_072,
+    head_dim: 256,
+    norm_eps: 1e-6,
+    tied: true,
+    window: Some(1024),
+    ..QWEN_2_5
+};
 
 const SHAPES: &[ModelShape] = &[
     // A small model with multi-head attention, for measurements with long contexts. It was trained with a
@@ -390,6 +408,35 @@ const SHAPES: &[ModelShape] = &[
     ModelShape { name: "qwen3-8b", n_layers: 36, n_embd: 4096, n_heads: 32, n_ff: 12_288, ..QWEN_3 },
     ModelShape { name: "qwen3-14b", n_layers: 40, n_embd: 5120, n_heads: 40, n_ff: 17_408, ..QWEN_3 },
     ModelShape { name: "qwen3-32b", n_layers: 64, n_embd: 5120, n_heads: 64, n_ff: 25_600, ..QWEN_3 },
+    ModelShape {
+        name: "gemma-3-1b",
+        n_layers: 26,
+        n_embd: 1152,
+        n_heads: 4,
+        n_kv_heads: 1,
+        n_ff: 6912,
+        n_ctx: 32_768,
+        window: Some(512),
+        ..GEMMA_3
+    },
+    ModelShape {
+        name: "gemma-3-4b",
+        n_layers: 34,
+        n_embd: 2560,
+        n_heads: 8,
+        n_kv_heads: 4,
+        n_ff: 10_240,
+        ..GEMMA_3
+    },
+    ModelShape {
+        name: "gemma-3-12b",
+        n_layers: 48,
+        n_embd: 3840,
+        n_heads: 16,
+        n_kv_heads: 8,
+        n_ff: 15_360,
+        ..GEMMA_3
+    },
 ];
 
 #[cfg(test)]
@@ -456,6 +503,7 @@ mod tests {
             n_vocab: 70,
             rope_factor: (arch == Arch::Llama).then_some(8.0),
             tied: arch == Arch::Qwen3,
+            window: None,
             ..LLAMA
         }
     }

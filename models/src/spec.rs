@@ -278,8 +278,9 @@ impl ModelSpec {
             logit_scale: 1.0,
             final_softcap: None,
             attention_softcap: None,
-            local_layers: local
-                .and_then(|local| LocalLayers::undeclared(local, n_layers, position_encoding.rope())),
+            local_layers: local.and_then(|local| {
+                Some(LocalLayers::declared(local, local.window?, n_layers, position_encoding.rope()))
+            }),
             ignored_sliding_window: None,
         }
         .with_default_scales()

@@ -1,6 +1,6 @@
 //! Layers with a sliding window, and the RoPE of each layer.
 
-use super::{ModelSpec, Rope};
+use super::{ModelSpec, Rope, RopeScaling};
 use crate::arch::LocalDecl;
 
 /// Layers with a sliding window, called local. In the others, which are global, a token sees all before it.
@@ -15,10 +15,20 @@ pub struct LocalLayers {
 }
 
 impl LocalLayers {
-    /// The local layers of a model of which the file says nothing, if it has any.
-    pub(super) fn undeclared(decl: LocalDecl, n_layers: usize, rope: Option<&Rope>) -> Option<LocalLayers> {
+    /// The layers with a window of `window` tokens as the architecture declares them, in a model whose global layers have
+    /// the given RoPE.
+    pub(crate) fn declared(
+        decl: LocalDecl,
+        window: usize,
+        n_layers: usize,
+        rope: Option<&Rope>,
+    ) -> LocalLayers {
+        let local_rope = |rope: &Rope| match decl.rope_base {
+            Some(base) => Rope { base, scaling: RopeScaling::None, ..*rope },
+            None => *rope,
+        };
         let is_local = all_but_every(decl.global_every, n_layers);
-        Some(LocalLayers { window: decl.window?, is_local, rope: rope.copied() })
+        LocalLayers { window, is_local, rope: rope.map(local_rope) }
     }
 }
 

@@ -499,15 +499,12 @@ impl Keys<'_> {
         else {
             return Ok(None);
         };
-        let default = decl.rope_base.or(rope.map(|rope| rope.base)).unwrap_or(10_000.0);
-        let base = self.float(BASE, default, |base| base >= 1.0, "it has to be 1 or more")?;
-        let local_rope = rope.map(|rope| Rope {
-            base,
-            scaling: if decl.rope_base.is_some() { RopeScaling::None } else { rope.scaling },
-            ..*rope
-        });
-        let is_local = self.window_pattern(n_layers, decl)?;
-        Ok(Some(LocalLayers { window, is_local, rope: local_rope }))
+        let mut local = LocalLayers::declared(decl, window, n_layers, rope);
+        if let Some(rope) = &mut local.rope {
+            rope.base = self.float(BASE, rope.base, |base| base >= 1.0, "it has to be 1 or more")?;
+        }
+        local.is_local = self.window_pattern(n_layers, decl)?;
+        Ok(Some(local))
     }
 
     /// Which layers have a sliding window, `[n_layers]`. Files give a flag for each layer, or every how many layers one

@@ -869,6 +869,8 @@ fn an_unknown_architecture_names_its_relatives() {
 /// Windows, their layers and RoPE bases, and soft caps.
 #[test]
 fn invalid_windows_are_errors() {
+    let set = |key: &'static str, value: MetaValue| move |w: &mut GgufWriter| drop(w.set(key, value.clone()));
+    let (u, f) = (MetaValue::U32, MetaValue::F32);
     let pattern =
         |flags: &[bool]| MetaValue::Array(ValueType::Bool, flags.iter().map(|flag| (*flag).into()).collect());
     let cases: &[(&str, MetaValue, &str)] = &[
