@@ -97,11 +97,26 @@ CASES = [
     Case("mpt-clip", "Mpt", dict(GPT, d_model=96, n_layers=2, n_heads=6, expansion_ratio=2, max_seq_len=2048, attn_config=dict(clip_qkv=1.5)),
          written=dict(architectures=["MPTForCausalLM"])),
     Case("mpt-2", "Mpt", dict(GPT, d_model=64, n_layers=2, n_heads=2, expansion_ratio=4, max_seq_len=2048), "q8_0", written=dict(architectures=["MPTForCausalLM"])),
+    # Layers with a sliding window. llama.cpp has no window in EXAONE 4 with other than 64 layers.
+    Case("gemma2-gqa", "Gemma2", dict(SIZES, num_hidden_layers=4, head_dim=32, query_pre_attn_scalar=32, sliding_window=8,
+                                      attn_logit_softcapping=5.0, final_logit_softcapping=8.0)),
+    Case("gemma2-mha", "Gemma2", dict(SIZES, num_hidden_layers=4, head_dim=16, num_key_value_heads=4, query_pre_attn_scalar=16,
+                                      sliding_window=24), "q8_0"),
+    Case("gemma3-mqa", "Gemma3", dict(SIZES, num_hidden_layers=6, head_dim=32, num_key_value_heads=1, query_pre_attn_scalar=32,
+                                      sliding_window=12)),
+    Case("gemma3-gqa", "Gemma3", dict(SIZES, num_hidden_layers=7, head_dim=16, query_pre_attn_scalar=16, sliding_window=17), "q8_0"),
+    Case("cohere2-gqa", "Cohere2", dict(SIZES, num_hidden_layers=4, sliding_window=8, logit_scale=0.5), written=dict(rotary_pct=1.0)),
+    Case("cohere2-mha", "Cohere2", dict(SIZES, num_hidden_layers=4, num_key_value_heads=4, sliding_window=21, logit_scale=1.0), "q8_0",
+         written=dict(rotary_pct=1.0)),
+    Case("exaone4-window", "Exaone4", dict(SIZES, num_hidden_layers=4, sliding_window=16, sliding_window_pattern=4)),
+    Case("exaone4-global", "Exaone4", dict(SIZES, sliding_window=None, num_key_value_heads=1, layer_types=["full_attention"] * 2), "q8_0"),
 ]
 
 
 def build(case: Case, seed: int):
-    config = getattr(transformers, case.stem + "Config")(
+    # Gemma 3 has one for text beside the one for text and images.
+    text = "Text" if case.stem == "Gemma3" else ""
+    config = getattr(transformers, f"{case.stem}{text}Config")(
         **{k: v for k, v in case.config.items() if v is not None}, attn_implementation="eager")
     suffix = "LMHeadModel" if case.stem == "GPT2" else "ForCausalLM"
     net = getattr(transformers, case.stem + suffix)(config).float().eval()

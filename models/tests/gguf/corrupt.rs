@@ -869,13 +869,16 @@ fn an_unknown_architecture_names_its_relatives() {
 /// Windows, their layers and RoPE bases, and soft caps.
 #[test]
 fn invalid_windows_are_errors() {
-    let set = |key: &'static str, value: MetaValue| move |w: &mut GgufWriter| drop(w.set(key, value.clone()));
     let (u, f) = (MetaValue::U32, MetaValue::F32);
     let pattern =
         |flags: &[bool]| MetaValue::Array(ValueType::Bool, flags.iter().map(|flag| (*flag).into()).collect());
     let cases: &[(&str, MetaValue, &str)] = &[
-        ("attention.sliding_window", u(0), "gemma3.attention.sliding_window = 0"),
-        ("attention.sliding_window", u(1 << 31), "gemma3.attention.sliding_window = 2147483648"),
+        (
+            "attention.sliding_window",
+            u(0),
+            "gemma3.attention.sliding_window is 0, but it has to be 1 to 2147483647",
+        ),
+        ("attention.sliding_window", u(1 << 31), "gemma3.attention.sliding_window is 2147483648"),
         ("attention.sliding_window", f(8.0), "gemma3.attention.sliding_window"),
         ("attention.sliding_window_pattern", u(0), "it has to be 1 to 4096"),
         ("attention.sliding_window_pattern", pattern(&[true]), "a list of 1"),
