@@ -109,7 +109,8 @@ CASES = [
     Case("cohere2-mha", "Cohere2", dict(SIZES, num_hidden_layers=4, num_key_value_heads=4, sliding_window=21, logit_scale=1.0), "q8_0",
          written=dict(rotary_pct=1.0)),
     Case("exaone4-window", "Exaone4", dict(SIZES, num_hidden_layers=4, sliding_window=16, sliding_window_pattern=4)),
-    Case("exaone4-global", "Exaone4", dict(SIZES, sliding_window=None, num_key_value_heads=1, layer_types=["full_attention"] * 2), "q8_0"),
+    Case("exaone4-global", "Exaone4", dict(SIZES, num_key_value_heads=1, layer_types=["full_attention"] * 2), "q8_0",
+         written=dict(sliding_window=None)),
 ]
 
 
