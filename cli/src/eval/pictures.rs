@@ -81,9 +81,9 @@ pub fn of_attention_loss(summaries: &[&Summary]) -> Vec<Picture> {
         let cells = |losses: &Vec<f32>| losses.iter().map(|loss| Some(f64::from(*loss))).collect();
         let cache = summary.row().name();
         let map = HeatMap {
-            title: title(&format!("Attention lost, {cache}"), summary),
+            title: title(&format!("Attention lost beyond the least possible, {cache}"), summary),
             x_label: "query head".to_owned(),
-            y_label: "layer; share of the attention beyond the least possible".to_owned(),
+            y_label: "layer".to_owned(),
             columns: (0..heads).map(|head| head.to_string()).collect(),
             rows: (0..by_head.len()).map(|layer| layer.to_string()).collect(),
             cells: by_head.iter().map(cells).collect(),
