@@ -10,6 +10,7 @@ mod contents;
 mod exercises;
 mod full_cache;
 mod measure;
+mod peer;
 mod pictures;
 mod prediction;
 mod records;
@@ -88,6 +89,11 @@ pub struct EvalArgs {
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]
     heads: Option<PathBuf>,
+    /// Another program that answers the same questions with full caches, to compare with: NAME=COMMAND. {context}, {type_k}
+    /// and {type_v} in it are replaced. It gets a prompt as a line of numbers (most tokens of the answer, token ids) and
+    /// writes the ids of the answer as a line. tests/peer/answers.cpp is one for llama.cpp
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = str::parse::<peer::PeerCommand>, help_heading = "Results")]
+    peer: Option<peer::PeerCommand>,
     /// Folder for the results
     #[arg(short = 'o', long, value_name = "FOLDER", default_value = "eval", help_heading = "Results")]
     output: PathBuf,

@@ -385,3 +385,33 @@ fn a_known_question_changes_what_policies_keep() {
     let (unknown, known) = (score(&[]), score(&["--query-aware"]));
     assert!(known > unknown, "{known} {unknown}");
 }
+
+/// The program answers nothing, and counts the prompts.
+#[cfg(unix)]
+#[test]
+fn another_program_is_asked_the_same_with_a_full_cache_of_each_type() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let output = folder("peer");
+    fs::create_dir_all(&output).expect("a folder");
+    let (program, prompts) = (output.join("silent"), output.join("prompts"));
+    let script =
+        format!("#!/bin/sh\nwhile read -r line; do echo $1 $line >> {}; echo; done\n", prompts.display());
+    fs::write(&program, script).expect("a file");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    let peer = format!("silent={} {{type_k}}/{{type_v}}", program.display());
+    let args = ["needle", "-c", "600", "--samples", "2", "--policy", "streaming", "--kv-budget", "30%", "-q"];
+    let args = [&args[..], &["--cache-types", "f16,q8_0/q4_0", "--json", "--peer", &peer]].concat();
+    for _ in 0..2 {
+        let cells = eval(&output, &args).json();
+        let cells = cells.as_array().expect("an array").iter().filter(|cell| cell["policy"] == "silent");
+        let cells: Vec<_> = cells.map(|cell| (cell["type_v"].clone(), cell["score"].clone())).collect();
+        assert_eq!(cells, [("f16".into(), 0.0.into()), ("q4_0".into(), 0.0.into())]);
+        // The second run asks nothing.
+        let asked = fs::read_to_string(&prompts).expect("prompts");
+        assert_eq!(asked.lines().count(), 4);
+        assert_eq!(asked.lines().filter(|line| line.starts_with("q8_0/q4_0 ")).count(), 2);
+    }
+    let missing = eval(&output, &[&args[..args.len() - 1], &["gone=/nowhere"]].concat());
+    missing.assert_failed(1, "gone: cannot start /nowhere");
+}

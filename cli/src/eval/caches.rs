@@ -16,6 +16,9 @@ use crate::examine::find_profile;
 use crate::failure::Failure;
 use crate::format;
 
+/// The types with whose full cache memory is compared.
+pub const F16: (Type, Type) = (Type::F16, Type::F16);
+
 /// The policy's own sizes.
 const OWN: &str = "own";
 
@@ -42,6 +45,11 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// A cache of this name that keeps everything.
+    pub fn full(name: &str, types: (Type, Type)) -> Cache {
+        Cache { name: name.to_owned(), budget: None, types, policy: PolicyChoice::default(), profile: None }
+    }
+
     /// The options of a session of `context` tokens.
     ///
     /// # Errors
@@ -57,7 +65,7 @@ impl Cache {
         match self.budget {
             None | Some(Budget::Own) => Ok(options),
             Some(Budget::Of(KvBudget::Share(share))) => {
-                let bytes = (full_f16_bytes(spec, context) as f64 * share) as usize;
+                let bytes = (full_bytes(spec, context, F16) as f64 * share) as usize;
                 options.within(KvBudget::Bytes(bytes), spec)
             }
             Some(Budget::Of(budget)) => options.within(budget, spec),
@@ -88,10 +96,11 @@ impl Cache {
     }
 }
 
-/// Bytes of a cache that keeps all of `tokens` tokens in f16.
-pub fn full_f16_bytes(spec: &ModelSpec, tokens: usize) -> usize {
-    let row = 2 * Type::F16.row_bytes(spec.head_dim);
-    spec.n_layers * spec.n_kv_heads * tokens * row
+/// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the window.
+pub fn full_bytes(spec: &ModelSpec, tokens: usize, types: (Type, Type)) -> usize {
+    let row = types.0.row_bytes(spec.head_dim) + types.1.row_bytes(spec.head_dim);
+    let rows = |layer| spec.window(layer).map_or(tokens, |window| tokens.min(window));
+    (0..spec.n_layers).map(rows).sum::<usize>() * spec.n_kv_heads * row
 }
 
 /// Parses a budget: `own`, `2GiB` or `25%`.
@@ -110,17 +119,11 @@ pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
     let policies = session::bounded_policies(&args.policy, args.heads.is_some())?;
     let mut caches: Vec<Cache> = Vec::new();
     for types in &args.cache_types {
-        let cache = |name: &str, policy: &PolicyChoice, budget| Cache {
-            name: name.to_owned(),
-            budget,
-            types: *types,
-            policy: policy.clone(),
-            profile: None,
-        };
-        let full = PolicyChoice::default();
-        caches.push(cache(full.name(), &full, None));
+        caches.push(Cache::full(PolicyChoice::default().name(), *types));
         for (name, policy) in &policies {
-            caches.extend(args.kv_budget.iter().map(|budget| cache(name, policy, Some(*budget))));
+            let cache = Cache { policy: policy.clone(), ..Cache::full(name, *types) };
+            caches
+                .extend(args.kv_budget.iter().map(|budget| Cache { budget: Some(*budget), ..cache.clone() }));
         }
     }
     let mut known = HashSet::new();

@@ -4,13 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use anyhow::Result;
+use ggml::Type;
 use longhand::setup::available_memory;
 use longhand::{ChatFormat, Engine, EngineError, KvUsage, Progress, Session, SessionOptions, sync_all};
 
 use super::EvalArgs;
-use super::caches::{Cache, full_f16_bytes};
+use super::caches::{Cache, F16, full_bytes};
 use super::exercises::{Content, Exercise, exercises};
 use super::full_cache::FullCache;
+use super::peer::{Peer, PeerCommand};
 use super::records::{Key, Record, Records};
 use crate::app::App;
 use crate::examine::{Text, examine, groups};
@@ -73,9 +75,10 @@ impl<'a> Evaluation<'a> {
     /// Where texts cannot be made, the computation fails, results cannot be written, or Ctrl-C was pressed.
     pub fn run(&self, records: &mut Records) -> Result<()> {
         let (mut work, mut impossible) = (Vec::new(), HashSet::new());
-        for exercise in exercises(self.app, self.args, &self.format)? {
-            let missing = self.missing(records, &exercise)?;
-            let sessions = self.sessions(&exercise, &missing, &mut impossible);
+        let exercises = exercises(self.app, self.args, &self.format)?;
+        for exercise in &exercises {
+            let missing = self.missing(records, exercise)?;
+            let sessions = self.sessions(exercise, &missing, &mut impossible);
             if !sessions.is_empty() {
                 work.push((exercise, sessions));
             }
@@ -85,7 +88,7 @@ impl<'a> Evaluation<'a> {
         let mut done = 0;
         let mut bar = ProgressBar::new(&self.app.console, "evaluating");
         for (exercise, sessions) in work {
-            let full = FullCache::new(self.app, self.engine, &self.format, &exercise)?;
+            let full = FullCache::new(self.app, self.engine, &self.format, exercise)?;
             let free = available_memory().unwrap_or(usize::MAX);
             for group in groups(self.engine, sessions, exercise.context(), free)? {
                 let cost = exercise.document().len() * group.len();
@@ -95,11 +98,56 @@ impl<'a> Evaluation<'a> {
                 };
                 match &exercise.content {
                     Content::Question(text, score) => {
-                        self.ask(&exercise, text, score, &group, records, &mut progress)?;
+                        self.ask(exercise, text, score, &group, records, &mut progress)?;
                     }
-                    _ => self.compare(&exercise, &full, &group, records, &mut progress)?,
+                    _ => self.compare(exercise, &full, &group, records, &mut progress)?,
                 }
                 done += cost;
+            }
+        }
+        match &self.args.peer {
+            Some(command) => self.ask_peer(command, &exercises, records),
+            None => Ok(()),
+        }
+    }
+
+    /// Has another program answer the same prompts, with a full cache of each type.
+    fn ask_peer(&self, command: &PeerCommand, exercises: &[Exercise], records: &mut Records) -> Result<()> {
+        let spec = self.engine.spec();
+        let context = exercises.iter().map(Exercise::context).max().unwrap_or(0);
+        let types: Vec<(Type, Type)> =
+            self.caches.iter().filter(|cache| cache.budget.is_none()).map(|cache| cache.types).collect();
+        let all = types.len() * exercises.len();
+        let mut bar = ProgressBar::new(&self.app.console, &format!("asking {}", command.name));
+        for (number, types) in types.into_iter().enumerate() {
+            let cache = Cache::full(&command.name, types);
+            let mut peer: Option<Peer> = None;
+            for (index, exercise) in exercises.iter().enumerate() {
+                let Content::Question(text, score) = &exercise.content else { continue };
+                let key = self.key(exercise, &cache);
+                if records.contains(&key, &exercise.checksum())? {
+                    continue;
+                }
+                let peer = match &mut peer {
+                    Some(peer) => peer,
+                    none => none.insert(Peer::start(command, context, types)?),
+                };
+                let detail = format!("{}, {} tokens", exercise.task, format::count(exercise.length));
+                bar.show_share(format::share(number * exercises.len() + index, all), &detail);
+                let prompt = [&text.document[..], &text.questions.concat()].concat();
+                let answer = self
+                    .app
+                    .interrupt
+                    .computing(|| peer.answer(&prompt, text.answer_limit, spec.n_vocab))
+                    // Ctrl-C ends the program, too.
+                    .map_err(
+                        |error| if self.app.interrupt.is_pressed() { Failure::interrupted() } else { error },
+                    )?;
+                let answer = self.format.tokenizer().decode(&answer, false);
+                let answer = String::from_utf8_lossy(&answer).into_owned();
+                let bytes = full_bytes(spec, text.document.len(), types);
+                let record = self.record(exercise, key, command.name.clone(), bytes);
+                records.add(Record { score: score(&answer), answer, ..record })?;
             }
         }
         Ok(())
@@ -172,7 +220,7 @@ impl<'a> Evaluation<'a> {
     ) -> Result<()> {
         let mut sessions = self.new_sessions(group)?;
         examine(self.app, &self.format, &mut sessions, text, progress, &mut |answer| {
-            let record = self.record(exercise, &group[answer.session], answer.usage);
+            let record = self.record_of(exercise, &group[answer.session], answer.usage);
             let score = score(answer.text);
             Ok(records.add(Record { score, answer: answer.text.to_owned(), ..record })?)
         })
@@ -191,7 +239,7 @@ impl<'a> Evaluation<'a> {
         let read = &mut |reading: Progress| progress(reading.share / 2.0);
         self.app.interrupt.computing(|| sync_all(&mut sessions, exercise.document(), read))?;
         for (index, (session, cache)) in sessions.iter_mut().zip(group).enumerate() {
-            let mut record = self.record(exercise, cache, session.kv_usage());
+            let mut record = self.record_of(exercise, cache, session.kv_usage());
             full.compare(self.app, exercise, session, &mut record)?;
             records.add(record)?;
             progress(0.5 + format::share(index + 1, group.len()) / 2.0);
@@ -200,20 +248,27 @@ impl<'a> Evaluation<'a> {
     }
 
     /// A record without its result. `usage`: the cache after the text.
-    fn record(
+    fn record_of(
         &self,
         exercise: &Exercise,
         (index, options): &(usize, SessionOptions),
         usage: KvUsage,
     ) -> Record {
+        let key = self.key(exercise, &self.caches[*index]);
+        self.record(exercise, key, options.policy.to_string(), usage.bytes)
+    }
+
+    /// A record without its result. `bytes`: of the cache after the text.
+    fn record(&self, exercise: &Exercise, key: Key, policy: String, bytes: usize) -> Record {
+        let tokens = exercise.document().len();
         Record {
-            key: self.key(exercise, &self.caches[*index]),
+            key,
             text: exercise.checksum(),
             depth: exercise.depth,
-            policy: options.policy.to_string(),
-            tokens: exercise.document().len(),
-            kv_bytes: usage.bytes,
-            kv_share: format::share(usage.bytes, full_f16_bytes(self.engine.spec(), usage.tokens)),
+            policy,
+            tokens,
+            kv_bytes: bytes,
+            kv_share: format::share(bytes, full_bytes(self.engine.spec(), tokens, F16)),
             score: 0.0,
             answer: String::new(),
             prediction: None,
