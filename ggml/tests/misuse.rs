@@ -88,6 +88,13 @@ fn layouts_that_ggml_asserts_on_are_refused() {
     refused("sum_rows", |ctx| ctx.sum_rows(&single(ctx)));
     refused("soft_max", |ctx| ctx.soft_max(&across(ctx), None, 1.0));
     refused("mask", |ctx| ctx.soft_max(&f32s(ctx, [4, 4, 3, 1]), Some(&f32s(ctx, [4, 4, 2, 1])), 1.0));
+    refused("layer_norm", |ctx| ctx.layer_norm(&across(ctx), 1e-5));
+    refused("layer_norm", |ctx| ctx.layer_norm(&f32s(ctx, [4, 1, 1, 1]), f32::NAN));
+    refused("silu", |ctx| ctx.silu(&across(ctx)));
+    refused("square", |ctx| ctx.square(&apart(ctx)));
+    refused("scale_add", |ctx| ctx.scale_add(&across(ctx), 1.0, 1.0));
+    refused("div", |ctx| ctx.div(&across(ctx), &f32s(ctx, [4, 1, 1, 1])));
+    refused("geglu", |ctx| ctx.geglu(&apart(ctx), &apart(ctx)));
     refused("swiglu", |ctx| ctx.swiglu(&apart(ctx), &apart(ctx)));
     refused("swiglu", |ctx| {
         let x = ctx.tensor(Type::I32, [4]);

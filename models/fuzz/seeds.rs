@@ -5,10 +5,10 @@
 use std::io;
 use std::path::Path;
 
-use models::arch::Arch;
+use models::arch::{Arch, Positions};
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorType, ValueType};
-use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling, attention_scale};
+use models::spec::{ModelSpec, ModelTensors, PositionEncoding, RopeScaling, TensorKind};
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args_os().skip(1);

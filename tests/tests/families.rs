@@ -7,7 +7,7 @@ use std::sync::Arc;
 use flate2::read::GzDecoder;
 use longhand::heads::SelectionRule;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
-use longhand::{Engine, ModelSource, Prefill, SessionOptions};
+use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use models::arch::Arch;
 use models::spec::PositionEncoding;
 use serde_json::Value;
@@ -125,6 +125,28 @@ fn policies_that_evict_rows_run() {
             assert!(usage.bytes < usage.full_bytes, "{}, {policy}: nothing was evicted", case.name);
         }
     }
+}
+
+#[test]
+fn learned_positions_bound_the_context() {
+    let case = cases().find(|case| case.name == "gpt2-4-f32").expect("the case");
+    assert!(Session::new(&case.engine, fixtures::options(64, "full")).is_ok());
+    let error = Session::new(&case.engine, fixtures::options(65, "full")).err().expect("too long");
+    let expected = "a session holds 1 to 64 tokens: the model has no more positions";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+/// LongRoPE's model was trained with 32 tokens.
+#[test]
+fn longer_contexts_have_other_rope_factors() {
+    let case = cases().find(|case| case.name == "phi3-longrope-f32").expect("the case");
+    let [short, same, long] = [20, 32, 33].map(|context| {
+        let mut session = session(&case.engine, fixtures::options(context, "full"));
+        sync(&mut session, &case.tokens[..20]);
+        session.logits().to_vec()
+    });
+    assert_eq!(short, same);
+    assert!(max_difference(&short, &long) > 0.1);
 }
 
 #[test]
