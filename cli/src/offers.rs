@@ -56,6 +56,9 @@ pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: 
     Offers { context, free: available_memory(), offers }
 }
 
+/// The policy that keeps everything in retrieval heads.
+const RAZOR: &str = "razor";
+
 /// Types that have cost no answers, the largest first. Keys in 4 bits have cost many (tests/results/2026-11-22-ruler.md).
 const SMALLER_TYPES: [(Type, Type); 2] = [(Type::Q8_0, Type::Q8_0), (Type::Q8_0, Type::Q4_0)];
 
@@ -64,7 +67,7 @@ const SMALLER_TYPES: [(Type, Type); 2] = [(Type::Q8_0, Type::Q8_0), (Type::Q8_0,
 fn changes(model: &Model) -> Vec<Offer> {
     // Computing the windows of such a model takes too long for an offer.
     let has_windows = model.spec().position_encoding == PositionEncoding::Alibi;
-    let razor = ["razor", "razor:induction=0.07"].map(|policy| Some(policy).filter(|_| !has_windows));
+    let razor = [RAZOR, "razor:induction=0.07"].map(|policy| Some(policy).filter(|_| !has_windows));
     // Without a policy, reading chunk by chunk changes no answers.
     let [all, half] = razor;
     let ways = [(None, false), (None, true), (all, false), (half, false), (all, true), (half, true)];
@@ -86,8 +89,12 @@ impl Offer {
     pub fn known_cost(&self) -> &'static str {
         match (self.policy, self.streaming) {
             (None, _) => "on small models this has cost no answers",
-            (Some(_), false) => {
+            (Some(RAZOR), false) => {
                 "on small models this has cost few answers; heads are calibrated first if they are not known"
+            }
+            (Some(_), false) => {
+                "on small models this has cost up to a fifth of the answers; heads are calibrated first if they are not \
+                 known"
             }
             (Some(_), true) => {
                 "on small models this has cost some answers; heads are calibrated first if they are not known"

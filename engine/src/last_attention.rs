@@ -52,7 +52,8 @@ impl Policy for Recorder {
 }
 
 /// What the last of `tokens` attends to, itself included, with a full cache in f16: the weights of each query head,
-/// `[layers][heads][tokens]`. They add up to 1 for each head.
+/// `[layers][heads][tokens]`. They add up to 1 for each head. Layers with a sliding window have no heads here: no
+/// policy changes what they keep.
 ///
 /// # Errors
 /// Those of [`Session::new`] and [`Session::sync`].
@@ -77,8 +78,13 @@ pub fn last_attention(
         ..SessionOptions::default()
     };
     Session::new(engine, options)?.sync(tokens, progress)?;
-    let layers = std::mem::take(&mut *recorder.layers.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(layers)
+    let recorded = std::mem::take(&mut *recorder.layers.lock().unwrap_or_else(PoisonError::into_inner));
+    let (mut recorded, spec) = (recorded.into_iter(), engine.spec());
+    let of_layer = |layer| match spec.window(layer) {
+        Some(_) => Vec::new(),
+        None => recorded.next().unwrap_or_default(),
+    };
+    Ok((0..spec.n_layers).map(of_layer).collect())
 }
 
 #[cfg(test)]

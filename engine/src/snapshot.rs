@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::atomic_file::{self, Access};
+use crate::forward::Forward;
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};
 
@@ -292,6 +293,9 @@ impl Snapshot {
     /// tokens as the file says ([`Snapshot::options`]).
     pub fn restore(mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
         self.check(engine.model())?;
+        if self.description.cache {
+            check_rotation(&engine.forward, self.description.context, self.options.context)?;
+        }
         let session = self.read(engine);
         session.map_err(|error| with_path(error, &self.path))
     }
@@ -375,6 +379,18 @@ impl Snapshot {
     }
 }
 
+/// Refuses a session of another context if the model rotates keys otherwise there (LongRoPE).
+fn check_rotation(forward: &Forward, before: usize, context: usize) -> Result<(), EngineError> {
+    match forward.for_context(before).rotates_as(&forward.for_context(context)) {
+        true => Ok(()),
+        false => Err(EngineError::Setting {
+            what: format!("a context of {context} tokens for a session that was begun with {before}"),
+            reason: "the model encodes positions otherwise in short and in long contexts".into(),
+            hint: Hint::advice("start a new session with this context"),
+        }),
+    }
+}
+
 /// The same session with room for `context` tokens. Its rows are copied; earlier turns can no longer be undone without
 /// reading.
 ///
@@ -386,13 +402,7 @@ pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, E
     if session.first_text_share().is_some() {
         return Session::new(session.engine(), options);
     }
-    if !session.rotates_as_in(context) {
-        return Err(EngineError::Setting {
-            what: format!("a context of {context} tokens for a session that was begun with another"),
-            reason: "the model encodes positions otherwise in short and in long contexts".into(),
-            hint: Hint::advice("start a new session with this context"),
-        });
-    }
+    check_rotation(&session.engine().forward, session.options().context, context)?;
     let mut bytes = Vec::new();
     session.store.write_to(&mut Output::new(&mut bytes))?;
     let mut other = Session::new(session.engine(), options)?;

@@ -174,6 +174,10 @@ pub struct ArchDecl {
     pub scaled_by_width: Option<usize>,
     /// Whether logits are divided by the file's `logit_scale`. Otherwise they are multiplied by it.
     pub divides_logits: bool,
+    /// The soft cap of attention's logits where the file gives none.
+    pub attention_softcap: Option<f32>,
+    /// The soft cap of the output's logits where the file gives none.
+    pub final_softcap: Option<f32>,
     /// How a sliding window is treated.
     pub sliding_window: SlidingWindow,
     /// The keys among those of [`NEUTRAL_KEYS`] that are read.
@@ -206,6 +210,8 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     scales: Scales::One,
     scaled_by_width: None,
     divides_logits: false,
+    attention_softcap: None,
+    final_softcap: None,
     sliding_window: SlidingWindow::Refused,
     settings: &[],
 };
@@ -433,7 +439,8 @@ pub(crate) const LOCAL_KEYS: &[&str] = &["attention.sliding_window_pattern", "ro
 
 /// Keys without influence on the computation: the row order of the source, and whether scaling was part of
 /// training.
-pub(crate) const IGNORED_KEYS: &[&str] = &["tensor_data_layout", "rope.scaling.finetuned"];
+pub(crate) const IGNORED_KEYS: &[&str] =
+    &["tensor_data_layout", "rope.scaling.finetuned", "rope.scaling.yarn_attn_factor"];
 
 /// Keys of features that are not supported, each with the values that switch the feature off and the
 /// feature's name.
@@ -453,7 +460,6 @@ pub(crate) const NEUTRAL_KEYS: &[(&str, Neutral, &str)] = &[
     ("pooling_type", Neutral::Number(&[0.0]), "an embedding or ranking model"),
     ("residual_scale", Neutral::Number(&[0.0, 1.0]), "scaled residuals"),
     ("rope.scaling.alpha", Neutral::Number(&[0.0]), "RoPE scaling by an NTK alpha"),
-    ("rope.scaling.yarn_attn_factor", Neutral::Number(&[1.0]), "a custom YaRN attention factor"),
     ("rope.scaling.yarn_log_multiplier", Neutral::Number(&[0.0]), "a YaRN log multiplier"),
     ("use_parallel_residual", Neutral::Bool(false), "parallel residuals"),
 ];

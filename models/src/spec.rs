@@ -276,8 +276,8 @@ impl ModelSpec {
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
-            final_softcap: None,
-            attention_softcap: None,
+            final_softcap: decl.final_softcap,
+            attention_softcap: decl.attention_softcap,
             local_layers: local.and_then(|local| {
                 Some(LocalLayers::declared(local, local.window?, n_layers, position_encoding.rope()))
             }),

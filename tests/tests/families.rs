@@ -7,6 +7,7 @@ use std::sync::Arc;
 use flate2::read::GzDecoder;
 use longhand::heads::SelectionRule;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
+use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use models::arch::Arch;
 use models::spec::PositionEncoding;
@@ -147,6 +148,24 @@ fn longer_contexts_have_other_rope_factors() {
     });
     assert_eq!(short, same);
     assert!(max_difference(&short, &long) > 0.1);
+}
+
+/// Its keys are rotated as in a short context.
+#[test]
+fn a_saved_session_is_not_continued_with_other_rope_factors() {
+    let case = cases().find(|case| case.name == "phi3-longrope-f32").expect("the case");
+    let mut saved = session(&case.engine, fixtures::options(30, "full"));
+    sync(&mut saved, &case.tokens[..20]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("session");
+    snapshot::save(&saved, "", &path).expect("saved");
+    for (context, fits) in [(32, true), (33, false)] {
+        let mut opened = Snapshot::open(&path).expect("opens");
+        opened.set_context(context);
+        let restored = opened.restore(&case.engine).map(|_| ()).map_err(|error| error.to_string());
+        let is_refused = restored.is_err_and(|error| error.contains("begun with 30"));
+        assert_eq!(is_refused, !fits, "{context}");
+    }
 }
 
 #[test]

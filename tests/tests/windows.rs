@@ -6,7 +6,7 @@ use longhand::heads::SelectionRule;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, Layout, PolicyChoice, StoreOptions};
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions, last_attention};
 use models::arch::Arch;
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::{LocalLayers, ModelSpec, ModelTensors, Rope};
@@ -117,6 +117,15 @@ fn check_windows(session: &Session) {
         assert_eq!(session.store().positions(layer), vec![window; 2], "layer {layer}");
     }
     assert!(session.logits().iter().all(|x| x.is_finite()));
+}
+
+#[test]
+fn the_last_tokens_attention_is_that_of_the_global_layer() {
+    let engine = gemma();
+    let tokens = random_tokens(&engine, 97, 5);
+    let layers = last_attention(&engine, &tokens, &mut |_| ()).expect("computed");
+    assert_eq!(layers.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 4]);
+    assert!(layers[GLOBAL].iter().all(|weights| (weights.iter().sum::<f32>() - 1.0).abs() < 1e-3));
 }
 
 #[test]

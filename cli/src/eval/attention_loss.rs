@@ -14,16 +14,16 @@ pub struct AttentionLoss {
     pub lost: f64,
     /// The smallest share that as many rows can receive.
     pub least: f64,
-    /// `lost` - `least` of each query head, `[layers][heads]`.
+    /// `lost` - `least` of each query head, `[layers][heads]`. Layers with a sliding window have none.
     pub by_head: Vec<Vec<f32>>,
 }
 
 impl AttentionLoss {
     /// What a session has lost. `attention` is `[layers][heads][tokens]` with a full cache.
     pub fn of_session(session: &Session, attention: &[Vec<Vec<f32>>]) -> AttentionLoss {
-        let mut loss = AttentionLoss::default();
+        let (mut loss, map) = (AttentionLoss::default(), session.kv_map());
         for (layer, heads) in attention.iter().enumerate() {
-            let kv_heads = session.kv_map().layers.get(layer).map_or(1, Vec::len).max(1);
+            let kv_heads = map.layers.get(layer).map_or(1, Vec::len).max(1);
             let kept: Vec<HashSet<u32>> = (0..kv_heads)
                 .map(|head| session.kept_positions(layer, head).unwrap_or_default().into_iter().collect())
                 .collect();

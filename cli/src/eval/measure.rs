@@ -118,7 +118,7 @@ impl<'a> Evaluation<'a> {
         let types: Vec<(Type, Type)> =
             self.caches.iter().filter(|cache| cache.budget.is_none()).map(|cache| cache.types).collect();
         let all = types.len() * exercises.len();
-        let mut bar = ProgressBar::new(&self.app.console, &format!("asking {}", command.name));
+        let mut bar = ProgressBar::new(&self.app.console, format!("asking {}", command.name));
         for (number, types) in types.into_iter().enumerate() {
             let cache = Cache::full(&command.name, types);
             let mut peer: Option<Peer> = None;

@@ -78,7 +78,10 @@ pub fn of_attention_loss(summaries: &[&Summary]) -> Vec<Picture> {
     let picture = |summary: &&Summary| {
         let by_head = &summary.attention_loss.as_ref()?.by_head;
         let heads = by_head.iter().map(Vec::len).max().unwrap_or(0);
-        let cells = |losses: &Vec<f32>| losses.iter().map(|loss| Some(f64::from(*loss))).collect();
+        // Layers with a sliding window have no heads.
+        let cells = |losses: &Vec<f32>| {
+            (0..heads).map(|head| losses.get(head).map(|loss| f64::from(*loss))).collect()
+        };
         let cache = summary.row().name();
         let map = HeatMap {
             title: title(&format!("Attention lost beyond the least possible, {cache}"), summary),

@@ -74,18 +74,25 @@ pub fn select(
 
 /// The scores, `-inf` in layers that have a sliding window.
 fn without_windows(shape: &HeadShape, induction: &[f32], echo: &[f32]) -> [Vec<f32>; 2] {
+    let counts = layers_that_count(shape, &[induction, echo]);
     let heads = shape.heads();
-    let has_scores = |layer: usize| {
-        let of_layer = layer * heads..(layer + 1) * heads;
-        [induction, echo].iter().any(|scores| scores[of_layer.clone()].iter().any(|score| *score != 0.0))
-    };
-    let counts: Vec<bool> = (0..shape.layers()).map(has_scores).collect();
-    let all = !counts.contains(&true);
     [induction, echo].map(|scores| {
-        let score =
-            |(at, score): (usize, &f32)| if all || counts[at / heads] { *score } else { f32::NEG_INFINITY };
+        let score = |(at, score): (usize, &f32)| if counts[at / heads] { *score } else { f32::NEG_INFINITY };
         scores.iter().enumerate().map(score).collect()
     })
+}
+
+/// `[layers]`: whether retrieval heads can be in a layer. They cannot where it has a sliding window; all its scores are
+/// then 0. Each of `scores` has equally many values for each layer.
+pub(super) fn layers_that_count(shape: &HeadShape, scores: &[&[f32]]) -> Vec<bool> {
+    let has_scores = |layer: usize| {
+        scores.iter().any(|scores| {
+            let values = scores.len() / shape.layers().max(1);
+            scores[layer * values..(layer + 1) * values].iter().any(|score| *score != 0.0)
+        })
+    };
+    let counts: Vec<bool> = (0..shape.layers()).map(has_scores).collect();
+    if counts.contains(&true) { counts } else { vec![true; shape.layers()] }
 }
 
 /// Refuses values outside 0 to 1.

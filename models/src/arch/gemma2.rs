@@ -11,6 +11,8 @@ pub(super) static DECL: ArchDecl = ArchDecl {
     scales: Scales::SqrtWidth,
     scaled_by_width: Some(46),
     sliding_window: SlidingWindow::Local(LocalDecl { window: Some(4096), ..LocalDecl::except_every(2) }),
+    attention_softcap: Some(50.0),
+    final_softcap: Some(30.0),
     settings: &["attn_logit_softcapping", "final_logit_softcapping"],
     ..BASE
 };

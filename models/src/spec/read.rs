@@ -114,6 +114,9 @@ impl ModelSpec {
             PositionScheme::Learned => PositionEncoding::Learned,
         };
         let default_scale = match decl.scaled_by_width {
+            Some(layers) if layers == n_layers && n_embd < n_heads => {
+                return Err(keys.bad("attention.head_count", n_heads, "it has to be at most the width"));
+            }
             Some(layers) if layers == n_layers => attention_scale(n_embd / n_heads),
             _ => sized.attention_scale,
         };
@@ -139,12 +142,12 @@ impl ModelSpec {
             ffn_bias: decl.ffn_bias.resolve(first_layer("ffn_up.bias")),
             output_bias: decl.output_bias.resolve(has("output.bias")),
             rope_freqs: decl.rope_freqs.resolve(has("rope_freqs.weight")),
-            clamp_qkv: keys.bound("attention.clamp_kqv")?,
+            clamp_qkv: keys.bound("attention.clamp_kqv", None)?,
             embedding_scale: keys.factor("embedding_scale", sized.embedding_scale)?,
             residual_scale: keys.factor("residual_scale", sized.residual_scale)?,
             logit_scale: keys.factor("logit_scale", sized.logit_scale)?,
-            final_softcap: keys.bound("final_logit_softcapping")?,
-            attention_softcap: keys.bound("attn_logit_softcapping")?,
+            final_softcap: keys.bound("final_logit_softcapping", decl.final_softcap)?,
+            attention_softcap: keys.bound("attn_logit_softcapping", decl.attention_softcap)?,
             local_layers: keys.local_layers(n_layers, position_encoding.rope())?,
             ignored_sliding_window: keys.sliding_window(n_ctx_train)?,
             ..sized
@@ -328,9 +331,9 @@ impl Keys<'_> {
         Ok(if found == 0.0 { default } else { found })
     }
 
-    /// A setting of the architecture that bounds numbers. 0 means none.
-    fn bound(&self, key: &str) -> Result<Option<f32>, LoadError> {
-        let bound = self.factor(key, 0.0)?;
+    /// A setting of the architecture that bounds numbers. 0 means the default.
+    fn bound(&self, key: &str, default: Option<f32>) -> Result<Option<f32>, LoadError> {
+        let bound = self.factor(key, default.unwrap_or(0.0))?;
         Ok((bound != 0.0).then_some(bound))
     }
 
@@ -361,13 +364,10 @@ impl Keys<'_> {
         if !self.arch.decl().settings.contains(&KEY) {
             return Ok(block);
         }
-        match self.file.bool(&self.full(KEY))? {
-            Some(parallel) if block.ffn_norm.is_some() => Ok(Block { parallel, ..block }),
-            Some(parallel) if parallel != block.parallel => Err(self.bad(
-                KEY,
-                parallel,
-                "a layer without a norm before the feed-forward network is parallel",
-            )),
+        let parallel = self.file.bool(&self.full(KEY))?;
+        match blocks {
+            [_] => Ok(Block { parallel: parallel.ok_or_else(|| self.missing(KEY))?, ..block }),
+            // Converters of StableLM write `true` where they do not know. The norms decide, as in llama.cpp.
             _ => Ok(block),
         }
     }

@@ -8,6 +8,8 @@ use models::gguf::write::GgufWriter;
 use models::gguf::{GgufFile, TensorType};
 use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling};
 
+use crate::common::{bytes, tiny_model};
+
 fn open(name: &str) -> GgufFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models").join(name);
     GgufFile::open(&path).unwrap_or_else(|e| panic!("{e}"))
@@ -122,6 +124,29 @@ fn a_specification_written_as_metadata_is_read_back() {
         assert_eq!(ModelSpec::from_gguf(&file).unwrap(), spec, "{name}");
         ModelTensors::from_gguf(&file, &spec).unwrap();
     }
+}
+
+/// Converters of StableLM write `true` where they do not know; the norm before the feed-forward network decides.
+#[test]
+fn norms_tell_whether_stablelm_is_parallel() {
+    for parallel in [true, false] {
+        let mut writer = tiny_model(Arch::StableLm);
+        writer.set("stablelm.use_parallel_residual", parallel);
+        let read = |writer: &GgufWriter| {
+            ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(writer)).unwrap()).unwrap().block.parallel
+        };
+        assert!(!read(&writer));
+        writer.tensors_mut().retain(|tensor| !tensor.name.contains("ffn_norm"));
+        assert!(read(&writer));
+    }
+}
+
+#[test]
+fn early_files_of_gemma_2_have_its_soft_caps() {
+    let mut writer = tiny_model(Arch::Gemma2);
+    writer.unset("gemma2.attn_logit_softcapping").unset("gemma2.final_logit_softcapping");
+    let spec = ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(&writer)).unwrap()).unwrap();
+    assert_eq!((spec.attention_softcap, spec.final_softcap), (Some(50.0), Some(30.0)));
 }
 
 /// The number of layers selects Baichuan's position encoding.
