@@ -45,10 +45,10 @@ use crate::failure::Failure;
 /// are in the same table.
 #[derive(Debug, Args)]
 pub struct EvalArgs {
-    /// Tasks: ruler (all thirteen of RULER), one of them by its name, such as niah_single_1 or vt, needle, passkey,
-    /// longbench (the sixteen that are not in Chinese) or one of them. Of books: perplexity, agreement (with the summary
-    /// that a full cache writes), retention (the positions that are kept), attention-loss (the attention that
-    /// evicted rows would receive)
+    /// Tasks: ruler (all thirteen of RULER) or one of them by its name, such as niah_single_1 or vt. Also needle,
+    /// passkey, and longbench (the sixteen that are not in Chinese) or one of them. Of books: perplexity, agreement
+    /// (with a full cache's summary), retention (positions that are kept), attention-loss (attention that evicted rows
+    /// would receive)
     #[arg(value_name = "TASK", required = true, value_parser = exercises::parse, help_heading = "Tasks")]
     tasks: Vec<Vec<Task>>,
     /// Lengths of the texts in tokens, with the question and the answer but without the chat template, comma-separated.
@@ -58,28 +58,27 @@ pub struct EvalArgs {
     /// Texts for each task and length
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Tasks")]
     samples: u32,
-    /// Random seed of the texts. RULER's own is 42. Its question sets (qa_1, qa_2) and
-    /// LongBench's are the same for every seed
+    /// Random seed of the texts. RULER's own is 42. Its question sets (qa_1, qa_2) and LongBench's are the same for
+    /// every seed
     #[arg(short = 's', long, default_value_t = 42, value_name = "N", value_parser = clap::value_parser!(u32), help_heading = "Tasks")]
     seed: u32,
-    /// Folder with texts: RULER's essays and question sets, LongBench's .jsonl files, wherever they lie in it, and books
-    /// as .txt.
-    /// Tasks that need what is not there are left out, with a note
+    /// Folder with texts: RULER's essays and question sets, LongBench's .jsonl files, wherever they lie in it, and
+    /// books as .txt. Tasks that need what is not there are left out, with a note
     #[arg(long, value_name = "FOLDER", help_heading = "Tasks")]
     data: Option<PathBuf>,
     /// Most tokens of an answer of the task agreement
     #[arg(long, value_name = "TOKENS", default_value_t = 256, value_parser = values::positive, help_heading = "Tasks")]
     answer_tokens: usize,
-    /// Read the text together with its question, so that policies know it when they evict. The first token of an answer is
-    /// then that of a full cache
+    /// Read the text together with its question, so that policies know it when they evict. The first token of an answer
+    /// is then that of a full cache
     #[arg(long, help_heading = "Tasks")]
     query_aware: bool,
     /// Policies, separated by semicolons, or `all`. The full cache is always there
     #[arg(long, value_name = "POLICY", value_delimiter = ';', default_value = "all", help_heading = "Cache")]
     policy: Vec<String>,
-    /// Memory for the KV cache, comma-separated: sizes (2GiB) or shares of a full cache in f16 (25%), for the text, the
-    /// question and the answer; or own, for the sizes in the policies' parameters. Less is left after the text: some
-    /// policies hold more rows for a moment
+    /// Memory for the KV cache with text, question and answer, comma-separated: sizes (2GiB) or shares of a full cache
+    /// in f16 (25%), or own. With own, the sizes are those in the policies' parameters. Less is left after the text:
+    /// some policies hold more rows for a moment
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "25%", value_parser = caches::parse_budget, help_heading = "Cache")]
     kv_budget: Vec<Budget>,
     /// Types of keys and values, comma-separated; q8_0/q4_0 are keys in q8_0 and values in q4_0
@@ -89,9 +88,9 @@ pub struct EvalArgs {
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]
     heads: Option<PathBuf>,
-    /// Another program that answers the same questions with full caches, to compare with: NAME=COMMAND. {context}, {type_k}
-    /// and {type_v} in it are replaced. It gets a prompt as a line of numbers (most tokens of the answer, token ids) and
-    /// writes the ids of the answer as a line. tests/peer/answers.cpp is one for llama.cpp
+    /// Another program that answers the same questions with full caches, to compare with: NAME=COMMAND. {context},
+    /// {type_k} and {type_v} in it are replaced. It gets a prompt as a line of numbers: the most tokens of the answer,
+    /// then the token ids. It writes the ids of the answer as a line. tests/peer/answers.cpp is one for llama.cpp
     #[arg(long, value_name = "NAME=COMMAND", value_parser = str::parse::<peer::PeerCommand>, help_heading = "Results")]
     peer: Option<peer::PeerCommand>,
     /// Folder for the results

@@ -35,7 +35,7 @@ enum HeadsCommand {
     Show(ShowArgs),
     /// Make a profile from a published head map: DuoAttention (TSV file or folder) or Retrieval_Head (JSON)
     Import(ImportArgs),
-    /// Make a profile in which as many heads keep everything as in another one, chosen at random: to see what the
+    /// Make a profile in which as many heads keep everything as in another one, chosen at random. It shows what the
     /// choice of heads is worth
     Random(RandomArgs),
 }

@@ -59,7 +59,8 @@ pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: 
 /// The policy that keeps everything in retrieval heads.
 const RAZOR: &str = "razor";
 
-/// Types that have cost no answers, the largest first. Keys in 4 bits have cost many (tests/results/2026-11-22-ruler.md).
+/// Types that have cost no answers, the largest first. Keys in 4 bits have cost many
+/// (tests/results/2026-11-22-ruler.md).
 const SMALLER_TYPES: [(Type, Type); 2] = [(Type::Q8_0, Type::Q8_0), (Type::Q8_0, Type::Q4_0)];
 
 /// What can be changed, from little to much. Of the policies only `razor` is offered, also with half of its retrieval

@@ -1,6 +1,6 @@
-//! The forward pass: one loop for all architectures. Architectures differ in which tensors exist (biases, norms),
-//! in how a layer's parts are connected, in the feed-forward network (`feed_forward`) and in how positions
-//! enter (RoPE, ALiBi in attention, or learned positions). The caller chooses the lanes that hold keys and
+//! The forward pass: one loop for all architectures. Architectures differ in which tensors exist (biases, norms) and in
+//! how a layer's parts are connected. They also differ in the feed-forward network (`feed_forward`) and in how
+//! positions enter (RoPE, ALiBi in attention, or learned positions). The caller chooses the lanes that hold keys and
 //! values.
 
 mod feed_forward;

@@ -1,5 +1,6 @@
-//! 2^x of a vector, and the soft cap of logits, which follows from it. The kernels keep logits in units of log 2: queries are multiplied by log2 e. So softmax
-//! needs only 2^x, whose range reduction is exact and one multiplication shorter than that of e^x.
+//! 2^x of a vector, and the soft cap of logits, which follows from it. The kernels keep logits in units of log 2:
+//! queries are multiplied by log2 e. So softmax needs only 2^x, whose range reduction is exact and one multiplication
+//! shorter than that of e^x.
 
 use crate::simd::{Kernel, Loop, Simd};
 

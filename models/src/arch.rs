@@ -2,8 +2,8 @@
 //! engine's one forward loop follows. A new architecture that only combines these flags is a new file in
 //! arch/ and a line in the list below.
 //!
-//! Common to all: token embedding; per layer a norm, grouped-query attention, residual, a norm, a feed-forward
-//! network, residual; a final norm; output matrix, or the token embedding in its place. A declaration begins
+//! Common to all: token embedding; per layer a norm, grouped-query attention, residual, a norm, a feed-forward network,
+//! residual. Then come a final norm and the output matrix, or the token embedding in its place. A declaration begins
 //! with [`BASE`] and says what is different.
 
 use crate::gguf::Value;
@@ -55,7 +55,7 @@ architectures! {
     exaone4: Exaone4,
     /// Phi-3, 3.5 and 4.
     phi3: Phi3,
-    /// Mistral 3 and Ministral 3.
+    /// Mistral Small 3.x. Ministral 3, whose files scale attention by position, is refused.
     mistral3: Mistral3,
     /// ChatGLM 2 and 3, GLM-4, GLM-Edge.
     chatglm: ChatGlm,
@@ -169,8 +169,8 @@ pub struct ArchDecl {
     pub output_bias: Presence,
     /// Factors of embeddings, residuals and logits where the file does not give them.
     pub scales: Scales,
-    /// The number of layers with which the attention scale is 1 / sqrt(n_embd / n_heads) and not 1 / sqrt(head_dim),
-    /// where the file does not give it.
+    /// Where the file gives no attention scale: the number of layers with which it is 1 / sqrt(n_embd / n_heads). With
+    /// other numbers it is 1 / sqrt(head_dim).
     pub scaled_by_width: Option<usize>,
     /// Whether logits are divided by the file's `logit_scale`. Otherwise they are multiplied by it.
     pub divides_logits: bool,

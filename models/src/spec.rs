@@ -159,8 +159,8 @@ pub enum RopeScaling {
         /// Frequencies with fewer rotations than this in `original_ctx` tokens are divided by `factor`.
         beta_slow: f32,
     },
-    /// LongRoPE (Ding et al. 2024, arXiv 2402.13753): two tensors have a divisor for each frequency, one for
-    /// contexts up to `original_ctx` and one for longer contexts.
+    /// LongRoPE (Ding et al. 2024, arXiv 2402.13753): two tensors have a divisor for each frequency. One is for
+    /// contexts up to `original_ctx`, the other for longer contexts.
     Long {
         /// Context length of the original training, tokens.
         original_ctx: usize,

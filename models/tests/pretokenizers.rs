@@ -1,6 +1,5 @@
-//! The pre-tokenizers against llama.cpp: its ids of a few texts, with a vocabulary of the bytes and of each two
-//! neighbouring bytes of these texts, which shows where they are split. `tests/peer/token_ids.py --golden` makes the
-//! file.
+//! The pre-tokenizers against llama.cpp: its ids of a few texts. The vocabulary has the bytes and each two neighbouring
+//! bytes of these texts, which shows where they are split. `tests/peer/token_ids.py --golden` makes the file.
 
 use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};

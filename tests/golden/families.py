@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the golden models and logits in `families/`: tiny random models of many families, with the logits of Hugging Face
-transformers (F32 files) or of llama.cpp (q8_0 files). README.md beside this file has the command and the versions.
+"""Makes the golden models and logits in `families/`: tiny random models of many families. Their logits are those of
+Hugging Face transformers (F32 files) or of llama.cpp (q8_0 files). README.md beside this file has the command and the
+versions.
 
 Weights are -1, 0 or 1 times a scale, so that the files compress well. llama.cpp's own converter writes them, with a
 vocabulary of single bytes in place of its vocabulary step.

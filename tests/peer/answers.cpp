@@ -1,10 +1,12 @@
-// Answers prompts with llama.cpp, greedily, so that `longhand eval --peer` can put its answers beside ours: the same token ids, the
-// same scores. Links the peer's libllama (README.md); uses only its public llama.h. No part of the product.
+// Answers prompts with llama.cpp, greedily, so that `longhand eval --peer` can put its answers beside ours: the same
+// token ids, the same scores. Links the peer's libllama (README.md); uses only its public llama.h. No part of the
+// product.
 //
 //   answers MODEL.gguf CONTEXT TYPE_K TYPE_V [THREADS]
 //
-// Each line of the input is the most tokens of an answer, then the prompt's token ids: "32 151644 872 …". The line of the output has the
-// answer's ids, without a token that ends a generation. Flash attention and repacked weights are as llama.cpp chooses them.
+// Each line of the input is the most tokens of an answer, then the prompt's token ids: "32 151644 872 …". The line of
+// the output has the answer's ids, without a token that ends a generation. Flash attention and repacked weights are as
+// llama.cpp chooses them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -3,10 +3,10 @@
     token_ids.py --longhand IDS --llama-cpp IDS --vocabularies FOLDER [--texts 10000] [--only NAME]
     token_ids.py --llama-cpp IDS --vocabularies FOLDER --source llama-vocab.cpp --golden ../../models/tests/pretokenizers.json
 
-IDS are the two programs of the README. FOLDER has llama.cpp's `ggml-vocab-*.gguf`. With `--source`, every
-pre-tokenizer that llama.cpp knows is compared too, with a made-up vocabulary in which any two neighbouring bytes merge:
-it shows where texts are split. `--golden` writes llama.cpp's ids of a few texts with such a vocabulary, for the tests
-of longhand.
+IDS are the two programs of the README. FOLDER has llama.cpp's `ggml-vocab-*.gguf`. With `--source`, every pre-tokenizer
+that llama.cpp knows is compared too. Its vocabulary is made up, so that any two neighbouring bytes merge. This shows
+where texts are split. `--golden` writes llama.cpp's ids of a few texts with such a vocabulary, for the tests of
+longhand.
 """
 
 import argparse

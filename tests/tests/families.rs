@@ -1,5 +1,5 @@
-//! Tiny random models of all families compute what transformers or llama.cpp compute, however a text is read
-//! (`golden/families.py` makes them), and run under policies that evict rows.
+//! Tiny random models of all families compute what transformers or llama.cpp compute, however a text is read. They also
+//! run under policies that evict rows. `golden/families.py` makes them.
 
 use std::io::Read;
 use std::sync::Arc;

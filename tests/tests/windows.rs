@@ -76,8 +76,8 @@ fn options(policy: &str, prefill: Prefill) -> SessionOptions {
     SessionOptions { prefill, ..fixtures::options(4000, policy) }
 }
 
-/// The logits after each of `tokens`, computed with full attention and a mask in one chunk, so that no row is evicted
-/// before it is seen.
+/// The logits after each of `tokens`, computed in one chunk with full attention and a mask. So no row is evicted before
+/// it is seen.
 fn dense(engine: &Arc<Engine>, tokens: &[u32]) -> Vec<f32> {
     let n = tokens.len();
     let mut session = session(engine, SessionOptions { chunk: n, ..options("full", Prefill::Exact) });

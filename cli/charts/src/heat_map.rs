@@ -213,7 +213,8 @@ impl Matrix {
     }
 }
 
-/// Draws names side by side in a line below `top`, as far as they have room between the ends, and returns where they end.
+/// Draws names side by side in a line below `top`, as far as they have room between the ends, and returns where they
+/// end.
 fn draw_names_that_fit<'a>(
     drawing: &mut Drawing,
     names: impl Iterator<Item = (f64, &'a String)>,

@@ -1,6 +1,6 @@
 //! What the next token's attention loses with the rows that a policy has evicted. Its measure is that of the L2 paper
-//! (Devoto et al. 2024, arXiv 2406.11430, equations 5 to 7) at one number of rows: the attention that evicted rows
-//! would receive with a full cache, less that of as many rows that receive least.
+//! (Devoto et al. 2024, arXiv 2406.11430, equations 5 to 7) at one number of rows. It is the attention that evicted
+//! rows would receive with a full cache, less that of as many rows that receive least.
 
 use std::collections::HashSet;
 

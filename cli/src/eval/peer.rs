@@ -1,6 +1,6 @@
-//! Another program that answers the same prompts with a full cache, to compare with. It gets a prompt as a line of numbers:
-//! the most tokens of the answer, then the token ids. It writes the ids of the answer as a line. There is one process for
-//! each cache type; tests/peer/answers.cpp is such a program for llama.cpp.
+//! Another program that answers the same prompts with a full cache, to compare with. It gets a prompt as a line of
+//! numbers: the most tokens of the answer, then the token ids. It writes the ids of the answer as a line. There is one
+//! process for each cache type; tests/peer/answers.cpp is such a program for llama.cpp.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

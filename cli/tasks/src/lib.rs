@@ -1,6 +1,7 @@
-//! Tasks that measure what a model finds in a long text: the thirteen tasks of RULER, passkey retrieval, a needle in a
-//! haystack, and the sixteen tasks of LongBench that are not in Chinese. A task makes prompts with their right answers, and scores what a model answers. It knows
-//! no model: lengths come from a function that counts the tokens of a text.
+//! Tasks that measure what a model finds in a long text. They are the thirteen tasks of RULER, passkey retrieval, a
+//! needle in a haystack, and the sixteen tasks of LongBench that are not in Chinese. A task makes prompts with their
+//! right answers, and scores what a model answers. It knows no model: lengths come from a function that counts the
+//! tokens of a text.
 //!
 //! ```
 //! use tasks::{Data, RulerTask, SampleOptions};

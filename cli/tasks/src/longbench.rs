@@ -3,8 +3,8 @@
 //! need jieba's dictionary of Chinese words.
 //!
 //! `longbench/prompts.json` has LongBench's own prompts, from its `config/dataset2prompt.json` (MIT, see
-//! `longbench/LICENSE`). Prompts that are too long are shortened in the middle, as its `pred.py` does. Scores are those of
-//! its `metrics.py` and `eval.py`, with the packages rouge 1.0.1 and fuzzywuzzy 0.18.0 without python-Levenshtein;
+//! `longbench/LICENSE`). Prompts that are too long are shortened in the middle, as its `pred.py` does. Scores are those
+//! of its `metrics.py` and `eval.py`, with the packages rouge 1.0.1 and fuzzywuzzy 0.18.0 without python-Levenshtein.
 //! `tests/golden/longbench.py` runs them and writes what the tests expect. One thing differs: where `rouge` exceeds
 //! Python's limit of recursion, in sentences of nearly a thousand words, LongBench gives 0. Here such sentences have a
 //! score.
@@ -113,8 +113,8 @@ impl LongBenchTask {
         !matches!(self.name(), "trec" | "triviaqa" | "samsum" | "lcc" | "repobench-p")
     }
 
-    /// The first samples of the task's file. They are the same for every seed. The middle of a prompt that has more than
-    /// `options.tokens` with its answer is left out.
+    /// The first samples of the task's file. They are the same for every seed. The middle of a prompt that has more
+    /// than `options.tokens` with its answer is left out.
     ///
     /// # Errors
     /// The file is missing or damaged, it has fewer questions than samples, or no token is left for a prompt.
@@ -168,7 +168,8 @@ impl LongBenchTask {
         [before.to_owned(), after.to_owned()]
     }
 
-    /// Scores one answer, from 0 to 1: the best of all right answers. LongBench reports the mean of all samples in percent.
+    /// Scores one answer, from 0 to 1: the best of all right answers. LongBench reports the mean of all samples in
+    /// percent.
     pub fn score(self, answer: &str, references: &[String], classes: &[String]) -> f64 {
         let answer = match self.name() {
             // Models go on with further examples.

@@ -209,6 +209,7 @@ mod tests {
             assert!(select(&shape, &[0.0; 4], &[0.0; 4], &rule).is_err());
         }
     }
+
     /// Half of the heads of the two layers that have scores, not of all four.
     #[test]
     fn heads_of_layers_without_scores_do_not_count() {

@@ -274,9 +274,9 @@ struct Call {
 }
 
 impl Call {
-    /// Calls `work` with the attention call that the node's operands describe: q, any tensor, rows,
-    /// log-weights (or positions), then K and V of each lane, then sinks. Without a call where there are more
-    /// rows than the lanes have room for: this fails the task, as an error of `work` does.
+    /// Calls `work` with the attention call that the node's operands describe. They are q, any tensor, rows,
+    /// log-weights (or positions), then K and V of each lane, then sinks. Without a call where there are more rows than
+    /// the lanes have room for: this fails the task, as an error of `work` does.
     fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention) -> Result<(), ShapeError>) {
         let live = input_column(task.operand(2), self.layer);
         let counts = (self.lanes.iter().zip(live))

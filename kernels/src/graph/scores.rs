@@ -84,8 +84,9 @@ pub struct AccumulatingLane<'a> {
     pub heads: Arc<[u32]>,
 }
 
-/// Adds the attention weights of queries to the accumulated attention of a lane without a window: for each row the mean over the query heads of its KV head. The queries belong to the last
-/// tokens of `inputs.positions`. The sums of the appended rows begin at 0. The result has no data.
+/// Adds the attention weights of queries to the accumulated attention of a lane without a window. Each row gets the
+/// mean over the query heads of its KV head. The queries belong to the last tokens of `inputs.positions`. The sums of
+/// the appended rows begin at 0. The result has no data.
 pub fn accumulate_attention<'a>(
     ctx: &Context,
     shape: AttentionShape,

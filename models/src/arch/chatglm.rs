@@ -1,5 +1,5 @@
-//! ChatGLM 2 and 3, GLM-4 and GLM-Edge: like Llama, except that gate and up are one tensor and RoPE rotates
-//! neighbours among the first elements of a head. Most have Q, K and V in one tensor, with biases.
+//! ChatGLM 2 and 3, GLM-4 and GLM-Edge: like Llama, except that gate and up are one tensor. RoPE rotates neighbours
+//! among the first elements of a head. Most have Q, K and V in one tensor, with biases.
 
 use super::{ArchDecl, BASE, Presence, RopeStyle};
 

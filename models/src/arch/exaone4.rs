@@ -1,5 +1,5 @@
-//! EXAONE 4: like Llama, with norms after attention and after the feed-forward network only, norms of the heads of Q
-//! and K, and RoPE on the two halves of a head. In the 32B model three of four layers have a sliding window, and the
+//! EXAONE 4: like Llama, with norms after attention and after the feed-forward network only. The heads of Q and K have
+//! norms, and RoPE pairs the two halves of a head. In the 32B model three of four layers have a sliding window, and the
 //! others have no RoPE.
 
 use super::{ArchDecl, BASE, Block, LocalDecl, Presence, SlidingWindow};

@@ -1,6 +1,6 @@
-//! Falcon: attention and a plain feed-forward network with GELU in parallel, LayerNorm with bias, Q, K and V in one
-//! tensor, RoPE on the two halves of a head. The 7B model has one norm, larger ones have two; files call the
-//! one of attention `attn_norm_2` then.
+//! Falcon: attention and a plain feed-forward network with GELU in parallel. LayerNorm has a bias, Q, K and V are one
+//! tensor, and RoPE pairs the two halves of a head. The 7B model has one norm, larger ones have two; files call the one
+//! of attention `attn_norm_2` then.
 
 use super::{ArchDecl, BASE, Block, FeedForward, NormKind, Presence};
 

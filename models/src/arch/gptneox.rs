@@ -1,6 +1,6 @@
-//! GPT-NeoX and Pythia: LayerNorm with bias, biases everywhere, Q, K and V in one tensor, a plain feed-forward
-//! network with GELU, in most models parallel to attention, and RoPE on the two halves of the first elements
-//! of a head.
+//! GPT-NeoX and Pythia: LayerNorm with bias, biases everywhere, and Q, K and V in one tensor. The feed-forward network
+//! is a plain one with GELU, in most models parallel to attention. RoPE pairs the two halves of the first elements of a
+//! head.
 
 use super::{ArchDecl, FeedForward, PositionScheme, Positions, gpt2::GPT2};
 

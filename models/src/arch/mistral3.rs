@@ -1,6 +1,6 @@
-//! Mistral 3 and Ministral 3: like Llama, with head_dim in the file and RoPE scaled by YaRN.
+//! Mistral Small 3.x: like Llama, with head_dim in the file and RoPE scaled by YaRN.
 //!
-//! Queries whose scale grows with their position (`attention.temperature_scale`) are refused.
+//! Ministral 3, whose files scale attention by position (`attention.temperature_scale`), is refused.
 
 use super::{ArchDecl, SlidingWindow, llama::LLAMA};
 

@@ -1,5 +1,5 @@
-//! OLMo 2: like Llama, except that norms come after attention and after the feed-forward network and not before,
-//! that all heads of Q, and of K, have one norm together, and that RoPE pairs the two halves of a head.
+//! OLMo 2: like Llama, except that norms come after attention and after the feed-forward network and not before. All
+//! heads of Q, and of K, have one norm together, and RoPE pairs the two halves of a head.
 
 use super::{ArchDecl, BASE, Block, Presence, QkNorm};
 

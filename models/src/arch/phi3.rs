@@ -1,5 +1,5 @@
-//! Phi-3, 3.5 and 4: like Llama, except that Q, K and V are one tensor, gate and up are another, and RoPE pairs
-//! the two halves of a head, or of its first elements. Variants for long contexts have LongRoPE.
+//! Phi-3, 3.5 and 4: like Llama, except that Q, K and V are one tensor, and gate and up are another. RoPE pairs the two
+//! halves of a head, or of its first elements. Variants for long contexts have LongRoPE.
 //!
 //! A sliding window is ignored, as in llama.cpp: only the first models state one, and converters do not say
 //! which layers have it.

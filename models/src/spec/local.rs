@@ -15,8 +15,8 @@ pub struct LocalLayers {
 }
 
 impl LocalLayers {
-    /// The layers with a window of `window` tokens as the architecture declares them, in a model whose global layers have
-    /// the given RoPE.
+    /// The layers with a window of `window` tokens as the architecture declares them, in a model whose global layers
+    /// have the given RoPE.
     pub(crate) fn declared(
         decl: LocalDecl,
         window: usize,

@@ -1,8 +1,8 @@
 //! Pre-tokenizers of BPE vocabularies: regular expressions that split a text into words before merging. The
 //! metadata key `tokenizer.ggml.pre` names the pre-tokenizer. [`TABLE`] has all of them.
 //!
-//! The splitting is that of llama.cpp, also where llama.cpp differs from the model's own tokenizer: it
-//! tells upper from lower case in ASCII only, for instance.
+//! The splitting is that of llama.cpp, also where llama.cpp differs from the model's own tokenizer. For instance, it
+//! tells upper from lower case in ASCII only.
 //!
 //! The published patterns end in `\s+(?!\S)|\s+`. Look-ahead needs a backtracking engine, which is slow and
 //! fails on long runs of spaces. Here the pattern ends in `\s+` only, and [`Spaces`] says how its match is

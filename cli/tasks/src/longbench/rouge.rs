@@ -1,5 +1,5 @@
-//! ROUGE-L of whole summaries as the Python package `rouge` has it (Lin 2004): the words that longest common
-//! subsequences of sentences consist of, each word counted once.
+//! ROUGE-L of whole summaries as the Python package `rouge` has it (Lin 2004). It counts the words that longest common
+//! subsequences of sentences consist of, each word once.
 
 use std::collections::HashSet;
 
