@@ -86,7 +86,7 @@ impl Offer {
     }
 
     /// What is known of the answers that it costs, from small models: tests/results/2026-11-21-recall.md,
-    /// 2026-11-22-cache-types.md and 2026-11-22-ruler.md.
+    /// 2026-11-22-cache-types.md, 2026-11-22-ruler.md and 2026-11-22-ruler-1.5b.md.
     pub fn known_cost(&self) -> &'static str {
         match (self.policy, self.streaming) {
             (None, _) => "on small models this has cost no answers",
