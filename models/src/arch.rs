@@ -4,7 +4,7 @@
 //!
 //! Common to all: token embedding; per layer a norm, grouped-query attention, residual, a norm, a feed-forward network,
 //! residual. Then come a final norm and the output matrix, or the token embedding in its place. A declaration begins
-//! with [`BASE`] and says what is different.
+//! with `BASE` and says what is different.
 
 use crate::gguf::Value;
 
@@ -180,7 +180,7 @@ pub struct ArchDecl {
     pub final_softcap: Option<f32>,
     /// How a sliding window is treated.
     pub sliding_window: SlidingWindow,
-    /// The keys among those of [`NEUTRAL_KEYS`] that are read.
+    /// The keys among those of `NEUTRAL_KEYS` that are read.
     pub settings: &'static [&'static str],
 }
 
