@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Chooses the seeds of a fuzz target: of all inputs in some folders those that cover most for their size.
 
-    scripts/fuzz-seeds.py engine/fuzz/target/x86_64-unknown-linux-gnu/release/heads engine/fuzz/seeds/heads \\
-        engine/fuzz/corpus/heads engine/fuzz/seeds/heads
+    scripts/fuzz-seeds.py engine/fuzz/target/x86_64-unknown-linux-gnu/release/heads engine/fuzz/seeds/heads.zip \\
+        engine/fuzz/corpus/heads engine/fuzz/seeds/heads.zip
 
-The first argument is the compiled target, the second the folder to write; all that follow are read.
+The first argument is the compiled target, the second the archive to write. All that follow, folders and archives, are
+read.
 """
 
 import argparse
 import hashlib
-import shutil
 import subprocess
 import tempfile
+import zipfile
 from pathlib import Path
 
 MAX_BYTES = 60_000  # of all seeds of a target
@@ -29,19 +30,28 @@ def main():
         inputs = collect(arguments.corpus, Path(folder, "inputs"))
         covered = coverage(arguments.target.resolve(), Path(folder))
     seeds = choose(inputs, covered)
-    shutil.rmtree(arguments.seeds, ignore_errors=True)
-    arguments.seeds.mkdir(parents=True)
-    for name in seeds:
-        (arguments.seeds / name).write_bytes(inputs[name])
+    arguments.seeds.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(arguments.seeds, "w") as archive:
+        for name in sorted(seeds):
+            # Without a date: the same seeds make the same file.
+            archive.writestr(zipfile.ZipInfo(name), inputs[name], zipfile.ZIP_DEFLATED, 9)
     have, of = (len(set().union(*(covered[name] for name in names))) for names in (seeds, covered))
     size = sum(len(inputs[name]) for name in seeds)
     print(f"{arguments.seeds}: {len(seeds)} of {len(covered)} inputs, {size} bytes, {have} of {of} features")
 
 
-def collect(folders, into):
-    """Copies all files of the folders, named by their content: name -> content."""
+def files(corpus):
+    """The contents of all files of a folder or an archive."""
+    if corpus.is_dir():
+        return [path.read_bytes() for path in corpus.iterdir()]
+    with zipfile.ZipFile(corpus) as archive:
+        return [archive.read(name) for name in archive.namelist()]
+
+
+def collect(corpora, into):
+    """Copies all files of folders and archives, named by their content: name -> content."""
     into.mkdir()
-    contents = (path.read_bytes() for folder in folders for path in folder.iterdir())
+    contents = (content for corpus in corpora for content in files(corpus))
     inputs = {hashlib.sha1(content).hexdigest()[:16]: content for content in contents}
     for name, content in inputs.items():
         (into / name).write_bytes(content)

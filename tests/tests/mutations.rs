@@ -5,6 +5,7 @@
 //! search farther. The inputs are the same each time. `LONGHAND_MUTATION_SECONDS` is the least time for each test:
 //! with 60 each goes on for a minute.
 
+use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use longhand::{ModelSource, open_gguf};
 use models::gguf::write::{GgufWriter, MetaValue};
 use models::spec::{ModelSpec, ModelTensors};
 use tests::fixtures::{Random, embedded_model, half_retrieval, options, random_tokens, session, sync};
+use zip::ZipArchive;
 
 #[path = "../../cli/documents/fuzz/readers.rs"]
 mod documents_readers;
@@ -31,12 +33,19 @@ fn kept(fuzz: &str, target: &str) -> Vec<Vec<u8>> {
     if env::var_os("LONGHAND_TEST_DATA").is_some() {
         return Vec::new();
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(fuzz).join("seeds").join(target);
-    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    assert!(!paths.is_empty(), "{} is empty", folder.display());
-    paths.iter().map(|path| fs::read(path).expect("a file")).collect()
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(fuzz).join(format!("seeds/{target}.zip"));
+    let file = fs::File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut archive = ZipArchive::new(file).expect("an archive");
+    let mut names: Vec<String> = archive.file_names().map(str::to_owned).collect();
+    names.sort();
+    assert!(!names.is_empty(), "{} is empty", path.display());
+    let content = |name: &String| {
+        let mut content = Vec::new();
+        archive.by_name(name).expect("an entry").read_to_end(&mut content).expect("whole");
+        content
+    };
+    names.iter().map(content).collect()
 }
 
 /// Calls `read` with all seeds, and with at least `count` inputs that are seeds with one to four changes. `words`
