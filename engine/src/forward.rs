@@ -217,17 +217,15 @@ impl Forward {
 
     /// The same for sessions of `context` tokens at most.
     pub fn for_context(&self, context: usize) -> Forward {
-        let rope = self.spec.position_encoding.rope();
-        let original = match rope.map(|rope| rope.scaling) {
-            Some(RopeScaling::Long { original_ctx, .. }) => original_ctx,
-            _ => usize::MAX,
-        };
-        Forward { long_context: context > original, ..self.clone() }
+        Forward { long_context: self.is_long(context), ..self.clone() }
     }
 
-    /// Whether both rotate keys alike.
-    pub fn rotates_as(&self, other: &Forward) -> bool {
-        self.long_context == other.long_context
+    /// Whether keys are rotated as in contexts longer than that of the original training (LongRoPE).
+    pub fn is_long(&self, context: usize) -> bool {
+        match self.spec.position_encoding.rope().map(|rope| rope.scaling) {
+            Some(RopeScaling::Long { original_ctx, .. }) => context > original_ctx,
+            _ => false,
+        }
     }
 
     /// Embeddings of the tokens: `[n_embd, n]`.
@@ -528,12 +526,10 @@ impl Forward {
     fn logits(&self, ctx: &Context, x: &Tensor) -> Tensor {
         let w = &self.weights.decode_layout.output;
         let x = self.norm(ctx, x, &w.norm, w.norm_bias.as_ref()).named(RESULT_NORM).output();
-        let mut logits = ctx.mul_mat(&self.weights.output, &x);
-        if let Some(bias) = &w.bias {
-            logits = ctx.add(&logits, bias);
-        }
+        let logits = ctx.mul_mat(&self.weights.output, &x);
         let scale = self.spec.logit_scale;
-        logits = scaled(ctx, logits, if self.spec.arch.decl().divides_logits { 1.0 / scale } else { scale });
+        let mut logits =
+            scaled(ctx, logits, if self.spec.arch.decl().divides_logits { 1.0 / scale } else { scale });
         if let Some(cap) = self.spec.final_softcap {
             logits = ctx.scale(&ctx.tanh(&ctx.scale(&logits, 1.0 / cap)), cap);
         }

@@ -225,12 +225,6 @@ impl Session {
         &self.engine
     }
 
-    /// Whether keys of a session of `context` tokens are rotated as those of this one. LongRoPE rotates them
-    /// otherwise in contexts longer than that of the original training.
-    pub(crate) fn rotates_as_in(&self, context: usize) -> bool {
-        self.forward.rotates_as(&self.forward.for_context(context))
-    }
-
     /// Replaces the session's text, logits and store by saved ones. After an error the session is empty.
     pub(crate) fn read_from(
         &mut self,

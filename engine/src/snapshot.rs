@@ -24,7 +24,6 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::atomic_file::{self, Access};
-use crate::forward::Forward;
 use crate::heads::HeadProfile;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};
 
@@ -294,7 +293,7 @@ impl Snapshot {
     pub fn restore(mut self, engine: &Arc<Engine>) -> Result<Session, EngineError> {
         self.check(engine.model())?;
         if self.description.cache {
-            check_rotation(&engine.forward, self.description.context, self.options.context)?;
+            check_rotation(engine, self.description.context, self.options.context)?;
         }
         let session = self.read(engine);
         session.map_err(|error| with_path(error, &self.path))
@@ -309,7 +308,8 @@ impl Snapshot {
         let has_tokens = || {
             self.description.cache
                 && settings(session) == settings_of(&self.description)
-                && session.rotates_as_in(self.description.context)
+                && check_rotation(session.engine(), self.description.context, session.options().context)
+                    .is_ok()
         };
         let read = match has_tokens() {
             true => self.read_into(session),
@@ -380,8 +380,8 @@ impl Snapshot {
 }
 
 /// Refuses a session of another context if the model rotates keys otherwise there (LongRoPE).
-fn check_rotation(forward: &Forward, before: usize, context: usize) -> Result<(), EngineError> {
-    match forward.for_context(before).rotates_as(&forward.for_context(context)) {
+fn check_rotation(engine: &Engine, before: usize, context: usize) -> Result<(), EngineError> {
+    match engine.forward.is_long(before) == engine.forward.is_long(context) {
         true => Ok(()),
         false => Err(EngineError::Setting {
             what: format!("a context of {context} tokens for a session that was begun with {before}"),
@@ -402,7 +402,7 @@ pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, E
     if session.first_text_share().is_some() {
         return Session::new(session.engine(), options);
     }
-    check_rotation(&session.engine().forward, session.options().context, context)?;
+    check_rotation(session.engine(), session.options().context, context)?;
     let mut bytes = Vec::new();
     session.store.write_to(&mut Output::new(&mut bytes))?;
     let mut other = Session::new(session.engine(), options)?;

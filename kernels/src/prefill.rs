@@ -470,8 +470,7 @@ impl Product {
     }
 }
 
-/// Adds slope * (position of the row - position of the query) to logits `[PANEL, positions.len()]`.
-/// Safety: the logits
+/// Adds slope * (position of the row - position of the query) to logits `[PANEL, positions.len()]`. Safety: the logits
 /// may be written; `distances` `[PANEL, 2]` has slopes and positions, the latter relative to `origin`.
 struct Bias<'a> {
     logits: *mut f32,

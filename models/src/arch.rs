@@ -165,8 +165,6 @@ pub struct ArchDecl {
     pub fused_gate_up: Presence,
     /// Biases of the feed-forward network.
     pub ffn_bias: Presence,
-    /// A bias on the logits.
-    pub output_bias: Presence,
     /// Factors of embeddings, residuals and logits where the file does not give them.
     pub scales: Scales,
     /// Where the file gives no attention scale: the number of layers with which it is 1 / sqrt(n_embd / n_heads). With
@@ -206,7 +204,6 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     feed_forward: FeedForward::SwiGlu,
     fused_gate_up: Presence::Never,
     ffn_bias: Presence::Never,
-    output_bias: Presence::Never,
     scales: Scales::One,
     scaled_by_width: None,
     divides_logits: false,

@@ -65,8 +65,6 @@ pub struct ModelSpec {
     pub fused_gate_up: bool,
     /// Whether the feed-forward network has biases.
     pub ffn_bias: bool,
-    /// Whether there is a bias on the logits.
-    pub output_bias: bool,
     /// Whether there is a tensor of factors that divide RoPE's frequencies.
     pub rope_freqs: bool,
     /// Bound on the absolute values of Q, K and V before RoPE.
@@ -270,7 +268,6 @@ impl ModelSpec {
             qk_norm: always(decl.qk_norm).then_some(decl.qk_norm_kind),
             fused_gate_up: always(decl.fused_gate_up),
             ffn_bias: always(decl.ffn_bias),
-            output_bias: always(decl.output_bias),
             rope_freqs: always(decl.rope_freqs),
             clamp_qkv: None,
             embedding_scale: 1.0,

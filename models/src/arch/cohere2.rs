@@ -1,14 +1,10 @@
-//! Cohere 2: like Command R. Three of four layers have a sliding window. The others have no RoPE.
+//! Cohere 2: like Command R without norms of Q and K. Three of four layers have a sliding window. The others have no RoPE.
 
-use super::{ArchDecl, BASE, Block, LocalDecl, NormKind, Presence, RopeStyle, SlidingWindow};
+use super::{ArchDecl, LocalDecl, Presence, SlidingWindow, command_r::COMMAND_R};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "cohere2",
-    rope_style: RopeStyle::Norm,
-    blocks: &[Block::PARALLEL],
-    norm: NormKind::Layer,
-    qkv_bias: Presence::IfInFile,
+    qk_norm: Presence::Never,
     sliding_window: SlidingWindow::Local(LocalDecl { only_local_rope: true, ..LocalDecl::except_every(4) }),
-    settings: &["logit_scale"],
-    ..BASE
+    ..COMMAND_R
 };

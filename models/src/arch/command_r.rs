@@ -3,8 +3,10 @@
 
 use super::{ArchDecl, BASE, Block, NormKind, Presence, QkNorm, RopeStyle};
 
-pub(super) static DECL: ArchDecl = ArchDecl {
-    name: "command-r",
+pub(super) static DECL: ArchDecl = ArchDecl { name: "command-r", ..COMMAND_R };
+
+/// What its successor begins with.
+pub(super) const COMMAND_R: ArchDecl = ArchDecl {
     rope_style: RopeStyle::Norm,
     blocks: &[Block::PARALLEL],
     norm: NormKind::Layer,

@@ -140,7 +140,6 @@ impl ModelSpec {
             qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")).then_some(decl.qk_norm_kind),
             fused_gate_up: decl.fused_gate_up.resolve(!first_layer("ffn_gate.weight")),
             ffn_bias: decl.ffn_bias.resolve(first_layer("ffn_up.bias")),
-            output_bias: decl.output_bias.resolve(has("output.bias")),
             rope_freqs: decl.rope_freqs.resolve(has("rope_freqs.weight")),
             clamp_qkv: keys.bound("attention.clamp_kqv", None)?,
             embedding_scale: keys.factor("embedding_scale", sized.embedding_scale)?,

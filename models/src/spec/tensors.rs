@@ -86,8 +86,6 @@ pub struct OutputTensors<T> {
     pub norm_bias: Option<T>,
     /// `[n_embd, n_vocab]`; `None` if the token embedding is used instead.
     pub matrix: Option<T>,
-    /// `[n_vocab]`: added to the logits.
-    pub bias: Option<T>,
 }
 
 maps! {
@@ -95,7 +93,6 @@ maps! {
         norm: one,
         norm_bias: maybe,
         matrix: maybe,
-        bias: maybe,
     }
 }
 
@@ -281,7 +278,6 @@ impl ModelTensors<TensorSpec> {
                 norm: declare.norm("output_norm", spec.n_embd),
                 norm_bias: norm_bias(true, "output_norm"),
                 matrix: (!spec.tied_output).then(|| declare.matrix("output", spec.n_embd, spec.n_vocab)),
-                bias: spec.output_bias.then(|| declare.bias("output", spec.n_vocab)),
             },
         }
     }
