@@ -84,8 +84,7 @@ impl Source<'_> {
             Ok(texts) => texts,
             Err(reason) => return Ok(Err(reason)),
         };
-        let wanted = texts.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
-        wanted.map(|(number, text)| Ok((number, content(text)?))).collect::<Result<_>>().map(Ok)
+        wanted(texts, is_wanted, content)
     }
 
     /// Parts of books to be summarised.
@@ -127,13 +126,11 @@ impl Source<'_> {
             Ok(samples) => samples,
             Err(reason) => return Ok(Err(reason)),
         };
-        let content = |(number, sample): (usize, Sample)| {
+        wanted(samples, is_wanted, |sample| {
             let text = self.text(&sample, answer_limit)?;
             let score = Box::new(move |answer: &str| score(answer, &sample.references));
-            Ok((number, Content::Question(text, score)))
-        };
-        let wanted = samples.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
-        wanted.map(content).collect::<Result<_>>().map(Ok)
+            Ok(Content::Question(text, score))
+        })
     }
 
     fn long_bench(
@@ -147,16 +144,14 @@ impl Source<'_> {
                 Ok(samples) => samples,
                 Err(reason) => return Ok(Err(reason)),
             };
-        let content = |(number, LongBenchSample { sample, classes }): (usize, LongBenchSample)| {
+        wanted(samples, is_wanted, |LongBenchSample { sample, classes }| {
             let text = match task.is_chat() {
                 true => self.text(&sample, task.answer_tokens())?,
                 false => self.plain_text(&sample, task.answer_tokens())?,
             };
             let score = Box::new(move |answer: &str| task.score(answer, &sample.references, &classes));
-            Ok((number, Content::Question(text, score)))
-        };
-        let wanted = samples.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
-        wanted.map(content).collect::<Result<_>>().map(Ok)
+            Ok(Content::Question(text, score))
+        })
     }
 
     /// A text without its middle if it has more than `most` tokens, and how many are left.
@@ -211,6 +206,16 @@ impl Source<'_> {
         question.extend(self.format.encode_text(answer_prefix)?);
         Ok(self.split(document, question, answer_limit))
     }
+}
+
+/// The contents of those samples that are wanted, by their numbers.
+fn wanted<T>(
+    samples: Vec<T>,
+    is_wanted: &dyn Fn(usize) -> bool,
+    content: impl Fn(T) -> Result<Content>,
+) -> Result<Result<Vec<(usize, Content)>, String>> {
+    let wanted = samples.into_iter().enumerate().filter(|(number, _)| is_wanted(*number));
+    wanted.map(|(number, sample)| Ok((number, content(sample)?))).collect::<Result<_>>().map(Ok)
 }
 
 /// Samples, or why there are none.

@@ -113,10 +113,11 @@ pub fn follow(
     rest: &[u32],
     on_logits: &mut dyn FnMut(usize, &[f32]),
 ) -> Result<(), EngineError> {
-    for index in 0..rest.len() {
-        let tokens = [text, &rest[..index]].concat();
+    let mut tokens = text.to_vec();
+    for (index, next) in rest.iter().enumerate() {
         app.interrupt.computing(|| session.sync(&tokens, &mut |_| ()))?;
         on_logits(index, session.logits());
+        tokens.push(*next);
     }
     Ok(())
 }
