@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "llama.h"
+#include "../peer/program.h"
 
 struct Options {
     std::string model, tokens, out;
@@ -111,16 +111,4 @@ static void run(const Options & o) {
     llama_model_free(model);
 }
 
-int main(int argc, char ** argv) {
-    try {
-        llama_log_set([](ggml_log_level level, const char * text, void *) {
-            if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
-        }, nullptr);
-        ggml_backend_load_all();
-        run(parse(argc, argv));
-        return 0;
-    } catch (const std::exception & e) {
-        fprintf(stderr, "error: %s\n", e.what());
-        return 1;
-    }
-}
+int main(int argc, char ** argv) { return run_program([&] { run(parse(argc, argv)); }); }

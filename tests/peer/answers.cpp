@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "llama.h"
+#include "program.h"
 
 static ggml_type type_of(const std::string & name) {
     for (ggml_type type : {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_0})
@@ -79,16 +79,4 @@ static void run(int argc, char ** argv) {
     llama_model_free(model);
 }
 
-int main(int argc, char ** argv) {
-    try {
-        llama_log_set([](ggml_log_level level, const char * text, void *) {
-            if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
-        }, nullptr);
-        ggml_backend_load_all();
-        run(argc, argv);
-        return 0;
-    } catch (const std::exception & e) {
-        fprintf(stderr, "error: %s\n", e.what());
-        return 1;
-    }
-}
+int main(int argc, char ** argv) { return run_program([&] { run(argc, argv); }); }
