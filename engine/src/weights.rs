@@ -199,7 +199,7 @@ impl Weights {
             None => tensors.input.token_embd.clone(),
         };
         let dual_bytes = |matrix: &Tensor| {
-            let dims = [matrix.dim(0) as u64, matrix.dim(1) as u64];
+            let dims = matrix.shape().0.map(|n| n as u64);
             if has_dual_layout(repack.as_ref(), matrix.ty(), &dims) { matrix.bytes() } else { 0 }
         };
         let dual_layout_bytes = (tensors.layers.iter().enumerate())
@@ -257,10 +257,11 @@ fn ggml_shape(dims: &[u64]) -> [usize; 4] {
     shape
 }
 
-/// Whether a matrix is copied into a layout that the CPU multiplies faster.
+/// Whether a matrix, or the matrices of experts, are copied into a layout that the CPU multiplies faster.
 fn is_repacked(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool {
-    let [n_in, n_out] = dims else { return false };
-    repack.is_some_and(|kind| kind.accepts_matrix(ty, *n_in as usize, *n_out as usize))
+    let [_, _, ..] = dims else { return false };
+    let [n_in, n_out, count, outer] = ggml_shape(dims);
+    outer == 1 && repack.is_some_and(|kind| kind.accepts_matrices(ty, [n_in, n_out, count]))
 }
 
 /// Whether a matrix is used in the repacked layout and in the file's layout.

@@ -78,13 +78,20 @@ impl BufferType {
         unsafe { sys::ggml_backend_buft_get_alignment(self.raw) }
     }
 
-    /// Whether a weight matrix of this type and shape `[n_in, n_out]` in this memory can be
-    /// multiplied with f32 activations by the CPU.
-    pub fn accepts_matrix(&self, ty: Type, n_in: usize, n_out: usize) -> bool {
-        let context = Context::new(4);
-        let weight = context.tensor(ty, [n_in, n_out]);
+    /// Whether `count` weight matrices of this type and shape `[n_in, n_out]` in one tensor in this memory can
+    /// be multiplied with f32 activations by the CPU: one by [`Context::mul_mat`], several by
+    /// [`Context::mul_mat_id`].
+    pub fn accepts_matrices(&self, ty: Type, [n_in, n_out, count]: [usize; 3]) -> bool {
+        let context = Context::new(8);
+        let weight = context.tensor(ty, [n_in, n_out, count]);
         let input = context.tensor(Type::F32, [n_in, 1]);
-        let product = context.mul_mat(&weight, &input);
+        let product = match count {
+            1 => context.mul_mat(&weight, &input),
+            _ => {
+                let ids = context.top_k(&context.tensor(Type::F32, [count, 1]), 1);
+                context.mul_mat_id(&weight, &input, &ids)
+            }
+        };
         if context.check().is_err() {
             return false;
         }

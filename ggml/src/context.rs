@@ -78,6 +78,8 @@ pub(crate) struct GraphParts {
     pub(crate) written: Vec<NonNull<sys::ggml_tensor>>,
     /// The operands that select rows of tables, and how many rows the table has.
     pub(crate) selections: Vec<(NonNull<sys::ggml_tensor>, usize)>,
+    /// The operands that are numbers of a ranking, which are in range as long as nothing else writes to them.
+    pub(crate) rankings: Vec<NonNull<sys::ggml_tensor>>,
 }
 
 /// How a computation uses the data of a context's tensors.
@@ -282,7 +284,7 @@ impl Context {
         Ok(bytes)
     }
 
-    /// An error if a tensor without memory is no matrix that `ty` can hold. The caller holds the lock.
+    /// An error if a tensor without memory is no matrix, or matrices, that `ty` can hold. The caller holds the lock.
     fn check_matrices(&self, ty: &BufferType) -> Result<(), Error> {
         // SAFETY: a live context, which is locked. The first tensor is the one that failed operations return.
         let next = |last: Option<NonNull<_>>| unsafe {
@@ -296,8 +298,8 @@ impl Context {
             last = Some(raw);
             let tensor = self.inner.handle(raw);
             let [n_in, n_out, n2, n3] = tensor.shape().0;
-            let matrix = tensor.is_unplaced_leaf() && (n2, n3) == (1, 1);
-            if !tensor.has_data() && (!matrix || !ty.accepts_matrix(tensor.ty(), n_in, n_out)) {
+            let matrices = tensor.is_unplaced_leaf() && n3 == 1;
+            if !tensor.has_data() && (!matrices || !ty.accepts_matrices(tensor.ty(), [n_in, n_out, n2])) {
                 return Err(Error::Repacked { tensor: tensor.locked_name(), access: "given" });
             }
         }

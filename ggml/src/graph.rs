@@ -43,7 +43,8 @@ impl Context {
         if results.iter().any(|tensor| !Arc::ptr_eq(&tensor.context, &self.inner)) {
             return Err(Error::Operands { op: "graph", inputs: "a foreign context's tensor".into() });
         }
-        for (selection, _) in &state.parts.selections {
+        let selections = state.parts.selections.iter().map(|(selection, _)| selection);
+        for selection in selections.chain(&state.parts.rankings) {
             let selection = self.inner.handle(*selection);
             if state
                 .parts

@@ -76,6 +76,25 @@ fn is_index(a: &Tensor) -> bool {
     a.ty() == Type::I32 && a.is_contiguous() && a.shape().0[1..] == [1; 3]
 }
 
+/// Whether `ids` `[k, n]` are the first `k` numbers of a ranking of `count` candidates for each of `n` tokens.
+/// Such numbers are in range, and different for a token, whatever was ranked.
+fn is_ranking(ids: &Tensor, count: usize) -> bool {
+    // SAFETY: fields of a live descriptor that never change.
+    let (op, candidates) = unsafe { ((*ids.root().as_ptr()).op, (*ids.root().as_ptr()).ne[0]) };
+    // SAFETY: as above.
+    let is_at_the_start = unsafe { (*ids.raw.as_ptr()).view_offs } == 0;
+    let row = candidates as usize * size_of::<i32>();
+    let [k, n, n2, n3] = ids.shape().0;
+    op == sys::GGML_OP_ARGSORT
+        && candidates as usize == count
+        && ids.ty() == Type::I32
+        && ids.has_dense_rows()
+        && is_at_the_start
+        && k <= count
+        && (n == 1 || ids.strides()[1] == row)
+        && (n2, n3) == (1, 1)
+}
+
 /// Whether ggml can copy and convert the elements of `from` to `to`, of which there are as many.
 fn converts(from: &Tensor, to: &Tensor) -> bool {
     const FLOATS: [Type; 3] = [Type::F32, Type::F16, Type::BF16];
@@ -134,6 +153,82 @@ impl Context {
             // SAFETY: live operands, shapes checked.
             unsafe { sys::ggml_mul_mat(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
         })
+    }
+
+    /// The numbers of the `k` largest elements of each row of `scores` `[count, n]`, the largest first: `[k, n]`
+    /// i32. NaN counts as the largest number.
+    pub fn top_k(&self, scores: &Tensor, k: usize) -> Tensor {
+        let [count, n, n2, n3] = scores.shape().0;
+        let fits =
+            is_activation(scores) && scores.is_contiguous() && k <= count && k > 0 && (n2, n3) == (1, 1);
+        // Sorting needs numbers that can be compared. Those of a softmax can, or all of them are NaN.
+        // SAFETY: a field of a live descriptor that never changes.
+        let is_softmax = unsafe { (*scores.raw.as_ptr()).op } == sys::GGML_OP_SOFT_MAX;
+        let scores = if is_softmax { scores.clone() } else { self.clamp(scores, f32::MAX) };
+        let ranking = self.op("top_k", &[&scores], fits, |raw| {
+            // SAFETY: a live operand with rows without gaps.
+            unsafe { sys::ggml_argsort(raw, scores.raw.as_ptr(), sys::GGML_SORT_ORDER_DESC) }
+        });
+        let row = count * size_of::<i32>();
+        self.view(&ranking, [k, n], [row, row * n, row * n], 0)
+    }
+
+    /// For each token the elements of `table` `[count, n]` at `ids` `[k, n]` of [`Context::top_k`]: `[1, k, n]`.
+    pub fn get_ranked(&self, table: &Tensor, ids: &Tensor) -> Tensor {
+        let [count, n, n2, n3] = table.shape().0;
+        let fits = is_activation(table) && is_ranking(ids, count) && ids.dim(1) == n && (n2, n3) == (1, 1);
+        let rows = self.reshape(table, [1, count, n]);
+        self.read_ids(ids);
+        self.op("get_ranked", &[&rows, ids], fits, |raw| {
+            // SAFETY: live operands, shapes checked; the numbers are below `count`.
+            unsafe { sys::ggml_get_rows(raw, rows.raw.as_ptr(), ids.raw.as_ptr()) }
+        })
+    }
+
+    /// Products with chosen matrices: `matrices` `[k, m, count]`, for each token the numbers of some of them, `ids`
+    /// `[used, n]` of [`Context::top_k`], and `b` `[k, used, n]`, or `[k, 1, n]` for all of them, give
+    /// `[m, used, n]`.
+    pub fn mul_mat_id(&self, matrices: &Tensor, b: &Tensor, ids: &Tensor) -> Tensor {
+        let (x, y) = (matrices.shape().0, b.shape().0);
+        let fits = x[0] == y[0]
+            && x[3] == 1
+            && y[3] == 1
+            && is_ranking(ids, x[2])
+            && y[2] == ids.dim(1)
+            && (y[1] == 1 || y[1] == ids.dim(0))
+            && matrices.ty().has_products()
+            && matrices.is_contiguous()
+            && is_activation(b)
+            && b.is_contiguous();
+        self.read_ids(ids);
+        self.op("mul_mat_id", &[matrices, b, ids], fits, |raw| {
+            // SAFETY: live operands, shapes checked; the ids are numbers of matrices, different for a token.
+            unsafe { sys::ggml_mul_mat_id(raw, matrices.raw.as_ptr(), b.raw.as_ptr(), ids.raw.as_ptr()) }
+        })
+    }
+
+    /// `a` `[m, used, n]` plus, for each token, the chosen rows of `rows` `[m, count]`; `ids` `[used, n]` of
+    /// [`Context::top_k`].
+    pub fn add_id(&self, a: &Tensor, rows: &Tensor, ids: &Tensor) -> Tensor {
+        let [m, used, n, outer] = a.shape().0;
+        let fits = is_activation(a)
+            && a.is_contiguous()
+            && is_activation(rows)
+            && rows.is_contiguous()
+            && rows.shape().0 == [m, rows.dim(1), 1, 1]
+            && is_ranking(ids, rows.dim(1))
+            && ids.shape().0 == [used, n, 1, 1]
+            && outer == 1;
+        self.read_ids(ids);
+        self.op("add_id", &[a, rows, ids], fits, |raw| {
+            // SAFETY: live operands, shapes checked; the ids are numbers of rows.
+            unsafe { sys::ggml_add_id(raw, a.raw.as_ptr(), rows.raw.as_ptr(), ids.raw.as_ptr()) }
+        })
+    }
+
+    /// Remembers that an operation relies on these numbers: the graph may not write to them.
+    fn read_ids(&self, ids: &Tensor) {
+        self.inner.write().parts.rankings.push(ids.raw);
     }
 
     /// As [`Context::mul_mat`], in f32 throughout also on devices that would add up in f16 otherwise.
@@ -216,6 +311,21 @@ impl Context {
             // SAFETY: live operands of equal shape.
             unsafe { sys::ggml_geglu_split(raw, gate.raw.as_ptr(), up.raw.as_ptr()) }
         })
+    }
+
+    /// silu, steeper by 1.702, of min(gate, limit), times up + 1, where up is bounded to -limit..=limit (gpt-oss).
+    pub fn swiglu_oai(&self, gate: &Tensor, up: &Tensor, limit: f32) -> Tensor {
+        const SLOPE: f32 = 1.702;
+        self.op("swiglu_oai", &[gate, up], gates(gate, up), |raw| {
+            // SAFETY: live operands of equal shape.
+            unsafe { sys::ggml_swiglu_oai(raw, gate.raw.as_ptr(), up.raw.as_ptr(), SLOPE, limit) }
+        })
+    }
+
+    /// 1 / (1 + e^-a).
+    pub fn sigmoid(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("sigmoid", a, |raw, a| unsafe { sys::ggml_sigmoid(raw, a) })
     }
 
     /// a / (1 + e^-a).

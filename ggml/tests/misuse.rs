@@ -207,18 +207,22 @@ fn a_context_without_memory_on_purpose_is_not_allocated() {
 #[test]
 fn repacked_memory_holds_whole_matrices_only() {
     let Some(repacked) = BufferType::cpu_repacked() else { return };
-    let allocate = |ty: Type, shape: [usize; 2]| {
+    let allocate = |ty: Type, shape: [usize; 4]| {
         let context = Context::new(1);
         let tensor = context.tensor(ty, shape);
         context.allocate(&repacked).map(|_| tensor)
     };
-    assert!(matches!(allocate(Type::F32, [32, 16]), Err(Error::Repacked { .. })));
-    let Ok(matrix) = allocate(Type::Q4_0, [256, 16]) else { return };
+    assert!(matches!(allocate(Type::F32, [32, 16, 1, 1]), Err(Error::Repacked { .. })));
+    let Ok(matrix) = allocate(Type::Q4_0, [256, 16, 1, 1]) else { return };
     let bytes = vec![0u8; matrix.bytes()];
     matrix.write(0, &bytes).expect("the whole matrix");
     assert!(matches!(matrix.write(0, &bytes[18..]), Err(Error::Repacked { .. })));
     assert!(matches!(matrix.to_vec::<u8>(), Err(Error::Repacked { .. })));
     assert!(matches!(matrix.clear(), Err(Error::Repacked { .. })));
+
+    assert!(matches!(allocate(Type::Q4_0, [256, 16, 2, 2]), Err(Error::Repacked { .. })));
+    let experts = allocate(Type::Q4_0, [256, 16, 4, 1]).expect("several matrices");
+    experts.write(0, &vec![0u8; experts.bytes()]).expect("all matrices");
 
     let context = Context::new(8);
     let x = context.input("x", Type::F32, [256, 1]);
@@ -265,6 +269,43 @@ fn rows_that_a_table_does_not_have_are_refused() {
         rows
     });
     assert!(matches!(error, Error::Overlap { op: "get_rows", .. }), "{error}");
+}
+
+#[test]
+fn chosen_matrices_that_ggml_asserts_on_are_refused() {
+    let scores = |ctx: &Context| f32s(ctx, [4, 3, 1, 1]);
+    let ids = |ctx: &Context| ctx.top_k(&scores(ctx), 2);
+    let matrices = |ctx: &Context| f32s(ctx, [8, 5, 4, 1]);
+    refused("more than there are", |ctx| ctx.top_k(&scores(ctx), 5));
+    refused("none", |ctx| ctx.top_k(&scores(ctx), 0));
+    refused("scores across", |ctx| ctx.top_k(&ctx.permute(&scores(ctx), [1, 0, 2, 3]), 2));
+    refused("other rows", |ctx| ctx.mul_mat_id(&matrices(ctx), &f32s(ctx, [9, 1, 3, 1]), &ids(ctx)));
+    refused("other tokens", |ctx| ctx.mul_mat_id(&matrices(ctx), &f32s(ctx, [8, 1, 2, 1]), &ids(ctx)));
+    refused("other uses", |ctx| ctx.mul_mat_id(&matrices(ctx), &f32s(ctx, [8, 3, 3, 1]), &ids(ctx)));
+    refused("fewer matrices", |ctx| {
+        ctx.mul_mat_id(&f32s(ctx, [8, 5, 3, 1]), &f32s(ctx, [8, 1, 3, 1]), &ids(ctx))
+    });
+    refused("other biases", |ctx| ctx.add_id(&f32s(ctx, [5, 2, 3, 1]), &f32s(ctx, [5, 3, 1, 1]), &ids(ctx)));
+    refused("wider biases", |ctx| ctx.add_id(&f32s(ctx, [5, 2, 3, 1]), &f32s(ctx, [6, 4, 1, 1]), &ids(ctx)));
+    refused("another table", |ctx| ctx.get_ranked(&f32s(ctx, [5, 3, 1, 1]), &ids(ctx)));
+    refused("a gate of another shape", |ctx| {
+        ctx.swiglu_oai(&f32s(ctx, [8, 2, 1, 1]), &f32s(ctx, [8, 1, 1, 1]), 7.0)
+    });
+    // Only a ranking has numbers that are in range and different.
+    let x = |ctx: &Context| f32s(ctx, [8, 1, 3, 1]);
+    refused("numbers of the caller", |ctx| {
+        ctx.mul_mat_id(&matrices(ctx), &x(ctx), &ctx.input("ids", Type::I32, [2, 3]))
+    });
+    refused("numbers twice", |ctx| {
+        ctx.mul_mat_id(&matrices(ctx), &x(ctx), &ctx.view(&ids(ctx), [2, 3], [0; 3], 0))
+    });
+    let error = error_of("a ranking that is written to", |ctx| {
+        let ids = ids(ctx);
+        let product = ctx.mul_mat_id(&matrices(ctx), &x(ctx), &ids);
+        ctx.copy(&ctx.input("ids", Type::I32, [2, 3]), &ids);
+        product
+    });
+    assert!(matches!(error, Error::Overlap { .. }), "{error}");
 }
 
 #[test]

@@ -31,6 +31,53 @@ fn a_product_is_a_transposed_times_b() {
     assert_eq!(out, [12., 34., 56.]);
 }
 
+/// Two tokens choose two of three matrices each; the products and the rows that are added follow the choice.
+#[test]
+fn products_use_the_matrices_with_the_largest_scores() {
+    let backend = cpu();
+    let context = Context::new(32);
+    let scores = context.input("scores", Type::F32, [3, 2]);
+    let matrices = context.input("matrices", Type::F32, [1, 2, 3]);
+    let rows = context.input("rows", Type::F32, [2, 3]);
+    let x = context.input("x", Type::F32, [1, 1, 2]);
+    let ids = context.top_k(&scores, 2);
+    let biased = context.add_id(&context.mul_mat_id(&matrices, &x, &ids), &rows, &ids);
+    let result = context.mul(&biased, &context.get_ranked(&scores, &ids)).output();
+    let inputs: [(&Tensor, &[f32]); 4] = [
+        (&scores, &[0.5, 3.0, 2.0, 4.0, -1.0, 0.25]),
+        (&matrices, &[1., 2., 3., 4., 5., 6.]),
+        (&rows, &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]),
+        (&x, &[10., 100.]),
+    ];
+    let out = run(&backend, &context, &result, &inputs);
+    let expected =
+        [30.3 * 3., 40.4 * 3., 50.5 * 2., 60.6 * 2., 100.1 * 4., 200.2 * 4., 500.5 / 4., 600.6 / 4.];
+    assert!(out.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-3), "{out:?}");
+}
+
+/// Sorting never gets numbers that cannot be compared.
+#[test]
+fn a_ranking_of_numbers_that_are_not_finite_has_each_number_once() {
+    const COUNT: usize = 128;
+    let backend = cpu();
+    for is_softmax in [false, true] {
+        let context = Context::new(16);
+        let input = context.input("scores", Type::F32, [COUNT, 3]);
+        let scores = if is_softmax { context.soft_max(&input, None, 1.0) } else { input.clone() };
+        let ids = context.cont(&context.top_k(&scores, COUNT)).output();
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.0, f32::NAN, 0.0];
+        let data: Vec<f32> = (0..3 * COUNT).map(|i| special[i * i % 11 % special.len()]).collect();
+        let mut allocator = GraphAllocator::new(&backend.buffer_type());
+        let ready = allocator.prepare(context.graph(&[&ids]).expect("a graph")).expect("memory");
+        input.write(0, &data).expect("input size");
+        backend.compute(&ready).expect("computes");
+        for row in ids.to_vec::<i32>().expect("numbers").chunks_mut(COUNT) {
+            row.sort_unstable();
+            assert!(row.iter().copied().eq(0..COUNT as i32), "{row:?}");
+        }
+    }
+}
+
 #[test]
 fn a_custom_operation_sees_its_operands_and_all_threads() {
     let backend = cpu();
