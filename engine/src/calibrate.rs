@@ -159,7 +159,7 @@ fn score_layers(
         let backend = backends.at(place);
         let lanes = scratch.complete_lane(place, spec, layer);
         let layer_rows = LayerRows { lanes, recorders: Vec::new() };
-        let mut scorer = Scorer::new(engine.forward.heads(), pattern);
+        let mut scorer = Scorer::new(engine.forward.heads(), engine.forward.attention_sinks(layer), pattern);
         for (number, at) in (0..n).step_by(chunk).enumerate() {
             let len = chunk.min(n - at);
             let state = LaneValues::uniform(spec.n_layers, at);
@@ -206,7 +206,7 @@ pub fn score_heads(
     ctx.allocate(&backend.buffer_type())?;
     k.write(0, keys)?;
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let mut scorer = Scorer::new(shape, pattern);
+    let mut scorer = Scorer::new(shape, None, pattern);
     scorer.add(queries, 0, &k, backend, &mut allocator)?;
     Ok(scorer.finish(n))
 }
@@ -214,15 +214,17 @@ pub fn score_heads(
 /// Sums attention over the queries of a sequence.
 struct Scorer {
     shape: AttentionShape,
+    /// `[heads]` f32: learned logits of the query heads, which take their share of attention.
+    sinks: Option<Tensor>,
     pattern: Pattern,
     induction: Vec<f64>,
     echo: Vec<f64>,
 }
 
 impl Scorer {
-    fn new(shape: AttentionShape, pattern: Pattern) -> Scorer {
+    fn new(shape: AttentionShape, sinks: Option<Tensor>, pattern: Pattern) -> Scorer {
         let heads = shape.n_kv_heads * shape.group;
-        Scorer { shape, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
+        Scorer { shape, sinks, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
     }
 
     /// Adds the attention of the tokens from position `at` on. Their queries are `[head_dim, heads, n]`; they
@@ -277,7 +279,7 @@ impl Scorer {
             Some(cap) => (ctx.scale(&ctx.tanh(&ctx.scale(&logits, scale / cap)), cap), 1.0),
             None => (logits, scale),
         };
-        let rows = ctx.soft_max(&logits, Some(&mask), scale);
+        let rows = ctx.soft_max_with_sinks(&logits, &mask, scale, self.sinks.as_ref());
         let [_, row, head, _] = rows.strides();
 
         // The attention of all rows i to the columns i - shift is a diagonal: one step along it is one row

@@ -3,11 +3,12 @@
 //! positions enter (RoPE, ALiBi in attention, or learned positions). The caller chooses the lanes that hold keys and
 //! values.
 
+mod experts;
 mod feed_forward;
 
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, MAX_LANES, Split,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, MAX_LANES, QueryHeads, Split,
 };
 use models::arch::{NormKind, QkNorm, RopeStyle};
 use models::spec::{LayerTensors, ModelSpec, Rope, RopeScaling};
@@ -159,8 +160,11 @@ pub const RESULT_NORM: &str = "result_norm";
 /// From this number of tokens on, the file's layout of K-quants is faster than the repacked one.
 const PREFILL_MIN_TOKENS: usize = 32;
 
-/// Maximum number of tensors in a layer's graph, without those of recorders.
+/// Maximum number of tensors in a layer's graph, without those of recorders and experts.
 const LAYER_TENSORS: usize = 96;
+
+/// Maximum number of tensors that experts add to a layer's graph, without those of adding up what they give.
+const EXPERT_TENSORS: usize = 64;
 
 /// Number of tensors that [`record_attention`] makes.
 const RECORDER_TENSORS: usize = 2;
@@ -215,6 +219,11 @@ impl Forward {
         self.heads
     }
 
+    /// The learned logits of a layer's query heads, `[heads]`, where the model has them.
+    pub fn attention_sinks(&self, layer: usize) -> Option<Tensor> {
+        self.weights.decode_layout.layers[layer].sinks.clone()
+    }
+
     /// The same for sessions of `context` tokens at most.
     pub fn for_context(&self, context: usize) -> Forward {
         Forward { long_context: self.is_long(context), ..self.clone() }
@@ -255,6 +264,11 @@ impl Forward {
         let inputs = self.inputs(&ctx, n);
         let result = self.embed(&ctx, &inputs).output();
         BuiltGraph { ctx, inputs, result, effects: Vec::new() }
+    }
+
+    /// Maximum number of tensors in a layer's graph, without those of recorders.
+    fn layer_tensors(&self) -> usize {
+        LAYER_TENSORS + self.spec.experts.map_or(0, |experts| EXPERT_TENSORS + 2 * experts.used)
     }
 
     fn inputs(&self, ctx: &Context, n: usize) -> Inputs {
@@ -388,6 +402,7 @@ impl Forward {
             OutputTokens::None => 0,
         };
         let queries = attending.max(rows.recorded_queries(n));
+        let sinks = self.attention_sinks(layer);
         if queries == 0 {
             return stored;
         }
@@ -398,7 +413,8 @@ impl Forward {
             self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), &last)
         };
         for recorder in &rows.recorders {
-            record_attention(ctx, self.heads, &q, &stored, recorder, &state, effects);
+            let queries = QueryHeads { q: &q, sinks: sinks.as_ref() };
+            record_attention(ctx, self.heads, queries, &stored, recorder, &state, effects);
         }
         if attending == 0 {
             return stored;
@@ -413,7 +429,7 @@ impl Forward {
         let attended = graph::attend(
             ctx,
             self.heads,
-            &q,
+            QueryHeads { q: &q, sinks: sinks.as_ref() },
             Appended { node: &stored, rows: n },
             &rows.lanes,
             &state,
@@ -438,7 +454,7 @@ impl Forward {
             (None, true) => of_outputs(&normed),
             (None, false) => sum.clone(),
         };
-        let out = self.feed_forward(ctx, layer, w, &input);
+        let out = self.feed_forward(ctx, layer, &w.network, &input);
         let out = self.branch(ctx, out, w.ffn_post_norm.as_ref());
         self.intermediate("l_out", layer, ctx.add(&out, &sum))
     }
@@ -469,7 +485,7 @@ impl Forward {
             let layers = self.placement.layers(place);
             let rows: Vec<LayerRows> = layers.clone().map(&rows).collect();
             let recorders: usize = rows.iter().map(|rows| rows.recorders.len()).sum();
-            let ctx = Context::new(LAYER_TENSORS * (layers.len() + 1) + RECORDER_TENSORS * recorders);
+            let ctx = Context::new(self.layer_tensors() * (layers.len() + 1) + RECORDER_TENSORS * recorders);
             let inputs = self.inputs(&ctx, n);
             let mut effects = Vec::new();
             let mut x = match place {
@@ -500,7 +516,7 @@ impl Forward {
         rows: &LayerRows,
         outputs: OutputTokens,
     ) -> BuiltGraph {
-        let ctx = Context::new(LAYER_TENSORS + RECORDER_TENSORS * rows.recorders.len());
+        let ctx = Context::new(self.layer_tensors() + RECORDER_TENSORS * rows.recorders.len());
         let inputs = self.inputs(&ctx, chunk.len);
         let residual = chunk.input(&ctx);
         let mut effects = Vec::new();
@@ -584,20 +600,20 @@ fn rope_parameters(rope: &Rope, n_ctx_train: usize) -> RopeParameters {
     }
 }
 
-/// Adds to `effects` the nodes that store queries and accumulate attention for a policy. `q` `[head_dim,
+/// Adds to `effects` the nodes that store queries and accumulate attention for a policy. `heads.q` `[head_dim,
 /// heads, n_q]` are the queries of the last `n_q` of the tokens in `state.positions`. The rows of these
 /// tokens are written when `stored` is computed.
 pub fn record_attention(
     ctx: &Context,
     shape: AttentionShape,
-    q: &Tensor,
+    heads: QueryHeads,
     stored: &Tensor,
     recorder: &AttentionRecorder,
     state: &LaneInputs,
     effects: &mut Vec<Tensor>,
 ) {
     if let Some(ring) = &recorder.queries {
-        effects.push(graph::store_queries(ctx, q, &state.positions, ring));
+        effects.push(graph::store_queries(ctx, heads.q, &state.positions, ring));
     }
     let Some(accumulator) = &recorder.accumulator else { return };
     let (n, rule) = (state.positions.dim(0), accumulator.accumulation);
@@ -610,7 +626,7 @@ pub fn record_attention(
     effects.extend(graph::accumulate_attention(
         ctx,
         shape,
-        q,
+        heads,
         Appended { node: stored, rows: n },
         AccumulatingLane {
             lane: &accumulator.lane,

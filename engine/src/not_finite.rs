@@ -204,8 +204,8 @@ fn origin(engine: &Engine, name: &str) -> Option<NotFiniteOrigin> {
         ("Qcur" | "kqv_out", Some(layer)) => &layer.wq,
         ("ffn_inp", Some(layer)) => &layer.wo,
         ("ffn_norm", Some(layer)) => layer.ffn_norm.as_ref()?,
-        ("ffn_act", Some(layer)) => &layer.ffn_up,
-        ("ffn_out" | "l_out", Some(layer)) => &layer.ffn_down,
+        ("ffn_act", Some(layer)) => layer.network.up(),
+        ("ffn_out" | "l_out", Some(layer)) => layer.network.down(),
         // Named after the weight of a layer, `blk.`, its number and the weight's name.
         (_, None) => {
             let number = name.strip_prefix("blk.")?.split('.').next()?.parse().ok()?;

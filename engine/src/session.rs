@@ -197,7 +197,8 @@ impl Session {
         }
         let store_options = StoreOptions { context: options.context, types: options.types, reserve: None };
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;
-        let store = Store::new(layout, &engine.backends)?;
+        let mut store = Store::new(layout, &engine.backends)?;
+        store.set_sinks(|layer| engine.forward.attention_sinks(layer));
         let workspace = Workspace::new(&engine.backends);
         let forward = engine.forward.for_context(options.context);
         Ok(Session {

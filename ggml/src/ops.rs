@@ -370,6 +370,12 @@ impl Context {
         self.unary("clamp", a, |raw, a| unsafe { sys::ggml_clamp(raw, a, -bound, bound) })
     }
 
+    /// max(a, bound).
+    pub fn at_least(&self, a: &Tensor, bound: f32) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("at_least", a, |raw, a| unsafe { sys::ggml_clamp(raw, a, bound, f32::INFINITY) })
+    }
+
     /// An operation on each element of a contiguous tensor.
     fn unary(
         &self,
@@ -446,6 +452,30 @@ impl Context {
             // SAFETY: live operands, shapes checked; a null mask means none.
             unsafe { sys::ggml_soft_max_ext(raw, a.raw.as_ptr(), mask, scale, 0.0) }
         })
+    }
+
+    /// As [`Context::soft_max`] of `a` `[n_kv, n_q, heads]`. Each head's sum also has e to the power of its element of
+    /// `sinks` `[heads]`, so that the results sum to less than 1.
+    pub fn soft_max_with_sinks(
+        &self,
+        a: &Tensor,
+        mask: &Tensor,
+        scale: f32,
+        sinks: Option<&Tensor>,
+    ) -> Tensor {
+        let weights = self.soft_max(a, Some(mask), scale);
+        let Some(sinks) = sinks else { return weights };
+        let fits = is_activation(sinks) && sinks.is_contiguous() && sinks.shape() == Shape::from([a.dim(2)]);
+        // A view keeps the sinks alive, and makes the operation known where they are used.
+        let view = self.op("soft_max_with_sinks", &[sinks], fits, |raw| {
+            // SAFETY: a live operand.
+            unsafe { sys::ggml_view_tensor(raw, sinks.raw.as_ptr()) }
+        });
+        if self.check().is_err() {
+            return weights;
+        }
+        // SAFETY: a softmax that was just recorded, and a vector with an element for each of its heads.
+        weights.change(|raw| unsafe { sys::ggml_soft_max_add_sinks(raw, view.raw.as_ptr()) })
     }
 
     /// Sums along the first dimension: [n, ...] to [1, ...].

@@ -35,12 +35,16 @@ macro_rules! architectures {
 
 // rustfmt does not look into macros: `.ci/run formatting` names the files of arch/ itself.
 architectures! {
-    /// Llama 1 to 3.x, Mistral, Yi, TinyLlama and others of the same structure.
+    /// Llama 1 to 3.x, Mistral, Mixtral, Yi, TinyLlama and others of the same structure.
     llama: Llama,
     /// Qwen1.5, Qwen2, Qwen2.5.
     qwen2: Qwen2,
     /// Qwen3, dense.
     qwen3: Qwen3,
+    /// Qwen1.5 MoE and Qwen2 MoE.
+    qwen2moe: Qwen2Moe,
+    /// Qwen3 with experts.
+    qwen3moe: Qwen3Moe,
     /// Baichuan and Baichuan 2.
     baichuan: Baichuan,
     /// Gemma, the first generation.
@@ -61,12 +65,20 @@ architectures! {
     chatglm: ChatGlm,
     /// GLM-4-0414.
     glm4: Glm4,
+    /// GLM-4.5 and 4.6.
+    glm4moe: Glm4Moe,
+    /// gpt-oss.
+    gpt_oss: GptOss,
     /// SmolLM3.
     smollm3: SmolLm3,
     /// OLMo 2.
     olmo2: Olmo2,
     /// Granite 3 and 4, dense.
     granite: Granite,
+    /// Granite 3 and 4 with experts.
+    granitemoe: GraniteMoe,
+    /// OLMoE.
+    olmoe: Olmoe,
     /// Command R and R+.
     command_r: CommandR,
     /// StarCoder2.
@@ -81,6 +93,8 @@ architectures! {
     hunyuan_dense: HunyuanDense,
     /// ERNIE 4.5, dense.
     ernie4_5: Ernie4_5,
+    /// ERNIE 4.5 with experts.
+    ernie4_5_moe: Ernie4_5Moe,
     /// StableLM.
     stablelm: StableLm,
     /// Falcon.
@@ -165,6 +179,10 @@ pub struct ArchDecl {
     pub fused_gate_up: Presence,
     /// Biases of the feed-forward network.
     pub ffn_bias: Presence,
+    /// The experts, which take the place of the feed-forward network.
+    pub experts: ExpertsDecl,
+    /// A learned logit of each query head, which takes its share of attention (gpt-oss).
+    pub attention_sinks: Presence,
     /// Factors of embeddings, residuals and logits where the file does not give them.
     pub scales: Scales,
     /// Where the file gives no attention scale: the number of layers with which it is 1 / sqrt(n_embd / n_heads). With
@@ -204,6 +222,8 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     feed_forward: FeedForward::SwiGlu,
     fused_gate_up: Presence::Never,
     ffn_bias: Presence::Never,
+    experts: ExpertsDecl::NONE,
+    attention_sinks: Presence::Never,
     scales: Scales::One,
     scaled_by_width: None,
     divides_logits: false,
@@ -292,12 +312,77 @@ pub enum FeedForward {
     GeluErf,
     /// The square of ReLU.
     Relu2,
+    /// SwiGLU with bounds: a steeper SiLU of a gate of at most 7 times up + 1, where up is -7 to 7 (gpt-oss).
+    SwiGluOai,
 }
 
 impl FeedForward {
     /// Whether it has a gate.
     pub fn is_gated(self) -> bool {
-        matches!(self, FeedForward::SwiGlu | FeedForward::GeGlu)
+        matches!(self, FeedForward::SwiGlu | FeedForward::GeGlu | FeedForward::SwiGluOai)
+    }
+}
+
+/// The experts of an architecture's models: feed-forward networks of which a router chooses some for each token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertsDecl {
+    /// Whether models have experts. `IfInFile`: where the file gives their number.
+    pub presence: Presence,
+    /// How the router's logits become weights, where the file does not say it.
+    pub gating: Gating,
+    /// Whether the weights of the chosen experts are divided by their sum, where the file does not say it.
+    pub normalized: bool,
+    /// Biases of the router and of the experts.
+    pub bias: Presence,
+    /// Numbers that are added to the weights where experts are chosen, and only there.
+    pub selection_bias: Presence,
+    /// An expert that every token uses. `IfInFile`: where the file gives its width.
+    pub shared: Presence,
+    /// Whether a sigmoid scales what that expert gives.
+    pub shared_gate: bool,
+}
+
+impl ExpertsDecl {
+    /// No experts.
+    pub(crate) const NONE: ExpertsDecl = ExpertsDecl {
+        presence: Presence::Never,
+        gating: Gating::Softmax,
+        normalized: true,
+        bias: Presence::Never,
+        selection_bias: Presence::Never,
+        shared: Presence::IfInFile,
+        shared_gate: false,
+    };
+    /// Experts in every model, by the softmax of the router's logits, weighted by their share of the chosen ones.
+    pub(crate) const ALWAYS: ExpertsDecl = ExpertsDecl { presence: Presence::Always, ..ExpertsDecl::NONE };
+}
+
+/// How a router's logits become weights. The experts with the largest weights are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// The softmax of all logits.
+    Softmax,
+    /// The sigmoid of each logit.
+    Sigmoid,
+    /// The logits choose. The softmax of the chosen logits gives the weights.
+    SoftmaxOfChosen,
+}
+
+impl Gating {
+    /// Its number in files.
+    pub(crate) fn id(self) -> u32 {
+        match self {
+            Gating::Softmax => 1,
+            Gating::Sigmoid => 2,
+            Gating::SoftmaxOfChosen => 3,
+        }
+    }
+
+    /// The kind of this number.
+    pub(crate) fn from_id(id: u64) -> Option<Gating> {
+        [Gating::Softmax, Gating::Sigmoid, Gating::SoftmaxOfChosen]
+            .into_iter()
+            .find(|gating| u64::from(gating.id()) == id)
     }
 }
 
@@ -434,6 +519,20 @@ pub(crate) const READ_KEYS: &[&str] = &[
 /// Keys that are read where some layers have a sliding window.
 pub(crate) const LOCAL_KEYS: &[&str] = &["attention.sliding_window_pattern", "rope.freq_base_swa"];
 
+/// Keys that are read where models may have experts.
+pub(crate) const EXPERT_KEYS: &[&str] = &[
+    "expert_count",
+    "expert_feed_forward_length",
+    "expert_gating_func",
+    "expert_shared_count",
+    "expert_shared_feed_forward_length",
+    "expert_used_count",
+    "expert_weights_norm",
+    "expert_weights_scale",
+    "interleave_moe_layer_step",
+    "leading_dense_block_count",
+];
+
 /// Keys without influence on the computation: the row order of the source, and whether scaling was part of
 /// training.
 pub(crate) const IGNORED_KEYS: &[&str] =
@@ -449,6 +548,8 @@ pub(crate) const NEUTRAL_KEYS: &[(&str, Neutral, &str)] = &[
     ("attn_logit_softcapping", Neutral::Number(&[0.0]), "soft-capped attention logits"),
     ("embedding_scale", Neutral::Number(&[0.0, 1.0]), "scaled embeddings"),
     ("expert_count", Neutral::Number(&[0.0]), "a mixture of experts"),
+    ("expert_group_count", Neutral::Number(&[0.0, 1.0]), "groups of experts"),
+    ("expert_group_used_count", Neutral::Number(&[0.0, 1.0]), "groups of experts"),
     ("expert_shared_count", Neutral::Number(&[0.0]), "a mixture of experts"),
     ("expert_used_count", Neutral::Number(&[0.0]), "a mixture of experts"),
     ("final_logit_softcapping", Neutral::Number(&[0.0]), "soft-capped output logits"),

@@ -6,12 +6,17 @@ use crate::arch::{Arch, Block, FeedForward, NormKind, PositionScheme, Positions,
 use crate::gguf::ValueType;
 use crate::gguf::write::MetaValue;
 
+mod experts;
 mod local;
 mod read;
 mod tensors;
 
+pub use experts::Experts;
 pub use local::LocalLayers;
-pub use tensors::{InputTensors, LayerTensors, ModelTensors, OutputTensors, Part, TensorKind, TensorSpec};
+pub use tensors::{
+    DenseTensors, ExpertTensors, InputTensors, LayerTensors, ModelTensors, NetworkTensors, OutputTensors,
+    Part, TensorKind, TensorSpec,
+};
 
 /// The maximum bias of ALiBi: the first of 2^n heads has the slope 2^(-8 / 2^n).
 pub const ALIBI_MAX_BIAS: f32 = 8.0;
@@ -65,6 +70,10 @@ pub struct ModelSpec {
     pub fused_gate_up: bool,
     /// Whether the feed-forward network has biases.
     pub ffn_bias: bool,
+    /// The experts, where some layers have them.
+    pub experts: Option<Experts>,
+    /// Whether each query head has a learned logit that takes its share of attention.
+    pub attention_sinks: bool,
     /// Whether there is a tensor of factors that divide RoPE's frequencies.
     pub rope_freqs: bool,
     /// Bound on the absolute values of Q, K and V before RoPE.
@@ -83,6 +92,8 @@ pub struct ModelSpec {
     pub local_layers: Option<LocalLayers>,
     /// A sliding window, in tokens, that the file gives and that is not applied.
     pub ignored_sliding_window: Option<usize>,
+    /// Layers at the end of the file that are not used: they predict several tokens.
+    pub ignored_layers: usize,
 }
 
 /// How the positions of tokens are taken into account.
@@ -268,6 +279,8 @@ impl ModelSpec {
             qk_norm: always(decl.qk_norm).then_some(decl.qk_norm_kind),
             fused_gate_up: always(decl.fused_gate_up),
             ffn_bias: always(decl.ffn_bias),
+            experts: Experts::declared(&decl.experts),
+            attention_sinks: always(decl.attention_sinks),
             rope_freqs: always(decl.rope_freqs),
             clamp_qkv: None,
             embedding_scale: 1.0,
@@ -279,6 +292,7 @@ impl ModelSpec {
                 Some(LocalLayers::declared(local, local.window?, n_layers, position_encoding.rope()))
             }),
             ignored_sliding_window: None,
+            ignored_layers: 0,
         }
         .with_default_scales()
     }
@@ -305,6 +319,11 @@ impl ModelSpec {
     /// The kind of the feed-forward network.
     pub fn feed_forward(&self) -> FeedForward {
         self.arch.decl().feed_forward
+    }
+
+    /// The experts of a layer, counted from 0. `None`: it has one feed-forward network.
+    pub fn experts_of(&self, layer: usize) -> Option<&Experts> {
+        self.experts.as_ref().filter(|experts| experts.are_in_layer(layer))
     }
 
     /// Query heads per KV head.
@@ -334,6 +353,7 @@ impl ModelSpec {
                 "embedding_scale" => self.embedding_scale.into(),
                 "final_logit_softcapping" => self.final_softcap?.into(),
                 "logit_scale" => self.logit_scale.into(),
+                "nextn_predict_layers" => MetaValue::U32(self.ignored_layers as u32),
                 "residual_scale" => self.residual_scale.into(),
                 "use_parallel_residual" => MetaValue::Bool(self.block.parallel),
                 _ => return None,
@@ -354,7 +374,7 @@ impl ModelSpec {
         let mut put = |key: &str, value: MetaValue| all.push((format!("{arch}.{key}"), value));
         // Larger sizes are refused on reading.
         let size = |n: usize| MetaValue::U32(u32::try_from(n).unwrap_or(u32::MAX));
-        put("block_count", size(self.n_layers));
+        put("block_count", size(self.n_layers + self.ignored_layers));
         put("context_length", size(self.n_ctx_train));
         put("embedding_length", size(self.n_embd));
         put("feed_forward_length", size(self.n_ff));
@@ -399,6 +419,9 @@ impl ModelSpec {
             if let Some(rope) = local.rope {
                 put("rope.freq_base_swa", rope.base.into());
             }
+        }
+        for (key, value) in self.experts.iter().flat_map(Experts::metadata) {
+            put(key, value);
         }
         for (key, value) in self.settings() {
             put(key, value);

@@ -25,8 +25,11 @@ HERE = Path(__file__).resolve().parent
 VOCAB = 264
 N_TOKENS = 48
 N_LOGITS = 12  # of the last tokens
+N_LOGITS_MOE = 6
 SIZES = dict(vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=2)
+MOE = dict(SIZES, intermediate_size=32, num_experts_per_tok=2)
+MOE_1 = dict(MOE, num_hidden_layers=1)
 GPT = dict(vocab_size=VOCAB, bos_token_id=1, eos_token_id=2)
 
 
@@ -35,9 +38,10 @@ class Case:
     name: str
     stem: str  # of the classes in transformers
     config: dict
-    kind: str = "f32"  # f32 | q8_0
+    kind: str = "f32"  # f32 | q8_0 | mxfp4_moe: the experts mxfp4, the rest q8_0
     arch: str | None = None  # of the file, where transformers lacks the family and another one computes the same
     written: dict = dataclasses.field(default_factory=dict)  # entries of config.json that converters read by older names
+    seed: int = 0  # another one, where llama.cpp's ways to compute choose different experts
 
 
 def longrope(dims, original):
@@ -112,6 +116,30 @@ CASES = [
     Case("exaone4-window", "Exaone4", dict(SIZES, num_hidden_layers=4, sliding_window=16, sliding_window_pattern=4)),
     Case("exaone4-global", "Exaone4", dict(SIZES, num_key_value_heads=1, layer_types=["full_attention"] * 2), "q8_0",
          written=dict(sliding_window=None)),
+    # Mixtures of experts. llama.cpp rounds the bounds of YaRN's ramp, as `truncate` does.
+    Case("mixtral-gqa", "Mixtral", dict(MOE, num_local_experts=4)),
+    Case("mixtral-mha", "Mixtral", dict(MOE_1, num_local_experts=8, num_experts_per_tok=3, num_key_value_heads=4), "q8_0"),
+    Case("qwen2moe-gqa", "Qwen2Moe", dict(MOE, num_experts=4, moe_intermediate_size=32, shared_expert_intermediate_size=64)),
+    Case("qwen2moe-mha", "Qwen2Moe", dict(MOE_1, num_experts=6, moe_intermediate_size=32, shared_expert_intermediate_size=32, num_key_value_heads=4), "q8_0"),
+    Case("qwen3moe-mqa", "Qwen3Moe", dict(MOE, num_attention_heads=2, num_key_value_heads=1, head_dim=48, num_experts=4, moe_intermediate_size=32, norm_topk_prob=True)),
+    Case("qwen3moe-gqa", "Qwen3Moe", dict(MOE_1, head_dim=32, num_experts=7, moe_intermediate_size=32, norm_topk_prob=True), "q8_0"),
+    Case("gpt-oss-window", "GptOss", dict(MOE, head_dim=16, num_local_experts=4, sliding_window=12,
+                                          rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0,
+                                                               truncate=True, original_max_position_embeddings=64))),
+    Case("gpt-oss-mqa", "GptOss", dict(MOE, head_dim=32, num_local_experts=4, num_key_value_heads=1, sliding_window=20), "mxfp4_moe"),
+    Case("granitemoe-gqa", "GraniteMoe", dict(MOE, num_local_experts=4, attention_multiplier=0.1, **GRANITE)),
+    Case("granitemoe-shared", "GraniteMoeShared", dict(MOE_1, num_local_experts=4, shared_intermediate_size=64, tie_word_embeddings=True,
+                                                       attention_multiplier=0.3, **GRANITE), "q8_0"),
+    Case("olmoe-mha", "Olmoe", dict(MOE, num_experts=4, num_key_value_heads=4)),
+    Case("olmoe-wide-heads", "Olmoe", dict(MOE_1, num_experts=5, num_attention_heads=2), "q8_0"),
+    Case("ernie4_5-moe-dense-first", "Ernie4_5_Moe", dict(MOE, intermediate_size=64, moe_intermediate_size=32, moe_num_experts=4, moe_k=2, moe_num_shared_experts=1,
+                                                          moe_layer_start_index=1)),
+    Case("ernie4_5-moe-tied", "Ernie4_5_Moe", dict(MOE_1, intermediate_size=64, moe_intermediate_size=32, moe_num_experts=5, moe_k=3, moe_num_shared_experts=1,
+                                                   moe_layer_start_index=0, tie_word_embeddings=True), "q8_0"),
+    Case("glm4moe-dense-first", "Glm4Moe", dict(MOE, head_dim=16, intermediate_size=64, moe_intermediate_size=32, n_routed_experts=4, n_shared_experts=1, routed_scaling_factor=1.5,
+                                                first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, norm_topk_prob=True), written=dict(num_nextn_predict_layers=0)),
+    Case("glm4moe-plain", "Glm4Moe", dict(MOE_1, head_dim=32, moe_intermediate_size=32, n_routed_experts=5, n_shared_experts=2, routed_scaling_factor=1.0,
+                                          first_k_dense_replace=0, norm_topk_prob=True), "q8_0", written=dict(num_nextn_predict_layers=0)),
 ]
 
 
@@ -126,6 +154,9 @@ def build(case: Case, seed: int):
     with torch.no_grad():
         for name, weight in sorted(net.named_parameters()):
             weight.copy_(torch.from_numpy(draw(rng, name, tuple(weight.shape))))
+        for name, bias in sorted(net.named_buffers()):
+            if name.endswith("e_score_correction_bias"):
+                bias.copy_(torch.from_numpy(draw(rng, name, tuple(bias.shape))))
     return net
 
 
@@ -158,7 +189,7 @@ def write_vocabulary(writer):
     writer.add_add_bos_token(False)
 
 
-def convert(case: Case, net, out: Path):
+def convert(case: Case, net, out: Path, quantize: Path):
     import gguf
     from conversion import ModelBase, get_model_class
     with tempfile.TemporaryDirectory() as folder:
@@ -180,8 +211,11 @@ def convert(case: Case, net, out: Path):
 
         changes = {"set_vocab": lambda self: write_vocabulary(self.gguf_writer), "model_arch": arch,
                    "modify_tensors": modify_tensors}
-        kind = {"f32": gguf.LlamaFileType.ALL_F32, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}[case.kind]
-        type(base.__name__, (base,), changes)(folder, kind, out, hparams=hparams).write()
+        kind = {"q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}.get(case.kind, gguf.LlamaFileType.ALL_F32)
+        written = folder / "written.gguf" if case.kind == "mxfp4_moe" else out
+        type(base.__name__, (base,), changes)(folder, kind, written, hparams=hparams).write()
+        if written != out:
+            subprocess.run([quantize, written, out, case.kind], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def run_llamacpp(dumper: Path, model: Path, ids, work: Path, *options) -> np.ndarray:
@@ -200,23 +234,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--llama-cpp", type=Path, required=True, help="llama.cpp's source folder (its converter is used)")
     parser.add_argument("--dumper", type=Path, required=True, help="llamacpp_logits.cpp, built")
+    parser.add_argument("--llama-quantize", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=HERE / "families")
-    parser.add_argument("names", nargs="*", help="only these cases, which are not written to the index")
+    parser.add_argument("names", nargs="*", help="only these cases")
     args = parser.parse_args()
     sys.path[:0] = [str(args.llama_cpp), str(args.llama_cpp / "gguf-py")]
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
-    index = []
+    index = {entry["name"]: entry for entry in json.loads((args.out / "index.json").read_text())} if args.names else {}
     for number, case in enumerate(CASES):
         if args.names and case.name not in args.names:
             continue
         name = f"{case.name}-{case.kind}"
         with tempfile.TemporaryDirectory() as work:
             work = Path(work)
-            net = build(case, 100 + number)
+            net = build(case, 100 + number + 1000 * case.seed)
             model = work / f"{name}.gguf"
-            convert(case, net, model)
+            convert(case, net, model, args.llama_quantize)
             ids = [int(i) for i in np.random.default_rng(200 + number).integers(3, VOCAB, N_TOKENS)]
             if case.kind == "f32":
                 with torch.inference_mode():
@@ -232,13 +267,13 @@ def main():
             assert np.isfinite(logits).all(), name
             with gzip.GzipFile(args.out / f"{name}.gguf.gz", "wb", mtime=0) as out:
                 out.write(model.read_bytes())
-            np.save(args.out / f"{name}.npy", logits[-N_LOGITS:].astype(np.float32))
-            index.append({"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
-                          **limits, "tokens": ids})
+            kept = N_LOGITS_MOE if "num_experts_per_tok" in case.config else N_LOGITS
+            np.save(args.out / f"{name}.npy", logits[-kept:].astype(np.float32))
+            index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
+                           **limits, "tokens": ids}
             print(f"{name:28} std {logits.std():.2f} limits {limits} {(args.out / f'{name}.gguf.gz').stat().st_size} bytes", flush=True)
-    if not args.names:
-        lines = ",\n".join(json.dumps(entry) for entry in index)
-        (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
+    lines = ",\n".join(json.dumps(entry) for entry in index.values())
+    (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
 
 
 if __name__ == "__main__":

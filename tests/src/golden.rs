@@ -308,7 +308,7 @@ impl Runner<'_> {
         let mut effects = vec![stored.clone()];
         if known > 0 {
             for recorder in &to.recorders {
-                record_attention(&ctx, shape, &q, &stored, recorder, &state, &mut effects);
+                record_attention(&ctx, shape, (&q).into(), &stored, recorder, &state, &mut effects);
             }
         }
         let ready = workspace.prepare(self.place(), ctx.graph(&effects.iter().collect::<Vec<_>>())?)?;

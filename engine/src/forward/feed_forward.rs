@@ -2,28 +2,46 @@
 
 use ggml::{Context, Tensor};
 use models::arch::FeedForward;
-use models::spec::LayerTensors;
+use models::spec::{DenseTensors, NetworkTensors};
 
 use super::Forward;
 use crate::placement::Place;
 
 impl Forward {
-    /// What the feed-forward network of a layer with weights `w` gives, `[n_embd, n]`, for its normed input `x`
-    /// `[n_embd, n]`.
+    /// What the feed-forward network of a layer, or its experts, with weights `w` give, `[n_embd, n]`, for its normed
+    /// input `x` `[n_embd, n]`.
     pub(super) fn feed_forward(
         &self,
         ctx: &Context,
         layer: usize,
-        w: &LayerTensors<Tensor>,
+        w: &NetworkTensors<Tensor>,
         x: &Tensor,
     ) -> Tensor {
+        let out = match w {
+            NetworkTensors::Dense(dense) => self.dense(ctx, layer, dense, x),
+            NetworkTensors::Experts(experts) => self.experts(ctx, layer, experts, x),
+        };
+        self.intermediate("ffn_out", layer, out)
+    }
+
+    /// A network that every token uses: `[n_embd, n]`.
+    pub(super) fn dense(&self, ctx: &Context, layer: usize, w: &DenseTensors<Tensor>, x: &Tensor) -> Tensor {
         // `[n_ff, n]`.
         let project = |matrix, bias| self.with_bias(ctx, self.product(ctx, matrix, x), bias);
-        let gate = w.ffn_gate.as_ref().map(|gate| project(gate, w.ffn_gate_bias.as_ref()));
-        let up = project(&w.ffn_up, w.ffn_up_bias.as_ref());
+        let gate = w.gate.as_ref().map(|gate| project(gate, w.gate_bias.as_ref()));
+        let up = project(&w.up, w.up_bias.as_ref());
+        let hidden = self.intermediate("ffn_act", layer, self.activation(ctx, layer, gate, up));
+        self.with_bias(ctx, ctx.mul_mat(&w.down, &hidden), w.down_bias.as_ref())
+    }
+
+    /// The activation function of a layer's network, for the products with `gate`, if it has one, and with `up`.
+    pub(super) fn activation(&self, ctx: &Context, layer: usize, gate: Option<Tensor>, up: Tensor) -> Tensor {
+        /// The bound of [`FeedForward::SwiGluOai`].
+        const LIMIT: f32 = 7.0;
         let on_device = self.placement.of(layer) == Place::Device;
-        let hidden = match (self.spec.feed_forward(), gate) {
+        match (self.spec.feed_forward(), gate) {
             (FeedForward::SwiGlu, Some(gate)) => ctx.swiglu(&gate, &up),
+            (FeedForward::SwiGluOai, Some(gate)) => ctx.swiglu_oai(&gate, &up, LIMIT),
             (FeedForward::GeGlu, Some(gate)) if on_device => ctx.geglu(&gate, &up),
             (FeedForward::GeGlu, Some(gate)) => {
                 let slope = gelu_slope(ctx, &gate);
@@ -31,16 +49,13 @@ impl Forward {
             }
             (FeedForward::GeluErf, _) => ctx.gelu_erf(&up),
             (FeedForward::Relu2, _) => ctx.square(&ctx.relu(&up)),
-            // The networks with a gate always have one: the tensors are declared so.
-            (FeedForward::Gelu | FeedForward::SwiGlu | FeedForward::GeGlu, _) if on_device => ctx.gelu(&up),
-            (FeedForward::Gelu | FeedForward::SwiGlu | FeedForward::GeGlu, _) => {
+            // GELU. The networks with a gate always have one: the tensors are declared so.
+            _ if on_device => ctx.gelu(&up),
+            _ => {
                 let slope = gelu_slope(ctx, &up);
                 ctx.div(&ctx.silu(&ctx.mul(&up, &slope)), &slope)
             }
-        };
-        let hidden = self.intermediate("ffn_act", layer, hidden);
-        let out = self.with_bias(ctx, ctx.mul_mat(&w.ffn_down, &hidden), w.ffn_down_bias.as_ref());
-        self.intermediate("ffn_out", layer, out)
+        }
     }
 }
 

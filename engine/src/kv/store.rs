@@ -47,6 +47,8 @@ struct Layer {
     lanes: Vec<Lane>,
     /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
     queries: Option<Tensor>,
+    /// `[n_heads]` f32: learned logits of the query heads, which take their share of attention.
+    sinks: Option<Tensor>,
 }
 
 struct Lane {
@@ -173,11 +175,19 @@ impl Store {
             .map(|(lanes, LayerTensors { lanes: tensors, queries })| Layer {
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
                 queries,
+                sinks: None,
             })
             .collect();
         let mut store = Store { layout, layers, seen: 0, bytes, undo: Undo::default() };
         store.clear()?;
         Ok(store)
+    }
+
+    /// Gives each layer's query heads the learned logits `sinks(layer)`, `[heads]`, which policies take into account.
+    pub fn set_sinks(&mut self, sinks: impl Fn(usize) -> Option<Tensor>) {
+        for (number, layer) in self.layers.iter_mut().enumerate() {
+            layer.sinks = sinks(number);
+        }
     }
 
     /// Removes all rows. After an error, which is one of the device, they are removed too.
@@ -244,14 +254,14 @@ impl Store {
 
     /// What a graph reads and writes of a layer.
     pub fn rows(&self, layer: usize) -> LayerRows {
-        let Layer { lanes, queries } = &self.layers[layer];
+        let Layer { lanes, queries, .. } = &self.layers[layer];
         LayerRows::new(lanes.iter().map(|lane| (&lane.graph, &lane.layout)), queries.as_ref())
     }
 
     /// What is recorded of a layer's attention during exact prefill, while its complete rows are in
     /// `scratch`, the only lane, with all KV heads.
     pub fn prefill_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
-        let Layer { lanes, queries } = &self.layers[layer];
+        let Layer { lanes, queries, .. } = &self.layers[layer];
         let accumulator = lanes.iter().find_map(|lane| {
             let accumulation = lane.layout.needs().accumulation?;
             let heads = lane.graph.kv_heads.clone();

@@ -2,5 +2,7 @@
 
 use super::{ArchDecl, SlidingWindow, llama::LLAMA};
 
-pub(super) static DECL: ArchDecl =
-    ArchDecl { name: "ernie4_5", sliding_window: SlidingWindow::Refused, ..LLAMA };
+pub(super) static DECL: ArchDecl = ArchDecl { name: "ernie4_5", ..ERNIE4_5 };
+
+/// What ERNIE 4.5 with experts begins with.
+pub(super) const ERNIE4_5: ArchDecl = ArchDecl { sliding_window: SlidingWindow::Refused, ..LLAMA };

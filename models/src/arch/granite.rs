@@ -4,7 +4,7 @@ use super::{ArchDecl, SlidingWindow, llama::LLAMA};
 
 pub(super) static DECL: ArchDecl = ArchDecl { name: "granite", ..GRANITE };
 
-/// What MiniCPM begins with.
+/// What MiniCPM and Granite with experts begin with.
 pub(super) const GRANITE: ArchDecl = ArchDecl {
     divides_logits: true,
     sliding_window: SlidingWindow::Refused,

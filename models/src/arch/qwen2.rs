@@ -6,4 +6,7 @@
 
 use super::{ArchDecl, BASE, Presence};
 
-pub(super) static DECL: ArchDecl = ArchDecl { name: "qwen2", qkv_bias: Presence::Always, ..BASE };
+pub(super) static DECL: ArchDecl = ArchDecl { name: "qwen2", ..QWEN2 };
+
+/// What Qwen2 with experts begins with.
+pub(super) const QWEN2: ArchDecl = ArchDecl { qkv_bias: Presence::Always, ..BASE };

@@ -6,5 +6,8 @@
 
 use super::{ArchDecl, BASE, Presence};
 
-pub(super) static DECL: ArchDecl =
-    ArchDecl { name: "qwen3", qkv_bias: Presence::IfInFile, qk_norm: Presence::Always, ..BASE };
+pub(super) static DECL: ArchDecl = ArchDecl { name: "qwen3", ..QWEN3 };
+
+/// What Qwen3 with experts begins with.
+pub(super) const QWEN3: ArchDecl =
+    ArchDecl { qkv_bias: Presence::IfInFile, qk_norm: Presence::Always, ..BASE };

@@ -4,12 +4,12 @@
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
 use super::{
-    ALIBI_MAX_BIAS, LocalLayers, ModelSpec, PositionEncoding, Rope, RopeScaling, attention_scale,
+    ALIBI_MAX_BIAS, Experts, LocalLayers, ModelSpec, PositionEncoding, Rope, RopeScaling, attention_scale,
     local::all_but_every, norm_eps_key,
 };
 use crate::arch::{
-    Arch, ArchDecl, Block, IGNORED_KEYS, LOCAL_KEYS, LocalDecl, NEUTRAL_KEYS, PositionScheme, Positions,
-    Presence, READ_KEYS, SlidingWindow,
+    Arch, ArchDecl, Block, EXPERT_KEYS, Gating, IGNORED_KEYS, LOCAL_KEYS, LocalDecl, NEUTRAL_KEYS,
+    PositionScheme, Positions, Presence, READ_KEYS, SlidingWindow,
 };
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
@@ -21,6 +21,8 @@ mod limit {
     pub(super) const HEADS: u64 = 1 << 14;
     pub(super) const HEAD_DIM: u64 = 1 << 12;
     pub(super) const WIDTH: u64 = 1 << 24;
+    pub(super) const EXPERTS: u64 = 1 << 12;
+    pub(super) const USED_EXPERTS: u64 = 1 << 8;
     /// Positions and token ids are i32 in ggml.
     pub(super) const TOKENS: u64 = i32::MAX as u64;
     /// Factors beyond these leave nothing of f32's precision.
@@ -69,7 +71,7 @@ impl ModelSpec {
         keys.refuse_unknown()?;
         keys.check_rope_switch()?;
 
-        let n_layers = keys.size("block_count", limit::LAYERS)?;
+        let (n_layers, ignored_layers) = keys.layers()?;
         let n_tensors = file.tensors().len() as u64;
         if n_layers as u64 * min_layer_tensors(arch.decl()) > n_tensors {
             return Err(keys.bad(
@@ -140,6 +142,8 @@ impl ModelSpec {
             qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")).then_some(decl.qk_norm_kind),
             fused_gate_up: decl.fused_gate_up.resolve(!first_layer("ffn_gate.weight")),
             ffn_bias: decl.ffn_bias.resolve(first_layer("ffn_up.bias")),
+            experts: keys.experts(n_layers, n_ff)?,
+            attention_sinks: decl.attention_sinks.resolve(first_layer("attn_sinks.weight")),
             rope_freqs: decl.rope_freqs.resolve(has("rope_freqs.weight")),
             clamp_qkv: keys.bound("attention.clamp_kqv", None)?,
             embedding_scale: keys.factor("embedding_scale", sized.embedding_scale)?,
@@ -149,6 +153,7 @@ impl ModelSpec {
             attention_softcap: keys.bound("attn_logit_softcapping", decl.attention_softcap)?,
             local_layers: keys.local_layers(n_layers, position_encoding.rope())?,
             ignored_sliding_window: keys.sliding_window(n_ctx_train)?,
+            ignored_layers,
             ..sized
         })
     }
@@ -190,10 +195,11 @@ impl Keys<'_> {
             let Some(key) = key.strip_prefix(&prefix) else {
                 continue;
             };
-            let ArchDecl { settings, sliding_window, .. } = self.arch.decl();
+            let ArchDecl { settings, sliding_window, experts, .. } = self.arch.decl();
             let is_local = sliding_window.local().is_some() && LOCAL_KEYS.contains(&key);
-            if is_local || READ_KEYS.contains(&key) || IGNORED_KEYS.contains(&key) || settings.contains(&key)
-            {
+            let is_of_experts = experts.presence != Presence::Never && EXPERT_KEYS.contains(&key);
+            let is_read = is_local || is_of_experts || READ_KEYS.contains(&key) || settings.contains(&key);
+            if is_read || IGNORED_KEYS.contains(&key) {
                 continue;
             }
             match NEUTRAL_KEYS.iter().find(|(known, ..)| *known == key) {
@@ -228,6 +234,20 @@ impl Keys<'_> {
 
     fn optional_size(&self, key: &str, max: u64) -> Result<Option<usize>, LoadError> {
         self.file.u64(&self.full(key))?.map(|n| self.checked(key, n, max)).transpose()
+    }
+
+    /// The layers, and those behind them that predict several tokens.
+    fn layers(&self) -> Result<(usize, usize), LoadError> {
+        const NEXTN: &str = "nextn_predict_layers";
+        let all = self.size("block_count", limit::LAYERS)?;
+        let ignored = match self.arch.decl().settings.contains(&NEXTN) {
+            true => self.file.u64(&self.full(NEXTN))?.unwrap_or(0),
+            false => 0,
+        };
+        match usize::try_from(ignored) {
+            Ok(ignored) if ignored < all => Ok((all - ignored, ignored)),
+            _ => Err(self.bad(NEXTN, ignored, format!("it has to be less than the {all} layers"))),
+        }
     }
 
     /// A size that the file gives once, or once per layer with the same value for all layers.
@@ -488,6 +508,74 @@ impl Keys<'_> {
                 "known are none, linear and yarn",
             )),
         }
+    }
+
+    /// The experts of a model with `n_layers` layers, whose feed-forward networks have the width `n_ff`.
+    fn experts(&self, n_layers: usize, n_ff: usize) -> Result<Option<Experts>, LoadError> {
+        const COUNT: &str = "expert_count";
+        const USED: &str = "expert_used_count";
+        const LEADING: &str = "leading_dense_block_count";
+        let decl = &self.arch.decl().experts;
+        let stated = self.file.u64(&self.full(COUNT))?;
+        if !decl.presence.resolve(stated.is_some_and(|count| count > 0)) {
+            return Ok(None);
+        }
+        let count = stated.ok_or_else(|| self.missing(COUNT))?;
+        if !(2..=limit::EXPERTS).contains(&count) {
+            return Err(self.bad(COUNT, count, format!("it has to be 2 to {}", limit::EXPERTS)));
+        }
+        let first_layer = self.file.u64(&self.full(LEADING))?.unwrap_or(0);
+        if first_layer > n_layers as u64 {
+            return Err(self.bad(LEADING, first_layer, format!("there are {n_layers} layers")));
+        }
+        let n_ff_of_experts = self.optional_size("expert_feed_forward_length", limit::WIDTH)?;
+        let layer_tensor =
+            |name: &str| (0..n_layers).any(|i| self.file.tensor(&format!("blk.{i}.{name}")).is_some());
+        Ok(Some(Experts {
+            count: count as usize, // at most `limit::EXPERTS`
+            used: self.size(USED, count.min(limit::USED_EXPERTS))?,
+            n_ff: n_ff_of_experts,
+            shared_ff: self.shared_ff(n_ff_of_experts.unwrap_or(n_ff), n_ff)?,
+            shared_gate: decl.shared_gate,
+            first_layer: first_layer as usize,
+            every: self.optional_size("interleave_moe_layer_step", limit::LAYERS)?.unwrap_or(1),
+            gating: self.gating(decl.gating)?,
+            normalized: self.file.bool(&self.full("expert_weights_norm"))?.unwrap_or(decl.normalized),
+            scale: self.scale_of_experts()?,
+            bias: decl.bias.resolve(layer_tensor("ffn_gate_inp.bias")),
+            selection_bias: decl.selection_bias.resolve(layer_tensor("exp_probs_b.bias")),
+        }))
+    }
+
+    /// The width of the expert that every token uses, where the others have the width `n_ff_of_experts`.
+    fn shared_ff(&self, n_ff_of_experts: usize, n_ff: usize) -> Result<Option<usize>, LoadError> {
+        const WIDTH: &str = "expert_shared_feed_forward_length";
+        const COUNT: &str = "expert_shared_count";
+        let optional = |key| Ok(self.file.u64(&self.full(key))?.filter(|n| *n > 0));
+        if let Some(width) = optional(WIDTH)? {
+            return self.checked(WIDTH, width, limit::WIDTH).map(Some);
+        }
+        if let Some(count) = optional(COUNT)? {
+            return Ok(Some(self.checked(COUNT, count, limit::EXPERTS)? * n_ff_of_experts));
+        }
+        Ok(self.arch.decl().experts.shared.resolve(false).then_some(n_ff))
+    }
+
+    fn gating(&self, default: Gating) -> Result<Gating, LoadError> {
+        const KEY: &str = "expert_gating_func";
+        match self.file.u64(&self.full(KEY))? {
+            None | Some(0) => Ok(default),
+            Some(id) => Gating::from_id(id).ok_or_else(|| self.unsupported(KEY, id, "known are 1, 2 and 3")),
+        }
+    }
+
+    /// The factor of the experts' weights. 0 means 1.
+    fn scale_of_experts(&self) -> Result<f32, LoadError> {
+        let (least, most) = limit::FACTORS;
+        let allowed = |x: f32| x == 0.0 || (least..=most).contains(&x);
+        let expected = format!("it has to be {least} to {most}, or 0");
+        let found = self.float("expert_weights_scale", 1.0, allowed, &expected)?;
+        Ok(if found == 0.0 { 1.0 } else { found })
     }
 
     /// The layers with a sliding window, in a model whose global layers have the given RoPE.

@@ -7,14 +7,14 @@
 //! Some files hold several matrices in one tensor, one after the other. Their rows are apart, so each is a
 //! tensor of its own here, and computation knows nothing of it.
 
-use super::{ModelSpec, PositionEncoding};
+use super::{Experts, ModelSpec, PositionEncoding};
 use crate::arch::QkNorm;
 use crate::error::LoadError;
 use crate::gguf::{GgufFile, TensorInfo, dims_text};
 use crate::types::TensorType;
 
-/// Gives a structure its maps over all tensors, in the order of computation. A field is always there (`one`) or
-/// an `Option` (`maybe`).
+/// Gives a structure its maps over all tensors, in the order of computation. A field is a tensor (`one`), an
+/// `Option` (`maybe`), a structure of tensors (`part`) or an `Option` of it (`maybe_part`).
 macro_rules! maps {
     ($name:ident { $($field:ident: $kind:ident,)* }) => {
         impl<T> $name<T> {
@@ -31,8 +31,12 @@ macro_rules! maps {
     };
     (@map one, $field:expr, $f:ident) => { $f($field)? };
     (@map maybe, $field:expr, $f:ident) => { $field.map(&mut *$f).transpose()? };
+    (@map part, $field:expr, $f:ident) => { $field.try_map(&mut *$f)? };
+    (@map maybe_part, $field:expr, $f:ident) => { $field.map(|part| part.try_map(&mut *$f)).transpose()? };
     (@ref one, $field:expr) => { &$field };
     (@ref maybe, $field:expr) => { $field.as_ref() };
+    (@ref part, $field:expr) => { $field.as_ref() };
+    (@ref maybe_part, $field:expr) => { $field.as_ref().map(|part| part.as_ref()) };
 }
 
 /// All tensors of a model.
@@ -119,6 +123,8 @@ pub struct LayerTensors<T> {
     pub q_norm: Option<T>,
     /// `[head_dim]`, `[head_dim, n_kv_heads]` or `[n_kv_heads * head_dim]`: weights of the norm of K.
     pub k_norm: Option<T>,
+    /// `[n_heads]`: a logit without a row, which takes its share of a query head's attention.
+    pub sinks: Option<T>,
     /// `[n_heads * head_dim, n_embd]`.
     pub wo: T,
     /// `[n_embd]`.
@@ -129,18 +135,8 @@ pub struct LayerTensors<T> {
     pub ffn_norm: Option<T>,
     /// `[n_embd]`: its bias.
     pub ffn_norm_bias: Option<T>,
-    /// `[n_embd, n_ff]`: its product, after the activation function, multiplies that of `ffn_up`.
-    pub ffn_gate: Option<T>,
-    /// `[n_ff]`.
-    pub ffn_gate_bias: Option<T>,
-    /// `[n_embd, n_ff]`.
-    pub ffn_up: T,
-    /// `[n_ff]`.
-    pub ffn_up_bias: Option<T>,
-    /// `[n_ff, n_embd]`.
-    pub ffn_down: T,
-    /// `[n_embd]`.
-    pub ffn_down_bias: Option<T>,
+    /// The feed-forward network, or the experts.
+    pub network: NetworkTensors<T>,
     /// `[n_embd]`: weights of the norm after the feed-forward network.
     pub ffn_post_norm: Option<T>,
 }
@@ -157,18 +153,110 @@ maps! {
         bv: maybe,
         q_norm: maybe,
         k_norm: maybe,
+        sinks: maybe,
         wo: one,
         bo: maybe,
         attn_post_norm: maybe,
         ffn_norm: maybe,
         ffn_norm_bias: maybe,
-        ffn_gate: maybe,
-        ffn_gate_bias: maybe,
-        ffn_up: one,
-        ffn_up_bias: maybe,
-        ffn_down: one,
-        ffn_down_bias: maybe,
+        network: part,
         ffn_post_norm: maybe,
+    }
+}
+
+/// What a layer has after attention.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NetworkTensors<T> {
+    /// A feed-forward network.
+    Dense(DenseTensors<T>),
+    /// Experts and their router.
+    Experts(Box<ExpertTensors<T>>),
+}
+
+impl<T> NetworkTensors<T> {
+    fn try_map<U, E>(self, f: &mut impl FnMut(T) -> Result<U, E>) -> Result<NetworkTensors<U>, E> {
+        Ok(match self {
+            NetworkTensors::Dense(dense) => NetworkTensors::Dense(dense.try_map(f)?),
+            NetworkTensors::Experts(experts) => NetworkTensors::Experts(Box::new(experts.try_map(f)?)),
+        })
+    }
+
+    fn as_ref(&self) -> NetworkTensors<&T> {
+        match self {
+            NetworkTensors::Dense(dense) => NetworkTensors::Dense(dense.as_ref()),
+            NetworkTensors::Experts(experts) => NetworkTensors::Experts(Box::new((**experts).as_ref())),
+        }
+    }
+}
+
+/// The tensors of a feed-forward network of width n_ff, or of an expert that every token uses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DenseTensors<T> {
+    /// `[n_embd, n_ff]`: its product, after the activation function, multiplies that of `up`.
+    pub gate: Option<T>,
+    /// `[n_ff]`.
+    pub gate_bias: Option<T>,
+    /// `[n_embd, n_ff]`.
+    pub up: T,
+    /// `[n_ff]`.
+    pub up_bias: Option<T>,
+    /// `[n_ff, n_embd]`.
+    pub down: T,
+    /// `[n_embd]`.
+    pub down_bias: Option<T>,
+}
+
+maps! {
+    DenseTensors {
+        gate: maybe,
+        gate_bias: maybe,
+        up: one,
+        up_bias: maybe,
+        down: one,
+        down_bias: maybe,
+    }
+}
+
+/// The tensors of the experts of a layer, each of width n_ff, and of their router.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertTensors<T> {
+    /// `[n_embd, count]`: its product has a logit for each expert.
+    pub router: T,
+    /// `[count]`.
+    pub router_bias: Option<T>,
+    /// `[count]`: added to the weights where experts are chosen, and only there.
+    pub selection_bias: Option<T>,
+    /// `[n_embd, n_ff, count]`: as in [`DenseTensors`].
+    pub gate: Option<T>,
+    /// `[n_ff, count]`.
+    pub gate_bias: Option<T>,
+    /// `[n_embd, n_ff, count]`.
+    pub up: T,
+    /// `[n_ff, count]`.
+    pub up_bias: Option<T>,
+    /// `[n_ff, n_embd, count]`.
+    pub down: T,
+    /// `[n_embd, count]`.
+    pub down_bias: Option<T>,
+    /// `[n_embd]`: the sigmoid of its product scales what the shared expert gives.
+    pub shared_gate: Option<T>,
+    /// The expert that every token uses.
+    pub shared: Option<DenseTensors<T>>,
+}
+
+maps! {
+    ExpertTensors {
+        router: one,
+        router_bias: maybe,
+        selection_bias: maybe,
+        gate: maybe,
+        gate_bias: maybe,
+        up: one,
+        up_bias: maybe,
+        down: one,
+        down_bias: maybe,
+        shared_gate: maybe,
+        shared: maybe_part,
     }
 }
 
@@ -224,6 +312,11 @@ impl Declare {
         self.tensor(&format!("{name}.weight"), &[n_in, n_out], TensorKind::Matrix)
     }
 
+    /// Matrices of all experts.
+    fn matrices(&self, name: &str, n_in: usize, n_out: usize, count: usize) -> TensorSpec {
+        self.tensor(&format!("{name}.weight"), &[n_in, n_out, count], TensorKind::Matrix)
+    }
+
     fn bias(&self, name: &str, len: usize) -> TensorSpec {
         self.tensor(&format!("{name}.bias"), &[len], TensorKind::Vector)
     }
@@ -234,6 +327,53 @@ impl Declare {
 
     fn rope_factors(&self, name: &str, len: usize) -> TensorSpec {
         self.tensor(&format!("{name}.weight"), &[len], TensorKind::RopeFactors)
+    }
+}
+
+impl Declare {
+    /// A feed-forward network of width `n_ff`. Its tensors' names end with `suffix`.
+    fn dense(&self, spec: &ModelSpec, suffix: &str, n_ff: usize) -> DenseTensors<TensorSpec> {
+        let n_embd = spec.n_embd;
+        let is_gated = spec.feed_forward().is_gated();
+        let [gate, up, down] = ["gate", "up", "down"].map(|part| format!("ffn_{part}{suffix}"));
+        let bias =
+            |present: bool, name: &str, len: usize| (present && spec.ffn_bias).then(|| self.bias(name, len));
+        let [gate_matrix, up_matrix] = match is_gated && spec.fused_gate_up {
+            true => split(self.matrix(&up, n_embd, 2 * n_ff), [n_ff, n_ff]),
+            false => [&gate, &up].map(|name| self.matrix(name, n_embd, n_ff)),
+        };
+        DenseTensors {
+            gate: is_gated.then_some(gate_matrix),
+            gate_bias: bias(is_gated, &gate, n_ff),
+            up: up_matrix,
+            up_bias: bias(true, &up, n_ff),
+            down: self.matrix(&down, n_ff, n_embd),
+            down_bias: bias(true, &down, n_embd),
+        }
+    }
+
+    fn experts(&self, spec: &ModelSpec, experts: &Experts) -> ExpertTensors<TensorSpec> {
+        let (n_embd, count) = (spec.n_embd, experts.count);
+        let n_ff = experts.n_ff.unwrap_or(spec.n_ff);
+        let is_gated = spec.feed_forward().is_gated();
+        let bias = |present: bool, name: &str, len: usize| {
+            let name = format!("{name}.bias");
+            (present && experts.bias).then(|| self.tensor(&name, &[len, count], TensorKind::Vector))
+        };
+        ExpertTensors {
+            router: self.matrix("ffn_gate_inp", n_embd, count),
+            router_bias: experts.bias.then(|| self.bias("ffn_gate_inp", count)),
+            selection_bias: experts.selection_bias.then(|| self.bias("exp_probs_b", count)),
+            gate: is_gated.then(|| self.matrices("ffn_gate_exps", n_embd, n_ff, count)),
+            gate_bias: bias(is_gated, "ffn_gate_exps", n_ff),
+            up: self.matrices("ffn_up_exps", n_embd, n_ff, count),
+            up_bias: bias(true, "ffn_up_exps", n_ff),
+            down: self.matrices("ffn_down_exps", n_ff, n_embd, count),
+            down_bias: bias(true, "ffn_down_exps", n_embd),
+            shared_gate: (experts.shared_gate && experts.shared_ff.is_some())
+                .then(|| self.norm("ffn_gate_inp_shexp", n_embd)),
+            shared: experts.shared_ff.map(|n_ff| self.dense(spec, "_shexp", n_ff)),
+        }
     }
 }
 
@@ -296,7 +436,7 @@ impl ModelTensors<TensorSpec> {
 impl LayerTensors<TensorSpec> {
     fn declare(spec: &ModelSpec, layer: usize) -> Self {
         let declare = Declare { prefix: format!("blk.{layer}.") };
-        let (n_embd, n_ff) = (spec.n_embd, spec.n_ff);
+        let n_embd = spec.n_embd;
         let (n_q, n_kv) = (spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim);
         let [wq, wk, wv] = match spec.fused_qkv {
             true => split(declare.matrix("attn_qkv", n_embd, n_q + 2 * n_kv), [n_q, n_kv, n_kv]),
@@ -308,11 +448,6 @@ impl LayerTensors<TensorSpec> {
             (true, true) => split(declare.bias("attn_qkv", n_q + 2 * n_kv), [n_q, n_kv, n_kv]).map(Some),
             (true, false) => [("attn_q", n_q), ("attn_k", n_kv), ("attn_v", n_kv)]
                 .map(|(name, rows)| Some(declare.bias(name, rows))),
-        };
-        let is_gated = spec.feed_forward().is_gated();
-        let [gate, up] = match is_gated && spec.fused_gate_up {
-            true => split(declare.matrix("ffn_up", n_embd, 2 * n_ff), [n_ff, n_ff]),
-            false => ["ffn_gate", "ffn_up"].map(|name| declare.matrix(name, n_embd, n_ff)),
         };
         let block = spec.block;
         let norm = |name: Option<&str>| name.map(|name| declare.norm(name, n_embd));
@@ -326,9 +461,6 @@ impl LayerTensors<TensorSpec> {
             };
             Some(declare.tensor(&format!("{name}.weight"), dims, TensorKind::Vector))
         };
-        let ffn_bias = |present: bool, name: &str, len: usize| {
-            (present && spec.ffn_bias).then(|| declare.bias(name, len))
-        };
         LayerTensors {
             attn_norm: norm(block.attn_norm),
             attn_norm_bias: norm_bias(block.attn_norm),
@@ -340,17 +472,16 @@ impl LayerTensors<TensorSpec> {
             bv,
             q_norm: qk_norm("attn_q_norm", spec.n_heads),
             k_norm: qk_norm("attn_k_norm", spec.n_kv_heads),
+            sinks: spec.attention_sinks.then(|| declare.norm("attn_sinks", spec.n_heads)),
             wo: declare.matrix("attn_output", n_q, n_embd),
             bo: spec.attn_output_bias.then(|| declare.bias("attn_output", n_embd)),
             attn_post_norm: norm(block.attn_post_norm),
             ffn_norm: norm(block.ffn_norm),
             ffn_norm_bias: norm_bias(block.ffn_norm),
-            ffn_gate: is_gated.then_some(gate),
-            ffn_gate_bias: ffn_bias(is_gated, "ffn_gate", n_ff),
-            ffn_up: up,
-            ffn_up_bias: ffn_bias(true, "ffn_up", n_ff),
-            ffn_down: declare.matrix("ffn_down", n_ff, n_embd),
-            ffn_down_bias: ffn_bias(true, "ffn_down", n_embd),
+            network: match spec.experts_of(layer) {
+                Some(experts) => NetworkTensors::Experts(Box::new(declare.experts(spec, experts))),
+                None => NetworkTensors::Dense(declare.dense(spec, "", spec.n_ff)),
+            },
             ffn_post_norm: norm(block.ffn_post_norm),
         }
     }
@@ -379,6 +510,11 @@ impl ModelTensors<TensorInfo> {
             used[index] = true;
             Ok(expected.place_in(found))
         })?;
+        for layer in spec.n_layers..spec.n_layers + spec.ignored_layers {
+            let prefix = format!("blk.{layer}.");
+            let of_layer = file.tensors().iter().map(|tensor| tensor.name.starts_with(&prefix));
+            used.iter_mut().zip(of_layer).for_each(|(used, is_ignored)| *used |= is_ignored);
+        }
         match used.iter().position(|used| !used) {
             None => Ok(found),
             Some(unknown) => Err(LoadError::UnknownTensor {
@@ -483,19 +619,65 @@ impl<T> ModelTensors<T> {
 }
 
 impl<T> LayerTensors<T> {
-    /// The matrices, in the order of computation.
+    /// The matrices, in the order of computation. Those of all experts are one.
     pub fn matrices(&self) -> impl Iterator<Item = &T> {
-        let LayerTensors { wq, wk, wv, wo, ffn_gate, ffn_up, ffn_down, .. } = self;
-        [Some(wq), Some(wk), Some(wv), Some(wo), ffn_gate.as_ref(), Some(ffn_up), Some(ffn_down)]
-            .into_iter()
-            .flatten()
+        let LayerTensors { wq, wk, wv, wo, network, .. } = self;
+        [wq, wk, wv, wo].into_iter().chain(network.matrices())
     }
 
     /// The matrices as places, in the order of [`LayerTensors::matrices`].
     pub fn matrices_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        let LayerTensors { wq, wk, wv, wo, ffn_gate, ffn_up, ffn_down, .. } = self;
-        [Some(wq), Some(wk), Some(wv), Some(wo), ffn_gate.as_mut(), Some(ffn_up), Some(ffn_down)]
-            .into_iter()
-            .flatten()
+        let LayerTensors { wq, wk, wv, wo, network, .. } = self;
+        [wq, wk, wv, wo].into_iter().chain(network.matrices_mut())
+    }
+}
+
+impl<T> NetworkTensors<T> {
+    /// The matrix before the activation function that is not the gate.
+    pub fn up(&self) -> &T {
+        match self {
+            NetworkTensors::Dense(dense) => &dense.up,
+            NetworkTensors::Experts(experts) => &experts.up,
+        }
+    }
+
+    /// The last matrix.
+    pub fn down(&self) -> &T {
+        match self {
+            NetworkTensors::Dense(dense) => &dense.down,
+            NetworkTensors::Experts(experts) => &experts.down,
+        }
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &T> {
+        let (own, shared) = match self {
+            NetworkTensors::Dense(dense) => (dense.matrices(), None),
+            NetworkTensors::Experts(experts) => {
+                let ExpertTensors { gate, up, down, shared, .. } = &**experts;
+                ([gate.as_ref(), Some(up), Some(down)], shared.as_ref().map(DenseTensors::matrices))
+            }
+        };
+        own.into_iter().chain(shared.into_iter().flatten()).flatten()
+    }
+
+    fn matrices_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let (own, shared) = match self {
+            NetworkTensors::Dense(dense) => (dense.matrices_mut(), None),
+            NetworkTensors::Experts(experts) => {
+                let ExpertTensors { gate, up, down, shared, .. } = &mut **experts;
+                ([gate.as_mut(), Some(up), Some(down)], shared.as_mut().map(DenseTensors::matrices_mut))
+            }
+        };
+        own.into_iter().chain(shared.into_iter().flatten()).flatten()
+    }
+}
+
+impl<T> DenseTensors<T> {
+    fn matrices(&self) -> [Option<&T>; 3] {
+        [self.gate.as_ref(), Some(&self.up), Some(&self.down)]
+    }
+
+    fn matrices_mut(&mut self) -> [Option<&mut T>; 3] {
+        [self.gate.as_mut(), Some(&mut self.up), Some(&mut self.down)]
     }
 }

@@ -24,6 +24,8 @@ struct Source<'a> {
     lane: &'a Lane,
     rows: &'a GraphLane,
     queries: Option<&'a Tensor>,
+    /// The learned logits of the layer's query heads.
+    sinks: Option<&'a Tensor>,
     /// For each head of the lane its index in the tensors.
     heads: Vec<u32>,
     /// For each head the positions of its rows, from row `first` on.
@@ -81,6 +83,7 @@ impl Store {
                     lane,
                     rows: &lane.graph,
                     queries: layer.queries.as_ref(),
+                    sinks: layer.sinks.as_ref(),
                     heads: (0..lane.layout.kv_heads.len() as u32).collect(),
                     positions: lane.positions.clone(),
                     first: lane.first(),
@@ -197,6 +200,7 @@ impl Store {
                 lane,
                 rows: complete,
                 queries: queries.as_ref(),
+                sinks: self.layers[layer].sinks.as_ref(),
                 heads: lane.layout.kv_heads.clone(),
                 positions: vec![all_positions.clone(); heads],
                 first: 0,
@@ -383,7 +387,7 @@ impl Source<'_> {
                     first: self.first,
                     log_weight: self.lane.log_weight(),
                     alibi: self.lane.graph.positions.is_some(),
-                    sinks: None,
+                    sinks: self.sinks.cloned(),
                 };
                 let which = graph::RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
                 Some(graph::window_attention(ctx, shape, &self.rows.k, stored, which, window))

@@ -1,0 +1,116 @@
+//! Mixtures of experts. A router gives each token a weight for each expert. The experts with the largest weights
+//! compute, and their results are added, each times its weight.
+//!
+//! The numbers of the chosen experts come from sorting the weights. So they are in range and different, whatever the
+//! weights are: `Context::top_k` gives them, and the products take no others.
+
+use ggml::{Context, Tensor};
+use models::arch::Gating;
+use models::spec::{ExpertTensors, Experts};
+
+use super::{Forward, scaled};
+
+/// The experts of each token.
+struct Chosen {
+    /// `[used, n]` i32: their numbers.
+    ids: Tensor,
+    /// `[1, used, n]`: their weights.
+    weights: Tensor,
+}
+
+impl Forward {
+    /// What the experts of a layer give, the shared one included: `[n_embd, n]`, for the normed input `x`
+    /// `[n_embd, n]`.
+    pub(super) fn experts(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        w: &ExpertTensors<Tensor>,
+        x: &Tensor,
+    ) -> Tensor {
+        let Some(experts) = self.spec.experts_of(layer) else {
+            return ctx.refuse("experts", format!("layer {layer} has none"));
+        };
+        let chosen = self.choose(ctx, experts, w, x);
+        let [n_embd, n] = [x.dim(0), x.dim(1)];
+        let input = ctx.reshape(x, [n_embd, 1, n]);
+        // `[n_ff, used, n]`.
+        let project = |matrix, bias| self.product_of_chosen(ctx, (matrix, bias), &input, &chosen);
+        let gate = w.gate.as_ref().map(|gate| project(gate, w.gate_bias.as_ref()));
+        let up = project(&w.up, w.up_bias.as_ref());
+        let hidden = self.intermediate("ffn_moe_act", layer, self.activation(ctx, layer, gate, up));
+        let out = self.product_of_chosen(ctx, (&w.down, w.down_bias.as_ref()), &hidden, &chosen);
+        let sum = sum_of_chosen(ctx, &ctx.mul(&out, &chosen.weights));
+        match &w.shared {
+            Some(shared) => {
+                let out = self.dense(ctx, layer, shared, x);
+                let out = match &w.shared_gate {
+                    Some(gate) => ctx.mul(&out, &ctx.sigmoid(&ctx.mul_mat(gate, x))),
+                    None => out,
+                };
+                ctx.add(&sum, &out)
+            }
+            None => sum,
+        }
+    }
+
+    /// The experts of each token.
+    fn choose(&self, ctx: &Context, experts: &Experts, w: &ExpertTensors<Tensor>, x: &Tensor) -> Chosen {
+        let logits = self.with_bias(ctx, self.product(ctx, &w.router, x), w.router_bias.as_ref());
+        // `[count, n]`.
+        let weights = match experts.gating {
+            Gating::Softmax => ctx.soft_max(&logits, None, 1.0),
+            Gating::Sigmoid => ctx.sigmoid(&logits),
+            Gating::SoftmaxOfChosen => logits,
+        };
+        let ids = match &w.selection_bias {
+            Some(bias) => ctx.top_k(&self.with_bias(ctx, weights.clone(), Some(bias)), experts.used),
+            None => ctx.top_k(&weights, experts.used),
+        };
+        let [used, n] = [experts.used, x.dim(1)];
+        let of_chosen = ctx.reshape(&ctx.get_ranked(&weights, &ids), [used, n]);
+        let of_chosen = match experts.gating {
+            Gating::SoftmaxOfChosen => ctx.soft_max(&of_chosen, None, 1.0),
+            _ if experts.normalized => normalized(ctx, &of_chosen),
+            _ => of_chosen,
+        };
+        let weights = scaled(ctx, of_chosen, experts.scale);
+        Chosen { ids, weights: ctx.reshape(&weights, [1, used, n]) }
+    }
+
+    /// The products of the chosen experts' matrices, plus their biases: `[n_out, used, n]`, for `x` `[n_in, used or 1,
+    /// n]`.
+    fn product_of_chosen(
+        &self,
+        ctx: &Context,
+        (matrices, biases): (&Tensor, Option<&Tensor>),
+        x: &Tensor,
+        chosen: &Chosen,
+    ) -> Tensor {
+        let product = self.result_of(matrices, ctx.mul_mat_id(matrices, x, &chosen.ids));
+        match biases {
+            Some(biases) => self.result_of(biases, ctx.add_id(&product, biases, &chosen.ids)),
+            None => product,
+        }
+    }
+}
+
+/// `weights` `[used, n]` divided by their sums.
+fn normalized(ctx: &Context, weights: &Tensor) -> Tensor {
+    /// The smallest sum: the smallest normal f16, as in llama.cpp.
+    const MIN_SUM: f32 = 6.103_515_6e-5;
+    let sum = ctx.sum_rows(weights);
+    ctx.div(weights, &ctx.at_least(&sum, MIN_SUM))
+}
+
+/// The sum of `x` `[n_embd, used, n]` over the experts: `[n_embd, n]`.
+fn sum_of_chosen(ctx: &Context, x: &Tensor) -> Tensor {
+    let [n_embd, used, n, _] = x.shape().0;
+    let stride = x.strides()[2];
+    let of =
+        |expert: usize| ctx.view(x, [n_embd, n], [stride, stride * n, stride * n], expert * x.strides()[1]);
+    match used {
+        1 => ctx.reshape(x, [n_embd, n]),
+        _ => (2..used).fold(ctx.add(&of(0), &of(1)), |sum, expert| ctx.add(&sum, &of(expert))),
+    }
+}
