@@ -33,7 +33,7 @@ pub struct BenchArgs {
     #[command(flatten)]
     model_arg: ModelArg,
     /// A well-known model with synthetic weights instead of a file, for example llama-3.2-1b:q4_k_m
-    #[arg(long, long_help = shape_help("A well-known model with synthetic weights instead of a file"), value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model", "hf_repo"])]
+    #[arg(long, long_help = shape_help("A well-known model with synthetic weights instead of a file"), value_name = "NAME[@LAYERS][:TYPE]", conflicts_with_all = ["model_arg", "model", "hf_repo"])]
     shape: Option<String>,
     /// Prompt length in tokens; comma-separated for several tests; 0 for none [default: 512]
     #[arg(short = 'p', long = "n-prompt", value_name = "TOKENS", value_delimiter = ',', value_parser = values::tokens)]

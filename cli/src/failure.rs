@@ -295,8 +295,12 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
 
 /// The hint of a shape that is not known, with the name that is most like it.
 fn shape_hint(error: &ShapeError) -> String {
-    let (ShapeError::UnknownShape { found, known } | ShapeError::UnknownFileType { found, known }) = error;
-    suggest::did_you_mean(found, known.split(", ")) + &error.hint()
+    match error {
+        ShapeError::UnknownShape { found, known } | ShapeError::UnknownFileType { found, known } => {
+            suggest::did_you_mean(found, known.split(", ")) + &error.hint()
+        }
+        ShapeError::Layers { .. } => error.hint(),
+    }
 }
 
 /// The hint of an error of a task, with flags.

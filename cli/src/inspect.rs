@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use models::gguf::{GgufFile, Value};
 use models::invisible::escape_name;
-use models::spec::ModelSpec;
+use models::spec::{Experts, ModelSpec};
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
 
@@ -74,7 +74,7 @@ fn text(name: &str, file: &GgufFile) -> String {
     match spec(file) {
         Ok(spec) => {
             out += &format!(
-                "{}: {} parameters, {} layers, width {}, {} query and {} KV heads of {}, feed-forward {}, \
+                "{}: {} parameters, {} layers, width {}, {} query and {} KV heads of {}, feed-forward {}{}, \
                  vocabulary {}, context {}\n",
                 spec.arch.name(),
                 format::count(spec.parameters() as usize),
@@ -84,6 +84,7 @@ fn text(name: &str, file: &GgufFile) -> String {
                 spec.n_kv_heads,
                 spec.head_dim,
                 spec.n_ff,
+                spec.experts.map_or(String::new(), |experts| experts_text(&experts, spec.n_ff)),
                 spec.n_vocab,
                 spec.n_ctx_train
             );
@@ -175,6 +176,11 @@ fn object(name: &str, file: &GgufFile, shown: usize) -> serde_json::Value {
                 "kv_heads": spec.n_kv_heads,
                 "head_dim": spec.head_dim,
                 "feed_forward": spec.n_ff,
+                "experts": spec.experts.map(|experts| json!({
+                    "count": experts.count,
+                    "used": experts.used,
+                    "feed_forward": experts.n_ff.unwrap_or(spec.n_ff),
+                })),
                 "vocabulary": spec.n_vocab,
                 "context": spec.n_ctx_train,
             });
@@ -184,6 +190,11 @@ fn object(name: &str, file: &GgufFile, shown: usize) -> serde_json::Value {
     object["metadata"] = metadata.into();
     object["tensors"] = tensors.into();
     object
+}
+
+/// The experts of a model whose other feed-forward networks have the width `n_ff`.
+fn experts_text(experts: &Experts, n_ff: usize) -> String {
+    format!(", {} of {} experts of {}", experts.used, experts.count, experts.n_ff.unwrap_or(n_ff))
 }
 
 fn metadata(value: &Value, shown: usize) -> serde_json::Value {

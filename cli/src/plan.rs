@@ -35,7 +35,7 @@ pub struct PlanArgs {
     #[command(flatten)]
     model_arg: ModelArg,
     /// Plan for a well-known model without a file, for example llama-3.1-8b:q4_k_m
-    #[arg(long, long_help = shape_help("Plan for a well-known model without a file"), value_name = "NAME[:TYPE]", conflicts_with_all = ["model_arg", "model", "hf_repo"])]
+    #[arg(long, long_help = shape_help("Plan for a well-known model without a file"), value_name = "NAME[@LAYERS][:TYPE]", conflicts_with_all = ["model_arg", "model", "hf_repo"])]
     shape: Option<String>,
     /// Tokens of the session, planned as one text that is read at once, for example 100k [default: the model's training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
@@ -155,7 +155,7 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
         Some(text) => {
             let (shape, file_type) = ModelShape::parse(text).map_err(Failure::from)?;
             let name = format!("{shape}:{}", file_type.name());
-            Ok((name, Forecast::of_shape(shape, file_type, &options)?))
+            Ok((name, Forecast::of_shape(&shape, file_type, &options)?))
         }
         None => {
             let model = Model::open(args.model.source(app, args.model_arg.path.as_deref())?)?;

@@ -37,6 +37,7 @@ fn invalid_flags_are_rejected() {
         (vec!["bench", "--shape", "no-such-shape"], "no shape is called"),
         (vec!["bench", "-r", "0"], "-r"),
         (vec!["plan", "--shape", "llama-3.2-1b:q9"], "no file type is called"),
+        (vec!["plan", "--shape", "llama-3.2-1b@17"], "use 1 to 16"),
         (vec!["plan", "--memory", "many"], "not a size"),
         (vec!["plan", "--shape", "llama-3.2-1b", "-m", "x.gguf"], "cannot be used with"),
         (vec!["heads", "import", "x", "--shape", "llama-3.1-8b", "--threshold", "2"], "not a share"),

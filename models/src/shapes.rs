@@ -15,7 +15,7 @@ pub use file_type::FileType;
 
 use crate::arch::Arch;
 use crate::gguf::write::{GgufWriter, MetaValue, TensorDecl};
-use crate::spec::{LocalLayers, ModelSpec, ModelTensors, PositionEncoding, TensorKind};
+use crate::spec::{Experts, LocalLayers, ModelSpec, ModelTensors, PositionEncoding, TensorKind};
 use crate::types::TensorType;
 
 /// The sizes of a well-known model.
@@ -51,6 +51,19 @@ pub struct ModelShape {
     pub tied: bool,
     /// The sliding window of local layers, tokens.
     pub window: Option<usize>,
+    /// The experts.
+    pub experts: Option<ExpertShape>,
+}
+
+/// The sizes of a model's experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertShape {
+    /// Experts of a layer.
+    pub count: usize,
+    /// Experts that are chosen for a token.
+    pub used: usize,
+    /// Width of an expert, elements.
+    pub n_ff: usize,
 }
 
 /// A shape or file type is unknown.
@@ -72,6 +85,16 @@ pub enum ShapeError {
         /// The known names, separated by commas.
         known: String,
     },
+    /// A shape cannot be cut to this number of layers.
+    #[error("{shape} cannot be cut to {found:?} layers")]
+    Layers {
+        /// The name of the shape.
+        shape: &'static str,
+        /// The number given.
+        found: String,
+        /// The layers that it has.
+        layers: usize,
+    },
 }
 
 impl ShapeError {
@@ -80,6 +103,7 @@ impl ShapeError {
         match self {
             ShapeError::UnknownShape { known, .. } => format!("use one of the shapes {known}"),
             ShapeError::UnknownFileType { known, .. } => format!("after the colon, use one of {known}"),
+            ShapeError::Layers { layers, .. } => format!("after the @, use 1 to {layers}"),
         }
     }
 }
@@ -95,16 +119,19 @@ impl ModelShape {
         SHAPES
     }
 
-    /// Parses `NAME:FILE_TYPE`, such as `llama-3.2-1b:q4_k_m`. The file type is q4_k_m if it is omitted.
+    /// Parses `NAME@LAYERS:FILE_TYPE`, such as `llama-3.2-1b:q4_k_m` or `qwen3-30b-a3b@4`. With a number of layers,
+    /// the model has only the first of them. The file type is q4_k_m if it is omitted.
     ///
     /// # Errors
-    /// The shape or the file type is unknown; the error lists the known ones.
-    pub fn parse(text: &str) -> Result<(&'static ModelShape, FileType), ShapeError> {
+    /// The shape or the file type is unknown, and the error lists the known ones; or the shape has fewer layers.
+    pub fn parse(text: &str) -> Result<(ModelShape, FileType), ShapeError> {
         let (name, file_type) = text.split_once(':').unwrap_or((text, "q4_k_m"));
+        let (name, layers) = name.split_once('@').map_or((name, None), |(name, layers)| (name, Some(layers)));
         let shape = ModelShape::find(name).ok_or_else(|| ShapeError::UnknownShape {
             found: name.to_owned(),
             known: list(SHAPES.iter().map(|shape| shape.name)),
         })?;
+        let shape = layers.map_or(Ok(*shape), |layers| shape.cut(layers))?;
         let file_type = FileType::from_name(file_type).ok_or_else(|| ShapeError::UnknownFileType {
             found: file_type.to_owned(),
             known: list(FileType::ALL.iter().map(|file_type| file_type.name())),
@@ -112,11 +139,19 @@ impl ModelShape {
         Ok((shape, file_type))
     }
 
+    /// The same with the first `layers` layers only.
+    fn cut(&self, layers: &str) -> Result<ModelShape, ShapeError> {
+        let n_layers = layers.parse().ok().filter(|n| (1..=self.n_layers).contains(n)).ok_or_else(|| {
+            ShapeError::Layers { shape: self.name, found: layers.to_owned(), layers: self.n_layers }
+        })?;
+        Ok(ModelShape { n_layers, ..*self })
+    }
+
     /// The specification of a model of this shape, equal to the one that is read from its file.
     pub fn spec(&self) -> ModelSpec {
         let base = ModelSpec::base(self.arch, self.n_layers, self.head_dim);
         let mut spec = ModelSpec {
-            name: self.name.to_owned(),
+            name: self.to_string(),
             n_embd: self.n_embd,
             n_heads: self.n_heads,
             n_kv_heads: self.n_kv_heads,
@@ -131,6 +166,9 @@ impl ModelShape {
         .with_default_scales();
         if let PositionEncoding::Rope(rope) = &mut spec.position_encoding {
             rope.base = self.rope_base;
+        }
+        if let (Some(shape), Some(experts)) = (self.experts, &mut spec.experts) {
+            *experts = Experts { count: shape.count, used: shape.used, n_ff: Some(shape.n_ff), ..*experts };
         }
         if let (Some(window), Some(local)) = (self.window, self.arch.decl().sliding_window.local()) {
             let rope = spec.position_encoding.rope();
@@ -207,7 +245,11 @@ impl ModelShape {
 
 impl fmt::Display for ModelShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+        f.write_str(self.name)?;
+        match ModelShape::find(self.name) {
+            Some(whole) if whole.n_layers != self.n_layers => write!(f, "@{}", self.n_layers),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -232,6 +274,7 @@ const LLAMA: ModelShape = ModelShape {
     rope_factor: None,
     tied: false,
     window: None,
+    experts: None,
 };
 
 const LLAMA_3: ModelShape =
@@ -409,6 +452,48 @@ const SHAPES: &[ModelShape] = &[
     ModelShape { name: "qwen3-14b", n_layers: 40, n_embd: 5120, n_heads: 40, n_ff: 17_408, ..QWEN_3 },
     ModelShape { name: "qwen3-32b", n_layers: 64, n_embd: 5120, n_heads: 64, n_ff: 25_600, ..QWEN_3 },
     ModelShape {
+        name: "qwen3-30b-a3b",
+        arch: Arch::Qwen3Moe,
+        n_layers: 48,
+        n_embd: 2048,
+        n_heads: 32,
+        n_kv_heads: 4,
+        n_ff: 6144,
+        experts: Some(ExpertShape { count: 128, used: 8, n_ff: 768 }),
+        ..QWEN_3
+    },
+    // Without its RoPE scaling.
+    ModelShape {
+        name: "gpt-oss-20b",
+        arch: Arch::GptOss,
+        n_layers: 24,
+        n_embd: 2880,
+        n_heads: 64,
+        n_kv_heads: 8,
+        head_dim: 64,
+        n_ff: 2880,
+        n_vocab: 201_088,
+        n_ctx: 131_072,
+        rope_base: 150_000.0,
+        window: Some(128),
+        experts: Some(ExpertShape { count: 32, used: 4, n_ff: 2880 }),
+        ..LLAMA
+    },
+    // Without its RoPE scaling, and with a rotation of whole heads.
+    ModelShape {
+        name: "phi-4-mini",
+        arch: Arch::Phi3,
+        n_layers: 32,
+        n_embd: 3072,
+        n_heads: 24,
+        n_kv_heads: 8,
+        n_ff: 8192,
+        n_vocab: 200_064,
+        n_ctx: 131_072,
+        tied: true,
+        ..LLAMA
+    },
+    ModelShape {
         name: "gemma-3-1b",
         n_layers: 26,
         n_embd: 1152,
@@ -458,6 +543,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_shape_is_cut_to_its_first_layers() {
+        let (shape, file_type) = ModelShape::parse("qwen3-30b-a3b@4:q8_0").unwrap();
+        assert_eq!((shape.n_layers, file_type), (4, FileType::Q8_0));
+        assert_eq!(shape.to_string(), "qwen3-30b-a3b@4");
+        assert_eq!(shape.spec().name, "qwen3-30b-a3b@4");
+        assert_eq!(ModelShape::parse("qwen3-30b-a3b@48").unwrap().0.to_string(), "qwen3-30b-a3b");
+        for wrong in ["0", "49", "", "x", "4@4"] {
+            let error = ModelShape::parse(&format!("qwen3-30b-a3b@{wrong}")).unwrap_err();
+            assert!(error.to_string().contains(&format!("{wrong:?} layers")), "{error}");
+            assert_eq!(error.hint(), "after the @, use 1 to 48");
+        }
+    }
+
     /// Parameters and sizes as llama.cpp prints them for the published files (`model params`, `model size`).
     /// This checks the shapes and the tensor types of each file type.
     #[test]
@@ -478,6 +577,8 @@ mod tests {
             ("llama-3.1-70b:q4_k_m", 70553.71, GIB, 39.59, 4.82),
             ("qwen2.5-0.5b:q4_k_m", 494.03, MIB, 373.71, 6.35),
             ("qwen2.5-7b:q4_k_m", 7615.62, GIB, 4.36, 4.91),
+            ("qwen3-30b-a3b:q4_k_m", 30532.12, GIB, 17.28, 4.86),
+            ("gpt-oss-20b:mxfp4_moe", 20914.76, GIB, 11.27, 4.63),
         ] {
             let (shape, file_type) = ModelShape::parse(name).unwrap();
             let bytes = shape.weight_bytes(file_type) as f64;

@@ -186,7 +186,7 @@ pub fn shape_help(what: &str) -> String {
     let shapes: Vec<&str> = ModelShape::all().iter().map(|shape| shape.name).collect();
     let types: Vec<&str> = FileType::ALL.iter().map(|file_type| file_type.name()).collect();
     format!(
-        "{what}: {}. Optionally with a file type after a colon: {} [default: q4_k_m]",
+        "{what}: {}. Optionally with a number of layers after an @, and with a file type after a colon: {} [default: q4_k_m]",
         shapes.join(", "),
         types.join(", ")
     )

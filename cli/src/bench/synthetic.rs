@@ -21,7 +21,7 @@ pub fn model_file(app: &App, text: &str) -> Result<PathBuf> {
     let (shape, file_type) = ModelShape::parse(text).map_err(Failure::from)?;
     let folder = folders::cache().unwrap_or_else(|| std::env::temp_dir().join("longhand"));
     let folder = folder.join("shapes");
-    let path = folder.join(format!("{}-{}.gguf", shape.name, file_type.name()));
+    let path = folder.join(format!("{shape}-{}.gguf", file_type.name()));
     let tensors = shape.tensors(file_type);
     let is_complete = |file: &GgufFile| {
         let same = |expected: &TensorDecl| {

@@ -2,9 +2,7 @@
 //! of attention. Every other layer has a sliding window. The experts' SwiGLU has bounds. The router chooses by its
 //! logits, and weighs the chosen experts by their softmax.
 
-use super::{
-    ArchDecl, BASE, Block, ExpertsDecl, FeedForward, Gating, LocalDecl, Presence, SlidingWindow,
-};
+use super::{ArchDecl, BASE, Block, ExpertsDecl, FeedForward, Gating, LocalDecl, Presence, SlidingWindow};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "gpt-oss",
@@ -13,11 +11,7 @@ pub(super) static DECL: ArchDecl = ArchDecl {
     attn_output_bias: Presence::Always,
     attention_sinks: Presence::Always,
     feed_forward: FeedForward::SwiGluOai,
-    experts: ExpertsDecl {
-        gating: Gating::SoftmaxOfChosen,
-        bias: Presence::Always,
-        ..ExpertsDecl::ALWAYS
-    },
+    experts: ExpertsDecl { gating: Gating::SoftmaxOfChosen, bias: Presence::Always, ..ExpertsDecl::ALWAYS },
     sliding_window: SlidingWindow::Local(LocalDecl::except_every(2)),
     ..BASE
 };

@@ -2,5 +2,4 @@
 
 use super::{ArchDecl, ExpertsDecl, granite::GRANITE};
 
-pub(super) static DECL: ArchDecl =
-    ArchDecl { name: "granitemoe", experts: ExpertsDecl::ALWAYS, ..GRANITE };
+pub(super) static DECL: ArchDecl = ArchDecl { name: "granitemoe", experts: ExpertsDecl::ALWAYS, ..GRANITE };

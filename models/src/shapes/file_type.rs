@@ -17,12 +17,17 @@ pub enum FileType {
     Q4KM,
     /// All matrices q6_K.
     Q6K,
+    /// The matrices of experts mxfp4, all others q8_0.
+    Mxfp4Moe,
 }
+
+/// How the name of an experts' router ends. It is f32 in all files.
+pub(super) const ROUTER: &str = ".ffn_gate_inp.weight";
 
 impl FileType {
     /// All file types, largest first.
     pub const ALL: &'static [FileType] =
-        &[FileType::F16, FileType::Q8_0, FileType::Q6K, FileType::Q4KM, FileType::Q4_0];
+        &[FileType::F16, FileType::Q8_0, FileType::Q6K, FileType::Q4KM, FileType::Q4_0, FileType::Mxfp4Moe];
 
     /// Name in lower case, as used in file names.
     pub fn name(self) -> &'static str {
@@ -32,6 +37,7 @@ impl FileType {
             FileType::Q4_0 => "q4_0",
             FileType::Q4KM => "q4_k_m",
             FileType::Q6K => "q6_k",
+            FileType::Mxfp4Moe => "mxfp4_moe",
         }
     }
 
@@ -48,12 +54,16 @@ impl FileType {
             FileType::Q8_0 => 7,
             FileType::Q4KM => 15,
             FileType::Q6K => 18,
+            FileType::Mxfp4Moe => 38,
         }
     }
 
     /// Type of the matrix `name`, whose rows have `n_in` elements.
     pub(super) fn tensor_type(self, shape: &ModelShape, name: &str, n_in: u64) -> TensorType {
         let main = match self {
+            _ if name.ends_with(ROUTER) => return TensorType::F32,
+            FileType::Mxfp4Moe if name.ends_with("_exps.weight") => TensorType::MXFP4,
+            FileType::Mxfp4Moe => TensorType::Q8_0,
             FileType::F16 => return TensorType::F16,
             FileType::Q8_0 => return with_whole_blocks(TensorType::Q8_0, n_in),
             FileType::Q4_0 => TensorType::Q4_0,
@@ -62,7 +72,7 @@ impl FileType {
         };
         // If the shape is tied, the embedding is also the output matrix.
         let output = if shape.tied { "token_embd.weight" } else { "output.weight" };
-        let wanted = if name == output {
+        let wanted = if name == output && self != FileType::Mxfp4Moe {
             match n_in.is_multiple_of(main.block_elems()) {
                 true => TensorType::Q6_K,
                 false => TensorType::Q8_0,
@@ -79,7 +89,7 @@ impl FileType {
 /// Types of matrices in q4_k_m files, except for the output matrix.
 fn q4_k_m(shape: &ModelShape, name: &str) -> TensorType {
     let values = name.ends_with(".attn_v.weight");
-    if !values && !name.ends_with(".ffn_down.weight") {
+    if !values && !name.contains(".ffn_down") {
         return TensorType::Q4_K;
     }
     let layer = name.split('.').nth(1).and_then(|layer| layer.parse().ok()).unwrap_or(0);
@@ -107,7 +117,7 @@ fn with_whole_blocks(ty: TensorType, n_in: u64) -> TensorType {
         _ if fits(ty) => return ty,
         TensorType::Q4_K => TensorType::Q5_0,
         TensorType::Q5_K => TensorType::Q5_1,
-        TensorType::Q6_K => TensorType::Q8_0,
+        TensorType::Q6_K | TensorType::MXFP4 => TensorType::Q8_0,
         other => other,
     };
     if fits(smaller) { smaller } else { TensorType::F16 }

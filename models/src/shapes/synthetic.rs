@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use half::f16;
 
-use super::ModelShape;
+use super::{ModelShape, file_type::ROUTER};
 use crate::gguf::write::TensorDecl;
 use crate::random::Random;
 use crate::types::TensorType;
@@ -31,7 +31,7 @@ pub(super) fn write_tensor(
             format!("tensor {} has no size", tensor.name),
         ));
     };
-    if tensor.ty == TensorType::F32 {
+    if tensor.ty == TensorType::F32 && !tensor.name.ends_with(ROUTER) {
         let values = vector(shape, tensor);
         let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
         out.write_all(&bytes)?;
@@ -61,7 +61,7 @@ fn vector(shape: &ModelShape, tensor: &TensorDecl) -> impl Iterator<Item = f32> 
     let constant = if tensor.name.ends_with(".bias") { 0.0 } else { 1.0 };
     let base = f64::from(shape.rope_base);
     let n_dims = shape.head_dim as f64;
-    (0..tensor.dims[0]).map(move |i| match factor {
+    (0..tensor.dims.iter().product()).map(move |i| match factor {
         Some(factor) => rope_divisor(base.powf(-2.0 * i as f64 / n_dims), factor.into()) as f32,
         None => constant,
     })
@@ -88,7 +88,7 @@ fn deviation(shape: &ModelShape, tensor: &TensorDecl) -> f32 {
     let branches = 2.0 * shape.n_layers as f32;
     match tensor.name.rsplit('.').nth(1) {
         Some("token_embd") if !shape.tied => 1.0,
-        Some("attn_output" | "ffn_down") => 1.0 / (n_in * branches).sqrt(),
+        Some("attn_output" | "ffn_down" | "ffn_down_exps") => 1.0 / (n_in * branches).sqrt(),
         _ => 1.0 / n_in.sqrt(),
     }
 }
@@ -100,7 +100,9 @@ fn random_blocks(ty: TensorType, deviation: f32, bytes: usize, random: &mut Rand
     fill(random, &mut pool);
     for block in pool.chunks_exact_mut(block) {
         match ty {
+            TensorType::F32 => uniform_f32(block, deviation),
             TensorType::F16 => uniform_f16(block, deviation),
+            TensorType::MXFP4 => block[0] = mxfp4_scale(deviation),
             TensorType::Q8_0 => q8_0(block, deviation, random),
             TensorType::Q4_0 => q4_0_or_q5_0(block, 16, deviation, random),
             TensorType::Q5_0 => q4_0_or_q5_0(block, 32, deviation, random),
@@ -129,6 +131,19 @@ fn put_f16(bytes: &mut [u8], at: usize, value: f32) {
 fn uniform_f16(block: &mut [u8], deviation: f32) {
     let bits = f32::from(u16::from_le_bytes([block[0], block[1]]));
     put_f16(block, 0, (bits - 32767.5) / uniform_deviation(1 << 16) * deviation);
+}
+
+/// One f32, from the first 16 random bits as [`uniform_f16`].
+fn uniform_f32(block: &mut [u8], deviation: f32) {
+    let bits = f32::from(u16::from_le_bytes([block[0], block[1]]));
+    block.copy_from_slice(&((bits - 32767.5) / uniform_deviation(1 << 16) * deviation).to_le_bytes());
+}
+
+/// The scale of a block of mxfp4, an exponent with bias 127, with which the deviation is within a factor of sqrt(2)
+/// of this one. The elements are 0, 0.5, 1, 1.5, 2, 3, 4 or 6 times the scale, with either sign.
+fn mxfp4_scale(deviation: f32) -> u8 {
+    const ELEMENTS_RMS: f32 = 2.926;
+    (127.0 + (deviation / ELEMENTS_RMS).log2().round()) as u8
 }
 
 /// f16 scale, 32 signed bytes. -128 is replaced, because quantization never produces it.
@@ -219,7 +234,14 @@ mod tests {
         let bit = |bytes: &[u8], i: usize| f32::from(bytes[i / 8] >> (i % 8) & 1);
         let nibble = |bytes: &[u8], i: usize| f32::from(bytes[i % 16] >> (i / 16 * 4) & 15);
         match ty {
+            TensorType::F32 => vec![f32::from_le_bytes(block.try_into().unwrap())],
             TensorType::F16 => vec![half(block, 0)],
+            TensorType::MXFP4 => {
+                let scale = f32::from(i16::from(block[0]) - 127).exp2();
+                let element = |code: u8| [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
+                let signed = |code: u8| if code > 7 { -element(code) } else { element(code) };
+                (0..32).map(|i| scale * signed(nibble(&block[1..], i) as u8)).collect()
+            }
             TensorType::Q8_0 => (0..32).map(|i| half(block, 0) * f32::from(block[2 + i] as i8)).collect(),
             TensorType::Q4_0 => (0..32).map(|i| half(block, 0) * (nibble(&block[2..], i) - 8.0)).collect(),
             TensorType::Q5_0 => (0..32)
@@ -272,7 +294,7 @@ mod tests {
     #[test]
     fn elements_have_mean_0_and_the_requested_deviation() {
         use TensorType::*;
-        for ty in [F16, Q8_0, Q4_0, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K] {
+        for ty in [F32, F16, MXFP4, Q8_0, Q4_0, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K] {
             // For the shortest and the longest rows of all shapes.
             for deviation in [1.0 / 768f32.sqrt(), 1.0 / (28_672f32 * 160.0).sqrt()] {
                 let mut random = named("test");
@@ -286,9 +308,10 @@ mod tests {
                 let mean = values.iter().sum::<f64>() / n / f64::from(deviation);
                 let rms = (values.iter().map(|x| x * x).sum::<f64>() / n).sqrt();
                 let rms = rms / f64::from(deviation);
-                // Small scales are rounded to f16, with errors of a few per cent.
+                // Small scales are rounded to f16, with errors of a few per cent, or to powers of 2.
+                let error = if ty == MXFP4 { 0.42 } else { 0.05 };
                 assert!(mean.abs() < 0.04, "{ty}: mean {mean}");
-                assert!((rms - 1.0).abs() < 0.05, "{ty}: deviation {rms}");
+                assert!((rms - 1.0).abs() < error, "{ty}: deviation {rms}");
             }
         }
     }

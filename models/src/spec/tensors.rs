@@ -510,10 +510,9 @@ impl ModelTensors<TensorInfo> {
             used[index] = true;
             Ok(expected.place_in(found))
         })?;
-        for layer in spec.n_layers..spec.n_layers + spec.ignored_layers {
-            let prefix = format!("blk.{layer}.");
-            let of_layer = file.tensors().iter().map(|tensor| tensor.name.starts_with(&prefix));
-            used.iter_mut().zip(of_layer).for_each(|(used, is_ignored)| *used |= is_ignored);
+        let ignored = spec.n_layers..spec.n_layers + spec.ignored_layers;
+        for (used, tensor) in used.iter_mut().zip(file.tensors()) {
+            *used |= layer_of(&tensor.name).is_some_and(|layer| ignored.contains(&layer));
         }
         match used.iter().position(|used| !used) {
             None => Ok(found),
@@ -577,6 +576,11 @@ impl TensorSpec {
             }),
         }
     }
+}
+
+/// The layer whose number is in the name of a tensor.
+fn layer_of(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
 }
 
 /// Whether two shapes are equal except for trailing dimensions of 1, which some writers add.

@@ -547,16 +547,16 @@ fn unsupported_settings_are_errors() {
             Arch::Llama,
             "general.architecture",
             "mamba".into(),
-            "\"mamba\" is not supported; supported are llama, qwen2, qwen3, baichuan",
+            "\"mamba\" is not supported; supported are llama, qwen2, qwen3, qwen2moe",
         ),
         (Arch::Llama, "general.architecture", "Llama".into(), "\"Llama\" is not supported"),
         (Arch::Llama, "general.architecture", "\x1b[31m".into(), r#""\u{1b}[31m" is not supported"#),
         (Arch::Llama, "general.type", "adapter".into(), "general.type = \"adapter\" is not supported"),
         (
             Arch::Llama,
-            "llama.expert_count",
+            "llama.expert_group_count",
             u(8),
-            "llama.expert_count = 8 is not supported: it means a mixture of experts",
+            "llama.expert_group_count = 8 is not supported: it means groups of experts",
         ),
         (Arch::Qwen3, "qwen3.expert_count", u(128), "qwen3.expert_count = 128 is not supported"),
         (
@@ -827,6 +827,150 @@ fn hostile_settings_of_architectures_are_errors() {
     }
 }
 
+/// Numbers of experts, how they are chosen, and the layers that have them.
+#[test]
+fn hostile_settings_of_experts_are_errors() {
+    let (u, f) = (MetaValue::U32, MetaValue::F32);
+    for (arch, key, value, expected) in [
+        (Arch::Qwen3Moe, "expert_count", u(0), "expert_count is 0, but it has to be 2 to 4096"),
+        (Arch::Qwen3Moe, "expert_count", u(1), "expert_count is 1, but it has to be 2 to 4096"),
+        (Arch::Qwen3Moe, "expert_count", u(1 << 31), "expert_count is 2147483648, but it has to be 2 to"),
+        (Arch::Qwen3Moe, "expert_count", MetaValue::I32(-1), "expert_count"),
+        (
+            Arch::Qwen3Moe,
+            "expert_count",
+            u(3),
+            "ffn_gate_inp.weight has shape [16, 2], but the metadata ask for",
+        ),
+        (Arch::Qwen3Moe, "expert_used_count", u(0), "expert_used_count is 0, but it has to be 1 to 2"),
+        (Arch::Qwen3Moe, "expert_used_count", u(3), "expert_used_count is 3, but it has to be 1 to 2"),
+        (Arch::Qwen3Moe, "expert_used_count", u(1 << 31), "expert_used_count is 2147483648"),
+        (
+            Arch::Qwen3Moe,
+            "expert_weights_scale",
+            f(f32::NAN),
+            "expert_weights_scale is NaN, but it has to be",
+        ),
+        (Arch::Qwen3Moe, "expert_weights_scale", f(-1.0), "expert_weights_scale is -1, but it has to be"),
+        (Arch::Qwen3Moe, "expert_weights_norm", u(1), "expected a bool"),
+        (
+            Arch::Qwen3Moe,
+            "expert_gating_func",
+            u(4),
+            "expert_gating_func = 4 is not supported: known are 1, 2",
+        ),
+        (
+            Arch::Qwen3Moe,
+            "expert_gating_func",
+            u(1 << 31),
+            "expert_gating_func = 2147483648 is not supported",
+        ),
+        (
+            Arch::Qwen3Moe,
+            "expert_group_count",
+            u(4),
+            "expert_group_count = 4 is not supported: it means groups",
+        ),
+        (Arch::Qwen3Moe, "expert_feed_forward_length", u(0), "expert_feed_forward_length is 0, but it has"),
+        (
+            Arch::Qwen3Moe,
+            "expert_feed_forward_length",
+            u(1 << 31),
+            "expert_feed_forward_length is 2147483648",
+        ),
+        (
+            Arch::Qwen3Moe,
+            "expert_feed_forward_length",
+            u(12),
+            "has shape [16, 24, 2], but the metadata ask for",
+        ),
+        (
+            Arch::Qwen3Moe,
+            "leading_dense_block_count",
+            u(1),
+            "tensor blk.0.ffn_gate.weight [16, 24] is missing",
+        ),
+        (Arch::Qwen3Moe, "leading_dense_block_count", u(1 << 31), "but there are 2 layers"),
+        (
+            Arch::Qwen3Moe,
+            "interleave_moe_layer_step",
+            u(0),
+            "interleave_moe_layer_step is 0, but it has to be 1",
+        ),
+        (Arch::Qwen2Moe, "expert_shared_feed_forward_length", u(1 << 31), "but it has to be 1 to 16777216"),
+        (Arch::Qwen2Moe, "expert_shared_feed_forward_length", u(5), "shexp.weight has shape"),
+        (Arch::Qwen3Moe, "expert_shared_count", u(1), "ffn_gate_shexp.weight [16, 24] is missing"),
+        (
+            Arch::Qwen3Moe,
+            "expert_shared_count",
+            u(1 << 31),
+            "expert_shared_count is 2147483648, but it has to be",
+        ),
+        (
+            Arch::Glm4Moe,
+            "nextn_predict_layers",
+            u(2),
+            "nextn_predict_layers is 2, but it has to be less than",
+        ),
+        (Arch::Glm4Moe, "nextn_predict_layers", u(1 << 31), "nextn_predict_layers is 2147483648, but it has"),
+        (Arch::Llama, "expert_count", u(8), "llama.expert_used_count"),
+    ] {
+        let key = format!("{}.{key}", arch.name());
+        check_spec(arch, set(&key, value), expected);
+    }
+    for key in ["qwen3moe.expert_count", "qwen3moe.expert_used_count"] {
+        let remove = |w: &mut GgufWriter| {
+            w.unset(key);
+        };
+        check_spec(Arch::Qwen3Moe, remove, &format!("metadata key {key} is missing"));
+    }
+}
+
+#[test]
+fn experts_of_other_shapes_are_errors() {
+    let dims = |name: &'static str, dims: [u64; 3]| {
+        move |w: &mut GgufWriter| {
+            w.tensors_mut().iter_mut().filter(|t| t.name == name).for_each(|t| t.dims = dims.to_vec())
+        }
+    };
+    for (name, found) in [
+        ("blk.0.ffn_gate_exps.weight", [16, 24, 3]),
+        ("blk.0.ffn_up_exps.weight", [24, 16, 2]),
+        ("blk.1.ffn_down_exps.weight", [24, 17, 2]),
+    ] {
+        let expected =
+            format!("{name} has shape [{}, {}, {}], but the metadata ask for", found[0], found[1], found[2]);
+        check_spec(Arch::Qwen3Moe, dims(name, found), &expected);
+    }
+    for (arch, name) in [
+        (Arch::Qwen3Moe, "blk.1.ffn_gate_inp.weight"),
+        (Arch::Qwen3Moe, "blk.0.ffn_down_exps.weight"),
+        (Arch::Qwen2Moe, "blk.0.ffn_gate_inp_shexp.weight"),
+        (Arch::GptOss, "blk.1.attn_sinks.weight"),
+        (Arch::GptOss, "blk.0.ffn_gate_inp.bias"),
+        (Arch::GptOss, "blk.0.ffn_down_exps.bias"),
+        (Arch::Glm4Moe, "blk.1.exp_probs_b.bias"),
+    ] {
+        let remove = |w: &mut GgufWriter| w.tensors_mut().retain(|t| t.name != name);
+        check_spec(arch, remove, &format!("tensor {name}"));
+    }
+}
+
+/// Layers that predict several tokens are at the end of a file.
+#[test]
+fn layers_that_predict_several_tokens_are_ignored() {
+    let with_layer = |count: u32| {
+        let mut writer = tiny_model(Arch::Glm4Moe);
+        let layers = tiny_spec(Arch::Glm4Moe).n_layers as u32;
+        writer.set("glm4moe.block_count", layers + 1);
+        writer.set("glm4moe.nextn_predict_layers", count);
+        writer.tensor(&format!("blk.{layers}.nextn.eh_proj.weight"), &[32, 16], TensorType::F32);
+        load(bytes(&writer))
+    };
+    with_layer(1).expect("loads");
+    assert!(with_layer(0).is_err());
+}
+
 /// A tensor that holds several matrices has the rows of all of them.
 #[test]
 fn fused_tensors_of_another_size_are_errors() {
@@ -862,7 +1006,7 @@ fn an_unknown_architecture_names_its_relatives() {
     check_spec(
         Arch::Llama,
         set("general.architecture", "qwen9".into()),
-        "\"qwen9\" is not supported; its relatives qwen2, qwen3 are; all supported are llama",
+        "\"qwen9\" is not supported; its relatives qwen2, qwen3, qwen2moe, qwen3moe are; all supported are llama",
     );
 }
 
