@@ -38,7 +38,7 @@ impl Forward {
         let project = |matrix, bias| self.product_of_chosen(ctx, (matrix, bias), &input, &chosen);
         let gate = w.gate.as_ref().map(|gate| project(gate, w.gate_bias.as_ref()));
         let up = project(&w.up, w.up_bias.as_ref());
-        let hidden = self.intermediate("ffn_moe_act", layer, self.activation(ctx, layer, gate, up));
+        let hidden = self.intermediate("ffn_act", layer, self.activation(ctx, layer, gate, up));
         let out = self.product_of_chosen(ctx, (&w.down, w.down_bias.as_ref()), &hidden, &chosen);
         let sum = sum_of_chosen(ctx, &ctx.mul(&out, &chosen.weights));
         match &w.shared {

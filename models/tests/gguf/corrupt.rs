@@ -964,7 +964,7 @@ fn layers_that_predict_several_tokens_are_ignored() {
         let layers = tiny_spec(Arch::Glm4Moe).n_layers as u32;
         writer.set("glm4moe.block_count", layers + 1);
         writer.set("glm4moe.nextn_predict_layers", count);
-        writer.tensor(&format!("blk.{layers}.nextn.eh_proj.weight"), &[32, 16], TensorType::F32);
+        writer.tensor(format!("blk.{layers}.nextn.eh_proj.weight"), &[32, 16], TensorType::F32);
         load(bytes(&writer))
     };
     with_layer(1).expect("loads");
