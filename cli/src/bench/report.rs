@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use longhand::Engine;
+use models::gguf::TensorInfo;
 use serde_json::{Value, json};
 
 use super::measure::{Measurement, Statistics};
@@ -43,12 +44,18 @@ impl Report<'_> {
     }
 
     /// Bytes of weights that a decode step reads. Of the token embedding it reads one row, unless that is the
-    /// output matrix too.
+    /// output matrix too. Of the experts it reads those that are chosen.
     fn weight_bytes(&self) -> usize {
         let file = self.engine.file();
         let only_one_row = |name: &str| name == "token_embd.weight" && !self.engine.spec().tied_output;
         let tensors = file.tensors().iter().filter(|tensor| !only_one_row(&tensor.name));
-        tensors.map(|tensor| tensor.bytes).sum::<u64>() as usize
+        let read = |tensor: &TensorInfo| match self.engine.spec().experts {
+            Some(experts) if tensor.name.contains("_exps.") => {
+                tensor.bytes / experts.count as u64 * experts.used as u64
+            }
+            _ => tensor.bytes,
+        };
+        tensors.map(read).sum::<u64>() as usize
     }
 
     /// Bytes per second that a generation reads at least; `None` for prompts, whose tokens share the weights
