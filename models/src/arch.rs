@@ -71,7 +71,7 @@ architectures! {
     gpt_oss: GptOss,
     /// SmolLM3.
     smollm3: SmolLm3,
-    /// OLMo 2.
+    /// OLMo 2 and 3.
     olmo2: Olmo2,
     /// Granite 3 and 4, dense.
     granite: Granite,
@@ -467,16 +467,27 @@ pub struct LocalDecl {
     pub window: Option<usize>,
     /// Every how many layers one is global: the last of each group.
     pub global_every: usize,
-    /// The base of local layers' RoPE, whose positions are then not scaled. `None`: the same RoPE as in global layers.
-    pub rope_base: Option<f32>,
+    /// The RoPE of local layers.
+    pub rope: LocalRope,
     /// Whether global layers have no RoPE, if there are local ones.
     pub only_local_rope: bool,
+}
+
+/// The RoPE of local layers, beside that of global ones. The file may give another base.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LocalRope {
+    /// The same.
+    Same,
+    /// The same without scaling.
+    Unscaled,
+    /// Without scaling, and with this base.
+    Base(f32),
 }
 
 impl LocalDecl {
     /// Every layer but the last of each group of this many.
     pub(crate) const fn except_every(global_every: usize) -> LocalDecl {
-        LocalDecl { window: None, global_every, rope_base: None, only_local_rope: false }
+        LocalDecl { window: None, global_every, rope: LocalRope::Same, only_local_rope: false }
     }
 }
 

@@ -140,6 +140,11 @@ CASES = [
                                                 first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, norm_topk_prob=True), written=dict(num_nextn_predict_layers=0)),
     Case("glm4moe-plain", "Glm4Moe", dict(MOE_1, head_dim=32, moe_intermediate_size=32, n_routed_experts=5, n_shared_experts=2, routed_scaling_factor=1.0,
                                           first_k_dense_replace=0, norm_topk_prob=True), "q8_0", written=dict(num_nextn_predict_layers=0)),
+    # Later ones. Others would change if a case came before them.
+    Case("olmo3-yarn", "Olmo3", dict(SIZES, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=2, sliding_window=8, tie_word_embeddings=True,
+                                     rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+                                                          full_attention=dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, beta_fast=32.0, beta_slow=1.0,
+                                                                              original_max_position_embeddings=32)))),
 ]
 
 

@@ -2,7 +2,7 @@
 //! K. Five of six layers have a sliding window and a RoPE of their own, with a base of 10,000. The attention scale of
 //! the 27B model (62 layers) follows from the width, as in llama.cpp.
 
-use super::{ArchDecl, BASE, Block, FeedForward, LocalDecl, Presence, Scales, SlidingWindow};
+use super::{ArchDecl, BASE, Block, FeedForward, LocalDecl, LocalRope, Presence, Scales, SlidingWindow};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "gemma3",
@@ -12,7 +12,7 @@ pub(super) static DECL: ArchDecl = ArchDecl {
     scales: Scales::SqrtWidth,
     scaled_by_width: Some(62),
     sliding_window: SlidingWindow::Local(LocalDecl {
-        rope_base: Some(10_000.0),
+        rope: LocalRope::Base(10_000.0),
         ..LocalDecl::except_every(6)
     }),
     settings: &["final_logit_softcapping"],

@@ -1,7 +1,7 @@
 //! Layers with a sliding window, and the RoPE of each layer.
 
 use super::{ModelSpec, Rope, RopeScaling};
-use crate::arch::LocalDecl;
+use crate::arch::{LocalDecl, LocalRope};
 
 /// Layers with a sliding window, called local. In the others, which are global, a token sees all before it.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +23,10 @@ impl LocalLayers {
         n_layers: usize,
         rope: Option<&Rope>,
     ) -> LocalLayers {
-        let local_rope = |rope: &Rope| match decl.rope_base {
-            Some(base) => Rope { base, scaling: RopeScaling::None, ..*rope },
-            None => *rope,
+        let local_rope = |rope: &Rope| match decl.rope {
+            LocalRope::Same => *rope,
+            LocalRope::Unscaled => Rope { scaling: RopeScaling::None, ..*rope },
+            LocalRope::Base(base) => Rope { base, scaling: RopeScaling::None, ..*rope },
         };
         let is_local = all_but_every(decl.global_every, n_layers);
         LocalLayers { window, is_local, rope: rope.map(local_rope) }

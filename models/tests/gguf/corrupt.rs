@@ -814,7 +814,7 @@ fn hostile_settings_of_architectures_are_errors() {
         (Arch::ChatGlm, "chatglm.rope.dimension_count", MetaValue::U32(3), "RoPE rotates pairs"),
         (Arch::ChatGlm, "chatglm.rope.dimension_count", MetaValue::U32(10), "a head has only 8 elements"),
         (Arch::Olmo2, "olmo2.rope.dimension_count", MetaValue::U32(4), "RoPE rotates all 8 elements"),
-        (Arch::Olmo2, "olmo2.attention.sliding_window", MetaValue::U32(8), "sliding_window = 8 is not"),
+        (Arch::Qwen3, "qwen3.attention.sliding_window", MetaValue::U32(8), "sliding_window = 8 is not"),
         (
             Arch::Mistral3,
             "mistral3.attention.temperature_scale",
