@@ -97,7 +97,7 @@ pub fn examine(
 /// Where the file is of no use, or the calibration fails or was stopped.
 pub fn find_profile(
     app: &App,
-    engine: &Engine,
+    engine: &Arc<Engine>,
     options: &SetupOptions,
     heads: Option<&Path>,
     policy: &PolicyChoice,

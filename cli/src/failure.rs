@@ -190,6 +190,7 @@ fn exit_code(error: &EngineError) -> u8 {
         EngineError::Policy { .. }
         | EngineError::UnusedProfile { .. }
         | EngineError::NoHeadScores { .. }
+        | EngineError::NoRowShares { .. }
         | EngineError::Sampling(_)
         | EngineError::Compute(ggml::Error::NoCuda(_) | ggml::Error::NoSuchGpu { .. }) => 2,
         _ => 1,

@@ -124,7 +124,7 @@ pub fn run(app: &App, args: &RecallArgs) -> Result<()> {
 fn rows(
     app: &App,
     args: &RecallArgs,
-    engine: &Engine,
+    engine: &Arc<Engine>,
     setup_options: &SetupOptions,
     policies: Vec<(String, PolicyChoice)>,
 ) -> Result<Vec<Row>> {

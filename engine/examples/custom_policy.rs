@@ -6,8 +6,8 @@ use std::error::Error;
 use std::sync::Arc;
 
 use longhand::policy::{
-    self, EvictionPlan, LaneStatus, Measure, Parameter, Policy, PolicyEntry, PolicyFactory, ScoreInput,
-    Scoring,
+    self, EvictionPlan, Heads, LaneStatus, Measure, Parameter, Policy, PolicyEntry, PolicyFactory,
+    ScoreInput, Scoring,
 };
 use longhand::{Chat, ChatOptions, Context, Model, ModelSource, Preamble, Setup, SetupOptions};
 
@@ -41,7 +41,7 @@ static LARGE_VALUES: PolicyEntry = PolicyEntry {
     name: "large-values",
     summary: "the first and last rows, and the values of largest norm",
     parameters: &[Parameter::rows("rows", "rows kept", 1024.0, 100.0)],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| Ok(Arc::new(LargeValues { rows: values.count("rows") })),

@@ -2,28 +2,38 @@
 //! times. The *echo* score of a head is its attention to earlier occurrences of the current token. The
 //! *induction* score is its attention to the tokens that followed them.
 //!
+//! The *shares of rows* come from a text that the model reads twice (KVzip): where the rows stay that get the most
+//! attention in the second reading, they say how many of them are in each KV head. Random tokens would do less well: with
+//! Qwen2.5-Coder 0.5B the shares of this text are those of other texts with a correlation of 0.98, those of random tokens
+//! with 0.94.
+//!
 //! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only
 //! the few columns that count are used, so the whole matrix never exists.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ggml::{Backend, Context, GraphAllocator, Tensor, Type};
 use kernels::graph::AttentionShape;
 use models::random::Random;
 use models::spec::PositionEncoding;
+use models::tokenizer::Tokenizer;
 
 use crate::forward::OutputTokens;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
-use crate::scratch::{Residual, Scratch};
+use crate::scratch::{Residual, Scratch, chunks};
 use crate::workspace::Workspace;
-use crate::{Engine, EngineError, Hint, Progress, Task, not_finite};
+use crate::{Engine, EngineError, Hint, Progress, Session, SessionOptions, Task, not_finite};
 
 /// How many times the random tokens are read.
 const REPEATS: usize = 4;
 
 /// Types of the keys and values.
 const CACHE_TYPES: (Type, Type) = (Type::F16, Type::F16);
+
+/// Prose, a table, code and numbers.
+const TEXT: &str = include_str!("calibrate/text.txt");
 
 /// Maximum bytes of the attention rows of a block.
 const BLOCK_BYTES: usize = 32 << 20;
@@ -78,7 +88,7 @@ pub struct HeadScores {
 /// Scores every query head and selects retrieval heads by `rule`. Stops with an error when the engine's
 /// interrupt flag is set.
 pub fn calibrate(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     options: &CalibrationOptions,
     rule: &SelectionRule,
     progress: &mut dyn FnMut(Progress),
@@ -109,7 +119,16 @@ pub fn calibrate(
 
     not_finite::check_text(engine, &tokens, CACHE_TYPES)?;
     let (mut induction, mut echo) = (Vec::new(), Vec::new());
-    for scores in score_layers(engine, &tokens, pattern, options.chunk.max(1), progress)? {
+    let text = text_to_read_twice(engine)?;
+    // The text is computed twice.
+    let computed = [tokens.len(), 2 * text.len()];
+    let started = Instant::now();
+    let mut part = |before: usize, size: usize, share: f64| {
+        let share = (before as f64 + size as f64 * share) / computed.iter().sum::<usize>() as f64;
+        progress(Progress { task: Task::Calibrate, share, size: tokens.len(), elapsed: started.elapsed() });
+    };
+    let of_pattern = &mut |share| part(0, computed[0], share);
+    for scores in score_layers(engine, &tokens, pattern, options.chunk.max(1), of_pattern)? {
         induction.extend(scores.induction);
         echo.extend(scores.echo);
     }
@@ -121,7 +140,12 @@ pub fn calibrate(
     provenance.parameters.insert("period".into(), period.into());
     provenance.parameters.insert("repeats".into(), REPEATS.into());
     provenance.parameters.insert("seed".into(), options.seed.into());
-    Ok(HeadProfile::from_scores(engine.head_shape()?, induction, echo, rule, provenance)?)
+    let profile = HeadProfile::from_scores(engine.head_shape()?, induction, echo, rule, provenance)?;
+    if text.is_empty() {
+        return Ok(profile);
+    }
+    let rows = score_rows(engine, &text, &mut |share| part(computed[0], computed[1], share))?;
+    Ok(profile.with_row_shares(&rows))
 }
 
 /// Tokens of ordinary text: without control tokens, bytes and unused tokens, where the file has token types.
@@ -136,23 +160,55 @@ fn ordinary_tokens(engine: &Engine) -> Result<Vec<u32>, EngineError> {
     Ok(if normal.is_empty() { all.collect() } else { normal })
 }
 
+/// The tokens of the text that is read twice; none where the model has no tokenizer for it, or too few positions.
+fn text_to_read_twice(engine: &Engine) -> Result<Vec<u32>, EngineError> {
+    const MIN_TOKENS: usize = 64;
+    if engine.spec().position_encoding == PositionEncoding::Learned {
+        return Ok(Vec::new());
+    }
+    let Ok(tokenizer) = Tokenizer::from_gguf(engine.file()) else { return Ok(Vec::new()) };
+    let mut tokens = tokenizer.encode(TEXT, true, false).unwrap_or_default();
+    tokens.retain(|token| (*token as usize) < engine.spec().n_vocab);
+    tokens.truncate(engine.spec().n_ctx_train / 2);
+    Ok(if tokens.len() < MIN_TOKENS { Vec::new() } else { tokens })
+}
+
+/// Reads a text twice. For each KV head of the model the largest attention that the text's rows get in the second reading,
+/// `[layers * kv_heads][rows]`; no rows in layers with a sliding window.
+fn score_rows(
+    engine: &Arc<Engine>,
+    text: &[u32],
+    progress: &mut dyn FnMut(f64),
+) -> Result<Vec<Vec<f32>>, EngineError> {
+    let context = text.len() + 1;
+    let policy = format!("kvzip:heads=off,capacity={}", context.max(100)).parse()?;
+    let options = SessionOptions { context, policy, types: CACHE_TYPES, ..SessionOptions::default() };
+    let mut session = Session::new(engine, options)?;
+    session.sync(text, &mut |read| progress(read.share))?;
+    let mut rows = Vec::new();
+    for layer in 0..engine.spec().n_layers {
+        let scores = session.store.accumulated_attention(layer)?;
+        rows.extend(scores.into_iter().map(Option::unwrap_or_default));
+    }
+    Ok(rows)
+}
+
 /// Computes `tokens` layer by layer and scores each layer's query heads.
 fn score_layers(
     engine: &Engine,
     tokens: &[u32],
     pattern: Pattern,
     chunk: usize,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<HeadScores>, EngineError> {
-    let started = Instant::now();
     let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let mut workspace = Workspace::new(backends);
-    let residual = Residual::embed(&engine.forward, tokens, chunk, backends, &mut workspace)?;
+    let residual = Residual::embed(&engine.forward, &chunks(tokens, chunk), backends, &mut workspace)?;
     let options = StoreOptions { context: n, types: CACHE_TYPES, reserve: None };
     let everything = Layout::new(spec, &PolicyChoice::default(), None, options)?;
     let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;
     let mut layers = Vec::new();
-    let chunks = n.div_ceil(chunk);
+    let count = n.div_ceil(chunk);
     for layer in 0..spec.n_layers {
         let place = backends.placement().of(layer);
         residual.move_to(layer, backends)?;
@@ -181,8 +237,7 @@ fn score_layers(
             if spec.window(layer).is_none() {
                 scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
             }
-            let share = (layer * chunks + number + 1) as f64 / (spec.n_layers * chunks) as f64;
-            progress(Progress { task: Task::Calibrate, share, size: n, elapsed: started.elapsed() });
+            progress((layer * count + number + 1) as f64 / (spec.n_layers * count) as f64);
         }
         layers.push(scorer.finish(n));
         engine.release(layer);

@@ -93,6 +93,12 @@ pub enum EngineError {
         /// The file.
         path: PathBuf,
     },
+    /// A head profile has no shares of rows, which a policy asks for.
+    #[error("{}: it has no shares of rows for the policy's heads=shares", path.display())]
+    NoRowShares {
+        /// The file.
+        path: PathBuf,
+    },
     /// A session does not fit the memory that is free.
     #[error(
         "a context of {context} tokens needs {needed} bytes besides the weights{}, but {free} are free",
@@ -174,6 +180,9 @@ impl EngineError {
             EngineError::Sampling(error) => Some(error.hint()),
             EngineError::UnusedProfile { .. } => Some(Hint::PolicyWithProfile),
             EngineError::NoHeadScores { .. } => Some(Hint::OmitHeadShares),
+            EngineError::NoRowShares { .. } => {
+                Some(Hint::advice("calibrate the model again, or use the policy with heads=on"))
+            }
             EngineError::Memory { on_device, .. } => Some(Hint::SmallerSession { on_device: *on_device }),
             EngineError::NotFinite { .. } => Some(Hint::advice(
                 "the model file is damaged, or its numbers overflow: download or convert it again, or use another one",

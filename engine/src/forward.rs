@@ -166,8 +166,8 @@ const LAYER_TENSORS: usize = 96;
 /// Maximum number of tensors that experts add to a layer's graph, without those of adding up what they give.
 const EXPERT_TENSORS: usize = 64;
 
-/// Number of tensors that [`record_attention`] makes.
-const RECORDER_TENSORS: usize = 2;
+/// Maximum number of tensors that [`record_attention`] makes: stored queries, and an accumulation for each lane.
+const RECORDER_TENSORS: usize = 1 + MAX_LANES;
 
 impl Forward {
     /// Builds graphs for the model `spec` with `weights`, which must be where `placement` says.
@@ -615,25 +615,26 @@ pub fn record_attention(
     if let Some(ring) = &recorder.queries {
         effects.push(graph::store_queries(ctx, heads.q, &state.positions, ring));
     }
-    let Some(accumulator) = &recorder.accumulator else { return };
-    let (n, rule) = (state.positions.dim(0), accumulator.accumulation);
-    let (queries, replace) = match rule.chunk {
-        _ if n == 1 => (1, !rule.steps_add),
-        Some(CountedQueries::All) => (n, false),
-        Some(CountedQueries::Last) => (1, true),
-        None => return,
-    };
-    effects.extend(graph::accumulate_attention(
-        ctx,
-        shape,
-        heads,
-        Appended { node: stored, rows: n },
-        AccumulatingLane {
-            lane: &accumulator.lane,
-            number: accumulator.lane_index,
-            heads: accumulator.heads.clone(),
-        },
-        state,
-        Accumulation { queries, replace, gain: rule.gain },
-    ));
+    for accumulator in &recorder.accumulators {
+        let (n, rule) = (state.positions.dim(0), accumulator.accumulation);
+        let (queries, replace) = match rule.chunk {
+            _ if n == 1 => (1, !rule.steps_add),
+            Some(CountedQueries::All) => (n, false),
+            Some(CountedQueries::Last) => (1, true),
+            None => continue,
+        };
+        effects.extend(graph::accumulate_attention(
+            ctx,
+            shape,
+            heads,
+            Appended { node: stored, rows: n },
+            AccumulatingLane {
+                lane: &accumulator.lane,
+                number: accumulator.lane_index,
+                heads: accumulator.heads.clone(),
+            },
+            state,
+            Accumulation { queries, replace, combine: rule.combine, gain: rule.gain },
+        ));
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::kv::policy::{
-    AttentionNeeds, Candidates, Event, EvictionPlan, Gain, LaneStatus, Policy, PolicyChoice, PolicyEntry,
-    ScoreInput, Scoring,
+    AttentionNeeds, Candidates, Event, EvictionPlan, Gain, Heads, LaneStatus, Policy, PolicyChoice,
+    PolicyEntry, ScoreInput, Scoring,
 };
 use crate::{Engine, EngineError, Progress, Session, SessionOptions};
 
@@ -13,7 +13,7 @@ static ENTRY: PolicyEntry = PolicyEntry {
     name: "last-attention",
     summary: "records the attention of the last token, and keeps every row",
     parameters: &[],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: None,
 };
@@ -31,7 +31,7 @@ impl Policy for Recorder {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        AttentionNeeds { queries: 1, accumulation: None }
+        AttentionNeeds { queries: 1, ..AttentionNeeds::default() }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {

@@ -12,7 +12,7 @@ use crate::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
 use crate::kv::{LayerRows, LayerTensors, Layout};
 use crate::outline::TensorOutline;
 use crate::placement::{Place, Placement};
-use crate::scratch::Residual;
+use crate::scratch::{Chunk, Residual, first_text_chunks};
 pub use crate::weights::WeightBytes;
 use crate::weights::Weights;
 
@@ -167,7 +167,9 @@ impl Plan {
             }
             if options.exact && !layers.is_empty() {
                 let ctx = Context::new(2);
-                let columns = Residual::columns(prompt, chunk);
+                let tokens = vec![0; prompt];
+                let read = first_text_chunks(&tokens, chunk, layout.reconstructs());
+                let columns = Residual::columns(&read);
                 let residual = ctx.tensor(Type::F32, [spec.n_embd, columns]);
                 no_memory.mark_unallocated(&residual);
                 for (layer, needed) in
@@ -183,7 +185,7 @@ impl Plan {
                         prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);
                     }
                 }
-                bytes.scratch = part.scratch_bytes(prompt);
+                bytes.scratch = part.scratch_bytes(read.iter().map(Chunk::end).max().unwrap_or(prompt));
                 bytes.residual = residual.bytes();
             }
             // Rows evicted on a device come to the host through compute buffers.

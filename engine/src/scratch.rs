@@ -80,6 +80,11 @@ impl Scratch {
         self.lanes(place).iter().map(of_lane).collect()
     }
 
+    /// Sets the attention accumulated in a place to 0, for the next layer.
+    pub(crate) fn clear_accumulated(&self, place: Place) -> Result<(), ggml::Error> {
+        self.lanes(place).iter().filter_map(|lane| lane.accumulated.as_ref()).try_for_each(Tensor::clear)
+    }
+
     /// Restores what [`Scratch::accumulated`] gave.
     pub(crate) fn set_accumulated(&self, place: Place, values: &[Vec<f32>]) -> Result<(), ggml::Error> {
         let tensors = self.lanes(place).iter().map(|lane| &lane.accumulated);
@@ -88,6 +93,41 @@ impl Scratch {
             .filter_map(|(tensor, values)| Some((tensor.as_ref()?, values)))
             .try_for_each(|(tensor, values)| tensor.write(0, values))
     }
+}
+
+/// Tokens that are computed at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk<'a> {
+    /// Position of the first of them, and the row that its key and value are written to.
+    pub at: usize,
+    pub tokens: &'a [u32],
+}
+
+impl Chunk<'_> {
+    /// The row behind the last of them.
+    pub fn end(&self) -> usize {
+        self.at + self.tokens.len()
+    }
+}
+
+/// A text in chunks of `len` tokens.
+pub(crate) fn chunks(tokens: &[u32], len: usize) -> Vec<Chunk<'_>> {
+    let len = len.max(1);
+    tokens.chunks(len).enumerate().map(|(number, tokens)| Chunk { at: len * number, tokens }).collect()
+}
+
+/// The chunks of a first text. With `twice` those follow in which it is read a second time (KVzip's context
+/// reconstruction). Each of these repeats a part of the text as if it followed the whole text. It begins with the tokens
+/// before the part, from which the model recognises where it is.
+pub(crate) fn first_text_chunks(tokens: &[u32], len: usize, twice: bool) -> Vec<Chunk<'_>> {
+    const TOKENS_BEFORE: usize = 16;
+    let before = TOKENS_BEFORE.min(len / 4);
+    let part = (len - before).max(1);
+    let repeated = (0..tokens.len()).step_by(part).filter(|_| twice).map(|from| {
+        let to = tokens.len().min(from + part);
+        Chunk { at: tokens.len(), tokens: &tokens[from.saturating_sub(before)..to] }
+    });
+    chunks(tokens, len).into_iter().chain(repeated).collect()
 }
 
 /// The residual stream of a text in chunks, each of which has a slot. There is one more slot than chunks: each layer
@@ -101,40 +141,37 @@ pub(crate) struct Residual {
 }
 
 impl Residual {
-    /// The embeddings of `tokens`, in the place of the first layer. They are looked up `chunk` tokens at a
-    /// time.
+    /// The embeddings of `chunks`, in the place of the first layer.
     pub(crate) fn embed(
         forward: &Forward,
-        tokens: &[u32],
-        chunk: usize,
+        chunks: &[Chunk],
         backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<Residual, EngineError> {
-        let chunk = chunk.clamp(1, tokens.len().max(1));
+        let chunk = chunks.iter().map(|chunk| chunk.tokens.len()).max().unwrap_or(1);
         let n_embd = forward.weights().decode_layout.input.token_embd.dim(0);
         let mut streams = [None, None];
         for place in Place::ALL.into_iter().filter(|place| !backends.placement().layers(*place).is_empty()) {
             let ctx = Context::new(1);
-            streams[place as usize] =
-                Some(ctx.tensor(Type::F32, [n_embd, Residual::columns(tokens.len(), chunk)]));
+            streams[place as usize] = Some(ctx.tensor(Type::F32, [n_embd, Residual::columns(chunks)]));
             ctx.allocate(&backends.at(place).buffer_type())?;
         }
-        let residual = Residual { streams, chunk, slots: tokens.len().div_ceil(chunk) + 1 };
+        let residual = Residual { streams, chunk, slots: chunks.len() + 1 };
         let first = residual.at(backends.placement().of(0))?;
-        for (number, tokens) in tokens.chunks(chunk).enumerate() {
+        for (number, Chunk { at, tokens }) in chunks.iter().enumerate() {
             let built = forward.embedding_graph(tokens.len());
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
-            built.inputs.fill(tokens, chunk * number, &LaneValues::default())?;
+            built.inputs.fill(tokens, *at, &LaneValues::default())?;
             backends.compute(Place::Host, &graph)?;
             first.write(4 * n_embd * chunk * number, &built.result.to_vec::<f32>()?)?;
         }
         Ok(residual)
     }
 
-    /// Columns of the stream of `n` tokens that are computed `chunk` at a time.
-    pub(crate) fn columns(n: usize, chunk: usize) -> usize {
-        let chunk = chunk.clamp(1, n.max(1));
-        chunk * (n.div_ceil(chunk) + 1)
+    /// Columns of the stream of these chunks.
+    pub(crate) fn columns(chunks: &[Chunk]) -> usize {
+        let longest = chunks.iter().map(|chunk| chunk.tokens.len()).max().unwrap_or(1);
+        longest * (chunks.len() + 1)
     }
 
     /// The part of a layer's chunk `number`, which has `len` tokens.

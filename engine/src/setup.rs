@@ -440,7 +440,7 @@ struct Heads {
 /// # Errors
 /// If options contradict each other, or the session does not fit the free memory of the host or the device.
 pub fn prepare_session(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     options: &SetupOptions,
     context: usize,
     prompt: usize,

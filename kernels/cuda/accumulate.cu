@@ -1,4 +1,4 @@
-// Adds up the attention weights that rows get from scoring queries (src/accumulate.rs). Flash attention never stores
+// Combines the attention weights that rows get from scoring queries (src/accumulate.rs), by sum or maximum. Flash attention never stores
 // these weights; two passes over the keys compute them again. There is no matrix of queries and rows, and the order of
 // additions is fixed.
 //
@@ -183,14 +183,17 @@ __global__ void __launch_bounds__(THREADS) find_totals(const __grid_constant__ A
     }
 }
 
-// Block (TILE_ROWS rows, scored head): adds up the weights.
+// The sum of two weights, or the larger one.
+__device__ float combined(bool maximum, float a, float b) { return maximum ? fmaxf(a, b) : a + b; }
+
+// Block (TILE_ROWS rows, scored head): combines the weights.
 template <int J>
 __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ AccumulateCall call) {
     int head = blockIdx.y, warp = threadIdx.x / 32, lane_id = threadIdx.x % 32;
     View view(call, head);
     int tile = blockIdx.x * TILE_ROWS + warp * GROUPS * ROWS;
     if (tile >= view.rows) return;
-    bool accumulates = call.live != nullptr;
+    bool accumulates = call.live != nullptr, maximum = call.maximum != 0;
     int queries = call.tokens * call.group;
     // One sum per row, or one per row and query head of the group.
     int targets = accumulates ? 1 : call.group, target_queries = queries / targets;
@@ -210,7 +213,7 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ A
                 total += exp2f(own.sink - largest);
             }
             // A query that sees no row adds nothing.
-            float factor = total == 0.0f ? 0.0f : (accumulates ? 1.0f / call.group : 1.0f) / total;
+            float factor = total == 0.0f ? 0.0f : (accumulates && !maximum ? 1.0f / call.group : 1.0f) / total;
             float2 q[QT][J];
             load_queries(q, call, own);
             // Not unrolled: eight queries already fill the registers.
@@ -224,17 +227,17 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ A
                 float logit = row < view.begin ? -INFINITY : own.logit(call, view, row, dot);
                 float weight = exp2f(logit - largest) * factor;
 #pragma unroll
-                for (int j = 0; j < GROUPS; j++) sums[j] += i == j ? weight : 0.0f;
+                for (int j = 0; j < GROUPS; j++) sums[j] = combined(maximum, sums[j], i == j ? weight : 0.0f);
             }
         }
 #pragma unroll
         for (int i = 0; i < GROUPS; i++) {
-            for (int offset = 1; offset < QT; offset *= 2) sums[i] += __shfl_xor_sync(ALL_LANES, sums[i], offset);
+            for (int offset = 1; offset < QT; offset *= 2) sums[i] = combined(maximum, sums[i], __shfl_xor_sync(ALL_LANES, sums[i], offset));
             int row = tile + i * ROWS + lane_id / 8;
             if (lane_id % 8 != 0 || row >= view.rows) continue;
             if (accumulates) {
                 float* out = call.out + static_cast<size_t>(call.tensor_heads[head]) * call.capacity + row;
-                *out = (call.replace || row >= *call.live ? 0.0f : *out) + sums[i];
+                *out = combined(maximum, call.replace || row >= *call.live ? 0.0f : *out, sums[i]);
             } else {
                 call.out[(static_cast<size_t>(head) * call.group + target) * view.rows + row] = sums[i];
             }

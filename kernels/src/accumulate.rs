@@ -1,4 +1,4 @@
-//! Accumulated attention: adds up, row by row, the attention weights that rows get from some queries. Flash
+//! Accumulated attention: combines, row by row, the attention weights that rows get from some queries. Flash
 //! attention never stores these weights, so they are computed again from queries and keys. The logits of up
 //! to eight queries are in memory at a time; the whole matrix of queries and rows never is.
 
@@ -10,6 +10,15 @@ use crate::decode::{Dot, DotArgs, ROW_GROUP, padded, tile_width, with_width};
 use crate::exp::{SoftCap, exp2};
 use crate::quant::with_loader;
 use crate::simd::{Isa, Kernel, Loop, Simd};
+
+/// How the weights that a row gets from several queries become one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// They are added up.
+    Sum,
+    /// The largest counts.
+    Max,
+}
 
 /// The keys of one KV head.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +52,7 @@ pub struct ScoringQuery<'a> {
     pub target: usize,
 }
 
-/// Adds the attention weights of every query, `factor · softmax(scale · q·k)`, to row `target` of `out`
+/// Combines the attention weights of every query, `factor · softmax(scale · q·k)`, with row `target` of `out`
 /// `[live, targets]`.
 ///
 /// `adjust(i, logits)` may change the logits `[live]` of query number `i`, which are in units of log 2: it
@@ -52,7 +61,7 @@ pub struct ScoringQuery<'a> {
 pub fn add_weights(
     keys: &Keys,
     queries: &[ScoringQuery],
-    factor: f32,
+    (combine, factor): (Combine, f32),
     adjust: impl Fn(usize, &mut [f32]),
     out: &mut [f32],
     scratch: &mut Vec<f32>,
@@ -114,17 +123,18 @@ pub fn add_weights(
             let sums = &mut out[query.target * live..][..live];
             let sink = query.sink * query.gain * LOG2_E;
             // SAFETY: the best instruction set is present; the logits are padded to whole groups.
-            unsafe { isa.enter(AddSoftmax { logits, sums, factor, sink }) };
+            unsafe { isa.enter(AddSoftmax { logits, sums, combine, factor, sink }) };
         }
     }
     Ok(())
 }
 
-/// Adds `factor · softmax(logits)` to `sums`; the softmax has a `sink` without a row. Logits are in units of log 2.
+/// Combines `factor · softmax(logits)` with `sums`; the softmax has a `sink` without a row. Logits are in units of log 2.
 /// Their number is a multiple of [`ROW_GROUP`].
 struct AddSoftmax<'a> {
     logits: &'a mut [f32],
     sums: &'a mut [f32],
+    combine: Combine,
     factor: f32,
     sink: f32,
 }
@@ -160,10 +170,18 @@ impl Kernel for AddSoftmax<'_> {
             for c in Loop(0, whole) {
                 let p = S::load(logits.add(c * S::LANES));
                 let sum = S::load(sums.add(c * S::LANES));
-                S::store(sums.add(c * S::LANES), S::fma(p, S::splat(factor), sum));
+                let combined = match self.combine {
+                    Combine::Sum => S::fma(p, S::splat(factor), sum),
+                    Combine::Max => S::max(S::mul(p, S::splat(factor)), sum),
+                };
+                S::store(sums.add(c * S::LANES), combined);
             }
             for at in Loop(whole * S::LANES, self.sums.len()) {
-                self.sums[at] += factor * *logits.add(at);
+                let weight = factor * *logits.add(at);
+                self.sums[at] = match self.combine {
+                    Combine::Sum => self.sums[at] + weight,
+                    Combine::Max => self.sums[at].max(weight),
+                };
             }
         }
     }
@@ -176,16 +194,18 @@ mod tests {
 
     #[test]
     fn weights_equal_the_formula_in_f64() {
-        check_weights(None, f32::NEG_INFINITY);
+        check_weights(Combine::Sum, None, f32::NEG_INFINITY);
+        check_weights(Combine::Max, None, f32::NEG_INFINITY);
     }
 
     #[test]
     fn weights_with_a_soft_cap_and_a_sink_equal_the_formula_in_f64() {
-        check_weights(Some(1.5), 0.4);
+        check_weights(Combine::Sum, Some(1.5), 0.4);
+        check_weights(Combine::Max, Some(1.5), 0.4);
     }
 
     /// Random keys and queries, with hidden rows and a log-weight on row 0.
-    fn check_weights(softcap: Option<f32>, sink: f32) {
+    fn check_weights(combine: Combine, softcap: Option<f32>, sink: f32) {
         let (d, live, scale) = (24usize, 37usize, 0.3f32);
         let mut state = 1u64;
         let mut random = || {
@@ -208,11 +228,11 @@ mod tests {
                 .enumerate()
                 .map(|(i, data)| ScoringQuery { data, scale, gain: 1.0 + i as f32, sink, target: i % 2 })
                 .collect();
-            let mut out = vec![1f32; 2 * live];
+            let mut out = vec![0.01f32; 2 * live];
             let adjust = |i: usize, logits: &mut [f32]| logits[live - 1 - i..].fill(f32::NEG_INFINITY);
-            add_weights(&keys, &queries, 0.5, adjust, &mut out, &mut Vec::new()).unwrap();
+            add_weights(&keys, &queries, (combine, 0.5), adjust, &mut out, &mut Vec::new()).unwrap();
 
-            let mut want = vec![1f64; 2 * live];
+            let mut want = vec![f64::from(0.01f32); 2 * live];
             for (i, query) in queries.iter().enumerate() {
                 let seen = live - 1 - i;
                 let logits: Vec<f64> = (0..seen)
@@ -231,7 +251,12 @@ mod tests {
                 let largest = logits.iter().copied().fold(sink.max(f64::MIN), f64::max);
                 let total = logits.iter().map(|x| (x - largest).exp()).sum::<f64>() + (sink - largest).exp();
                 for (row, logit) in logits.iter().enumerate() {
-                    want[query.target * live + row] += 0.5 * (logit - largest).exp() / total;
+                    let (want, weight) =
+                        (&mut want[query.target * live + row], 0.5 * (logit - largest).exp() / total);
+                    *want = match combine {
+                        Combine::Sum => *want + weight,
+                        Combine::Max => want.max(weight),
+                    };
                 }
             }
             for (have, want) in out.iter().zip(want) {
@@ -248,7 +273,7 @@ mod tests {
         let mut out = [3f32];
         let query =
             ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target: 0 };
-        add_weights(&keys, &[query], 1.0, |_, _| (), &mut out, &mut Vec::new()).unwrap();
+        add_weights(&keys, &[query], (Combine::Sum, 1.0), |_, _| (), &mut out, &mut Vec::new()).unwrap();
         assert_eq!(out, [3.0]);
     }
 
@@ -261,7 +286,7 @@ mod tests {
             let keys = Keys { rows, head, live: 3, log_weight: 0.0, head_dim, softcap: None };
             let query =
                 ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
-            add_weights(&keys, &[query], 1.0, |_, _| (), &mut [0.0; 3], &mut Vec::new())
+            add_weights(&keys, &[query], (Combine::Sum, 1.0), |_, _| (), &mut [0.0; 3], &mut Vec::new())
         };
         assert!(matches!(add(usize::MAX / 2 + 1, 32, 0, 8, 0), Err(ShapeError::Memory { .. })));
         assert!(matches!(add(32, usize::MAX / 2 + 1, 2, 8, 0), Err(ShapeError::Memory { .. })));
@@ -272,7 +297,8 @@ mod tests {
         let keys = Keys { rows, head: 0, live: 3, log_weight: 0.0, head_dim: 8, softcap: None };
         for (data, target) in [(&[1.0; 8][..], 1), (&[1.0; 8], usize::MAX), (&[1.0; 7], 0)] {
             let query = ScoringQuery { data, scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
-            let result = add_weights(&keys, &[query], 1.0, |_, _| (), &mut [0.0; 3], &mut Vec::new());
+            let result =
+                add_weights(&keys, &[query], (Combine::Sum, 1.0), |_, _| (), &mut [0.0; 3], &mut Vec::new());
             assert!(matches!(result, Err(ShapeError::Buffer { .. })));
         }
     }

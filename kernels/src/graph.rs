@@ -24,8 +24,8 @@ pub use attend::{Split, attend, max_partials_tokens};
 pub use evict::{Eviction, RowSelection, evict_rows, select_rows};
 use ggml::{RawTensor, Tensor, Type};
 pub use scores::{
-    AccumulatingLane, Accumulation, Gain, RowLists, WindowQueries, accumulate_attention, measure_rows,
-    store_queries, window_attention,
+    AccumulatingLane, Accumulation, Combine, Gain, RowLists, WindowQueries, accumulate_attention,
+    measure_rows, store_queries, window_attention,
 };
 
 use crate::attention::alibi_slopes;

@@ -10,8 +10,8 @@ use common::{Random, backends, compute, lane_inputs, write_rows};
 use ggml::{Backend, Context, Type};
 use kernels::RowType;
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, MAX_LANES, QueryHeads,
-    RowLists, RowPositions, WindowQueries, tensor_type,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
+    QueryHeads, RowLists, RowPositions, WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
 
@@ -36,6 +36,7 @@ struct AccumulationCase {
     new: usize,
     queries: usize,
     replace: bool,
+    combine: Combine,
     gain: Gain,
     /// `None`: not compensated.
     log_weight: Option<f32>,
@@ -79,7 +80,8 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let ctx = Context::new(8);
     let inputs = lane_inputs(&ctx, new);
     let stored = ctx.input("stored", Type::F32, [1]);
-    let how = Accumulation { queries: case.queries, replace: case.replace, gain: case.gain };
+    let how =
+        Accumulation { queries: case.queries, replace: case.replace, combine: case.combine, gain: case.gain };
     let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
     let to = AccumulatingLane { lane: &lane, number: 1, heads: accumulating };
     let q = QueryHeads { q: &q, sinks: case.has_sinks.then_some(&sinks) };
@@ -110,6 +112,7 @@ fn accumulated_attention_equals_the_cpus() {
         new: 1,
         queries: 1,
         replace: false,
+        combine: Combine::Sum,
         gain: Gain::One,
         log_weight: None,
         alibi: false,
@@ -117,6 +120,15 @@ fn accumulated_attention_equals_the_cpus() {
     };
     let cases = [
         plain,
+        AccumulationCase { combine: Combine::Max, ..plain },
+        AccumulationCase {
+            combine: Combine::Max,
+            shape: shape(80, 3),
+            ty: RowType::F32,
+            new: 9,
+            queries: 9,
+            ..plain
+        },
         AccumulationCase { replace: true, ..plain },
         AccumulationCase { shape: shape(128, 1), ty: RowType::Q8_0, live: 300, ..plain },
         AccumulationCase { shape: shape(80, 3), ty: RowType::F32, new: 9, queries: 7, ..plain },

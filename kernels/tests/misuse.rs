@@ -10,8 +10,8 @@ use std::sync::Arc;
 use common::{backends, lane_inputs};
 use ggml::{Backend, BufferType, Context, Error, GraphAllocator, Tensor, Type};
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Eviction, Gain, GraphLane, LaneInputs,
-    MAX_LANES, RowLists, RowPositions, RowSelection, Split, WindowQueries,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Eviction, Gain, GraphLane,
+    LaneInputs, MAX_LANES, RowLists, RowPositions, RowSelection, Split, WindowQueries,
 };
 use kernels::measure::Measure;
 
@@ -81,7 +81,7 @@ impl Parts {
     fn accumulate(&self, number: usize, heads: &[u32]) -> Tensor {
         let appended = Appended { node: &self.stored, rows: TOKENS };
         let to = AccumulatingLane { lane: &self.lane, number, heads: heads.into() };
-        let how = Accumulation { queries: TOKENS, replace: false, gain: Gain::One };
+        let how = Accumulation { queries: TOKENS, replace: false, combine: Combine::Sum, gain: Gain::One };
         graph::accumulate_attention(&self.ctx, SHAPE, &self.q, appended, to, &self.inputs, how)
             .expect("the lane accumulates")
     }

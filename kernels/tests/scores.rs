@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use ggml::{Backend, Context, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Gain, GraphLane, MAX_LANES, RowLists,
-    RowPositions,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
+    RowLists, RowPositions,
 };
 
 mod common;
@@ -87,7 +87,12 @@ fn assert_close(have: &[f32], want: &[f64]) {
 #[test]
 fn accumulated_attention_has_alibi_biases() {
     let (data, backend) = (Data::new(), backend());
-    for (gain, queries) in [(Gain::One, NEW), (Gain::One, 1), (Gain::Entropy { budget: 10 }, 2)] {
+    for (gain, queries, combine) in [
+        (Gain::One, NEW, Combine::Sum),
+        (Gain::One, 1, Combine::Sum),
+        (Gain::Entropy { budget: 10 }, 2, Combine::Sum),
+        (Gain::One, NEW, Combine::Max),
+    ] {
         let memory = Context::new(4);
         let (k, keys) = data.keys(&memory);
         let accumulated = memory.tensor(Type::F32, [CAPACITY, SHAPE.n_kv_heads]);
@@ -113,7 +118,7 @@ fn accumulated_attention_has_alibi_biases() {
         let ctx = Context::new(8);
         let inputs = lane_inputs(&ctx, NEW);
         let stored = ctx.input("stored", Type::F32, [1]);
-        let how = Accumulation { queries, replace: true, gain };
+        let how = Accumulation { queries, replace: true, combine, gain };
         let heads: Arc<[u32]> = Arc::new([0, 1]);
         let node = graph::accumulate_attention(
             &ctx,
@@ -137,7 +142,10 @@ fn accumulated_attention_has_alibi_biases() {
                 (NEW - queries..NEW).flat_map(|token| (0..SHAPE.group).map(move |member| (token, member)))
             {
                 let weights = data.weights(token, kv_head * SHAPE.group + member, gain);
-                want.iter_mut().zip(weights).for_each(|(sum, x)| *sum += x / SHAPE.group as f64);
+                want.iter_mut().zip(weights).for_each(|(number, x)| match combine {
+                    Combine::Sum => *number += x / SHAPE.group as f64,
+                    Combine::Max => *number = number.max(x),
+                });
             }
             assert_close(&have[kv_head * CAPACITY..][..ALL], &want);
         }

@@ -1,6 +1,7 @@
 //! The ways of keeping the cache that are compared: policies with a budget, and full caches, of each type.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use ggml::Type;
 use longhand::heads::HeadProfile;
@@ -138,7 +139,7 @@ pub fn of_args(args: &EvalArgs) -> Result<Vec<Cache>, Failure> {
 pub fn with_profiles(
     app: &App,
     args: &EvalArgs,
-    engine: &Engine,
+    engine: &Arc<Engine>,
     options: &SetupOptions,
     caches: &[Cache],
 ) -> Result<Vec<Cache>, EngineError> {

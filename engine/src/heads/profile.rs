@@ -169,6 +169,19 @@ pub struct HeadProfile {
     provenance: Provenance,
 }
 
+/// Shares of a model's rows, and for each the name of the map with the share of each KV head, where the rows with the
+/// highest scores of the whole model stay.
+const ROW_SHARES: [(f64, &str); 8] = [
+    (0.05, "rows-5"),
+    (0.1, "rows-10"),
+    (0.15, "rows-15"),
+    (0.2, "rows-20"),
+    (0.3, "rows-30"),
+    (0.4, "rows-40"),
+    (0.5, "rows-50"),
+    (0.7, "rows-70"),
+];
+
 /// The name of the score map with attention scopes in tokens.
 const SCOPE: &str = "scope";
 /// The value of `format` in the file.
@@ -297,6 +310,43 @@ impl HeadProfile {
     pub fn scopes(&self, layer: usize) -> Option<&[f32]> {
         let map = self.score(SCOPE).filter(|map| map.per == ScoresPer::KvHead)?;
         map.values.chunks_exact(self.shape.kv_heads).nth(layer)
+    }
+
+    /// The same profile with shares of rows, from the scores of each KV head's rows, `[layers * kv_heads][rows]`. Heads
+    /// without rows get the share 0.
+    pub(crate) fn with_row_shares(mut self, scores: &[Vec<f32>]) -> Self {
+        let mut all: Vec<f32> = scores.iter().flatten().copied().collect();
+        all.sort_by(|a, b| b.total_cmp(a));
+        for (share, name) in ROW_SHARES {
+            let kept = (all.len() as f64 * share) as usize;
+            let least = all.get(kept).copied().unwrap_or(f32::NEG_INFINITY);
+            let of_head = |rows: &Vec<f32>| match rows.len() {
+                0 => 0.0,
+                n => rows.iter().filter(|score| **score > least).count() as f32 / n as f32,
+            };
+            let values = scores.iter().map(of_head).collect();
+            self.scores.push(ScoreMap { name: name.to_owned(), per: ScoresPer::KvHead, values });
+        }
+        self
+    }
+
+    /// The share of its rows that each KV head keeps, `[layers * kv_heads]`, where the model keeps the share `kept` of all
+    /// rows; `None` where the profile has no such shares.
+    pub fn row_shares(&self, kept: f64) -> Option<Vec<f64>> {
+        let map = |name| self.score(name).filter(|map| map.per == ScoresPer::KvHead);
+        let known = ROW_SHARES.iter().map(|(share, name)| Some((*share, Some(&map(name)?.values))));
+        let known: Vec<_> = known.collect::<Option<_>>()?;
+        let points: Vec<(f64, Option<&Vec<f32>>)> =
+            [(0.0, None)].into_iter().chain(known).chain([(1.0, None)]).collect();
+        let next = points.partition_point(|(share, _)| *share < kept).clamp(1, points.len() - 1);
+        let ((from, lower), (to, upper)) = (points[next - 1], points[next]);
+        let weight = (kept - from) / (to - from);
+        let of_head = |head: usize| {
+            let lower = lower.map_or(0.0, |values| f64::from(values[head]));
+            let upper = upper.map_or(1.0, |values| f64::from(values[head]));
+            (lower + weight * (upper - lower)).clamp(0.0, 1.0)
+        };
+        Some((0..self.shape.all_kv_heads()).map(of_head).collect())
     }
 
     /// Where it comes from.
@@ -531,6 +581,33 @@ mod tests {
         let echo = (0..12).map(|i| 1.0 - i as f32 / 13.0).collect();
         let rule = SelectionRule { induction: 0.2, echo: 0.1, group_max: false };
         HeadProfile::from_scores(shape(), induction, echo, &rule, provenance).unwrap()
+    }
+
+    /// Two heads of ten rows each: the first has the ten best rows but one.
+    #[test]
+    fn shares_of_rows_say_where_the_best_rows_are() {
+        let shape = HeadShape::new(1, 2, 2).unwrap();
+        let first: Vec<f32> =
+            (0..10).map(|row| if row == 0 { 0.1 } else { 0.8 + 0.01 * row as f32 }).collect();
+        let second: Vec<f32> =
+            (0..10).map(|row| if row == 0 { 0.9 } else { 0.2 + 0.01 * row as f32 }).collect();
+        let profile = HeadProfile::uniform(shape, false).with_row_shares(&[first, second]);
+        let shares = |kept| profile.row_shares(kept).expect("shares");
+        let is = |have: Vec<f64>, want: [f64; 2]| {
+            assert!(have.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{have:?} {want:?}");
+        };
+        is(shares(0.5), [0.9, 0.1]);
+        // The best is 0.9 of the second head, and 0.89 of the first.
+        is(shares(0.05), [0.0, 0.1]);
+        is(shares(0.1), [0.1, 0.1]);
+        is(shares(0.075), [0.05, 0.1]);
+        is(shares(0.0), [0.0, 0.0]);
+        is(shares(1.0), [1.0, 1.0]);
+        is(shares(0.85), [(0.9 + 1.0) / 2.0, (0.5 + 1.0) / 2.0]);
+        assert_eq!(HeadProfile::uniform(shape, false).row_shares(0.5), None);
+        // It is the same after it was written and read.
+        let read = HeadProfile::from_json(&profile.to_json()).expect("a profile");
+        assert_eq!(read.row_shares(0.3), profile.row_shares(0.3));
     }
 
     #[test]

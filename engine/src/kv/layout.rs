@@ -32,6 +32,9 @@ pub struct LaneLayout {
     pub window: Option<usize>,
 }
 
+/// The fewest rows of a head that keeps a share of its rows: enough for the last tokens.
+const MIN_ROWS_OF_SHARE: usize = 96;
+
 /// Rows allocated for a layer with a sliding window beyond those it keeps, so that a chunk can be computed at once.
 const WINDOW_RESERVE: usize = 512;
 
@@ -76,7 +79,8 @@ impl LaneLayout {
 
     /// Whether the lane's rows accumulate attention.
     pub(super) fn accumulates(&self) -> bool {
-        self.needs().accumulation.is_some()
+        let needs = self.needs();
+        needs.accumulation.is_some() || needs.reconstruction
     }
 
     /// Rows allocated for all heads together.
@@ -145,8 +149,9 @@ impl Layout {
             scale: spec.attention_scale,
             softcap: spec.attention_softcap,
         };
-        let keeps_all =
-            |layer: usize, head: usize| profile.is_some_and(|profile| profile.is_retrieval(layer, head));
+        let keeps_all = |layer: usize, head: usize| {
+            !policy.uses_shares() && profile.is_some_and(|profile| profile.is_retrieval(layer, head))
+        };
         let mut layout = Self::from_flags(spec.n_layers, heads, policy, keeps_all, options)?;
         layout.alibi = spec.position_encoding == PositionEncoding::Alibi;
         if policy.scope_options(spec).is_some() {
@@ -159,6 +164,15 @@ impl Layout {
                     hint: Hint::OmitHeadProfile,
                 })?;
                 *lanes = lanes_of_windows(scopes, options);
+            }
+        }
+        // A made-up profile has no shares: all heads then keep equally many rows.
+        let shares = profile.filter(|_| policy.uses_shares()).zip(policy.policy());
+        if let Some(shares) = shares.and_then(|(profile, bounded)| {
+            profile.row_shares((bounded.budget(options.context) as f64 / options.context as f64).min(1.0))
+        }) {
+            for (lanes, shares) in layout.layers.iter_mut().zip(shares.chunks(spec.n_kv_heads)) {
+                *lanes = lanes_of_shares(shares, policy, options)?;
             }
         }
         let all_heads: Vec<u32> = (0..spec.n_kv_heads as u32).collect();
@@ -254,6 +268,11 @@ impl Layout {
     /// Whether the rows of some lane accumulate attention.
     pub fn accumulates_attention(&self) -> bool {
         self.lanes().any(LaneLayout::accumulates)
+    }
+
+    /// Whether the policy of some lane needs a first text to be read a second time.
+    pub fn reconstructs(&self) -> bool {
+        self.lanes().any(|lane| lane.needs().reconstruction)
     }
 
     /// Bytes of the store: rows, running sums, accumulated attention, stored queries, and the host's record
@@ -376,6 +395,44 @@ fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
     classes.into_iter().map(lane).collect()
 }
 
+/// The lanes of a layer whose KV heads keep these shares of the context's rows: one lane for each class of heads with
+/// similar shares, which keep their mean. Those that keep the most come first.
+fn lanes_of_shares(
+    shares: &[f64],
+    choice: &PolicyChoice,
+    options: StoreOptions,
+) -> Result<Vec<LaneLayout>, EngineError> {
+    /// From here on a head keeps everything.
+    const ALL: f64 = 0.97;
+    let mut heads: Vec<u32> = (0..shares.len() as u32).collect();
+    heads.sort_by(|a, b| shares[*b as usize].total_cmp(&shares[*a as usize]));
+    let lane = |mut kv_heads: Vec<u32>| {
+        let mean = kv_heads.iter().map(|head| shares[*head as usize]).sum::<f64>() / kv_heads.len() as f64;
+        kv_heads.sort_unstable();
+        let rows = ((mean * options.context as f64) as usize).max(MIN_ROWS_OF_SHARE);
+        if mean >= ALL || rows >= options.context {
+            return Ok(LaneLayout::full(kv_heads, options.context));
+        }
+        let choice = choice.with_rows(rows, options.context)?;
+        let policy = choice.policy().expect("a policy that bounds heads");
+        Ok(LaneLayout::bounded(kv_heads, policy, choice.is_compensated(), options))
+    };
+    similar(&heads, shares).into_iter().map(lane).collect()
+}
+
+/// Heads, ordered by their shares, in at most as many classes as a layer can have lanes. The classes are divided where
+/// the shares differ most.
+fn similar(heads: &[u32], shares: &[f64]) -> Vec<Vec<u32>> {
+    let gap = |at: &usize| shares[heads[*at - 1] as usize] - shares[heads[*at] as usize];
+    let mut gaps: Vec<usize> = (1..heads.len()).filter(|at| gap(at) > 0.0).collect();
+    gaps.sort_by(|a, b| gap(b).total_cmp(&gap(a)));
+    gaps.truncate(MAX_LANES - 1);
+    gaps.sort_unstable();
+    let ends = gaps.iter().copied().chain([heads.len()]);
+    let begins = [0].into_iter().chain(gaps.iter().copied());
+    begins.zip(ends).map(|(from, to)| heads[from..to].to_vec()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -448,6 +505,25 @@ mod tests {
         }
         let short = LaneLayout::windowed(vec![0], 64, StoreOptions { context: 64, ..options });
         assert_eq!((short.capacity, short.window, short.policy.is_none()), (64, None, true));
+    }
+
+    #[test]
+    fn heads_with_similar_shares_are_a_lane() {
+        let options = StoreOptions { context: 1000, types: (Type::F16, Type::F16), reserve: None };
+        let choice = "kvzip:capacity=400".parse().expect("a policy");
+        let lanes = |shares: &[f64]| -> Vec<(Vec<u32>, usize)> {
+            let lanes = lanes_of_shares(shares, &choice, options).expect("lanes");
+            let rows = |lane: &LaneLayout| lane.policy.as_ref().map_or(1000, |policy| policy.budget(1000));
+            lanes.iter().map(|lane| (lane.kv_heads.clone(), rows(lane))).collect()
+        };
+        assert_eq!(lanes(&[0.2, 0.99]), [(vec![1], 1000), (vec![0], 200)]);
+        assert_eq!(lanes(&[0.5, 0.5]), [(vec![0, 1], 500)]);
+        // A layer has three lanes at most. Each keeps the mean of its heads, and enough for the last tokens.
+        assert_eq!(MAX_LANES, 3);
+        assert_eq!(
+            lanes(&[0.0, 0.5, 0.98, 0.01, 0.4, 1.0]),
+            [(vec![2, 5], 1000), (vec![1, 4], 450), (vec![0, 3], MIN_ROWS_OF_SHARE)]
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! `compensation` ([`COMMON_PARAMETERS`]).
 //!
 //! ```
-//! use longhand::policy::{self, EvictionPlan, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyEntry};
+//! use longhand::policy::{self, EvictionPlan, Heads, LaneStatus, Measure, Parameter, Policy, PolicyChoice, PolicyEntry};
 //! use longhand::policy::{PolicyFactory, ScoreInput, Scoring};
 //! use std::sync::Arc;
 //!
@@ -42,7 +42,7 @@
 //!     name: "large-values",
 //!     summary: "the values of largest norm",
 //!     parameters: &[Parameter::rows("rows", "rows kept", 1024.0, 1.0)],
-//!     default_heads: false,
+//!     default_heads: Heads::Off,
 //!     default_compensation: false,
 //!     factory: Some(PolicyFactory {
 //!         build: |values| Ok(Arc::new(LargeValues { rows: values.count("rows") })),
@@ -59,6 +59,7 @@
 mod ahakv;
 mod full;
 mod h2o;
+mod kvzip;
 mod l2;
 mod lagkv;
 mod pool;
@@ -74,13 +75,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use kernels::graph::Gain;
+pub use kernels::graph::{Combine, Gain};
 pub use kernels::measure::Measure;
 pub use pool::Pool;
 pub use recent::Recent;
 pub use registry::{
-    COMMON_PARAMETERS, MIN_ROWS, Parameter, ParameterValue, ParameterValues, PolicyChoice, PolicyEntry,
-    PolicyFactory, RegisterError, policies, register,
+    COMMON_PARAMETERS, Heads, MIN_ROWS, Parameter, ParameterValue, ParameterValues, PolicyChoice,
+    PolicyEntry, PolicyFactory, RegisterError, policies, register,
 };
 
 pub use super::KvBudget;
@@ -135,17 +136,34 @@ pub struct AttentionNeeds {
     pub queries: usize,
     /// Attention that is accumulated for every row while the model runs, for [`ScoreInput::Accumulated`].
     pub accumulation: Option<AccumulationRule>,
+    /// Whether a first text is read a second time for [`ScoreInput::Accumulated`] (KVzip's context reconstruction):
+    /// for each row the largest attention that it gets from any query of the second reading. Rows of later tokens,
+    /// and those of a text that is not read layer by layer, have no such number.
+    pub reconstruction: bool,
 }
 
-/// How a row's attention is accumulated: for each query the mean over the query heads of the KV head.
+/// How a row's attention is accumulated: for a sum the mean over the query heads of the KV head, for a maximum that of
+/// the query heads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccumulationRule {
     /// Which queries of a prompt or chunk count; `None` for none.
     pub chunk: Option<CountedQueries>,
     /// Whether a decode step adds to the accumulated attention; otherwise it replaces it.
     pub steps_add: bool,
+    /// How the queries' attention becomes one number.
+    pub combine: Combine,
     /// Sharpness of the attention.
     pub gain: Gain,
+}
+
+impl AccumulationRule {
+    /// The largest attention of all queries of a second reading ([`AttentionNeeds::reconstruction`]).
+    pub(crate) const RECONSTRUCTION: AccumulationRule = AccumulationRule {
+        chunk: Some(CountedQueries::All),
+        steps_add: true,
+        combine: Combine::Max,
+        gain: Gain::One,
+    };
 }
 
 /// Which queries of a chunk count.
@@ -265,7 +283,8 @@ pub enum ScoreInput {
     Key(Measure),
     /// A measure of its value, `[rows]`.
     Value(Measure),
-    /// Its accumulated attention, `[rows]`; see [`AttentionNeeds::accumulation`].
+    /// Its accumulated attention, `[rows]`; see [`AttentionNeeds::accumulation`] and
+    /// [`AttentionNeeds::reconstruction`].
     Accumulated,
     /// The attention that it receives from each query head of its KV head, summed over the last `queries`
     /// tokens: `[rows, group]`, rows innermost. See [`AttentionNeeds::queries`].
@@ -341,6 +360,7 @@ mod tests {
             "h2o:heavy=20,recent=10,slack=7",
             "tova:capacity=30,slack=7",
             "tova:capacity=30,protect_last=on,slack=7",
+            "kvzip:capacity=30,recent=5,slack=7",
             "ahakv:budget=30,recent=10,slack=7",
             "snapkv:window=8,capacity=30,slack=7",
             "slimkv:window=8,capacity=30,slack=7",

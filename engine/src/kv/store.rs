@@ -19,7 +19,7 @@ use undo::Undo;
 
 use super::LaneValues;
 use super::layout::{LaneLayout, Layout};
-use super::policy::{Event, LaneStatus};
+use super::policy::{AccumulationRule, Event, LaneStatus};
 use super::tensors::{AttentionAccumulator, AttentionRecorder, LaneTensors, LayerRows, LayerTensors};
 use crate::EngineError;
 use crate::backends::Backends;
@@ -262,12 +262,23 @@ impl Store {
     /// `scratch`, the only lane, with all KV heads.
     pub fn prefill_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
         let Layer { lanes, queries, .. } = &self.layers[layer];
-        let accumulator = lanes.iter().find_map(|lane| {
-            let accumulation = lane.layout.needs().accumulation?;
+        let accumulator = |lane: &Lane| {
+            let (heads, rule) = (lane.graph.kv_heads.clone(), lane.layout.needs().accumulation?);
+            Some(AttentionAccumulator::of_scratch(scratch, heads, rule))
+        };
+        let accumulators = lanes.iter().filter_map(accumulator).collect();
+        AttentionRecorder { queries: queries.clone(), accumulators }
+    }
+
+    /// What is recorded of a layer's attention while a text is read a second time: what the rows in `scratch` get, if the
+    /// layer's policies need it.
+    pub fn reconstruction_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
+        let scored = self.layers[layer].lanes.iter().filter(|lane| lane.layout.needs().reconstruction);
+        let accumulator = |lane: &Lane| {
             let heads = lane.graph.kv_heads.clone();
-            Some(AttentionAccumulator { lane: scratch.clone(), lane_index: 0, heads, accumulation })
-        });
-        AttentionRecorder { queries: queries.clone(), accumulator }
+            AttentionAccumulator::of_scratch(scratch, heads, AccumulationRule::RECONSTRUCTION)
+        };
+        AttentionRecorder { queries: None, accumulators: scored.map(accumulator).collect() }
     }
 
     /// Whether all heads of a layer keep every row.
@@ -367,7 +378,6 @@ impl Store {
 
     /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions;
     /// `None` for heads that do not accumulate attention.
-    #[cfg(feature = "testing")]
     pub fn accumulated_attention(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
         let mut all = vec![None; self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {

@@ -83,8 +83,8 @@ pub struct LayerRows {
 pub struct AttentionRecorder {
     /// Where queries are stored, `[head_dim, n_heads, tokens]` f32.
     pub queries: Option<Tensor>,
-    /// Where attention is accumulated.
-    pub accumulator: Option<AttentionAccumulator>,
+    /// Where attention is accumulated: for each lane with such a policy.
+    pub accumulators: Vec<AttentionAccumulator>,
 }
 
 /// A lane whose rows accumulate attention.
@@ -106,14 +106,15 @@ impl LayerRows {
         lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)> + Clone,
         queries: Option<&Tensor>,
     ) -> LayerRows {
-        let accumulator = lanes.clone().enumerate().find_map(|(lane_index, (lane, layout))| {
+        let accumulator = |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| {
             let heads = (0..layout.kv_heads.len() as u32).collect();
             let accumulation = layout.needs().accumulation?;
             Some(AttentionAccumulator { lane: lane.clone(), lane_index, heads, accumulation })
-        });
+        };
+        let accumulators = lanes.clone().enumerate().filter_map(accumulator).collect();
         LayerRows {
             lanes: lanes.map(|(lane, _)| lane.clone()).collect(),
-            recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulator }],
+            recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulators }],
         }
     }
 
@@ -126,16 +127,24 @@ impl LayerRows {
 impl AttentionRecorder {
     fn recorded_queries(&self, n: usize) -> usize {
         let stored = self.queries.as_ref().map_or(0, |queries| queries.dim(2).min(n));
-        let accumulated = match &self.accumulator {
-            Some(_) if n == 1 => 1,
-            Some(accumulator) => match accumulator.accumulation.chunk {
-                Some(CountedQueries::All) => n,
-                Some(CountedQueries::Last) => 1,
-                None => 0,
-            },
+        let accumulated = |accumulator: &AttentionAccumulator| match accumulator.accumulation.chunk {
+            _ if n == 1 => 1,
+            Some(CountedQueries::All) => n,
+            Some(CountedQueries::Last) => 1,
             None => 0,
         };
-        stored.max(accumulated)
+        self.accumulators.iter().map(accumulated).max().unwrap_or(0).max(stored)
+    }
+}
+
+impl AttentionAccumulator {
+    /// Heads of a scratch buffer's lane, which has all KV heads of the model.
+    pub(crate) fn of_scratch(
+        lane: &GraphLane,
+        heads: Arc<[u32]>,
+        accumulation: AccumulationRule,
+    ) -> AttentionAccumulator {
+        AttentionAccumulator { lane: lane.clone(), lane_index: 0, heads, accumulation }
     }
 }
 

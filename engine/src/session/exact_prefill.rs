@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::forward::{OutputTokens, RESULT_NORM};
 use crate::kv::{LaneValues, LayerRows, Layout};
-use crate::scratch::{Residual, Scratch};
+use crate::scratch::{Chunk, Residual, Scratch, first_text_chunks};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task, not_finite};
 
@@ -127,8 +127,10 @@ fn give_up<'a>(engine: &Engine, sessions: impl IntoIterator<Item = &'a mut Sessi
 /// layer that was complete.
 pub(super) struct FirstText {
     tokens: Vec<u32>,
-    /// Where each chunk begins, and its tokens.
-    chunks: Vec<(usize, usize)>,
+    /// Tokens computed at a time, at most.
+    chunk: usize,
+    /// Whether it is read a second time for the policies of its sessions.
+    is_read_twice: bool,
     residual: Residual,
     scratch: Scratch,
     /// The layer that is read.
@@ -144,17 +146,22 @@ pub(super) struct FirstText {
 impl FirstText {
     /// A text of which nothing is read into the empty stores of `sessions`.
     fn new(engine: &Engine, tokens: &[u32], sessions: &mut [&mut Session]) -> Result<FirstText, EngineError> {
-        let (n, backends) = (tokens.len(), &engine.backends);
+        let backends = &engine.backends;
         let chunk = sessions.first().map_or(1, |first| first.options.chunk.max(1));
         let mut workspace = Workspace::new(backends);
         let forward = sessions.first().map_or(&engine.forward, |first| &first.forward);
-        let residual = Residual::embed(forward, tokens, chunk, backends, &mut workspace)?;
         let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
-        let scratch = Scratch::new(engine.spec(), &layouts, n, backends, |layer| !in_store(sessions, layer))?;
+        let is_read_twice = layouts.iter().any(|layout| layout.reconstructs());
+        let chunks = first_text_chunks(tokens, chunk, is_read_twice);
+        let residual = Residual::embed(forward, &chunks, backends, &mut workspace)?;
+        let rows = chunks.iter().map(Chunk::end).max().unwrap_or(0);
+        let scratch =
+            Scratch::new(engine.spec(), &layouts, rows, backends, |layer| !in_store(sessions, layer))?;
         sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
         Ok(FirstText {
             tokens: tokens.to_vec(),
-            chunks: (0..n).step_by(chunk).map(|at| (at, chunk.min(n - at))).collect(),
+            chunk,
+            is_read_twice,
             residual,
             scratch,
             layer: 0,
@@ -164,10 +171,15 @@ impl FirstText {
         })
     }
 
+    fn chunks(&self) -> Vec<Chunk<'_>> {
+        first_text_chunks(&self.tokens, self.chunk, self.is_read_twice)
+    }
+
     /// How much of the text is read, from 0 to 1.
     fn share(&self, n_layers: usize) -> f64 {
-        let read = self.layer * self.chunks.len() + self.chunks_read;
-        read as f64 / (n_layers * self.chunks.len()).max(1) as f64
+        let chunks = self.chunks().len();
+        let read = self.layer * chunks + self.chunks_read;
+        read as f64 / (n_layers * chunks).max(1) as f64
     }
 
     /// Reads what is left of the text into the stores of `sessions`, one layer after the other.
@@ -178,13 +190,16 @@ impl FirstText {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), EngineError> {
         let (started, before, n_layers) = (Instant::now(), self.elapsed, engine.spec().n_layers);
+        let chunks = self.chunks().len();
         while self.layer < n_layers {
             if self.chunks_read == 0 {
                 self.residual.move_to(self.layer, &engine.backends)?;
+                self.scratch.clear_accumulated(engine.backends.placement().of(self.layer))?;
             }
             let rows = self.layer_rows(engine, sessions);
-            while self.chunks_read < self.chunks.len() {
-                self.read_chunk(engine, sessions, &rows)?;
+            let second_rows = self.second_reading_rows(engine, sessions);
+            while self.chunks_read < chunks {
+                self.read_chunk(engine, sessions, [&rows, &second_rows])?;
                 self.chunks_read += 1;
                 self.elapsed = before + started.elapsed();
                 let (share, size) = (self.share(n_layers), self.tokens.len());
@@ -204,25 +219,37 @@ impl FirstText {
         }
     }
 
+    /// The complete rows of the present layer while the text is read a second time.
+    fn second_reading_rows(&self, engine: &Engine, sessions: &[&mut Session]) -> LayerRows {
+        let place = engine.backends.placement().of(self.layer);
+        let recorder =
+            |(session, lane): (&&mut Session, _)| session.store.reconstruction_recorder(self.layer, lane);
+        LayerRows {
+            lanes: self.scratch.complete_lane(place, engine.spec(), self.layer),
+            recorders: sessions.iter().zip(self.scratch.lanes(place)).map(recorder).collect(),
+        }
+    }
+
     /// Computes the next chunk of the present layer. After an error it can be computed again.
     fn read_chunk(
         &mut self,
         engine: &Engine,
         sessions: &mut [&mut Session],
-        rows: &LayerRows,
+        [first_rows, second_rows]: [&LayerRows; 2],
     ) -> Result<(), EngineError> {
         let (layer, backends, n_layers) = (self.layer, &engine.backends, engine.spec().n_layers);
         let place = backends.placement().of(layer);
-        let (at, len) = self.chunks[self.chunks_read];
+        let Chunk { at, tokens } = self.chunks()[self.chunks_read];
+        let rows = if at < self.tokens.len() { first_rows } else { second_rows };
         let needed = match layer + 1 == n_layers {
-            true if at + len == self.tokens.len() => OutputTokens::Last,
+            true if at + tokens.len() == self.tokens.len() => OutputTokens::Last,
             true => OutputTokens::None,
             false => OutputTokens::All,
         };
-        let chunk = self.residual.chunk(place, layer, self.chunks_read, len)?;
+        let chunk = self.residual.chunk(place, layer, self.chunks_read, tokens.len())?;
         let built = sessions[0].forward.layer_graph(layer, chunk, rows, needed);
         let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
-        built.inputs.fill(&self.tokens[at..at + len], at, &LaneValues::uniform(n_layers, at))?;
+        built.inputs.fill(tokens, at, &LaneValues::uniform(n_layers, at))?;
         // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch buffer.
         let is_resumed = sessions.len() == 1 && !in_store(sessions, layer);
         let accumulated = is_resumed.then(|| self.scratch.accumulated(place)).transpose()?;
@@ -257,9 +284,11 @@ impl FirstText {
     }
 }
 
-/// Whether a layer is computed in the store itself: with a single store, where the layer keeps everything.
+/// Whether a layer is computed in the store itself: with a single store, where the layer keeps everything and the text is
+/// read once.
 fn in_store(sessions: &[&mut Session], layer: usize) -> bool {
-    sessions.len() == 1 && sessions[0].store.is_dense(layer)
+    let [session] = sessions else { return false };
+    session.store.is_dense(layer) && !session.store.layout().reconstructs()
 }
 
 /// A layer's complete rows. The scratch buffer has a lane for each session, and all share keys and values.

@@ -94,8 +94,10 @@ impl<'a> Profiles<'a> {
             return if given { unused("it uses no head profile") } else { Ok(Found::NotNeeded) };
         }
         let shape = self.model.head_shape()?;
+        let lacks_shares = |profile: &HeadProfile| policy.uses_shares() && profile.row_shares(1.0).is_none();
         let profile = match &self.options.heads {
             HeadSource::Auto => match self.cached() {
+                Ok(Some(profile)) if lacks_shares(&profile) => return Ok(Found::Missing { unusable: None }),
                 Ok(Some(profile)) => profile,
                 Ok(None) => return Ok(Found::Missing { unusable: None }),
                 Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()) }),
@@ -107,14 +109,14 @@ impl<'a> Profiles<'a> {
             }
             HeadSource::Assumed(share) => spread(shape, *share)?,
         };
-        Ok(Found::Profile(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
+        Ok(Found::Profile(reselected(profile, policy)?))
     }
 
     /// The profile that `policy` needs, calibrated with `engine` where there is none; `None` where it uses
     /// none.
     pub fn find_or_calibrate(
         &self,
-        engine: &Engine,
+        engine: &Arc<Engine>,
         policy: &PolicyChoice,
         observer: &mut dyn Observer,
     ) -> Result<Option<HeadProfile>, EngineError> {
@@ -128,7 +130,7 @@ impl<'a> Profiles<'a> {
         let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
         notify_if_not_cached(self.cache(&profile), observer);
-        Ok(Some(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
+        Ok(Some(reselected(profile, policy)?))
     }
 
     /// The cached profile of the model, if there is one.
@@ -154,8 +156,11 @@ impl<'a> Profiles<'a> {
     /// The profile of a file, with heads selected again where the policy sets the shares itself.
     pub fn read(&self, path: &Path, policy: &PolicyChoice) -> Result<HeadProfile, EngineError> {
         let profile = HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?;
+        if policy.uses_shares() && profile.row_shares(1.0).is_none() {
+            return Err(EngineError::NoRowShares { path: path.to_owned() });
+        }
         let rule = policy_rule(policy);
-        if rule == SelectionRule::default() {
+        if rule == SelectionRule::default() || policy.uses_shares() {
             return Ok(profile);
         }
         let reselected = profile.reselect(&rule)?;
@@ -204,6 +209,14 @@ impl<'a> Profiles<'a> {
         notify_if_not_cached(path.map_or(Ok(()), |path| profile.save(&path)), observer);
         Ok(profile)
     }
+}
+
+/// The profile with retrieval heads selected by the policy's rule.
+fn reselected(profile: HeadProfile, policy: &PolicyChoice) -> Result<HeadProfile, HeadsError> {
+    if policy.uses_shares() {
+        return Ok(profile);
+    }
+    Ok(profile.reselect(&policy_rule(policy))?.unwrap_or(profile))
 }
 
 /// A profile that cannot be cached is no error: it is made again the next time.

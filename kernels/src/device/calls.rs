@@ -229,7 +229,7 @@ device_calls! {
         /// Scoring tokens.
         tokens: i32,
         window_start: i32,
-        /// Accumulation: whether earlier sums are overwritten.
+        /// Accumulation: whether earlier numbers are overwritten.
         replace: i32,
         alibi: i32,
         /// Number of the `Gain`.
@@ -241,7 +241,8 @@ device_calls! {
         window_log_weight: f32,
         /// The soft cap of logits; 0 for none.
         softcap: f32,
-        unused: i32,
+        /// Accumulation: whether the largest weight counts, not the sum of all.
+        maximum: i32,
         /// Index of each scored head in the tensor.
         tensor_heads: [u8; MAX_KV_HEADS],
         /// KV head of the model of each scored head.

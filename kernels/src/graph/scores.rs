@@ -19,6 +19,7 @@ use super::{
     Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, QueryHeads, column, input_column, numbers,
     rows, rows_after, sink_logits,
 };
+pub use crate::accumulate::Combine;
 use crate::accumulate::{Keys, ScoringQuery, add_weights};
 use crate::device;
 use crate::measure::{Measure, measure};
@@ -63,13 +64,15 @@ impl Gain {
     }
 }
 
-/// Which queries of a computation [`accumulate_attention`] adds up, and how.
+/// Which queries of a computation [`accumulate_attention`] combines, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accumulation {
     /// Tokens whose queries count: the last of the computation.
     pub queries: usize,
-    /// Whether the earlier sums are overwritten.
+    /// Whether the earlier numbers are overwritten.
     pub replace: bool,
+    /// How the weights of the queries, and the earlier numbers, become one number for each row.
+    pub combine: Combine,
     /// Factor on the logits.
     pub gain: Gain,
 }
@@ -84,9 +87,9 @@ pub struct AccumulatingLane<'a> {
     pub heads: Arc<[u32]>,
 }
 
-/// Adds the attention weights of queries to the accumulated attention of a lane without a window. Each row gets the
-/// mean over the query heads of its KV head. The queries belong to the last tokens of `inputs.positions`. The sums of
-/// the appended rows begin at 0. The result has no data.
+/// Combines the attention weights of queries with the accumulated attention of a lane without a window. For a sum each
+/// row gets the mean over the query heads of its KV head, for a maximum that of the query heads. The queries belong to
+/// the last tokens of `inputs.positions`. The numbers of the appended rows begin at 0. The result has no data.
 pub fn accumulate_attention<'a>(
     ctx: &Context,
     shape: AttentionShape,
@@ -171,8 +174,11 @@ pub fn accumulate_attention<'a>(
                 softcap: shape.softcap,
             };
             let out = &mut column[..all];
-            let factor = 1.0 / shape.group as f32;
-            let added = with_scratch(|scratch| add_weights(&keys, &scoring, factor, adjust, out, scratch));
+            let how = match how.combine {
+                Combine::Sum => (Combine::Sum, 1.0 / shape.group as f32),
+                Combine::Max => (Combine::Max, 1.0),
+            };
+            let added = with_scratch(|scratch| add_weights(&keys, &scoring, how, adjust, out, scratch));
             if let Err(error) = added {
                 task.fail(format!("accumulate_attention: {error}"));
             }
@@ -200,6 +206,7 @@ pub fn accumulate_attention<'a>(
             added: new as i32,
             tokens: tokens as i32,
             replace: how.replace.into(),
+            maximum: (how.combine == Combine::Max).into(),
             alibi: first_position.is_some().into(),
             ..accumulate_call(shape, q, k, how.gain, splits, heads)?
         };
@@ -290,7 +297,7 @@ fn accumulate_call(
         scale: shape.scale,
         window_log_weight: 0.0,
         softcap: shape.softcap.unwrap_or(0.0),
-        unused: 0,
+        maximum: 0,
         tensor_heads: device::head_numbers(heads.tensor_heads)?,
         kv_heads: device::head_numbers(heads.kv_heads)?,
     })
@@ -526,7 +533,9 @@ pub fn window_attention(
                 head_dim: shape.head_dim,
                 softcap: shape.softcap,
             };
-            let added = with_scratch(|scratch| add_weights(&keys, &scoring, 1.0, adjust, out, scratch));
+            let added = with_scratch(|scratch| {
+                add_weights(&keys, &scoring, (Combine::Sum, 1.0), adjust, out, scratch)
+            });
             if let Err(error) = added {
                 task.fail(format!("window_attention: {error}"));
             }

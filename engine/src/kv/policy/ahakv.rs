@@ -11,10 +11,10 @@
 
 use std::sync::Arc;
 
-use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::{
-    AccumulationRule, AttentionNeeds, Candidates, Event, EvictionPlan, Gain, LaneStatus, Measure, Policy,
-    Pool, ScoreInput, Scoring,
+    AccumulationRule, AttentionNeeds, Candidates, Combine, Event, EvictionPlan, Gain, LaneStatus, Measure,
+    Policy, Pool, ScoreInput, Scoring,
 };
 
 #[derive(Debug)]
@@ -36,8 +36,9 @@ impl Policy for AhaKv {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        let accumulation = AccumulationRule { chunk: None, steps_add: true, gain: self.gain };
-        AttentionNeeds { queries: self.recent, accumulation: Some(accumulation) }
+        let accumulation =
+            AccumulationRule { chunk: None, steps_add: true, combine: Combine::Sum, gain: self.gain };
+        AttentionNeeds { queries: self.recent, accumulation: Some(accumulation), reconstruction: false }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
@@ -94,7 +95,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         ),
         Parameter::slack(0.0, 0.0),
     ],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use super::registry::{Parameter, PolicyEntry, PolicyFactory};
-use super::{AccumulationRule, AttentionNeeds, CountedQueries, EvictionPlan, Gain, LaneStatus, Policy};
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
+use super::{
+    AccumulationRule, AttentionNeeds, Combine, CountedQueries, EvictionPlan, Gain, LaneStatus, Policy,
+};
 
 #[derive(Debug)]
 struct H2o {
@@ -25,9 +27,13 @@ impl Policy for H2o {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        let accumulation =
-            AccumulationRule { chunk: Some(CountedQueries::All), steps_add: true, gain: Gain::One };
-        AttentionNeeds { queries: 0, accumulation: Some(accumulation) }
+        let accumulation = AccumulationRule {
+            chunk: Some(CountedQueries::All),
+            steps_add: true,
+            combine: Combine::Sum,
+            gain: Gain::One,
+        };
+        AttentionNeeds { accumulation: Some(accumulation), ..AttentionNeeds::default() }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
@@ -44,7 +50,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::rows("recent", "last rows kept", 512.0, 1.0),
         Parameter::slack(0.0, 0.0),
     ],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

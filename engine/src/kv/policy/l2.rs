@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use super::recent::ceil;
-use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::{Candidates, Event, EvictionPlan, LaneStatus, Measure, Policy, ScoreInput, Scoring};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
             "with a fixed number of rows: rows beyond it that a head may hold before some are evicted; -1 is an eighth of it, at most 512",
         ),
     ],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

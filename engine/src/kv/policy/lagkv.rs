@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use super::recent::floor;
-use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::{
     Candidates, EvictionPlan, HeadCandidates, LaneStatus, Measure, Policy, Region, ScoreInput, Scoring,
 };
@@ -161,7 +161,7 @@ pub(super) const LAGKV: PolicyEntry = PolicyEntry {
     name: "lagkv",
     summary: "of each partition of the text, the rows that differ most from the next partition (LagKV)",
     parameters: &[SINKS, LAG, RATIO, V_WEIGHT],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: factory!(Variant::Lag),
 };

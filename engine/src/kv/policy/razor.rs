@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use super::recent::{Recent, SLACK};
-use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 
 const fn share(name: &'static str, description: &'static str, default: f64) -> Parameter {
     Parameter::number(name, description, default, 0.0..=1.0).hidden()
@@ -54,7 +54,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         ),
         Parameter::slack(-1.0, -1.0).described(SLACK),
     ],
-    default_heads: true,
+    default_heads: Heads::On,
     default_compensation: true,
     factory: Some(PolicyFactory {
         build: |values| {

@@ -9,9 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub use choice::PolicyChoice;
 pub use parameter::{Parameter, ParameterValue, ParameterValues};
 
-use super::{Policy, ahakv, full, h2o, l2, lagkv, razor, slimkv, snapkv, streaming, tova};
+use super::{Policy, ahakv, full, h2o, kvzip, l2, lagkv, razor, slimkv, snapkv, streaming, tova};
 
-static BUILT_IN: [PolicyEntry; 12] = [
+static BUILT_IN: [PolicyEntry; 13] = [
     full::ENTRY,
     streaming::ENTRY,
     razor::ENTRY,
@@ -24,6 +24,7 @@ static BUILT_IN: [PolicyEntry; 12] = [
     ahakv::ENTRY,
     h2o::ENTRY,
     tova::ENTRY,
+    kvzip::ENTRY,
 ];
 
 static REGISTERED: RwLock<Vec<&'static PolicyEntry>> = RwLock::new(Vec::new());
@@ -79,12 +80,23 @@ pub struct PolicyEntry {
     pub summary: &'static str,
     /// Its own parameters.
     pub parameters: &'static [Parameter],
-    /// Default of the parameter `heads`: whether retrieval heads keep everything.
-    pub default_heads: bool,
+    /// Default of the parameter `heads`.
+    pub default_heads: Heads,
     /// Default of the parameter `compensation`: whether one entry stands for all evicted rows.
     pub default_compensation: bool,
     /// Makes the policy; `None` for a policy that bounds no head.
     pub factory: Option<PolicyFactory>,
+}
+
+/// How many rows the heads keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heads {
+    /// All as many.
+    Off,
+    /// Retrieval heads keep everything, the others as many as each other.
+    On,
+    /// Each keeps a share that calibration found; as many on average as the policy says.
+    Shares,
 }
 
 /// Makes a policy from its parameters.
@@ -102,7 +114,12 @@ pub const MIN_ROWS: usize = 16;
 
 /// Parameters of every policy that bounds heads.
 pub const COMMON_PARAMETERS: &[Parameter] = &[
-    Parameter::switch("heads", "whether retrieval heads keep everything (needs a head profile)"),
+    Parameter::choice(
+        "heads",
+        "whether retrieval heads keep everything (on), or each head the share of rows that calibration found (shares); \
+         both need a head profile",
+        &["off", "on", "shares"],
+    ),
     Parameter::switch("compensation", "whether one entry stands for all evicted rows"),
 ];
 
@@ -116,7 +133,7 @@ impl PolicyEntry {
     /// A parameter's default for this policy.
     pub fn default(&self, parameter: &Parameter) -> f64 {
         match parameter.name {
-            "heads" => f64::from(self.default_heads),
+            "heads" => f64::from(self.default_heads as u8),
             "compensation" => f64::from(self.default_compensation),
             _ => parameter.default,
         }
@@ -192,7 +209,7 @@ mod tests {
             assert_eq!(again.to_string(), choice.to_string());
             assert_eq!(
                 (choice.uses_profile(), choice.is_compensated()),
-                (entry.default_heads, entry.default_compensation)
+                (entry.default_heads != Heads::Off, entry.default_compensation)
             );
         }
     }
@@ -239,6 +256,7 @@ mod tests {
             ("ahakv", 20, "ahakv:budget=20,recent=10"),
             ("h2o", 21, "h2o:heavy=11,recent=10"),
             ("tova", 20, "tova:capacity=20"),
+            ("kvzip", 20, "kvzip:capacity=20,recent=5,slack=2"),
             ("lagkv", 4096, "lagkv:sinks=16,lag=512,ratio=0.029296875"),
             ("lagkv", 40, "lagkv:sinks=5,lag=17,ratio=0"),
         ] {
@@ -266,6 +284,7 @@ mod tests {
             "ahakv:budget=1000,recent=32",
             "h2o:heavy=512,recent=512",
             "tova:capacity=1024",
+            "kvzip:capacity=1024,recent=64",
         ];
         assert_eq!(shown, want);
     }
@@ -284,6 +303,7 @@ mod tests {
             "ahakv:budget=1000,recent=32,kernel=5,lambda=entropy,slack=0,heads=off,compensation=off",
             "h2o:heavy=512,recent=512,slack=0,heads=off,compensation=off",
             "tova:capacity=1024,protect_last=off,slack=0,heads=off,compensation=off",
+            "kvzip:capacity=1024,recent=64,slack=64,heads=shares,compensation=off",
         ];
         let usages: Vec<String> = bounding().map(PolicyEntry::usage).collect();
         assert_eq!(usages, want.map(|list| format!("its parameters, with their defaults, are {list}")));
@@ -375,7 +395,7 @@ mod tests {
         name: "test-large-values",
         summary: "the values of largest norm",
         parameters: &[Parameter::rows("rows", "rows kept", 1024.0, 1.0)],
-        default_heads: false,
+        default_heads: Heads::Off,
         default_compensation: false,
         factory: Some(PolicyFactory {
             build: |values| match values.count("rows") {
@@ -391,7 +411,7 @@ mod tests {
         static ENTRY: PolicyEntry = LARGE_VALUES;
         refused("test-large-values", "there is no such policy");
         register(&ENTRY).expect("a new name");
-        assert_eq!(policies().take(BUILT_IN.len()).last().map(|entry| entry.name), Some("tova"));
+        assert_eq!(policies().take(BUILT_IN.len()).last().map(|entry| entry.name), Some("kvzip"));
         assert!(policies().any(|entry| entry.name == ENTRY.name));
         let choice: PolicyChoice = "test-large-values:rows=500,heads=on".parse().expect("a policy");
         assert_eq!(choice.to_string(), "test-large-values:rows=500,heads=on");

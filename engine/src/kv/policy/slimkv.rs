@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::snapkv::{CAPACITY, KERNEL, POOL, QueryWindow, SLACK, WINDOW};
 use super::{AttentionNeeds, Candidates, EvictionPlan, LaneStatus, Measure, Policy, ScoreInput};
 
@@ -55,7 +55,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "slimkv",
     summary: "as snapkv, but attention counts times the size of the value (SlimKV)",
     parameters: &[WINDOW, CAPACITY, KERNEL, POOL, COMBINE, SLACK],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

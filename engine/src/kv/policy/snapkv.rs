@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::pool::{self, Pool};
-use super::registry::{Parameter, ParameterValues, PolicyEntry, PolicyFactory};
+use super::registry::{Heads, Parameter, ParameterValues, PolicyEntry, PolicyFactory};
 use super::{AttentionNeeds, Candidates, EvictionPlan, Gain, LaneStatus, Policy, ScoreInput, Scoring};
 
 /// A window of queries that decides which rows before it stay; SlimKV uses it too.
@@ -43,7 +43,7 @@ impl QueryWindow {
     }
 
     pub(super) fn needs(&self) -> AttentionNeeds {
-        AttentionNeeds { queries: self.window, accumulation: None }
+        AttentionNeeds { queries: self.window, ..AttentionNeeds::default() }
     }
 
     /// If there are too many rows, those before the window compete by the window's attention and `more`.
@@ -115,7 +115,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "snapkv",
     summary: "the rows that the last tokens attend to most, with their neighbours, and the last tokens themselves (SnapKV)",
     parameters: &[WINDOW, CAPACITY, KERNEL, POOL, SLACK],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| Ok(Arc::new(SnapKv(QueryWindow::new(values)?))),

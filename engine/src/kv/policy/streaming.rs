@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::recent::{Recent, SLACK};
-use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "streaming",
@@ -17,7 +17,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::rows("window", "recent rows kept", 1024.0, 1.0),
         Parameter::slack(-1.0, -1.0).described(SLACK),
     ],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use super::registry::{Parameter, PolicyEntry, PolicyFactory};
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::{
-    AccumulationRule, AttentionNeeds, Candidates, CountedQueries, EvictionPlan, Gain, LaneStatus, Policy,
+    AccumulationRule, AttentionNeeds, Candidates, Combine, CountedQueries, EvictionPlan, Gain, LaneStatus,
+    Policy,
 };
 
 #[derive(Debug)]
@@ -28,9 +29,13 @@ impl Policy for Tova {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        let accumulation =
-            AccumulationRule { chunk: Some(CountedQueries::Last), steps_add: false, gain: Gain::One };
-        AttentionNeeds { queries: 0, accumulation: Some(accumulation) }
+        let accumulation = AccumulationRule {
+            chunk: Some(CountedQueries::Last),
+            steps_add: false,
+            combine: Combine::Sum,
+            gain: Gain::One,
+        };
+        AttentionNeeds { accumulation: Some(accumulation), ..AttentionNeeds::default() }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
@@ -57,7 +62,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         Parameter::switch("protect_last", "whether the newest row is always kept"),
         Parameter::slack(0.0, 0.0),
     ],
-    default_heads: false,
+    default_heads: Heads::Off,
     default_compensation: false,
     factory: Some(PolicyFactory {
         build: |values| {

@@ -252,7 +252,6 @@ impl Lane {
     }
 
     /// The accumulated attention of the rows of head `number`, from the first that holds a token.
-    #[cfg(feature = "testing")]
     pub(super) fn read_accumulated(&self, tensor: &Tensor, number: usize) -> Result<Vec<f32>, EngineError> {
         let mut column = read_column(Some(tensor), number, self.state.live)?;
         Ok(column.split_off(self.first()))
@@ -314,7 +313,7 @@ impl Source<'_> {
         let needs = self.lane.layout.needs();
         let is_declared = |input: &ScoreInput| match input {
             ScoreInput::Key(_) | ScoreInput::Value(_) => true,
-            ScoreInput::Accumulated => needs.accumulation.is_some(),
+            ScoreInput::Accumulated => needs.accumulation.is_some() || needs.reconstruction,
             ScoreInput::WindowAttention { queries, .. } => *queries <= needs.queries,
         };
         match scoring.inputs.iter().find(|input| !is_declared(input)) {

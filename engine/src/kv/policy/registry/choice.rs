@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use models::spec::{ModelSpec, PositionEncoding};
 
-use super::{BUILT_IN, MIN_ROWS, ParameterValues, PolicyEntry, policies};
+use super::{BUILT_IN, Heads, MIN_ROWS, ParameterValues, PolicyEntry, policies};
 use crate::alibi::ScopeOptions;
 use crate::kv::policy::Policy;
 use crate::{EngineError, Hint};
@@ -56,9 +56,16 @@ impl PolicyChoice {
         self.policy.clone()
     }
 
-    /// Whether retrieval heads keep everything, so that a head profile is needed.
+    /// Whether not all heads keep equally many rows, so that a head profile is needed.
     pub fn uses_profile(&self) -> bool {
         self.policy.is_some() && self.values.is_on("heads")
+    }
+
+    /// Whether each head keeps a share of the rows that the head profile gives.
+    pub fn uses_shares(&self) -> bool {
+        self.policy.is_some()
+            && self.values.is_on("heads")
+            && self.values.count("heads") == Heads::Shares as usize
     }
 
     /// Whether one entry stands for the evicted rows.
@@ -71,12 +78,22 @@ impl PolicyChoice {
     pub fn scope_options(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
         let epsilon = self
             .value("eps")
-            .filter(|_| self.uses_profile() && spec.position_encoding == PositionEncoding::Alibi)?;
+            .filter(|_| self.uses_profile() && !self.uses_shares())
+            .filter(|_| spec.position_encoding == PositionEncoding::Alibi)?;
         Some(ScopeOptions { epsilon, rigorous: self.value("rigorous").is_some_and(|value| value != 0.0) })
     }
 
     /// Refuses what makes no sense for a model, whatever its heads are.
     pub fn check(&self, spec: &ModelSpec) -> Result<(), EngineError> {
+        let reads_twice = self.policy.as_ref().is_some_and(|policy| policy.needs().reconstruction);
+        if spec.position_encoding == PositionEncoding::Learned && reads_twice {
+            return Err(EngineError::Policy {
+                given: self.to_string(),
+                reason: "it reads a text a second time behind itself, and the model has no positions there"
+                    .into(),
+                hint: Hint::OtherPolicy("snapkv"),
+            });
+        }
         let given = self.values.index("compensation").is_some_and(|index| self.values.given[index]);
         if spec.position_encoding == PositionEncoding::Alibi && self.is_compensated() && given {
             return Err(EngineError::Policy {

@@ -1,0 +1,90 @@
+//! KVzip (Kim et al. 2025, arXiv 2505.23416): keeps the rows that the model needs to repeat the text. The text is read a
+//! second time behind itself, and each row is scored by the largest attention that it gets there.
+//!
+//! Decisions: one number for each KV head, the maximum over its query heads; every head keeps equally many rows. A part
+//! of the text is repeated behind the tokens before it, without words that ask for it, so that no language is assumed.
+//! Rows of later tokens, and of a text that is read chunk by chunk, have no score. The last `recent` rows stay. Of those
+//! that leave this window the oldest are evicted first, and all of them before rows with a score.
+
+use std::sync::Arc;
+
+use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
+use super::{
+    AttentionNeeds, Candidates, Event, EvictionPlan, LaneStatus, Policy, Region, ScoreInput, Scoring,
+};
+
+/// First rows that stay whatever their scores are.
+const SINKS: u32 = 4;
+
+#[derive(Debug)]
+struct KvZip {
+    capacity: usize,
+    recent: usize,
+    slack: usize,
+}
+
+impl Policy for KvZip {
+    fn budget(&self, _context: usize) -> usize {
+        self.capacity
+    }
+
+    fn slack(&self, _context: usize) -> usize {
+        self.slack
+    }
+
+    fn needs(&self) -> AttentionNeeds {
+        AttentionNeeds { reconstruction: true, ..AttentionNeeds::default() }
+    }
+
+    fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
+        (status.live > self.capacity + status.allowed_slack(self.slack)).then(|| {
+            let recent = status.seen - self.recent;
+            // The second region keeps all of its rows: after this plan they have scores.
+            let regions = vec![
+                Region { positions: 0..recent, keep: self.capacity - self.recent },
+                Region { positions: recent..status.seen, keep: self.recent },
+            ];
+            let scoring = Scoring::of_all_rows(vec![ScoreInput::Accumulated]);
+            EvictionPlan { regions, scoring: Some(Scoring { store_scores: true, ..scoring }) }
+        })
+    }
+
+    fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
+        let LaneStatus { event, scanned_until, .. } = candidates.status;
+        let score = |(position, score): (&u32, &f32)| match *position {
+            0..SINKS => f32::MAX,
+            at if event == Event::ExactPrefill || (at as usize) < scanned_until => *score,
+            // Below all scores of attention, and higher for later tokens.
+            at => -1.0 / (at + 1) as f32,
+        };
+        candidates.map_heads(|head| head.positions.iter().zip(&head.inputs[0]).map(score).collect())
+    }
+}
+
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "kvzip",
+    summary: "the rows that the model needs to repeat the text, and the recent ones; reads a text twice (KVzip)",
+    parameters: &[
+        Parameter::rows("capacity", "rows kept, the recent ones included", 1024.0, 2.0),
+        Parameter::rows("recent", "last rows kept", 64.0, 1.0),
+        Parameter::slack(64.0, 0.0),
+    ],
+    default_heads: Heads::Shares,
+    default_compensation: false,
+    factory: Some(PolicyFactory {
+        build: |values| {
+            let [capacity, recent, slack] = ["capacity", "recent", "slack"].map(|name| values.count(name));
+            if capacity <= recent {
+                return Err(format!(
+                    "a capacity of {capacity} rows leaves none beside the {recent} recent ones"
+                ));
+            }
+            Ok(Arc::new(KvZip { capacity, recent, slack }))
+        },
+        fit: |values, rows, _| {
+            values.set("capacity", rows);
+            values.set("recent", values.count("recent").min(rows / 4));
+            values.set("slack", values.count("slack").min(rows / 8));
+        },
+    }),
+};

@@ -1,0 +1,97 @@
+//! A first text that is read twice (KVzip), compared with the attention of the same tokens read in the ordinary way.
+
+use std::sync::Arc;
+
+use longhand::{Engine, Session, SessionOptions, last_attention};
+use tests::fixtures::{embedded_model, golden_model, random_tokens, sync};
+
+/// Tokens computed at a time: the second reading repeats 24 tokens of the text behind the 8 before them.
+const CHUNK: usize = 32;
+
+/// For each layer and KV head the largest attention that the rows of `text` get from the tokens `repeated` behind it.
+fn largest_attention(engine: &Arc<Engine>, text: &[u32], repeated: &[u32], largest: &mut [Vec<Vec<f32>>]) {
+    let group = engine.spec().queries_per_kv_head();
+    for end in 1..=repeated.len() {
+        let tokens = [text, &repeated[..end]].concat();
+        let attention = last_attention(engine, &tokens, &mut |_| ()).expect("computes");
+        for (largest, heads) in largest.iter_mut().zip(attention) {
+            for (head, weights) in heads.iter().enumerate() {
+                let rows = largest[head / group].iter_mut();
+                rows.zip(weights).for_each(|(most, weight)| *most = most.max(*weight));
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_scored_by_the_largest_attention_of_the_second_reading() {
+    for engine in [embedded_model(), golden_model("llama-mha-f32"), golden_model("baichuan-alibi-f16")] {
+        let text = random_tokens(&engine, 60, 5);
+        let options = SessionOptions {
+            context: 200,
+            policy: "kvzip:heads=off,capacity=150".parse().expect("a policy"),
+            chunk: CHUNK,
+            ..SessionOptions::default()
+        };
+        let mut session = Session::new(&engine, options).expect("a session");
+        sync(&mut session, &text);
+
+        let spec = engine.spec();
+        let mut want = vec![vec![vec![0f32; text.len()]; spec.n_kv_heads]; spec.n_layers];
+        for repeated in [&text[..24], &text[16..48], &text[40..]] {
+            largest_attention(&engine, &text, repeated, &mut want);
+        }
+        for (layer, want) in want.iter().enumerate() {
+            let have = session.store().accumulated_attention(layer).expect("numbers");
+            for (have, want) in have.iter().map(|have| have.as_ref().expect("scores")).zip(want) {
+                let difference = have.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+                assert!(difference < 2e-3, "layer {layer}: {difference}");
+            }
+        }
+        // The session is as if the text had been read once.
+        assert_eq!((session.tokens(), session.store().seen()), (&text[..], text.len()));
+    }
+}
+
+/// The `count` positions with the highest scores, ascending. The first four stay in any case.
+fn best_of(mut positions: Vec<u32>, scores: &[f32], count: usize) -> Vec<u32> {
+    let score = |position: u32| if position < 4 { f32::MAX } else { scores[position as usize] };
+    positions.sort_by(|a, b| score(*b).total_cmp(&score(*a)));
+    positions.truncate(count);
+    positions.sort_unstable();
+    positions
+}
+
+#[test]
+fn the_rows_with_the_highest_scores_and_the_last_ones_stay() {
+    let engine = embedded_model();
+    let text = random_tokens(&engine, 100, 6);
+    let read = |policy: &str| {
+        let policy = policy.parse().expect("a policy");
+        let options = SessionOptions { context: 300, policy, chunk: CHUNK, ..SessionOptions::default() };
+        let mut session = Session::new(&engine, options).expect("a session");
+        sync(&mut session, &text);
+        session
+    };
+    let (all, mut some) =
+        (read("kvzip:heads=off,capacity=200"), read("kvzip:heads=off,capacity=40,recent=10,slack=0"));
+    let positions = |session: &Session, layer: usize| session.store().positions(layer);
+    for layer in 0..engine.spec().n_layers {
+        let scores = all.store().accumulated_attention(layer).expect("numbers");
+        for (scores, held) in scores.iter().flatten().zip(positions(&some, layer)) {
+            let best = best_of((0..90).collect(), scores, 30);
+            assert_eq!(held, [best, (90..100).collect()].concat(), "layer {layer}");
+        }
+    }
+    // Tokens that follow have no scores: those that leave the window of the last ten are evicted. So are the worst of the
+    // text's own last ten.
+    let before = positions(&some, 0);
+    let scores = all.store().accumulated_attention(0).expect("numbers");
+    let longer = [&text[..], &random_tokens(&engine, 50, 7)].concat();
+    sync(&mut some, &longer);
+    for ((before, after), scores) in before.into_iter().zip(positions(&some, 0)).zip(scores.iter().flatten())
+    {
+        let best = best_of(before, scores, 30);
+        assert_eq!(after, [best, (140..150).collect()].concat());
+    }
+}
