@@ -72,10 +72,8 @@ enum Device {
 
 /// Whether a graph's launches were recorded on a GPU.
 #[cfg(feature = "cuda")]
-#[derive(Default)]
 pub(crate) enum RecordingState {
     /// The graph was never computed.
-    #[default]
     Never,
     /// It was computed once.
     Once,

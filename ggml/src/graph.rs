@@ -134,6 +134,21 @@ impl Graph {
         types
     }
 
+    /// Whether ggml's CUDA backend may wait for the GPU within the graph, which then cannot be recorded. It sorts the
+    /// tokens of chosen matrices on the host, where it has no kernel for the type or the number of tokens. It has one
+    /// for a single token and quantised matrices. The caller holds a lock on the context.
+    #[cfg(any(feature = "cuda", test))]
+    fn may_wait(&self) -> bool {
+        self.nodes().any(|node| {
+            // SAFETY: fields of a live node that never change.
+            let (op, matrices) = unsafe { ((*node.raw.as_ptr()).op, (*node.raw.as_ptr()).src[0]) };
+            let Some(matrices) = NonNull::new(matrices).filter(|_| op == sys::GGML_OP_MUL_MAT_ID) else {
+                return false;
+            };
+            node.dim(2) > 1 || self.context.handle(matrices).ty().block_elements() == 1
+        })
+    }
+
     /// All nodes, in order. The caller holds a lock on the context.
     fn nodes(&self) -> impl Iterator<Item = Tensor> {
         // SAFETY: live graph.
@@ -271,6 +286,11 @@ impl GraphAllocator {
             });
         }
         let memory_types = graph.find_memory_types();
+        #[cfg(feature = "cuda")]
+        let recording = match graph.may_wait() {
+            true => crate::backend::RecordingState::Unrecordable,
+            false => crate::backend::RecordingState::Never,
+        };
         let set = graph.context.memory.set((self.memory.clone(), memory.generation));
         debug_assert!(set.is_ok(), "a context has one graph");
         drop((memory, context));
@@ -285,7 +305,7 @@ impl GraphAllocator {
             graph,
             checked_for: AtomicU64::new(0),
             #[cfg(feature = "cuda")]
-            recording: Default::default(),
+            recording: std::sync::Mutex::new(recording),
         })
     }
 
@@ -398,5 +418,36 @@ impl ReadyGraph {
         }
         self.checked_for.store(number, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Type;
+
+    #[test]
+    fn graphs_that_wait_for_a_gpu_are_known() {
+        let waits = |ty: Type, tokens: usize, chosen: bool| {
+            let context = Context::new(16);
+            let matrices = context.tensor(ty, [64, 8, 4]);
+            let x = context.tensor(Type::F32, [64, 1, tokens]);
+            let result = match chosen {
+                true => {
+                    let ids = context.top_k(&context.tensor(Type::F32, [4, tokens]), 2);
+                    context.mul_mat_id(&matrices, &x, &ids)
+                }
+                false => {
+                    context.mul_mat(&context.rows(&matrices, 0, 8), &context.tensor(Type::F32, [64, 3, 4]))
+                }
+            };
+            let graph = context.graph(&[&result]).expect("a graph");
+            let _state = graph.context.read();
+            graph.may_wait()
+        };
+        assert!(!waits(Type::Q8_0, 1, true));
+        assert!(waits(Type::Q8_0, 2, true), "many tokens");
+        assert!(waits(Type::F16, 1, true), "no kernel");
+        assert!(!waits(Type::F16, 1, false));
     }
 }
