@@ -156,7 +156,7 @@ impl Context {
     }
 
     /// The numbers of the `k` largest elements of each row of `scores` `[count, n]`, the largest first: `[k, n]`
-    /// i32. NaN counts as the largest number.
+    /// i32. NaN has no certain place among them.
     pub fn top_k(&self, scores: &Tensor, k: usize) -> Tensor {
         let [count, n, n2, n3] = scores.shape().0;
         let fits =
