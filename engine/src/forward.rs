@@ -157,11 +157,11 @@ pub const INTERMEDIATES: [&str; 9] =
 /// Name of the output matrix's input, `[n_embd, n]`, which stays readable after the computation.
 pub const RESULT_NORM: &str = "result_norm";
 
-/// From this number of tokens on, the file's layout of K-quants is faster than the repacked one.
+/// From this number of tokens on, products read the file's layout, which is then faster than the repacked one.
 const PREFILL_MIN_TOKENS: usize = 32;
 
 /// Maximum number of tensors in a layer's graph, without those of recorders and experts.
-const LAYER_TENSORS: usize = 96;
+const LAYER_TENSORS: usize = 104;
 
 /// Maximum number of tensors that experts add to a layer's graph, without those of adding up what they give.
 const EXPERT_TENSORS: usize = 64;
@@ -290,27 +290,34 @@ impl Forward {
     /// `positions` `[n]`.
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
-        let q = self.project(ctx, &w.wq, w.bq.as_ref(), x);
+        let q = self.project(ctx, layer, &w.wq, w.bq.as_ref(), x);
         self.intermediate("Qcur", layer, self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), positions))
     }
 
     /// Keys of a layer after RoPE, `[head_dim, kv_heads, n]`: as [`Forward::queries`].
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
-        let k = self.project(ctx, &w.wk, w.bk.as_ref(), x);
+        let k = self.project(ctx, layer, &w.wk, w.bk.as_ref(), x);
         self.intermediate("Kcur", layer, self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions))
     }
 
     /// Values of a layer, `[head_dim, kv_heads, n]`: as [`Forward::queries`].
     fn values(&self, ctx: &Context, layer: usize, x: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
-        let v = self.project(ctx, &w.wv, w.bv.as_ref(), x);
+        let v = self.project(ctx, layer, &w.wv, w.bv.as_ref(), x);
         self.intermediate("Vcur", layer, self.split_heads(ctx, &v))
     }
 
     /// matrix · x + bias, clamped where the model does: `[heads * head_dim, n]`.
-    fn project(&self, ctx: &Context, matrix: &Tensor, bias: Option<&Tensor>, x: &Tensor) -> Tensor {
-        let y = self.with_bias(ctx, self.product(ctx, matrix, x), bias);
+    fn project(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        matrix: &Tensor,
+        bias: Option<&Tensor>,
+        x: &Tensor,
+    ) -> Tensor {
+        let y = self.with_bias(ctx, self.product(ctx, layer, matrix, x), bias);
         match self.spec.clamp_qkv {
             Some(bound) => ctx.clamp(&y, bound),
             None => y,
@@ -323,9 +330,18 @@ impl Forward {
         ctx.reshape(y, [head_dim, y.dim(0) / head_dim, y.dim(1)])
     }
 
-    /// matrix · x.
-    fn product(&self, ctx: &Context, matrix: &Tensor, x: &Tensor) -> Tensor {
-        self.result_of(matrix, ctx.mul_mat(matrix, x))
+    /// matrix · x, for a matrix of a layer.
+    fn product(&self, ctx: &Context, layer: usize, matrix: &Tensor, x: &Tensor) -> Tensor {
+        self.result_of(matrix, self.multiply(ctx, layer, matrix, x))
+    }
+
+    /// The same without a name.
+    fn multiply(&self, ctx: &Context, layer: usize, matrix: &Tensor, x: &Tensor) -> Tensor {
+        let many = x.dim(1) >= PREFILL_MIN_TOKENS && self.placement.of(layer) == Place::Host;
+        match many && graph::multiplies(matrix) {
+            true => graph::multiply(ctx, matrix, x),
+            false => ctx.mul_mat(matrix, x),
+        }
     }
 
     fn with_bias(&self, ctx: &Context, x: Tensor, bias: Option<&Tensor>) -> Tensor {
@@ -437,7 +453,7 @@ impl Forward {
         );
         let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
-        let out = self.with_bias(ctx, self.product(ctx, &w.wo, &attended), w.bo.as_ref());
+        let out = self.with_bias(ctx, self.product(ctx, layer, &w.wo, &attended), w.bo.as_ref());
         let out = self.branch(ctx, out, w.attn_post_norm.as_ref());
         let of_outputs = |x: &Tensor| match outputs {
             OutputTokens::Last => ctx.rows(x, n - 1, 1),

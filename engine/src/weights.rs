@@ -10,6 +10,7 @@
 //! the copy.
 
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
+use kernels::graph;
 use models::gguf::{Blob, GgufFile, TensorInfo};
 use models::spec::{InputTensors, ModelSpec, ModelTensors, TensorSpec};
 use models::types::TensorType;
@@ -266,7 +267,9 @@ fn is_repacked(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool {
 
 /// Whether a matrix is used in the repacked layout and in the file's layout.
 fn has_dual_layout(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool {
-    cfg!(target_arch = "x86_64") && ty.name().ends_with("_K") && is_repacked(repack, ty, dims)
+    let one = dims.get(2).is_none_or(|count| *count == 1); // not a matrix for each expert
+    let from_file = ty.name().ends_with("_K") || one && graph::multiplies_type(ty);
+    cfg!(target_arch = "x86_64") && from_file && is_repacked(repack, ty, dims)
 }
 
 /// A tensor whose bytes are still to be copied.

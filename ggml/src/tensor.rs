@@ -187,6 +187,12 @@ impl Tensor {
         self.has_data()
     }
 
+    /// Whether the tensor lies in memory where the CPU keeps matrices in another layout than files have.
+    pub fn is_repacked(&self) -> bool {
+        let _state = self.context.read();
+        self.memory_type().is_some_and(|memory| memory.is_repacked())
+    }
+
     /// Copies `data` to the tensor, `offset` bytes from its start.
     pub fn write<T: Element>(&self, offset: usize, data: &[T]) -> Result<(), Error> {
         self.check_element::<T>()?;

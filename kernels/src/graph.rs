@@ -15,6 +15,8 @@ mod checks;
 mod evict;
 mod launch;
 mod lists;
+mod product;
+mod progress;
 mod scores;
 
 use std::sync::Arc;
@@ -23,6 +25,7 @@ pub use append::append;
 pub use attend::{Split, attend, max_partials_tokens};
 pub use evict::{Eviction, RowSelection, evict_rows, select_rows};
 use ggml::{RawTensor, Tensor, Type};
+pub use product::{multiplies, multiplies_type, multiply};
 pub use scores::{
     AccumulatingLane, Accumulation, Combine, Gain, RowLists, WindowQueries, accumulate_attention,
     measure_rows, store_queries, window_attention,

@@ -5,6 +5,7 @@
 //! - [`attention`]: the description of an attention call: queries, lanes of K and V rows, log-weights.
 //! - [`decode`]: few query tokens against a long cache; split over rows and heads; memory bound.
 //! - [`prefill`]: many query tokens; tiled like a matrix product; compute bound.
+//! - [`product`]: products of quantised matrices with many columns.
 //! - [`accumulate`]: the sums of attention weights that each row gets, for policies that score by them.
 //! - [`measure`]: norms, maxima and spreads of rows, for policies that score by them.
 //! - [`rows`]: eviction of rows, and their sums for the compensation entry.
@@ -23,6 +24,7 @@ mod exp;
 pub mod graph;
 pub mod measure;
 pub mod prefill;
+pub mod product;
 pub mod quant;
 pub mod reference;
 pub mod rows;

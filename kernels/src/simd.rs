@@ -8,8 +8,8 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx512;
-mod scalar;
+pub(crate) mod avx512;
+pub(crate) mod scalar;
 
 /// An instruction set that the kernels support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

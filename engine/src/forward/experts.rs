@@ -31,7 +31,7 @@ impl Forward {
         let Some(experts) = self.spec.experts_of(layer) else {
             return ctx.refuse("experts", format!("layer {layer} has none"));
         };
-        let chosen = self.choose(ctx, experts, w, x);
+        let chosen = self.choose(ctx, layer, experts, w, x);
         let [n_embd, n] = [x.dim(0), x.dim(1)];
         let input = ctx.reshape(x, [n_embd, 1, n]);
         // `[n_ff, used, n]`.
@@ -55,8 +55,15 @@ impl Forward {
     }
 
     /// The experts of each token.
-    fn choose(&self, ctx: &Context, experts: &Experts, w: &ExpertTensors<Tensor>, x: &Tensor) -> Chosen {
-        let logits = self.with_bias(ctx, self.product(ctx, &w.router, x), w.router_bias.as_ref());
+    fn choose(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        experts: &Experts,
+        w: &ExpertTensors<Tensor>,
+        x: &Tensor,
+    ) -> Chosen {
+        let logits = self.with_bias(ctx, self.product(ctx, layer, &w.router, x), w.router_bias.as_ref());
         // `[count, n]`.
         let weights = match experts.gating {
             Gating::Softmax => ctx.soft_max(&logits, None, 1.0),

@@ -27,11 +27,11 @@ impl Forward {
     /// A network that every token uses: `[n_embd, n]`.
     pub(super) fn dense(&self, ctx: &Context, layer: usize, w: &DenseTensors<Tensor>, x: &Tensor) -> Tensor {
         // `[n_ff, n]`.
-        let project = |matrix, bias| self.with_bias(ctx, self.product(ctx, matrix, x), bias);
+        let project = |matrix, bias| self.with_bias(ctx, self.product(ctx, layer, matrix, x), bias);
         let gate = w.gate.as_ref().map(|gate| project(gate, w.gate_bias.as_ref()));
         let up = project(&w.up, w.up_bias.as_ref());
         let hidden = self.intermediate("ffn_act", layer, self.activation(ctx, layer, gate, up));
-        self.with_bias(ctx, ctx.mul_mat(&w.down, &hidden), w.down_bias.as_ref())
+        self.with_bias(ctx, self.multiply(ctx, layer, &w.down, &hidden), w.down_bias.as_ref())
     }
 
     /// The activation function of a layer's network, for the products with `gate`, if it has one, and with `up`.

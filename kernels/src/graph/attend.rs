@@ -4,12 +4,12 @@
 use std::cell::RefCell;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ggml::{Context, CustomTask, DeviceTask, Operand, Tensor, Type};
 
 use super::checks::{Check, check_inputs, check_lanes, check_queries, ensure};
 use super::launch::{device_column, device_lanes};
+use super::progress::Progress;
 use super::{
     Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, QueryHeads, input_column, numbers,
     row_positions, rows, rows_after, sink_logits,
@@ -182,17 +182,17 @@ fn attend_many(ctx: &Context, call: Call, operands: &[Operand]) -> Tensor {
         static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
     }
     let (shape, n_q) = (call.shape, call.n_q);
-    let progress = Progress { next: AtomicUsize::new(0), done: AtomicUsize::new(0) };
+    let progress = Progress::default();
     let device_call = call.clone();
     let attend = move |task: &CustomTask| {
-        let share = Share { progress: &progress, threads: task.threads };
+        let share = progress.share(task.threads);
         call.on_cpu(task, |attention| {
             SCRATCH.with_borrow_mut(|scratch| {
                 scratch.resize(prefill::scratch_len(shape.head_dim), 0.0);
                 let out = task.result().data.cast::<f32>();
                 // SAFETY: the result is [head_dim * heads, n_q] f32, written by this node's threads only,
                 // which share `next`.
-                unsafe { prefill::prefill(attention, &share.progress.next, scratch, out, null_mut()) }
+                unsafe { prefill::prefill(attention, share.next(), scratch, out, null_mut()) }
             })
         });
     };
@@ -202,31 +202,6 @@ fn attend_many(ctx: &Context, call: Call, operands: &[Operand]) -> Tensor {
         // call.
         unsafe { device::attend_prefill(task, &call) }
     })
-}
-
-/// How far the threads of a node are.
-struct Progress {
-    /// Tiles that were taken.
-    next: AtomicUsize,
-    /// Threads that are done.
-    done: AtomicUsize,
-}
-
-/// One thread's part in it. The last thread that is done, whether it failed or not, resets the progress for
-/// the next computation.
-struct Share<'a> {
-    progress: &'a Progress,
-    threads: usize,
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        let Progress { next, done } = self.progress;
-        if done.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            done.store(0, Ordering::Relaxed);
-            next.store(0, Ordering::Release);
-        }
-    }
 }
 
 /// Maximum number of splits of all rows on a device, for `n_q` tokens. Few queries have one split per block.

@@ -1,0 +1,71 @@
+//! Nodes of products of quantised matrices with many columns. One node quantises the activations, the other
+//! multiplies; ggml's barrier is between them.
+
+use ggml::{Context, CustomTask, Operand, RawTensor, Tensor, Type};
+
+use super::progress::Progress;
+use crate::product::{self, Product, Unit, WeightType, column_words};
+
+/// Whether [`multiply`] knows the type, and is faster than ggml's product on this processor.
+pub fn multiplies_type(ty: Type) -> bool {
+    product::is_fast() && WeightType::from_name(ty.name()).is_some()
+}
+
+/// Whether [`multiply`] takes the matrix `[n_in, n_out]`, and is faster than ggml's product on this processor.
+pub fn multiplies(matrix: &Tensor) -> bool {
+    product::is_fast() && weight_type(matrix).is_some()
+}
+
+/// The type of a matrix in the layout of files, without gaps, that the kernels know.
+fn weight_type(matrix: &Tensor) -> Option<WeightType> {
+    let ty = WeightType::from_name(matrix.ty().name())?;
+    let [n_in, n_out, others @ ..] = matrix.shape().0;
+    let fits = n_in > 0 && n_out > 0 && n_in.is_multiple_of(ty.block_elements()) && others == [1, 1];
+    (fits && matrix.is_contiguous() && !matrix.is_repacked()).then_some(ty)
+}
+
+/// The product of `matrix` `[n_in, n_out]` and activations `x` `[n_in, n]` f32, on the CPU: `[n_out, n]` f32.
+pub fn multiply(ctx: &Context, matrix: &Tensor, x: &Tensor) -> Tensor {
+    let ([n_in, n_out, ..], columns) = (matrix.shape().0, x.shape().0);
+    let n = columns[1];
+    let is_activation =
+        x.ty() == Type::F32 && columns == [n_in, n, 1, 1] && x.strides()[0] == size_of::<f32>();
+    let (Some(ty), true) = (weight_type(matrix), is_activation) else {
+        return ctx.refuse("multiply", format!("the product of {matrix:?} and {x:?}"));
+    };
+    let unit = Unit::best();
+    let words = column_words(ty, n_in);
+    let quantize = move |task: &CustomTask| {
+        let (x, to) = (task.operand(0), task.result());
+        for column in (task.thread..n).step_by(task.threads) {
+            // SAFETY: columns are inside both tensors, whose rows have no gaps; each is written by one thread.
+            let (x, to) = unsafe {
+                let x = x.data.add(column * x.strides[1]).cast::<f32>();
+                let to = to.data.cast::<u32>().add(column * words);
+                (std::slice::from_raw_parts(x, n_in), std::slice::from_raw_parts_mut(to, words))
+            };
+            product::quantize(unit, ty, x, to);
+        }
+    };
+    let quantized = ctx.custom(Type::I32, [words, n], &[Operand::Read(x)], quantize);
+    let progress = Progress::default();
+    let operands = [Operand::Read(matrix), Operand::Read(&quantized)];
+    ctx.custom(Type::F32, [n_out, n], &operands, move |task| {
+        let share = progress.share(task.threads);
+        // SAFETY: the tensors have no gaps (`weight_type`, and results have none); nothing writes to them meanwhile.
+        let (rows, columns) = unsafe { (elements(task.operand(0)), elements(task.operand(1))) };
+        let product = Product { ty, n_in, rows, columns };
+        // SAFETY: the result is [n_out, n] f32, written by this node's threads only, which share the counter.
+        unsafe { product::multiply(unit, &product, share.next(), task.threads, task.result().data.cast()) };
+    })
+}
+
+/// All elements of a matrix.
+///
+/// # Safety
+/// It has no gaps, its elements are T or blocks of bytes, and nothing writes to it while the slice is used.
+unsafe fn elements<'a, T>(tensor: RawTensor) -> &'a [T] {
+    let bytes = tensor.strides[1] * tensor.shape[1];
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(tensor.data.cast(), bytes / size_of::<T>()) }
+}

@@ -1,0 +1,335 @@
+//! Products of quantised matrices with many columns: the prefill of a model. Compute bound.
+//!
+//! The activations are quantised once for a product, as ggml does: blocks of 32 as in Q8_0, or blocks of 256 as in
+//! Q8_K. The weights of `ROWS` rows and some slabs of 256 elements are unpacked into a *panel*: unsigned bytes
+//! ("codes"), and an f32 scale for each group of 16 or 32. The panel stays in the first-level cache while all columns
+//! are multiplied with it. All types of weights have the same panel, so there is one kernel for the products.
+//!
+//! A weight is `scale * (code - offset) - min`. The offset of a type is the same for all its codes: it is taken off
+//! where an integer sum starts, `-offset * sum of the group's activations`, and costs nothing. K-quants with minima
+//! have no offset; their minima are multiplied with the sums of activations.
+//!
+//! [`vnni`] is the kernel for AVX-512 VNNI. The plain one is the reference of the tests. Where a processor has no
+//! VNNI, ggml's product is used ([`is_fast`]).
+//!
+//! # History
+//! ggml multiplies with four-byte groups of a weight in all lanes, and 16 columns side by side. Here 16 rows are side by
+//! side, and a column's activations are in all lanes. So sums are written without a transposition, and the scales of
+//! the rows are one load.
+
+mod activations;
+mod unpack;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use activations::quantize;
+
+/// Rows of a panel: two vectors of 16.
+const ROWS: usize = 32;
+/// Elements of a slab: a block of the K-quants, eight blocks of the others.
+const SLAB: usize = 256;
+/// Slabs of a panel. The panel takes about 22 KiB.
+const PANEL_SLABS: usize = 2;
+/// Columns that are multiplied at a time.
+const COLUMNS: usize = 6;
+
+/// A type of weights that these products know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WeightType {
+    /// 4 bits, blocks of 32.
+    Q4_0,
+    /// 5 bits, blocks of 32.
+    Q5_0,
+    /// 8 bits, blocks of 32.
+    Q8_0,
+    /// 4 bits by a table, blocks of 32.
+    Iq4Nl,
+    /// 4 bits with minima, blocks of 256.
+    Q4K,
+    /// 5 bits with minima, blocks of 256.
+    Q5K,
+    /// 6 bits, blocks of 256.
+    Q6K,
+    /// 4 bits by a table, blocks of 256.
+    Iq4Xs,
+}
+
+/// What the kernels must know of a type.
+#[derive(Clone, Copy)]
+struct Format {
+    /// Elements with the same scale: 16 or 32.
+    group: usize,
+    /// What is taken off each code.
+    offset: i32,
+    /// Whether groups have minima. They have no offset then.
+    minima: bool,
+    /// Elements of a block of activations: 32 or [`SLAB`].
+    activations: usize,
+}
+
+impl WeightType {
+    /// All types.
+    pub const ALL: [WeightType; 8] = [
+        WeightType::Q4_0,
+        WeightType::Q5_0,
+        WeightType::Q8_0,
+        WeightType::Iq4Nl,
+        WeightType::Q4K,
+        WeightType::Q5K,
+        WeightType::Q6K,
+        WeightType::Iq4Xs,
+    ];
+
+    /// The name in ggml.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WeightType::Q4_0 => "q4_0",
+            WeightType::Q5_0 => "q5_0",
+            WeightType::Q8_0 => "q8_0",
+            WeightType::Iq4Nl => "iq4_nl",
+            WeightType::Q4K => "q4_K",
+            WeightType::Q5K => "q5_K",
+            WeightType::Q6K => "q6_K",
+            WeightType::Iq4Xs => "iq4_xs",
+        }
+    }
+
+    /// The type with this name in ggml.
+    pub fn from_name(name: &str) -> Option<WeightType> {
+        WeightType::ALL.into_iter().find(|ty| ty.name() == name)
+    }
+
+    /// Elements of a block.
+    pub const fn block_elements(self) -> usize {
+        match self {
+            WeightType::Q4_0 | WeightType::Q5_0 | WeightType::Q8_0 | WeightType::Iq4Nl => 32,
+            WeightType::Q4K | WeightType::Q5K | WeightType::Q6K | WeightType::Iq4Xs => SLAB,
+        }
+    }
+
+    /// Bytes of a block.
+    pub const fn block_bytes(self) -> usize {
+        match self {
+            WeightType::Q4_0 | WeightType::Iq4Nl => 18,
+            WeightType::Q5_0 => 22,
+            WeightType::Q8_0 => 34,
+            WeightType::Q4K => 144,
+            WeightType::Q5K => 176,
+            WeightType::Q6K => 210,
+            WeightType::Iq4Xs => 136,
+        }
+    }
+
+    const fn format(self) -> Format {
+        let (group, offset, minima) = match self {
+            WeightType::Q4_0 => (32, 8, false),
+            WeightType::Q5_0 => (32, 16, false),
+            WeightType::Q8_0 | WeightType::Iq4Nl | WeightType::Iq4Xs => (32, 128, false),
+            WeightType::Q4K | WeightType::Q5K => (32, 0, true),
+            WeightType::Q6K => (16, 32, false),
+        };
+        Format { group, offset, minima, activations: self.block_elements() }
+    }
+}
+
+/// Which kernel multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// AVX-512 with VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+    /// Portable Rust.
+    Plain,
+}
+
+impl Unit {
+    /// The best one of this processor.
+    pub fn best() -> Unit {
+        #[cfg(target_arch = "x86_64")]
+        if vnni::is_present() {
+            return Unit::Vnni;
+        }
+        Unit::Plain
+    }
+}
+
+/// Whether these products are faster than ggml's on this processor.
+pub fn is_fast() -> bool {
+    Unit::best() != Unit::Plain
+}
+
+/// Where the parts of a quantised column are, in words of four bytes: codes, scales, sums.
+#[derive(Clone, Copy)]
+struct ColumnLayout {
+    scales: usize,
+    sums: usize,
+    words: usize,
+}
+
+impl ColumnLayout {
+    fn of(format: Format, n_in: usize) -> ColumnLayout {
+        let scales = n_in / 4;
+        let sums = scales + n_in / format.activations;
+        // A cache line more than needed where the words would be a multiple of a page, so that columns do not share sets.
+        ColumnLayout { scales, sums, words: (sums + n_in / format.group).next_multiple_of(16) }
+    }
+}
+
+/// Words of four bytes of a quantised column of `n_in` activations, a multiple of the type's block.
+pub fn column_words(ty: WeightType, n_in: usize) -> usize {
+    ColumnLayout::of(ty.format(), n_in).words
+}
+
+/// A matrix `[n_in, n_out]` times columns `[n_in, n]`.
+#[derive(Clone, Copy)]
+pub struct Product<'a> {
+    /// Type of the weights.
+    pub ty: WeightType,
+    /// Elements of a row, a multiple of the type's block.
+    pub n_in: usize,
+    /// `n_out` rows of the weights without gaps, in ggml's layout.
+    pub rows: &'a [u8],
+    /// `n` columns as [`quantize`] writes them, without gaps.
+    pub columns: &'a [u32],
+}
+
+impl Product<'_> {
+    fn row_bytes(&self) -> usize {
+        self.n_in / self.ty.block_elements() * self.ty.block_bytes()
+    }
+
+    /// Rows of the matrix.
+    pub fn n_out(&self) -> usize {
+        self.rows.len() / self.row_bytes()
+    }
+
+    /// Number of columns.
+    pub fn n(&self) -> usize {
+        self.columns.len() / column_words(self.ty, self.n_in)
+    }
+}
+
+/// Some slabs of [`ROWS`] rows.
+#[repr(C, align(64))]
+struct Panel {
+    slabs: [Slab; PANEL_SLABS],
+    /// Codes of one slab, row after row.
+    unpacked: [[u8; SLAB]; ROWS],
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Slab {
+    /// Codes: four elements of each row, then the next four.
+    codes: [[[u8; 4]; ROWS]; SLAB / 4],
+    /// Scales of each group.
+    scales: [[f32; ROWS]; SLAB / 16],
+    /// The negative minima of each group.
+    minima: [[f32; ROWS]; SLAB / 32],
+}
+
+impl Panel {
+    const EMPTY: Panel = Panel {
+        slabs: [Slab {
+            codes: [[[0; 4]; ROWS]; SLAB / 4],
+            scales: [[0.0; ROWS]; SLAB / 16],
+            minima: [[0.0; ROWS]; SLAB / 32],
+        }; PANEL_SLABS],
+        unpacked: [[0; SLAB]; ROWS],
+    };
+}
+
+/// A part of the result: rows and columns from the first to, not including, the last.
+#[derive(Clone, Copy)]
+struct Part {
+    rows: [usize; 2],
+    columns: [usize; 2],
+}
+
+/// Computes the product together with `threads - 1` other threads, which pass the same arguments. `next` starts at 0
+/// and is shared. When every thread has returned, `out` `[n_out, n]` is complete.
+///
+/// # Safety
+/// `out` is valid for writes of this shape, and nothing else uses it meanwhile. All threads that write there share
+/// `next`.
+pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, threads: usize, out: *mut f32) {
+    thread_local! {
+        static PANEL: RefCell<Box<Panel>> = RefCell::new(Box::new(Panel::EMPTY));
+    }
+    /// Columns are split where there are too few rows for all threads, but not further.
+    const MIN_COLUMNS: usize = 8 * COLUMNS;
+    let (n_out, n) = (product.n_out(), product.n());
+    let row_tiles = n_out.div_ceil(ROWS);
+    let splits = (4 * threads).div_ceil(row_tiles.max(1)).clamp(1, n.div_ceil(MIN_COLUMNS).max(1));
+    let width = n.div_ceil(splits).next_multiple_of(COLUMNS);
+    PANEL.with_borrow_mut(|panel| {
+        loop {
+            let item = next.fetch_add(1, Ordering::Relaxed);
+            if item >= row_tiles * splits {
+                return;
+            }
+            let (row, column) = (item / splits * ROWS, item % splits * width);
+            let part = Part {
+                rows: [row, (row + ROWS).min(n_out)],
+                columns: [column.min(n), (column + width).min(n)],
+            };
+            // SAFETY: the shared counter gives each part to one thread, and parts are disjoint in the result.
+            unsafe {
+                match unit {
+                    #[cfg(target_arch = "x86_64")]
+                    Unit::Vnni if vnni::is_present() => vnni::multiply(product, part, panel, out),
+                    _ => plain(product, part, panel, out),
+                }
+            }
+        }
+    });
+}
+
+/// Computes a part of the result without special instructions.
+///
+/// # Safety
+/// `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
+unsafe fn plain(product: &Product, part: Part, panel: &mut Panel, out: *mut f32) {
+    let Format { group, minima, activations, .. } = product.ty.format();
+    let layout = ColumnLayout::of(product.ty.format(), product.n_in);
+    let n_out = product.n_out();
+    for row in part.rows[0]..part.rows[1] {
+        for column in part.columns[0]..part.columns[1] {
+            // SAFETY: inside the result.
+            unsafe { out.add(column * n_out + row).write(0.0) };
+        }
+    }
+    for first in (0..product.n_in).step_by(SLAB) {
+        let elements = SLAB.min(product.n_in - first);
+        let Panel { slabs, unpacked } = panel;
+        let slab = &mut slabs[0];
+        unpack::slab::<crate::simd::scalar::Scalar>(product, part.rows, first, unpacked, slab);
+        for row in 0..part.rows[1] - part.rows[0] {
+            for column in part.columns[0]..part.columns[1] {
+                let words = &product.columns[column * layout.words..][..layout.words];
+                let mut sum = 0.0;
+                for g in 0..elements / group {
+                    let at = first + g * group;
+                    let starts = words[layout.sums + at / group];
+                    let mut total = if minima { 0 } else { starts.cast_signed() };
+                    for k in 0..group {
+                        let code = unpack::plain_code(product.ty, unpacked[row][g * group + k]);
+                        let q = words[(at + k) / 4].to_le_bytes()[k % 4].cast_signed();
+                        total += i32::from(code) * i32::from(q);
+                    }
+                    let scale = f32::from_bits(words[layout.scales + at / activations]);
+                    let mut scaled = slab.scales[g][row] * total as f32;
+                    if minima {
+                        scaled += slab.minima[g][row] * f32::from_bits(starts);
+                    }
+                    sum += scale * scaled;
+                }
+                // SAFETY: as above.
+                unsafe { *out.add(column * n_out + part.rows[0] + row) += sum };
+            }
+        }
+    }
+}
