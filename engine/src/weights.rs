@@ -1,10 +1,11 @@
 //! A model's weights as tensors. Tensors lie in the mapped file where they can be used as they are; they are
 //! copied and rearranged (*repacked*) where the CPU has a faster layout for their type.
 //!
-//! For K-quants no layout is best for everything. ggml multiplies single tokens faster with repacked
-//! matrices, and many tokens faster with those of the file. Measured with llama-3.2-1b q4_k_m on Zen 4 with 2
-//! threads: tg32 41.7 and 35.7 t/s, pp512 139 and 219 t/s. Such matrices have a *dual layout*: decoding uses
-//! the repacked matrix, prefill the file's. After prefill the file's pages are released to the system.
+//! For most types no layout is best for everything. ggml multiplies single tokens faster with repacked
+//! matrices; many tokens are multiplied faster with those of the file, by `kernels::product` where the processor has
+//! AVX-512 VNNI, for K-quants also by ggml. Measured with llama-3.2-1b q4_k_m on Zen 4 with 2 threads, ggml alone: tg32
+//! 41.7 and 35.7 t/s, pp512 139 and 219 t/s. Such matrices have a *dual layout*: decoding uses the repacked matrix,
+//! prefill the file's. After prefill the file's pages are released to the system.
 //!
 //! Weights of layers on a device are copied there from the mapped file. The file's pages are released during
 //! the copy.
@@ -267,7 +268,8 @@ fn is_repacked(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool {
 
 /// Whether a matrix is used in the repacked layout and in the file's layout.
 fn has_dual_layout(repack: Option<&BufferType>, ty: Type, dims: &[u64]) -> bool {
-    let one = dims.get(2).is_none_or(|count| *count == 1); // not a matrix for each expert
+    let one = dims.get(2).is_none_or(|count| *count == 1); // not one for each expert
+    // ggml's own product of K-quants with many columns is faster with the file's layout, on x86-64.
     let from_file = ty.name().ends_with("_K") || one && graph::multiplies_type(ty);
     cfg!(target_arch = "x86_64") && from_file && is_repacked(repack, ty, dims)
 }

@@ -17,7 +17,7 @@ fn tensor_type(ty: WeightType) -> Type {
 /// Random blocks: any codes and packed scales, and small numbers where a block has an f16.
 fn random_rows(random: &mut Random, ty: WeightType, n_in: usize, n_out: usize) -> Vec<u8> {
     let halves: &[usize] = match ty {
-        WeightType::Q4K | WeightType::Q5K => &[0, 2],
+        WeightType::Q4_1 | WeightType::Q5_1 | WeightType::Q4K | WeightType::Q5K => &[0, 2],
         WeightType::Q6K => &[208],
         _ => &[0],
     };
@@ -98,8 +98,9 @@ fn products_equal_f64_within_the_rounding_of_activations() {
             for unit in units() {
                 let found = product_of(unit, ty, n_in, &rows, &x, 2);
                 let error = difference(&found, &expected) / size;
-                // Activations are rounded to 1 of 254 steps of about three standard deviations.
-                assert!(error < 0.015, "{ty:?} {unit:?} [{n_in}, {n_out}] x {n}: error {error}");
+                // Activations are rounded to steps of about 1/42 standard deviations: an error of 0.007, or three times
+                // as much for a single number.
+                assert!(error < 0.02, "{ty:?} {unit:?} [{n_in}, {n_out}] x {n}: error {error}");
             }
         }
     }
@@ -164,7 +165,9 @@ fn nodes_equal_ggml_products() {
                 let theirs: Vec<f64> = theirs.into_iter().map(f64::from).collect();
                 let size = theirs.iter().map(|y| y * y).sum::<f64>().sqrt();
                 let error = difference(&ours, &theirs) / size;
-                assert!(error < 1e-5, "{ty:?} [{n_in}, {n_out}] x {n}, {repetition}: error {error}");
+                // With minima and blocks of 32, ggml rounds the sums of activations to f16.
+                let bound = if matches!(ty, WeightType::Q4_1 | WeightType::Q5_1) { 1e-4 } else { 1e-5 };
+                assert!(error < bound, "{ty:?} [{n_in}, {n_out}] x {n}, {repetition}: error {error}");
             }
         }
     }

@@ -39,16 +39,17 @@ impl<const N: usize> Kernel for Quantize<'_, N> {
             unsafe {
                 let x = &*x.as_ptr().add(b * N).cast::<[f32; N]>();
                 let codes = &mut *to.as_mut_ptr().add(b * N / 4).cast::<[i8; N]>();
-                *to.get_unchecked_mut(layout.scales + b) = block(x, codes).to_bits();
+                let scale = block(x, codes);
+                *to.get_unchecked_mut(layout.scales + b) = scale.to_bits();
                 for g in Loop(0, N / format.group) {
                     let mut sum = 0;
                     for i in Loop(0, format.group) {
                         sum += i32::from(*codes.get_unchecked(g * format.group + i));
                     }
-                    let word = if format.minima {
-                        (sum as f32).to_bits()
-                    } else {
-                        (-format.offset * sum).cast_unsigned()
+                    let word = match format.minima {
+                        true if N == SLAB => (sum as f32).to_bits(),
+                        true => (scale * sum as f32).to_bits(),
+                        false => (-format.offset * sum).cast_unsigned(),
                     };
                     *to.get_unchecked_mut(layout.sums + b * N / format.group + g) = word;
                 }

@@ -39,8 +39,10 @@ pub(super) fn slab<S: Simd>(
             // SAFETY: the instruction set is the caller's.
             unsafe {
                 match ty {
-                    WeightType::Q4_0 | WeightType::Iq4Nl => q4_0::<S>(bytes, to, &mut scales),
-                    WeightType::Q5_0 => q5_0::<S>(bytes, to, &mut scales),
+                    WeightType::Q4_0 | WeightType::Iq4Nl => q4::<S, 2>(bytes, to, &mut scales, &mut minima),
+                    WeightType::Q4_1 => q4::<S, 4>(bytes, to, &mut scales, &mut minima),
+                    WeightType::Q5_0 => q5::<S, 2>(bytes, to, &mut scales, &mut minima),
+                    WeightType::Q5_1 => q5::<S, 4>(bytes, to, &mut scales, &mut minima),
                     WeightType::Q8_0 => q8_0::<S>(bytes, to, &mut scales),
                     WeightType::Q4K => q4_k::<S>(bytes, to, &mut scales, &mut minima),
                     WeightType::Q5K => q5_k::<S>(bytes, to, &mut scales, &mut minima),
@@ -80,28 +82,51 @@ fn nibbles<const N: usize>(from: &[u8], to: &mut [u8]) {
     }
 }
 
+/// The scale of a block of 32, and its minimum where its HEAD has four bytes. It is added, not taken off.
 #[inline(always)]
-unsafe fn q4_0<S: Simd>(bytes: &[u8], to: &mut [u8; SLAB], scales: &mut [f32; SLAB / 16]) {
-    for b in Loop(0, bytes.len() / 18) {
-        let block = &bytes[b * 18..][..18];
-        // SAFETY: the caller's promise.
-        scales[b] = unsafe { half::<S>(block) };
-        nibbles::<16>(&block[2..], &mut to[b * 32..]);
+unsafe fn head<S: Simd, const HEAD: usize>(block: &[u8], scale: &mut f32, minimum: &mut f32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        *scale = half::<S>(block);
+        if HEAD == 4 {
+            *minimum = half::<S>(&block[2..]);
+        }
     }
 }
 
 #[inline(always)]
-unsafe fn q5_0<S: Simd>(bytes: &[u8], to: &mut [u8; SLAB], scales: &mut [f32; SLAB / 16]) {
-    for b in Loop(0, bytes.len() / 22) {
-        let block = &bytes[b * 22..][..22];
+unsafe fn q4<S: Simd, const HEAD: usize>(
+    bytes: &[u8],
+    to: &mut [u8; SLAB],
+    scales: &mut [f32; SLAB / 16],
+    minima: &mut [f32; SLAB / 32],
+) {
+    let size = HEAD + 16;
+    for b in Loop(0, bytes.len() / size) {
+        let block = &bytes[b * size..][..size];
         // SAFETY: the caller's promise.
-        scales[b] = unsafe { half::<S>(block) };
+        unsafe { head::<S, HEAD>(block, &mut scales[b], &mut minima[b]) };
+        nibbles::<16>(&block[HEAD..], &mut to[b * 32..]);
+    }
+}
+
+#[inline(always)]
+unsafe fn q5<S: Simd, const HEAD: usize>(
+    bytes: &[u8],
+    to: &mut [u8; SLAB],
+    scales: &mut [f32; SLAB / 16],
+    minima: &mut [f32; SLAB / 32],
+) {
+    let size = HEAD + 20;
+    for b in Loop(0, bytes.len() / size) {
+        let block = &bytes[b * size..][..size];
+        // SAFETY: the caller's promise.
+        unsafe { head::<S, HEAD>(block, &mut scales[b], &mut minima[b]) };
         let to = &mut to[b * 32..][..32];
-        nibbles::<16>(&block[6..], to);
+        nibbles::<16>(&block[HEAD + 4..], to);
         // Bit i of the word belongs to element i: each of the four bytes has those of eight elements.
         for i in Loop(0, 32) {
-            let bits = block[2 + i / 8];
-            to[i] |= (bits >> (i % 8) & 1) << 4;
+            to[i] |= (block[HEAD + i / 8] >> (i % 8) & 1) << 4;
         }
     }
 }

@@ -52,7 +52,8 @@ pub(super) unsafe fn multiply(product: &Product, part: Part, panel: &mut Panel, 
             // SAFETY: the tile has `count` columns.
             unsafe {
                 match (activations, group, minima) {
-                    (32, ..) => tile.run::<32, false, false>(count),
+                    (32, _, false) => tile.run::<32, false, false>(count),
+                    (32, _, true) => tile.run::<32, false, true>(count),
                     (_, 16, _) => tile.run::<16, true, false>(count),
                     (_, _, false) => tile.run::<32, true, false>(count),
                     (_, _, true) => tile.run::<32, true, true>(count),
