@@ -15,7 +15,8 @@
 //! # History
 //! On Zen 5 (512 columns, one thread, 1536 x 8960, matrix product of ggml 0.26 in the same run): 204 to 217 instead of
 //! 52 to 68 GMAC/s for blocks of 32; 254 to 298 instead of 189 to 233 for blocks of 256. The peak is 320 or more.
-//! Panels of 1 and 4 slabs were tried, too; the machine was too noisy to tell them apart. Blocks of 32 cost one multiplication more for each group: the scale of the activations.
+//! Panels of 1 and 4 slabs were tried, too; the machine was too noisy to tell them apart. Blocks of 32 cost one
+//! multiplication more for each group: the scale of the activations.
 
 mod activations;
 mod unpack;
