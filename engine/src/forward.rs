@@ -338,7 +338,7 @@ impl Forward {
     /// The same without a name.
     fn multiply(&self, ctx: &Context, layer: usize, matrix: &Tensor, x: &Tensor) -> Tensor {
         let many = x.dim(1) >= PREFILL_MIN_TOKENS && self.placement.of(layer) == Place::Host;
-        match many && graph::multiplies(matrix) {
+        match many && graph::multiplies(matrix, x.dim(1)) {
             true => graph::multiply(ctx, matrix, x),
             false => ctx.mul_mat(matrix, x),
         }
