@@ -26,7 +26,7 @@ fn main() {
                     if words.iter().all(|word| label.contains(word.as_str()))
                         && n_in % ty.block_elements() == 0
                     {
-                        measure(&label, ty, [n_in, n_out, n], threads);
+                        measure(&label, name, ty, [n_in, n_out, n], threads);
                     }
                 }
             }
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-fn measure(label: &str, ty: Type, [n_in, n_out, n]: [usize; 3], threads: usize) {
+fn measure(label: &str, name: &str, ty: Type, [n_in, n_out, n]: [usize; 3], threads: usize) {
     let memory = Context::new(4);
     let weights = memory.tensor(ty, [n_in, n_out]);
     memory.allocate(&BufferType::cpu()).expect("memory");
@@ -43,7 +43,7 @@ fn measure(label: &str, ty: Type, [n_in, n_out, n]: [usize; 3], threads: usize) 
         (0..weights.bytes()).map(|i| (i.wrapping_mul(2_654_435_761) >> 7) as u8 & 0x3b).collect();
     weights.write(0, &bytes).expect("weights");
     let backend = Backend::cpu(threads, Arc::new(AtomicBool::new(false))).expect("the CPU");
-    let fast = graph::multiplies_type(ty);
+    let fast = kernels::product::WeightType::from_name(name).is_some() && kernels::product::is_fast();
     type Node = fn(&Context, &Tensor, &Tensor) -> Tensor;
     let theirs: Node = |ctx, a, x| ctx.mul_mat(a, x);
     let nodes = if fast { vec![theirs, graph::multiply] } else { vec![theirs] };

@@ -6,17 +6,26 @@ use ggml::{Context, CustomTask, Operand, RawTensor, Tensor, Type};
 use super::progress::Progress;
 use crate::product::{self, Product, Unit, WeightType, column_words};
 
-/// Whether [`multiply`] knows the type, and is faster than ggml's product on this processor.
-pub fn multiplies_type(ty: Type) -> bool {
-    product::is_fast() && WeightType::from_name(ty.name()).is_some()
+/// The number of columns from which [`multiply`] is faster than ggml's product on this processor, for the types where
+/// that was measured. Unpacking takes a larger share with few columns: with 32, blocks of 32 have 1.5 to 2 times ggml's
+/// speed, q4_K 0.65; with 512, q4_K has 1.3. The unpacking of q5_K and q6_K is slow: 0.3 and 0.6 with 512.
+fn min_columns(ty: WeightType) -> Option<usize> {
+    match ty {
+        _ if !product::is_fast() => None,
+        WeightType::Q5K | WeightType::Q6K => None,
+        WeightType::Q4K | WeightType::Iq4Xs => Some(512),
+        _ => Some(32),
+    }
 }
 
-/// Whether [`multiply`] takes the matrix `[n_in, n_out]`, and is faster than ggml's product with `n` columns on this
-/// processor. Unpacking takes a larger share with few columns: with 32, blocks of 256 are slower (0.6 of ggml's speed),
-/// blocks of 32 faster (1.5 to 2). With 512 all are faster.
+/// Whether [`multiply`] is faster than ggml's product for matrices of this type with many columns.
+pub fn multiplies_type(ty: Type) -> bool {
+    WeightType::from_name(ty.name()).and_then(min_columns).is_some()
+}
+
+/// Whether [`multiply`] takes the matrix `[n_in, n_out]`, and is faster than ggml's product with `n` columns.
 pub fn multiplies(matrix: &Tensor, n: usize) -> bool {
-    let min_columns = |ty: WeightType| if ty.block_elements() == 32 { 32 } else { 512 };
-    product::is_fast() && weight_type(matrix).is_some_and(|ty| n >= min_columns(ty))
+    weight_type(matrix).and_then(min_columns).is_some_and(|min| n >= min)
 }
 
 /// The type of a matrix in the layout of files, without gaps, that the kernels know.
