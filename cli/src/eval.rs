@@ -84,7 +84,7 @@ pub struct EvalArgs {
     /// Types of keys and values, comma-separated; q8_0/q4_0 are keys in q8_0 and values in q4_0
     #[arg(long, value_name = "TYPE", value_delimiter = ',', default_value = "f16", value_parser = caches::parse_types, help_heading = "Cache")]
     cache_types: Vec<(Type, Type)>,
-    /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
+    /// Head profile, for razor, kvzip and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE", help_heading = "Cache")]
     heads: Option<PathBuf>,

@@ -164,6 +164,7 @@ impl Offer {
     pub fn flags(&self) -> String {
         let mut flags = Vec::new();
         flags.extend(self.policy.map(|policy| format!("--policy {policy}")));
+        flags.extend(self.percent.map(|percent| format!("--kv-budget {percent}%")));
         flags.extend(self.types.map(|(k, v)| format!("-ctk {} -ctv {}", k.name(), v.name())));
         flags.extend(self.streaming.then(|| "--prefill streaming".to_owned()));
         flags.join(" ")
@@ -413,6 +414,7 @@ mod tests {
         let streaming = Offer { streaming: true, bytes: 1 << 30, ..Offer::default() };
         let smaller = Offer {
             policy: Some("snapkv"),
+            percent: Some(30),
             streaming: true,
             types: Some((Type::Q8_0, Type::Q4_0)),
             bytes: 1 << 20,
@@ -426,8 +428,8 @@ mod tests {
             hint(vec![Offer { bytes: 1 << 20, ..Offer::default() }])[0],
             "give a larger context with -c 4096 (1.00 MiB of 6.00 GiB that are free), or leave out -c"
         );
-        let both = "--prefill streaming (1.00 GiB), or --policy snapkv -ctk q8_0 -ctv q4_0 --prefill streaming \
-                    (1.00 MiB); 6.00 GiB are free";
+        let both = "--prefill streaming (1.00 GiB), or --policy snapkv --kv-budget 30% -ctk q8_0 -ctv q4_0 \
+                    --prefill streaming (1.00 MiB); 6.00 GiB are free";
         assert_eq!(
             hint(vec![streaming, smaller]),
             [format!("give a larger context with -c 4096 and {both}"), format!("this fits: {both}")]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longhand::policy::PolicyChoice;
+use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::available_memory;
 use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
 use models::spec::PositionEncoding;
@@ -16,6 +16,8 @@ const MAX_OFFERS: usize = 3;
 pub struct Offer {
     /// Another policy.
     pub policy: Option<&'static str>,
+    /// Its rows, in % of a full cache's.
+    pub percent: Option<u8>,
     /// Other types of keys and values.
     pub types: Option<(Type, Type)>,
     /// The text is read chunk by chunk.
@@ -58,24 +60,37 @@ pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: 
 
 /// The policy that keeps everything in retrieval heads.
 const RAZOR: &str = "razor";
+/// The policy that reads a text twice, and the rows with which it has cost no answers
+/// (tests/results/2026-11-23-kvzip.md).
+const KVZIP: (&str, u8) = ("kvzip", 30);
 
 /// Types that have cost no answers, the largest first. Keys in 4 bits have cost many
 /// (tests/results/2026-11-22-ruler.md).
 const SMALLER_TYPES: [(Type, Type); 2] = [(Type::Q8_0, Type::Q8_0), (Type::Q8_0, Type::Q4_0)];
 
-/// What can be changed, from little to much. Of the policies only `razor` is offered, also with half of its retrieval
-/// heads: the others lose answers (tests/results/2026-11-21-recall.md and 2026-11-22-ruler.md).
+/// What can be changed, from little to much. Of the policies `razor` is offered, also with half of its retrieval heads, and
+/// `kvzip` where a text is read layer by layer. The others lose answers (tests/results/2026-11-21-recall.md and
+/// 2026-11-22-ruler.md).
 fn changes(model: &Model) -> Vec<Offer> {
-    // Computing the windows of such a model takes too long for an offer.
-    let has_windows = model.spec().position_encoding == PositionEncoding::Alibi;
-    let razor = [RAZOR, "razor:induction=0.07"].map(|policy| Some(policy).filter(|_| !has_windows));
+    let whole = |policy| Offer { policy: Some(policy), ..Offer::default() };
+    let by_chunks = |offer: Offer| Offer { streaming: true, ..offer };
     // Without a policy, reading chunk by chunk changes no answers.
-    let [all, half] = razor;
-    let ways = [(None, false), (None, true), (all, false), (half, false), (all, true), (half, true)];
+    let mut ways = vec![Offer::default(), by_chunks(Offer::default())];
+    // With ALiBi, computing the windows takes too long for an offer. With learned positions there are none for a second
+    // reading.
+    match model.spec().position_encoding {
+        PositionEncoding::Alibi => {}
+        encoding => {
+            ways.push(whole(RAZOR));
+            if encoding != PositionEncoding::Learned {
+                ways.push(Offer { percent: Some(KVZIP.1), ..whole(KVZIP.0) });
+            }
+            ways.extend([RAZOR, "razor:induction=0.07"].map(|policy| by_chunks(whole(policy))));
+        }
+    }
     let types = [None].into_iter().chain(SMALLER_TYPES.map(Some));
-    let changes = ways.into_iter().flat_map(|(policy, streaming)| {
-        types.clone().map(move |types| Offer { policy, types, streaming, ..Offer::default() })
-    });
+    let changes =
+        ways.into_iter().flat_map(|way| types.clone().map(move |types| Offer { types, ..way.clone() }));
     changes.filter(|change| *change != Offer::default()).collect()
 }
 
@@ -86,7 +101,7 @@ impl Offer {
     }
 
     /// What is known of the answers that it costs, from small models: tests/results/2026-11-21-recall.md,
-    /// 2026-11-22-cache-types.md, 2026-11-22-ruler.md and 2026-11-22-ruler-1.5b.md.
+    /// 2026-11-22-cache-types.md, 2026-11-22-ruler.md, 2026-11-22-ruler-1.5b.md and 2026-11-23-kvzip.md.
     pub fn known_cost(&self) -> &'static str {
         match (self.policy, self.streaming) {
             (None, _) => "on small models this has cost no answers",
@@ -94,8 +109,8 @@ impl Offer {
                 "on small models this has cost few answers; heads are calibrated first if they are not known"
             }
             (Some(_), false) => {
-                "on small models this has cost up to a fifth of the answers; heads are calibrated first if they are not \
-                 known"
+                "on a small model this has cost no answers; the text is read twice, and heads are calibrated first if \
+                 they are not known"
             }
             (Some(_), true) => {
                 "on small models this has cost some answers; heads are calibrated first if they are not known"
@@ -111,6 +126,12 @@ impl Offer {
                 return None;
             }
             changed.policy = policy.parse::<PolicyChoice>().ok();
+        }
+        if let Some(percent) = self.percent {
+            if options.budget.is_some() {
+                return None;
+            }
+            changed.budget = Some(KvBudget::Share(f64::from(percent) / 100.0));
         }
         if let Some((k, v)) = self.types {
             if options.k_type.or(options.v_type).is_some() {

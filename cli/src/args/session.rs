@@ -25,7 +25,7 @@ pub struct SessionArgs {
     /// all. auto: full where it fits the memory, else the closest that does, with a note [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Head profile, for razor and policies with heads=on [default: the saved profile of the model, else a new
+    /// Head profile, for razor, kvzip and policies with heads=on [default: the saved profile of the model, else a new
     /// calibration]
     #[arg(long, value_name = "FILE")]
     pub heads: Option<PathBuf>,

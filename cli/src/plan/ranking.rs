@@ -5,7 +5,8 @@
 //! - `full` is the reference. `razor` answers as many questions with 15 to 50 % of the cache.
 //! - Other policies lose no answers while retrieval heads keep everything (`heads=on`). Fewer questions show
 //!   that, so they come after `razor`. `l2` loses answers even then, and `lag-l2` was not measured.
-//! - Without that, all of them lose answers at every budget. They are never advised.
+//! - Without that, all of them lose answers at every budget. They are never advised. Neither is `kvzip`, which was measured
+//!   with few texts so far (2026-11-23-kvzip.md).
 //! - q8_0 loses no answers. Values in q4_0 may lose a few, so they come last. Keys in q4_0 lose nearly all answers on a model
 //!   whose keys have large biases (2026-11-22-ruler.md). They are never advised.
 
@@ -20,7 +21,7 @@ pub fn rank(policy: &PolicyChoice, types: (Type, Type)) -> Option<usize> {
     let policy = match policy.name() {
         "full" => 0,
         "l2" | "lag-l2" => return None,
-        _ if !policy.uses_profile() => return None,
+        _ if !policy.uses_profile() || policy.uses_shares() => return None,
         "razor" => 1,
         _ => 2,
     };
@@ -62,7 +63,7 @@ mod tests {
             super::rank(&policy.parse().expect("a policy"), types)
         };
         assert!(rank("h2o:heads=on", RowType::Q8_0) < values("full") && values("full") < values("razor"));
-        for policy in ["streaming", "lagkv", "snapkv", "razor:heads=off", "l2:heads=on"] {
+        for policy in ["streaming", "lagkv", "snapkv", "razor:heads=off", "l2:heads=on", "kvzip"] {
             assert_eq!(rank(policy, RowType::F16), None, "{policy}");
         }
     }

@@ -366,7 +366,11 @@ impl HeadProfile {
         let (Some(induction), Some(echo)) = (of("induction"), of("echo")) else {
             return Ok(None);
         };
-        Self::from_scores(self.shape, induction, echo, rule, self.provenance.clone()).map(Some)
+        let mut selected = Self::from_scores(self.shape, induction, echo, rule, self.provenance.clone())?;
+        let others = self.scores.iter().filter(|map| selected.score(&map.name).is_none());
+        let others: Vec<ScoreMap> = others.cloned().collect();
+        selected.scores.extend(others);
+        Ok(Some(selected))
     }
 
     /// Refuses a profile of another model: other head counts, or another fingerprint where both are known.
@@ -605,6 +609,17 @@ mod tests {
         is(shares(1.0), [1.0, 1.0]);
         is(shares(0.85), [(0.9 + 1.0) / 2.0, (0.5 + 1.0) / 2.0]);
         assert_eq!(HeadProfile::uniform(shape, false).row_shares(0.5), None);
+        // Another selection of retrieval heads changes nothing.
+        let scored = HeadProfile::from_scores(
+            shape,
+            vec![0.1, 0.2],
+            vec![0.0; 2],
+            &SelectionRule::default(),
+            Provenance::default(),
+        );
+        let scored = scored.unwrap().with_row_shares(&[vec![0.5; 10], vec![0.1; 10]]);
+        let again = scored.reselect(&SelectionRule { induction: 0.5, ..SelectionRule::default() }).unwrap();
+        assert_eq!(again.expect("scores").row_shares(0.3), scored.row_shares(0.3));
         // It is the same after it was written and read.
         let read = HeadProfile::from_json(&profile.to_json()).expect("a profile");
         assert_eq!(read.row_shares(0.3), profile.row_shares(0.3));

@@ -109,7 +109,7 @@ impl<'a> Profiles<'a> {
             }
             HeadSource::Assumed(share) => spread(shape, *share)?,
         };
-        Ok(Found::Profile(reselected(profile, policy)?))
+        Ok(Found::Profile(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
     }
 
     /// The profile that `policy` needs, calibrated with `engine` where there is none; `None` where it uses
@@ -130,7 +130,7 @@ impl<'a> Profiles<'a> {
         let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
         notify_if_not_cached(self.cache(&profile), observer);
-        Ok(Some(reselected(profile, policy)?))
+        Ok(Some(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
     }
 
     /// The cached profile of the model, if there is one.
@@ -160,7 +160,7 @@ impl<'a> Profiles<'a> {
             return Err(EngineError::NoRowShares { path: path.to_owned() });
         }
         let rule = policy_rule(policy);
-        if rule == SelectionRule::default() || policy.uses_shares() {
+        if rule == SelectionRule::default() {
             return Ok(profile);
         }
         let reselected = profile.reselect(&rule)?;
@@ -209,14 +209,6 @@ impl<'a> Profiles<'a> {
         notify_if_not_cached(path.map_or(Ok(()), |path| profile.save(&path)), observer);
         Ok(profile)
     }
-}
-
-/// The profile with retrieval heads selected by the policy's rule.
-fn reselected(profile: HeadProfile, policy: &PolicyChoice) -> Result<HeadProfile, HeadsError> {
-    if policy.uses_shares() {
-        return Ok(profile);
-    }
-    Ok(profile.reselect(&policy_rule(policy))?.unwrap_or(profile))
 }
 
 /// A profile that cannot be cached is no error: it is made again the next time.
