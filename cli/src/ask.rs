@@ -31,9 +31,9 @@ const ANSWER_LIMIT: usize = 256;
 
 /// Ask questions about documents, one after the other in one session.
 ///
-/// The documents are read first, and found again the next time. Each question is a turn. Answers go to stdout, each on a
-/// line of its own, on a terminal below its question; programs should use --json. Without a model, the small built-in
-/// one answers.
+/// The documents are read first, and found again the next time. Each question is a turn. Answers go to stdout, each
+/// on a line of its own, on a terminal below its question; programs should use --json. Without a model, the small
+/// built-in one answers.
 #[derive(Debug, Args)]
 #[command(override_usage = "longhand ask [OPTIONS] [MODEL] [-f FILE]... QUESTION...")]
 pub struct AskArgs {
@@ -58,8 +58,8 @@ pub struct AskArgs {
     model: ModelArgs,
     #[command(flatten)]
     session: SessionArgs,
-    /// Read the documents together with the first question. Policies that choose rows by the attention of the last tokens
-    /// (snapkv, slimkv, ahakv, tova) then keep what this question needs. Nothing is kept for the next time
+    /// Read the documents together with the first question. Policies that choose rows by the attention of the last
+    /// tokens (snapkv, slimkv, ahakv, tova) then keep what this question needs. Nothing is kept for the next time
     #[arg(long, help_heading = "Cache")]
     query_aware: bool,
     #[command(flatten)]
@@ -133,7 +133,9 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
     }
     let options = SetupOptions { context: Context::Tokens(context), ..options };
     let session = app.start(&app.resolve_within_memory(&model, &options, prompt_tokens)?)?;
-    let retrieval_heads = session.options().profile.as_ref().map(|profile| profile.retrieval_count());
+    let retrieval = session.options().profile.as_ref();
+    let retrieval = retrieval.filter(|_| session.options().policy.uses_retrieval_heads());
+    let retrieval_heads = retrieval.map(|profile| profile.retrieval_count());
     let thinking = args.answer.thinking();
     let chat_options = ChatOptions { preamble, sampling: sampling.options, answer_limit: limit, thinking };
     let mut chat = Chat::new(session, chat_options)?;

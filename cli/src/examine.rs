@@ -48,8 +48,8 @@ pub struct Answer<'a> {
     pub text: &'a str,
 }
 
-/// Reads a text once into all sessions, and asks each of them all questions. `progress` receives the share that is done,
-/// from 0 to 1.
+/// Reads a text once into all sessions, and asks each of them all questions. `progress` receives the share that is
+/// done, from 0 to 1.
 ///
 /// # Errors
 /// Where `on_answer` fails, the computation does, or Ctrl-C was pressed.
@@ -90,8 +90,8 @@ pub fn examine(
     Ok(())
 }
 
-/// The head profile of a policy: the one in the file `heads`, else the model's saved one, else a new calibration. `None` for
-/// a policy that uses none.
+/// The head profile of a policy: the one in the file `heads`, else the model's saved one, else a new calibration.
+/// `None` for a policy that uses none.
 ///
 /// # Errors
 /// Where the file is of no use, or the calibration fails or was stopped.

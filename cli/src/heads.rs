@@ -176,9 +176,10 @@ fn picture(console: &Console, profile: &HeadProfile) -> Result<String> {
 /// The retrieval heads of a session, with their number in each layer.
 pub fn of_session(console: Console, session: &Session) -> Result<String> {
     let SessionOptions { policy, profile, .. } = session.options();
-    let Some(profile) = profile.as_ref().filter(|_| policy.uses_profile()) else {
+    let Some(profile) = profile.as_ref().filter(|_| policy.uses_retrieval_heads()) else {
         let why = match policy.policy() {
             None => "every head keeps every row",
+            Some(_) if policy.uses_shares() => "each head keeps its own share of rows",
             Some(_) => "it treats all heads alike",
         };
         return Ok(format!("the policy {policy} uses no retrieval heads: {why}\n"));

@@ -68,9 +68,9 @@ const KVZIP: (&str, u8) = ("kvzip", 30);
 /// (tests/results/2026-11-22-ruler.md).
 const SMALLER_TYPES: [(Type, Type); 2] = [(Type::Q8_0, Type::Q8_0), (Type::Q8_0, Type::Q4_0)];
 
-/// What can be changed, from little to much. Of the policies `razor` is offered, also with half of its retrieval heads, and
-/// `kvzip` where a text is read layer by layer. The others lose answers (tests/results/2026-11-21-recall.md and
-/// 2026-11-22-ruler.md).
+/// What can be changed, from little to much. Of the policies `razor` is offered, also with half of its retrieval
+/// heads, and `kvzip` where a text is read layer by layer. The others lose answers
+/// (tests/results/2026-11-21-recall.md and 2026-11-22-ruler.md).
 fn changes(model: &Model) -> Vec<Offer> {
     let whole = |policy| Offer { policy: Some(policy), ..Offer::default() };
     let by_chunks = |offer: Offer| Offer { streaming: true, ..offer };

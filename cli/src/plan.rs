@@ -37,7 +37,8 @@ pub struct PlanArgs {
     /// Plan for a well-known model without a file, for example llama-3.1-8b:q4_k_m
     #[arg(long, long_help = shape_help("Plan for a well-known model without a file"), value_name = "NAME[@LAYERS][:TYPE]", conflicts_with_all = ["model_arg", "model", "hf_repo"])]
     shape: Option<String>,
-    /// Tokens of the session, planned as one text that is read at once, for example 100k [default: the model's training context]
+    /// Tokens of the session, planned as one text that is read at once, for example 100k [default: the model's
+    /// training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
     /// A policy; repeat for several; `longhand policies` lists them [default: those that lose no answers;

@@ -2,10 +2,9 @@
 //! times. The *echo* score of a head is its attention to earlier occurrences of the current token. The
 //! *induction* score is its attention to the tokens that followed them.
 //!
-//! The *shares of rows* come from a text that the model reads twice (KVzip): where the rows stay that get the most
-//! attention in the second reading, they say how many of them are in each KV head. Random tokens would do less well: with
-//! Qwen2.5-Coder 0.5B the shares of this text are those of other texts with a correlation of 0.98, those of random tokens
-//! with 0.94.
+//! The *shares of rows* come from a text that the model reads twice (KVzip). They say in which KV heads the rows are that
+//! get the most attention in the second reading. Random tokens would do less well. With Qwen2.5-Coder 0.5B the shares
+//! of other texts correlate with those of this text by 0.98, and with those of random tokens by 0.94.
 //!
 //! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only
 //! the few columns that count are used, so the whole matrix never exists.
@@ -41,8 +40,8 @@ const BLOCK_BYTES: usize = 32 << 20;
 /// How calibration is run.
 #[derive(Clone, Copy, Debug)]
 pub struct CalibrationOptions {
-    /// P: random tokens (2500 in table 2; 512 find the same heads, see tests/results/2026-11-22-calibration.md). Fewer are used where four times P tokens do not fit the model's
-    /// context.
+    /// P: random tokens (2500 in table 2; 512 find the same heads, see tests/results/2026-11-22-calibration.md).
+    /// Fewer are used where four times P tokens do not fit the model's context.
     pub period: usize,
     /// Seed of the random tokens.
     pub seed: u64,
@@ -173,8 +172,8 @@ fn text_to_read_twice(engine: &Engine) -> Result<Vec<u32>, EngineError> {
     Ok(if tokens.len() < MIN_TOKENS { Vec::new() } else { tokens })
 }
 
-/// Reads a text twice. For each KV head of the model the largest attention that the text's rows get in the second reading,
-/// `[layers * kv_heads][rows]`; no rows in layers with a sliding window.
+/// Reads a text twice. Gives the largest attention that its rows get in the second reading, for each KV head of the
+/// model: `[layers * kv_heads][rows]`. Layers with a sliding window have no rows here.
 fn score_rows(
     engine: &Arc<Engine>,
     text: &[u32],

@@ -178,13 +178,14 @@ impl Plan {
                         let built = forward.layer_graph(
                             layer,
                             TextChunk { residual: &residual, from: len, to: 0, len },
-                            &rows(layer),
+                            &rows(layer).with_reconstruction(&layout.layers[layer]),
                             needed,
                         );
                         prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);
                     }
                 }
-                bytes.scratch = part.scratch_bytes(read.iter().map(Chunk::end).max().unwrap_or(prompt));
+                bytes.scratch = layout
+                    .scratch_bytes_of(layers.clone(), read.iter().map(Chunk::end).max().unwrap_or(prompt));
                 bytes.residual = residual.bytes();
             }
             // Rows evicted on a device come to the host through compute buffers.

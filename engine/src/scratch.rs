@@ -117,8 +117,8 @@ pub(crate) fn chunks(tokens: &[u32], len: usize) -> Vec<Chunk<'_>> {
 }
 
 /// The chunks of a first text. With `twice` those follow in which it is read a second time (KVzip's context
-/// reconstruction). Each of these repeats a part of the text as if it followed the whole text. It begins with the tokens
-/// before the part, from which the model recognises where it is.
+/// reconstruction). Each of these repeats a part of the text as if it followed the whole text. It begins with the
+/// tokens before the part, from which the model recognises where it is.
 pub(crate) fn first_text_chunks(tokens: &[u32], len: usize, twice: bool) -> Vec<Chunk<'_>> {
     const TOKENS_BEFORE: usize = 16;
     let before = TOKENS_BEFORE.min(len / 4);

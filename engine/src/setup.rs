@@ -194,11 +194,9 @@ impl SetupOptions {
 /// ```
 /// use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
 ///
-/// let model = Model::open(ModelSource::Embedded)?;
-/// let options = SetupOptions { policy: Some("snapkv".parse()?), context: Context::Tokens(8192), ..SetupOptions::default() };
-/// let setup = Setup::resolve(&model, &options, 0, &mut ())?;
-/// println!("{} bytes for the KV store", setup.plan().host.store);
-/// let session = setup.start(&mut ())?;
+/// let model = Model::open(ModelSource::Embedded)?; let options = SetupOptions { policy: Some("snapkv".parse()?),
+/// context: Context::Tokens(8192), ..SetupOptions::default() }; let setup = Setup::resolve(&model, &options, 0, &mut
+/// ())?; println!("{} bytes for the KV store", setup.plan().host.store); let session = setup.start(&mut ())?;
 /// # Ok::<(), longhand::EngineError>(())
 /// ```
 pub struct Setup {
@@ -448,7 +446,7 @@ pub fn prepare_session(
 ) -> Result<(SessionOptions, Plan), EngineError> {
     let session = options.session(context);
     session.policy.check(engine.spec())?;
-    if session.policy.uses_profile() {
+    if session.policy.uses_profile() && !session.policy.uses_shares() {
         // What does not fit whatever the heads do is refused before they are calibrated.
         let session = SessionOptions { profile: Some(smallest(engine.head_shape()?)?), ..session.clone() };
         fit_session(engine, session, options.budget, prompt)?;

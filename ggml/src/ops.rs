@@ -185,9 +185,9 @@ impl Context {
         })
     }
 
-    /// Products with chosen matrices: `matrices` `[k, m, count]`, for each token the numbers of some of them, `ids`
-    /// `[used, n]` of [`Context::top_k`], and `b` `[k, used, n]`, or `[k, 1, n]` for all of them, give
-    /// `[m, used, n]`.
+    /// Products of `b` with chosen ones of `matrices` `[k, m, count]`: `[m, used, n]`. For each of n tokens `ids`
+    /// `[used, n]`, a result of [`Context::top_k`], has the numbers of the matrices. `b` is `[k, used, n]`, or
+    /// `[k, 1, n]` where all matrices of a token have the same column.
     pub fn mul_mat_id(&self, matrices: &Tensor, b: &Tensor, ids: &Tensor) -> Tensor {
         let (x, y) = (matrices.shape().0, b.shape().0);
         let fits = x[0] == y[0]

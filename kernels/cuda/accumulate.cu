@@ -1,6 +1,6 @@
-// Combines the attention weights that rows get from scoring queries (src/accumulate.rs), by sum or maximum. Flash attention never stores
-// these weights; two passes over the keys compute them again. There is no matrix of queries and rows, and the order of
-// additions is fixed.
+// Combines the attention weights that rows get from scoring queries (src/accumulate.rs), by sum or maximum. Flash
+// attention never stores these weights; two passes over the keys compute them again. There is no matrix of queries
+// and rows, and the order of additions is fixed.
 //
 // Data flow
 //   1. Block (8 queries, split of the rows, head): maximum logit and denominator of each query over the split. Where

@@ -129,8 +129,8 @@ pub fn add_weights(
     Ok(())
 }
 
-/// Combines `factor · softmax(logits)` with `sums`; the softmax has a `sink` without a row. Logits are in units of log 2.
-/// Their number is a multiple of [`ROW_GROUP`].
+/// Combines `factor · softmax(logits)` with `sums`; the softmax has a `sink` without a row. Logits are in units of
+/// log 2. Their number is a multiple of [`ROW_GROUP`].
 struct AddSoftmax<'a> {
     logits: &'a mut [f32],
     sums: &'a mut [f32],

@@ -1,20 +1,21 @@
 //! Products of quantised matrices with many columns: the prefill of a model. Compute bound.
 //!
 //! The activations are quantised once for a product, as ggml does: blocks of 32 as in Q8_0, or blocks of 256 as in
-//! Q8_K. The weights of `ROWS` rows and some slabs of 256 elements are unpacked into a *panel*: unsigned bytes
+//! Q8_K. The weights of `ROWS` rows and some slabs of 256 elements are unpacked into a *panel*. It has unsigned bytes
 //! ("codes"), and an f32 scale for each group of 16 or 32. The panel stays in the first-level cache while all columns
 //! are multiplied with it. All types of weights have the same panel, so there is one kernel for the products.
 //!
-//! A weight is `scale * (code - offset) + minimum`. The offset of a type is the same for all its codes: it is taken
-//! off where an integer sum starts, `-offset * sum of the group's activations`, and costs nothing. Types with minima
+//! A weight is `scale * (code - offset) + minimum`. The offset of a type is the same for all its codes. It is taken
+//! off where an integer sum starts (`-offset * sum of the group's activations`), and costs nothing. Types with minima
 //! have no offset; their minima are multiplied with the sums of activations.
 //!
 //! product/vnni.rs is the kernel for AVX-512 VNNI. The plain one is the reference of the tests. Where a processor has
 //! no VNNI, ggml's product is used ([`is_fast`]).
 //!
 //! # History
-//! On Zen 5 (512 columns, one thread, 1536 x 8960, matrix product of ggml 0.26 in the same run): 204 to 217 instead of
-//! 52 to 68 GMAC/s for blocks of 32; 254 to 298 instead of 189 to 233 for blocks of 256. The peak is 320 or more.
+//! On Zen 5, one thread, 1536 x 8960, 512 columns, beside ggml 0.26 in the same run, in billions of multiply-adds a
+//! second. Blocks of 32: 210 to 218 instead of 52 to 68. Blocks of 256: 292 to 308 instead of 188 to 234. The peak is
+//! 320 or more.
 //! Panels of 1 and 4 slabs were tried, too; the machine was too noisy to tell them apart. Blocks of 32 cost one
 //! multiplication more for each group: the scale of the activations.
 
@@ -177,8 +178,8 @@ pub fn is_fast() -> bool {
 struct ColumnLayout {
     /// A scale for each block of activations.
     scales: usize,
-    /// For each group of weights the sum of its activations, ready for use: times the negative offset, as an integer;
-    /// or for the minima, a float in units of the scale that is applied to it later.
+    /// For each group of weights the sum of its activations, ready for use. For types with an offset it is an integer,
+    /// times the negative offset. For types with minima it is a float, in units of the scale that is applied later.
     sums: usize,
     /// All words: whole cache lines.
     words: usize,

@@ -61,8 +61,8 @@ fn product_of(unit: Unit, ty: WeightType, n_in: usize, rows: &[u8], x: &[f32], t
     out
 }
 
-/// In f64, of the weights as floats and unrounded activations: the product `[n_out, n]`, and the root of the sum of the
-/// squares of everything that is added up.
+/// The product `[n_out, n]` in f64, of the weights as floats and unrounded activations. With it the root of the sum of
+/// the squares of everything that is added up.
 fn exact(ty: WeightType, n_in: usize, rows: &[u8], x: &[f32]) -> (Vec<f64>, f64) {
     let mut weights = vec![0f32; rows.len() / ty.block_bytes() * ty.block_elements()];
     assert!(tensor_type(ty).dequantize(rows, &mut weights));

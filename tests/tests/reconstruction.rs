@@ -83,8 +83,8 @@ fn the_rows_with_the_highest_scores_and_the_last_ones_stay() {
             assert_eq!(held, [best, (90..100).collect()].concat(), "layer {layer}");
         }
     }
-    // Tokens that follow have no scores: those that leave the window of the last ten are evicted. So are the worst of the
-    // text's own last ten.
+    // Tokens that follow have no scores: those that leave the window of the last ten are evicted. So are the worst of
+    // the text's own last ten.
     let before = positions(&some, 0);
     let scores = all.store().accumulated_attention(0).expect("numbers");
     let longer = [&text[..], &random_tokens(&engine, 50, 7)].concat();
@@ -93,5 +93,24 @@ fn the_rows_with_the_highest_scores_and_the_last_ones_stay() {
     {
         let best = best_of(before, scores, 30);
         assert_eq!(after, [best, (140..150).collect()].concat());
+    }
+}
+
+/// The scores of a text that fits are kept for later evictions.
+#[test]
+fn a_text_that_fits_is_scored_too() {
+    let engine = embedded_model();
+    let (text, later) = (random_tokens(&engine, 60, 8), random_tokens(&engine, 80, 9));
+    let policy = "kvzip:heads=off,capacity=100,recent=20,slack=0".parse().expect("a policy");
+    let options = SessionOptions { context: 300, policy, chunk: CHUNK, ..SessionOptions::default() };
+    let mut session = Session::new(&engine, options).expect("a session");
+    sync(&mut session, &text);
+    let scores = session.store().accumulated_attention(0).expect("numbers");
+    assert_eq!(session.store().positions(0)[0].len(), 60);
+    sync(&mut session, &[&text[..], &later].concat());
+    // All rows of the text have a score and stay. Of the later ones the newest stay.
+    for (head, held) in scores.iter().zip(session.store().positions(0)) {
+        assert!(head.as_ref().is_some_and(|scores| scores.iter().any(|score| *score > 0.1)));
+        assert_eq!(held, (0..60).chain(100..140).collect::<Vec<u32>>());
     }
 }

@@ -216,7 +216,8 @@ fn similar_name(text: &str) -> String {
     keys.into_iter().find(unknown).map_or(String::new(), |key| did_you_mean(key, names))
 }
 
-/// The policies of a list that have bounded heads, with their names as given. `profile_is_given`: one of them must use it.
+/// The policies of a list that have bounded heads, with their names as given. `profile_is_given`: one of them must
+/// use it.
 ///
 /// # Errors
 /// Where there is no such policy, or none uses the profile.

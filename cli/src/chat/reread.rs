@@ -1,9 +1,10 @@
-//! Commands after which the conversation is read again: `/policy NAME` and `/system TEXT`. Until the reading is done, the
-//! conversation stays as it is.
+//! Commands after which the conversation is read again: `/policy NAME` and `/system TEXT`. Until the reading is done,
+//! the conversation stays as it is.
 
 use std::time::Duration;
 
 use anyhow::Result;
+use longhand::heads::HeadProfile;
 use longhand::policy::policies;
 use longhand::{
     Chat, Context, EngineError, HeadSource, Observer, Progress, Reading, Session, SessionOptions,
@@ -65,9 +66,13 @@ pub fn change_policy(
     };
     let (engine, old) = (chat.session().engine().clone(), chat.session().options().clone());
     let spec = engine.spec();
+    let has_what_is_needed = |profile: &HeadProfile| {
+        let has_shares = profile.row_shares(1.0).is_some();
+        old.policy.scope_options(spec).is_none() && (has_shares || !policy.uses_shares())
+    };
     let heads = match &old.profile {
         _ if !policy.uses_profile() || policy.scope_options(spec).is_some() => HeadSource::Auto,
-        Some(profile) if old.policy.scope_options(spec).is_none() => HeadSource::Profile(profile.clone()),
+        Some(profile) if has_what_is_needed(profile) => HeadSource::Profile(profile.clone()),
         _ => given.heads.clone(),
     };
     let options = SetupOptions {

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use longhand::heads::HeadProfile;
 use longhand::setup::Profiles;
 use longhand::{HeadSource, Model, SessionOptions, SetupOptions};
 
@@ -38,7 +37,7 @@ pub fn differences(saved: &SessionOptions, given: &SetupOptions, model: &Arc<Mod
         differences.push(format!("--policy {} (not {policy})", saved.policy));
     } else if let HeadSource::File(path) = &given.heads {
         let profile = Profiles::new(model, given).read(path, &policy)?;
-        if saved.profile.as_ref().map(HeadProfile::retrieval) != Some(profile.retrieval()) {
+        if !saved.profile.as_ref().is_some_and(|saved| saved.keeps_as(&profile)) {
             let which = if saved.profile.is_some() { "another" } else { "no" };
             differences.push(format!("{which} head profile (--heads)"));
         }

@@ -84,14 +84,19 @@ impl Cache {
         }
     }
 
-    /// How many KV heads keep everything, and a checksum of which: `16/48-9f3c21aa`. Empty where the policy uses no head
-    /// profile.
+    /// How many KV heads keep everything, and a checksum of which: `16/48-9f3c21aa`. `shares-` and a checksum where
+    /// each head keeps its own share. Empty where the policy uses no head profile.
     pub fn heads(&self) -> String {
         let Some(profile) = &self.profile else { return String::new() };
         let layers = 0..profile.shape().layers();
         let scopes = layers.flat_map(|layer| profile.scopes(layer).unwrap_or_default());
         let bytes = profile.retrieval().iter().map(|is_kept| u8::from(*is_kept));
         let bytes: Vec<u8> = bytes.chain(scopes.flat_map(|scope| scope.to_le_bytes())).collect();
+        if self.policy.uses_shares() {
+            let shares = (0..=20).filter_map(|part| profile.row_shares(f64::from(part) / 20.0)).flatten();
+            let bytes: Vec<u8> = shares.flat_map(f64::to_le_bytes).collect();
+            return format!("shares-{:08x}", XxHash3_64::oneshot(&bytes) >> 32);
+        }
         let (kept, all) = (profile.retrieval_count(), profile.shape().all_kv_heads());
         format!("{kept}/{all}-{:08x}", XxHash3_64::oneshot(&bytes) >> 32)
     }

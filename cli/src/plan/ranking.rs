@@ -5,10 +5,10 @@
 //! - `full` is the reference. `razor` answers as many questions with 15 to 50 % of the cache.
 //! - Other policies lose no answers while retrieval heads keep everything (`heads=on`). Fewer questions show
 //!   that, so they come after `razor`. `l2` loses answers even then, and `lag-l2` was not measured.
-//! - Without that, all of them lose answers at every budget. They are never advised. Neither is `kvzip`, which was measured
-//!   with few texts so far (2026-11-23-kvzip.md).
-//! - q8_0 loses no answers. Values in q4_0 may lose a few, so they come last. Keys in q4_0 lose nearly all answers on a model
-//!   whose keys have large biases (2026-11-22-ruler.md). They are never advised.
+//! - Without that, all of them lose answers at every budget. They are never advised. Neither is `kvzip`, which was
+//!   measured with few texts so far (2026-11-23-kvzip.md).
+//! - q8_0 loses no answers. Values in q4_0 may lose a few, so they come last. Keys in q4_0 lose nearly all answers on a
+//!   model whose keys have large biases (2026-11-22-ruler.md). They are never advised.
 
 use ggml::Type;
 use kernels::RowType;

@@ -155,8 +155,8 @@ pub struct Provenance {
 /// ```
 /// use longhand::heads::{HeadProfile, HeadShape, Provenance};
 ///
-/// let shape = HeadShape::new(2, 8, 4)?; // layers, query heads, KV heads
-/// let profile = HeadProfile::new(shape, vec![true, false, false, false, false, true, false, false], vec![], Provenance::default())?;
+/// let shape = HeadShape::new(2, 8, 4)?; // layers, query heads, KV heads let profile = HeadProfile::new(shape,
+/// vec![true, false, false, false, false, true, false, false], vec![], Provenance::default())?;
 /// assert!(profile.is_retrieval(1, 1) && profile.retrieval_count() == 2);
 /// # Ok::<(), longhand::heads::HeadsError>(())
 /// ```
@@ -169,8 +169,8 @@ pub struct HeadProfile {
     provenance: Provenance,
 }
 
-/// Shares of a model's rows, and for each the name of the map with the share of each KV head, where the rows with the
-/// highest scores of the whole model stay.
+/// Shares of a model's rows. Where as many rows with the highest scores of the whole model stay, the map of this name
+/// has the share of each KV head.
 const ROW_SHARES: [(f64, &str); 8] = [
     (0.05, "rows-5"),
     (0.1, "rows-10"),
@@ -330,8 +330,8 @@ impl HeadProfile {
         self
     }
 
-    /// The share of its rows that each KV head keeps, `[layers * kv_heads]`, where the model keeps the share `kept` of all
-    /// rows; `None` where the profile has no such shares.
+    /// The share of its rows that each KV head keeps where the model keeps the share `kept` of all rows:
+    /// `[layers * kv_heads]`. `None` where the profile has no such shares.
     pub fn row_shares(&self, kept: f64) -> Option<Vec<f64>> {
         let map = |name| self.score(name).filter(|map| map.per == ScoresPer::KvHead);
         let known = ROW_SHARES.iter().map(|(share, name)| Some((*share, Some(&map(name)?.values))));
@@ -347,6 +347,12 @@ impl HeadProfile {
             (lower + weight * (upper - lower)).clamp(0.0, 1.0)
         };
         Some((0..self.shape.all_kv_heads()).map(of_head).collect())
+    }
+
+    /// Whether heads keep the same rows with another profile: the same ones retrieve, and shares of rows are equal.
+    pub fn keeps_as(&self, other: &HeadProfile) -> bool {
+        self.retrieval == other.retrieval
+            && ROW_SHARES.iter().all(|(_, name)| self.score(name) == other.score(name))
     }
 
     /// Where it comes from.

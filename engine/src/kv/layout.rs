@@ -9,7 +9,7 @@ use kernels::RowType;
 use kernels::graph::{AttentionShape, MAX_LANES, tensor_type};
 use models::spec::{ModelSpec, PositionEncoding};
 
-use super::policy::{AttentionNeeds, Event, LaneStatus, Policy, PolicyChoice, Recent, ScoreInput};
+use super::policy::{AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput};
 use crate::heads::HeadProfile;
 use crate::{EngineError, Hint, alibi};
 
@@ -171,7 +171,9 @@ impl Layout {
         if let Some(shares) = shares.and_then(|(profile, bounded)| {
             profile.row_shares((bounded.budget(options.context) as f64 / options.context as f64).min(1.0))
         }) {
-            for (lanes, shares) in layout.layers.iter_mut().zip(shares.chunks(spec.n_kv_heads)) {
+            let layers = layout.layers.iter_mut().zip(shares.chunks(spec.n_kv_heads)).enumerate();
+            let skips = |layer| policy.policy().is_some_and(|bounded| bounded.skips_layer(layer));
+            for (_, (lanes, shares)) in layers.filter(|(layer, _)| !skips(*layer)) {
                 *lanes = lanes_of_shares(shares, policy, options)?;
             }
         }
@@ -342,12 +344,19 @@ impl Layout {
     /// V, their accumulated attention, the inputs of their scores, and the lists of rows that stay and are
     /// evicted.
     pub fn scratch_bytes(&self, tokens: usize) -> usize {
-        if self.lanes().all(|lane| lane.policy.is_none()) {
+        self.scratch_bytes_of(0..self.layers.len(), tokens)
+    }
+
+    /// The same for some of the layers, which are in one place. The others say whether the text is read twice, and
+    /// whether attention is accumulated.
+    pub fn scratch_bytes_of(&self, layers: Range<usize>, tokens: usize) -> usize {
+        let part = self.of_layers(layers);
+        if !self.reconstructs() && part.lanes().all(|lane| lane.policy.is_none()) {
             return 0;
         }
         let accumulated = if self.accumulates_attention() { 4 } else { 0 };
         let row = self.row_bytes() + accumulated + size_of::<i32>();
-        self.heads.n_kv_heads * tokens * row + self.scoring_bytes(tokens)
+        self.heads.n_kv_heads * tokens * row + part.scoring_bytes(tokens)
     }
 
     /// Bytes of the inputs by which the rows of `tokens` tokens are scored, in the layer with the most.
@@ -395,8 +404,8 @@ fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
     classes.into_iter().map(lane).collect()
 }
 
-/// The lanes of a layer whose KV heads keep these shares of the context's rows: one lane for each class of heads with
-/// similar shares, which keep their mean. Those that keep the most come first.
+/// The lanes of a layer whose KV heads keep these shares of the context's rows. Heads with similar shares are a lane and
+/// keep their mean. Those that keep the most come first.
 fn lanes_of_shares(
     shares: &[f64],
     choice: &PolicyChoice,
@@ -406,10 +415,12 @@ fn lanes_of_shares(
     const ALL: f64 = 0.97;
     let mut heads: Vec<u32> = (0..shares.len() as u32).collect();
     heads.sort_by(|a, b| shares[*b as usize].total_cmp(&shares[*a as usize]));
+    let budget = choice.policy().map_or(0, |policy| policy.budget(options.context));
+    let min_rows = MIN_ROWS_OF_SHARE.min(budget).max(MIN_ROWS);
     let lane = |mut kv_heads: Vec<u32>| {
         let mean = kv_heads.iter().map(|head| shares[*head as usize]).sum::<f64>() / kv_heads.len() as f64;
         kv_heads.sort_unstable();
-        let rows = ((mean * options.context as f64) as usize).max(MIN_ROWS_OF_SHARE);
+        let rows = ((mean * options.context as f64) as usize).max(min_rows);
         if mean >= ALL || rows >= options.context {
             return Ok(LaneLayout::full(kv_heads, options.context));
         }

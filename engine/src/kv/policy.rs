@@ -136,14 +136,13 @@ pub struct AttentionNeeds {
     pub queries: usize,
     /// Attention that is accumulated for every row while the model runs, for [`ScoreInput::Accumulated`].
     pub accumulation: Option<AccumulationRule>,
-    /// Whether a first text is read a second time for [`ScoreInput::Accumulated`] (KVzip's context reconstruction):
-    /// for each row the largest attention that it gets from any query of the second reading. Rows of later tokens,
-    /// and those of a text that is not read layer by layer, have no such number.
+    /// Whether a first text is read a second time for [`ScoreInput::Accumulated`] (KVzip's context reconstruction). A
+    /// row's number is the largest attention that it gets from any query of the second reading. Rows of later tokens,
+    /// and those of a text that is not read layer by layer, have no such number. Not together with `accumulation`.
     pub reconstruction: bool,
 }
 
-/// How a row's attention is accumulated: for a sum the mean over the query heads of the KV head, for a maximum that of
-/// the query heads.
+/// How a row's attention is accumulated. A sum has the mean over the query heads of the KV head, a maximum the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccumulationRule {
     /// Which queries of a prompt or chunk count; `None` for none.

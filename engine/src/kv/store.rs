@@ -270,7 +270,7 @@ impl Store {
         AttentionRecorder { queries: queries.clone(), accumulators }
     }
 
-    /// What is recorded of a layer's attention while a text is read a second time: what the rows in `scratch` get, if the
+    /// What is recorded of a layer's attention while a text is read a second time. The rows in `scratch` get it, if the
     /// layer's policies need it.
     pub fn reconstruction_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
         let scored = self.layers[layer].lanes.iter().filter(|lane| lane.layout.needs().reconstruction);

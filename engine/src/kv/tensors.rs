@@ -118,6 +118,24 @@ impl LayerRows {
         }
     }
 
+    /// The same rows, with what is recorded while a text is read a second time.
+    pub(crate) fn with_reconstruction(mut self, lanes: &[LaneLayout]) -> LayerRows {
+        let scored =
+            (0..).zip(self.lanes.iter().zip(lanes)).filter(|(_, (_, lane))| lane.needs().reconstruction);
+        let accumulator =
+            |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| AttentionAccumulator {
+                lane: lane.clone(),
+                lane_index,
+                heads: (0..layout.kv_heads.len() as u32).collect(),
+                accumulation: AccumulationRule::RECONSTRUCTION,
+            };
+        let accumulators: Vec<_> = scored.map(accumulator).collect();
+        if !accumulators.is_empty() {
+            self.recorders.push(AttentionRecorder { queries: None, accumulators });
+        }
+        self
+    }
+
     /// How many of the last tokens' queries are recorded in a computation of `n` tokens.
     pub fn recorded_queries(&self, n: usize) -> usize {
         self.recorders.iter().map(|recorder| recorder.recorded_queries(n)).max().unwrap_or(0)

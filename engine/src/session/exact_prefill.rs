@@ -250,7 +250,8 @@ impl FirstText {
         let built = sessions[0].forward.layer_graph(layer, chunk, rows, needed);
         let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
         built.inputs.fill(tokens, at, &LaneValues::uniform(n_layers, at))?;
-        // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch buffer.
+        // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch
+        // buffer.
         let is_resumed = sessions.len() == 1 && !in_store(sessions, layer);
         let accumulated = is_resumed.then(|| self.scratch.accumulated(place)).transpose()?;
         if let Err(error) = backends.compute(place, &graph) {
@@ -284,8 +285,8 @@ impl FirstText {
     }
 }
 
-/// Whether a layer is computed in the store itself: with a single store, where the layer keeps everything and the text is
-/// read once.
+/// Whether a layer is computed in the store itself: with a single store, where the layer keeps everything and the
+/// text is read once.
 fn in_store(sessions: &[&mut Session], layer: usize) -> bool {
     let [session] = sessions else { return false };
     session.store.is_dense(layer) && !session.store.layout().reconstructs()

@@ -11,12 +11,13 @@ use crate::calibrate::{CalibrationOptions, calibrate};
 use crate::heads::{HeadProfile, HeadShape, HeadsError, Provenance, SelectionRule};
 use crate::kv::PolicyChoice;
 use crate::progress::{Notice, Observer, Task};
-use crate::{Engine, EngineError, Model};
+use crate::{Engine, EngineError, Hint, Model};
 
 /// Share of the query heads that the paper's rule marks: 14 % + 1 %.
 const MARKED: f64 = 0.15;
 /// The largest share of KV heads that a calibration has marked on a real model with grouped heads: 33 % of
-/// Qwen2.5-Coder 0.5B's (groups of 7), 36 % of 1.5B's (6), 27 % of SmolLM2 135M's (3). Heads that retrieve share groups.
+/// Qwen2.5-Coder 0.5B's (groups of 7), 36 % of 1.5B's (6), 27 % of SmolLM2 135M's (3). Heads that retrieve share
+/// groups.
 const MARKED_OF_GROUPS: f64 = 0.36;
 
 /// The share of KV heads, from 0 to 1, that is assumed to keep everything under `razor` where no profile is known.
@@ -90,6 +91,13 @@ impl<'a> Profiles<'a> {
                 false => self.windows(&options, observer).map(Found::Profile),
             };
         }
+        if policy.uses_shares() && self.model.spec().position_encoding.rope().is_none() {
+            return Err(EngineError::Policy {
+                given: policy.to_string(),
+                reason: "shares of rows are found for models with RoPE only".into(),
+                hint: Hint::advice("use the policy with heads=off"),
+            });
+        }
         if !policy.uses_profile() {
             return if given { unused("it uses no head profile") } else { Ok(Found::NotNeeded) };
         }
@@ -103,6 +111,9 @@ impl<'a> Profiles<'a> {
                 Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()) }),
             },
             HeadSource::File(path) => return self.read(path, policy).map(Found::Profile),
+            HeadSource::Profile(profile) if lacks_shares(profile) => {
+                return Ok(Found::Missing { unusable: None });
+            }
             HeadSource::Profile(profile) => {
                 profile.check(shape, Some(self.model.fingerprint()))?;
                 profile.clone()
@@ -130,6 +141,14 @@ impl<'a> Profiles<'a> {
         let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
         notify_if_not_cached(self.cache(&profile), observer);
+        if policy.uses_shares() && profile.row_shares(1.0).is_none() {
+            return Err(EngineError::Policy {
+                given: policy.to_string(),
+                reason: "calibration finds no shares of rows: the model's context or vocabulary is too small"
+                    .into(),
+                hint: Hint::advice("use the policy with heads=off"),
+            });
+        }
         Ok(Some(profile.reselect(&policy_rule(policy))?.unwrap_or(profile)))
     }
 

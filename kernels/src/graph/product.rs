@@ -8,12 +8,11 @@ use crate::product::{self, Product, Unit, WeightType, column_words};
 
 /// The number of columns from which [`multiply`] is faster than ggml's product on this processor, for the types where
 /// that was measured. Unpacking takes a larger share with few columns: with 32, blocks of 32 have 1.5 to 2 times ggml's
-/// speed, q4_K 0.65; with 512, q4_K has 1.3. The unpacking of q5_K and q6_K is slow: 0.3 and 0.6 with 512.
+/// speed and q6_K 1.6. q4_K, q5_K and iq4_xs have 0.6 with 32 and 1.4 with 512.
 fn min_columns(ty: WeightType) -> Option<usize> {
     match ty {
         _ if !product::is_fast() => None,
-        WeightType::Q5K | WeightType::Q6K => None,
-        WeightType::Q4K | WeightType::Iq4Xs => Some(512),
+        WeightType::Q4K | WeightType::Q5K | WeightType::Iq4Xs => Some(512),
         _ => Some(32),
     }
 }

@@ -1,4 +1,5 @@
-//! Cohere 2: like Command R without norms of Q and K. Three of four layers have a sliding window. The others have no RoPE.
+//! Cohere 2: like Command R without norms of Q and K. Three of four layers have a sliding window. The others have no
+//! RoPE.
 
 use super::{ArchDecl, LocalDecl, Presence, SlidingWindow, command_r::COMMAND_R};
 

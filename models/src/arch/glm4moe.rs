@@ -1,5 +1,5 @@
-//! GLM-4.5 and 4.6: like Llama, with RoPE on the first elements of a head, and with experts weighed by the sigmoid of the
-//! router's logits. A bias helps to choose them. The first layers are dense.
+//! GLM-4.5 and 4.6: like Llama, with RoPE on the first elements of a head, and with experts weighed by the sigmoid of
+//! the router's logits. A bias helps to choose them. The first layers are dense.
 //!
 //! Layers that predict several tokens are at the end of the file. They are not used.
 

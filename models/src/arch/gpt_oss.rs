@@ -1,6 +1,6 @@
-//! gpt-oss: like Llama, with biases everywhere and with experts. Each query head has a learned logit that takes its share
-//! of attention. Every other layer has a sliding window. The experts' SwiGLU has bounds. The router chooses by its
-//! logits, and weighs the chosen experts by their softmax.
+//! gpt-oss: like Llama, with biases everywhere and with experts. Each query head has a learned logit that takes its
+//! share of attention. Every other layer has a sliding window. The experts' SwiGLU has bounds. The router chooses by
+//! its logits, and weighs the chosen experts by their softmax.
 
 use super::{ArchDecl, BASE, Block, ExpertsDecl, FeedForward, Gating, LocalDecl, Presence, SlidingWindow};
 

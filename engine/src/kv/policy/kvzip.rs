@@ -1,10 +1,10 @@
-//! KVzip (Kim et al. 2025, arXiv 2505.23416): keeps the rows that the model needs to repeat the text. The text is read a
-//! second time behind itself, and each row is scored by the largest attention that it gets there.
+//! KVzip (Kim et al. 2025, arXiv 2505.23416): keeps the rows that the model needs to repeat the text. The text is
+//! read a second time behind itself, and each row is scored by the largest attention that it gets there.
 //!
-//! Decisions: one number for each KV head, the maximum over its query heads; every head keeps equally many rows. A part
-//! of the text is repeated behind the tokens before it, without words that ask for it, so that no language is assumed.
-//! Rows of later tokens, and of a text that is read chunk by chunk, have no score. The last `recent` rows stay. Of those
-//! that leave this window the oldest are evicted first, and all of them before rows with a score.
+//! Decisions: one number for each KV head, the maximum over its query heads; every head keeps equally many rows. A
+//! part of the text is repeated behind the tokens before it, without words that ask for it, so that no language is
+//! assumed. Rows of later tokens, and of a text that is read chunk by chunk, have no score. The last `recent` rows
+//! stay. Of those that leave this window the oldest are evicted first, and all of them before rows with a score.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
 };
 
 /// First rows that stay whatever their scores are.
-const SINKS: u32 = 4;
+const SINKS: usize = 4;
 
 #[derive(Debug)]
 struct KvZip {
@@ -37,11 +37,12 @@ impl Policy for KvZip {
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {
-        (status.live > self.capacity + status.allowed_slack(self.slack)).then(|| {
-            let recent = status.seen - self.recent;
-            // The second region keeps all of its rows: after this plan they have scores.
+        // After exact prefill there always is a plan: positions that it covers have scores.
+        let is_scored = status.event == Event::ExactPrefill;
+        (is_scored || status.live > self.capacity + status.allowed_slack(self.slack)).then(|| {
+            let recent = status.seen.saturating_sub(self.recent);
             let regions = vec![
-                Region { positions: 0..recent, keep: self.capacity - self.recent },
+                Region { positions: SINKS.min(recent)..recent, keep: self.capacity - self.recent - SINKS },
                 Region { positions: recent..status.seen, keep: self.recent },
             ];
             let scoring = Scoring::of_all_rows(vec![ScoreInput::Accumulated]);
@@ -51,11 +52,12 @@ impl Policy for KvZip {
 
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
         let LaneStatus { event, scanned_until, .. } = candidates.status;
-        let score = |(position, score): (&u32, &f32)| match *position {
-            0..SINKS => f32::MAX,
-            at if event == Event::ExactPrefill || (at as usize) < scanned_until => *score,
+        let score = |(position, score): (&u32, &f32)| {
+            if event == Event::ExactPrefill || (*position as usize) < scanned_until {
+                return *score;
+            }
             // Below all scores of attention, and higher for later tokens.
-            at => -1.0 / (at + 1) as f32,
+            -1.0 / (*position + 1) as f32
         };
         candidates.map_heads(|head| head.positions.iter().zip(&head.inputs[0]).map(score).collect())
     }
@@ -74,16 +76,16 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     factory: Some(PolicyFactory {
         build: |values| {
             let [capacity, recent, slack] = ["capacity", "recent", "slack"].map(|name| values.count(name));
-            if capacity <= recent {
+            if capacity <= recent + SINKS {
                 return Err(format!(
-                    "a capacity of {capacity} rows leaves none beside the {recent} recent ones"
+                    "a capacity of {capacity} rows leaves none beside the {recent} recent and {SINKS} first ones"
                 ));
             }
             Ok(Arc::new(KvZip { capacity, recent, slack }))
         },
         fit: |values, rows, _| {
             values.set("capacity", rows);
-            values.set("recent", values.count("recent").min(rows / 4));
+            values.set("recent", values.count("recent").min(rows / 2));
             values.set("slack", values.count("slack").min(rows / 8));
         },
     }),

@@ -116,8 +116,8 @@ pub const MIN_ROWS: usize = 16;
 pub const COMMON_PARAMETERS: &[Parameter] = &[
     Parameter::choice(
         "heads",
-        "whether retrieval heads keep everything (on), or each head the share of rows that calibration found (shares); \
-         both need a head profile",
+        "which heads keep more (needs a head profile): with on, retrieval heads keep everything; with shares, each head \
+         its own share of rows",
         &["off", "on", "shares"],
     ),
     Parameter::switch("compensation", "whether one entry stands for all evicted rows"),
@@ -256,7 +256,7 @@ mod tests {
             ("ahakv", 20, "ahakv:budget=20,recent=10"),
             ("h2o", 21, "h2o:heavy=11,recent=10"),
             ("tova", 20, "tova:capacity=20"),
-            ("kvzip", 20, "kvzip:capacity=20,recent=5,slack=2"),
+            ("kvzip", 20, "kvzip:capacity=20,recent=10,slack=2"),
             ("lagkv", 4096, "lagkv:sinks=16,lag=512,ratio=0.029296875"),
             ("lagkv", 40, "lagkv:sinks=5,lag=17,ratio=0"),
         ] {

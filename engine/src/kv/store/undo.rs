@@ -238,7 +238,10 @@ impl Store {
     /// Whether all tokens from position `seen` on can be removed from the end: no rows have been evicted
     /// since, and no policy records attention.
     pub fn can_truncate(&self, seen: usize) -> bool {
-        let records = |lane: &Lane| lane.layout.needs() != AttentionNeeds::default();
+        let records = |lane: &Lane| {
+            let AttentionNeeds { queries, accumulation, .. } = lane.layout.needs();
+            queries > 0 || accumulation.is_some()
+        };
         self.lanes().all(|lane| lane.state.last_eviction_at <= seen && (seen == self.seen || !records(lane)))
     }
 

@@ -61,6 +61,11 @@ impl PolicyChoice {
         self.policy.is_some() && self.values.is_on("heads")
     }
 
+    /// Whether retrieval heads keep everything.
+    pub fn uses_retrieval_heads(&self) -> bool {
+        self.uses_profile() && !self.uses_shares()
+    }
+
     /// Whether each head keeps a share of the rows that the head profile gives.
     pub fn uses_shares(&self) -> bool {
         self.policy.is_some()
@@ -78,7 +83,7 @@ impl PolicyChoice {
     pub fn scope_options(&self, spec: &ModelSpec) -> Option<ScopeOptions> {
         let epsilon = self
             .value("eps")
-            .filter(|_| self.uses_profile() && !self.uses_shares())
+            .filter(|_| self.uses_retrieval_heads())
             .filter(|_| spec.position_encoding == PositionEncoding::Alibi)?;
         Some(ScopeOptions { epsilon, rigorous: self.value("rigorous").is_some_and(|value| value != 0.0) })
     }
