@@ -125,11 +125,13 @@ impl SessionOptions {
 /// ```
 /// use longhand::{Model, ModelSource, Setup, SetupOptions};
 ///
-/// let options = SetupOptions { policy: Some("streaming:sinks=4,window=28,slack=0".parse()?),
-/// ..SetupOptions::default() }; // The policy keeps half of what is read. let setup =
-/// Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 0, &mut ())?; let mut session = setup.start(&mut
-/// ())?; // Reads 64 tokens. session.sync(&[7; 64], &mut |_| ())?; assert_eq!((session.kv_usage().tokens,
-/// session.kv_usage().share()), (64, 0.5));
+/// let options = SetupOptions { policy: Some("streaming:sinks=4,window=28,slack=0".parse()?), ..SetupOptions::default() };
+/// // The policy keeps half of what is read.
+/// let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 0, &mut ())?;
+/// let mut session = setup.start(&mut ())?;
+/// // Reads 64 tokens.
+/// session.sync(&[7; 64], &mut |_| ())?;
+/// assert_eq!((session.kv_usage().tokens, session.kv_usage().share()), (64, 0.5));
 /// # Ok::<(), longhand::EngineError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

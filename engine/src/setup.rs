@@ -194,9 +194,11 @@ impl SetupOptions {
 /// ```
 /// use longhand::{Context, Model, ModelSource, Setup, SetupOptions};
 ///
-/// let model = Model::open(ModelSource::Embedded)?; let options = SetupOptions { policy: Some("snapkv".parse()?),
-/// context: Context::Tokens(8192), ..SetupOptions::default() }; let setup = Setup::resolve(&model, &options, 0, &mut
-/// ())?; println!("{} bytes for the KV store", setup.plan().host.store); let session = setup.start(&mut ())?;
+/// let model = Model::open(ModelSource::Embedded)?;
+/// let options = SetupOptions { policy: Some("snapkv".parse()?), context: Context::Tokens(8192), ..SetupOptions::default() };
+/// let setup = Setup::resolve(&model, &options, 0, &mut ())?;
+/// println!("{} bytes for the KV store", setup.plan().host.store);
+/// let session = setup.start(&mut ())?;
 /// # Ok::<(), longhand::EngineError>(())
 /// ```
 pub struct Setup {

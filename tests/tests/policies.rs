@@ -66,8 +66,8 @@ fn check_map(session: &Session, max_rows: usize) {
             assert_eq!(head.compensated, entry.map_or(0, |entry| entry.rows), "{policy}");
             assert!([0, seen - head.rows].contains(&head.compensated), "{policy}: {head:?}");
             assert!(head.rows <= if head.is_bounded { max_rows } else { seen }, "{policy}: {head:?}");
-            let is_retrieval =
-                session.options().profile.as_ref().is_some_and(|p| p.is_retrieval(layer, kv_head));
+            let profile = session.options().profile.as_ref().filter(|_| policy.uses_retrieval_heads());
+            let is_retrieval = profile.is_some_and(|profile| profile.is_retrieval(layer, kv_head));
             assert_eq!(head.is_retrieval, is_retrieval, "{policy}");
         }
         assert_eq!(session.kept_positions(layer, heads.len()), None);

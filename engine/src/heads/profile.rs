@@ -155,8 +155,8 @@ pub struct Provenance {
 /// ```
 /// use longhand::heads::{HeadProfile, HeadShape, Provenance};
 ///
-/// let shape = HeadShape::new(2, 8, 4)?; // layers, query heads, KV heads let profile = HeadProfile::new(shape,
-/// vec![true, false, false, false, false, true, false, false], vec![], Provenance::default())?;
+/// let shape = HeadShape::new(2, 8, 4)?; // layers, query heads, KV heads
+/// let profile = HeadProfile::new(shape, vec![true, false, false, false, false, true, false, false], vec![], Provenance::default())?;
 /// assert!(profile.is_retrieval(1, 1) && profile.retrieval_count() == 2);
 /// # Ok::<(), longhand::heads::HeadsError>(())
 /// ```

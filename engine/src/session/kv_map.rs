@@ -24,11 +24,14 @@ pub struct KvHeadRows {
 /// ```
 /// use longhand::{Model, ModelSource, Setup, SetupOptions};
 ///
-/// let options = SetupOptions { policy: Some("streaming:sinks=4,window=28,slack=0".parse()?),
-/// ..SetupOptions::default() }; let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 0, &mut
-/// ())?; let mut session = setup.start(&mut ())?; session.sync(&[7; 64], &mut |_| ())?; let map = session.kv_map();
-/// assert_eq!((map.tokens, map.layers[0][0].rows), (64, 32)); assert_eq!(session.kept_positions(0, 0).map(|positions|
-/// positions[..5].to_vec()), Some(vec![0, 1, 2, 3, 36])); assert_eq!(session.kept_positions(99, 0), None);
+/// let options = SetupOptions { policy: Some("streaming:sinks=4,window=28,slack=0".parse()?), ..SetupOptions::default() };
+/// let setup = Setup::resolve(&Model::open(ModelSource::Embedded)?, &options, 0, &mut ())?;
+/// let mut session = setup.start(&mut ())?;
+/// session.sync(&[7; 64], &mut |_| ())?;
+/// let map = session.kv_map();
+/// assert_eq!((map.tokens, map.layers[0][0].rows), (64, 32));
+/// assert_eq!(session.kept_positions(0, 0).map(|positions| positions[..5].to_vec()), Some(vec![0, 1, 2, 3, 36]));
+/// assert_eq!(session.kept_positions(99, 0), None);
 /// # Ok::<(), longhand::EngineError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
