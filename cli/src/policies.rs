@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use longhand::policy::{COMMON_PARAMETERS, policies};
+use longhand::policy::{COMMON_PARAMETERS, PolicyEntry, policies};
 
 use crate::app::App;
 
@@ -37,10 +37,14 @@ fn catalogue() -> String {
     }
     text += "\nevery policy but full:\n";
     for parameter in COMMON_PARAMETERS {
-        let on = policies().filter(|entry| entry.factory.is_some() && entry.default(parameter) == 1.0);
-        let on: Vec<&str> = on.map(|entry| entry.name).collect();
-        let description = parameter.description;
-        text += &format!("  {}=off: {description} (on, off); on in {}\n", parameter.name, on.join(", "));
+        let others = policies().filter(|entry| entry.factory.is_some() && entry.default(parameter) != 0.0);
+        let other = |entry: &PolicyEntry| {
+            format!("{} in {}", parameter.format_value(entry.default(parameter)), entry.name)
+        };
+        let others: Vec<String> = others.map(other).collect();
+        let (name, description, choices) =
+            (parameter.name, parameter.description, parameter.choices.join(", "));
+        text += &format!("  {name}=off: {description} ({choices}); {}\n", others.join(", "));
     }
     text.trim_end().to_owned()
 }
