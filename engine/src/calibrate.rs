@@ -21,7 +21,7 @@ use models::tokenizer::Tokenizer;
 use crate::forward::OutputTokens;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
-use crate::scratch::{Residual, Scratch, chunks};
+use crate::scratch::{Chunk, Residual, Scratch, chunks};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Session, SessionOptions, Task, not_finite};
 
@@ -202,12 +202,12 @@ fn score_layers(
 ) -> Result<Vec<HeadScores>, EngineError> {
     let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let mut workspace = Workspace::new(backends);
-    let residual = Residual::embed(&engine.forward, &chunks(tokens, chunk), backends, &mut workspace)?;
+    let read = chunks(n, chunk);
+    let residual = Residual::embed(&engine.forward, tokens, &read, backends, &mut workspace)?;
     let options = StoreOptions { context: n, types: CACHE_TYPES, reserve: None };
     let everything = Layout::new(spec, &PolicyChoice::default(), None, options)?;
     let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;
     let mut layers = Vec::new();
-    let count = n.div_ceil(chunk);
     for layer in 0..spec.n_layers {
         let place = backends.placement().of(layer);
         residual.move_to(layer, backends)?;
@@ -215,14 +215,14 @@ fn score_layers(
         let lanes = scratch.complete_lane(place, spec, layer);
         let layer_rows = LayerRows { lanes, recorders: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), engine.forward.attention_sinks(layer), pattern);
-        for (number, at) in (0..n).step_by(chunk).enumerate() {
-            let len = chunk.min(n - at);
+        for (number, Chunk { at, tokens: range }) in read.iter().enumerate() {
+            let (at, len, tokens) = (*at, range.len(), &tokens[range.clone()]);
             let state = LaneValues::uniform(spec.n_layers, at);
             let text_chunk = residual.chunk(place, layer, number, len)?;
             let queries = {
                 let built = engine.forward.query_graph(layer, text_chunk);
                 let graph = workspace.prepare(place, built.graph()?)?;
-                built.inputs.fill(&tokens[at..at + len], at, &state)?;
+                built.inputs.fill(tokens, at, &state)?;
                 backends.compute(place, &graph)?;
                 built.result.to_vec::<f32>()?
             };
@@ -230,13 +230,13 @@ fn score_layers(
             let needed = if is_last { OutputTokens::None } else { OutputTokens::All };
             let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
             let graph = workspace.prepare(place, built.graph()?)?;
-            built.inputs.fill(&tokens[at..at + len], at, &state)?;
+            built.inputs.fill(tokens, at, &state)?;
             backends.compute(place, &graph)?;
             // Heads that see a window only are never retrieval heads: their scores stay 0.
             if spec.window(layer).is_none() {
                 scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
             }
-            progress((layer * count + number + 1) as f64 / (spec.n_layers * count) as f64);
+            progress((layer * read.len() + number + 1) as f64 / (spec.n_layers * read.len()) as f64);
         }
         layers.push(scorer.finish(n));
         engine.release(layer);

@@ -120,7 +120,7 @@ fn search_layers(
 ) -> Result<Option<NotFiniteOrigin>, EngineError> {
     let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
     let (forward, mut workspace) = (engine.forward.traced(), Workspace::new(backends));
-    let residual = Residual::embed(&forward, &chunks(tokens, CHUNK), backends, &mut workspace)?;
+    let residual = Residual::embed(&forward, tokens, &chunks(n, CHUNK), backends, &mut workspace)?;
     let options = StoreOptions { context: n, types, reserve: None };
     let everything = Layout::new(spec, &PolicyChoice::default(), None, options)?;
     let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;

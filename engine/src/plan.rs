@@ -166,8 +166,7 @@ impl Plan {
             }
             if options.exact && !layers.is_empty() {
                 let ctx = Context::new(2);
-                let tokens = vec![0; prompt];
-                let read = first_text_chunks(&tokens, chunk, layout.reconstructs());
+                let read = first_text_chunks(prompt, chunk, layout.reconstructs());
                 let columns = Residual::columns(&read);
                 let residual = ctx.tensor(Type::F32, [spec.n_embd, columns]);
                 no_memory.mark_unallocated(&residual);

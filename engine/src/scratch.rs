@@ -6,6 +6,8 @@
 //! places, and nothing that a chunk gets is overwritten before the next one begins. Accumulated attention is the
 //! exception, and is restored.
 
+use std::ops::Range;
+
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, RowPositions};
 use models::spec::ModelSpec;
@@ -96,38 +98,40 @@ impl Scratch {
 }
 
 /// Tokens that are computed at a time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
     /// Position of the first of them, and the row that its key and value are written to.
     pub at: usize,
-    pub tokens: &'a [u32],
+    /// Which tokens of the text.
+    pub tokens: Range<usize>,
 }
 
-impl Chunk<'_> {
+impl Chunk {
     /// The row behind the last of them.
     pub fn end(&self) -> usize {
         self.at + self.tokens.len()
     }
 }
 
-/// A text in chunks of `len` tokens.
-pub(crate) fn chunks(tokens: &[u32], len: usize) -> Vec<Chunk<'_>> {
+/// A text of `n` tokens in chunks of `len`.
+pub(crate) fn chunks(n: usize, len: usize) -> Vec<Chunk> {
     let len = len.max(1);
-    tokens.chunks(len).enumerate().map(|(number, tokens)| Chunk { at: len * number, tokens }).collect()
+    (0..n).step_by(len).map(|at| Chunk { at, tokens: at..n.min(at + len) }).collect()
 }
 
-/// The chunks of a first text. With `twice` those follow in which it is read a second time (KVzip's context
+/// The chunks of a first text of `n` tokens. With `twice` those follow in which it is read a second time (KVzip's context
 /// reconstruction). Each of these repeats a part of the text as if it followed the whole text. It begins with the
 /// tokens before the part, from which the model recognises where it is.
-pub(crate) fn first_text_chunks(tokens: &[u32], len: usize, twice: bool) -> Vec<Chunk<'_>> {
+pub(crate) fn first_text_chunks(n: usize, len: usize, twice: bool) -> Vec<Chunk> {
     const TOKENS_BEFORE: usize = 16;
     let before = TOKENS_BEFORE.min(len / 4);
     let part = (len - before).max(1);
-    let repeated = (0..tokens.len()).step_by(part).filter(|_| twice).map(|from| {
-        let to = tokens.len().min(from + part);
-        Chunk { at: tokens.len(), tokens: &tokens[from.saturating_sub(before)..to] }
-    });
-    chunks(tokens, len).into_iter().chain(repeated).collect()
+    let mut all = chunks(n, len);
+    if twice {
+        let repeated = |from: usize| from.saturating_sub(before)..n.min(from + part);
+        all.extend((0..n).step_by(part).map(|from| Chunk { at: n, tokens: repeated(from) }));
+    }
+    all
 }
 
 /// The residual stream of a text in chunks, each of which has a slot. There is one more slot than chunks: each layer
@@ -141,9 +145,10 @@ pub(crate) struct Residual {
 }
 
 impl Residual {
-    /// The embeddings of `chunks`, in the place of the first layer.
+    /// The embeddings of the chunks of a text, in the place of the first layer.
     pub(crate) fn embed(
         forward: &Forward,
+        tokens: &[u32],
         chunks: &[Chunk],
         backends: &Backends,
         workspace: &mut Workspace,
@@ -158,10 +163,10 @@ impl Residual {
         }
         let residual = Residual { streams, chunk, slots: chunks.len() + 1 };
         let first = residual.at(backends.placement().of(0))?;
-        for (number, Chunk { at, tokens }) in chunks.iter().enumerate() {
-            let built = forward.embedding_graph(tokens.len());
+        for (number, Chunk { at, tokens: range }) in chunks.iter().enumerate() {
+            let built = forward.embedding_graph(range.len());
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
-            built.inputs.fill(tokens, *at, &LaneValues::default())?;
+            built.inputs.fill(&tokens[range.clone()], *at, &LaneValues::default())?;
             backends.compute(Place::Host, &graph)?;
             first.write(4 * n_embd * chunk * number, &built.result.to_vec::<f32>()?)?;
         }

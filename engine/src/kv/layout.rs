@@ -9,7 +9,9 @@ use kernels::RowType;
 use kernels::graph::{AttentionShape, MAX_LANES, tensor_type};
 use models::spec::{ModelSpec, PositionEncoding};
 
-use super::policy::{AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput};
+use super::policy::{
+    AccumulationRule, AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput,
+};
 use crate::heads::HeadProfile;
 use crate::{EngineError, Hint, alibi};
 
@@ -77,10 +79,19 @@ impl LaneLayout {
         self.policy.as_ref().map_or_else(AttentionNeeds::default, |policy| policy.needs())
     }
 
+    /// How attention is accumulated while the model runs.
+    pub(super) fn accumulation(&self) -> Option<AccumulationRule> {
+        self.needs().accumulation
+    }
+
+    /// How attention is accumulated while a first text is read a second time.
+    pub(super) fn reconstruction(&self) -> Option<AccumulationRule> {
+        self.needs().reconstruction.then_some(AccumulationRule::RECONSTRUCTION)
+    }
+
     /// Whether the lane's rows accumulate attention.
     pub(super) fn accumulates(&self) -> bool {
-        let needs = self.needs();
-        needs.accumulation.is_some() || needs.reconstruction
+        self.accumulation().or(self.reconstruction()).is_some()
     }
 
     /// Rows allocated for all heads together.
@@ -167,14 +178,13 @@ impl Layout {
             }
         }
         // A made-up profile has no shares: all heads then keep equally many rows.
-        let shares = profile.filter(|_| policy.uses_shares()).zip(policy.policy());
-        if let Some(shares) = shares.and_then(|(profile, bounded)| {
-            profile.row_shares((bounded.budget(options.context) as f64 / options.context as f64).min(1.0))
-        }) {
-            let layers = layout.layers.iter_mut().zip(shares.chunks(spec.n_kv_heads)).enumerate();
-            let skips = |layer| policy.policy().is_some_and(|bounded| bounded.skips_layer(layer));
-            for (_, (lanes, shares)) in layers.filter(|(layer, _)| !skips(*layer)) {
-                *lanes = lanes_of_shares(shares, policy, options)?;
+        if let Some((profile, bounded)) = profile.filter(|_| policy.uses_shares()).zip(policy.policy()) {
+            let kept = bounded.budget(options.context) as f64 / options.context as f64;
+            let shares = profile.row_shares(kept.min(1.0)).unwrap_or_default();
+            for (layer, shares) in shares.chunks(spec.n_kv_heads).enumerate() {
+                if !bounded.skips_layer(layer) {
+                    layout.layers[layer] = lanes_of_shares(shares, policy, options)?;
+                }
             }
         }
         let all_heads: Vec<u32> = (0..spec.n_kv_heads as u32).collect();
@@ -274,7 +284,7 @@ impl Layout {
 
     /// Whether the policy of some lane needs a first text to be read a second time.
     pub fn reconstructs(&self) -> bool {
-        self.lanes().any(|lane| lane.needs().reconstruction)
+        self.lanes().any(|lane| lane.reconstruction().is_some())
     }
 
     /// Bytes of the store: rows, running sums, accumulated attention, stored queries, and the host's record

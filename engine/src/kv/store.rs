@@ -261,24 +261,29 @@ impl Store {
     /// What is recorded of a layer's attention during exact prefill, while its complete rows are in
     /// `scratch`, the only lane, with all KV heads.
     pub fn prefill_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
-        let Layer { lanes, queries, .. } = &self.layers[layer];
-        let accumulator = |lane: &Lane| {
-            let (heads, rule) = (lane.graph.kv_heads.clone(), lane.layout.needs().accumulation?);
-            Some(AttentionAccumulator::of_scratch(scratch, heads, rule))
-        };
-        let accumulators = lanes.iter().filter_map(accumulator).collect();
-        AttentionRecorder { queries: queries.clone(), accumulators }
+        let accumulators = self.accumulators(layer, scratch, LaneLayout::accumulation);
+        AttentionRecorder { queries: self.layers[layer].queries.clone(), accumulators }
     }
 
     /// What is recorded of a layer's attention while a text is read a second time. The rows in `scratch` get it, if the
     /// layer's policies need it.
     pub fn reconstruction_recorder(&self, layer: usize, scratch: &GraphLane) -> AttentionRecorder {
-        let scored = self.layers[layer].lanes.iter().filter(|lane| lane.layout.needs().reconstruction);
+        let accumulators = self.accumulators(layer, scratch, LaneLayout::reconstruction);
+        AttentionRecorder { queries: None, accumulators }
+    }
+
+    /// The heads of a layer's lanes that accumulate attention by a rule, in `scratch`.
+    fn accumulators(
+        &self,
+        layer: usize,
+        scratch: &GraphLane,
+        rule: fn(&LaneLayout) -> Option<AccumulationRule>,
+    ) -> Vec<AttentionAccumulator> {
         let accumulator = |lane: &Lane| {
-            let heads = lane.graph.kv_heads.clone();
-            AttentionAccumulator::of_scratch(scratch, heads, AccumulationRule::RECONSTRUCTION)
+            let (heads, accumulation) = (lane.graph.kv_heads.clone(), rule(&lane.layout)?);
+            Some(AttentionAccumulator { lane: scratch.clone(), lane_index: 0, heads, accumulation })
         };
-        AttentionRecorder { queries: None, accumulators: scored.map(accumulator).collect() }
+        self.layers[layer].lanes.iter().filter_map(accumulator).collect()
     }
 
     /// Whether all heads of a layer keep every row.

@@ -106,12 +106,7 @@ impl LayerRows {
         lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)> + Clone,
         queries: Option<&Tensor>,
     ) -> LayerRows {
-        let accumulator = |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| {
-            let heads = (0..layout.kv_heads.len() as u32).collect();
-            let accumulation = layout.needs().accumulation?;
-            Some(AttentionAccumulator { lane: lane.clone(), lane_index, heads, accumulation })
-        };
-        let accumulators = lanes.clone().enumerate().filter_map(accumulator).collect();
+        let accumulators = AttentionAccumulator::of_lanes(lanes.clone(), LaneLayout::accumulation);
         LayerRows {
             lanes: lanes.map(|(lane, _)| lane.clone()).collect(),
             recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulators }],
@@ -120,16 +115,8 @@ impl LayerRows {
 
     /// The same rows, with what is recorded while a text is read a second time.
     pub(crate) fn with_reconstruction(mut self, lanes: &[LaneLayout]) -> LayerRows {
-        let scored =
-            (0..).zip(self.lanes.iter().zip(lanes)).filter(|(_, (_, lane))| lane.needs().reconstruction);
-        let accumulator =
-            |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| AttentionAccumulator {
-                lane: lane.clone(),
-                lane_index,
-                heads: (0..layout.kv_heads.len() as u32).collect(),
-                accumulation: AccumulationRule::RECONSTRUCTION,
-            };
-        let accumulators: Vec<_> = scored.map(accumulator).collect();
+        let accumulators =
+            AttentionAccumulator::of_lanes(self.lanes.iter().zip(lanes), LaneLayout::reconstruction);
         if !accumulators.is_empty() {
             self.recorders.push(AttentionRecorder { queries: None, accumulators });
         }
@@ -156,13 +143,16 @@ impl AttentionRecorder {
 }
 
 impl AttentionAccumulator {
-    /// Heads of a scratch buffer's lane, which has all KV heads of the model.
-    pub(crate) fn of_scratch(
-        lane: &GraphLane,
-        heads: Arc<[u32]>,
-        accumulation: AccumulationRule,
-    ) -> AttentionAccumulator {
-        AttentionAccumulator { lane: lane.clone(), lane_index: 0, heads, accumulation }
+    /// All heads of the lanes that accumulate attention by a rule.
+    fn of_lanes<'a>(
+        lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)>,
+        rule: fn(&LaneLayout) -> Option<AccumulationRule>,
+    ) -> Vec<AttentionAccumulator> {
+        let accumulator = |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| {
+            let (heads, accumulation) = ((0..layout.kv_heads.len() as u32).collect(), rule(layout)?);
+            Some(AttentionAccumulator { lane: lane.clone(), lane_index, heads, accumulation })
+        };
+        lanes.enumerate().filter_map(accumulator).collect()
     }
 }
 

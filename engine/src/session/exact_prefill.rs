@@ -7,8 +7,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kernels::graph::GraphLane;
+
 use crate::forward::{OutputTokens, RESULT_NORM};
-use crate::kv::{LaneValues, LayerRows, Layout};
+use crate::kv::{AttentionRecorder, LaneValues, LayerRows, Layout, Store};
 use crate::scratch::{Chunk, Residual, Scratch, first_text_chunks};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task, not_finite};
@@ -127,10 +129,8 @@ fn give_up<'a>(engine: &Engine, sessions: impl IntoIterator<Item = &'a mut Sessi
 /// layer that was complete.
 pub(super) struct FirstText {
     tokens: Vec<u32>,
-    /// Tokens computed at a time, at most.
-    chunk: usize,
-    /// Whether it is read a second time for the policies of its sessions.
-    is_read_twice: bool,
+    /// The tokens computed at a time. Those behind the text read it a second time, for the policies of its sessions.
+    chunks: Vec<Chunk>,
     residual: Residual,
     scratch: Scratch,
     /// The layer that is read.
@@ -152,16 +152,15 @@ impl FirstText {
         let forward = sessions.first().map_or(&engine.forward, |first| &first.forward);
         let layouts: Vec<&Layout> = sessions.iter().map(|session| session.store.layout()).collect();
         let is_read_twice = layouts.iter().any(|layout| layout.reconstructs());
-        let chunks = first_text_chunks(tokens, chunk, is_read_twice);
-        let residual = Residual::embed(forward, &chunks, backends, &mut workspace)?;
+        let chunks = first_text_chunks(tokens.len(), chunk, is_read_twice);
+        let residual = Residual::embed(forward, tokens, &chunks, backends, &mut workspace)?;
         let rows = chunks.iter().map(Chunk::end).max().unwrap_or(0);
         let scratch =
             Scratch::new(engine.spec(), &layouts, rows, backends, |layer| !in_store(sessions, layer))?;
         sessions.iter_mut().for_each(|session| session.compressing = Duration::ZERO);
         Ok(FirstText {
             tokens: tokens.to_vec(),
-            chunk,
-            is_read_twice,
+            chunks,
             residual,
             scratch,
             layer: 0,
@@ -171,15 +170,10 @@ impl FirstText {
         })
     }
 
-    fn chunks(&self) -> Vec<Chunk<'_>> {
-        first_text_chunks(&self.tokens, self.chunk, self.is_read_twice)
-    }
-
     /// How much of the text is read, from 0 to 1.
     fn share(&self, n_layers: usize) -> f64 {
-        let chunks = self.chunks().len();
-        let read = self.layer * chunks + self.chunks_read;
-        read as f64 / (n_layers * chunks).max(1) as f64
+        let read = self.layer * self.chunks.len() + self.chunks_read;
+        read as f64 / (n_layers * self.chunks.len()).max(1) as f64
     }
 
     /// Reads what is left of the text into the stores of `sessions`, one layer after the other.
@@ -190,15 +184,15 @@ impl FirstText {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), EngineError> {
         let (started, before, n_layers) = (Instant::now(), self.elapsed, engine.spec().n_layers);
-        let chunks = self.chunks().len();
         while self.layer < n_layers {
             if self.chunks_read == 0 {
                 self.residual.move_to(self.layer, &engine.backends)?;
                 self.scratch.clear_accumulated(engine.backends.placement().of(self.layer))?;
             }
             let rows = self.layer_rows(engine, sessions);
-            let second_rows = self.second_reading_rows(engine, sessions);
-            while self.chunks_read < chunks {
+            let second_rows =
+                complete_rows(engine, sessions, &self.scratch, self.layer, Store::reconstruction_recorder);
+            while self.chunks_read < self.chunks.len() {
                 self.read_chunk(engine, sessions, [&rows, &second_rows])?;
                 self.chunks_read += 1;
                 self.elapsed = before + started.elapsed();
@@ -215,18 +209,7 @@ impl FirstText {
     fn layer_rows(&self, engine: &Engine, sessions: &[&mut Session]) -> LayerRows {
         match in_store(sessions, self.layer) {
             true => sessions[0].store.rows(self.layer),
-            false => complete_rows(engine, sessions, &self.scratch, self.layer),
-        }
-    }
-
-    /// The complete rows of the present layer while the text is read a second time.
-    fn second_reading_rows(&self, engine: &Engine, sessions: &[&mut Session]) -> LayerRows {
-        let place = engine.backends.placement().of(self.layer);
-        let recorder =
-            |(session, lane): (&&mut Session, _)| session.store.reconstruction_recorder(self.layer, lane);
-        LayerRows {
-            lanes: self.scratch.complete_lane(place, engine.spec(), self.layer),
-            recorders: sessions.iter().zip(self.scratch.lanes(place)).map(recorder).collect(),
+            false => complete_rows(engine, sessions, &self.scratch, self.layer, Store::prefill_recorder),
         }
     }
 
@@ -239,7 +222,8 @@ impl FirstText {
     ) -> Result<(), EngineError> {
         let (layer, backends, n_layers) = (self.layer, &engine.backends, engine.spec().n_layers);
         let place = backends.placement().of(layer);
-        let Chunk { at, tokens } = self.chunks()[self.chunks_read];
+        let Chunk { at, tokens: range } = self.chunks[self.chunks_read].clone();
+        let tokens = &self.tokens[range];
         let rows = if at < self.tokens.len() { first_rows } else { second_rows };
         let needed = match layer + 1 == n_layers {
             true if at + tokens.len() == self.tokens.len() => OutputTokens::Last,
@@ -293,9 +277,15 @@ fn in_store(sessions: &[&mut Session], layer: usize) -> bool {
 }
 
 /// A layer's complete rows. The scratch buffer has a lane for each session, and all share keys and values.
-fn complete_rows(engine: &Engine, sessions: &[&mut Session], scratch: &Scratch, layer: usize) -> LayerRows {
+fn complete_rows(
+    engine: &Engine,
+    sessions: &[&mut Session],
+    scratch: &Scratch,
+    layer: usize,
+    recorder: fn(&Store, usize, &GraphLane) -> AttentionRecorder,
+) -> LayerRows {
     let place = engine.backends.placement().of(layer);
-    let recorder = |(session, lane): (&&mut Session, _)| session.store.prefill_recorder(layer, lane);
+    let recorder = |(session, lane): (&&mut Session, _)| recorder(&session.store, layer, lane);
     LayerRows {
         lanes: scratch.complete_lane(place, engine.spec(), layer),
         recorders: sessions.iter().zip(scratch.lanes(place)).map(recorder).collect(),

@@ -102,16 +102,17 @@ impl<'a> Profiles<'a> {
             return if given { unused("it uses no head profile") } else { Ok(Found::NotNeeded) };
         }
         let shape = self.model.head_shape()?;
-        let lacks_shares = |profile: &HeadProfile| policy.uses_shares() && profile.row_shares(1.0).is_none();
         let profile = match &self.options.heads {
             HeadSource::Auto => match self.cached() {
-                Ok(Some(profile)) if lacks_shares(&profile) => return Ok(Found::Missing { unusable: None }),
+                Ok(Some(profile)) if lacks_shares(policy, &profile) => {
+                    return Ok(Found::Missing { unusable: None });
+                }
                 Ok(Some(profile)) => profile,
                 Ok(None) => return Ok(Found::Missing { unusable: None }),
                 Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()) }),
             },
             HeadSource::File(path) => return self.read(path, policy).map(Found::Profile),
-            HeadSource::Profile(profile) if lacks_shares(profile) => {
+            HeadSource::Profile(profile) if lacks_shares(policy, profile) => {
                 return Ok(Found::Missing { unusable: None });
             }
             HeadSource::Profile(profile) => {
@@ -141,7 +142,7 @@ impl<'a> Profiles<'a> {
         let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
         notify_if_not_cached(self.cache(&profile), observer);
-        if policy.uses_shares() && profile.row_shares(1.0).is_none() {
+        if lacks_shares(policy, &profile) {
             return Err(EngineError::Policy {
                 given: policy.to_string(),
                 reason: "calibration finds no shares of rows: the model's context or vocabulary is too small"
@@ -175,7 +176,7 @@ impl<'a> Profiles<'a> {
     /// The profile of a file, with heads selected again where the policy sets the shares itself.
     pub fn read(&self, path: &Path, policy: &PolicyChoice) -> Result<HeadProfile, EngineError> {
         let profile = HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?;
-        if policy.uses_shares() && profile.row_shares(1.0).is_none() {
+        if lacks_shares(policy, &profile) {
             return Err(EngineError::NoRowShares { path: path.to_owned() });
         }
         let rule = policy_rule(policy);
@@ -228,6 +229,11 @@ impl<'a> Profiles<'a> {
         notify_if_not_cached(path.map_or(Ok(()), |path| profile.save(&path)), observer);
         Ok(profile)
     }
+}
+
+/// Whether a policy asks for shares of rows that the profile does not have.
+fn lacks_shares(policy: &PolicyChoice, profile: &HeadProfile) -> bool {
+    policy.uses_shares() && profile.row_shares(1.0).is_none()
 }
 
 /// A profile that cannot be cached is no error: it is made again the next time.

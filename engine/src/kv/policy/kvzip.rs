@@ -1,8 +1,8 @@
 //! KVzip (Kim et al. 2025, arXiv 2505.23416): keeps the rows that the model needs to repeat the text. The text is
 //! read a second time behind itself, and each row is scored by the largest attention that it gets there.
 //!
-//! Decisions: one number for each KV head, the maximum over its query heads; every head keeps equally many rows. A
-//! part of the text is repeated behind the tokens before it, without words that ask for it, so that no language is
+//! Decisions: one number for each KV head, the maximum over its query heads. The heads' numbers of rows come from
+//! calibration and not from this text, because its rows are evicted layer by layer. A part of the text is repeated behind the tokens before it, without words that ask for it, so that no language is
 //! assumed. Rows of later tokens, and of a text that is read chunk by chunk, have no score. The last `recent` rows
 //! stay. Of those that leave this window the oldest are evicted first, and all of them before rows with a score.
 

@@ -68,9 +68,7 @@ impl PolicyChoice {
 
     /// Whether each head keeps a share of the rows that the head profile gives.
     pub fn uses_shares(&self) -> bool {
-        self.policy.is_some()
-            && self.values.is_on("heads")
-            && self.values.count("heads") == Heads::Shares as usize
+        self.policy.is_some() && self.values.count("heads") == Heads::Shares as usize
     }
 
     /// Whether one entry stands for the evicted rows.
