@@ -179,7 +179,7 @@ fn object(name: &str, file: &GgufFile, shown: usize) -> serde_json::Value {
                 "experts": spec.experts.map(|experts| json!({
                     "count": experts.count,
                     "used": experts.used,
-                    "feed_forward": experts.n_ff.unwrap_or(spec.n_ff),
+                    "feed_forward": experts.width(spec.n_ff),
                 })),
                 "vocabulary": spec.n_vocab,
                 "context": spec.n_ctx_train,
@@ -194,7 +194,7 @@ fn object(name: &str, file: &GgufFile, shown: usize) -> serde_json::Value {
 
 /// The experts of a model whose other feed-forward networks have the width `n_ff`.
 fn experts_text(experts: &Experts, n_ff: usize) -> String {
-    format!(", {} of {} experts of {}", experts.used, experts.count, experts.n_ff.unwrap_or(n_ff))
+    format!(", {} of {} experts of {}", experts.used, experts.count, experts.width(n_ff))
 }
 
 fn metadata(value: &Value, shown: usize) -> serde_json::Value {

@@ -78,15 +78,13 @@ fn changes(model: &Model) -> Vec<Offer> {
     let mut ways = vec![Offer::default(), by_chunks(Offer::default())];
     // With ALiBi, computing the windows takes too long for an offer. With learned positions there are none for a second
     // reading.
-    match model.spec().position_encoding {
-        PositionEncoding::Alibi => {}
-        encoding => {
-            ways.push(whole(RAZOR));
-            if encoding != PositionEncoding::Learned {
-                ways.push(Offer { percent: Some(KVZIP.1), ..whole(KVZIP.0) });
-            }
-            ways.extend([RAZOR, "razor:induction=0.07"].map(|policy| by_chunks(whole(policy))));
+    let encoding = model.spec().position_encoding;
+    if encoding != PositionEncoding::Alibi {
+        ways.push(whole(RAZOR));
+        if encoding != PositionEncoding::Learned {
+            ways.push(Offer { percent: Some(KVZIP.1), ..whole(KVZIP.0) });
         }
+        ways.extend([RAZOR, "razor:induction=0.07"].map(|policy| by_chunks(whole(policy))));
     }
     let types = [None].into_iter().chain(SMALLER_TYPES.map(Some));
     let changes =

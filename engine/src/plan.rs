@@ -104,7 +104,7 @@ pub const ASSUMED_DEVICE_BLOCKS: usize = 4 * 192;
 /// these, in 8-bit blocks, 36 bytes for 32 elements. Each chosen expert has a copy of its own.
 pub fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
     let of_experts = spec.experts.map_or(0, |experts| {
-        let n_ff = experts.n_ff.unwrap_or(spec.n_ff);
+        let n_ff = experts.width(spec.n_ff);
         (experts.used * n_ff.max(spec.n_embd)).max(experts.shared_ff.unwrap_or(0))
     });
     KERNEL_CODE_BYTES + spec.n_ff.max(spec.n_embd).max(of_experts) / 32 * 36 * chunk

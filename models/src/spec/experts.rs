@@ -33,6 +33,11 @@ pub struct Experts {
 }
 
 impl Experts {
+    /// Width of an expert, elements, where the feed-forward network has the width `n_ff`.
+    pub fn width(&self, n_ff: usize) -> usize {
+        self.n_ff.unwrap_or(n_ff)
+    }
+
     /// What all models of an architecture have in common. The caller gives the numbers of experts.
     pub(crate) fn declared(decl: &ExpertsDecl) -> Option<Experts> {
         let always = |presence: Presence| presence.resolve(false);

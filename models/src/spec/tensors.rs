@@ -354,7 +354,7 @@ impl Declare {
 
     fn experts(&self, spec: &ModelSpec, experts: &Experts) -> ExpertTensors<TensorSpec> {
         let (n_embd, count) = (spec.n_embd, experts.count);
-        let n_ff = experts.n_ff.unwrap_or(spec.n_ff);
+        let n_ff = experts.width(spec.n_ff);
         let is_gated = spec.feed_forward().is_gated();
         let bias = |present: bool, name: &str, len: usize| {
             let name = format!("{name}.bias");
