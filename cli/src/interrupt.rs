@@ -6,6 +6,7 @@
 
 #[cfg(unix)]
 use std::io;
+#[cfg(not(unix))]
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 #[cfg(unix)]
@@ -274,6 +275,10 @@ fn exit(code: i32) -> ! {
     #[cfg(unix)]
     terminal::restore_for_good();
     let _ = std::io::Write::write_all(&mut std::io::stderr(), b"\n");
+    // Without the C library's exit handlers: other threads still compute with what these would free.
+    #[cfg(unix)]
+    signal_hook::low_level::exit(code);
+    #[cfg(not(unix))]
     process::exit(code)
 }
 

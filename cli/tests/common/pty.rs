@@ -237,6 +237,9 @@ impl Terminal {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the screen");
         }
+        if status.code().is_none() {
+            eprintln!("the program was ended by {status}");
+        }
         status.code()
     }
 
