@@ -11,7 +11,7 @@ use kernels::graph::{
     self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, MAX_LANES, QueryHeads, Split,
 };
 use models::arch::{NormKind, QkNorm, RopeStyle};
-use models::spec::{LayerTensors, ModelSpec, Rope, RopeScaling};
+use models::spec::{AttentionTemperature, LayerTensors, ModelSpec, Rope, RopeScaling};
 
 use crate::kv::policy::CountedQueries;
 use crate::kv::{AttentionRecorder, LaneValues, LayerRows};
@@ -67,21 +67,25 @@ pub struct Inputs {
     pub residual: Tensor,
     /// `[n]` i32: positions of the tokens.
     pub positions: Tensor,
+    /// `[n]` f32: factors of the queries, where the model scales them by position.
+    pub query_factors: Option<(Tensor, AttentionTemperature)>,
     /// Live rows and log-weights of all lanes.
     pub state: LaneInputs,
 }
 
 impl Inputs {
-    /// Inputs for `n` tokens of a model with `n_layers` layers.
-    fn new(ctx: &Context, n_embd: usize, n: usize, n_layers: usize) -> Inputs {
+    /// Inputs for `n` tokens of a model.
+    fn new(ctx: &Context, spec: &ModelSpec, n: usize) -> Inputs {
         let positions = ctx.input("positions", Type::I32, [n]);
         Inputs {
             tokens: ctx.input("tokens", Type::I32, [n]),
-            residual: ctx.input("residual", Type::F32, [n_embd, n]),
+            residual: ctx.input("residual", Type::F32, [spec.n_embd, n]),
             positions: positions.clone(),
+            query_factors: (spec.attention_temperature)
+                .map(|temperature| (ctx.input("query_factors", Type::F32, [n]), temperature)),
             state: LaneInputs {
-                rows: ctx.input("rows", Type::I32, [MAX_LANES, n_layers]),
-                log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, n_layers]),
+                rows: ctx.input("rows", Type::I32, [MAX_LANES, spec.n_layers]),
+                log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, spec.n_layers]),
                 positions,
                 layer: 0,
             },
@@ -96,6 +100,12 @@ impl Inputs {
         }
         if self.positions.is_allocated() {
             self.positions.write(0, &(first as i32..).take(tokens.len()).collect::<Vec<_>>())?;
+        }
+        if let Some((factors, temperature)) = &self.query_factors
+            && factors.is_allocated()
+        {
+            let of_tokens = (first..first + tokens.len()).map(|position| temperature.factor(position));
+            factors.write(0, &of_tokens.collect::<Vec<f32>>())?;
         }
         lanes.write(&self.state)
     }
@@ -164,7 +174,7 @@ const PREFILL_MIN_TOKENS: usize = 32;
 const LAYER_TENSORS: usize = 104;
 
 /// Maximum number of tensors that experts add to a layer's graph, without those of adding up what they give.
-const EXPERT_TENSORS: usize = 64;
+const EXPERT_TENSORS: usize = 96;
 
 /// Maximum number of tensors that [`record_attention`] makes: stored queries, and an accumulation for each lane.
 const RECORDER_TENSORS: usize = 1 + MAX_LANES;
@@ -272,7 +282,7 @@ impl Forward {
     }
 
     fn inputs(&self, ctx: &Context, n: usize) -> Inputs {
-        Inputs::new(ctx, self.spec.n_embd, n, self.spec.n_layers)
+        Inputs::new(ctx, &self.spec, n)
     }
 
     /// The input of a layer's attention `[n_embd, n]`, for the layer's input `x` `[n_embd, n]`.
@@ -286,22 +296,30 @@ impl Forward {
         }
     }
 
-    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for attention's input `x` `[n_embd, n]` at
-    /// `positions` `[n]`.
-    fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
-        let w = self.matrices(layer, x.dim(1));
+    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for attention's input `x` `[n_embd, n]`, which belongs to
+    /// the last n of the tokens of `inputs`.
+    fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, inputs: &Inputs) -> Tensor {
+        let n = x.dim(1);
+        let w = self.matrices(layer, n);
         let q = self.project(ctx, layer, &w.wq, w.bq.as_ref(), x);
-        self.intermediate("Qcur", layer, self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), positions))
+        let positions = last_of(ctx, &inputs.positions, n);
+        let q = self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), &positions);
+        let q = match &inputs.query_factors {
+            Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&last_of(ctx, factors, n), [1, 1, n])),
+            None => q,
+        };
+        self.intermediate("Qcur", layer, q)
     }
 
-    /// Keys of a layer after RoPE, `[head_dim, kv_heads, n]`: as [`Forward::queries`].
+    /// Keys of a layer after RoPE, `[head_dim, kv_heads, n]`, for attention's input `x` `[n_embd, n]` at `positions`
+    /// `[n]`.
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let k = self.project(ctx, layer, &w.wk, w.bk.as_ref(), x);
         self.intermediate("Kcur", layer, self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions))
     }
 
-    /// Values of a layer, `[head_dim, kv_heads, n]`: as [`Forward::queries`].
+    /// Values of a layer, `[head_dim, kv_heads, n]`: as [`Forward::keys`].
     fn values(&self, ctx: &Context, layer: usize, x: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let v = self.project(ctx, layer, &w.wv, w.bv.as_ref(), x);
@@ -422,11 +440,9 @@ impl Forward {
         if queries == 0 {
             return stored;
         }
-        let q = if queries == n {
-            self.queries(ctx, layer, &normed, positions)
-        } else {
-            let last = ctx.view(positions, [queries], [4 * queries; 3], 4 * (n - queries));
-            self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), &last)
+        let q = match queries == n {
+            true => self.queries(ctx, layer, &normed, inputs),
+            false => self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), inputs),
         };
         for recorder in &rows.recorders {
             let queries = QueryHeads { q: &q, sinks: sinks.as_ref() };
@@ -550,7 +566,7 @@ impl Forward {
         let ctx = Context::new(LAYER_TENSORS);
         let inputs = self.inputs(&ctx, chunk.len);
         let x = self.attention_input(&ctx, layer, &chunk.input(&ctx));
-        let result = self.queries(&ctx, layer, &x, &inputs.positions).output();
+        let result = self.queries(&ctx, layer, &x, &inputs).output();
         BuiltGraph { ctx, inputs, result, effects: Vec::new() }
     }
 
@@ -589,6 +605,14 @@ impl Forward {
             Some(bias) => ctx.add(&weighted, bias),
             None => weighted,
         }
+    }
+}
+
+/// The last `n` of an input's numbers, each of 4 bytes.
+fn last_of(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
+    match input.dim(0) - n {
+        0 => input.clone(),
+        before => ctx.view(input, [n], [4 * n; 3], 4 * before),
     }
 }
 

@@ -59,7 +59,7 @@ architectures! {
     exaone4: Exaone4,
     /// Phi-3, 3.5 and 4.
     phi3: Phi3,
-    /// Mistral Small 3.x. Ministral 3, whose files scale attention by position, is refused.
+    /// Mistral Small 3.x, Ministral 3.
     mistral3: Mistral3,
     /// ChatGLM 2 and 3, GLM-4, GLM-Edge.
     chatglm: ChatGlm,
@@ -67,6 +67,8 @@ architectures! {
     glm4: Glm4,
     /// GLM-4.5 and 4.6.
     glm4moe: Glm4Moe,
+    /// dots.llm1.
+    dots1: Dots1,
     /// gpt-oss.
     gpt_oss: GptOss,
     /// SmolLM3.
@@ -535,6 +537,8 @@ pub(crate) const EXPERT_KEYS: &[&str] = &[
     "expert_count",
     "expert_feed_forward_length",
     "expert_gating_func",
+    "expert_group_count",
+    "expert_group_used_count",
     "expert_shared_count",
     "expert_shared_feed_forward_length",
     "expert_used_count",
@@ -543,6 +547,10 @@ pub(crate) const EXPERT_KEYS: &[&str] = &[
     "interleave_moe_layer_step",
     "leading_dense_block_count",
 ];
+
+/// Settings of models whose queries are scaled by position, and whose YaRN changes no magnitudes.
+pub(crate) const TEMPERATURE_KEYS: &[&str] =
+    &["attention.temperature_length", "attention.temperature_scale", "rope.scaling.yarn_log_multiplier"];
 
 /// Keys without influence on the computation: the row order of the source, and whether scaling was part of
 /// training.
@@ -559,8 +567,8 @@ pub(crate) const NEUTRAL_KEYS: &[(&str, Neutral, &str)] = &[
     ("attn_logit_softcapping", Neutral::Number(&[0.0]), "soft-capped attention logits"),
     ("embedding_scale", Neutral::Number(&[0.0, 1.0]), "scaled embeddings"),
     ("expert_count", Neutral::Number(&[0.0]), "a mixture of experts"),
-    ("expert_group_count", Neutral::Number(&[0.0, 1.0]), "groups of experts"),
-    ("expert_group_used_count", Neutral::Number(&[0.0, 1.0]), "groups of experts"),
+    ("expert_group_count", Neutral::Number(&[0.0, 1.0]), "a mixture of experts"),
+    ("expert_group_used_count", Neutral::Number(&[0.0, 1.0]), "a mixture of experts"),
     ("expert_shared_count", Neutral::Number(&[0.0]), "a mixture of experts"),
     ("expert_used_count", Neutral::Number(&[0.0]), "a mixture of experts"),
     ("final_logit_softcapping", Neutral::Number(&[0.0]), "soft-capped output logits"),

@@ -9,10 +9,12 @@ use crate::gguf::write::MetaValue;
 mod experts;
 mod local;
 mod read;
+mod temperature;
 mod tensors;
 
 pub use experts::Experts;
 pub use local::LocalLayers;
+pub use temperature::AttentionTemperature;
 pub use tensors::{
     DenseTensors, ExpertTensors, InputTensors, LayerTensors, ModelTensors, NetworkTensors, OutputTensors,
     Part, TensorKind, TensorSpec,
@@ -48,6 +50,8 @@ pub struct ModelSpec {
     pub norm_eps: f32,
     /// Factor of q·k before the softmax.
     pub attention_scale: f32,
+    /// How queries are scaled by position, after RoPE.
+    pub attention_temperature: Option<AttentionTemperature>,
     /// How the positions of tokens are taken into account.
     pub position_encoding: PositionEncoding,
     /// How a layer's parts are connected, and which norms it has.
@@ -268,6 +272,7 @@ impl ModelSpec {
             n_ctx_train: 1,
             norm_eps: 1e-5,
             attention_scale: attention_scale(head_dim),
+            attention_temperature: None,
             position_encoding,
             block: decl.blocks[0],
             norm_bias: always(decl.norm_bias),
@@ -408,6 +413,10 @@ impl ModelSpec {
                     put("rope.scaling.attn_factor", attn_factor.into());
                 }
             }
+        }
+        if let Some(temperature) = self.attention_temperature {
+            put("attention.temperature_scale", temperature.scale.into());
+            put("attention.temperature_length", size(temperature.length));
         }
         if let Some(window) = self.ignored_sliding_window {
             put("attention.sliding_window", size(window));

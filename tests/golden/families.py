@@ -49,6 +49,10 @@ def longrope(dims, original):
                 short_factor=[1.0 + 0.05 * i for i in range(dims // 2)], long_factor=[1.5 + 0.5 * i for i in range(dims // 2)])
 
 
+def yarn(factor, original, **others):
+    return dict(rope_type="yarn", rope_theta=10000.0, factor=factor, original_max_position_embeddings=original, beta_fast=32.0, beta_slow=1.0, **others)
+
+
 GRANITE = dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.4)
 CASES = [
     Case("gemma-mqa", "Gemma", dict(SIZES, head_dim=32, num_key_value_heads=1)),
@@ -146,13 +150,36 @@ CASES = [
                                                           full_attention=dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, beta_fast=32.0, beta_slow=1.0,
                                                                               original_max_position_embeddings=32)))),
 ]
+# Ministral 3, groups of experts, and keys and values from one latent vector. Their seeds count from 200 on.
+SIGMOID = dict(scoring_func="sigmoid")
+SMALL = dict(SIZES, hidden_size=32, intermediate_size=48)
+LATENT = dict(SMALL, num_experts_per_tok=2, num_key_value_heads=4, moe_intermediate_size=32, kv_lora_rank=32, qk_nope_head_dim=32,
+              qk_rope_head_dim=16, v_head_dim=24)
+LATER = [
+    Case("ministral3-yarn", "Ministral3", dict(SMALL, head_dim=16, rope_parameters=yarn(8.0, 16, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5))),
+    Case("ministral3-tied", "Ministral3", dict(SMALL, head_dim=32, num_key_value_heads=1, tie_word_embeddings=True,
+                                               rope_parameters=yarn(4.0, 8, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)), "q8_0"),
+    Case("dots1-groups", "Dots1", dict(SMALL, head_dim=16, num_experts_per_tok=3, moe_intermediate_size=32, n_routed_experts=8, n_shared_experts=1, n_group=4, topk_group=2,
+                                       first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5, num_key_value_heads=4, sliding_window=None), written=SIGMOID),
+    Case("dots1-plain", "Dots1", dict(SMALL, head_dim=32, num_experts_per_tok=2, moe_intermediate_size=32, n_routed_experts=4, n_shared_experts=2, n_group=1, topk_group=1,
+                                      first_k_dense_replace=0, num_hidden_layers=1, norm_topk_prob=False, num_key_value_heads=4, sliding_window=None), "q8_0", written=SIGMOID),
+    Case("deepseek2-lite", "DeepseekV2", dict(LATENT, q_lora_rank=None, n_routed_experts=4, n_shared_experts=2, first_k_dense_replace=1,
+                                              rope_parameters=yarn(8.0, 16, mscale=0.707, mscale_all_dim=0.707))),
+    Case("deepseek2-max-groups", "DeepseekV2", dict(LATENT, num_hidden_layers=1, q_lora_rank=24, n_routed_experts=6, n_shared_experts=1, n_group=3, topk_group=2,
+                                                    topk_method="group_limited_greedy", routed_scaling_factor=4.0)),
+    Case("deepseek2-groups", "DeepseekV3", dict(LATENT, q_lora_rank=24, n_routed_experts=8, n_shared_experts=1, n_group=4, topk_group=2, num_experts_per_tok=3,
+                                                first_k_dense_replace=1, routed_scaling_factor=2.5, num_mtp_layers=0), written=SIGMOID),
+    Case("deepseek2-yarn", "DeepseekV3", dict(LATENT, q_lora_rank=32, n_routed_experts=4, n_shared_experts=1, n_group=2, topk_group=1, first_k_dense_replace=0,
+                                              num_mtp_layers=0, v_head_dim=32, rope_parameters=yarn(4.0, 16, mscale=1.0, mscale_all_dim=1.0)), "q8_0", written=SIGMOID, seed=1),
+]
+CASES = [*enumerate(CASES), *enumerate(LATER, 200)]
 
 
 def build(case: Case, seed: int):
     # Gemma 3 has one for text beside the one for text and images.
     text = "Text" if case.stem == "Gemma3" else ""
     config = getattr(transformers, f"{case.stem}{text}Config")(
-        **{k: v for k, v in case.config.items() if v is not None}, attn_implementation="eager")
+        **{k: v for k, v in case.config.items() if v is not None or k == "q_lora_rank"}, attn_implementation="eager")
     suffix = "LMHeadModel" if case.stem == "GPT2" else "ForCausalLM"
     net = getattr(transformers, case.stem + suffix)(config).float().eval()
     rng = np.random.default_rng(seed)
@@ -207,6 +234,7 @@ def convert(case: Case, net, out: Path, quantize: Path):
         (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": [], "model": {"vocab": vocab}}))
         hparams = ModelBase.load_hparams(folder, False) | case.written
         base = get_model_class(hparams["architectures"][0])
+        base = getattr(base, "Ministral3Model", base)  # the converter of Mistral 3 chooses one of two others
         arch = gguf.MODEL_ARCH[case.arch] if case.arch else base.model_arch
 
         def modify_tensors(self, data, name, layer):
@@ -248,7 +276,7 @@ def main():
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
     index = {entry["name"]: entry for entry in json.loads((args.out / "index.json").read_text())} if args.names else {}
-    for number, case in enumerate(CASES):
+    for number, case in CASES:
         if args.names and case.name not in args.names:
             continue
         name = f"{case.name}-{case.kind}"

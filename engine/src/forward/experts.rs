@@ -70,10 +70,8 @@ impl Forward {
             Gating::Sigmoid => ctx.sigmoid(&logits),
             Gating::SoftmaxOfChosen => logits,
         };
-        let ids = match &w.selection_bias {
-            Some(bias) => ctx.top_k(&self.with_bias(ctx, weights.clone(), Some(bias)), experts.used),
-            None => ctx.top_k(&weights, experts.used),
-        };
+        let scores = self.with_bias(ctx, weights.clone(), w.selection_bias.as_ref());
+        let ids = ctx.top_k(&in_best_groups(ctx, scores, experts), experts.used);
         let [used, n] = [experts.used, x.dim(1)];
         let of_chosen = ctx.reshape(&ctx.get_ranked(&weights, &ids), [used, n]);
         let of_chosen = match experts.gating {
@@ -100,6 +98,33 @@ impl Forward {
             None => product,
         }
     }
+}
+
+/// The scores `[count, n]` of the experts, where all but those in a token's best groups are very low.
+///
+/// The score of a group is its largest score. With the sigmoid it is the sum of the two largest (DeepSeek-V3).
+fn in_best_groups(ctx: &Context, scores: Tensor, experts: &Experts) -> Tensor {
+    /// Larger than the quotient of any two scores.
+    const FAR: f32 = 1e30;
+    let Experts { count, groups, used_groups, .. } = *experts;
+    if used_groups == groups {
+        return scores;
+    }
+    let (size, n) = (count / groups, scores.dim(1));
+    let summed = if experts.gating == Gating::Sigmoid { size.min(2) } else { 1 };
+    let of_groups = ctx.reshape(&scores, [size, groups * n]);
+    let best = ctx.get_ranked(&of_groups, &ctx.top_k(&of_groups, summed));
+    let of_groups = ctx.sum_rows(&ctx.reshape(&best, [summed, groups * n]));
+    let of_groups = ctx.reshape(&of_groups, [groups, n]);
+    let ranked = ctx.get_ranked(&of_groups, &ctx.top_k(&of_groups, used_groups));
+    // `[1, n]`: the score of the last group that is used, negative.
+    let row = 4 * used_groups;
+    let bound = ctx.view(&ctx.scale(&ranked, -1.0), [1, n], [row, row * n, row * n], row - 4);
+    // `[groups, n]`: 0 for the groups that are used, and very low for the others.
+    let too_low = ctx.at_least(&ctx.scale(&ctx.add(&of_groups, &bound), -FAR), 0.0);
+    let low = ctx.reshape(&ctx.scale(&too_low, -1.0), [1, groups, n]);
+    let masked = ctx.add(&ctx.reshape(&scores, [size, groups, n]), &low);
+    ctx.reshape(&masked, [count, n])
 }
 
 /// `weights` `[used, n]` divided by their sums.

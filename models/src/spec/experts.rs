@@ -10,6 +10,10 @@ pub struct Experts {
     pub count: usize,
     /// Experts that are chosen for a token, at most `count`.
     pub used: usize,
+    /// Groups of equally many experts.
+    pub groups: usize,
+    /// Groups from which the experts of a token are chosen, at most `groups`.
+    pub used_groups: usize,
     /// Width of an expert, elements. `None`: that of the feed-forward network.
     pub n_ff: Option<usize>,
     /// Width of the expert that every token uses, elements.
@@ -44,6 +48,8 @@ impl Experts {
         always(decl.presence).then(|| Experts {
             count: 2,
             used: 1,
+            groups: 1,
+            used_groups: 1,
             n_ff: None,
             shared_ff: always(decl.shared).then_some(1),
             shared_gate: decl.shared_gate,
@@ -69,6 +75,8 @@ impl Experts {
         let mut all = vec![
             ("expert_count", size(self.count)),
             ("expert_used_count", size(self.used)),
+            ("expert_group_count", size(self.groups)),
+            ("expert_group_used_count", size(self.used_groups)),
             ("expert_gating_func", self.gating.id().into()),
             ("expert_weights_norm", MetaValue::Bool(self.normalized)),
             ("expert_weights_scale", self.scale.into()),

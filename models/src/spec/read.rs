@@ -4,8 +4,8 @@
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
 use super::{
-    ALIBI_MAX_BIAS, Experts, LocalLayers, ModelSpec, PositionEncoding, Rope, RopeScaling, attention_scale,
-    local::all_but_every, norm_eps_key,
+    ALIBI_MAX_BIAS, AttentionTemperature, Experts, LocalLayers, ModelSpec, PositionEncoding, Rope,
+    RopeScaling, attention_scale, local::all_but_every, norm_eps_key,
 };
 use crate::arch::{
     Arch, ArchDecl, Block, EXPERT_KEYS, Gating, IGNORED_KEYS, LOCAL_KEYS, LocalDecl, NEUTRAL_KEYS,
@@ -131,6 +131,7 @@ impl ModelSpec {
             n_ctx_train,
             norm_eps: keys.norm_eps()?,
             attention_scale: keys.factor("attention.scale", default_scale)?,
+            attention_temperature: keys.temperature(&position_encoding, n_ctx_train)?,
             position_encoding,
             block: keys.block()?,
             norm_bias: decl.norm_bias.resolve(has("output_norm.bias")),
@@ -356,6 +357,29 @@ impl Keys<'_> {
         Ok((bound != 0.0).then_some(bound))
     }
 
+    /// How queries are scaled by position. Without a length in the file it is the context of the original training.
+    fn temperature(
+        &self,
+        encoding: &PositionEncoding,
+        n_ctx_train: usize,
+    ) -> Result<Option<AttentionTemperature>, LoadError> {
+        const LENGTH: &str = "attention.temperature_length";
+        let Some(scale) = self.bound("attention.temperature_scale", None)? else { return Ok(None) };
+        let original_ctx = match encoding.rope().map(|rope| rope.scaling) {
+            Some(RopeScaling::Yarn { original_ctx, .. }) => original_ctx,
+            _ => n_ctx_train,
+        };
+        let length = self.optional_size(LENGTH, limit::TOKENS)?.unwrap_or(original_ctx);
+        Ok(Some(AttentionTemperature { scale, length }))
+    }
+
+    /// What YaRN's factor of magnitudes is divided by: 1 + 0.1 m ln(factor), with the file's multiplier m.
+    fn yarn_log_divisor(&self, factor: f32) -> Result<f32, LoadError> {
+        const KEY: &str = "rope.scaling.yarn_log_multiplier";
+        let multiplier = self.bound(KEY, None)?.unwrap_or(0.0);
+        Ok(1.0 + 0.1 * multiplier * factor.ln())
+    }
+
     /// ALiBi, whose slopes are known for one maximum bias only.
     fn alibi(&self) -> Result<PositionEncoding, LoadError> {
         const KEY: &str = "attention.max_alibi_bias";
@@ -488,19 +512,16 @@ impl Keys<'_> {
                         format!("it has to be more than the slow beta {beta_slow}"),
                     ));
                 }
-                Ok(RopeScaling::Yarn {
-                    factor,
-                    original_ctx,
-                    ext_factor: self.float(
-                        "rope.scaling.yarn_ext_factor",
-                        1.0,
-                        |f| (0.0..=1.0).contains(&f),
-                        "it has to be 0 to 1",
-                    )?,
-                    attn_factor,
-                    beta_fast,
-                    beta_slow,
-                })
+                let ext_factor = self.float(
+                    "rope.scaling.yarn_ext_factor",
+                    1.0,
+                    |f| (0.0..=1.0).contains(&f),
+                    "it has to be 0 to 1",
+                )?;
+                // Without the ramp ggml does not change magnitudes.
+                let divisor = if ext_factor == 0.0 { 1.0 } else { self.yarn_log_divisor(factor)? };
+                let attn_factor = attn_factor / divisor;
+                Ok(RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow })
             }
             other => Err(self.unsupported(
                 "rope.scaling.type",
@@ -528,12 +549,17 @@ impl Keys<'_> {
         if first_layer > n_layers as u64 {
             return Err(self.bad(LEADING, first_layer, format!("there are {n_layers} layers")));
         }
+        let used = self.size(USED, count.min(limit::USED_EXPERTS))?;
+        let count = count as usize; // at most `limit::EXPERTS`
+        let (groups, used_groups) = self.groups_of_experts(count, used)?;
         let n_ff_of_experts = self.optional_size("expert_feed_forward_length", limit::WIDTH)?;
         let layer_tensor =
             |name: &str| (0..n_layers).any(|i| self.file.tensor(&format!("blk.{i}.{name}")).is_some());
         Ok(Some(Experts {
-            count: count as usize, // at most `limit::EXPERTS`
-            used: self.size(USED, count.min(limit::USED_EXPERTS))?,
+            count,
+            used,
+            groups,
+            used_groups,
             n_ff: n_ff_of_experts,
             shared_ff: self.shared_ff(n_ff_of_experts.unwrap_or(n_ff), n_ff)?,
             shared_gate: decl.shared_gate,
@@ -545,6 +571,25 @@ impl Keys<'_> {
             bias: decl.bias.resolve(layer_tensor("ffn_gate_inp.bias")),
             selection_bias: decl.selection_bias.resolve(layer_tensor("exp_probs_b.bias")),
         }))
+    }
+
+    /// The groups of `count` experts, and how many of them a token's `used` experts come from. 0 means 1.
+    fn groups_of_experts(&self, count: usize, used: usize) -> Result<(usize, usize), LoadError> {
+        const GROUPS: &str = "expert_group_count";
+        const USED: &str = "expert_group_used_count";
+        let stated = |key| Ok::<u64, LoadError>(self.file.u64(&self.full(key))?.unwrap_or(1).max(1));
+        let groups = self.checked(GROUPS, stated(GROUPS)?, count as u64)?;
+        if !count.is_multiple_of(groups) {
+            return Err(self.bad(GROUPS, groups, format!("it has to divide the {count} experts")));
+        }
+        let used_groups = self.checked(USED, stated(USED)?, groups as u64)?;
+        match used_groups * (count / groups) {
+            too_few if too_few < used => {
+                let expected = format!("these groups have {too_few} experts, and a token uses {used}");
+                Err(self.bad(USED, used_groups, expected))
+            }
+            _ => Ok((groups, used_groups)),
+        }
     }
 
     /// The width of the expert that every token uses, where the others have the width `n_ff_of_experts`.

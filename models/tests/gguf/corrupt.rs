@@ -553,10 +553,10 @@ fn unsupported_settings_are_errors() {
         (Arch::Llama, "general.architecture", "\x1b[31m".into(), r#""\u{1b}[31m" is not supported"#),
         (Arch::Llama, "general.type", "adapter".into(), "general.type = \"adapter\" is not supported"),
         (
-            Arch::Llama,
-            "llama.expert_group_count",
+            Arch::Qwen3,
+            "qwen3.expert_group_count",
             u(8),
-            "llama.expert_group_count = 8 is not supported: it means groups of experts",
+            "qwen3.expert_group_count = 8 is not supported: it means a mixture of experts",
         ),
         (Arch::Qwen3, "qwen3.expert_count", u(128), "qwen3.expert_count = 128 is not supported"),
         (
@@ -792,6 +792,7 @@ fn hostile_settings_of_architectures_are_errors() {
         (Arch::MiniCpm, "logit_scale"),
         (Arch::CommandR, "logit_scale"),
         (Arch::Mpt, "attention.clamp_kqv"),
+        (Arch::Mistral3, "attention.temperature_scale"),
     ] {
         for value in [f32::NAN, f32::INFINITY, -1.0, 1e-30, 1e30] {
             let key = format!("{}.{key}", arch.name());
@@ -815,15 +816,56 @@ fn hostile_settings_of_architectures_are_errors() {
         (Arch::ChatGlm, "chatglm.rope.dimension_count", MetaValue::U32(10), "a head has only 8 elements"),
         (Arch::Olmo2, "olmo2.rope.dimension_count", MetaValue::U32(4), "RoPE rotates all 8 elements"),
         (Arch::Qwen3, "qwen3.attention.sliding_window", MetaValue::U32(8), "sliding_window = 8 is not"),
-        (
-            Arch::Mistral3,
-            "mistral3.attention.temperature_scale",
-            MetaValue::F32(0.1),
-            "its effect is unknown",
-        ),
+        (Arch::Mistral3, "mistral3.attention.temperature_scale", MetaValue::U32(1), "expected a float"),
         (Arch::Gpt2, "gpt2.context_length", MetaValue::U32(65), "position_embd.weight has shape [16, 64]"),
     ] {
         check_spec(arch, set(key, value), expected);
+    }
+}
+
+/// Ministral 3: queries are scaled by position, and YaRN changes magnitudes by a multiplier.
+#[test]
+fn hostile_settings_of_scales_by_position_are_errors() {
+    let yarn = |w: &mut GgufWriter| {
+        w.set("mistral3.rope.scaling.type", "yarn");
+        w.set("mistral3.rope.scaling.factor", 4.0f32);
+        w.set("mistral3.attention.temperature_scale", 0.1f32);
+    };
+    for value in [f32::NAN, f32::INFINITY, -1.0, 1e30] {
+        let key = "mistral3.rope.scaling.yarn_log_multiplier";
+        let with_multiplier = |w: &mut GgufWriter| {
+            yarn(w);
+            w.set(key, value);
+        };
+        check_spec(Arch::Mistral3, with_multiplier, &format!("{key} is {value}, but it has to be"));
+    }
+    for length in [0u32, 1 << 31] {
+        let key = "mistral3.attention.temperature_length";
+        let with_length = |w: &mut GgufWriter| {
+            yarn(w);
+            w.set(key, length);
+        };
+        check_spec(Arch::Mistral3, with_length, &format!("{key} is {length}, but it has to be 1 to"));
+    }
+}
+
+/// Experts are chosen from some of several equal groups.
+#[test]
+fn hostile_groups_of_experts_are_errors() {
+    let groups = |experts: u32, used: u32, groups: u32, used_groups: u32| {
+        move |w: &mut GgufWriter| {
+            w.set("qwen3moe.expert_count", experts);
+            w.set("qwen3moe.expert_used_count", used);
+            w.set("qwen3moe.expert_group_count", groups);
+            w.set("qwen3moe.expert_group_used_count", used_groups);
+        }
+    };
+    for (settings, expected) in [
+        (groups(6, 2, 4, 2), "expert_group_count is 4, but it has to divide the 6 experts"),
+        (groups(6, 2, 3, 4), "expert_group_used_count is 4, but it has to be 1 to 3"),
+        (groups(6, 3, 3, 1), "these groups have 2 experts, and a token uses 3"),
+    ] {
+        check_spec(Arch::Qwen3Moe, settings, expected);
     }
 }
 
@@ -865,12 +907,10 @@ fn hostile_settings_of_experts_are_errors() {
             u(1 << 31),
             "expert_gating_func = 2147483648 is not supported",
         ),
-        (
-            Arch::Qwen3Moe,
-            "expert_group_count",
-            u(4),
-            "expert_group_count = 4 is not supported: it means groups",
-        ),
+        (Arch::Qwen3Moe, "expert_group_count", u(4), "expert_group_count is 4, but it has to be 1 to 2"),
+        (Arch::Qwen3Moe, "expert_group_count", u(1 << 31), "expert_group_count is 2147483648, but it has"),
+        (Arch::Qwen3Moe, "expert_group_used_count", u(2), "group_used_count is 2, but it has to be 1 to 1"),
+        (Arch::Qwen3Moe, "expert_group_used_count", u(1 << 31), "group_used_count is 2147483648, but it"),
         (Arch::Qwen3Moe, "expert_feed_forward_length", u(0), "expert_feed_forward_length is 0, but it has"),
         (
             Arch::Qwen3Moe,
