@@ -5,6 +5,7 @@
 
 mod experts;
 mod feed_forward;
+mod latent;
 
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{
@@ -171,7 +172,7 @@ pub const RESULT_NORM: &str = "result_norm";
 const PREFILL_MIN_TOKENS: usize = 32;
 
 /// Maximum number of tensors in a layer's graph, without those of recorders and experts.
-const LAYER_TENSORS: usize = 104;
+const LAYER_TENSORS: usize = 128;
 
 /// Maximum number of tensors that experts add to a layer's graph, without those of adding up what they give.
 const EXPERT_TENSORS: usize = 96;
@@ -301,9 +302,14 @@ impl Forward {
     fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, inputs: &Inputs) -> Tensor {
         let n = x.dim(1);
         let w = self.matrices(layer, n);
-        let q = self.project(ctx, layer, &w.wq, w.bq.as_ref(), x);
         let positions = last_of(ctx, &inputs.positions, n);
-        let q = self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), &positions);
+        let q = match &w.latent {
+            Some(latent) => self.latent_queries(ctx, layer, latent, x, &positions),
+            None => {
+                let q = self.project(ctx, layer, &w.wq, w.bq.as_ref(), x);
+                self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), &positions)
+            }
+        };
         let q = match &inputs.query_factors {
             Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&last_of(ctx, factors, n), [1, 1, n])),
             None => q,
@@ -316,12 +322,20 @@ impl Forward {
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
         let k = self.project(ctx, layer, &w.wk, w.bk.as_ref(), x);
-        self.intermediate("Kcur", layer, self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions))
+        let k = match &w.latent {
+            Some(latent) => self.latent_rows(ctx, layer, latent, &k, positions),
+            None => self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions),
+        };
+        self.intermediate("Kcur", layer, k)
     }
 
-    /// Values of a layer, `[head_dim, kv_heads, n]`: as [`Forward::keys`].
-    fn values(&self, ctx: &Context, layer: usize, x: &Tensor) -> Tensor {
+    /// Values of a layer, `[head_dim, kv_heads, n]`: as [`Forward::keys`]. With latent attention the keys `k` are also
+    /// the values, of which the first elements count.
+    fn values(&self, ctx: &Context, layer: usize, x: &Tensor, k: &Tensor) -> Tensor {
         let w = self.matrices(layer, x.dim(1));
+        if w.latent.is_some() {
+            return k.clone();
+        }
         let v = self.project(ctx, layer, &w.wv, w.bv.as_ref(), x);
         self.intermediate("Vcur", layer, self.split_heads(ctx, &v))
     }
@@ -392,11 +406,15 @@ impl Forward {
         };
         let y = normed(y, &[QkNorm::Whole]);
         let heads = normed(self.split_heads(ctx, &y), &[QkNorm::Head, QkNorm::EachHead]);
-        let rotated = match &self.ropes[layer] {
+        normed(self.rotated(ctx, layer, heads, positions), &[QkNorm::HeadAfterRope])
+    }
+
+    /// `heads` `[.., heads, n]` with the layer's RoPE at `positions` `[n]`.
+    fn rotated(&self, ctx: &Context, layer: usize, heads: Tensor, positions: &Tensor) -> Tensor {
+        match &self.ropes[layer] {
             Some(rope) => ctx.rope(&heads, positions, self.rope_factors(layer), rope),
             None => heads,
-        };
-        normed(rotated, &[QkNorm::HeadAfterRope])
+        }
     }
 
     /// What divides RoPE's frequencies in a layer.
@@ -426,7 +444,7 @@ impl Forward {
         let state = LaneInputs { layer, ..inputs.state.clone() };
         let normed = self.attention_input(ctx, layer, x);
         let k = self.keys(ctx, layer, &normed, positions);
-        let v = self.values(ctx, layer, &normed);
+        let v = self.values(ctx, layer, &normed, &k);
         let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
@@ -469,6 +487,10 @@ impl Forward {
         );
         let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
         let w = self.matrices(layer, attended.dim(1));
+        let attended = match &self.spec.latent {
+            Some(latent) => self.latent_values(ctx, latent, &w.wv, &attended),
+            None => attended,
+        };
         let out = self.with_bias(ctx, self.product(ctx, layer, &w.wo, &attended), w.bo.as_ref());
         let out = self.branch(ctx, out, w.attn_post_norm.as_ref());
         let of_outputs = |x: &Tensor| match outputs {

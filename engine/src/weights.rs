@@ -107,7 +107,7 @@ impl Weights {
         let embedding = found.input.token_embd.clone();
         let decode_layout = found.clone().try_map(|info| match placement.of_tensor(&info.name) {
             Place::Device => loader.on_device(&info),
-            Place::Host => loader.on_host(&info, !is_looked_up(&info.name)),
+            Place::Host => loader.on_host(&info, !is_looked_up(&info.name) && !is_of_heads(&info.name)),
         })?;
         let output = match (&decode_layout.output.matrix, placement.of_output()) {
             (Some(output), _) => output.clone(),
@@ -175,7 +175,8 @@ impl Weights {
             let (ty, shape) = (element_type(&need.name, ty)?, ggml_shape(&need.dims));
             let tensor = context.tensor(ty, shape);
             no_memory.mark_unallocated(&tensor);
-            let repacked = multiplied && is_repacked(repack.as_ref(), ty, &need.dims);
+            let repacked =
+                multiplied && !is_of_heads(&need.name) && is_repacked(repack.as_ref(), ty, &need.dims);
             match (multiplied, placement.of_tensor(&need.name)) {
                 (true, Place::Device) => bytes.device += device_bytes(&tensor),
                 // The embedding is on the host; this is its copy that serves as the output matrix.
@@ -226,6 +227,11 @@ impl Weights {
 /// Whether rows of a tensor are looked up. Such tensors keep the file's layout.
 fn is_looked_up(name: &str) -> bool {
     matches!(name, "token_embd.weight" | "position_embd.weight")
+}
+
+/// Whether a tensor has a matrix for each head (latent attention). ggml multiplies these in the file's layout only.
+fn is_of_heads(name: &str) -> bool {
+    name.ends_with(".attn_k_b.weight") || name.ends_with(".attn_v_b.weight")
 }
 
 /// The type of a tensor in ggml; an error where this version of ggml does not have it.

@@ -539,6 +539,19 @@ impl Context {
         })
     }
 
+    /// The rows of `a` [d, ...], each followed by the row of `b` [e, ...] at the same place: [d + e, ...].
+    pub fn concat(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        let ([d, n1, n2, n3], [e, ..]) = (a.shape().0, b.shape().0);
+        let fits = is_activation(a)
+            && is_activation(b)
+            && a.shape().0[1..] == b.shape().0[1..]
+            && d.checked_add(e).is_some_and(|sum| Shape([sum, n1, n2, n3]).bytes(Type::F32).is_some());
+        self.op("concat", &[a, b], fits, |raw| {
+            // SAFETY: live operands, whose shapes differ in the first extent only.
+            unsafe { sys::ggml_concat(raw, a.raw.as_ptr(), b.raw.as_ptr(), 0) }
+        })
+    }
+
     /// A contiguous copy.
     pub fn cont(&self, a: &Tensor) -> Tensor {
         self.op("cont", &[a], true, |raw| {

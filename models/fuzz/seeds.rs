@@ -78,7 +78,8 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
         Positions::All(_) => 1,
         Positions::ByLayers(known) => known[0].0,
     };
-    let base = ModelSpec::base(arch, n_layers, 16);
+    // Whole blocks of quantised types, also where half of a head is a latent vector.
+    let base = ModelSpec::base(arch, n_layers, if arch.decl().latent { 64 } else { 16 });
     let mut spec = ModelSpec {
         name: "seed".into(),
         n_embd: 32,

@@ -69,6 +69,8 @@ architectures! {
     glm4moe: Glm4Moe,
     /// dots.llm1.
     dots1: Dots1,
+    /// DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7 Flash.
+    deepseek2: DeepSeek2,
     /// gpt-oss.
     gpt_oss: GptOss,
     /// SmolLM3.
@@ -165,6 +167,8 @@ pub struct ArchDecl {
     pub norm_bias: Presence,
     /// A norm of the embeddings.
     pub embedding_norm: Presence,
+    /// Whether keys and values come from a latent vector.
+    pub latent: bool,
     /// Q, K and V in one tensor `attn_qkv`, in this order.
     pub fused_qkv: Presence,
     /// Biases on Q, K and V.
@@ -216,6 +220,7 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     norm: NormKind::Rms,
     norm_bias: Presence::Never,
     embedding_norm: Presence::Never,
+    latent: false,
     fused_qkv: Presence::Never,
     qkv_bias: Presence::Never,
     attn_output_bias: Presence::Never,

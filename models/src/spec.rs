@@ -7,17 +7,19 @@ use crate::gguf::ValueType;
 use crate::gguf::write::MetaValue;
 
 mod experts;
+mod latent;
 mod local;
 mod read;
 mod temperature;
 mod tensors;
 
 pub use experts::Experts;
+pub use latent::Latent;
 pub use local::LocalLayers;
 pub use temperature::AttentionTemperature;
 pub use tensors::{
-    DenseTensors, ExpertTensors, InputTensors, LayerTensors, ModelTensors, NetworkTensors, OutputTensors,
-    Part, TensorKind, TensorSpec,
+    DenseTensors, ExpertTensors, InputTensors, LatentTensors, LayerTensors, ModelTensors, NetworkTensors,
+    OutputTensors, Part, TensorKind, TensorSpec,
 };
 
 /// The maximum bias of ALiBi: the first of 2^n heads has the slope 2^(-8 / 2^n).
@@ -38,8 +40,10 @@ pub struct ModelSpec {
     pub n_heads: usize,
     /// KV heads per layer; divides `n_heads`.
     pub n_kv_heads: usize,
-    /// Elements of a head, for Q, K and V.
+    /// Elements of a head, for Q, K and V. With latent attention those of a stored row.
     pub head_dim: usize,
+    /// The sizes of latent attention. There is one KV head then.
+    pub latent: Option<Latent>,
     /// Width of the feed-forward network, elements.
     pub n_ff: usize,
     /// Tokens in the vocabulary; also the rows of the embedding.
@@ -124,7 +128,8 @@ impl PositionEncoding {
 }
 
 /// Rotary position embedding. Frequency i of n_dims / 2 is base^(-2i / n_dims), scaled by `scaling`. If the
-/// model has the tensor `rope_freqs`, its element i divides the frequency.
+/// model has the tensor `rope_freqs`, its element i divides the frequency. With latent attention the last elements of
+/// a head are rotated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// Which elements are rotated as a pair.
@@ -250,7 +255,7 @@ impl ModelSpec {
         let position_encoding = match scheme {
             PositionScheme::Rope => PositionEncoding::Rope(Rope {
                 style: decl.rope_style,
-                n_dims: head_dim,
+                n_dims: if decl.latent { head_dim / 2 } else { head_dim },
                 base: 10_000.0,
                 scaling: RopeScaling::None,
                 skipped_every: decl.no_rope_every,
@@ -259,6 +264,7 @@ impl ModelSpec {
             PositionScheme::Learned => PositionEncoding::Learned,
         };
         let local = decl.sliding_window.local();
+        let latent = decl.latent.then(|| Latent::declared(head_dim));
         ModelSpec {
             arch,
             name: String::new(),
@@ -267,6 +273,7 @@ impl ModelSpec {
             n_heads: 1,
             n_kv_heads: 1,
             head_dim,
+            latent,
             n_ff: 1,
             n_vocab: 1,
             n_ctx_train: 1,
@@ -386,7 +393,7 @@ impl ModelSpec {
         put("attention.head_count", size(self.n_heads));
         put("attention.head_count_kv", size(self.n_kv_heads));
         put("attention.key_length", size(self.head_dim));
-        put("attention.value_length", size(self.head_dim));
+        put("attention.value_length", size(self.latent.map_or(self.head_dim, |latent| latent.rank)));
         put(norm_eps_key(self.norm()), self.norm_eps.into());
         put("vocab_size", size(self.n_vocab));
         if let PositionEncoding::Rope(rope) = self.position_encoding {
@@ -428,6 +435,9 @@ impl ModelSpec {
             if let Some(rope) = local.rope {
                 put("rope.freq_base_swa", rope.base.into());
             }
+        }
+        if let (Some(latent), Some(rope)) = (self.latent, self.position_encoding.rope()) {
+            latent.metadata(rope.n_dims).into_iter().for_each(|(key, value)| put(key, value));
         }
         for (key, value) in self.experts.iter().flat_map(Experts::metadata) {
             put(key, value);

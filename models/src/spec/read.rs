@@ -4,7 +4,7 @@
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
 use super::{
-    ALIBI_MAX_BIAS, AttentionTemperature, Experts, LocalLayers, ModelSpec, PositionEncoding, Rope,
+    ALIBI_MAX_BIAS, AttentionTemperature, Experts, Latent, LocalLayers, ModelSpec, PositionEncoding, Rope,
     RopeScaling, attention_scale, local::all_but_every, norm_eps_key,
 };
 use crate::arch::{
@@ -13,6 +13,8 @@ use crate::arch::{
 };
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
+
+mod latent;
 
 /// Maximum sizes, far above all known models: a file with larger ones is damaged. They also prevent overflow
 /// in products.
@@ -95,7 +97,8 @@ impl ModelSpec {
                 format!("it has to divide the {n_heads} query heads"),
             ));
         }
-        let head_dim = keys.head_dim(n_embd, n_heads)?;
+        let latent = keys.latent()?;
+        let head_dim = keys.head_dim(n_embd, n_heads, latent.as_ref())?;
         let n_ctx_train = keys.size("context_length", limit::TOKENS)?;
 
         let has = |name: &str| file.tensor(name).is_some();
@@ -120,12 +123,16 @@ impl ModelSpec {
                 return Err(keys.bad("attention.head_count", n_heads, "it has to be at most the width"));
             }
             Some(layers) if layers == n_layers => attention_scale(n_embd / n_heads),
-            _ => sized.attention_scale,
+            _ => match &latent {
+                Some(latent) => keys.latent_scale(latent, position_encoding.rope())?,
+                None => sized.attention_scale,
+            },
         };
         Ok(ModelSpec {
             name: printable(file.str("general.name")?.unwrap_or_default()),
             n_heads,
             n_kv_heads,
+            latent,
             n_ff,
             n_vocab: keys.n_vocab()?,
             n_ctx_train,
@@ -294,7 +301,10 @@ impl Keys<'_> {
     }
 
     /// head_dim: as given, or the embedding length divided by the number of query heads.
-    fn head_dim(&self, n_embd: usize, n_heads: usize) -> Result<usize, LoadError> {
+    fn head_dim(&self, n_embd: usize, n_heads: usize, latent: Option<&Latent>) -> Result<usize, LoadError> {
+        if let Some(latent) = latent {
+            return Ok(latent.rank + self.size("rope.dimension_count", limit::HEAD_DIM)?);
+        }
         let head_dim = match self.optional_size("attention.key_length", limit::HEAD_DIM)? {
             Some(stated) => stated,
             None if n_embd.is_multiple_of(n_heads) => {
@@ -376,7 +386,11 @@ impl Keys<'_> {
     /// What YaRN's factor of magnitudes is divided by: 1 + 0.1 m ln(factor), with the file's multiplier m.
     fn yarn_log_divisor(&self, factor: f32) -> Result<f32, LoadError> {
         const KEY: &str = "rope.scaling.yarn_log_multiplier";
-        let multiplier = self.bound(KEY, None)?.unwrap_or(0.0);
+        let multiplier = match self.bound(KEY, None)? {
+            // The attention scale has the multiplier, and rotated elements keep their magnitude.
+            Some(_) if self.arch.decl().latent => 1.0,
+            stated => stated.unwrap_or(0.0),
+        };
         Ok(1.0 + 0.1 * multiplier * factor.ln())
     }
 
@@ -449,7 +463,8 @@ impl Keys<'_> {
         if n_dims > head_dim {
             return Err(self.bad(KEY, n_dims, format!("a head has only {head_dim} elements")));
         }
-        if n_dims < head_dim && !self.arch.decl().partial_rotary {
+        let decl = self.arch.decl();
+        if n_dims < head_dim && !decl.partial_rotary && !decl.latent {
             return Err(self.unsupported(
                 KEY,
                 n_dims,
@@ -555,6 +570,12 @@ impl Keys<'_> {
         let n_ff_of_experts = self.optional_size("expert_feed_forward_length", limit::WIDTH)?;
         let layer_tensor =
             |name: &str| (0..n_layers).any(|i| self.file.tensor(&format!("blk.{i}.{name}")).is_some());
+        let selection_bias = decl.selection_bias.resolve(layer_tensor("exp_probs_b.bias"));
+        // Old files of these models do not name the function. Those with a bias have the sigmoid.
+        let default_gating = match self.arch.decl().latent && selection_bias {
+            true => Gating::Sigmoid,
+            false => decl.gating,
+        };
         Ok(Some(Experts {
             count,
             used,
@@ -565,11 +586,11 @@ impl Keys<'_> {
             shared_gate: decl.shared_gate,
             first_layer: first_layer as usize,
             every: self.optional_size("interleave_moe_layer_step", limit::LAYERS)?.unwrap_or(1),
-            gating: self.gating(decl.gating)?,
+            gating: self.gating(default_gating)?,
             normalized: self.file.bool(&self.full("expert_weights_norm"))?.unwrap_or(decl.normalized),
             scale: self.scale_of_experts()?,
             bias: decl.bias.resolve(layer_tensor("ffn_gate_inp.bias")),
-            selection_bias: decl.selection_bias.resolve(layer_tensor("exp_probs_b.bias")),
+            selection_bias,
         }))
     }
 

@@ -39,6 +39,10 @@ macro_rules! maps {
     (@ref maybe_part, $field:expr) => { $field.as_ref().map(|part| part.as_ref()) };
 }
 
+mod latent;
+
+pub use latent::LatentTensors;
+
 /// All tensors of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelTensors<T> {
@@ -107,12 +111,14 @@ pub struct LayerTensors<T> {
     pub attn_norm: Option<T>,
     /// `[n_embd]`: its bias.
     pub attn_norm_bias: Option<T>,
-    /// `[n_embd, n_heads * head_dim]`.
+    /// `[n_embd, n_heads * head_dim]`. With latent attention `[n_embd or query_rank, n_heads * query]`.
     pub wq: T,
     /// `[n_embd, n_kv_heads * head_dim]`.
     pub wk: T,
-    /// `[n_embd, n_kv_heads * head_dim]`.
+    /// `[n_embd, n_kv_heads * head_dim]`. With latent attention `[rank, value, n_heads]`: makes the heads' values.
     pub wv: T,
+    /// What latent attention has beside these.
+    pub latent: Option<LatentTensors<T>>,
     /// `[n_heads * head_dim]`.
     pub bq: Option<T>,
     /// `[n_kv_heads * head_dim]`.
@@ -125,7 +131,7 @@ pub struct LayerTensors<T> {
     pub k_norm: Option<T>,
     /// `[n_heads]`: a logit without a row, which takes its share of a query head's attention.
     pub sinks: Option<T>,
-    /// `[n_heads * head_dim, n_embd]`.
+    /// `[n_heads * head_dim, n_embd]`, with latent attention `[n_heads * value, n_embd]`.
     pub wo: T,
     /// `[n_embd]`.
     pub bo: Option<T>,
@@ -148,6 +154,7 @@ maps! {
         wq: one,
         wk: one,
         wv: one,
+        latent: maybe_part,
         bq: maybe,
         bk: maybe,
         bv: maybe,
@@ -312,7 +319,7 @@ impl Declare {
         self.tensor(&format!("{name}.weight"), &[n_in, n_out], TensorKind::Matrix)
     }
 
-    /// Matrices of all experts.
+    /// Matrices of all experts, or of all heads.
     fn matrices(&self, name: &str, n_in: usize, n_out: usize, count: usize) -> TensorSpec {
         self.tensor(&format!("{name}.weight"), &[n_in, n_out, count], TensorKind::Matrix)
     }
@@ -438,9 +445,10 @@ impl LayerTensors<TensorSpec> {
         let declare = Declare { prefix: format!("blk.{layer}.") };
         let n_embd = spec.n_embd;
         let (n_q, n_kv) = (spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim);
-        let [wq, wk, wv] = match spec.fused_qkv {
-            true => split(declare.matrix("attn_qkv", n_embd, n_q + 2 * n_kv), [n_q, n_kv, n_kv]),
-            false => [("attn_q", n_q), ("attn_k", n_kv), ("attn_v", n_kv)]
+        let [wq, wk, wv] = match (&spec.latent, spec.fused_qkv) {
+            (Some(latent), _) => declare.latent_qkv(spec, latent),
+            (None, true) => split(declare.matrix("attn_qkv", n_embd, n_q + 2 * n_kv), [n_q, n_kv, n_kv]),
+            (None, false) => [("attn_q", n_q), ("attn_k", n_kv), ("attn_v", n_kv)]
                 .map(|(name, rows)| declare.matrix(name, n_embd, rows)),
         };
         let [bq, bk, bv] = match (spec.qkv_bias, spec.fused_qkv) {
@@ -449,6 +457,7 @@ impl LayerTensors<TensorSpec> {
             (true, false) => [("attn_q", n_q), ("attn_k", n_kv), ("attn_v", n_kv)]
                 .map(|(name, rows)| Some(declare.bias(name, rows))),
         };
+        let n_values = spec.latent.map_or(n_q, |latent| spec.n_heads * latent.value);
         let block = spec.block;
         let norm = |name: Option<&str>| name.map(|name| declare.norm(name, n_embd));
         let norm_bias =
@@ -467,13 +476,14 @@ impl LayerTensors<TensorSpec> {
             wq,
             wk,
             wv,
+            latent: spec.latent.map(|latent| declare.latent(spec, &latent)),
             bq,
             bk,
             bv,
             q_norm: qk_norm("attn_q_norm", spec.n_heads),
             k_norm: qk_norm("attn_k_norm", spec.n_kv_heads),
             sinks: spec.attention_sinks.then(|| declare.norm("attn_sinks", spec.n_heads)),
-            wo: declare.matrix("attn_output", n_q, n_embd),
+            wo: declare.matrix("attn_output", n_values, n_embd),
             bo: spec.attn_output_bias.then(|| declare.bias("attn_output", n_embd)),
             attn_post_norm: norm(block.attn_post_norm),
             ffn_norm: norm(block.ffn_norm),
@@ -623,16 +633,21 @@ impl<T> ModelTensors<T> {
 }
 
 impl<T> LayerTensors<T> {
-    /// The matrices, in the order of computation. Those of all experts are one.
+    /// The matrices, in the order of computation. Those of all experts are one. Those of the heads of latent attention
+    /// are left out.
     pub fn matrices(&self) -> impl Iterator<Item = &T> {
-        let LayerTensors { wq, wk, wv, wo, network, .. } = self;
-        [wq, wk, wv, wo].into_iter().chain(network.matrices())
+        let LayerTensors { wq, wk, wv, latent, wo, network, .. } = self;
+        let query_down = latent.as_ref().and_then(|latent| latent.query_down.as_ref());
+        let wv = latent.is_none().then_some(wv);
+        [query_down, Some(wq), Some(wk), wv, Some(wo)].into_iter().flatten().chain(network.matrices())
     }
 
     /// The matrices as places, in the order of [`LayerTensors::matrices`].
     pub fn matrices_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        let LayerTensors { wq, wk, wv, wo, network, .. } = self;
-        [wq, wk, wv, wo].into_iter().chain(network.matrices_mut())
+        let LayerTensors { wq, wk, wv, latent, wo, network, .. } = self;
+        let wv = latent.is_none().then_some(wv);
+        let query_down = latent.as_mut().and_then(|latent| latent.query_down.as_mut());
+        [query_down, Some(wq), Some(wk), wv, Some(wo)].into_iter().flatten().chain(network.matrices_mut())
     }
 }
 

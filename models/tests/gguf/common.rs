@@ -13,7 +13,7 @@ pub fn tiny_spec(arch: Arch) -> ModelSpec {
         name: "tiny".into(),
         n_embd: 16,
         n_heads: 4,
-        n_kv_heads: 2,
+        n_kv_heads: if base.latent.is_some() { 1 } else { 2 },
         n_ff: 24,
         n_vocab: 10,
         n_ctx_train: 64,

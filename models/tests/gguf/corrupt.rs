@@ -849,6 +849,74 @@ fn hostile_settings_of_scales_by_position_are_errors() {
     }
 }
 
+/// DeepSeek-V2: the sizes of latent vectors, and the scale of attention.
+#[test]
+fn hostile_settings_of_latent_attention_are_errors() {
+    let (u, f) = (MetaValue::U32, MetaValue::F32);
+    for (key, value, expected) in [
+        ("attention.kv_lora_rank", u(0), "kv_lora_rank is 0, but it has to be 1 to 4096"),
+        ("attention.kv_lora_rank", u(1 << 31), "kv_lora_rank is 2147483648, but it has to be 1 to 4096"),
+        ("attention.kv_lora_rank", u(6), "key_length is 8, but it has to be 10, for a latent vector of 6"),
+        ("attention.kv_lora_rank", f(4.0), "kv_lora_rank"),
+        ("attention.key_length_mla", u(0), "key_length_mla is 0, but it has to be 1 to 4096"),
+        ("attention.key_length_mla", u(4), "key_length_mla is 4, but it has to be more than the 4 rotated"),
+        ("attention.key_length_mla", u(1 << 31), "key_length_mla is 2147483648, but it has to be"),
+        ("attention.key_length_mla", u(16), "blk.0.attn_q.weight has shape [16, 32], but the metadata ask"),
+        ("attention.value_length_mla", u(0), "value_length_mla is 0, but it has to be 1 to 4096"),
+        ("attention.value_length_mla", u(1 << 31), "value_length_mla is 2147483648, but it has to be"),
+        ("attention.value_length_mla", u(8), "blk.0.attn_v_b.weight has shape [4, 4, 4], but the metadata"),
+        ("attention.key_length", u(1 << 31), "key_length is 2147483648, but it has to be 8, for a latent"),
+        ("attention.value_length", u(8), "value_length is 8, but it has to be 4, for a latent vector of 4"),
+        ("attention.head_count_kv", u(4), "head_count_kv is 4, but it has to be 1, for a latent vector"),
+        ("attention.head_count", u(1 << 31), "head_count is 2147483648, but it has to be"),
+        ("rope.dimension_count", u(0), "rope.dimension_count is 0, but it has to be 1 to"),
+        ("rope.dimension_count", u(1 << 31), "rope.dimension_count is 2147483648, but it has to be"),
+        ("attention.scale", f(f32::NAN), "attention.scale is NaN, but it has to be"),
+        ("attention.temperature_scale", f(f32::NAN), "temperature_scale is NaN, but it has to be"),
+        ("nextn_predict_layers", u(2), "nextn_predict_layers is 2, but it has to be less than the 2 layers"),
+    ] {
+        check_spec(Arch::DeepSeek2, set(&format!("deepseek2.{key}"), value), expected);
+    }
+    for key in ["kv_lora_rank", "key_length_mla", "value_length_mla"].map(|key| format!("attention.{key}")) {
+        let key = format!("deepseek2.{key}");
+        let remove = |w: &mut GgufWriter| {
+            w.unset(&key);
+        };
+        check_spec(Arch::DeepSeek2, remove, &format!("metadata key {key} is missing"));
+    }
+    for value in [f32::NAN, f32::INFINITY, -0.1, 1e30] {
+        let yarn = |w: &mut GgufWriter| {
+            w.unset("deepseek2.attention.scale");
+            w.set("deepseek2.rope.scaling.type", "yarn");
+            w.set("deepseek2.rope.scaling.factor", 4.0f32);
+            w.set("deepseek2.rope.scaling.yarn_log_multiplier", value);
+        };
+        check_spec(Arch::DeepSeek2, yarn, &format!("yarn_log_multiplier is {value}, but it has to be"));
+    }
+}
+
+/// Files from before llama.cpp absorbed the matrices have one tensor for keys and values.
+#[test]
+fn old_files_with_latent_attention_are_refused() {
+    let old = |w: &mut GgufWriter| {
+        w.unset("deepseek2.attention.key_length_mla");
+        w.unset("deepseek2.attention.value_length_mla");
+        w.tensors_mut()[2].name = "blk.0.attn_kv_b.weight".into();
+    };
+    check_spec(Arch::DeepSeek2, old, "convert the model again, or get a newer file");
+}
+
+#[test]
+fn tensors_of_latent_attention_have_to_be_there() {
+    for name in ["attn_kv_a_mqa", "attn_kv_a_norm", "attn_k_b", "attn_v_b", "attn_q"] {
+        let name = format!("blk.1.{name}.weight");
+        let rename = |w: &mut GgufWriter| {
+            w.tensors_mut().iter_mut().filter(|t| t.name == name).for_each(|t| t.name += "x");
+        };
+        check_spec(Arch::DeepSeek2, rename, &format!("tensor {name}"));
+    }
+}
+
 /// Experts are chosen from some of several equal groups.
 #[test]
 fn hostile_groups_of_experts_are_errors() {
