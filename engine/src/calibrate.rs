@@ -215,7 +215,7 @@ fn score_layers(
         let lanes = scratch.complete_lane(place, spec, layer);
         let layer_rows = LayerRows { lanes, recorders: Vec::new() };
         let mut scorer = Scorer::new(engine.forward.heads(), engine.forward.attention_sinks(layer), pattern);
-        for (number, Chunk { at, tokens: range }) in read.iter().enumerate() {
+        for (number, Chunk { at, tokens: range, .. }) in read.iter().enumerate() {
             let (at, len, tokens) = (*at, range.len(), &tokens[range.clone()]);
             let state = LaneValues::uniform(spec.n_layers, at);
             let text_chunk = residual.chunk(place, layer, number, len)?;

@@ -681,7 +681,7 @@ pub fn record_attention(
         let (n, rule) = (state.positions.dim(0), accumulator.accumulation);
         let (queries, replace) = match rule.chunk {
             _ if n == 1 => (1, !rule.steps_add),
-            Some(CountedQueries::All) => (n, false),
+            Some(CountedQueries::All) => (accumulator.counted_queries(n), false),
             Some(CountedQueries::Last) => (1, true),
             None => continue,
         };
@@ -696,7 +696,7 @@ pub fn record_attention(
                 heads: accumulator.heads.clone(),
             },
             state,
-            Accumulation { queries, replace, combine: rule.combine, gain: rule.gain },
+            Accumulation { queries, replace, combine: rule.combine, gain: rule.gain, part: accumulator.part },
         ));
     }
 }

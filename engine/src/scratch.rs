@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use ggml::{Context, Tensor, Type};
-use kernels::graph::{GraphLane, RowPositions};
+use kernels::graph::{GraphLane, RowPositions, SeenPart};
 use models::spec::ModelSpec;
 
 use crate::EngineError;
@@ -99,11 +99,13 @@ impl Scratch {
 
 /// Tokens that are computed at a time.
 #[derive(Clone, Debug)]
-pub(crate) struct Chunk {
+pub struct Chunk {
     /// Position of the first of them, and the row that its key and value are written to.
     pub at: usize,
     /// Which tokens of the text.
     pub tokens: Range<usize>,
+    /// The rows that it scores, where it repeats a part of the text.
+    pub scored: Option<SeenPart>,
 }
 
 impl Chunk {
@@ -116,20 +118,32 @@ impl Chunk {
 /// A text of `n` tokens in chunks of `len`.
 pub(crate) fn chunks(n: usize, len: usize) -> Vec<Chunk> {
     let len = len.max(1);
-    (0..n).step_by(len).map(|at| Chunk { at, tokens: at..n.min(at + len) }).collect()
+    (0..n).step_by(len).map(|at| Chunk { at, tokens: at..n.min(at + len), scored: None }).collect()
 }
 
 /// The chunks of a first text of `n` tokens. With `twice` those follow in which it is read a second time (KVzip's context
 /// reconstruction). Each of these repeats a part of the text as if it followed the whole text. It begins with the
-/// tokens before the part, from which the model recognises where it is.
-pub(crate) fn first_text_chunks(n: usize, len: usize, twice: bool) -> Vec<Chunk> {
+/// tokens before the part, from which the model recognises where it is. Each token looks for the one that followed it, so
+/// the last one of the part is not repeated.
+///
+/// For scoring a chunk sees the part, itself, and the rows that take the attention of heads that look for nothing: the
+/// first rows and those right before the chunk.
+pub fn first_text_chunks(n: usize, len: usize, twice: bool) -> Vec<Chunk> {
     const TOKENS_BEFORE: usize = 16;
-    let before = TOKENS_BEFORE.min(len / 4);
-    let part = (len - before).max(1);
+    const OTHER_ROWS: usize = 16;
+    let len = len.max(1);
+    let before = (len / 4).clamp(1, TOKENS_BEFORE);
+    let part = len - before + 1;
     let mut all = chunks(n, len);
     if twice {
-        let repeated = |from: usize| from.saturating_sub(before)..n.min(from + part);
-        all.extend((0..n).step_by(part).map(|from| Chunk { at: n, tokens: repeated(from) }));
+        all.extend((0..n).step_by(part).map(|from| {
+            let to = n.min(from + part);
+            let (first, last) = (OTHER_ROWS.min(from), n.saturating_sub(OTHER_ROWS).max(to));
+            let scored = Some(SeenPart { first, from, to, last });
+            Chunk { at: n, tokens: from.saturating_sub(before)..to - 1, scored }
+        }));
+        // The first part may be a single token, which follows none.
+        all.retain(|chunk| !chunk.tokens.is_empty());
     }
     all
 }
@@ -163,7 +177,7 @@ impl Residual {
         }
         let residual = Residual { streams, chunk, slots: chunks.len() + 1 };
         let first = residual.at(backends.placement().of(0))?;
-        for (number, Chunk { at, tokens: range }) in chunks.iter().enumerate() {
+        for (number, Chunk { at, tokens: range, .. }) in chunks.iter().enumerate() {
             let built = forward.embedding_graph(range.len());
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
             built.inputs.fill(&tokens[range.clone()], *at, &LaneValues::default())?;

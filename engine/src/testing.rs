@@ -36,6 +36,11 @@ pub mod placement {
     pub use crate::placement::*;
 }
 
+/// As `crate::scratch`.
+pub mod scratch {
+    pub use crate::scratch::*;
+}
+
 /// As `crate::snapshot`.
 pub mod snapshot {
     pub use crate::snapshot::*;

@@ -5,6 +5,7 @@
 // Data flow
 //   1. Block (8 queries, split of the rows, head): maximum logit and denominator of each query over the split. Where
 //      queries are few, there are enough splits to fill the device.
+//      Queries see all rows, or the first ones, a part and the last ones. Only the part's rows get numbers then.
 //   2. Block (64 rows, head): merges the denominators of the splits. Each of the four warps computes the logits of its
 //      16 rows and all queries again, 4 rows and 8 queries at a time, and adds up the weights in registers: first over
 //      the tiles of 8 queries, then across the threads.
@@ -42,6 +43,11 @@ __device__ float gain_at(const AccumulateCall& call, int seen) {
     return static_cast<float>(call.gain == LITERAL ? gain / sqrt(static_cast<double>(call.head_dim)) : gain);
 }
 
+// Rows that are next to each other.
+struct Rows {
+    int from, to;
+};
+
 // The rows of a scored head.
 struct View {
     const unsigned char* keys;
@@ -51,6 +57,8 @@ struct View {
     int rows;
     float log_weight;  // of row 0
     int begin;         // 1 where row 0 is not used and may hold any bytes, otherwise 0
+    Rows seen[3];      // ascending
+    Rows scored;       // those that get numbers
 
     __device__ View(const AccumulateCall& call, int head) {
         bool accumulates = call.live != nullptr;
@@ -66,6 +74,30 @@ struct View {
             log_weight = call.first > 0 ? call.window_log_weight : 0.0f;
         }
         begin = log_weight == -INFINITY ? 1 : 0;
+        if (call.part_to > 0) {
+            seen[0] = {0, call.part_first};
+            seen[1] = scored = {call.part_from, call.part_to};
+            seen[2] = {min(call.part_last, rows), rows};
+        } else {
+            scored = seen[0] = {0, rows};
+            seen[1] = seen[2] = {rows, rows};
+        }
+    }
+
+    __device__ static int groups_of(Rows range) { return divide_up(range.to - range.from, ROWS); }
+
+    __device__ static Rows group_of(Rows range, int number) {
+        int from = range.from + number * ROWS;
+        return {from, min(from + ROWS, range.to)};
+    }
+
+    // Groups of up to ROWS rows that are seen.
+    __device__ int groups() const { return groups_of(seen[0]) + groups_of(seen[1]) + groups_of(seen[2]); }
+
+    __device__ Rows group(int number) const {
+        int first = groups_of(seen[0]), second = first + groups_of(seen[1]);
+        if (number < first) return group_of(seen[0], number);
+        return number < second ? group_of(seen[1], number - first) : group_of(seen[2], number - second);
     }
 };
 
@@ -147,16 +179,16 @@ __global__ void __launch_bounds__(THREADS) find_totals(const __grid_constant__ A
     ScoringQuery own(call, view, head, number);
     float2 q[QT][J];
     load_queries(q, call, own);
-    int groups = divide_up(view.rows, ROWS);
+    int groups = view.groups();
     int first = static_cast<int>(static_cast<int64_t>(groups) * split / call.splits);
     int last = static_cast<int>(static_cast<int64_t>(groups) * (split + 1) / call.splits);
     float largest = EMPTY_BASE, total = 0.0f;
     for (int group = first + warp; group < last; group += WARPS) {
-        int row = group * ROWS;
-        const unsigned char* rows = view.keys + static_cast<size_t>(row) * view.bytes;
-        float dot = dot_rows(call.k_type, rows, view.bytes, min(ROWS, view.rows - row), call.head_dim, q);
-        row += threadIdx.x % 32 / 8;
-        float logit = row < view.begin ? -INFINITY : own.logit(call, view, row, dot);
+        Rows range = view.group(group);
+        const unsigned char* rows = view.keys + static_cast<size_t>(range.from) * view.bytes;
+        float dot = dot_rows(call.k_type, rows, view.bytes, range.to - range.from, call.head_dim, q);
+        int row = range.from + threadIdx.x % 32 / 8;
+        float logit = row < view.begin || row >= range.to ? -INFINITY : own.logit(call, view, row, dot);
         float top = fmaxf(largest, logit);
         total = total * exp2f(largest - top) + exp2f(logit - top);
         largest = top;
@@ -191,8 +223,8 @@ template <int J>
 __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ AccumulateCall call) {
     int head = blockIdx.y, warp = threadIdx.x / 32, lane_id = threadIdx.x % 32;
     View view(call, head);
-    int tile = blockIdx.x * TILE_ROWS + warp * GROUPS * ROWS;
-    if (tile >= view.rows) return;
+    int tile = view.scored.from + blockIdx.x * TILE_ROWS + warp * GROUPS * ROWS, end = view.scored.to;
+    if (tile >= end) return;
     bool accumulates = call.live != nullptr, maximum = call.maximum != 0;
     int queries = call.tokens * call.group;
     // One sum per row, or one per row and query head of the group.
@@ -220,9 +252,9 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ A
 #pragma unroll 1
             for (int i = 0; i < GROUPS; i++) {
                 int row = tile + i * ROWS;
-                if (row >= view.rows) break;
+                if (row >= end) break;
                 const unsigned char* rows = view.keys + static_cast<size_t>(row) * view.bytes;
-                float dot = dot_rows(call.k_type, rows, view.bytes, min(ROWS, view.rows - row), call.head_dim, q);
+                float dot = dot_rows(call.k_type, rows, view.bytes, min(ROWS, end - row), call.head_dim, q);
                 row += lane_id / 8;
                 float logit = row < view.begin ? -INFINITY : own.logit(call, view, row, dot);
                 float weight = exp2f(logit - largest) * factor;
@@ -234,7 +266,7 @@ __global__ void __launch_bounds__(THREADS) add_weights(const __grid_constant__ A
         for (int i = 0; i < GROUPS; i++) {
             for (int offset = 1; offset < QT; offset *= 2) sums[i] = combined(maximum, sums[i], __shfl_xor_sync(ALL_LANES, sums[i], offset));
             int row = tile + i * ROWS + lane_id / 8;
-            if (lane_id % 8 != 0 || row >= view.rows) continue;
+            if (lane_id % 8 != 0 || row >= end) continue;
             if (accumulates) {
                 float* out = call.out + static_cast<size_t>(call.tensor_heads[head]) * call.capacity + row;
                 *out = combined(maximum, call.replace || row >= *call.live ? 0.0f : *out, sums[i]);
@@ -252,6 +284,7 @@ int launch_both(const AccumulateCall& call, void* stream) {
     int error = launch(find_totals<J>, queries, THREADS, sizeof(WarpStats), stream, call);
     if (error != 0) return error;
     int max_rows = call.live != nullptr ? call.capacity : call.first + call.added;
+    if (call.part_to > 0) max_rows = call.part_to - call.part_from;
     return launch(add_weights<J>, dim3(divide_up(max_rows, TILE_ROWS), call.heads), THREADS, 0, stream, call);
 }
 

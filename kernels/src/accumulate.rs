@@ -4,6 +4,7 @@
 
 use std::f32::consts::LOG2_E;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use crate::attention::{Rows, ShapeError};
 use crate::decode::{Dot, DotArgs, ROW_GROUP, padded, tile_width, with_width};
@@ -27,9 +28,9 @@ pub struct Keys<'a> {
     pub rows: Rows<'a>,
     /// The head's index in the tensor.
     pub head: usize,
-    /// Live rows.
-    pub live: usize,
-    /// Log-weight (natural logarithm) added to the logit of row 0; `-inf` where row 0 is not used.
+    /// The rows that are seen, ascending. Logits and output have a number for each of them.
+    pub seen: &'a [Range<usize>],
+    /// Log-weight (natural logarithm) added to the logit of the first of them; `-inf` where it is not used.
     pub log_weight: f32,
     /// Elements of a row.
     pub head_dim: usize,
@@ -53,9 +54,9 @@ pub struct ScoringQuery<'a> {
 }
 
 /// Combines the attention weights of every query, `factor · softmax(scale · q·k)`, with row `target` of `out`
-/// `[live, targets]`.
+/// `[seen, targets]`.
 ///
-/// `adjust(i, logits)` may change the logits `[live]` of query number `i`, which are in units of log 2: it
+/// `adjust(i, logits)` may change the logits `[seen]` of query number `i`, which are in units of log 2: it
 /// sets those of hidden rows to `-inf` and adds biases. `scratch` grows to the size of eight queries' logits
 /// and can be reused by later calls. An error if keys, queries or targets are outside their memory.
 pub fn add_weights(
@@ -66,8 +67,10 @@ pub fn add_weights(
     out: &mut [f32],
     scratch: &mut Vec<f32>,
 ) -> Result<(), ShapeError> {
-    let Keys { rows, head, live, head_dim, .. } = *keys;
-    rows.check("keys", 0, head_dim, live, head.saturating_add(1))?;
+    let Keys { rows, head, seen, head_dim, .. } = *keys;
+    let end = seen.iter().map(|range| range.end).max().unwrap_or(0);
+    rows.check("keys", 0, head_dim, end, head.saturating_add(1))?;
+    let live: usize = seen.iter().map(Range::len).sum();
     for query in queries {
         let need = query.target.saturating_add(1).saturating_mul(live);
         for (what, have, need) in [("output", out.len(), need), ("queries", query.data.len(), head_dim)] {
@@ -81,10 +84,11 @@ pub fn add_weights(
     }
     let isa = Isa::best();
     let width = tile_width(isa, queries.len());
-    let (d_padded, n_padded) = (padded(head_dim), live.next_multiple_of(ROW_GROUP));
+    // Whole groups of logits are written: those of the last range may end in another group.
+    let (d_padded, n_padded) = (padded(head_dim), (live + ROW_GROUP).next_multiple_of(ROW_GROUP));
     scratch.resize(width * (d_padded + n_padded), 0.0);
     let (q, logits) = scratch.split_at_mut(width * d_padded);
-    let k = rows.data[head * rows.head_stride..].as_ptr();
+    let k = &rows.data[head * rows.head_stride..];
     for (number, tile) in queries.chunks(width).enumerate() {
         for (q, query) in q.chunks_exact_mut(d_padded).zip(tile) {
             q.fill(0.0);
@@ -92,21 +96,25 @@ pub fn add_weights(
                 *q = x * (query.scale * query.gain * LOG2_E);
             }
         }
-        let args = DotArgs {
-            q: q.as_ptr(),
-            d_padded,
-            head_dim,
-            k,
-            row_stride: rows.row_stride,
-            n: live,
-            logits: logits.as_mut_ptr(),
-            stride: n_padded,
-        };
-        with_loader!(rows.ty, L => with_width!(tile.len(), QT => {
-            // SAFETY: the best instruction set is present; the rows are inside their tensor (checked); the
-            // scratch holds the tile's queries and logits.
-            unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
-        }));
+        let mut at = 0;
+        for range in seen.iter().filter(|range| !range.is_empty()) {
+            let args = DotArgs {
+                q: q.as_ptr(),
+                d_padded,
+                head_dim,
+                k: k[range.start * rows.row_stride..].as_ptr(),
+                row_stride: rows.row_stride,
+                n: range.len(),
+                logits: logits[at..].as_mut_ptr(),
+                stride: n_padded,
+            };
+            with_loader!(rows.ty, L => with_width!(tile.len(), QT => {
+                // SAFETY: the best instruction set is present; the rows are inside their tensor (checked); the
+                // scratch holds the tile's queries and logits.
+                unsafe { isa.enter(Dot::<L, QT>(args, PhantomData)) }
+            }));
+            at += range.len();
+        }
         for (i, (logits, query)) in logits.chunks_exact_mut(n_padded).zip(tile).enumerate() {
             if let Some(cap) = keys.softcap {
                 let cap = cap * query.gain * LOG2_E;
@@ -222,7 +230,8 @@ mod tests {
                 ty.decode(&data[row * ty.row_bytes(d)..][..ty.row_bytes(d)], &mut stored[row * d..][..d]);
             }
             let rows = Rows::contiguous(&data, ty, d, live);
-            let keys = Keys { rows, head: 1, live, log_weight: 0.7, head_dim: d, softcap };
+            let seen = [0..5, 5..5, 5..live];
+            let keys = Keys { rows, head: 1, seen: &seen, log_weight: 0.7, head_dim: d, softcap };
             let queries: Vec<ScoringQuery> = queries
                 .chunks_exact(d)
                 .enumerate()
@@ -269,7 +278,9 @@ mod tests {
     fn a_query_that_sees_no_row_adds_nothing() {
         let keys = [0u8; 32];
         let rows = Rows::contiguous(&keys, RowType::F32, 8, 1);
-        let keys = Keys { rows, head: 0, live: 1, log_weight: f32::NEG_INFINITY, head_dim: 8, softcap: None };
+        let seen = [0..1, 1..1];
+        let keys =
+            Keys { rows, head: 0, seen: &seen, log_weight: f32::NEG_INFINITY, head_dim: 8, softcap: None };
         let mut out = [3f32];
         let query =
             ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target: 0 };
@@ -281,9 +292,10 @@ mod tests {
     #[test]
     fn keys_outside_their_memory_are_an_error() {
         let data = [0u8; 64];
+        let seen = [0..1, 2..3];
         let add = |row_stride: usize, head_stride: usize, head: usize, head_dim: usize, target: usize| {
             let rows = Rows { data: &data, ty: RowType::F32, row_stride, head_stride };
-            let keys = Keys { rows, head, live: 3, log_weight: 0.0, head_dim, softcap: None };
+            let keys = Keys { rows, head, seen: &seen, log_weight: 0.0, head_dim, softcap: None };
             let query =
                 ScoringQuery { data: &[1.0; 8], scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
             add_weights(&keys, &[query], (Combine::Sum, 1.0), |_, _| (), &mut [0.0; 3], &mut Vec::new())
@@ -294,7 +306,7 @@ mod tests {
         assert!(matches!(add(0, 0, 0, 8, 0), Err(ShapeError::Stride { .. })));
         assert!(matches!(add(32, 32, 0, 0, 0), Err(ShapeError::HeadDim { .. })));
         let rows = Rows { data: &[0; 96], ty: RowType::F32, row_stride: 32, head_stride: 96 };
-        let keys = Keys { rows, head: 0, live: 3, log_weight: 0.0, head_dim: 8, softcap: None };
+        let keys = Keys { rows, head: 0, seen: &seen, log_weight: 0.0, head_dim: 8, softcap: None };
         for (data, target) in [(&[1.0; 8][..], 1), (&[1.0; 8], usize::MAX), (&[1.0; 7], 0)] {
             let query = ScoringQuery { data, scale: 1.0, gain: 1.0, sink: f32::NEG_INFINITY, target };
             let result =

@@ -27,7 +27,7 @@ pub use evict::{Eviction, RowSelection, evict_rows, select_rows};
 use ggml::{RawTensor, Tensor, Type};
 pub use product::{multiplies, multiplies_type, multiply};
 pub use scores::{
-    AccumulatingLane, Accumulation, Combine, Gain, RowLists, WindowQueries, accumulate_attention,
+    AccumulatingLane, Accumulation, Combine, Gain, RowLists, SeenPart, WindowQueries, accumulate_attention,
     measure_rows, store_queries, window_attention,
 };
 

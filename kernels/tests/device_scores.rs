@@ -11,7 +11,7 @@ use ggml::{Backend, Context, Type};
 use kernels::RowType;
 use kernels::graph::{
     self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
-    QueryHeads, RowLists, RowPositions, WindowQueries, tensor_type,
+    QueryHeads, RowLists, RowPositions, SeenPart, WindowQueries, tensor_type,
 };
 use kernels::measure::Measure;
 
@@ -42,6 +42,7 @@ struct AccumulationCase {
     log_weight: Option<f32>,
     alibi: bool,
     has_sinks: bool,
+    part: Option<SeenPart>,
 }
 
 /// The accumulated attention of a lane with all KV heads except the first. The last head does not accumulate.
@@ -80,8 +81,8 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let ctx = Context::new(8);
     let inputs = lane_inputs(&ctx, new);
     let stored = ctx.input("stored", Type::F32, [1]);
-    let how =
-        Accumulation { queries: case.queries, replace: case.replace, combine: case.combine, gain: case.gain };
+    let AccumulationCase { queries, replace, combine, gain, part, .. } = case;
+    let how = Accumulation { queries, replace, combine, gain, part };
     let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
     let to = AccumulatingLane { lane: &lane, number: 1, heads: accumulating };
     let q = QueryHeads { q: &q, sinks: case.has_sinks.then_some(&sinks) };
@@ -117,7 +118,9 @@ fn accumulated_attention_equals_the_cpus() {
         log_weight: None,
         alibi: false,
         has_sinks: false,
+        part: None,
     };
+    let part = |first, from, to, last| Some(SeenPart { first, from, to, last });
     let cases = [
         plain,
         AccumulationCase { combine: Combine::Max, ..plain },
@@ -145,6 +148,18 @@ fn accumulated_attention_equals_the_cpus() {
         AccumulationCase { log_weight: Some(f32::NEG_INFINITY), ..plain },
         AccumulationCase { log_weight: Some(f32::NEG_INFINITY), live: 1, queries: 4, new: 4, ..plain },
         AccumulationCase { alibi: true, new: 4, queries: 3, ..plain },
+        AccumulationCase { part: part(4, 33, 90, 100), combine: Combine::Max, new: 9, queries: 9, ..plain },
+        AccumulationCase { part: part(0, 0, 100, 100), replace: true, ..plain },
+        AccumulationCase {
+            part: part(5, 7, 8, 93),
+            shape: shape(80, 3),
+            ty: RowType::F32,
+            alibi: true,
+            has_sinks: true,
+            new: 6,
+            queries: 5,
+            ..plain
+        },
         AccumulationCase { shape: capped(64, 2), new: 4, queries: 3, ..plain },
         AccumulationCase { has_sinks: true, new: 4, gain: Gain::Entropy { budget: 60 }, ..plain },
         AccumulationCase { gain: Gain::Entropy { budget: 40 }, new: 4, queries: 4, ..plain },

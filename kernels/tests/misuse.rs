@@ -11,7 +11,7 @@ use common::{backends, lane_inputs};
 use ggml::{Backend, BufferType, Context, Error, GraphAllocator, Tensor, Type};
 use kernels::graph::{
     self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Eviction, Gain, GraphLane,
-    LaneInputs, MAX_LANES, RowLists, RowPositions, RowSelection, Split, WindowQueries,
+    LaneInputs, MAX_LANES, RowLists, RowPositions, RowSelection, SeenPart, Split, WindowQueries,
 };
 use kernels::measure::Measure;
 
@@ -79,9 +79,14 @@ impl Parts {
     }
 
     fn accumulate(&self, number: usize, heads: &[u32]) -> Tensor {
+        self.accumulate_part(number, heads, None)
+    }
+
+    fn accumulate_part(&self, number: usize, heads: &[u32], part: Option<SeenPart>) -> Tensor {
         let appended = Appended { node: &self.stored, rows: TOKENS };
         let to = AccumulatingLane { lane: &self.lane, number, heads: heads.into() };
-        let how = Accumulation { queries: TOKENS, replace: false, combine: Combine::Sum, gain: Gain::One };
+        let (combine, gain) = (Combine::Sum, Gain::One);
+        let how = Accumulation { queries: TOKENS, replace: false, combine, gain, part };
         graph::accumulate_attention(&self.ctx, SHAPE, &self.q, appended, to, &self.inputs, how)
             .expect("the lane accumulates")
     }
@@ -225,6 +230,20 @@ fn accumulate_refuses_what_does_not_fit() {
     refused("accumulate_attention", "queries", spoil, |p| p.accumulate(0, &[0]));
     let spoil = |p: &mut Parts| p.inputs.positions = p.ctx.input("p", Type::F32, [TOKENS]);
     refused("accumulate_attention", "positions", spoil, |p| p.accumulate(0, &[0]));
+    for [first, from, to, last] in [
+        [2, 1, 3, 3],
+        [0, 2, 2, 2],
+        [0, 3, 1, 3],
+        [0, 1, 3, 2],
+        [0, 0, CAPACITY + 1, CAPACITY + 1],
+        [0, 0, 1, usize::MAX],
+    ] {
+        let part = SeenPart { first, from, to, last };
+        refused("accumulate_attention", "rows", |_| (), |p| p.accumulate_part(0, &[0], Some(part)));
+    }
+    let part = SeenPart { first: 0, from: 0, to: 1, last: 1 };
+    let compensated = |p: &mut Parts| p.lane.compensated = true;
+    refused("accumulate_attention", "compensated", compensated, |p| p.accumulate_part(0, &[0], Some(part)));
 }
 
 #[test]
@@ -305,6 +324,9 @@ fn wrong_numbers_of_rows_are_errors() {
         };
         failed("append", Parts::append);
         failed("accumulate", |p| p.accumulate(0, &[0, 1]));
+        failed("accumulate", |p| {
+            p.accumulate_part(0, &[0, 1], Some(SeenPart { first: 1, from: 2, to: 3, last: 3 }))
+        });
         let blocks = |p: &Parts| p.attend(Split::Blocks(4));
         run(&device, live, 0, blocks).expect("a device ignores them");
         let error =

@@ -7,7 +7,7 @@ use ggml::{Backend, Context, Tensor, Type};
 use kernels::attention::alibi_slopes;
 use kernels::graph::{
     self, AccumulatingLane, Accumulation, Appended, AttentionShape, Combine, Gain, GraphLane, MAX_LANES,
-    RowLists, RowPositions,
+    RowLists, RowPositions, SeenPart,
 };
 
 mod common;
@@ -87,11 +87,15 @@ fn assert_close(have: &[f32], want: &[f64]) {
 #[test]
 fn accumulated_attention_has_alibi_biases() {
     let (data, backend) = (Data::new(), backend());
-    for (gain, queries, combine) in [
-        (Gain::One, NEW, Combine::Sum),
-        (Gain::One, 1, Combine::Sum),
-        (Gain::Entropy { budget: 10 }, 2, Combine::Sum),
-        (Gain::One, NEW, Combine::Max),
+    let part = |first, from, to, last| Some(SeenPart { first, from, to, last });
+    for (gain, queries, combine, part) in [
+        (Gain::One, NEW, Combine::Sum, None),
+        (Gain::One, 1, Combine::Sum, None),
+        (Gain::Entropy { budget: 10 }, 2, Combine::Sum, None),
+        (Gain::One, NEW, Combine::Max, None),
+        (Gain::One, NEW, Combine::Max, part(3, 5, LIVE - 3, LIVE - 1)),
+        (Gain::One, NEW, Combine::Sum, part(0, 0, 1, LIVE)),
+        (Gain::One, 1, Combine::Max, part(2, 2, LIVE, LIVE)),
     ] {
         let memory = Context::new(4);
         let (k, keys) = data.keys(&memory);
@@ -101,6 +105,7 @@ fn accumulated_attention_has_alibi_biases() {
         memory.allocate(&backend.buffer_type()).expect("memory");
         k.write(0, &keys).expect("keys");
         q.write(0, &data.q.concat().concat()).expect("queries");
+        accumulated.clear().expect("numbers");
         for (head, held) in data.positions.iter().enumerate() {
             let held: Vec<i32> = held.iter().map(|position| *position as i32).collect();
             positions.write(4 * head * CAPACITY, &held).expect("positions");
@@ -118,7 +123,7 @@ fn accumulated_attention_has_alibi_biases() {
         let ctx = Context::new(8);
         let inputs = lane_inputs(&ctx, NEW);
         let stored = ctx.input("stored", Type::F32, [1]);
-        let how = Accumulation { queries, replace: true, combine, gain };
+        let how = Accumulation { queries, replace: true, combine, gain, part };
         let heads: Arc<[u32]> = Arc::new([0, 1]);
         let node = graph::accumulate_attention(
             &ctx,
@@ -142,6 +147,7 @@ fn accumulated_attention_has_alibi_biases() {
                 (NEW - queries..NEW).flat_map(|token| (0..SHAPE.group).map(move |member| (token, member)))
             {
                 let weights = data.weights(token, kv_head * SHAPE.group + member, gain);
+                let weights = part.map_or(weights.clone(), |part| of_part(weights, part));
                 want.iter_mut().zip(weights).for_each(|(number, x)| match combine {
                     Combine::Sum => *number += x / SHAPE.group as f64,
                     Combine::Max => *number = number.max(x),
@@ -150,6 +156,14 @@ fn accumulated_attention_has_alibi_biases() {
             assert_close(&have[kv_head * CAPACITY..][..ALL], &want);
         }
     }
+}
+
+/// The weights of a part's rows, in a softmax without the rows that are not seen.
+fn of_part(weights: Vec<f64>, part: SeenPart) -> Vec<f64> {
+    let scored = part.from..part.to;
+    let is_seen = |row: usize| row < part.first || scored.contains(&row) || row >= part.last;
+    let seen: f64 = (0..ALL).filter(|row| is_seen(*row)).map(|row| weights[row]).sum();
+    (0..ALL).map(|row| if scored.contains(&row) { weights[row] / seen } else { 0.0 }).collect()
 }
 
 #[test]

@@ -25,6 +25,7 @@ use longhand::testing::kv::{
     CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
 };
 use longhand::testing::placement::Place;
+use longhand::testing::scratch::first_text_chunks;
 use longhand::testing::workspace::Workspace;
 use serde_json::Value;
 
@@ -144,6 +145,8 @@ struct Retention<'a> {
     layer: usize,
     /// Tokens of the exact prefill.
     prefill: usize,
+    /// Tokens computed at a time where the text is read a second time.
+    second_reading: Option<usize>,
     /// Sizes of the chunks after it; a chunk of one token is a decode step.
     chunks: Vec<usize>,
 }
@@ -185,7 +188,7 @@ impl Runner<'_> {
     /// Runs a policy as the case says. Compares kept positions, compensation entries, accumulated attention,
     /// and the output of attention over the kept rows.
     fn retain(&self, retention: &Retention) -> Result<()> {
-        let Retention { case, choice, retrieval, layer, prefill, chunks } = retention;
+        let Retention { case, choice, retrieval, layer, prefill, second_reading, chunks } = retention;
         let (layer, expected) = (*layer, &case["expected"]);
         let rows = self.rows(case)?;
         let store_options =
@@ -200,12 +203,13 @@ impl Runner<'_> {
         let mut store = Store::new(layout, &self.backends)?;
         let mut workspace = Workspace::new(&self.backends);
         if *prefill > 0 {
-            self.exact_prefill(&mut store, &rows, layer, *prefill, &mut workspace)?;
+            self.exact_prefill(&mut store, &rows, layer, *prefill, *second_reading, &mut workspace)?;
         }
         let mut from = *prefill;
         for (step, chunk) in chunks.iter().copied().enumerate() {
             let layer_rows = store.rows(layer);
-            self.write(&layer_rows, &rows, layer, from..from + chunk, &store.state(), &mut workspace)?;
+            let (tokens, state) = (from..from + chunk, store.state());
+            self.write(&layer_rows, &rows, layer, tokens, from, &state, &mut workspace)?;
             store.advance(chunk);
             let event = if chunk == 1 { Event::Step } else { Event::Chunk };
             store.compress(event, false, &self.backends, &mut workspace)?;
@@ -255,43 +259,60 @@ impl Runner<'_> {
         }
     }
 
-    /// Fills the store with the first `n` tokens, as exact prefill does.
+    /// Fills the store with the first `n` tokens, as exact prefill does. These are read a second time in chunks of at
+    /// most `second_reading` tokens, whose keys and queries are the same.
     fn exact_prefill(
         &self,
         store: &mut Store,
         rows: &Rows,
         layer: usize,
         n: usize,
+        second_reading: Option<usize>,
         workspace: &mut Workspace,
     ) -> Result<()> {
         let shape = rows.shape();
         let ctx = Context::new(3);
-        let [k, v] = [(); 2].map(|()| ctx.tensor(Type::F32, [shape.head_dim, n, shape.n_kv_heads]));
+        let chunks = second_reading.map_or_else(Vec::new, |len| first_text_chunks(n, len, true));
+        let repeated = chunks.into_iter().filter_map(|chunk| Some((chunk.tokens, chunk.scored?)));
+        let repeated: Vec<_> = repeated.collect();
+        let capacity = n + repeated.iter().map(|(tokens, _)| tokens.len()).max().unwrap_or(0);
+        let [k, v] = [(); 2].map(|()| ctx.tensor(Type::F32, [shape.head_dim, capacity, shape.n_kv_heads]));
         let complete = GraphLane {
             k,
             v,
             kv_heads: (0..shape.n_kv_heads as u32).collect(),
             compensated: false,
-            accumulated: Some(ctx.tensor(Type::F32, [n, shape.n_kv_heads])),
+            accumulated: Some(ctx.tensor(Type::F32, [capacity, shape.n_kv_heads])),
             positions: None,
             window: None,
         };
         ctx.allocate(&self.backend().buffer_type())?;
         let recorders = vec![store.prefill_recorder(layer, &complete)];
         let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders };
-        self.write(&layer_rows, rows, layer, 0..n, &LaneValues::uniform(layer + 1, 0), workspace)?;
+        self.write(&layer_rows, rows, layer, 0..n, 0, &LaneValues::uniform(layer + 1, 0), workspace)?;
+        if let Some(accumulated) = complete.accumulated.as_ref().filter(|_| !repeated.is_empty()) {
+            accumulated.clear()?;
+        }
+        for (tokens, part) in repeated {
+            let recorders = vec![store.reconstruction_recorder(layer, &complete)];
+            let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders }.scored(part);
+            self.write(&layer_rows, rows, layer, tokens, n, &LaneValues::uniform(layer + 1, n), workspace)?;
+        }
         store.fill_layer(layer, &complete, n, &self.backends, workspace)?;
         store.finish_exact(n);
         Ok(())
     }
 
-    /// Appends the rows of `tokens` to the live rows, stores queries and accumulates attention.
+    /// Appends the rows of `tokens`, whose positions begin at `at`, to the live rows. Stores queries and accumulates
+    /// attention.
+    #[allow(clippy::too_many_arguments)]
     fn write(
         &self,
         to: &LayerRows,
         rows: &Rows,
         layer: usize,
         tokens: Range<usize>,
+        at: usize,
         live: &LaneValues,
         workspace: &mut Workspace,
     ) -> Result<()> {
@@ -318,7 +339,7 @@ impl Runner<'_> {
             q.write(0, &Rows::tokens(queries, rows.n(), tokens.end - known, tokens.end))?;
         }
         if positions.is_allocated() {
-            positions.write(0, &(tokens.start as i32..tokens.end as i32).collect::<Vec<_>>())?;
+            positions.write(0, &(at as i32..(at + n) as i32).collect::<Vec<_>>())?;
         }
         live.write(&state)?;
         Ok(self.backend().compute(&ready)?)
@@ -483,6 +504,9 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
             let budget = count("selected")? + count("recent")?;
             format!("ahakv:budget={budget},recent={},kernel={},lambda={}", p["recent"], p["kernel"], mode())
         }
+        "kvzip" | "stream_kvzip" => {
+            format!("kvzip:heads=off,capacity={},recent={},slack=0", p["capacity"], p["recent"])
+        }
         "h2o" => format!("h2o:heavy={},recent={}", p["heavy"], p["recent"]),
         "stream_h2o" => format!("h2o:heavy={},recent={}", p["selected"], p["recent"]),
         "tova" | "stream_tova" => {
@@ -504,7 +528,8 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
         _ => (prefill, vec![1; n - prefill]),
     };
     let layer = p["layer"].as_u64().map_or(DEFAULT_LAYER, |layer| layer as usize);
-    Ok(Some(Retention { case, choice, retrieval, layer, prefill, chunks }))
+    let second_reading = p["chunk"].as_u64().map(|len| len as usize);
+    Ok(Some(Retention { case, choice, retrieval, layer, prefill, second_reading, chunks }))
 }
 
 fn count_of(value: &Value, key: &str) -> Result<usize> {

@@ -1,23 +1,36 @@
 //! A first text that is read twice (KVzip), compared with the attention of the same tokens read in the ordinary way.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use longhand::{Engine, Session, SessionOptions, last_attention};
 use tests::fixtures::{embedded_model, golden_model, random_tokens, sync};
 
-/// Tokens computed at a time: the second reading repeats 24 tokens of the text behind the 8 before them.
+/// Tokens computed at a time: the second reading repeats 24 tokens of a part of 25 behind the 8 before them.
 const CHUNK: usize = 32;
 
-/// For each layer and KV head the largest attention that the rows of `text` get from the tokens `repeated` behind it.
-fn largest_attention(engine: &Arc<Engine>, text: &[u32], repeated: &[u32], largest: &mut [Vec<Vec<f32>>]) {
+/// Sets the scores of a part of `text`, for each layer and KV head: the largest attention that its rows get from the
+/// tokens `repeated` behind the text. These see the part, each other, and the first and last 16 rows of the text. The
+/// tokens that are followed by one of the part count.
+fn score_part(
+    engine: &Arc<Engine>,
+    text: &[u32],
+    part: Range<usize>,
+    repeated: &[u32],
+    scores: &mut [Vec<Vec<f32>>],
+) {
     let group = engine.spec().queries_per_kv_head();
-    for end in 1..=repeated.len() {
+    let first = 16.min(part.start);
+    let last = text.len().saturating_sub(16).max(part.end);
+    for end in repeated.len().saturating_sub(part.len()) + 1..=repeated.len() {
         let tokens = [text, &repeated[..end]].concat();
         let attention = last_attention(engine, &tokens, &mut |_| ()).expect("computes");
-        for (largest, heads) in largest.iter_mut().zip(attention) {
+        for (scores, heads) in scores.iter_mut().zip(attention) {
             for (head, weights) in heads.iter().enumerate() {
-                let rows = largest[head / group].iter_mut();
-                rows.zip(weights).for_each(|(most, weight)| *most = most.max(*weight));
+                let seen = [&weights[..first], &weights[part.clone()], &weights[last..]].concat();
+                let total: f32 = seen.iter().sum();
+                let rows = scores[head / group][part.clone()].iter_mut();
+                rows.zip(&weights[part.clone()]).for_each(|(most, weight)| *most = most.max(*weight / total));
             }
         }
     }
@@ -38,8 +51,8 @@ fn rows_are_scored_by_the_largest_attention_of_the_second_reading() {
 
         let spec = engine.spec();
         let mut want = vec![vec![vec![0f32; text.len()]; spec.n_kv_heads]; spec.n_layers];
-        for repeated in [&text[..24], &text[16..48], &text[40..]] {
-            largest_attention(&engine, &text, repeated, &mut want);
+        for (part, repeated) in [(0..25, 0..24), (25..50, 17..49), (50..60, 42..59)] {
+            score_part(&engine, &text, part, &text[repeated], &mut want);
         }
         for (layer, want) in want.iter().enumerate() {
             let have = session.store().accumulated_attention(layer).expect("numbers");

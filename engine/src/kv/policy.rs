@@ -137,7 +137,7 @@ pub struct AttentionNeeds {
     /// Attention that is accumulated for every row while the model runs, for [`ScoreInput::Accumulated`].
     pub accumulation: Option<AccumulationRule>,
     /// Whether a first text is read a second time for [`ScoreInput::Accumulated`] (KVzip's context reconstruction). A
-    /// row's number is the largest attention that it gets from any query of the second reading. Rows of later tokens,
+    /// row's number is the largest attention that it gets while its part of the text is repeated. Rows of later tokens,
     /// and those of a text that is not read layer by layer, have no such number. Not together with `accumulation`.
     pub reconstruction: bool,
 }
@@ -156,7 +156,7 @@ pub struct AccumulationRule {
 }
 
 impl AccumulationRule {
-    /// The largest attention of all queries of a second reading ([`AttentionNeeds::reconstruction`]).
+    /// The largest attention while a part is repeated ([`AttentionNeeds::reconstruction`]).
     pub(crate) const RECONSTRUCTION: AccumulationRule = AccumulationRule {
         chunk: Some(CountedQueries::All),
         steps_add: true,

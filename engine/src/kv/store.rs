@@ -281,7 +281,13 @@ impl Store {
     ) -> Vec<AttentionAccumulator> {
         let accumulator = |lane: &Lane| {
             let (heads, accumulation) = (lane.graph.kv_heads.clone(), rule(&lane.layout)?);
-            Some(AttentionAccumulator { lane: scratch.clone(), lane_index: 0, heads, accumulation })
+            Some(AttentionAccumulator {
+                lane: scratch.clone(),
+                lane_index: 0,
+                heads,
+                accumulation,
+                part: None,
+            })
         };
         self.layers[layer].lanes.iter().filter_map(accumulator).collect()
     }

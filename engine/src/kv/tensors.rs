@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ggml::{Context, Tensor, Type};
-use kernels::graph::{GraphLane, RowPositions};
+use kernels::graph::{GraphLane, RowPositions, SeenPart};
 
 use super::layout::{LaneLayout, Layout};
 use super::policy::{AccumulationRule, CountedQueries};
@@ -98,6 +98,8 @@ pub struct AttentionAccumulator {
     pub heads: Arc<[u32]>,
     /// From which queries, and how.
     pub accumulation: AccumulationRule,
+    /// The rows that accumulate, if not all.
+    pub part: Option<SeenPart>,
 }
 
 impl LayerRows {
@@ -123,6 +125,14 @@ impl LayerRows {
         self
     }
 
+    /// The same rows, of which those of a part accumulate attention.
+    pub fn scored(&self, part: SeenPart) -> LayerRows {
+        let mut rows = self.clone();
+        let accumulators = rows.recorders.iter_mut().flat_map(|recorder| &mut recorder.accumulators);
+        accumulators.for_each(|accumulator| accumulator.part = Some(part));
+        rows
+    }
+
     /// How many of the last tokens' queries are recorded in a computation of `n` tokens.
     pub fn recorded_queries(&self, n: usize) -> usize {
         self.recorders.iter().map(|recorder| recorder.recorded_queries(n)).max().unwrap_or(0)
@@ -143,6 +153,12 @@ impl AttentionRecorder {
 }
 
 impl AttentionAccumulator {
+    /// How many of `n` tokens count where the rule counts all. Of those that repeat a part of the text only the last ones
+    /// look for its rows: one for each row.
+    pub fn counted_queries(&self, n: usize) -> usize {
+        self.part.map_or(n, |part| n.min(part.to - part.from))
+    }
+
     /// All heads of the lanes that accumulate attention by a rule.
     fn of_lanes<'a>(
         lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)>,
@@ -150,7 +166,7 @@ impl AttentionAccumulator {
     ) -> Vec<AttentionAccumulator> {
         let accumulator = |(lane_index, (lane, layout)): (usize, (&GraphLane, &LaneLayout))| {
             let (heads, accumulation) = ((0..layout.kv_heads.len() as u32).collect(), rule(layout)?);
-            Some(AttentionAccumulator { lane: lane.clone(), lane_index, heads, accumulation })
+            Some(AttentionAccumulator { lane: lane.clone(), lane_index, heads, accumulation, part: None })
         };
         lanes.enumerate().filter_map(accumulator).collect()
     }

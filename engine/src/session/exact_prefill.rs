@@ -222,9 +222,10 @@ impl FirstText {
     ) -> Result<(), EngineError> {
         let (layer, backends, n_layers) = (self.layer, &engine.backends, engine.spec().n_layers);
         let place = backends.placement().of(layer);
-        let Chunk { at, tokens: range } = self.chunks[self.chunks_read].clone();
+        let Chunk { at, tokens: range, scored } = self.chunks[self.chunks_read].clone();
         let tokens = &self.tokens[range];
-        let rows = if at < self.tokens.len() { first_rows } else { second_rows };
+        let part_rows = scored.map(|part| second_rows.scored(part));
+        let rows = part_rows.as_ref().unwrap_or(first_rows);
         let needed = match layer + 1 == n_layers {
             true if at + tokens.len() == self.tokens.len() => OutputTokens::Last,
             true => OutputTokens::None,

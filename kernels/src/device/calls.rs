@@ -243,6 +243,11 @@ device_calls! {
         softcap: f32,
         /// Accumulation: whether the largest weight counts, not the sum of all.
         maximum: i32,
+        /// Accumulation: the fields of the `SeenPart`. If `part_to` is 0 all rows are seen.
+        part_first: i32,
+        part_from: i32,
+        part_to: i32,
+        part_last: i32,
         /// Index of each scored head in the tensor.
         tensor_heads: [u8; MAX_KV_HEADS],
         /// KV head of the model of each scored head.

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 use std::ptr::{null, null_mut};
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use ggml::{Context, CustomTask, DeviceTask, Operand, RawTensor, Tensor, Type};
@@ -75,6 +76,31 @@ pub struct Accumulation {
     pub combine: Combine,
     /// Factor on the logits.
     pub gain: Gain,
+    /// The earlier rows that the queries see, where they do not see all.
+    pub part: Option<SeenPart>,
+}
+
+/// Earlier rows that queries see: the first ones, those of a part, and the last ones. Only the part's rows get numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeenPart {
+    /// How many of the first rows are seen, at most `from`.
+    pub first: usize,
+    /// The first row of the part.
+    pub from: usize,
+    /// The row behind its last one.
+    pub to: usize,
+    /// The first of the last rows that are seen, which are next to the appended ones. At least `to`.
+    pub last: usize,
+}
+
+impl SeenPart {
+    fn check(self, rows: usize) -> Check {
+        let SeenPart { first, from, to, last } = self;
+        let is_inside = first <= from && from < to && to <= last && last <= rows;
+        ensure(is_inside, || {
+            format!("the rows before {first}, from {from} to {to} and from {last} on of {rows}")
+        })
+    }
 }
 
 /// The lane whose rows accumulate attention.
@@ -89,7 +115,8 @@ pub struct AccumulatingLane<'a> {
 
 /// Combines the attention weights of queries with the accumulated attention of a lane without a window. For a sum each
 /// row gets the mean over the query heads of its KV head, for a maximum that of the query heads. The queries belong to
-/// the last tokens of `inputs.positions`. The numbers of the appended rows begin at 0. The result has no data.
+/// the last tokens of `inputs.positions`. Without a part the numbers of the appended rows begin at 0. The result has no
+/// data.
 pub fn accumulate_attention<'a>(
     ctx: &Context,
     shape: AttentionShape,
@@ -125,6 +152,7 @@ pub fn accumulate_attention<'a>(
         let queries = QueryTensor::new(task.operand(0));
         let rows_and_last = rows_after(live, new, keys.shape[1]).and_then(|all| {
             ensure(all >= tokens, || format!("{all} rows are fewer than the {tokens} tokens that score"))?;
+            how.part.map_or(Ok(()), |part| part.check(all - new))?;
             Ok((all, last_position(task.operand(4), tokens)?))
         });
         let (live, (all, last)) = match rows_and_last {
@@ -132,13 +160,22 @@ pub fn accumulate_attention<'a>(
             Err(problem) => return task.fail(format!("accumulate_attention: {problem}")),
         };
         let sinks = sinks_operand.map(|operand| sink_logits(task.operand(operand)));
+        let seen = match how.part {
+            Some(part) => [0..part.first, part.from..part.to, part.last..all],
+            None => [0..all, all..all, all..all],
+        };
         let first = queries.tokens - tokens;
         for at in (task.thread..heads.len()).step_by(task.threads) {
             let (head, first_query_head) = (heads[at] as usize, kv_heads[at] as usize * shape.group);
             // SAFETY: each head's column is used by one thread; [capacity, heads] f32.
             let column = unsafe { column(accumulated, head) };
-            let unset = if how.replace { 0 } else { live };
-            column[unset..all].fill(0.0);
+            let cleared = match (how.part, how.replace) {
+                (Some(part), true) => part.from..part.to,
+                (Some(_), false) => 0..0,
+                (None, true) => 0..all,
+                (None, false) => live..all,
+            };
+            column[cleared].fill(0.0);
             let scoring: Vec<ScoringQuery> = (first..queries.tokens)
                 .flat_map(|t| (0..shape.group).map(move |member| (t, member)))
                 .map(|(t, member)| {
@@ -154,31 +191,40 @@ pub fn accumulate_attention<'a>(
                 .collect();
             let adjust = |query: usize, logits: &mut [f32]| {
                 let later = queries.tokens - 1 - (first + query / shape.group);
-                logits[all - later..].fill(f32::NEG_INFINITY);
+                let visible = logits.len() - later;
+                logits[visible..].fill(f32::NEG_INFINITY);
                 if let (Some(slopes), Some(first_position)) = (&slopes, first_position) {
                     let first = first_position + head * keys.shape[1];
                     // SAFETY: contiguous i32, written before this node.
                     let positions = unsafe { &numbers(task.operand(7))[first..first + all] };
+                    let positions = seen.iter().flat_map(|range| &positions[range.clone()]);
                     let gain = how.gain.at(last + 1 - later, shape.head_dim) as f32;
                     let slope = slopes[first_query_head + query % shape.group] * gain;
-                    let positions = positions.iter().map(|position| *position as f32);
+                    let positions = positions.map(|position| *position as f32);
                     add_alibi_bias(logits, positions, last - later, slope);
                 }
             };
             let keys = Keys {
                 rows: rows(keys),
                 head,
-                live: all,
+                seen: &seen,
                 log_weight: if compensated { log_weight } else { 0.0 },
                 head_dim: shape.head_dim,
                 softcap: shape.softcap,
             };
-            let out = &mut column[..all];
-            let how = match how.combine {
+            let combine = match how.combine {
                 Combine::Sum => (Combine::Sum, 1.0 / shape.group as f32),
                 Combine::Max => (Combine::Max, 1.0),
             };
-            let added = with_scratch(|scratch| add_weights(&keys, &scoring, how, adjust, out, scratch));
+            let mut of_part: Vec<f32> = match how.part {
+                Some(_) => seen.iter().flat_map(|range| &column[range.clone()]).copied().collect(),
+                None => Vec::new(),
+            };
+            let out = if how.part.is_some() { &mut of_part[..] } else { &mut column[..all] };
+            let added = with_scratch(|scratch| add_weights(&keys, &scoring, combine, adjust, out, scratch));
+            if let Some(SeenPart { first, from, to, .. }) = how.part {
+                column[from..to].copy_from_slice(&of_part[first..first + to - from]);
+            }
             if let Err(error) = added {
                 task.fail(format!("accumulate_attention: {error}"));
             }
@@ -207,6 +253,10 @@ pub fn accumulate_attention<'a>(
             tokens: tokens as i32,
             replace: how.replace.into(),
             maximum: (how.combine == Combine::Max).into(),
+            part_first: how.part.map_or(0, |part| part.first as i32),
+            part_from: how.part.map_or(0, |part| part.from as i32),
+            part_to: how.part.map_or(0, |part| part.to as i32),
+            part_last: how.part.map_or(0, |part| part.last as i32),
             alibi: first_position.is_some().into(),
             ..accumulate_call(shape, q, k, how.gain, splits, heads)?
         };
@@ -234,6 +284,10 @@ fn check_accumulation(
     // A head that is given twice would be written by two threads.
     check_heads("head", heads, lane.kv_heads.len())?;
     ensure(!heads.is_empty(), || "no heads accumulate".into())?;
+    if let Some(part) = how.part {
+        ensure(!lane.compensated, || "a part of a compensated lane".into())?;
+        part.check(lane.k.dim(1))?;
+    }
     check_inputs(inputs)?;
     is_vector("positions", &inputs.positions, 1)
 }
@@ -298,6 +352,10 @@ fn accumulate_call(
         window_log_weight: 0.0,
         softcap: shape.softcap.unwrap_or(0.0),
         maximum: 0,
+        part_first: 0,
+        part_from: 0,
+        part_to: 0,
+        part_last: 0,
         tensor_heads: device::head_numbers(heads.tensor_heads)?,
         kv_heads: device::head_numbers(heads.kv_heads)?,
     })
@@ -525,10 +583,11 @@ pub fn window_attention(
                     add_alibi_bias(logits, lists.get(at).map(|position| position as f32), own, slope);
                 }
             };
+            let seen = 0..live;
             let keys = Keys {
                 rows: rows(keys),
                 head: heads[at] as usize,
-                live,
+                seen: from_ref(&seen),
                 log_weight: if window.first > 0 { window.log_weight } else { 0.0 },
                 head_dim: shape.head_dim,
                 softcap: shape.softcap,

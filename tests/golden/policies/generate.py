@@ -165,6 +165,10 @@ def f_h2o(b, p):
     kept, s = R.h2o(b["K"], b["Q"], p["heavy"], p["recent"]); return dict(kept=kept, scores=s)
 
 
+def f_kvzip(b, p):
+    kept, s = R.kvzip(b["K"], b["Q"], p["capacity"], p["recent"], p["chunk"]); return dict(kept=kept, scores=s)
+
+
 def f_tova(b, p):
     kept, s = R.tova(b["K"], b["Q"][:, -1:], p["capacity"], p["protect_last"]); return dict(kept=kept, scores=s)
 
@@ -328,6 +332,10 @@ def run_stream(kind):
             for t in range(n0, n):
                 st.step(K[:, t], V[:, t], Q[:, t]); snaps.append([x.tolist() for x in st.pos])
             return dict(kept=st.pos, snaps=snaps, acc=st.acc)
+        if kind == "kvzip":
+            kept, s = R.kvzip(K[:, :n0], Q[:, :n0], p["capacity"], p["recent"], p["chunk"])
+            snaps = list(R.kvzip_decode(kept, s, n0, n, p["capacity"], p["recent"]))
+            return dict(kept=snaps[-1], snaps=[[x.tolist() for x in heads] for heads in snaps])
         if kind == "tova":
             st = R.TovaStream(p["capacity"], p["protect_last"])
             st.append(K[:, :n0], V[:, :n0], Q[:, :n0])
@@ -444,7 +452,27 @@ def g_misc():
                               expected=[R.pool1d([1, 5, 2, 0, -3, 4], k, kind).tolist() for k in (1, 3, 5, 7) for kind in ("avg", "max")])]
 
 
-g_all(); g_streams(); g_misc()
+def g_kvzip():
+    S = (lambda x, y: y) if HELD else (lambda x, y: x)
+    P = "kvzip"
+    z = lambda cap, recent, chunk: sweep("capacity", cap, 25, recent=recent, chunk=chunk)
+    add(P, "mha", "E", f_kvzip, z(S(60, 72), S(20, 15), S(32, 48)), "KVQq")
+    add(P, "gqa", "B", f_kvzip, z(S(40, 33), S(8, 11), S(24, 20)), "KVQq")
+    add(P, "one_chunk", "A", f_kvzip, z(S(20, 23), S(4, 5), 512), "KVQq")
+    add(P, "chunks_of_two", "A", f_kvzip, z(S(18, 21), S(4, 6), 2), "KVQq")
+    add(P, "last_part_of_one_row", "B", f_kvzip, z(S(35, 41), 8, S(20, 13)), "KVQq", note="the last part has a single row")
+    add(P, "below_capacity_keeps_all", "A", f_kvzip, dict(capacity=N("A"), recent=8, chunk=16), "KVQq")
+    add(P, "one_selected", "B", f_kvzip, dict(capacity=S(15, 18), recent=S(10, 13), chunk=32), "KVQq")
+    for c in cases[P]:
+        bank = next(b for b in BANK.values() if b["K"].shape == (c["n_kv"], c["n"], c["d"]))
+        kept, s = R.kvzip(bank["K"], bank["Q"], **c["params"])
+        c["expected"]["acc"] = [tolist(s[h][x]) for h, x in enumerate(kept)]
+    P = "stream_kvzip"
+    for name, b, cap, r in (("mha", "E", S(60, 72), 12), ("gqa", "B", S(40, 33), S(8, 11)), ("more_than_recent", "A", S(20, 22), 4)):
+        add_stream(P, "kvzip", name, b, [dict(prefill=N(b) - dec, capacity=cap + i, recent=r, chunk=S(32, 24)) for i in range(12) for dec in (S(20, 17), 15, 10)], "KVQq")
+
+
+g_all(); g_streams(); g_misc(); g_kvzip()
 index = dict(profile=A_.profile, seed=A_.seed, format="see README.md", policies={})
 for p, c in cases.items():
     with open(os.path.join(A_.out, p + ".json"), "w") as fh:
@@ -466,6 +494,8 @@ the smaller position stays; code whose equal logits differ by rounding may inste
 symmetric difference must have scores within 1e-5 of the cut) - `out` is then still comparable for the *_in_pairs cases.
 stream_*: feed tokens as params.prefill / params.chunks say, then one at a time; `len_per_step`, `kept_mid` (state after
 step index `kept_mid_step`) and the final `kept`. l2 count: `expected.count`.
+kvzip: the text is repeated in chunks of at most params.chunk tokens, which have the keys and queries of the first reading.
+expected.acc: scores of the kept rows.
 """ % (A_.profile, A_.seed))
 tot = sum(os.path.getsize(os.path.join(r, f)) for r, _, fs in os.walk(A_.out) for f in fs)
 print("%s: %d policies, %d cases, %d bytes" % (A_.out, len(cases), sum(map(len, cases.values())), tot))

@@ -345,6 +345,75 @@ def tova(K, Q, capacity, protect_last=False, scale=None):
     return [idx.copy() for _ in range(n_kv)], s
 
 
+# ------------------------------------------------------------------------------ KVzip
+def kvzip_parts(n, chunk, tokens_before=16, other_rows=16):
+    """How a text of n tokens is repeated behind itself, `chunk` tokens at a time.
+
+    Returns a list of (tokens repeated, rows scored, rows seen besides the repeated tokens).
+    CHOICE: no words ask for the repetition, but each part follows up to 16 of the tokens before
+    it (the paper: a prompt and 8 tokens). The last token of a part is not repeated: it looks for
+    the row behind the part. Besides the part, queries see the first and the last 16 rows of the
+    text (AUTH: the rows of the system prompt), which take the attention of idle heads."""
+    before = min(max(chunk // 4, 1), tokens_before)
+    out = []
+    for first in range(0, n, chunk - before + 1):
+        end = min(n, first + chunk - before + 1)
+        seen = np.r_[:min(other_rows, first), first:end, max(n - other_rows, end):n]
+        if end - 1 > max(first - before, 0):
+            out.append((np.arange(max(first - before, 0), end - 1), np.arange(first, end), seen))
+    return out
+
+
+def kvzip_scores(K, Q, chunk, scale=None):
+    """KVzip: the largest attention of each row while the text is repeated. [n_kv, n]
+
+    Repeated tokens have the keys and queries of the first reading here. Of the tokens before a
+    part only the last one counts, which looks for its first row. AUTH maximum over the query
+    heads of the group as well, and no other rows in the softmax than those of kvzip_parts."""
+    K, Q = f64(K), f64(Q)
+    n_kv, n, d = K.shape
+    g = group_size(len(Q), n_kv)
+    scale = 1.0 / math.sqrt(d) if scale is None else scale
+    S = np.zeros((n_kv, n))
+    for tokens, part, seen in kvzip_parts(n, chunk):
+        rows = np.concatenate([seen, tokens])
+        counted = np.arange(len(tokens))[-len(part):]
+        hidden = np.arange(len(rows))[None, :] > len(seen) + counted[:, None]
+        for h in range(len(Q)):
+            s = (Q[h][tokens[counted]] @ K[h // g][rows].T) * scale
+            s[hidden] = -np.inf
+            weights = softmax(s)[:, np.searchsorted(seen, part)]
+            S[h // g, part] = np.maximum(S[h // g, part], weights.max(axis=0))
+    return S
+
+
+def kvzip(K, Q, capacity, recent, chunk, n_sink=4, scale=None):
+    """Keeps the first n_sink rows, the last `recent`, and the best of the others, `capacity` in all.
+
+    CHOICE the same number of rows for each head here (`heads=shares` is another store, not another rule).
+    Returns (kept, score [n_kv, n])."""
+    n_kv, n = len(K), len(K[0])
+    s = kvzip_scores(K, Q, chunk, scale)
+    if n <= capacity:
+        return all_kept(n_kv, n), s
+    ends = [np.arange(n_sink), np.arange(n - recent, n)]
+    best = lambda h: n_sink + top_k(s[h, n_sink:n - recent], capacity - recent - n_sink)
+    return [np.concatenate([ends[0], best(h), ends[1]]) for h in range(n_kv)], s
+
+
+def kvzip_decode(kept, scores, n0, n, capacity, recent, n_sink=4):
+    """Tokens n0 to n follow one at a time. They have no score: those that leave the last `recent`
+    are evicted, the oldest first, before any row with a score. Yields the kept rows after each."""
+    kept = [list(x) for x in kept]
+    for t in range(n0, n):
+        for h, rows in enumerate(kept):
+            rows.append(t)
+            while len(rows) > capacity:
+                free = [p for p in rows if n_sink <= p <= t - recent]
+                rows.remove(min(free, key=lambda p: (p < n0, scores[h, p] if p < n0 else p, -p)))
+        yield [np.array(x) for x in kept]
+
+
 # --------------------------------------------------------------- SnapKV and SlimKV
 def snapkv(K, Q, capacity, kernel=5, pool="avg", scale=None):
     """SnapKV: the window (w = Q rows) is kept; of the prefix the capacity - w best.
