@@ -43,8 +43,9 @@ impl Scratch {
                 continue;
             }
             let ctx = Context::new(3 + layouts.len());
-            let [k, v] =
-                [first.k_type, first.v_type].map(|ty| ctx.tensor(ty, [spec.head_dim, n, spec.n_kv_heads]));
+            let rows = |ty| ctx.tensor(ty, [spec.head_dim, n, spec.n_kv_heads]);
+            let k = rows(first.k_type);
+            let v = if first.values_in_keys { k.clone() } else { rows(first.v_type) };
             let positions = (first.alibi)
                 .then(|| RowPositions { all: ctx.tensor(Type::I32, [n * spec.n_kv_heads]), first: 0 });
             let lane = |layout: &&Layout| GraphLane {

@@ -47,7 +47,7 @@ unsigned heads_of(const Lanes& lanes) {
 }  // namespace
 
 LAUNCHER(append)(const AppendCall* call, void* stream) {
-    dim3 grid(call->tokens, heads_of(call->lanes), 2);
+    dim3 grid(call->tokens, heads_of(call->lanes), tensors_of(call->lanes.lanes[0]));
     return launch(append_rows, grid, 32 * divide_up(call->lanes.head_dim, 32), 0, stream, *call);
 }
 

@@ -111,10 +111,10 @@ __global__ void select_rows(const __grid_constant__ SelectCall call) {
 }  // namespace
 
 LAUNCHER(evict)(const EvictCall* call, void* stream) {
-    return launch(evict_rows, dim3(call->lane.heads, 2), THREADS, 0, stream, *call);
+    return launch(evict_rows, dim3(call->lane.heads, tensors_of(call->lane)), THREADS, 0, stream, *call);
 }
 
 LAUNCHER(select)(const SelectCall* call, void* stream) {
-    dim3 grid(divide_up(call->max_kept, BLOCK_ROWS) + (call->lane.compensated ? 1 : 0), call->lane.heads, 2);
+    dim3 grid(divide_up(call->max_kept, BLOCK_ROWS) + (call->lane.compensated ? 1 : 0), call->lane.heads, tensors_of(call->lane));
     return launch(select_rows, grid, THREADS, 0, stream, *call);
 }

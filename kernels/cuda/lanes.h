@@ -11,6 +11,9 @@ __device__ inline int rows_of(int capacity, int live, int added) {
 }
 __device__ inline int rows_of(const Lane& lane, int live, int added) { return rows_of(lane.capacity, live, added); }
 
+// Tensors with rows of a lane: keys and values, or only keys, where values are in their rows.
+inline unsigned tensors_of(const Lane& lane) { return lane.k == lane.v ? 1 : 2; }
+
 // Where a head of the layer is found.
 struct HeadIndex {
     int lane;

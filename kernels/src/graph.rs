@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub use append::append;
 pub use attend::{Split, attend, max_partials_tokens};
 pub use evict::{Eviction, RowSelection, evict_rows, select_rows};
-use ggml::{RawTensor, Tensor, Type};
+use ggml::{Operand, RawTensor, Tensor, Type};
 pub use product::{multiplies, multiplies_type, multiply};
 pub use scores::{
     AccumulatingLane, Accumulation, Combine, Gain, RowLists, SeenPart, WindowQueries, accumulate_attention,
@@ -46,7 +46,8 @@ pub const MAX_DEVICE_HEAD_DIM: usize = device::MAX_HEAD_DIM;
 pub struct GraphLane {
     /// Keys after RoPE `[head_dim, capacity, heads]`.
     pub k: Tensor,
-    /// Values `[head_dim, capacity, heads]`.
+    /// Values `[head_dim, capacity, heads]`. The tensor of the keys, where values are the first elements of keys
+    /// (latent attention).
     pub v: Tensor,
     /// `[heads]`: the KV head of the model of each head.
     pub kv_heads: Arc<[u32]>,
@@ -61,6 +62,27 @@ pub struct GraphLane {
     /// Tokens that a query sees, its own included, in a layer with a sliding window; the same for all lanes of the
     /// layer. Without positions the rows must lie in order. Lanes with a window have no ALiBi biases.
     pub window: Option<usize>,
+}
+
+impl GraphLane {
+    /// Whether values are in the rows of keys.
+    pub fn has_values_in_keys(&self) -> bool {
+        self.k.is_same(&self.v)
+    }
+
+    /// Keys and values; the keys only, where values are in their rows.
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        [Some(&self.k), (!self.has_values_in_keys()).then_some(&self.v)].into_iter().flatten()
+    }
+
+    /// The operands of a node that writes rows: keys and values. Where values are in the rows of keys, `other` takes
+    /// their place, which is not used.
+    fn written<'a>(&'a self, other: &'a Tensor) -> [Operand<'a>; 2] {
+        match self.has_values_in_keys() {
+            true => [Operand::Write(&self.k), Operand::Read(other)],
+            false => [Operand::Write(&self.k), Operand::Write(&self.v)],
+        }
+    }
 }
 
 /// Positions of the rows of a lane.
@@ -158,6 +180,7 @@ struct LaneHeads {
     capacity: usize,
     /// Index of the lane's first position, where lanes have positions.
     first_position: usize,
+    values_in_keys: bool,
 }
 
 impl LaneHeads {
@@ -169,8 +192,14 @@ impl LaneHeads {
                 compensated: lane.compensated,
                 capacity: lane.k.dim(1),
                 first_position: lane.positions.as_ref().map_or(0, |positions| positions.first),
+                values_in_keys: lane.has_values_in_keys(),
             })
             .collect()
+    }
+
+    /// Tensors with rows: keys and values, or keys only.
+    fn tensors(&self) -> usize {
+        if self.values_in_keys { 1 } else { 2 }
     }
 }
 

@@ -34,7 +34,7 @@ use crate::simd::{Isa, Kernel, Loop, Simd};
 /// Queries side by side in one matrix: four vectors of 16, eight of 8.
 const PANEL: usize = 64;
 /// Queries of a tile. They share each conversion of K and V.
-const TILE: usize = 2 * PANEL;
+pub(crate) const TILE: usize = 2 * PANEL;
 /// Rows of K and V of a block: 16 strips. The converted block stays in the second-level cache.
 const BLOCK: usize = 96;
 /// Rows of A that a product processes at a time.

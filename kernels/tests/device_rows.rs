@@ -22,8 +22,21 @@ fn some_of(random: &mut Random, skip: usize, n: usize, count: usize) -> Vec<u32>
     all
 }
 
-/// The evicted rows of two evictions, and afterwards the lane, its sums and its accumulated attention.
-fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, compensated: bool) -> Vec<Vec<u8>> {
+/// Of what kind a lane is.
+#[derive(Clone, Copy)]
+struct Kind {
+    compensated: bool,
+    values_in_keys: bool,
+}
+
+/// Lanes whose keys and values are apart.
+const APART: [Kind; 2] =
+    [Kind { compensated: false, values_in_keys: false }, Kind { compensated: true, values_in_keys: false }];
+
+/// The evicted rows of two evictions, and afterwards the keys, the values unless they are in the keys, the accumulated
+/// attention and the sums.
+fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, kind: Kind) -> Vec<Vec<u8>> {
+    let Kind { compensated, values_in_keys } = kind;
     const CAPACITY: usize = 61;
     let mut random = Random::new(head_dim as u64 + 1);
     let memory = Context::new(8);
@@ -40,7 +53,7 @@ fn evicted(backend: &Backend, types: (RowType, RowType), head_dim: usize, compen
     sums.write(0, &before).expect("sums");
     let lane = GraphLane {
         k: k.clone(),
-        v: v.clone(),
+        v: if values_in_keys { k.clone() } else { v.clone() },
         kv_heads: Arc::new([4, 0, 2]),
         compensated,
         accumulated: (!compensated).then(|| accumulated.clone()),
@@ -71,11 +84,11 @@ fn evicted_lanes_equal_the_cpus_byte_for_byte() {
                 continue;
             }
             let types = (ty, RowType::F16);
-            for compensated in [false, true] {
-                let want = evicted(&cpu, types, head_dim, compensated);
-                let have = evicted(&device, types, head_dim, compensated);
-                assert!(have == want, "{ty:?} {head_dim} {compensated}");
-                assert!(evicted(&device, types, head_dim, compensated) == want, "second run");
+            for kind in APART {
+                let want = evicted(&cpu, types, head_dim, kind);
+                let have = evicted(&device, types, head_dim, kind);
+                assert!(have == want, "{ty:?} {head_dim} {}", kind.compensated);
+                assert!(evicted(&device, types, head_dim, kind) == want, "second run");
             }
         }
     }
@@ -87,7 +100,7 @@ fn selected(
     types: (RowType, RowType),
     head_dim: usize,
     kept: usize,
-    compensated: bool,
+    Kind { compensated, values_in_keys }: Kind,
 ) -> Vec<Vec<u8>> {
     const ROWS: usize = 200;
     let mut random = Random::new(head_dim as u64 + 7);
@@ -104,7 +117,7 @@ fn selected(
     }
     let lane = GraphLane {
         k: to_k.clone(),
-        v: to_v.clone(),
+        v: if values_in_keys { to_k.clone() } else { to_v.clone() },
         kv_heads: Arc::new([4, 0, 2]),
         compensated,
         accumulated: None,
@@ -130,12 +143,31 @@ fn selected_rows_equal_the_cpus_byte_for_byte() {
                 continue;
             }
             let types = (RowType::F32, ty);
-            for compensated in [false, true] {
-                let want = selected(&cpu, types, head_dim, kept, compensated);
-                let have = selected(&device, types, head_dim, kept, compensated);
-                assert!(have == want, "{ty:?} {head_dim} {compensated}");
-                assert!(selected(&device, types, head_dim, kept, compensated) == want, "second run");
+            for kind in APART {
+                let want = selected(&cpu, types, head_dim, kept, kind);
+                let have = selected(&device, types, head_dim, kept, kind);
+                assert!(have == want, "{ty:?} {head_dim} {}", kind.compensated);
+                assert!(selected(&device, types, head_dim, kept, kind) == want, "second run");
             }
+        }
+    }
+}
+
+/// Latent attention: the keys become what they become where values are apart.
+#[test]
+fn values_in_keys_change_nothing_of_keys() {
+    const TYPES: (RowType, RowType) = (RowType::F16, RowType::F16);
+    for backend in backends() {
+        for kind in APART {
+            let in_keys = Kind { values_in_keys: true, ..kind };
+            let (apart, within) = (evicted(&backend, TYPES, 64, kind), evicted(&backend, TYPES, 64, in_keys));
+            for (apart, within) in apart.iter().zip(&within).take(2) {
+                assert!(apart[..apart.len() / 2] == within[..], "evicted rows are those of keys");
+            }
+            assert!(apart[2] == within[2], "the keys that stay, compensated: {}", kind.compensated);
+            let (apart, within) =
+                (selected(&backend, TYPES, 64, 70, kind), selected(&backend, TYPES, 64, 70, in_keys));
+            assert!(apart[0] == within[0], "selected keys, compensated: {}", kind.compensated);
         }
     }
 }

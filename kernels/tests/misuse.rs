@@ -202,7 +202,8 @@ fn append_refuses_what_does_not_fit() {
 #[test]
 fn rows_that_share_memory_are_refused() {
     let mut parts = Parts::new();
-    parts.lane.v = parts.lane.k.clone();
+    let [_, row, head, all] = parts.lane.k.strides();
+    parts.lane.v = parts.ctx.view(&parts.lane.k, parts.lane.k.shape(), [row, head, all], 0);
     let node = parts.append();
     let error = parts.ctx.graph(&[&node]).err().expect("keys that are values too");
     assert!(matches!(&error, Error::Overlap { .. }), "{error}");

@@ -343,6 +343,11 @@ impl ModelSpec {
         self.n_heads / self.n_kv_heads
     }
 
+    /// Rows that a KV head stores of a token: its key and its value, or one for both (latent attention).
+    pub fn rows_of_token(&self) -> usize {
+        if self.latent.is_some() { 1 } else { 2 }
+    }
+
     /// Number of parameters: the elements of all tensors except RoPE's fixed factors.
     pub fn parameters(&self) -> u64 {
         let mut sum = 0u64;

@@ -168,6 +168,38 @@ fn a_saved_session_is_not_continued_with_other_rope_factors() {
     }
 }
 
+/// The store of a model with latent attention has one row for a token, in which keys and values are. The row comes back
+/// by undo and from a file, also after evictions.
+#[test]
+fn latent_rows_are_stored_once_undone_and_saved() {
+    for case in cases().filter(|case| case.is_f32() && case.engine.spec().latent.is_some()) {
+        let spec = case.engine.spec();
+        for policy in ["full", "razor:buffer=8,ratio=5,sinks=2,slack=0", "h2o:heavy=6,recent=6,slack=0"] {
+            let policy = policy.parse().unwrap_or_else(|error| panic!("{policy}: {error}"));
+            let options = with_policy(&case.engine, &policy, options(16));
+            let mut session = session(&case.engine, options);
+            sync(&mut session, &case.tokens[..36]);
+            let rows = 36 * spec.n_layers * spec.head_dim;
+            assert_eq!(session.kv_usage().full_bytes, rows * session.options().types.0.row_bytes(32) / 32);
+            let before = session.logits().to_vec();
+
+            sync(&mut session, &case.tokens);
+            let after = session.logits().to_vec();
+            sync(&mut session, &case.tokens[..36]);
+            assert_eq!(session.logits(), before, "{}, {policy}: undone", case.name);
+
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("session");
+            snapshot::save(&session, "", &path).expect("saved");
+            let mut restored =
+                Snapshot::open(&path).and_then(|saved| saved.restore(&case.engine)).expect("restored");
+            sync(&mut restored, &case.tokens);
+            let difference = max_difference(restored.logits(), &after);
+            assert!(difference < 1e-4 + device_tolerance(), "{}, {policy}: {difference:e}", case.name);
+        }
+    }
+}
+
 #[test]
 fn heads_are_calibrated() {
     for case in cases().filter(Case::is_f32) {

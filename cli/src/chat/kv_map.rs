@@ -156,7 +156,8 @@ fn totals(session: &Session, map: &KvMap) -> String {
         format::percent(usage.share())
     );
     if session.options().types != (Type::F16, Type::F16) {
-        let f16 = seen * session.engine().spec().head_dim * 2 * Type::F16.row_bytes(1);
+        let spec = session.engine().spec();
+        let f16 = seen * spec.head_dim * spec.rows_of_token() * Type::F16.row_bytes(1);
         text += &format!("         all rows in f16: {}\n", format::bytes(f16));
     }
     let evicting: Vec<usize> =

@@ -104,7 +104,8 @@ impl Cache {
 
 /// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the window.
 pub fn full_bytes(spec: &ModelSpec, tokens: usize, types: (Type, Type)) -> usize {
-    let row = types.0.row_bytes(spec.head_dim) + types.1.row_bytes(spec.head_dim);
+    let of_types = [types.0, types.1].into_iter().take(spec.rows_of_token());
+    let row = of_types.map(|ty| ty.row_bytes(spec.head_dim)).sum::<usize>();
     let rows = |layer| spec.window(layer).map_or(tokens, |window| tokens.min(window));
     (0..spec.n_layers).map(rows).sum::<usize>() * spec.n_kv_heads * row
 }

@@ -126,8 +126,10 @@ pub struct Layout {
     pub context: usize,
     /// Element type of keys.
     pub k_type: Type,
-    /// Element type of values.
+    /// Element type of values. Not used where values are in the rows of keys.
     pub v_type: Type,
+    /// Whether values are in the rows of keys (latent attention).
+    pub values_in_keys: bool,
     /// Whether the position of each row is stored beside it, for attention that depends on distances (ALiBi).
     pub alibi: bool,
     /// For each layer its lanes, those that keep every row first.
@@ -164,6 +166,7 @@ impl Layout {
             !policy.uses_shares() && profile.is_some_and(|profile| profile.is_retrieval(layer, head))
         };
         let mut layout = Self::from_flags(spec.n_layers, heads, policy, keeps_all, options)?;
+        layout.values_in_keys = spec.latent.is_some();
         layout.alibi = spec.position_encoding == PositionEncoding::Alibi;
         if policy.scope_options(spec).is_some() {
             for (layer, lanes) in layout.layers.iter_mut().enumerate() {
@@ -254,7 +257,7 @@ impl Layout {
                 lanes
             })
             .collect();
-        Ok(Layout { heads, context, k_type, v_type, alibi: false, layers })
+        Ok(Layout { heads, context, k_type, v_type, values_in_keys: false, alibi: false, layers })
     }
 
     /// The same layout with some of the layers only.
@@ -269,7 +272,8 @@ impl Layout {
     /// Bytes of one head's row of K and V together, with its position where positions are stored.
     pub fn row_bytes(&self) -> usize {
         let position = if self.alibi { size_of::<i32>() } else { 0 };
-        self.k_type.row_bytes(self.heads.head_dim) + self.v_type.row_bytes(self.heads.head_dim) + position
+        let values = if self.values_in_keys { 0 } else { self.v_type.row_bytes(self.heads.head_dim) };
+        self.k_type.row_bytes(self.heads.head_dim) + values + position
     }
 
     /// How many tokens' queries are stored for a layer's policies.

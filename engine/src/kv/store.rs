@@ -206,7 +206,7 @@ impl Store {
             sums.clear()?;
             // The compensation entry has weight 0 for now, but 0 times NaN is NaN, and fresh memory may hold
             // anything.
-            for tensor in [&lane.graph.k, &lane.graph.v] {
+            for tensor in lane.graph.tensors() {
                 let [_, row, head, _] = tensor.strides();
                 for number in 0..tensor.dim(2) {
                     tensor.write(number * head, &vec![0u8; row])?;

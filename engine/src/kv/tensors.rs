@@ -47,9 +47,14 @@ impl LayerTensors {
             let (heads, positions) =
                 (lane.kv_heads.len(), all.clone().map(|all| RowPositions { all, first }));
             first += lane.rows();
+            let k = tensor(layout.k_type, [shape.head_dim, lane.capacity, heads]);
+            let v = match layout.values_in_keys {
+                true => k.clone(),
+                false => tensor(layout.v_type, [shape.head_dim, lane.capacity, heads]),
+            };
             let graph = GraphLane {
-                k: tensor(layout.k_type, [shape.head_dim, lane.capacity, heads]),
-                v: tensor(layout.v_type, [shape.head_dim, lane.capacity, heads]),
+                k,
+                v,
                 kv_heads: lane.kv_heads.as_slice().into(),
                 compensated: lane.compensated,
                 accumulated: lane.accumulates().then(|| tensor(Type::F32, [lane.capacity, heads, 1])),

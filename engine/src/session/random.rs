@@ -31,8 +31,7 @@ impl Session {
         let spec = engine.spec();
         let scratch = Scratch::new(spec, &[self.store.layout()], n, &engine.backends, |_| true)?;
         for lane in Place::ALL.into_iter().flat_map(|place| scratch.lanes(place)) {
-            random_rows(&lane.k, &mut random)?;
-            random_rows(&lane.v, &mut random)?;
+            lane.tensors().try_for_each(|tensor| random_rows(tensor, &mut random))?;
             if let Some(accumulated) = &lane.accumulated {
                 let values: Vec<f32> =
                     (0..accumulated.shape().elements()).map(|_| random.unit() as f32).collect();

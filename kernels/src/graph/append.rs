@@ -7,14 +7,15 @@ use super::launch::{device_column, device_heads, device_lanes};
 use super::{GraphLane, LaneHeads, LaneInputs, input_column, numbers, row_positions, row_type, rows_after};
 use crate::device;
 
-/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. The
+/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. Lanes whose values
+/// are in the rows of keys ignore `v`. The
 /// result has no data; nodes that read the rows take it as an operand ([`Appended`](super::Appended)).
 pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Tensor {
     if let Err(problem) = check((k, v), lanes, inputs) {
         return ctx.refuse("append", problem);
     }
     let mut operands = vec![Operand::Read(k), Operand::Read(v), Operand::Read(&inputs.rows)];
-    operands.extend(lanes.iter().flat_map(|lane| [Operand::Write(&lane.k), Operand::Write(&lane.v)]));
+    operands.extend(lanes.iter().flat_map(|lane| lane.written(&inputs.rows)));
     let (heads, layer) = (LaneHeads::of(lanes), inputs.layer);
     let lane_heads = heads.clone();
     let write = move |task: &CustomTask| {
@@ -25,7 +26,9 @@ pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], in
             if let Err(problem) = rows_after(live[number], new, lane.capacity) {
                 return task.fail(format!("append: {problem}"));
             }
-            for (which, from) in [task.operand(0), task.operand(1)].into_iter().enumerate() {
+            for (which, from) in
+                [task.operand(0), task.operand(1)].into_iter().take(lane.tensors()).enumerate()
+            {
                 let to = task.operand(3 + 2 * number + which);
                 let ty = row_type(to.ty).expect("lanes have row types");
                 for (head, kv_head) in lane.kv_heads.iter().enumerate() {

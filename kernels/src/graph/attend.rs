@@ -70,7 +70,7 @@ pub fn attend<'a>(
     // The maximum of threads, that of splits on a device, and the shape of the partials; 0 for the other kind
     // of backend.
     let (threads, max_splits, partials) = match split {
-        Split::Threads(_) if queries >= MIN_PREFILL_QUERIES => return attend_many(ctx, call, &operands),
+        Split::Threads(threads) if is_tiled(shape, n_q, threads) => return attend_many(ctx, call, &operands),
         Split::Threads(threads) => {
             let len = decode::partials_len(shape.head_dim, shape.n_kv_heads, shape.group, n_q);
             (threads, 0, [len, threads, 1])
@@ -202,6 +202,14 @@ fn attend_many(ctx: &Context, call: Call, operands: &[Operand]) -> Tensor {
         // call.
         unsafe { device::attend_prefill(task, &call) }
     })
+}
+
+/// Whether the CPU uses the tiled kernel, in which a thread computes whole tiles of queries. A decode step with fewer tiles
+/// than threads does not: its rows are split, also for many query heads of a KV head.
+fn is_tiled(shape: AttentionShape, n_q: usize, threads: usize) -> bool {
+    let queries = shape.group * n_q;
+    let tiles = shape.n_kv_heads * queries.div_ceil(prefill::TILE);
+    queries >= MIN_PREFILL_QUERIES && (n_q > 1 || tiles >= threads)
 }
 
 /// Maximum number of splits of all rows on a device, for `n_q` tokens. Few queries have one split per block.
@@ -368,6 +376,16 @@ fn skip(rows: Rows, n: usize) -> Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_decode_step_with_fewer_tiles_than_threads_splits_rows() {
+        let shape =
+            |n_kv_heads, group| AttentionShape { head_dim: 64, n_kv_heads, group, scale: 1.0, softcap: None };
+        assert!(is_tiled(shape(1, 16), 1, 1));
+        assert!(!is_tiled(shape(1, 16), 1, 2) && !is_tiled(shape(1, 128), 1, 2));
+        assert!(is_tiled(shape(1, 16), 2, 2) && is_tiled(shape(2, 16), 1, 2));
+        assert!(!is_tiled(shape(8, 4), 1, 1) && is_tiled(shape(8, 4), 4, 64));
+    }
 
     /// No graph with at most as many tokens has larger partials than the one that the plan uses.
     #[test]

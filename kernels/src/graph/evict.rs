@@ -26,7 +26,7 @@ pub struct Eviction {
 
 /// Evicts rows from a lane. In a compensated lane the evicted rows are added to `sums` `[head_dim, heads, 2]`
 /// f32 (K, then V), and their mean becomes row 0. With `return_rows` the result is the bytes of the evicted
-/// rows: first K, then V, head after head. Otherwise the result has no data.
+/// rows: first K, then V where it is apart, head after head. Otherwise the result has no data.
 pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, eviction: Eviction) -> Tensor {
     if let Err(problem) = check_eviction(lane, sums, &eviction) {
         return ctx.refuse("evict_rows", problem);
@@ -34,20 +34,21 @@ pub fn evict_rows(ctx: &Context, lane: &GraphLane, sums: Option<&Tensor>, evicti
     let Eviction { evicted, moves, total_evicted, return_rows } = eviction;
     let (heads, count) = (evicted.len(), evicted[0].len());
     let k_bytes = heads * count * lane.k.strides()[1];
-    let bytes = k_bytes + heads * count * lane.v.strides()[1];
+    let bytes = lane.tensors().map(|tensor| heads * count * tensor.strides()[1]).sum::<usize>();
     let moves: Vec<Vec<u32>> =
         moves.iter().map(|moves| moves.iter().flat_map(|(to, from)| [*to, *from]).collect()).collect();
     let lists = lists::pack(ctx, evicted.iter().chain(&moves).map(Vec::as_slice));
-    let mut operands = vec![Operand::Write(&lane.k), Operand::Write(&lane.v), Operand::Read(&lists)];
+    let mut operands = lane.written(&lists).to_vec();
+    operands.push(Operand::Read(&lists));
     operands.extend(sums.map(Operand::Write));
     let accumulated = lane.accumulated.is_some().then_some(operands.len());
     operands.extend(lane.accumulated.as_ref().map(Operand::Write));
     let lane_heads = LaneHeads::of(std::slice::from_ref(lane));
-    let compensated = lane.compensated;
+    let (compensated, tensors) = (lane.compensated, lane.tensors().count());
     let evict = move |task: &CustomTask| {
         // SAFETY: packed above.
         let lists = unsafe { Lists::of(task.operand(2), 2 * heads) };
-        for item in (task.thread..2 * heads).step_by(task.threads) {
+        for item in (task.thread..tensors * heads).step_by(task.threads) {
             let (which, head) = (item / heads, item % heads);
             let tensor = task.operand(which);
             let (ty, row_bytes) = (row_type(tensor.ty).expect("lanes have row types"), tensor.strides[1]);
@@ -150,15 +151,16 @@ pub fn select_rows(
     let lists = lists::pack(ctx, selection.kept.iter().chain(&selection.evicted).map(Vec::as_slice));
     let max_kept = selection.kept.iter().map(Vec::len).max().unwrap_or(0);
     let mut operands = vec![Operand::Read(k), Operand::Read(v)];
-    operands.extend([Operand::Write(&lane.k), Operand::Write(&lane.v), Operand::Read(&lists)]);
+    operands.extend(lane.written(&lists));
+    operands.push(Operand::Read(&lists));
     operands.extend(sums.map(Operand::Write));
     let lane_heads = LaneHeads::of(std::slice::from_ref(lane));
-    let (compensated, kv_heads) = (lane.compensated, lane.kv_heads.clone());
+    let (compensated, kv_heads, tensors) = (lane.compensated, lane.kv_heads.clone(), lane.tensors().count());
     let fill = move |task: &CustomTask| {
         let heads = kv_heads.len();
         // SAFETY: packed above.
         let lists = unsafe { Lists::of(task.operand(4), 2 * heads) };
-        for item in (task.thread..2 * heads).step_by(task.threads) {
+        for item in (task.thread..tensors * heads).step_by(task.threads) {
             let (which, head) = (item / heads, item % heads);
             let (from, to) = (task.operand(which), task.operand(2 + which));
             let ty = row_type(to.ty).expect("lanes have row types");

@@ -29,7 +29,8 @@ pub(super) fn device_lanes(
 ) -> Result<device::Lanes, i32> {
     let mut all = device_heads(lanes)?;
     for (number, to) in all.lanes.iter_mut().take(lanes.len()).enumerate() {
-        let (k, v) = (task.operand(first + 2 * number), task.operand(first + 2 * number + 1));
+        let k = task.operand(first + 2 * number);
+        let v = if lanes[number].values_in_keys { k } else { task.operand(first + 2 * number + 1) };
         let types = (device_type(k)?, device_type(v)?);
         if number > 0 && types != (all.k_type, all.v_type) {
             return Err(INVALID_VALUE);

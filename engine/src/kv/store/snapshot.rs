@@ -66,7 +66,7 @@ impl Lane {
         for positions in &self.positions {
             to.numbers(positions.iter().copied())?;
         }
-        for tensor in [&self.graph.k, &self.graph.v] {
+        for tensor in self.graph.tensors() {
             let [_, row, head, _] = tensor.strides();
             let mut rows = vec![0u8; live * row];
             for number in 0..tensor.dim(2) {
@@ -114,7 +114,7 @@ impl Lane {
             // In place, which keeps the capacity allocated for all rows of the lane.
             Arc::make_mut(positions).clone_from(&read);
         }
-        for tensor in [&self.graph.k, &self.graph.v] {
+        for tensor in self.graph.tensors() {
             let [_, row, head, _] = tensor.strides();
             for number in 0..tensor.dim(2) {
                 tensor.write(number * head, from.bytes(live * row)?)?;

@@ -281,7 +281,7 @@ impl Lane {
             for (row, position) in rows.iter().zip(&evicted.positions[number]) {
                 head[*row as usize - first] = *position;
             }
-            for (tensor, bytes) in [(&self.graph.k, k_rows), (&self.graph.v, v_rows)] {
+            for (tensor, bytes) in self.graph.tensors().zip([k_rows, v_rows]) {
                 let [_, row_bytes, head_bytes, _] = tensor.strides();
                 let bytes = bytes[number * count * row_bytes..][..count * row_bytes].chunks_exact(row_bytes);
                 if moves.len() + count > MAX_SINGLE_ROW_COPIES {
@@ -326,7 +326,7 @@ impl Lane {
         };
         sums.write(0, saved)?;
         let mut entries = entries.as_slice();
-        for tensor in [&self.graph.k, &self.graph.v] {
+        for tensor in self.graph.tensors() {
             let [_, row, head, _] = tensor.strides();
             for number in 0..self.layout.kv_heads.len() {
                 let (entry, rest) = entries.split_at(row);
@@ -339,7 +339,7 @@ impl Lane {
 
     fn read_compensation(&self, sums: &Tensor) -> Result<Compensation, EngineError> {
         let mut entries = Vec::new();
-        for tensor in [&self.graph.k, &self.graph.v] {
+        for tensor in self.graph.tensors() {
             let [_, row, head, _] = tensor.strides();
             for number in 0..self.layout.kv_heads.len() {
                 let at = entries.len();
