@@ -598,7 +598,7 @@ mod tests {
             n_layers: if arch == Arch::Baichuan { 40 } else { 3 },
             n_embd: 96,
             n_heads: 4,
-            n_kv_heads: 2,
+            n_kv_heads: if arch.decl().latent { 1 } else { 2 },
             head_dim: 64,
             n_ff: 512,
             n_vocab: 70,
