@@ -80,6 +80,8 @@ fn layouts_that_ggml_asserts_on_are_refused() {
     refused("scale", |ctx| ctx.scale(&across(ctx), 2.0));
     refused("scale", |ctx| ctx.scale(&single(ctx), 2.0));
     refused("scale", |ctx| ctx.scale(&apart(ctx), 2.0));
+    refused("concat", |ctx| ctx.concat(&f32s(ctx, [4, 2, 1, 1]), &f32s(ctx, [4, 3, 1, 1])));
+    refused("concat", |ctx| ctx.concat(&f32s(ctx, [4, 1, 1, 1]), &across(ctx)));
     refused("rms_norm", |ctx| ctx.rms_norm(&across(ctx), 1e-5));
     refused("rms_norm", |ctx| ctx.rms_norm(&f32s(ctx, [4, 1, 1, 1]), -1.0));
     refused("rms_norm", |ctx| ctx.rms_norm(&f32s(ctx, [4, 1, 1, 1]), f32::NAN));

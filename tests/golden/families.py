@@ -165,7 +165,7 @@ LATER = [
                                       first_k_dense_replace=0, num_hidden_layers=1, norm_topk_prob=False, num_key_value_heads=4, sliding_window=None), "q8_0", written=SIGMOID),
     Case("deepseek2-lite", "DeepseekV2", dict(LATENT, q_lora_rank=None, n_routed_experts=4, n_shared_experts=2, first_k_dense_replace=1,
                                               rope_parameters=yarn(8.0, 16, mscale=0.707, mscale_all_dim=0.707))),
-    Case("deepseek2-max-groups", "DeepseekV2", dict(LATENT, q_lora_rank=24, n_routed_experts=6, n_shared_experts=1, n_group=3, topk_group=2,
+    Case("deepseek2-max-groups", "DeepseekV2", dict(LATENT, q_lora_rank=24, n_routed_experts=6, n_shared_experts=1, n_group=3, topk_group=2, first_k_dense_replace=1,
                                                     topk_method="group_limited_greedy", routed_scaling_factor=4.0)),
     Case("deepseek2-groups", "DeepseekV3", dict(LATENT, q_lora_rank=24, n_routed_experts=8, n_shared_experts=1, n_group=4, topk_group=2, num_experts_per_tok=3,
                                                 first_k_dense_replace=1, routed_scaling_factor=2.5, num_mtp_layers=0), written=SIGMOID),
