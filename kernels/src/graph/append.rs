@@ -7,8 +7,9 @@ use super::launch::{device_column, device_heads, device_lanes};
 use super::{GraphLane, LaneHeads, LaneInputs, input_column, numbers, row_positions, row_type, rows_after};
 use crate::device;
 
-/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. Lanes whose values
-/// are in the rows of keys ignore `v`. The result has no data; nodes that read the rows take it as an operand ([`Appended`](super::Appended)).
+/// Writes the rows `k` and `v` `[head_dim, n_kv_heads, n]` (f32) behind the live rows of the lanes. Lanes whose
+/// values are in the rows of keys ignore `v`. The result has no data; nodes that read the rows take it as an
+/// operand ([`Appended`](super::Appended)).
 pub fn append(ctx: &Context, (k, v): (&Tensor, &Tensor), lanes: &[GraphLane], inputs: &LaneInputs) -> Tensor {
     if let Err(problem) = check((k, v), lanes, inputs) {
         return ctx.refuse("append", problem);
