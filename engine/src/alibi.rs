@@ -113,6 +113,7 @@ pub fn scopes(
             None => Ok(vec![otherwise; spec.n_embd]),
         };
         let (gamma, bias) = (vector(&tensors.attn_norm, 1.0)?, vector(&tensors.attn_norm_bias, 0.0)?);
+        let Some(attention) = tensors.mixer.attention() else { continue };
         // A bias of Q and K is one more column, whose input is 1.
         let inputs = squared_input_bound(&gamma, &bias, options) + f64::from(u8::from(spec.qkv_bias));
         let scope = |kv_head: usize| -> Result<f64, EngineError> {
@@ -124,10 +125,11 @@ pub fn scopes(
                     Some(bias) => Gram::new(&with_column(&rows(matrix)?, &rows(bias)?), spec.n_embd + 1),
                 })
             };
-            let keys = gram(&tensors.wk, &tensors.bk, kv_head)?;
+            let keys = gram(&attention.wk, &attention.bk, kv_head)?;
             let mut longest = 0.0;
             for (member, slope) in slopes[kv_head * group..][..group].iter().enumerate() {
-                let sigma = spectral_norm(&gram(&tensors.wq, &tensors.bq, kv_head * group + member)?, &keys);
+                let sigma =
+                    spectral_norm(&gram(&attention.wq, &attention.bq, kv_head * group + member)?, &keys);
                 let scope = scope_of_norm(sigma, inputs, *slope, f64::from(spec.attention_scale), options);
                 if scope > longest || scope.is_nan() {
                     longest = scope;

@@ -212,28 +212,36 @@ fn score_layers(
         let place = backends.placement().of(layer);
         residual.move_to(layer, backends)?;
         let backend = backends.at(place);
+        scratch.clear_state(place)?;
+        let attends = spec.recurrent_layer(layer).is_none();
         let lanes = scratch.complete_lane(place, spec, layer);
-        let layer_rows = LayerRows { lanes, recorders: Vec::new() };
+        let layer_rows = LayerRows { lanes, recorders: Vec::new(), states: None };
         let mut scorer = Scorer::new(engine.forward.heads(), engine.forward.attention_sinks(layer), pattern);
         for (number, Chunk { at, tokens: range, .. }) in read.iter().enumerate() {
             let (at, len, tokens) = (*at, range.len(), &tokens[range.clone()]);
             let state = LaneValues::uniform(spec.n_layers, at);
             let text_chunk = residual.chunk(place, layer, number, len)?;
-            let queries = {
-                let built = engine.forward.query_graph(layer, text_chunk);
-                let graph = workspace.prepare(place, built.graph()?)?;
-                built.inputs.fill(tokens, at, &state)?;
-                backends.compute(place, &graph)?;
-                built.result.to_vec::<f32>()?
+            let states = (!attends).then(|| scratch.state_rows(place, number)).flatten();
+            // Heads that see a window only are never retrieval heads: their scores stay 0. Recurrent layers have none.
+            let is_scored = attends && spec.window(layer).is_none();
+            let queries = match is_scored {
+                true => {
+                    let built = engine.forward.query_graph(layer, text_chunk);
+                    let graph = workspace.prepare(place, built.graph()?)?;
+                    built.inputs.fill(tokens, at, &state)?;
+                    backends.compute(place, &graph)?;
+                    built.result.to_vec::<f32>()?
+                }
+                false => Vec::new(),
             };
             let is_last = layer + 1 == spec.n_layers;
             let needed = if is_last { OutputTokens::None } else { OutputTokens::All };
-            let built = engine.forward.layer_graph(layer, text_chunk, &layer_rows, needed);
+            let rows = states.as_ref().unwrap_or(&layer_rows);
+            let built = engine.forward.layer_graph(layer, text_chunk, rows, needed);
             let graph = workspace.prepare(place, built.graph()?)?;
             built.inputs.fill(tokens, at, &state)?;
             backends.compute(place, &graph)?;
-            // Heads that see a window only are never retrieval heads: their scores stay 0.
-            if spec.window(layer).is_none() {
+            if is_scored {
                 scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
             }
             progress((layer * read.len() + number + 1) as f64 / (spec.n_layers * read.len()) as f64);

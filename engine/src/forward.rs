@@ -6,13 +6,16 @@
 mod experts;
 mod feed_forward;
 mod latent;
+mod recurrent;
 
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{
     self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, MAX_LANES, QueryHeads, Split,
 };
 use models::arch::{NormKind, QkNorm, RopeStyle};
-use models::spec::{AttentionTemperature, LayerTensors, ModelSpec, Rope, RopeScaling};
+use models::spec::{
+    AttentionTemperature, AttentionTensors, LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling,
+};
 
 use crate::kv::policy::CountedQueries;
 use crate::kv::{AttentionRecorder, LaneValues, LayerRows};
@@ -28,6 +31,17 @@ pub enum OutputTokens {
     Last,
     /// No token: the graph only writes keys and values.
     None,
+}
+
+impl OutputTokens {
+    /// How many of `n` tokens they are.
+    fn count(self, n: usize) -> usize {
+        match self {
+            OutputTokens::All => n,
+            OutputTokens::Last => 1,
+            OutputTokens::None => 0,
+        }
+    }
 }
 
 /// A part of a text whose residual stream is kept between layers.
@@ -232,7 +246,7 @@ impl Forward {
 
     /// The learned logits of a layer's query heads, `[heads]`, where the model has them.
     pub fn attention_sinks(&self, layer: usize) -> Option<Tensor> {
-        self.weights.decode_layout.layers[layer].sinks.clone()
+        self.weights.decode_layout.layers[layer].mixer.attention()?.sinks.clone()
     }
 
     /// The same for sessions of `context` tokens at most.
@@ -297,30 +311,50 @@ impl Forward {
         }
     }
 
+    /// The weights of a layer that attends, in the layout that is faster for `n` tokens.
+    fn attention_weights(&self, layer: usize, n: usize) -> Option<&AttentionTensors<Tensor>> {
+        self.matrices(layer, n).mixer.attention()
+    }
+
     /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for attention's input `x` `[n_embd, n]`, which belongs to
-    /// the last n of the tokens of `inputs`.
-    fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, inputs: &Inputs) -> Tensor {
+    /// the last n of the tokens of `inputs`. Where the model has a gate, it is the second, `[heads * head_dim, n]`.
+    fn queries(&self, ctx: &Context, layer: usize, x: &Tensor, inputs: &Inputs) -> (Tensor, Option<Tensor>) {
         let n = x.dim(1);
-        let w = self.matrices(layer, n);
+        let Some(w) = self.attention_weights(layer, n) else { return (refuse_recurrent(ctx, layer), None) };
         let positions = last_of(ctx, &inputs.positions, n);
-        let q = match &w.latent {
-            Some(latent) => self.latent_queries(ctx, layer, latent, x, &positions),
+        let (q, gate) = match &w.latent {
+            Some(latent) => (self.latent_queries(ctx, layer, (&w.wq, latent), x, &positions), None),
             None => {
                 let q = self.project(ctx, layer, &w.wq, w.bq.as_ref(), x);
-                self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), &positions)
+                let (q, gate) = self.split_gate(ctx, q);
+                (self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), &positions), gate)
             }
         };
         let q = match &inputs.query_factors {
             Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&last_of(ctx, factors, n), [1, 1, n])),
             None => q,
         };
-        self.intermediate("Qcur", layer, q)
+        (self.intermediate("Qcur", layer, q), gate)
+    }
+
+    /// The queries and gates `[heads * head_dim, n]` in a projection `y`, where the model has gates.
+    fn split_gate(&self, ctx: &Context, y: Tensor) -> (Tensor, Option<Tensor>) {
+        if !self.spec.attention_gate() {
+            return (y, None);
+        }
+        let (d, heads, n) = (self.heads.head_dim, self.spec.n_heads, y.dim(1));
+        let row = 4 * 2 * d;
+        let part = |first: usize| {
+            let part = ctx.view(&y, [d, heads, n], [row, row * heads, row * heads * n], 4 * first);
+            ctx.reshape(&ctx.cont(&part), [d * heads, n])
+        };
+        (part(0), Some(part(d)))
     }
 
     /// Keys of a layer after RoPE, `[head_dim, kv_heads, n]`, for attention's input `x` `[n_embd, n]` at `positions`
     /// `[n]`.
     fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
-        let w = self.matrices(layer, x.dim(1));
+        let Some(w) = self.attention_weights(layer, x.dim(1)) else { return refuse_recurrent(ctx, layer) };
         let k = self.project(ctx, layer, &w.wk, w.bk.as_ref(), x);
         let k = match &w.latent {
             Some(latent) => self.latent_rows(ctx, layer, latent, &k, positions),
@@ -332,7 +366,7 @@ impl Forward {
     /// Values of a layer, `[head_dim, kv_heads, n]`: as [`Forward::keys`]. With latent attention the keys `k` are also
     /// the values, of which the first elements count.
     fn values(&self, ctx: &Context, layer: usize, x: &Tensor, k: &Tensor) -> Tensor {
-        let w = self.matrices(layer, x.dim(1));
+        let Some(w) = self.attention_weights(layer, x.dim(1)) else { return refuse_recurrent(ctx, layer) };
         if w.latent.is_some() {
             return k.clone();
         }
@@ -424,50 +458,42 @@ impl Forward {
         factors.all.as_ref().or(by_context.as_ref())
     }
 
-    /// One layer for input `x` `[n_embd, n]`. Keys and values are appended to the live rows of `rows`.
-    /// Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with [`OutputTokens::None`] a
-    /// tensor without data that depends on the appended rows. Adds the nodes that [`record_attention`] gives
-    /// to `effects`.
+    /// What attention adds for the tokens `outputs`, `[n_embd, n or 1]`, and a tensor without data that depends on the
+    /// appended rows: see [`Forward::layer`]. `normed` `[n_embd, n]` is its input.
     #[allow(clippy::too_many_arguments)]
-    fn layer(
+    fn attention(
         &self,
         ctx: &Context,
         layer: usize,
-        x: &Tensor,
+        normed: &Tensor,
         inputs: &Inputs,
         rows: &LayerRows,
         outputs: OutputTokens,
         effects: &mut Vec<Tensor>,
-    ) -> Tensor {
-        let n = x.dim(1);
-        let positions = &inputs.positions;
+    ) -> (Option<Tensor>, Tensor) {
+        let (n, positions) = (normed.dim(1), &inputs.positions);
         let state = LaneInputs { layer, ..inputs.state.clone() };
-        let normed = self.attention_input(ctx, layer, x);
-        let k = self.keys(ctx, layer, &normed, positions);
-        let v = self.values(ctx, layer, &normed, &k);
+        let k = self.keys(ctx, layer, normed, positions);
+        let v = self.values(ctx, layer, normed, &k);
         let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
-        let attending = match outputs {
-            OutputTokens::All => n,
-            OutputTokens::Last => 1,
-            OutputTokens::None => 0,
-        };
+        let attending = outputs.count(n);
         let queries = attending.max(rows.recorded_queries(n));
         let sinks = self.attention_sinks(layer);
         if queries == 0 {
-            return stored;
+            return (None, stored);
         }
-        let q = match queries == n {
-            true => self.queries(ctx, layer, &normed, inputs),
-            false => self.queries(ctx, layer, &ctx.rows(&normed, n - queries, queries), inputs),
+        let (q, gate) = match queries == n {
+            true => self.queries(ctx, layer, normed, inputs),
+            false => self.queries(ctx, layer, &ctx.rows(normed, n - queries, queries), inputs),
         };
         for recorder in &rows.recorders {
             let queries = QueryHeads { q: &q, sinks: sinks.as_ref() };
             record_attention(ctx, self.heads, queries, &stored, recorder, &state, effects);
         }
         if attending == 0 {
-            return stored;
+            return (None, stored);
         }
         let q = if queries == attending {
             q
@@ -486,12 +512,41 @@ impl Forward {
             self.splits[self.placement.of(layer) as usize],
         );
         let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
-        let w = self.matrices(layer, attended.dim(1));
-        let attended = match &self.spec.latent {
-            Some(latent) => self.latent_values(ctx, latent, &w.wv, &attended),
-            None => attended,
+        let Some(w) = self.attention_weights(layer, attending) else { return (None, stored) };
+        let attended = match (&self.spec.latent, gate) {
+            (Some(latent), _) => self.latent_values(ctx, latent, &w.wv, &attended),
+            (None, Some(gate)) => {
+                ctx.mul(&attended, &ctx.sigmoid(&ctx.rows(&gate, queries - attending, attending)))
+            }
+            (None, None) => attended,
         };
         let out = self.with_bias(ctx, self.product(ctx, layer, &w.wo, &attended), w.bo.as_ref());
+        (Some(out), stored)
+    }
+
+    /// One layer for input `x` `[n_embd, n]`. Keys and values are appended to the live rows of `rows`.
+    /// Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with [`OutputTokens::None`] a
+    /// tensor without data that depends on the appended rows. Adds the nodes that [`record_attention`] gives
+    /// to `effects`, and those that write the states of a recurrent layer.
+    #[allow(clippy::too_many_arguments)]
+    fn layer(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        x: &Tensor,
+        inputs: &Inputs,
+        rows: &LayerRows,
+        outputs: OutputTokens,
+        effects: &mut Vec<Tensor>,
+    ) -> Tensor {
+        let n = x.dim(1);
+        let normed = self.attention_input(ctx, layer, x);
+        let (out, stored) = match &self.matrices(layer, n).mixer {
+            MixerTensors::Attention(_) => self.attention(ctx, layer, &normed, inputs, rows, outputs, effects),
+            MixerTensors::Recurrent(w) => self.recurrent(ctx, layer, w, &normed, rows, outputs, effects),
+        };
+        let Some(out) = out else { return stored };
+        let w = self.matrices(layer, out.dim(1));
         let out = self.branch(ctx, out, w.attn_post_norm.as_ref());
         let of_outputs = |x: &Tensor| match outputs {
             OutputTokens::Last => ctx.rows(x, n - 1, 1),
@@ -588,7 +643,7 @@ impl Forward {
         let ctx = Context::new(LAYER_TENSORS);
         let inputs = self.inputs(&ctx, chunk.len);
         let x = self.attention_input(&ctx, layer, &chunk.input(&ctx));
-        let result = self.queries(&ctx, layer, &x, &inputs).output();
+        let result = self.queries(&ctx, layer, &x, &inputs).0.output();
         BuiltGraph { ctx, inputs, result, effects: Vec::new() }
     }
 
@@ -636,6 +691,11 @@ fn last_of(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
         0 => input.clone(),
         before => ctx.view(input, [n], [4 * n; 3], 4 * before),
     }
+}
+
+/// The error of attention in a recurrent layer.
+fn refuse_recurrent(ctx: &Context, layer: usize) -> Tensor {
+    ctx.refuse("attention", format!("layer {layer} is recurrent"))
 }
 
 /// `x` times `factor`; no operation if that is 1.

@@ -18,4 +18,4 @@ pub use policy::PolicyChoice;
 pub use store::CompensationSums;
 pub use store::{Evictions, Store};
 pub(crate) use tensors::LayerTensors;
-pub use tensors::{AttentionRecorder, LayerRows};
+pub use tensors::{AttentionRecorder, LayerRows, StateTensors};

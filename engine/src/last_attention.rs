@@ -52,7 +52,7 @@ impl Policy for Recorder {
 }
 
 /// What the last of `tokens` attends to, itself included, with a full cache in f16: the weights of each query head,
-/// `[layers][heads][tokens]`. They add up to 1 for each head. Layers with a sliding window have no heads here: no
+/// `[layers][heads][tokens]`. They add up to 1 for each head. Layers with a sliding window or a state have no heads here: no
 /// policy changes what they keep.
 ///
 /// # Errors
@@ -80,9 +80,9 @@ pub fn last_attention(
     Session::new(engine, options)?.sync(tokens, progress)?;
     let recorded = std::mem::take(&mut *recorder.layers.lock().unwrap_or_else(PoisonError::into_inner));
     let (mut recorded, spec) = (recorded.into_iter(), engine.spec());
-    let of_layer = |layer| match spec.window(layer) {
-        Some(_) => Vec::new(),
-        None => recorded.next().unwrap_or_default(),
+    let of_layer = |layer| match spec.window(layer).is_some() || spec.recurrent_layer(layer).is_some() {
+        true => Vec::new(),
+        false => recorded.next().unwrap_or_default(),
     };
     Ok((0..spec.n_layers).map(of_layer).collect())
 }

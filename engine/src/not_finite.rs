@@ -127,13 +127,17 @@ fn search_layers(
     for layer in 0..spec.n_layers {
         let place = backends.placement().of(layer);
         residual.move_to(layer, backends)?;
-        let layer_rows = LayerRows { lanes: scratch.lanes(place).to_vec(), recorders: Vec::new() };
+        scratch.clear_state(place)?;
+        let lanes = scratch.lanes(place).to_vec();
+        let layer_rows = LayerRows { lanes, recorders: Vec::new(), states: None };
         let mut stored = StoredRange::default();
         for (number, at) in (0..n).step_by(CHUNK).enumerate() {
             let len = CHUNK.min(n - at);
             let needed = if layer + 1 == spec.n_layers { OutputTokens::Last } else { OutputTokens::All };
             let chunk = residual.chunk(place, layer, number, len)?;
-            let built = forward.layer_graph(layer, chunk, &layer_rows, needed);
+            let recurs = spec.recurrent_layer(layer).is_some();
+            let states = recurs.then(|| scratch.state_rows(place, number)).flatten();
+            let built = forward.layer_graph(layer, chunk, states.as_ref().unwrap_or(&layer_rows), needed);
             let graph = workspace.prepare(place, built.graph()?)?;
             built.inputs.fill(&tokens[at..at + len], at, &LaneValues::uniform(spec.n_layers, at))?;
             backends.compute(place, &graph)?;
@@ -177,7 +181,8 @@ impl StoredRange {
     fn overflowing<'e>(&self, engine: &'e Engine, layer: usize, types: (Type, Type)) -> &'e Tensor {
         /// The largest f16. Quantised rows have f16 scales.
         const LARGEST: f32 = 65504.0;
-        let weights = &engine.forward.weights().decode_layout.layers[layer];
+        let mixer = &engine.forward.weights().decode_layout.layers[layer].mixer;
+        let Some(weights) = mixer.attention() else { return mixer.output() };
         match (types.0 != Type::F32 && self.key > LARGEST, types.1 != Type::F32 && self.value > LARGEST) {
             (true, _) => &weights.wk,
             (_, true) => &weights.wv,
@@ -199,10 +204,11 @@ fn origin(engine: &Engine, name: &str) -> Option<NotFiniteOrigin> {
         ("result_norm", None) => &weights.decode_layout.output.norm,
         ("result_output", None) => &weights.output,
         ("attn_norm", Some(layer)) => layer.attn_norm.as_ref()?,
-        ("Kcur", Some(layer)) => &layer.wk,
-        ("Vcur", Some(layer)) => &layer.wv,
-        ("Qcur" | "kqv_out", Some(layer)) => &layer.wq,
-        ("ffn_inp", Some(layer)) => &layer.wo,
+        ("Kcur", Some(layer)) => &layer.mixer.attention()?.wk,
+        ("Vcur", Some(layer)) => &layer.mixer.attention()?.wv,
+        ("Qcur", Some(layer)) => &layer.mixer.attention()?.wq,
+        ("kqv_out", Some(layer)) => layer.mixer.attention().map_or(layer.mixer.output(), |w| &w.wq),
+        ("ffn_inp", Some(layer)) => layer.mixer.output(),
         ("ffn_norm", Some(layer)) => layer.ffn_norm.as_ref()?,
         ("ffn_act", Some(layer)) => layer.network.up(),
         ("ffn_out" | "l_out", Some(layer)) => layer.network.down(),

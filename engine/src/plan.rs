@@ -107,7 +107,8 @@ pub fn device_overhead(spec: &ModelSpec, chunk: usize) -> usize {
         let n_ff = experts.width(spec.n_ff);
         (experts.used * n_ff.max(spec.n_embd)).max(experts.shared_ff.unwrap_or(0))
     });
-    KERNEL_CODE_BYTES + spec.n_ff.max(spec.n_embd).max(of_experts) / 32 * 36 * chunk
+    let of_states = spec.recurrent.as_ref().map_or(0, |layers| layers.value_dim());
+    KERNEL_CODE_BYTES + spec.n_ff.max(spec.n_embd).max(of_experts).max(of_states) / 32 * 36 * chunk
 }
 
 impl Plan {
@@ -170,9 +171,11 @@ impl Plan {
                 let columns = Residual::columns(&read);
                 let residual = ctx.tensor(Type::F32, [spec.n_embd, columns]);
                 no_memory.mark_unallocated(&residual);
-                for (layer, needed) in
-                    [(layers.start, OutputTokens::All), (layers.end - 1, OutputTokens::Last)]
-                {
+                // One layer that attends, one that is recurrent, and the last one.
+                let first = |recurs| layers.clone().find(|layer| layout.state(*layer).is_some() == recurs);
+                let of_each_kind = [false, true].into_iter().filter_map(first);
+                let last = (layers.end - 1, OutputTokens::Last);
+                for (layer, needed) in of_each_kind.map(|layer| (layer, OutputTokens::All)).chain([last]) {
                     for len in lengths(chunk.min(prompt)) {
                         let built = forward.layer_graph(
                             layer,
@@ -228,7 +231,8 @@ fn rows_without_memory(layout: &Layout, no_memory: &Buffer) -> Vec<LayerRows> {
     let ctx = Context::new(tensors);
     let of_layer = |(layer, lanes)| {
         let tensors = LayerTensors::new(&ctx, layout, layer, |tensor| no_memory.mark_unallocated(tensor));
-        LayerRows::new(tensors.lanes.iter().map(|lane| &lane.graph).zip(lanes), tensors.queries.as_ref())
+        let rows = tensors.lanes.iter().map(|lane| &lane.graph).zip(lanes);
+        LayerRows::new(rows, tensors.queries.as_ref(), tensors.state.as_ref())
     };
     layout.layers.iter().enumerate().map(of_layer).collect()
 }

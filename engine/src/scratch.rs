@@ -1,5 +1,5 @@
 //! The memory that exact prefill needs besides the store. It holds the residual stream of all tokens of the
-//! text, and the complete keys and values of one layer. If a model is split between host and device, both
+//! text, and the complete keys and values of one layer, or the states of a recurrent one. If a model is split between host and device, both
 //! places hold both.
 //!
 //! A layer that was interrupted in the middle of a chunk can compute the chunk again: rows are written to the same
@@ -15,7 +15,7 @@ use models::spec::ModelSpec;
 use crate::EngineError;
 use crate::backends::Backends;
 use crate::forward::{Forward, TextChunk};
-use crate::kv::{LaneValues, Layout};
+use crate::kv::{LaneValues, LayerRows, Layout, StateTensors};
 use crate::placement::Place;
 use crate::workspace::Workspace;
 
@@ -24,11 +24,13 @@ use crate::workspace::Workspace;
 pub(crate) struct Scratch {
     /// One lane for each store, by [`Place`].
     lanes: [Vec<GraphLane>; 2],
+    /// Two states of a recurrent layer, by [`Place`]: a chunk reads one and writes the other.
+    states: [Option<[StateTensors; 2]>; 2],
 }
 
 impl Scratch {
-    /// Allocates keys and values of `n` tokens in each place with a layer for which `used` is true. There is
-    /// a layout for each store.
+    /// Allocates keys and values of `n` tokens in each place with a layer that attends and for which `used` is true, and
+    /// states in each place with a recurrent layer. There is a layout for each store.
     pub(crate) fn new(
         spec: &ModelSpec,
         layouts: &[&Layout],
@@ -37,9 +39,16 @@ impl Scratch {
         used: impl Fn(usize) -> bool,
     ) -> Result<Scratch, EngineError> {
         let mut lanes = [Vec::new(), Vec::new()];
+        let mut states = [None, None];
         for place in Place::ALL {
             let Some(first) = layouts.first() else { continue };
-            if !backends.placement().layers(place).any(&used) {
+            if let Some(shape) = backends.placement().layers(place).find_map(|layer| first.state(layer)) {
+                let ctx = Context::new(4);
+                states[place as usize] = Some([(); 2].map(|()| StateTensors::new(&ctx, shape)));
+                ctx.allocate(&backends.at(place).buffer_type())?;
+            }
+            let has_rows = |layer: usize| first.state(layer).is_none() && used(layer);
+            if !backends.placement().layers(place).any(has_rows) {
                 continue;
             }
             let ctx = Context::new(3 + layouts.len());
@@ -62,7 +71,25 @@ impl Scratch {
             lanes[place as usize] = layouts.iter().map(lane).collect();
             ctx.allocate(&backends.at(place).buffer_type())?;
         }
-        Ok(Scratch { lanes })
+        Ok(Scratch { lanes, states })
+    }
+
+    /// Begins a recurrent layer: its state is that before the first token. Does nothing for another layer.
+    pub(crate) fn clear_state(&self, place: Place) -> Result<(), ggml::Error> {
+        let Some([first, _]) = &self.states[place as usize] else { return Ok(()) };
+        first.clear()
+    }
+
+    /// The state of a recurrent layer after `chunks` chunks.
+    pub(crate) fn state(&self, place: Place, chunks: usize) -> Option<&StateTensors> {
+        self.states[place as usize].as_ref().map(|states| &states[chunks % 2])
+    }
+
+    /// What the chunk behind the first `chunks` of them reads and writes of a recurrent layer. A chunk can be computed
+    /// again.
+    pub(crate) fn state_rows(&self, place: Place, chunks: usize) -> Option<LayerRows> {
+        let [from, to] = [chunks, chunks + 1].map(|chunks| self.state(place, chunks));
+        Some(LayerRows::of_states(from?, to?))
     }
 
     /// The lanes in a place, one for each store; empty where no layer uses them.

@@ -334,6 +334,12 @@ impl Context {
         self.unary("silu", a, |raw, a| unsafe { sys::ggml_silu(raw, a) })
     }
 
+    /// ln(1 + e^a).
+    pub fn softplus(&self, a: &Tensor) -> Tensor {
+        // SAFETY: a live operand.
+        self.unary("softplus", a, |raw, a| unsafe { sys::ggml_softplus(raw, a) })
+    }
+
     /// GELU, approximated by tanh. The CPU looks it up in a table of f16.
     pub fn gelu(&self, a: &Tensor) -> Tensor {
         // SAFETY: a live operand.
@@ -385,6 +391,64 @@ impl Context {
     ) -> Tensor {
         let fits = is_activation(a) && a.is_contiguous() && has_even_rows(a);
         self.op(name, &[a], fits, |raw| make(raw, a.raw.as_ptr()))
+    }
+
+    /// A convolution of each channel over time: `x` `[kernel - 1 + n, channels]` and weights `kernels` `[kernel,
+    /// channels]` give `[channels, n]`, f32. GPUs have it for the kernel sizes of [`Context::CONV_KERNELS`] only.
+    pub fn ssm_conv(&self, x: &Tensor, kernels: &Tensor) -> Tensor {
+        let ([columns, channels, outer, _], [kernel, ..]) = (x.shape().0, kernels.shape().0);
+        let fits = is_activation(x)
+            && x.is_contiguous()
+            && is_activation(kernels)
+            && kernels.is_contiguous()
+            && kernels.shape() == Shape::from([kernel, channels])
+            && x.shape() == Shape::from([columns, channels])
+            && outer == 1
+            && Context::CONV_KERNELS.contains(&kernel)
+            && columns >= kernel;
+        self.op("ssm_conv", &[x, kernels], fits, |raw| {
+            // SAFETY: live operands, shapes checked.
+            unsafe { sys::ggml_ssm_conv(raw, x.raw.as_ptr(), kernels.raw.as_ptr()) }
+        })
+    }
+
+    /// The kernel sizes of [`Context::ssm_conv`].
+    pub const CONV_KERNELS: [usize; 5] = [3, 4, 5, 9, 15];
+
+    /// The head sizes of [`Context::gated_delta_net`].
+    pub const DELTA_NET_HEADS: [usize; 4] = [16, 32, 64, 128];
+
+    /// The gated delta rule (Yang et al. 2024, arXiv 2412.06464, eq. 10). `q` and `k` are `[d, key_heads, n]`, `v`
+    /// `[d, heads, n]`, `log_decay` and `beta` `[1, heads, n]`, and `state` `[d, d, heads]` is the state before the
+    /// first token. Value head i uses key head i modulo `key_heads`. Queries are divided by sqrt(d).
+    /// Gives `[d * heads, n + d]`: the outputs `[d, heads, n]`, and behind them the state after the last token.
+    pub fn gated_delta_net(
+        &self,
+        [q, k, v]: [&Tensor; 3],
+        log_decay: &Tensor,
+        beta: &Tensor,
+        state: &Tensor,
+    ) -> Tensor {
+        let ([d, heads, n, outer], key_heads) = (v.shape().0, q.dim(1));
+        let contiguous = |a: &Tensor| is_activation(a) && a.is_contiguous();
+        let fits = Context::DELTA_NET_HEADS.contains(&d)
+            && outer == 1
+            && [q, k, v].iter().all(|a| is_activation(a))
+            && [q, k].iter().all(|a| a.shape() == Shape::from([d, key_heads, n]))
+            && q.strides() == k.strides()
+            && heads.is_multiple_of(key_heads)
+            && [log_decay, beta].iter().all(|a| contiguous(a) && a.shape() == Shape::from([1, heads, n]))
+            && contiguous(state)
+            && state.shape() == Shape::from([d, d, heads])
+            && (d * heads).checked_mul(n + d).is_some_and(|elements| elements <= i32::MAX as usize);
+        self.op("gated_delta_net", &[q, k, v, log_decay, beta, state], fits, |raw| {
+            // SAFETY: live operands, shapes checked; only the last state is wanted.
+            unsafe {
+                let [q, k, v] = [q, k, v].map(|a| a.raw.as_ptr());
+                let (decay, beta, state) = (log_decay.raw.as_ptr(), beta.raw.as_ptr(), state.raw.as_ptr());
+                sys::ggml_gated_delta_net(raw, q, k, v, decay, beta, state, 1)
+            }
+        })
     }
 
     /// Rotary position embedding of `a` [head_dim, heads, n] at `positions` `[n]` (i32); `factors`
@@ -542,13 +606,24 @@ impl Context {
     /// The rows of `a` [d, ...], each followed by the row of `b` [e, ...] at the same place: [d + e, ...].
     pub fn concat(&self, a: &Tensor, b: &Tensor) -> Tensor {
         let ([d, n1, n2, n3], [e, ..]) = (a.shape().0, b.shape().0);
-        let fits = is_activation(a)
-            && is_activation(b)
+        let fits = [a, b].iter().all(|part| part.ty() == Type::F32)
             && a.shape().0[1..] == b.shape().0[1..]
             && d.checked_add(e).is_some_and(|sum| Shape([sum, n1, n2, n3]).bytes(Type::F32).is_some());
         self.op("concat", &[a, b], fits, |raw| {
             // SAFETY: live operands, whose shapes differ in the first extent only.
             unsafe { sys::ggml_concat(raw, a.raw.as_ptr(), b.raw.as_ptr(), 0) }
+        })
+    }
+
+    /// `a` `[d, 1, ...]` `n` times along the second dimension: `[d, n, ...]`.
+    pub fn repeat(&self, a: &Tensor, n: usize) -> Tensor {
+        let [d, one, n2, n3] = a.shape().0;
+        let shape = Shape([d, n, n2, n3]);
+        let fits = is_activation(a) && a.is_contiguous() && one == 1 && shape.bytes(Type::F32).is_some();
+        self.op("repeat", &[a], fits, |raw| {
+            let [n0, n1, n2, n3] = shape.0.map(|n| n as i64);
+            // SAFETY: a live operand, whose extents divide those of the result.
+            unsafe { sys::ggml_repeat_4d(raw, a.raw.as_ptr(), n0, n1, n2, n3) }
         })
     }
 

@@ -71,6 +71,32 @@ fn views_that_ggml_cannot_use_are_refused() {
 }
 
 #[test]
+fn recurrent_operations_of_other_shapes_are_refused() {
+    let conv = |x: [usize; 4], kernels: [usize; 4]| {
+        refused("ssm_conv", |ctx| ctx.ssm_conv(&f32s(ctx, x), &f32s(ctx, kernels)));
+    };
+    conv([9, 8, 1, 1], [4, 7, 1, 1]);
+    conv([3, 8, 1, 1], [4, 8, 1, 1]);
+    conv([9, 8, 1, 1], [2, 8, 1, 1]);
+    conv([9, 8, 2, 1], [4, 8, 1, 1]);
+    // Key heads, value heads, and the size of a head, of the state and of the gates.
+    let rule = |keys: usize, heads: usize, d: usize, state: usize, gates: usize| {
+        refused("gated_delta_net", |ctx| {
+            let [q, k] = [(); 2].map(|()| f32s(ctx, [d, keys, 5, 1]));
+            let gates = f32s(ctx, [1, gates, 5, 1]);
+            let state = f32s(ctx, [state, state, heads, 1]);
+            ctx.gated_delta_net([&q, &k, &f32s(ctx, [d, heads, 5, 1])], &gates, &gates, &state)
+        });
+    };
+    rule(2, 3, 16, 16, 3);
+    rule(2, 4, 24, 24, 4);
+    rule(2, 4, 16, 32, 4);
+    rule(2, 4, 16, 16, 2);
+    refused("repeat", |ctx| ctx.repeat(&f32s(ctx, [4, 2, 1, 1]), 3));
+    refused("repeat", |ctx| ctx.repeat(&f32s(ctx, [4, 1, 1, 1]), usize::MAX));
+}
+
+#[test]
 fn layouts_that_ggml_asserts_on_are_refused() {
     let across = |ctx: &Context| ctx.permute(&f32s(ctx, [3, 4, 1, 1]), [1, 0, 2, 3]);
     // Contiguous, and yet its elements are not neighbours.

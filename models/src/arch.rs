@@ -111,6 +111,12 @@ architectures! {
     bloom: Bloom,
     /// MPT.
     mpt: Mpt,
+    /// Qwen3.5, dense.
+    qwen35: Qwen35,
+    /// Qwen3.5 with experts.
+    qwen35moe: Qwen35Moe,
+    /// Qwen3-Next.
+    qwen3next: Qwen3Next,
 }
 
 impl Arch {
@@ -189,6 +195,10 @@ pub struct ArchDecl {
     pub experts: ExpertsDecl,
     /// A learned logit of each query head, which takes its share of attention (gpt-oss).
     pub attention_sinks: Presence,
+    /// Whether the query projection also gives a gate for each head: its sigmoid scales what the head attends to.
+    pub attention_gate: bool,
+    /// Layers that keep a state in place of keys and values.
+    pub recurrent: Option<RecurrentDecl>,
     /// Factors of embeddings, residuals and logits where the file does not give them.
     pub scales: Scales,
     /// Where the file gives no attention scale: the number of layers with which it is 1 / sqrt(n_embd / n_heads). With
@@ -231,6 +241,8 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     ffn_bias: Presence::Never,
     experts: ExpertsDecl::NONE,
     attention_sinks: Presence::Never,
+    attention_gate: false,
+    recurrent: None,
     scales: Scales::One,
     scaled_by_width: None,
     divides_logits: false,
@@ -391,6 +403,24 @@ impl Gating {
             .into_iter()
             .find(|gating| u64::from(gating.id()) == id)
     }
+}
+
+/// Layers that keep a state in place of keys and values: the gated delta rule (Yang et al. 2024, arXiv 2412.06464).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecurrentDecl {
+    /// Every how many layers one attends, where the file does not say it: the last of each group.
+    pub attention_every: usize,
+    /// Which value heads belong to a key head.
+    pub value_heads: ValueHeads,
+}
+
+/// Which value heads of a recurrent layer belong to a key head, and how the layer's small matrices lie in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueHeads {
+    /// Value head i belongs to key head i modulo their number. `ssm_alpha` and `ssm_beta` are two tensors.
+    Tiled,
+    /// Those of a key head are neighbours. `ssm_ba` has, for each key head, the rows of beta and then those of alpha.
+    Grouped,
 }
 
 /// How positions enter.
@@ -556,6 +586,17 @@ pub(crate) const EXPERT_KEYS: &[&str] = &[
 /// Settings of models whose queries are scaled by position, and whose YaRN changes no magnitudes.
 pub(crate) const TEMPERATURE_KEYS: &[&str] =
     &["attention.temperature_length", "attention.temperature_scale", "rope.scaling.yarn_log_multiplier"];
+
+/// Keys that are read where some layers are recurrent.
+pub(crate) const RECURRENT_KEYS: &[&str] = &[
+    "attention.recurrent_layers",
+    "full_attention_interval",
+    "ssm.conv_kernel",
+    "ssm.group_count",
+    "ssm.inner_size",
+    "ssm.state_size",
+    "ssm.time_step_rank",
+];
 
 /// Keys without influence on the computation: the row order of the source, and whether scaling was part of
 /// training.

@@ -10,20 +10,26 @@ mod experts;
 mod latent;
 mod local;
 mod read;
+mod recurrent;
 mod temperature;
 mod tensors;
 
 pub use experts::Experts;
 pub use latent::Latent;
 pub use local::LocalLayers;
+pub use recurrent::RecurrentLayers;
 pub use temperature::AttentionTemperature;
 pub use tensors::{
-    DenseTensors, ExpertTensors, InputTensors, LatentTensors, LayerTensors, ModelTensors, NetworkTensors,
-    OutputTensors, Part, TensorKind, TensorSpec,
+    AttentionTensors, DenseTensors, ExpertTensors, InputTensors, LatentTensors, LayerTensors, MixerTensors,
+    ModelTensors, NetworkTensors, OutputTensors, Part, RecurrentTensors, TensorKind, TensorSpec,
 };
 
 /// The maximum bias of ALiBi: the first of 2^n heads has the slope 2^(-8 / 2^n).
 pub const ALIBI_MAX_BIAS: f32 = 8.0;
+
+/// The sections of RoPE in files of models that also see images: every pair of elements is in one of the first three,
+/// whose positions are equal in texts.
+const ROPE_SECTIONS: [i32; 4] = [11, 11, 10, 0];
 
 /// Sizes and settings of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +88,8 @@ pub struct ModelSpec {
     pub experts: Option<Experts>,
     /// Whether each query head has a learned logit that takes its share of attention.
     pub attention_sinks: bool,
+    /// The layers that keep a state in place of keys and values.
+    pub recurrent: Option<RecurrentLayers>,
     /// Whether there is a tensor of factors that divide RoPE's frequencies.
     pub rope_freqs: bool,
     /// Bound on the absolute values of Q, K and V before RoPE.
@@ -293,6 +301,7 @@ impl ModelSpec {
             ffn_bias: always(decl.ffn_bias),
             experts: Experts::declared(&decl.experts),
             attention_sinks: always(decl.attention_sinks),
+            recurrent: decl.recurrent.as_ref().map(|decl| RecurrentLayers::declared(decl, n_layers)),
             rope_freqs: always(decl.rope_freqs),
             clamp_qkv: None,
             embedding_scale: 1.0,
@@ -331,6 +340,11 @@ impl ModelSpec {
     /// The kind of the feed-forward network.
     pub fn feed_forward(&self) -> FeedForward {
         self.arch.decl().feed_forward
+    }
+
+    /// Whether the query projection also gives a gate for each head.
+    pub fn attention_gate(&self) -> bool {
+        self.arch.decl().attention_gate
     }
 
     /// The experts of a layer, counted from 0. `None`: it has one feed-forward network.
@@ -372,6 +386,9 @@ impl ModelSpec {
                 "logit_scale" => self.logit_scale.into(),
                 "nextn_predict_layers" => MetaValue::U32(self.ignored_layers as u32),
                 "residual_scale" => self.residual_scale.into(),
+                "rope.dimension_sections" => {
+                    MetaValue::Array(ValueType::I32, ROPE_SECTIONS.map(MetaValue::I32).to_vec())
+                }
                 "use_parallel_residual" => MetaValue::Bool(self.block.parallel),
                 _ => return None,
             };
@@ -443,6 +460,9 @@ impl ModelSpec {
         }
         if let (Some(latent), Some(rope)) = (self.latent, self.position_encoding.rope()) {
             latent.metadata(rope.n_dims).into_iter().for_each(|(key, value)| put(key, value));
+        }
+        for (key, value) in self.recurrent.iter().flat_map(RecurrentLayers::metadata) {
+            put(key, value);
         }
         for (key, value) in self.experts.iter().flat_map(Experts::metadata) {
             put(key, value);

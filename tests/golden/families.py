@@ -41,6 +41,7 @@ class Case:
     kind: str = "f32"  # f32 | q8_0 | mxfp4_moe: the experts mxfp4, the rest q8_0
     arch: str | None = None  # of the file, where transformers lacks the family and another one computes the same
     written: dict = dataclasses.field(default_factory=dict)  # entries of config.json that converters read by older names
+    tokens: int = N_TOKENS
     seed: int = 0  # another one, where llama.cpp's ways to compute choose different experts
 
 
@@ -172,12 +173,34 @@ LATER = [
     Case("deepseek2-yarn", "DeepseekV3", dict(LATENT, q_lora_rank=32, n_routed_experts=4, n_shared_experts=1, n_group=2, topk_group=1, first_k_dense_replace=0,
                                               num_mtp_layers=0, v_head_dim=32, rope_parameters=yarn(4.0, 16, mscale=1.0, mscale_all_dim=1.0)), "q8_0", written=SIGMOID, seed=1),
 ]
-CASES = [*enumerate(CASES), *enumerate(LATER, 200)]
+
+def hybrid(*layers, **config):
+    """Layers that attend (1) or are recurrent (0)."""
+    kinds = ["full_attention" if attends else "linear_attention" for attends in layers]
+    return dict(SIZES, hidden_size=32, intermediate_size=64, head_dim=32, num_hidden_layers=len(layers), layer_types=kinds,
+                rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)) | config
+
+
+def delta_net(key_heads, value_heads, size):
+    return dict(linear_num_key_heads=key_heads, linear_num_value_heads=value_heads, linear_key_head_dim=size, linear_value_head_dim=size)
+
+
+# Recurrent layers. Texts longer than a chunk of transformers' delta rule, which has 64 tokens. Seeds from 300 on.
+QWEN_MOE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=32)
+HYBRID = [
+    Case("qwen35-gqa", "Qwen3_5", hybrid(0, 1, 0, 1, **delta_net(2, 4, 16)), tokens=100),
+    Case("qwen35-mqa", "Qwen3_5", hybrid(0, 1, 0, num_key_value_heads=1, tie_word_embeddings=True, **delta_net(2, 2, 32)), "q8_0", tokens=100),
+    Case("qwen35moe-gqa", "Qwen3_5Moe", hybrid(0, 1, **delta_net(1, 3, 16), **QWEN_MOE), tokens=100),
+    Case("qwen35moe-mha", "Qwen3_5Moe", hybrid(0, 1, num_key_value_heads=4, **delta_net(2, 2, 16), **QWEN_MOE), "q8_0", tokens=100),
+    Case("qwen3next-gqa", "Qwen3Next", hybrid(0, 1, **delta_net(2, 4, 16), **QWEN_MOE), tokens=100),
+    Case("qwen3next-mqa", "Qwen3Next", hybrid(0, 1, num_key_value_heads=1, **delta_net(1, 2, 16), **QWEN_MOE | dict(num_experts_per_tok=4)), "q8_0", tokens=100),
+]
+CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300)]
 
 
 def build(case: Case, seed: int):
-    # Gemma 3 has one for text beside the one for text and images.
-    text = "Text" if case.stem == "Gemma3" else ""
+    # These have one for text beside the one for text and images.
+    text = "Text" if case.stem in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
     config = getattr(transformers, f"{case.stem}{text}Config")(
         **{k: v for k, v in case.config.items() if v is not None or k == "q_lora_rank"}, attn_implementation="eager")
     suffix = "LMHeadModel" if case.stem == "GPT2" else "ForCausalLM"
@@ -242,7 +265,7 @@ def convert(case: Case, net, out: Path, quantize: Path):
             last = yield from base.modify_tensors(self, data, name, layer)
             yield from last or ()
 
-        changes = {"set_vocab": lambda self: write_vocabulary(self.gguf_writer), "model_arch": arch,
+        changes = {"set_vocab": lambda self: write_vocabulary(self.gguf_writer), "model_arch": arch, "no_mtp": True,
                    "modify_tensors": modify_tensors}
         kind = {"q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}.get(case.kind, gguf.LlamaFileType.ALL_F32)
         written = folder / "written.gguf" if case.kind == "mxfp4_moe" else out
@@ -285,7 +308,7 @@ def main():
             net = build(case, 100 + number + 1000 * case.seed)
             model = work / f"{name}.gguf"
             convert(case, net, model, args.llama_quantize)
-            ids = [int(i) for i in np.random.default_rng(200 + number).integers(3, VOCAB, N_TOKENS)]
+            ids = [int(i) for i in np.random.default_rng(200 + number).integers(3, VOCAB, case.tokens)]
             if case.kind == "f32":
                 with torch.inference_mode():
                     logits = net(torch.tensor([ids]), use_cache=False).logits[0].numpy()

@@ -288,14 +288,15 @@ impl Runner<'_> {
         };
         ctx.allocate(&self.backend().buffer_type())?;
         let recorders = vec![store.prefill_recorder(layer, &complete)];
-        let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders };
+        let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders, states: None };
         self.write(&layer_rows, rows, layer, 0..n, 0, &LaneValues::uniform(layer + 1, 0), workspace)?;
         if let Some(accumulated) = complete.accumulated.as_ref().filter(|_| !repeated.is_empty()) {
             accumulated.clear()?;
         }
         for (tokens, part) in repeated {
             let recorders = vec![store.reconstruction_recorder(layer, &complete)];
-            let layer_rows = LayerRows { lanes: vec![complete.clone()], recorders }.scored(part);
+            let layer_rows =
+                LayerRows { lanes: vec![complete.clone()], recorders, states: None }.scored(part);
             self.write(&layer_rows, rows, layer, tokens, n, &LaneValues::uniform(layer + 1, n), workspace)?;
         }
         store.fill_layer(layer, &complete, n, &self.backends, workspace)?;

@@ -16,9 +16,6 @@ use tests::fixtures::{case_tokens, max_difference, session, sync, with_policy};
 use tests::npy::Array;
 use tests::{device_tolerance, fixtures};
 
-/// Room for the 48 tokens of a case; no more, because models with learned positions have no more.
-const CONTEXT: usize = 48;
-
 struct Case {
     name: String,
     engine: Arc<Engine>,
@@ -31,6 +28,11 @@ struct Case {
 impl Case {
     fn limit(&self, key: &str) -> f32 {
         self.json[key].as_f64().expect(key) as f32 + device_tolerance()
+    }
+
+    /// Room for the tokens of the case; no more, because models with learned positions have no more.
+    fn options(&self, chunk: usize) -> SessionOptions {
+        SessionOptions { chunk, ..fixtures::options(self.tokens.len(), "full") }
     }
 
     fn is_f32(&self) -> bool {
@@ -58,10 +60,6 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-fn options(chunk: usize) -> SessionOptions {
-    SessionOptions { chunk, ..fixtures::options(CONTEXT, "full") }
-}
-
 #[test]
 fn every_architecture_has_models() {
     let known: Vec<Arch> = cases().map(|case| case.engine.spec().arch).collect();
@@ -76,7 +74,7 @@ fn every_architecture_has_models() {
 fn logits_equal_those_of_transformers_or_llama_cpp() {
     let mut failures = Vec::new();
     for case in cases() {
-        let all = session(&case.engine, options(512)).all_logits(&case.tokens).expect("logits");
+        let all = session(&case.engine, case.options(512)).all_logits(&case.tokens).expect("logits");
         let last = &all[all.len() - case.logits.data.len()..];
         let difference = max_difference(last, &case.logits.data);
         println!("{:28} {difference:.2e}", case.name);
@@ -93,18 +91,18 @@ fn logits_equal_those_of_transformers_or_llama_cpp() {
 #[test]
 fn prefill_modes_and_decoding_agree() {
     for case in cases().filter(Case::is_f32) {
-        let all = session(&case.engine, options(512)).all_logits(&case.tokens).expect("logits");
+        let all = session(&case.engine, case.options(512)).all_logits(&case.tokens).expect("logits");
         let want = &all[all.len() - case.engine.spec().n_vocab..];
         let check = |what: &str, logits: &[f32]| {
             let difference = max_difference(logits, want);
             assert!(difference < 1e-4 + device_tolerance(), "{}, {what}: {difference:e}", case.name);
         };
         for prefill in [Prefill::Exact, Prefill::Streaming] {
-            let mut session = session(&case.engine, SessionOptions { prefill, ..options(20) });
+            let mut session = session(&case.engine, SessionOptions { prefill, ..case.options(20) });
             sync(&mut session, &case.tokens);
             check(&format!("{prefill:?}"), session.logits());
         }
-        let mut session = session(&case.engine, options(512));
+        let mut session = session(&case.engine, case.options(512));
         case.tokens.iter().for_each(|token| session.push(*token).expect("a step"));
         check("token by token", session.logits());
     }
@@ -116,7 +114,7 @@ fn policies_that_evict_rows_run() {
         // With ALiBi, the windows of razor's heads are `buffer` tokens.
         for policy in ["razor:buffer=8,ratio=5,sinks=2,slack=0", "snapkv:capacity=16,window=4,slack=0"] {
             let policy = policy.parse().unwrap_or_else(|error| panic!("{policy}: {error}"));
-            let options = with_policy(&case.engine, &policy, options(16));
+            let options = with_policy(&case.engine, &policy, case.options(16));
             let mut session = session(&case.engine, options);
             let (prompt, rest) = case.tokens.split_at(40);
             sync(&mut session, prompt);
@@ -176,7 +174,7 @@ fn latent_rows_are_stored_once_undone_and_saved() {
         let spec = case.engine.spec();
         for policy in ["full", "razor:buffer=8,ratio=5,sinks=2,slack=0", "h2o:heavy=6,recent=6,slack=0"] {
             let policy = policy.parse().unwrap_or_else(|error| panic!("{policy}: {error}"));
-            let options = with_policy(&case.engine, &policy, options(16));
+            let options = with_policy(&case.engine, &policy, case.options(16));
             let mut session = session(&case.engine, options);
             sync(&mut session, &case.tokens[..36]);
             let rows = 36 * spec.n_layers * spec.head_dim;

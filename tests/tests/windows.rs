@@ -194,7 +194,7 @@ fn budgets_and_plans_count_windows_apart() {
     let full = layout(&PolicyChoice::default());
     // A row of both KV heads has 2 * 2 * 16 floats, and a window two positions for each head.
     let windows = GLOBAL * (WINDOW + 1 + 512) * (2 * 2 * 16 * 4 + 2 * (4 + 4));
-    assert_eq!(full.window_bytes(), windows);
+    assert_eq!(full.fixed_bytes(), windows);
     assert_eq!(full.bytes(), windows + 4000 * 2 * 2 * 16 * 4);
     let half = KvBudget::Share(0.5).apply(&streaming, spec, None, store).expect("fits");
     let bytes = layout(&half).bytes() - windows;

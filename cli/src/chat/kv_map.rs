@@ -69,7 +69,7 @@ pub fn report(view: View, chat: &Chat) -> String {
 
 /// A row for each layer and a character for each KV head.
 fn draw(view: View, map: &KvMap) -> String {
-    let heads = map.layers.first().map_or(1, Vec::len);
+    let heads = map.layers.iter().map(Vec::len).max().unwrap_or(1).max(1);
     // A space between two characters where there is room.
     let pitch = if LABEL + 2 * heads <= view.width { 2 } else { 1 };
     let in_row = heads.min(view.width.saturating_sub(LABEL).max(8));
@@ -90,7 +90,7 @@ fn draw(view: View, map: &KvMap) -> String {
             for &layer in &layers {
                 let label = if start == 0 { layer.to_string() } else { String::new() };
                 line += &format!("{label:>5} ");
-                for head in &map.layers[layer][start..heads.min(start + in_row)] {
+                for head in map.layers[layer].iter().skip(start).take(in_row) {
                     let mark = view.mark(head, map.tokens);
                     line += &match head.is_retrieval && view.has_color {
                         true => format!("\x1b[36m{mark}\x1b[0m"),

@@ -7,7 +7,7 @@ use ggml::Type;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::{Engine, EngineError, SessionOptions, SetupOptions};
-use models::spec::ModelSpec;
+use models::spec::{ModelSpec, RecurrentLayers};
 use twox_hash::XxHash3_64;
 
 use super::EvalArgs;
@@ -102,12 +102,16 @@ impl Cache {
     }
 }
 
-/// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the window.
+/// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the window; in
+/// recurrent layers, the state.
 pub fn full_bytes(spec: &ModelSpec, tokens: usize, types: (Type, Type)) -> usize {
     let of_types = [types.0, types.1].into_iter().take(spec.rows_of_token());
     let row = of_types.map(|ty| ty.row_bytes(spec.head_dim)).sum::<usize>();
     let rows = |layer| spec.window(layer).map_or(tokens, |window| tokens.min(window));
-    (0..spec.n_layers).map(rows).sum::<usize>() * spec.n_kv_heads * row
+    let states = (0..spec.n_layers).filter_map(|layer| spec.recurrent_layer(layer));
+    let states = states.map(RecurrentLayers::state_bytes).sum::<usize>();
+    let attending = (0..spec.n_layers).filter(|layer| spec.recurrent_layer(*layer).is_none());
+    attending.map(rows).sum::<usize>() * spec.n_kv_heads * row + states
 }
 
 /// Parses a budget: `own`, `2GiB` or `25%`.

@@ -13,7 +13,7 @@ impl Forward {
         &self,
         ctx: &Context,
         layer: usize,
-        w: &LatentTensors<Tensor>,
+        (wq, w): (&Tensor, &LatentTensors<Tensor>),
         x: &Tensor,
         positions: &Tensor,
     ) -> Tensor {
@@ -25,7 +25,7 @@ impl Forward {
             }
             _ => x.clone(),
         };
-        let q = self.product(ctx, layer, &self.matrices(layer, n).wq, &q);
+        let q = self.product(ctx, layer, wq, &q);
         // A head's query has a plain part and a rotated one.
         let (heads, plain) = (self.spec.n_heads, w.key_up.dim(0));
         let query = q.dim(0) / heads;

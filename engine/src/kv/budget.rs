@@ -16,7 +16,7 @@ pub enum KvBudget {
     /// Bytes of the store.
     Bytes(usize),
     /// Bytes of the store as a share, from 0 to 1, of a cache that keeps everything. Layers with a sliding window keep
-    /// their window: the share is one of the other layers.
+    /// their window, and recurrent ones their state: the share is one of the other layers.
     Share(f64),
 }
 
@@ -44,8 +44,8 @@ impl KvBudget {
             KvBudget::Bytes(bytes) => (bytes, format!("{bytes} bytes")),
             KvBudget::Share(share) => {
                 let full = layout(&PolicyChoice::default())?;
-                let windows = full.window_bytes();
-                let bytes = ((full.bytes() - windows) as f64 * share) as usize + windows;
+                let fixed = full.fixed_bytes();
+                let bytes = ((full.bytes() - fixed) as f64 * share) as usize + fixed;
                 (bytes, format!("{} % ({bytes} bytes)", share * 100.0))
             }
         };

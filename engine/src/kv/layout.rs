@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::{AttentionShape, MAX_LANES, tensor_type};
-use models::spec::{ModelSpec, PositionEncoding};
+use models::spec::{ModelSpec, PositionEncoding, RecurrentLayers};
 
 use super::policy::{
     AccumulationRule, AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput,
@@ -132,8 +132,32 @@ pub struct Layout {
     pub values_in_keys: bool,
     /// Whether the position of each row is stored beside it, for attention that depends on distances (ALiBi).
     pub alibi: bool,
-    /// For each layer its lanes, those that keep every row first.
+    /// For each layer its lanes, those that keep every row first. A recurrent layer has none.
     pub layers: Vec<Vec<LaneLayout>>,
+    /// What recurrent layers keep.
+    pub states: Option<StateShape>,
+}
+
+/// What a recurrent layer keeps in place of rows: numbers in f32, as many for any text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateShape {
+    /// `[conv_kernel - 1, channels]`
+    pub conv: [usize; 2],
+    /// `[head_dim, head_dim, value_heads]`
+    pub memory: [usize; 3],
+}
+
+impl StateShape {
+    /// The states of a model's recurrent layers.
+    pub fn of(layers: &RecurrentLayers) -> StateShape {
+        let RecurrentLayers { conv_kernel, head_dim, value_heads, .. } = *layers;
+        StateShape { conv: [conv_kernel - 1, layers.channels()], memory: [head_dim, head_dim, value_heads] }
+    }
+
+    /// Bytes of a layer's state.
+    pub fn bytes(&self) -> usize {
+        4 * (self.conv.iter().product::<usize>() + self.memory.iter().product::<usize>())
+    }
 }
 
 impl Layout {
@@ -168,6 +192,7 @@ impl Layout {
         let mut layout = Self::from_flags(spec.n_layers, heads, policy, keeps_all, options)?;
         layout.values_in_keys = spec.latent.is_some();
         layout.alibi = spec.position_encoding == PositionEncoding::Alibi;
+        layout.states = spec.recurrent.as_ref().map(StateShape::of);
         if policy.scope_options(spec).is_some() {
             for (layer, lanes) in layout.layers.iter_mut().enumerate() {
                 let scopes = profile.and_then(|profile| profile.scopes(layer));
@@ -194,6 +219,9 @@ impl Layout {
         for (layer, lanes) in layout.layers.iter_mut().enumerate() {
             if let Some(window) = spec.window(layer) {
                 *lanes = vec![LaneLayout::windowed(all_heads.clone(), window, options)];
+            }
+            if spec.recurrent_layer(layer).is_some() {
+                lanes.clear();
             }
         }
         // A mean key has no position, so no entry can stand for evicted rows.
@@ -257,12 +285,31 @@ impl Layout {
                 lanes
             })
             .collect();
-        Ok(Layout { heads, context, k_type, v_type, values_in_keys: false, alibi: false, layers })
+        Ok(Layout {
+            heads,
+            context,
+            k_type,
+            v_type,
+            values_in_keys: false,
+            alibi: false,
+            layers,
+            states: None,
+        })
     }
 
     /// The same layout with some of the layers only.
     pub fn of_layers(&self, layers: Range<usize>) -> Layout {
         Layout { layers: self.layers[layers].to_vec(), ..self.clone() }
+    }
+
+    /// What a layer keeps, if it is recurrent.
+    pub fn state(&self, layer: usize) -> Option<&StateShape> {
+        self.states.as_ref().filter(|_| self.layers[layer].is_empty())
+    }
+
+    /// Bytes of the states of all recurrent layers.
+    pub fn state_bytes(&self) -> usize {
+        (0..self.layers.len()).filter_map(|layer| self.state(layer)).map(StateShape::bytes).sum()
     }
 
     fn lanes(&self) -> impl Iterator<Item = &LaneLayout> {
@@ -291,10 +338,12 @@ impl Layout {
         self.lanes().any(|lane| lane.reconstruction().is_some())
     }
 
-    /// Bytes of the store: rows, running sums, accumulated attention, stored queries, and the host's record
-    /// of positions.
+    /// Bytes of the store: rows, running sums, accumulated attention, stored queries, the host's record of positions,
+    /// and the states of recurrent layers.
     pub fn bytes(&self) -> usize {
-        self.query_bytes() + self.lanes().map(|lane| self.lane_bytes(lane)).sum::<usize>()
+        self.state_bytes()
+            + self.query_bytes()
+            + self.lanes().map(|lane| self.lane_bytes(lane)).sum::<usize>()
     }
 
     fn lane_bytes(&self, lane: &LaneLayout) -> usize {
@@ -310,13 +359,13 @@ impl Layout {
     }
 
     /// Maximum bytes that a turn takes beside the store so that it, or a chunk that fails, can be undone:
-    /// [`Layout::undo_row_bytes`], and the accumulated attention and stored queries of three checkpoints, one
-    /// of them before a chunk.
+    /// [`Layout::undo_row_bytes`], and the accumulated attention, stored queries and states of three
+    /// checkpoints, one of them before a chunk.
     pub fn undo_bytes(&self) -> usize {
         const CHECKPOINTS: usize = 3;
         let accumulated: usize =
             self.lanes().filter(|lane| lane.accumulates()).map(|lane| 4 * lane.rows()).sum();
-        self.undo_row_bytes() + CHECKPOINTS * (accumulated + self.query_bytes())
+        self.undo_row_bytes() + CHECKPOINTS * (accumulated + self.query_bytes() + self.state_bytes())
     }
 
     /// Maximum bytes of the evicted rows that are saved: at most [`UNDO_ROWS_PER_HEAD`] a head, or a slack
@@ -341,17 +390,19 @@ impl Layout {
     }
 
     /// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the
-    /// window.
+    /// window; in recurrent layers, the state.
     pub fn full_bytes(&self, tokens: usize) -> usize {
+        let states = if tokens > 0 { self.state_bytes() } else { 0 };
         let rows = (0..self.layers.len())
+            .filter(|layer| self.state(*layer).is_none())
             .map(|layer| self.window(layer).map_or(tokens, |window| tokens.min(window)));
-        rows.sum::<usize>() * self.heads.n_kv_heads * self.row_bytes()
+        rows.sum::<usize>() * self.heads.n_kv_heads * self.row_bytes() + states
     }
 
-    /// Bytes of the layers with a sliding window, the same whatever the policy is.
-    pub fn window_bytes(&self) -> usize {
+    /// Bytes of the layers with a sliding window or a state, the same whatever the policy is.
+    pub fn fixed_bytes(&self) -> usize {
         let lanes = self.lanes().filter(|lane| lane.window.is_some());
-        lanes.map(|lane| self.lane_bytes(lane)).sum()
+        lanes.map(|lane| self.lane_bytes(lane)).sum::<usize>() + self.state_bytes()
     }
 
     /// Bytes that exact prefill of `tokens` tokens needs for one layer with bounded heads: its complete K and
@@ -365,12 +416,16 @@ impl Layout {
     /// whether attention is accumulated.
     pub fn scratch_bytes_of(&self, layers: Range<usize>, tokens: usize) -> usize {
         let part = self.of_layers(layers);
-        if !self.reconstructs() && part.lanes().all(|lane| lane.policy.is_none()) {
-            return 0;
+        // Two states: a chunk reads one and writes the other.
+        let states =
+            if part.state_bytes() > 0 { 2 * self.states.map_or(0, |shape| shape.bytes()) } else { 0 };
+        let attends = part.lanes().next().is_some();
+        if !attends || !self.reconstructs() && part.lanes().all(|lane| lane.policy.is_none()) {
+            return states;
         }
         let accumulated = if self.accumulates_attention() { 4 } else { 0 };
         let row = self.row_bytes() + accumulated + size_of::<i32>();
-        self.heads.n_kv_heads * tokens * row + part.scoring_bytes(tokens)
+        states + self.heads.n_kv_heads * tokens * row + part.scoring_bytes(tokens)
     }
 
     /// Bytes of the inputs by which the rows of `tokens` tokens are scored, in the layer with the most.
@@ -524,7 +579,7 @@ mod tests {
             layout.layers[1] = vec![LaneLayout::windowed(vec![0, 1], 64, options)];
             assert_eq!(layout.layers[1][0].capacity, 64 + 8 + 512);
             // A position for each row where the layer is computed, and one on the host.
-            assert_eq!(layout.window_bytes(), 2 * (64 + 8 + 512) * (128 + 4 + 4));
+            assert_eq!(layout.fixed_bytes(), 2 * (64 + 8 + 512) * (128 + 4 + 4));
             assert_eq!(layout.full_bytes(1000), 2 * (1000 + 64) * 128);
             assert_eq!(layout.full_bytes(10), 2 * (10 + 10) * 128);
         }

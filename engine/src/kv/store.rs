@@ -20,7 +20,9 @@ use undo::Undo;
 use super::LaneValues;
 use super::layout::{LaneLayout, Layout};
 use super::policy::{AccumulationRule, Event, LaneStatus};
-use super::tensors::{AttentionAccumulator, AttentionRecorder, LaneTensors, LayerRows, LayerTensors};
+use super::tensors::{
+    AttentionAccumulator, AttentionRecorder, LaneTensors, LayerRows, LayerTensors, StateTensors,
+};
 use crate::EngineError;
 use crate::backends::Backends;
 use crate::placement::Place;
@@ -49,6 +51,8 @@ struct Layer {
     queries: Option<Tensor>,
     /// `[n_heads]` f32: learned logits of the query heads, which take their share of attention.
     sinks: Option<Tensor>,
+    /// What a recurrent layer keeps in place of lanes.
+    state: Option<StateTensors>,
 }
 
 struct Lane {
@@ -172,10 +176,11 @@ impl Store {
         // The host's memory comes last: if there is none for the rows, that is an error; here the process
         // would abort.
         let layers = (layout.layers.iter().zip(tensors))
-            .map(|(lanes, LayerTensors { lanes: tensors, queries })| Layer {
+            .map(|(lanes, LayerTensors { lanes: tensors, queries, state })| Layer {
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
                 queries,
                 sinks: None,
+                state,
             })
             .collect();
         let mut store = Store { layout, layers, seen: 0, bytes, undo: Undo::default() };
@@ -190,7 +195,7 @@ impl Store {
         }
     }
 
-    /// Removes all rows. After an error, which is one of the device, they are removed too.
+    /// Removes all rows and states. After an error, which is one of the device, they are removed too.
     pub fn clear(&mut self) -> Result<(), EngineError> {
         self.seen = 0;
         self.undo = Undo::default();
@@ -198,6 +203,7 @@ impl Store {
         for queries in self.layers.iter().filter_map(|layer| layer.queries.as_ref()) {
             queries.clear()?;
         }
+        self.layers.iter().filter_map(|layer| layer.state.as_ref()).try_for_each(StateTensors::clear)?;
         for lane in self.lanes() {
             if let Some(accumulated) = &lane.graph.accumulated {
                 accumulated.clear()?;
@@ -231,13 +237,14 @@ impl Store {
         self.bytes
     }
 
-    /// Bytes of the rows that are live now, compensation entries in use included.
+    /// Bytes of the rows that are live now, compensation entries in use included, and of the states.
     pub fn live_bytes(&self) -> usize {
         let rows = |lane: &Lane| {
             let entry = usize::from(lane.state.evicted > 0 && lane.layout.compensated);
             (lane.kept() + entry) * lane.layout.kv_heads.len()
         };
-        self.lanes().map(rows).sum::<usize>() * self.layout.row_bytes()
+        let states = if self.seen > 0 { self.layout.state_bytes() } else { 0 };
+        self.lanes().map(rows).sum::<usize>() * self.layout.row_bytes() + states
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
@@ -254,8 +261,9 @@ impl Store {
 
     /// What a graph reads and writes of a layer.
     pub fn rows(&self, layer: usize) -> LayerRows {
-        let Layer { lanes, queries, .. } = &self.layers[layer];
-        LayerRows::new(lanes.iter().map(|lane| (&lane.graph, &lane.layout)), queries.as_ref())
+        let Layer { lanes, queries, state, .. } = &self.layers[layer];
+        let lanes = lanes.iter().map(|lane| (&lane.graph, &lane.layout));
+        LayerRows::new(lanes, queries.as_ref(), state.as_ref())
     }
 
     /// What is recorded of a layer's attention during exact prefill, while its complete rows are in
@@ -292,9 +300,10 @@ impl Store {
         self.layers[layer].lanes.iter().filter_map(accumulator).collect()
     }
 
-    /// Whether all heads of a layer keep every row.
+    /// Whether all heads of a layer keep every row; a recurrent layer has no rows.
     pub fn is_dense(&self, layer: usize) -> bool {
-        self.layers[layer].lanes.iter().all(|lane| lane.layout.policy.is_none())
+        let Layer { lanes, state, .. } = &self.layers[layer];
+        state.is_none() && lanes.iter().all(|lane| lane.layout.policy.is_none())
     }
 
     /// How many tokens can be written before rows must be evicted.
@@ -330,15 +339,23 @@ impl Store {
         self.layers[layer].lanes.iter_mut().for_each(|lane| lane.grow(seen, seen + n));
     }
 
+    /// Sets the state of a recurrent layer. Does nothing for another layer.
+    pub fn set_state(&mut self, layer: usize, from: &StateTensors) -> Result<(), EngineError> {
+        Ok(self.layers[layer].state.as_ref().map_or(Ok(()), |state| state.write(&from.to_vecs()?))?)
+    }
+
     /// Ends an exact prefill of `n` tokens, in which every layer was filled by [`Store::fill_layer`] or grown
-    /// by [`Store::grow_layer`].
+    /// by [`Store::grow_layer`], or got its state by [`Store::set_state`].
     pub fn finish_exact(&mut self, n: usize) {
         self.seen = n;
     }
 
-    /// For each KV head of a layer: rows that hold a token, rows that its compensation entry stands for, and whether
+    /// For each KV head of a layer, none of a recurrent one: rows that hold a token, rows that its compensation entry stands for, and whether
     /// its rows are bounded.
     pub fn head_rows(&self, layer: usize) -> Vec<(usize, usize, bool)> {
+        if self.layers[layer].state.is_some() {
+            return Vec::new();
+        }
         let mut all = vec![(0, 0, false); self.layout.heads.n_kv_heads];
         for lane in &self.layers[layer].lanes {
             let compensated = if lane.layout.compensated { lane.state.evicted } else { 0 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, RowPositions, SeenPart};
 
-use super::layout::{LaneLayout, Layout};
+use super::layout::{LaneLayout, Layout, StateShape};
 use super::policy::{AccumulationRule, CountedQueries};
 
 /// The tensors of one layer.
@@ -15,6 +15,45 @@ pub(crate) struct LayerTensors {
     pub lanes: Vec<LaneTensors>,
     /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
     pub queries: Option<Tensor>,
+    /// The state of a recurrent layer.
+    pub state: Option<StateTensors>,
+}
+
+/// What a recurrent layer keeps in place of keys and values.
+#[derive(Clone)]
+pub struct StateTensors {
+    /// `[conv_kernel - 1, channels]` f32: what the convolution gets of the last tokens, the oldest first.
+    pub conv: Tensor,
+    /// `[head_dim, head_dim, value_heads]` f32: the matrices of the gated delta rule.
+    pub memory: Tensor,
+}
+
+impl StateTensors {
+    /// Tensors without memory yet.
+    pub(crate) fn new(ctx: &Context, shape: &StateShape) -> StateTensors {
+        StateTensors { conv: ctx.tensor(Type::F32, shape.conv), memory: ctx.tensor(Type::F32, shape.memory) }
+    }
+
+    /// Both tensors.
+    pub(crate) fn all(&self) -> [&Tensor; 2] {
+        [&self.conv, &self.memory]
+    }
+
+    /// The state before the first token.
+    pub(crate) fn clear(&self) -> Result<(), ggml::Error> {
+        self.all().into_iter().try_for_each(Tensor::clear)
+    }
+
+    /// The state as numbers.
+    pub(crate) fn to_vecs(&self) -> Result<[Vec<f32>; 2], ggml::Error> {
+        Ok([self.conv.to_vec()?, self.memory.to_vec()?])
+    }
+
+    /// Restores what [`StateTensors::to_vecs`] gave.
+    pub(crate) fn write(&self, [conv, memory]: &[Vec<f32>; 2]) -> Result<(), ggml::Error> {
+        self.conv.write(0, conv)?;
+        self.memory.write(0, memory)
+    }
 }
 
 /// The tensors of one lane.
@@ -28,7 +67,7 @@ pub(crate) struct LaneTensors {
 impl LayerTensors {
     /// Maximum number of tensors in a layer of this many lanes.
     pub fn max_count(lanes: usize) -> usize {
-        4 * lanes + 2
+        4 * lanes + 4
     }
 
     /// The tensors of a layer, without memory yet. `created` is called with each of them.
@@ -70,7 +109,9 @@ impl LayerTensors {
         let queries = layout.stored_queries(layer);
         let n_heads = shape.n_kv_heads * shape.group;
         let queries = (queries > 0).then(|| tensor(Type::F32, [shape.head_dim, n_heads, queries]));
-        LayerTensors { lanes, queries }
+        let state = layout.state(layer).map(|shape| StateTensors::new(ctx, shape));
+        state.iter().flat_map(StateTensors::all).for_each(created);
+        LayerTensors { lanes, queries, state }
     }
 }
 
@@ -81,6 +122,8 @@ pub struct LayerRows {
     pub lanes: Vec<GraphLane>,
     /// What is recorded of the layer's attention: one recorder for each store that takes rows from the layer.
     pub recorders: Vec<AttentionRecorder>,
+    /// The states of a recurrent layer before and after the computation. Both may be the same.
+    pub states: Option<[StateTensors; 2]>,
 }
 
 /// What the policies of one store need of a layer's attention.
@@ -108,15 +151,17 @@ pub struct AttentionAccumulator {
 }
 
 impl LayerRows {
-    /// The rows of a store's layer: its lanes, and where its queries are stored.
+    /// The rows of a store's layer: its lanes, where its queries are stored, and its state.
     pub(crate) fn new<'a>(
         lanes: impl Iterator<Item = (&'a GraphLane, &'a LaneLayout)> + Clone,
         queries: Option<&Tensor>,
+        state: Option<&StateTensors>,
     ) -> LayerRows {
         let accumulators = AttentionAccumulator::of_lanes(lanes.clone(), LaneLayout::accumulation);
         LayerRows {
             lanes: lanes.map(|(lane, _)| lane.clone()).collect(),
             recorders: vec![AttentionRecorder { queries: queries.cloned(), accumulators }],
+            states: state.map(|state| [state.clone(), state.clone()]),
         }
     }
 
@@ -136,6 +181,11 @@ impl LayerRows {
         let accumulators = rows.recorders.iter_mut().flat_map(|recorder| &mut recorder.accumulators);
         accumulators.for_each(|accumulator| accumulator.part = Some(part));
         rows
+    }
+
+    /// A recurrent layer's states, which the computation reads and writes.
+    pub(crate) fn of_states(from: &StateTensors, to: &StateTensors) -> LayerRows {
+        LayerRows { lanes: Vec::new(), recorders: Vec::new(), states: Some([from.clone(), to.clone()]) }
     }
 
     /// How many of the last tokens' queries are recorded in a computation of `n` tokens.
@@ -194,7 +244,7 @@ mod tests {
             let ctx = Context::new(LayerTensors::max_count(1));
             let tensors = LayerTensors::new(&ctx, &layout, 0, |_| ());
             let lanes = tensors.lanes.iter().map(|lane| &lane.graph).zip(&layout.layers[0]);
-            LayerRows::new(lanes, tensors.queries.as_ref()).recorded_queries(n)
+            LayerRows::new(lanes, tensors.queries.as_ref(), None).recorded_queries(n)
         };
         for (policy, of_chunk, of_step) in [
             ("streaming:window=8", 0, 0),

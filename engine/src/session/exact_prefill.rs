@@ -187,7 +187,9 @@ impl FirstText {
         while self.layer < n_layers {
             if self.chunks_read == 0 {
                 self.residual.move_to(self.layer, &engine.backends)?;
-                self.scratch.clear_accumulated(engine.backends.placement().of(self.layer))?;
+                let place = engine.backends.placement().of(self.layer);
+                self.scratch.clear_accumulated(place)?;
+                self.scratch.clear_state(place)?;
             }
             let rows = self.layer_rows(engine, sessions);
             let second_rows =
@@ -213,6 +215,16 @@ impl FirstText {
         }
     }
 
+    /// Chunks of the first reading.
+    fn text_chunks(&self) -> usize {
+        self.chunks.iter().filter(|chunk| chunk.scored.is_none()).count()
+    }
+
+    /// Whether the present layer is recurrent.
+    fn is_recurrent(&self, engine: &Engine) -> bool {
+        engine.spec().recurrent_layer(self.layer).is_some()
+    }
+
     /// Computes the next chunk of the present layer. After an error it can be computed again.
     fn read_chunk(
         &mut self,
@@ -226,6 +238,10 @@ impl FirstText {
         let tokens = &self.tokens[range];
         let part_rows = scored.map(|part| second_rows.scored(part));
         let rows = part_rows.as_ref().unwrap_or(first_rows);
+        // The chunks that read the text a second time all begin with the state at its end.
+        let before = self.chunks_read.min(self.text_chunks());
+        let states = self.is_recurrent(engine).then(|| self.scratch.state_rows(place, before)).flatten();
+        let rows = states.as_ref().unwrap_or(rows);
         let needed = match layer + 1 == n_layers {
             true if at + tokens.len() == self.tokens.len() => OutputTokens::Last,
             true => OutputTokens::None,
@@ -255,7 +271,12 @@ impl FirstText {
     /// The present layer has read all: the stores keep of its rows what their policies keep.
     fn finish_layer(&self, engine: &Engine, sessions: &mut [&mut Session]) -> Result<(), EngineError> {
         let (layer, backends, n) = (self.layer, &engine.backends, self.tokens.len());
-        if in_store(sessions, layer) {
+        if self.is_recurrent(engine) {
+            let state = self.scratch.state(backends.placement().of(layer), self.text_chunks());
+            for (session, state) in sessions.iter_mut().zip(state.into_iter().cycle()) {
+                session.store.set_state(layer, state)?;
+            }
+        } else if in_store(sessions, layer) {
             sessions[0].store.grow_layer(layer, n);
         } else {
             let lanes = self.scratch.lanes(backends.placement().of(layer));
@@ -290,5 +311,6 @@ fn complete_rows(
     LayerRows {
         lanes: scratch.complete_lane(place, engine.spec(), layer),
         recorders: sessions.iter().zip(scratch.lanes(place)).map(recorder).collect(),
+        states: None,
     }
 }

@@ -38,7 +38,7 @@ pub struct KvHeadRows {
 pub struct KvMap {
     /// Tokens seen, evicted ones included.
     pub tokens: usize,
-    /// `[layers][kv_heads]`
+    /// `[layers][kv_heads]`; none in a recurrent layer.
     pub layers: Vec<Vec<KvHeadRows>>,
 }
 

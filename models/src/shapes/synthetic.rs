@@ -55,10 +55,15 @@ pub(super) fn write_tensor(
     Ok(())
 }
 
-/// The elements of an f32 tensor: norms are 1, biases 0, RoPE factors those of Llama 3.1.
+/// The elements of an f32 tensor: norms are 1, biases 0, decays -1, RoPE factors those of Llama 3.1.
 fn vector(shape: &ModelShape, tensor: &TensorDecl) -> impl Iterator<Item = f32> {
     let factor = shape.rope_factor.filter(|_| tensor.name == "rope_freqs.weight");
-    let constant = if tensor.name.ends_with(".bias") { 0.0 } else { 1.0 };
+    let constant = match tensor.name.rsplit('.').next() {
+        Some("bias") => 0.0,
+        // A decay.
+        Some("ssm_a") => -1.0,
+        _ => 1.0,
+    };
     let base = f64::from(shape.rope_base);
     let n_dims = shape.head_dim as f64;
     (0..tensor.dims.iter().product()).map(move |i| match factor {

@@ -4,12 +4,12 @@
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
 use super::{
-    ALIBI_MAX_BIAS, AttentionTemperature, Experts, Latent, LocalLayers, ModelSpec, PositionEncoding, Rope,
-    RopeScaling, attention_scale, local::all_but_every, norm_eps_key,
+    ALIBI_MAX_BIAS, AttentionTemperature, Experts, Latent, LocalLayers, ModelSpec, PositionEncoding,
+    RecurrentLayers, Rope, RopeScaling, attention_scale, local::all_but_every, norm_eps_key,
 };
 use crate::arch::{
     Arch, ArchDecl, Block, EXPERT_KEYS, Gating, IGNORED_KEYS, LOCAL_KEYS, LocalDecl, NEUTRAL_KEYS,
-    PositionScheme, Positions, Presence, READ_KEYS, SlidingWindow,
+    PositionScheme, Positions, Presence, READ_KEYS, RECURRENT_KEYS, SlidingWindow,
 };
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
@@ -110,7 +110,7 @@ impl ModelSpec {
         let position_encoding = match keys.position_scheme(n_layers)? {
             PositionScheme::Rope => PositionEncoding::Rope(Rope {
                 style: decl.rope_style,
-                n_dims: keys.rope_dims(head_dim)?,
+                n_dims: keys.check_rope_sections(keys.rope_dims(head_dim)?)?,
                 base: keys.rope_base()?,
                 scaling: keys.rope_scaling(n_ctx_train)?,
                 skipped_every: decl.no_rope_every,
@@ -152,6 +152,7 @@ impl ModelSpec {
             ffn_bias: decl.ffn_bias.resolve(first_layer("ffn_up.bias")),
             experts: keys.experts(n_layers, n_ff)?,
             attention_sinks: decl.attention_sinks.resolve(first_layer("attn_sinks.weight")),
+            recurrent: keys.recurrent(n_layers, ignored_layers)?,
             rope_freqs: decl.rope_freqs.resolve(has("rope_freqs.weight")),
             clamp_qkv: keys.bound("attention.clamp_kqv", None)?,
             embedding_scale: keys.factor("embedding_scale", sized.embedding_scale)?,
@@ -203,10 +204,15 @@ impl Keys<'_> {
             let Some(key) = key.strip_prefix(&prefix) else {
                 continue;
             };
-            let ArchDecl { settings, sliding_window, experts, .. } = self.arch.decl();
+            let ArchDecl { settings, sliding_window, experts, recurrent, .. } = self.arch.decl();
             let is_local = sliding_window.local().is_some() && LOCAL_KEYS.contains(&key);
             let is_of_experts = experts.presence != Presence::Never && EXPERT_KEYS.contains(&key);
-            let is_read = is_local || is_of_experts || READ_KEYS.contains(&key) || settings.contains(&key);
+            let is_recurrent = recurrent.is_some() && RECURRENT_KEYS.contains(&key);
+            let is_read = is_local
+                || is_of_experts
+                || is_recurrent
+                || READ_KEYS.contains(&key)
+                || settings.contains(&key);
             if is_read || IGNORED_KEYS.contains(&key) {
                 continue;
             }
@@ -477,6 +483,112 @@ impl Keys<'_> {
         Ok(n_dims)
     }
 
+    /// `n_dims`, unless the file has sections of RoPE of which one has a position that texts do not have.
+    fn check_rope_sections(&self, n_dims: usize) -> Result<usize, LoadError> {
+        const KEY: &str = "rope.dimension_sections";
+        /// The positions of time, height and width, which are equal in texts.
+        const KNOWN: usize = 3;
+        if !self.arch.decl().settings.contains(&KEY) {
+            return Ok(n_dims);
+        }
+        let Some(list) = self.file.ints(&self.full(KEY))? else { return Ok(n_dims) };
+        let size = |i: usize| usize::try_from(list.int(i)?).ok().filter(|n| *n <= limit::HEAD_DIM as usize);
+        let sizes: Vec<usize> = (0..list.len().min(KNOWN + 2)).map_while(size).collect();
+        let [time, height, width, _] = sizes[..] else {
+            let found = format!("a list of {}", list.len());
+            return Err(self.bad(KEY, found, format!("it has to be four sizes of 0 to {}", limit::HEAD_DIM)));
+        };
+        let pairs = sizes.iter().sum::<usize>();
+        // Pairs belong to the three positions in turn.
+        let is_known = |pair: usize| pair < KNOWN * [time, height, width][pair % KNOWN];
+        match pairs == 0 || (0..n_dims / 2).all(|pair| is_known(pair % pairs)) {
+            true => Ok(n_dims),
+            false => Err(self.unsupported(
+                KEY,
+                format!("{sizes:?}"),
+                format!(
+                    "some of the {} pairs of elements have a position that texts do not have",
+                    n_dims / 2
+                ),
+            )),
+        }
+    }
+
+    /// The recurrent layers of a model of `n_layers` layers, behind which the file has `ignored` others.
+    fn recurrent(&self, n_layers: usize, ignored: usize) -> Result<Option<RecurrentLayers>, LoadError> {
+        let Some(decl) = &self.arch.decl().recurrent else { return Ok(None) };
+        let one_of = |key: &str, sizes: &[usize], found: usize| match sizes.contains(&found) {
+            true => Ok(found),
+            false => Err(self.bad(key, found, format!("sizes that can be computed are {sizes:?}"))),
+        };
+        let conv_kernel = self.size("ssm.conv_kernel", limit::WIDTH)?;
+        let head_dim = self.size("ssm.state_size", limit::HEAD_DIM)?;
+        let layers = RecurrentLayers {
+            is_recurrent: self.recurrence_pattern(n_layers, ignored, decl.attention_every)?,
+            conv_kernel: one_of("ssm.conv_kernel", &RecurrentLayers::CONV_KERNELS, conv_kernel)?,
+            head_dim: one_of("ssm.state_size", &RecurrentLayers::HEAD_DIMS, head_dim)?,
+            key_heads: self.size("ssm.group_count", limit::HEADS)?,
+            value_heads: self.size("ssm.time_step_rank", limit::HEADS)?,
+            order: decl.value_heads,
+        };
+        if !layers.value_heads.is_multiple_of(layers.key_heads) {
+            return Err(self.bad(
+                "ssm.group_count",
+                layers.key_heads,
+                format!("it has to divide the {} heads of values", layers.value_heads),
+            ));
+        }
+        match self.size("ssm.inner_size", limit::WIDTH)? {
+            size if size == layers.value_dim() => Ok(Some(layers)),
+            size => Err(self.bad(
+                "ssm.inner_size",
+                size,
+                format!("{} heads of {head_dim} elements are {}", layers.value_heads, layers.value_dim()),
+            )),
+        }
+    }
+
+    /// Which layers are recurrent, `[n_layers]`. Files give a flag for each layer, also for the `ignored` ones, or every
+    /// how many layers one attends.
+    fn recurrence_pattern(
+        &self,
+        n_layers: usize,
+        ignored: usize,
+        every: usize,
+    ) -> Result<Vec<bool>, LoadError> {
+        const LIST: &str = "attention.recurrent_layers";
+        const EVERY: &str = "full_attention_interval";
+        let pattern = match self.flags(LIST, n_layers + ignored, "")? {
+            Some(mut flags) => {
+                flags.truncate(n_layers);
+                flags
+            }
+            None if self.file.get(&self.full(LIST)).is_some() => {
+                return Err(self.bad(LIST, "one value", "it has to be a list with a flag for each layer"));
+            }
+            None => all_but_every(self.optional_size(EVERY, limit::LAYERS)?.unwrap_or(every), n_layers),
+        };
+        match pattern.contains(&false) {
+            true => Ok(pattern),
+            false => Err(self.unsupported(LIST, "true for all layers", "at least one layer has to attend")),
+        }
+    }
+
+    /// A list of `count` flags. `None` where the key has another type than a list, or is missing. `or` is what else it may
+    /// be, for the error.
+    fn flags(&self, key: &str, count: usize, or: &str) -> Result<Option<Vec<bool>>, LoadError> {
+        let Some(Value::Array(array)) = self.file.get(&self.full(key)) else { return Ok(None) };
+        let flag = |number: usize| match array.get(number) {
+            Some(Value::Bool(flag)) if array.len() == count => Some(flag),
+            _ => None,
+        };
+        let flags: Option<Vec<bool>> = (0..count).map(flag).collect();
+        flags.map(Some).ok_or_else(|| {
+            let found = format!("a list of {}", array.len());
+            self.bad(key, found, format!("it has to be {or}{count} times true or false"))
+        })
+    }
+
     fn rope_base(&self) -> Result<f32, LoadError> {
         self.float("rope.freq_base", 10_000.0, |b| b >= 1.0, "it has to be 1 or more")
     }
@@ -664,20 +776,8 @@ impl Keys<'_> {
     /// has none.
     fn window_pattern(&self, n_layers: usize, decl: LocalDecl) -> Result<Vec<bool>, LoadError> {
         const KEY: &str = "attention.sliding_window_pattern";
-        let full = self.full(KEY);
-        if let Some(Value::Array(array)) = self.file.get(&full) {
-            let flag = |layer: usize| match array.get(layer) {
-                Some(Value::Bool(flag)) if array.len() == n_layers => Some(flag),
-                _ => None,
-            };
-            let flags: Option<Vec<bool>> = (0..n_layers).map(flag).collect();
-            return flags.ok_or_else(|| {
-                self.bad(
-                    KEY,
-                    format!("a list of {}", array.len()),
-                    format!("it has to be a number, or {n_layers} times true or false"),
-                )
-            });
+        if let Some(flags) = self.flags(KEY, n_layers, "a number, or ")? {
+            return Ok(flags);
         }
         let every = self.optional_size(KEY, limit::LAYERS)?.unwrap_or(decl.global_every);
         Ok(all_but_every(every, n_layers))

@@ -7,8 +7,8 @@
 //! Some files hold several matrices in one tensor, one after the other. Their rows are apart, so each is a
 //! tensor of its own here, and computation knows nothing of it.
 
-use super::{Experts, ModelSpec, PositionEncoding};
-use crate::arch::QkNorm;
+use super::{Experts, ModelSpec, PositionEncoding, RecurrentLayers};
+use crate::arch::{QkNorm, ValueHeads};
 use crate::error::LoadError;
 use crate::gguf::{GgufFile, TensorInfo, dims_text};
 use crate::types::TensorType;
@@ -111,7 +111,105 @@ pub struct LayerTensors<T> {
     pub attn_norm: Option<T>,
     /// `[n_embd]`: its bias.
     pub attn_norm_bias: Option<T>,
-    /// `[n_embd, n_heads * head_dim]`. With latent attention `[n_embd or query_rank, n_heads * query]`.
+    /// Attention, or what a recurrent layer has in its place.
+    pub mixer: MixerTensors<T>,
+    /// `[n_embd]`: weights of the norm after attention.
+    pub attn_post_norm: Option<T>,
+    /// `[n_embd]`: weights of the norm before the feed-forward network.
+    pub ffn_norm: Option<T>,
+    /// `[n_embd]`: its bias.
+    pub ffn_norm_bias: Option<T>,
+    /// The feed-forward network, or the experts.
+    pub network: NetworkTensors<T>,
+    /// `[n_embd]`: weights of the norm after the feed-forward network.
+    pub ffn_post_norm: Option<T>,
+}
+
+maps! {
+    LayerTensors {
+        attn_norm: maybe,
+        attn_norm_bias: maybe,
+        mixer: part,
+        attn_post_norm: maybe,
+        ffn_norm: maybe,
+        ffn_norm_bias: maybe,
+        network: part,
+        ffn_post_norm: maybe,
+    }
+}
+
+/// What a layer has before its feed-forward network.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MixerTensors<T> {
+    /// Attention.
+    Attention(Box<AttentionTensors<T>>),
+    /// The gated delta rule.
+    Recurrent(Box<RecurrentTensors<T>>),
+}
+
+impl<T> MixerTensors<T> {
+    fn try_map<U, E>(self, f: &mut impl FnMut(T) -> Result<U, E>) -> Result<MixerTensors<U>, E> {
+        Ok(match self {
+            MixerTensors::Attention(part) => MixerTensors::Attention(Box::new(part.try_map(f)?)),
+            MixerTensors::Recurrent(part) => MixerTensors::Recurrent(Box::new(part.try_map(f)?)),
+        })
+    }
+
+    fn as_ref(&self) -> MixerTensors<&T> {
+        match self {
+            MixerTensors::Attention(part) => MixerTensors::Attention(Box::new((**part).as_ref())),
+            MixerTensors::Recurrent(part) => MixerTensors::Recurrent(Box::new((**part).as_ref())),
+        }
+    }
+
+    /// The tensors of attention. `None`: the layer is recurrent.
+    pub fn attention(&self) -> Option<&AttentionTensors<T>> {
+        match self {
+            MixerTensors::Attention(part) => Some(part),
+            MixerTensors::Recurrent(_) => None,
+        }
+    }
+
+    /// The last matrix.
+    pub fn output(&self) -> &T {
+        match self {
+            MixerTensors::Attention(part) => &part.wo,
+            MixerTensors::Recurrent(part) => &part.output,
+        }
+    }
+
+    fn matrices(&self) -> Vec<&T> {
+        match self {
+            MixerTensors::Attention(part) => {
+                let AttentionTensors { wq, wk, wv, latent, wo, .. } = &**part;
+                let query_down = latent.as_ref().and_then(|latent| latent.query_down.as_ref());
+                let wv = latent.is_none().then_some(wv);
+                [query_down, Some(wq), Some(wk), wv, Some(wo)].into_iter().flatten().collect()
+            }
+            MixerTensors::Recurrent(part) => vec![&part.qkv, &part.gate, &part.output],
+        }
+    }
+
+    fn matrices_mut(&mut self) -> Vec<&mut T> {
+        match self {
+            MixerTensors::Attention(part) => {
+                let AttentionTensors { wq, wk, wv, latent, wo, .. } = &mut **part;
+                let wv = latent.is_none().then_some(wv);
+                let query_down = latent.as_mut().and_then(|latent| latent.query_down.as_mut());
+                [query_down, Some(wq), Some(wk), wv, Some(wo)].into_iter().flatten().collect()
+            }
+            MixerTensors::Recurrent(part) => {
+                let RecurrentTensors { qkv, gate, output, .. } = &mut **part;
+                vec![qkv, gate, output]
+            }
+        }
+    }
+}
+
+/// The tensors of attention.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionTensors<T> {
+    /// `[n_embd, n_heads * head_dim]`. With latent attention `[n_embd or query_rank, n_heads * query]`. With a gate twice as many rows: each head's query, then its gate.
     pub wq: T,
     /// `[n_embd, n_kv_heads * head_dim]`.
     pub wk: T,
@@ -135,22 +233,10 @@ pub struct LayerTensors<T> {
     pub wo: T,
     /// `[n_embd]`.
     pub bo: Option<T>,
-    /// `[n_embd]`: weights of the norm after attention.
-    pub attn_post_norm: Option<T>,
-    /// `[n_embd]`: weights of the norm before the feed-forward network.
-    pub ffn_norm: Option<T>,
-    /// `[n_embd]`: its bias.
-    pub ffn_norm_bias: Option<T>,
-    /// The feed-forward network, or the experts.
-    pub network: NetworkTensors<T>,
-    /// `[n_embd]`: weights of the norm after the feed-forward network.
-    pub ffn_post_norm: Option<T>,
 }
 
 maps! {
-    LayerTensors {
-        attn_norm: maybe,
-        attn_norm_bias: maybe,
+    AttentionTensors {
         wq: one,
         wk: one,
         wv: one,
@@ -163,11 +249,43 @@ maps! {
         sinks: maybe,
         wo: one,
         bo: maybe,
-        attn_post_norm: maybe,
-        ffn_norm: maybe,
-        ffn_norm_bias: maybe,
-        network: part,
-        ffn_post_norm: maybe,
+    }
+}
+
+/// The tensors of a recurrent layer: see [`RecurrentLayers`](super::RecurrentLayers) for its sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecurrentTensors<T> {
+    /// `[n_embd, channels]`: queries, keys and values before the convolution.
+    pub qkv: T,
+    /// `[n_embd, value_dim]`: its SiLU scales the normed output.
+    pub gate: T,
+    /// `[conv_kernel, channels]`: weights of the convolution, the oldest token first.
+    pub conv: T,
+    /// `[n_embd, value_heads]` or, for both in one matrix, `[n_embd, 2 * value_heads]`: the strength of an update.
+    pub beta: T,
+    /// `[n_embd, value_heads]`: how fast the state decays. `None`: in `beta`.
+    pub alpha: Option<T>,
+    /// `[value_heads]`: added to what `alpha` gives.
+    pub alpha_bias: T,
+    /// `[value_heads]`: factor of the decay; negative.
+    pub decay: T,
+    /// `[head_dim]`: weights of the norm of a head's output.
+    pub norm: T,
+    /// `[value_dim, n_embd]`.
+    pub output: T,
+}
+
+maps! {
+    RecurrentTensors {
+        qkv: one,
+        gate: one,
+        conv: one,
+        beta: one,
+        alpha: maybe,
+        alpha_bias: one,
+        decay: one,
+        norm: one,
+        output: one,
     }
 }
 
@@ -382,6 +500,68 @@ impl Declare {
             shared: experts.shared_ff.map(|n_ff| self.dense(spec, "_shexp", n_ff)),
         }
     }
+    fn attention(&self, spec: &ModelSpec) -> AttentionTensors<TensorSpec> {
+        let n_embd = spec.n_embd;
+        let (n_q, n_kv) = (spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim);
+        let n_proj = if spec.attention_gate() { 2 * n_q } else { n_q };
+        let [wq, wk, wv] = match (&spec.latent, spec.fused_qkv) {
+            (Some(latent), _) => self.latent_qkv(spec, latent),
+            (None, true) => split(self.matrix("attn_qkv", n_embd, n_proj + 2 * n_kv), [n_proj, n_kv, n_kv]),
+            (None, false) => [("attn_q", n_proj), ("attn_k", n_kv), ("attn_v", n_kv)]
+                .map(|(name, rows)| self.matrix(name, n_embd, rows)),
+        };
+        let n_values = spec.latent.map_or(n_q, |latent| spec.n_heads * latent.value);
+        let [bq, bk, bv] = match (spec.qkv_bias, spec.fused_qkv) {
+            (false, _) => [None, None, None],
+            (true, true) => split(self.bias("attn_qkv", n_proj + 2 * n_kv), [n_proj, n_kv, n_kv]).map(Some),
+            (true, false) => [("attn_q", n_proj), ("attn_k", n_kv), ("attn_v", n_kv)]
+                .map(|(name, rows)| Some(self.bias(name, rows))),
+        };
+        let qk_norm = |name: &str, heads: usize| {
+            let dims: &[usize] = match spec.qk_norm? {
+                QkNorm::Head | QkNorm::HeadAfterRope => &[spec.head_dim],
+                QkNorm::EachHead => &[spec.head_dim, heads],
+                QkNorm::Whole => &[spec.head_dim * heads],
+            };
+            Some(self.tensor(&format!("{name}.weight"), dims, TensorKind::Vector))
+        };
+        AttentionTensors {
+            wq,
+            wk,
+            wv,
+            latent: spec.latent.map(|latent| self.latent(spec, &latent)),
+            bq,
+            bk,
+            bv,
+            q_norm: qk_norm("attn_q_norm", spec.n_heads),
+            k_norm: qk_norm("attn_k_norm", spec.n_kv_heads),
+            sinks: spec.attention_sinks.then(|| self.norm("attn_sinks", spec.n_heads)),
+            wo: self.matrix("attn_output", n_values, n_embd),
+            bo: spec.attn_output_bias.then(|| self.bias("attn_output", n_embd)),
+        }
+    }
+
+    fn recurrent(&self, n_embd: usize, layer: &RecurrentLayers) -> RecurrentTensors<TensorSpec> {
+        let RecurrentLayers { conv_kernel, head_dim, value_heads, .. } = *layer;
+        let (beta, alpha) = match layer.order {
+            ValueHeads::Tiled => (
+                self.matrix("ssm_beta", n_embd, value_heads),
+                Some(self.matrix("ssm_alpha", n_embd, value_heads)),
+            ),
+            ValueHeads::Grouped => (self.matrix("ssm_ba", n_embd, 2 * value_heads), None),
+        };
+        RecurrentTensors {
+            qkv: self.matrix("attn_qkv", n_embd, layer.channels()),
+            gate: self.matrix("attn_gate", n_embd, layer.value_dim()),
+            conv: self.tensor("ssm_conv1d.weight", &[conv_kernel, layer.channels()], TensorKind::Vector),
+            beta,
+            alpha,
+            alpha_bias: self.bias("ssm_dt", value_heads),
+            decay: self.tensor("ssm_a", &[value_heads], TensorKind::Vector),
+            norm: self.norm("ssm_norm", head_dim),
+            output: self.matrix("ssm_out", layer.value_dim(), n_embd),
+        }
+    }
 }
 
 /// `whole`, whose last extent is the sum of `parts`, as that many tensors.
@@ -444,47 +624,17 @@ impl LayerTensors<TensorSpec> {
     fn declare(spec: &ModelSpec, layer: usize) -> Self {
         let declare = Declare { prefix: format!("blk.{layer}.") };
         let n_embd = spec.n_embd;
-        let (n_q, n_kv) = (spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim);
-        let [wq, wk, wv] = match (&spec.latent, spec.fused_qkv) {
-            (Some(latent), _) => declare.latent_qkv(spec, latent),
-            (None, true) => split(declare.matrix("attn_qkv", n_embd, n_q + 2 * n_kv), [n_q, n_kv, n_kv]),
-            (None, false) => [("attn_q", n_q), ("attn_k", n_kv), ("attn_v", n_kv)]
-                .map(|(name, rows)| declare.matrix(name, n_embd, rows)),
-        };
-        let [bq, bk, bv] = match (spec.qkv_bias, spec.fused_qkv) {
-            (false, _) => [None, None, None],
-            (true, true) => split(declare.bias("attn_qkv", n_q + 2 * n_kv), [n_q, n_kv, n_kv]).map(Some),
-            (true, false) => [("attn_q", n_q), ("attn_k", n_kv), ("attn_v", n_kv)]
-                .map(|(name, rows)| Some(declare.bias(name, rows))),
-        };
-        let n_values = spec.latent.map_or(n_q, |latent| spec.n_heads * latent.value);
         let block = spec.block;
         let norm = |name: Option<&str>| name.map(|name| declare.norm(name, n_embd));
         let norm_bias =
             |name: Option<&str>| name.filter(|_| spec.norm_bias).map(|name| declare.bias(name, n_embd));
-        let qk_norm = |name: &str, heads: usize| {
-            let dims: &[usize] = match spec.qk_norm? {
-                QkNorm::Head | QkNorm::HeadAfterRope => &[spec.head_dim],
-                QkNorm::EachHead => &[spec.head_dim, heads],
-                QkNorm::Whole => &[spec.head_dim * heads],
-            };
-            Some(declare.tensor(&format!("{name}.weight"), dims, TensorKind::Vector))
-        };
         LayerTensors {
             attn_norm: norm(block.attn_norm),
             attn_norm_bias: norm_bias(block.attn_norm),
-            wq,
-            wk,
-            wv,
-            latent: spec.latent.map(|latent| declare.latent(spec, &latent)),
-            bq,
-            bk,
-            bv,
-            q_norm: qk_norm("attn_q_norm", spec.n_heads),
-            k_norm: qk_norm("attn_k_norm", spec.n_kv_heads),
-            sinks: spec.attention_sinks.then(|| declare.norm("attn_sinks", spec.n_heads)),
-            wo: declare.matrix("attn_output", n_values, n_embd),
-            bo: spec.attn_output_bias.then(|| declare.bias("attn_output", n_embd)),
+            mixer: match spec.recurrent_layer(layer) {
+                Some(recurrent) => MixerTensors::Recurrent(Box::new(declare.recurrent(n_embd, recurrent))),
+                None => MixerTensors::Attention(Box::new(declare.attention(spec))),
+            },
             attn_post_norm: norm(block.attn_post_norm),
             ffn_norm: norm(block.ffn_norm),
             ffn_norm_bias: norm_bias(block.ffn_norm),
@@ -636,18 +786,12 @@ impl<T> LayerTensors<T> {
     /// The matrices, in the order of computation. Those of all experts are one. Those of the heads of latent attention
     /// are left out.
     pub fn matrices(&self) -> impl Iterator<Item = &T> {
-        let LayerTensors { wq, wk, wv, latent, wo, network, .. } = self;
-        let query_down = latent.as_ref().and_then(|latent| latent.query_down.as_ref());
-        let wv = latent.is_none().then_some(wv);
-        [query_down, Some(wq), Some(wk), wv, Some(wo)].into_iter().flatten().chain(network.matrices())
+        self.mixer.matrices().into_iter().chain(self.network.matrices())
     }
 
     /// The matrices as places, in the order of [`LayerTensors::matrices`].
     pub fn matrices_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        let LayerTensors { wq, wk, wv, latent, wo, network, .. } = self;
-        let wv = latent.is_none().then_some(wv);
-        let query_down = latent.as_mut().and_then(|latent| latent.query_down.as_mut());
-        [query_down, Some(wq), Some(wk), wv, Some(wo)].into_iter().flatten().chain(network.matrices_mut())
+        self.mixer.matrices_mut().into_iter().chain(self.network.matrices_mut())
     }
 }
 

@@ -1035,6 +1035,50 @@ fn hostile_settings_of_experts_are_errors() {
 }
 
 #[test]
+fn impossible_recurrent_layers_are_errors() {
+    let u = |n: u32| MetaValue::U32(n);
+    let flags = |flags: &[bool]| {
+        MetaValue::Array(ValueType::Bool, flags.iter().copied().map(MetaValue::Bool).collect())
+    };
+    for (key, value, expected) in [
+        ("ssm.conv_kernel", u(0), "ssm.conv_kernel is 0, but it has to be 1"),
+        ("ssm.conv_kernel", u(1 << 31), "ssm.conv_kernel is 2147483648, but it has to be"),
+        (
+            "ssm.conv_kernel",
+            u(2),
+            "ssm.conv_kernel is 2, but sizes that can be computed are [3, 4, 5, 9, 15]",
+        ),
+        ("ssm.conv_kernel", u(5), "ssm_conv1d.weight has shape"),
+        ("ssm.state_size", u(0), "ssm.state_size is 0, but it has to be 1"),
+        ("ssm.state_size", u(48), "sizes that can be computed are [16, 32, 64, 128]"),
+        ("ssm.group_count", u(3), "ssm.group_count is 3, but it has to divide the 1 heads of values"),
+        ("ssm.group_count", u(0), "ssm.group_count is 0"),
+        ("ssm.time_step_rank", u(1 << 31), "ssm.time_step_rank is 2147483648"),
+        ("ssm.inner_size", u(17), "ssm.inner_size is 17, but 1 heads of 16 elements are 16"),
+        ("attention.recurrent_layers", flags(&[true]), "2 times true or false"),
+        ("attention.recurrent_layers", flags(&[true, true]), "at least one layer has to attend"),
+        ("attention.recurrent_layers", u(1), "a list with a flag for each layer"),
+        ("attention.recurrent_layers", flags(&[false, true]), "blk.0.attn_q.weight"),
+        ("rope.dimension_sections", MetaValue::i32s([1, 0, 0, 3]), "have a position that texts do not have"),
+        ("rope.dimension_sections", MetaValue::i32s([1, 1]), "it has to be four sizes"),
+        ("rope.dimension_sections", MetaValue::i32s([-1, 1, 1, 1]), "it has to be four sizes"),
+    ] {
+        check_spec(Arch::Qwen35, set(&format!("qwen35.{key}"), value), expected);
+    }
+    let interval = |every: u32| {
+        move |w: &mut GgufWriter| {
+            w.unset("qwen35.attention.recurrent_layers");
+            w.set("qwen35.full_attention_interval", every);
+        }
+    };
+    check_spec(Arch::Qwen35, interval(0), "full_attention_interval is 0");
+    check_spec(Arch::Qwen35, interval(3), "at least one layer has to attend");
+    let mut writer = tiny_model(Arch::Qwen35);
+    interval(2)(&mut writer);
+    load(bytes(&writer)).expect("every second layer attends");
+}
+
+#[test]
 fn experts_of_other_shapes_are_errors() {
     let dims = |name: &'static str, dims: [u64; 3]| {
         move |w: &mut GgufWriter| {
@@ -1114,7 +1158,7 @@ fn an_unknown_architecture_names_its_relatives() {
     check_spec(
         Arch::Llama,
         set("general.architecture", "qwen9".into()),
-        "\"qwen9\" is not supported; its relatives qwen2, qwen3, qwen2moe, qwen3moe are; all supported are llama",
+        "\"qwen9\" is not supported; its relatives qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe, qwen3next are; all supported are llama",
     );
 }
 

@@ -41,8 +41,8 @@ fn the_specification_of_the_embedded_model_is_read() {
     assert_eq!(names.input.token_embd, "token_embd.weight");
     assert_eq!(names.output.matrix, None);
     assert_eq!(names.layers.len(), 4);
-    assert_eq!(names.layers[3].wo, "blk.3.attn_output.weight");
-    assert_eq!(names.layers[0].bq, None);
+    assert_eq!(names.layers[3].mixer.output(), "blk.3.attn_output.weight");
+    assert!(names.layers[0].mixer.attention().is_some_and(|attention| attention.bq.is_none()));
 }
 
 /// The expected values are those in the README and `index.json` of the golden models.

@@ -652,8 +652,16 @@ mod tests {
         let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0, softcap: None };
         let (k_type, v_type) = (Type::F32, Type::F32);
         let layers = vec![vec![lane]];
-        let layout =
-            Layout { heads, context: 8, k_type, v_type, values_in_keys: false, alibi: false, layers };
+        let layout = Layout {
+            heads,
+            context: 8,
+            k_type,
+            v_type,
+            values_in_keys: false,
+            alibi: false,
+            layers,
+            states: None,
+        };
         Store::new(layout, backends).expect("a store")
     }
 

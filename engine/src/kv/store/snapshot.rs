@@ -1,5 +1,5 @@
-//! The store as bytes: each lane's state, its live rows, running sums, accumulated attention and stored
-//! queries. The bytes are the same wherever the rows are, host or device, and whatever room the store has for
+//! The store as bytes: each lane's state, its live rows, running sums, accumulated attention, stored queries, and
+//! the states of recurrent layers. The bytes are the same wherever the rows are, host or device, and whatever room the store has for
 //! more. What is read is checked against the layout of the store that reads it.
 
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use ggml::Tensor;
 
 use super::{Lane, LaneState, Store};
 use crate::EngineError;
+use crate::kv::StateTensors;
 use crate::snapshot::{Input, Output, SnapshotError};
 
 impl Store {
@@ -19,6 +20,9 @@ impl Store {
             }
             if let Some(queries) = &layer.queries {
                 to.bytes(&read_all(queries)?)?;
+            }
+            for tensor in layer.state.iter().flat_map(StateTensors::all) {
+                to.bytes(&read_all(tensor)?)?;
             }
         }
         Ok(())
@@ -50,6 +54,9 @@ impl Store {
             }
             if let Some(queries) = &layer.queries {
                 fill(queries, from)?;
+            }
+            for tensor in layer.state.iter().flat_map(StateTensors::all) {
+                fill(tensor, from)?;
             }
         }
         self.seen = seen;

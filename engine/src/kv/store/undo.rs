@@ -6,8 +6,8 @@
 //! cannot be undone this way.
 //!
 //! A chunk is computed in an *attempt*. A computation that stops in the middle has written only behind the
-//! live rows, but it has changed accumulated attention and stored queries in place, so these are copied
-//! before. Rows that were evicted to make room are put back too.
+//! live rows, but it has changed accumulated attention, stored queries and the states of recurrent layers in
+//! place, so these are copied before. Rows that were evicted to make room are put back too.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use kernels::rows::Moves;
 
 use super::{Lane, LaneId, LaneState, Store};
 use crate::EngineError;
-use crate::kv::UNDO_ROWS_PER_HEAD;
 use crate::kv::policy::AttentionNeeds;
+use crate::kv::{StateTensors, UNDO_ROWS_PER_HEAD};
 
 /// Up to this number of rows of a head is copied row by row. More rows are copied together with all rows of
 /// the head, because every read and write of a device waits for a transfer.
@@ -48,6 +48,8 @@ struct Checkpoint {
     lanes: Vec<Vec<LaneCheckpoint>>,
     /// `[layers]`: the stored queries.
     queries: Vec<Vec<f32>>,
+    /// `[layers]`: the states of recurrent layers.
+    states: Vec<Option<[Vec<f32>; 2]>>,
     /// How many evictions of the turn there had been.
     evictions: usize,
 }
@@ -180,8 +182,11 @@ impl Store {
         let queries = (self.layers.iter())
             .map(|layer| layer.queries.as_ref().map_or(Ok(Vec::new()), Tensor::to_vec))
             .collect::<Result<_, _>>()?;
+        let states = (self.layers.iter())
+            .map(|layer| layer.state.as_ref().map(StateTensors::to_vecs).transpose())
+            .collect::<Result<_, _>>()?;
         let evictions = self.undo.evictions.len();
-        Ok(Checkpoint { seen: self.seen, logits: Vec::new(), lanes, queries, evictions })
+        Ok(Checkpoint { seen: self.seen, logits: Vec::new(), lanes, queries, states, evictions })
     }
 
     /// The latest checkpoint that `accepts` the number of tokens seen at it and whether the logits are known,
@@ -231,18 +236,27 @@ impl Store {
                 tensor.write(0, queries)?;
             }
         }
+        for (layer, saved) in self.layers.iter().zip(&to.states) {
+            if let (Some(state), Some(saved)) = (&layer.state, saved) {
+                state.write(saved)?;
+            }
+        }
         self.seen = to.seen;
         Ok(())
     }
 
     /// Whether all tokens from position `seen` on can be removed from the end: no rows have been evicted
-    /// since, and no policy records attention.
+    /// since, no policy records attention, and no layer is recurrent.
     pub fn can_truncate(&self, seen: usize) -> bool {
         let records = |lane: &Lane| {
             let AttentionNeeds { queries, accumulation, .. } = lane.layout.needs();
             queries > 0 || accumulation.is_some()
         };
-        self.lanes().all(|lane| lane.state.last_eviction_at <= seen && (seen == self.seen || !records(lane)))
+        let is_recurrent = self.layers.iter().any(|layer| layer.state.is_some());
+        (seen == self.seen || !is_recurrent)
+            && self
+                .lanes()
+                .all(|lane| lane.state.last_eviction_at <= seen && (seen == self.seen || !records(lane)))
     }
 
     /// Removes all tokens from position `seen` on from the end; only if [`Store::can_truncate`].
@@ -396,7 +410,14 @@ mod tests {
 
     /// The beginning of a turn in an empty store.
     fn turn() -> Undo {
-        let start = Checkpoint { seen: 0, logits: vec![], lanes: vec![], queries: vec![], evictions: 0 };
+        let start = Checkpoint {
+            seen: 0,
+            logits: vec![],
+            lanes: vec![],
+            queries: vec![],
+            states: vec![],
+            evictions: 0,
+        };
         Undo { checkpoints: vec![start], ..Undo::default() }
     }
 
