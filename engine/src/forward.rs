@@ -7,6 +7,7 @@ mod experts;
 mod feed_forward;
 mod latent;
 mod recurrent;
+mod rotation;
 
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{
@@ -17,6 +18,7 @@ use models::spec::{
     AttentionTemperature, AttentionTensors, LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling,
 };
 
+use self::rotation::Rotations;
 use crate::kv::policy::CountedQueries;
 use crate::kv::{AttentionRecorder, LaneValues, LayerRows};
 use crate::placement::{Place, Placement};
@@ -86,6 +88,8 @@ pub struct Inputs {
     pub query_factors: Option<(Tensor, AttentionTemperature)>,
     /// Live rows and log-weights of all lanes.
     pub state: LaneInputs,
+    /// Fixed matrices.
+    rotations: Rotations,
 }
 
 impl Inputs {
@@ -104,6 +108,7 @@ impl Inputs {
                 positions,
                 layer: 0,
             },
+            rotations: Rotations::default(),
         }
     }
 
@@ -473,8 +478,10 @@ impl Forward {
     ) -> (Option<Tensor>, Tensor) {
         let (n, positions) = (normed.dim(1), &inputs.positions);
         let state = LaneInputs { layer, ..inputs.state.clone() };
+        let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, self.heads.head_dim);
         let k = self.keys(ctx, layer, normed, positions);
-        let v = self.values(ctx, layer, normed, &k);
+        let v = rotation.of_values(ctx, self.values(ctx, layer, normed, &k));
+        let k = rotation.of_keys(ctx, k);
         let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
@@ -488,6 +495,7 @@ impl Forward {
             true => self.queries(ctx, layer, normed, inputs),
             false => self.queries(ctx, layer, &ctx.rows(normed, n - queries, queries), inputs),
         };
+        let q = rotation.of_keys(ctx, q);
         for recorder in &rows.recorders {
             let queries = QueryHeads { q: &q, sinks: sinks.as_ref() };
             record_attention(ctx, self.heads, queries, &stored, recorder, &state, effects);
@@ -511,6 +519,7 @@ impl Forward {
             &state,
             self.splits[self.placement.of(layer) as usize],
         );
+        let attended = rotation.of_values(ctx, attended);
         let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
         let Some(w) = self.attention_weights(layer, attending) else { return (None, stored) };
         let attended = match (&self.spec.latent, gate) {

@@ -73,7 +73,7 @@ pub(crate) struct GraphParts {
     /// Device implementations of the custom operations.
     pub(crate) launches: HashMap<NonNull<sys::ggml_tensor>, Launch>,
     /// Contents of [`Context::constant`]s.
-    pub(crate) constants: Vec<(NonNull<sys::ggml_tensor>, Vec<i32>)>,
+    pub(crate) constants: Vec<(NonNull<sys::ggml_tensor>, Vec<u8>)>,
     /// The operands that operations write to.
     pub(crate) written: Vec<NonNull<sys::ggml_tensor>>,
     /// The operands that select rows of tables, and how many rows the table has.
@@ -246,9 +246,19 @@ impl Context {
 
     /// A tensor `[n]` of fixed numbers, n at least 1. They are written when the graph is given memory.
     pub fn constant(&self, numbers: &[i32]) -> Tensor {
+        self.constant_of(Type::I32, numbers.iter().flat_map(|number| number.to_ne_bytes()).collect())
+    }
+
+    /// As [`Context::constant`], of type f32.
+    pub fn constant_f32(&self, numbers: &[f32]) -> Tensor {
+        self.constant_of(Type::F32, numbers.iter().flat_map(|number| number.to_ne_bytes()).collect())
+    }
+
+    /// A tensor of fixed bytes, 4 for each number.
+    fn constant_of(&self, ty: Type, bytes: Vec<u8>) -> Tensor {
         // An output too, so that no later operation reuses the memory: the graph may be computed again.
-        let tensor = self.input("constant", Type::I32, [numbers.len()]).output();
-        self.inner.write().parts.constants.push((tensor.raw, numbers.to_vec()));
+        let tensor = self.input("constant", ty, [bytes.len() / 4]).output();
+        self.inner.write().parts.constants.push((tensor.raw, bytes));
         tensor
     }
 

@@ -295,10 +295,10 @@ impl GraphAllocator {
         debug_assert!(set.is_ok(), "a context has one graph");
         drop((memory, context));
         graph.memory_types = memory_types;
-        for (raw, numbers) in graph.parts.constants.drain(..) {
+        for (raw, bytes) in graph.parts.constants.drain(..) {
             let constant = graph.context.handle(raw);
             if constant.is_allocated() {
-                constant.write(0, &numbers)?;
+                constant.write(0, &bytes)?;
             }
         }
         Ok(ReadyGraph {

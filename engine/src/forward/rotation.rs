@@ -1,0 +1,110 @@
+//! Rows in q4_0 are stored rotated. Blocks of 32 numbers have one scale, so a channel with large numbers takes the
+//! precision of its neighbours. A Hadamard matrix spreads each channel over many (QuaRot, arXiv 2404.00456). Queries are
+//! rotated as keys are, which leaves their products as they were, and what comes of the values is rotated back.
+//!
+//! Norms of rows stay what they were. Policies that compare single channels (LagKV) compare rotated ones.
+
+use std::cell::RefCell;
+
+use ggml::{Context, Tensor, Type};
+use kernels::graph::GraphLane;
+
+/// Numbers that are mixed with each other, at most. Larger matrices cost more and gain nothing for values.
+const MAX_KEY_SIZE: usize = 128;
+const MAX_VALUE_SIZE: usize = 64;
+
+/// The matrices of one graph, by their size.
+#[derive(Default)]
+pub(super) struct Rotations(RefCell<Vec<Tensor>>);
+
+/// How the rows of a layer are rotated; `None` for rows that are not.
+pub(super) struct LayerRotation {
+    keys: Option<Tensor>,
+    values: Option<Tensor>,
+}
+
+impl Rotations {
+    /// The rotation of a layer with these lanes, whose rows have `head_dim` numbers.
+    pub(super) fn of_lanes(&self, ctx: &Context, lanes: &[GraphLane], head_dim: usize) -> LayerRotation {
+        let matrix = |rows: fn(&GraphLane) -> &Tensor, max: usize| {
+            let is_rotated = lanes.first().is_some_and(|lane| rows(lane).ty() == Type::Q4_0);
+            is_rotated.then(|| self.matrix(ctx, size(head_dim, max)))
+        };
+        let keys = matrix(|lane| &lane.k, MAX_KEY_SIZE);
+        let values = match lanes.first().is_some_and(GraphLane::has_values_in_keys) {
+            true => keys.clone(),
+            false => matrix(|lane| &lane.v, MAX_VALUE_SIZE),
+        };
+        LayerRotation { keys, values }
+    }
+
+    /// The matrix `[size, size]` f32.
+    fn matrix(&self, ctx: &Context, size: usize) -> Tensor {
+        let mut matrices = self.0.borrow_mut();
+        if let Some(matrix) = matrices.iter().find(|matrix| matrix.dim(0) == size) {
+            return matrix.clone();
+        }
+        let matrix = ctx.reshape(&ctx.constant_f32(&hadamard(size)), [size, size]);
+        matrices.push(matrix.clone());
+        matrix
+    }
+}
+
+impl LayerRotation {
+    /// Keys or queries `[head_dim, heads, n]`, rotated as the keys are.
+    pub(super) fn of_keys(&self, ctx: &Context, x: Tensor) -> Tensor {
+        rotated(ctx, self.keys.as_ref(), x)
+    }
+
+    /// Values, or what comes of them, `[head_dim, heads, n]` or `[heads * head_dim, n]`. A second rotation undoes the
+    /// first.
+    pub(super) fn of_values(&self, ctx: &Context, x: Tensor) -> Tensor {
+        rotated(ctx, self.values.as_ref(), x)
+    }
+}
+
+fn rotated(ctx: &Context, matrix: Option<&Tensor>, x: Tensor) -> Tensor {
+    let Some(matrix) = matrix else { return x };
+    let shape = x.shape();
+    let size = matrix.dim(0);
+    let parts = ctx.reshape(&x, [size, shape.elements() / size]);
+    ctx.reshape(&ctx.mul_mat(matrix, &parts), shape)
+}
+
+/// The largest power of two, at most `max`, that divides `head_dim`.
+fn size(head_dim: usize, max: usize) -> usize {
+    max.min(1 << head_dim.trailing_zeros())
+}
+
+/// Sylvester's Hadamard matrix of a power of two, scaled to be orthonormal. It is symmetric, so it is its own inverse.
+fn hadamard(size: usize) -> Vec<f32> {
+    let scale = 1.0 / (size as f32).sqrt();
+    let sign = |i: usize, j: usize| if (i & j).count_ones().is_multiple_of(2) { scale } else { -scale };
+    (0..size).flat_map(|i| (0..size).map(move |j| sign(i, j))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rotation_is_its_own_inverse() {
+        for size in [2, 32, 64, 128] {
+            let matrix = hadamard(size);
+            for (i, j) in (0..size).flat_map(|i| (0..size).map(move |j| (i, j))) {
+                let product: f32 = (0..size).map(|k| matrix[i * size + k] * matrix[k * size + j]).sum();
+                let want = if i == j { 1.0 } else { 0.0 };
+                assert!((product - want).abs() < 1e-5, "{size}: {i}, {j}: {product}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_divide_rows() {
+        let sizes = [(64, 64), (96, 32), (128, 128), (256, 128), (576, 64)];
+        for (head_dim, want) in sizes {
+            assert_eq!(size(head_dim, MAX_KEY_SIZE), want, "{head_dim}");
+        }
+        assert_eq!(size(128, MAX_VALUE_SIZE), 64);
+    }
+}
