@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhand::{Engine, EngineError, Model, ModelSource, Session, Setup, SetupOptions};
+use longhand::{Engine, EngineError, Model, ModelSource, Prefill, Session, Setup, SetupOptions};
 
 use crate::console::Console;
 use crate::failure::Failure;
@@ -95,6 +95,13 @@ impl App {
 
     /// Loads the weights and makes a session. Ctrl-C stops it.
     pub fn start(&self, setup: &Setup) -> Result<Session, EngineError> {
+        let options = setup.session_options();
+        if options.prefill == Prefill::Streaming && options.policy.reads_twice() {
+            self.console.note(
+                "note: with --prefill streaming no text is read twice: the first and the last rows are kept, and no \
+                 others",
+            );
+        }
         self.interrupt.computing(|| setup.start(&mut self.reporter()))
     }
 }

@@ -74,11 +74,15 @@ fn text(name: &str, file: &GgufFile) -> String {
     match spec(file) {
         Ok(spec) => {
             out += &format!(
-                "{}: {} parameters, {} layers, width {}, {} query and {} KV heads of {}, feed-forward {}{}, \
+                "{}: {} parameters, {} layers{}, width {}, {} query and {} KV heads of {}, feed-forward {}{}, \
                  vocabulary {}, context {}\n",
                 spec.arch.name(),
                 format::count(spec.parameters() as usize),
                 spec.n_layers,
+                match spec.attention_layers() {
+                    all if all == spec.n_layers => String::new(),
+                    some => format!(" ({some} of them attend, the others keep a state)"),
+                },
                 spec.n_embd,
                 spec.n_heads,
                 spec.n_kv_heads,
@@ -171,6 +175,7 @@ fn object(name: &str, file: &GgufFile, shown: usize) -> serde_json::Value {
                 "name": spec.name,
                 "parameters": spec.parameters(),
                 "layers": spec.n_layers,
+                "attention_layers": spec.attention_layers(),
                 "embedding": spec.n_embd,
                 "heads": spec.n_heads,
                 "kv_heads": spec.n_kv_heads,

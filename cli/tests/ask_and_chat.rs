@@ -63,6 +63,19 @@ fn policies_keep_fewer_rows_and_cache_types_make_rows_smaller() {
 }
 
 #[test]
+fn a_policy_without_its_second_reading_is_noted() {
+    let document = file("read-once.txt", DOCUMENT.repeat(12));
+    let ask = |prefill: &str| {
+        let policy = ["--policy", "kvzip:heads=off,capacity=200", "--prefill", prefill];
+        let run = longhand(&[&["ask", "-f", &document, NUMBER], &policy[..]].concat());
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        run.stderr
+    };
+    assert!(ask("streaming").contains("no text is read twice"), "a note");
+    assert!(!ask("exact").contains("no text is read twice"), "no note");
+}
+
+#[test]
 fn the_seed_determines_the_sampled_tokens() {
     let document = file("sampling.txt", DOCUMENT);
     let ask = |seed: &str| {

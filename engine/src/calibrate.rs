@@ -173,7 +173,8 @@ fn text_to_read_twice(engine: &Engine) -> Result<Vec<u32>, EngineError> {
 }
 
 /// Reads a text twice. Gives the largest attention that its rows get in the second reading, for each KV head of the
-/// model: `[layers * kv_heads][rows]`. Layers with a sliding window have no rows here.
+/// model: `[layers * kv_heads][rows]`. Layers with a sliding window or a state have no
+/// rows here.
 fn score_rows(
     engine: &Arc<Engine>,
     text: &[u32],

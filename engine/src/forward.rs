@@ -480,8 +480,10 @@ impl Forward {
         let state = LaneInputs { layer, ..inputs.state.clone() };
         let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, self.heads.head_dim);
         let k = self.keys(ctx, layer, normed, positions);
-        let v = rotation.of_values(ctx, self.values(ctx, layer, normed, &k));
+        let v = self.values(ctx, layer, normed, &k);
+        let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
         let k = rotation.of_keys(ctx, k);
+        let v = v.unwrap_or_else(|| k.clone());
         let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.

@@ -583,7 +583,7 @@ pub(crate) const EXPERT_KEYS: &[&str] = &[
     "leading_dense_block_count",
 ];
 
-/// Settings of models whose queries are scaled by position, and whose YaRN changes no magnitudes.
+/// Settings of models whose queries are scaled by position, and how YaRN changes magnitudes.
 pub(crate) const TEMPERATURE_KEYS: &[&str] =
     &["attention.temperature_length", "attention.temperature_scale", "rope.scaling.yarn_log_multiplier"];
 

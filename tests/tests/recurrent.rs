@@ -147,7 +147,7 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
         };
         let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");
         assert_eq!(plan.host.store + plan.device.store, layout.bytes());
-        assert!(plan.undo >= state);
+        assert!(plan.undo >= 3 * state, "{} bytes for states of {state}", plan.undo);
         assert!(session.store().bytes() >= layout.bytes());
     }
 }

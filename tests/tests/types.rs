@@ -1,5 +1,7 @@
-//! The table of tensor types in `models`, which does not depend on ggml, equals that of the linked ggml.
+//! Tables in `models`, which does not depend on ggml, equal those of the linked ggml.
 
+use ggml::Context;
+use models::spec::RecurrentLayers;
 use models::types::TensorType;
 
 #[test]
@@ -10,4 +12,10 @@ fn tensor_types_equal_those_of_ggml() {
         let ggmls = ggmls.map(|ty| (ty.name(), ty.block_elements(), ty.block_bytes()));
         assert_eq!(ours, ggmls, "type {id}");
     }
+}
+
+#[test]
+fn sizes_of_recurrent_layers_equal_those_of_ggml() {
+    assert_eq!(RecurrentLayers::CONV_KERNELS, Context::CONV_KERNELS);
+    assert_eq!(RecurrentLayers::HEAD_DIMS, Context::DELTA_NET_HEADS);
 }

@@ -90,7 +90,11 @@ fn draw(view: View, map: &KvMap) -> String {
             for &layer in &layers {
                 let label = if start == 0 { layer.to_string() } else { String::new() };
                 line += &format!("{label:>5} ");
-                for head in map.layers[layer].iter().skip(start).take(in_row) {
+                for head in start..heads.min(start + in_row) {
+                    let Some(head) = map.layers[layer].get(head) else {
+                        line += &" ".repeat(pitch);
+                        continue;
+                    };
                     let mark = view.mark(head, map.tokens);
                     line += &match head.is_retrieval && view.has_color {
                         true => format!("\x1b[36m{mark}\x1b[0m"),
@@ -135,6 +139,9 @@ fn legend(view: View, map: &KvMap) -> String {
             format!(", all that the model sees in these layers: a window of {}", format::count(tokens))
         });
         text += &format!("{mark}: {number} {retrieval}{heads} {keep} {kept}{window}\n");
+    }
+    if map.layers.iter().any(Vec::is_empty) {
+        text += "layers without marks keep a state of fixed size, and no rows\n";
     }
     text
 }
@@ -241,6 +248,17 @@ mod tests {
         );
         let terminal = View { is_terminal: true, ..PIPED };
         assert_eq!(draw(terminal, &map(1, 4)).lines().nth(2), Some("    0 ▁ ▁ ▁ ◆"));
+    }
+
+    #[test]
+    fn layers_that_keep_a_state_have_no_marks() {
+        let mut map = map(40, 2);
+        map.layers[0].clear();
+        let lines: Vec<String> = draw(PIPED, &map).lines().map(str::to_owned).collect();
+        assert_eq!(lines[2], "    0           20 1 1");
+        assert!(
+            legend(PIPED, &map).ends_with("\nlayers without marks keep a state of fixed size, and no rows\n")
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct AttentionLoss {
     pub lost: f64,
     /// The smallest share that as many rows can receive.
     pub least: f64,
-    /// `lost` - `least` of each query head, `[layers][heads]`. Layers with a sliding window have none.
+    /// `lost` - `least` of each query head, `[layers][heads]`. Layers with a sliding window or a state have none.
     pub by_head: Vec<Vec<f32>>,
 }
 

@@ -66,8 +66,9 @@ impl Cache {
         match self.budget {
             None | Some(Budget::Own) => Ok(options),
             Some(Budget::Of(KvBudget::Share(share))) => {
-                let bytes = (full_bytes(spec, context, F16) as f64 * share) as usize;
-                options.within(KvBudget::Bytes(bytes), spec)
+                let states = state_bytes(spec);
+                let rows = (full_bytes(spec, context, F16) - states) as f64 * share;
+                options.within(KvBudget::Bytes(rows as usize + states), spec)
             }
             Some(Budget::Of(budget)) => options.within(budget, spec),
         }
@@ -108,10 +109,14 @@ pub fn full_bytes(spec: &ModelSpec, tokens: usize, types: (Type, Type)) -> usize
     let of_types = [types.0, types.1].into_iter().take(spec.rows_of_token());
     let row = of_types.map(|ty| ty.row_bytes(spec.head_dim)).sum::<usize>();
     let rows = |layer| spec.window(layer).map_or(tokens, |window| tokens.min(window));
-    let states = (0..spec.n_layers).filter_map(|layer| spec.recurrent_layer(layer));
-    let states = states.map(RecurrentLayers::state_bytes).sum::<usize>();
     let attending = (0..spec.n_layers).filter(|layer| spec.recurrent_layer(*layer).is_none());
-    attending.map(rows).sum::<usize>() * spec.n_kv_heads * row + states
+    attending.map(rows).sum::<usize>() * spec.n_kv_heads * row + state_bytes(spec)
+}
+
+/// Bytes of the states, which no budget makes smaller.
+fn state_bytes(spec: &ModelSpec) -> usize {
+    let layers = (0..spec.n_layers).filter_map(|layer| spec.recurrent_layer(layer));
+    layers.map(RecurrentLayers::state_bytes).sum()
 }
 
 /// Parses a budget: `own`, `2GiB` or `25%`.

@@ -104,7 +104,7 @@ impl Forward {
 ///
 /// The score of a group is its largest score. With the sigmoid it is the sum of the two largest (DeepSeek-V3).
 fn in_best_groups(ctx: &Context, scores: Tensor, experts: &Experts) -> Tensor {
-    /// Larger than the quotient of any two scores.
+    /// Takes any difference of scores below all scores.
     const FAR: f32 = 1e30;
     let Experts { count, groups, used_groups, .. } = *experts;
     if used_groups == groups {

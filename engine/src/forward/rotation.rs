@@ -2,7 +2,7 @@
 //! precision of its neighbours. A Hadamard matrix spreads each channel over many (QuaRot, arXiv 2404.00456). Queries are
 //! rotated as keys are, which leaves their products as they were, and what comes of the values is rotated back.
 //!
-//! Norms of rows stay what they were. Policies that compare single channels (LagKV) compare rotated ones.
+//! Norms of rows stay what they were. LagKV and SlimKV look at single elements, and see rotated ones.
 
 use std::cell::RefCell;
 
@@ -85,6 +85,8 @@ fn hadamard(size: usize) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
+    use kernels::RowType;
+
     use super::*;
 
     #[test]
@@ -97,6 +99,24 @@ mod tests {
                 assert!((product - want).abs() < 1e-5, "{size}: {i}, {j}: {product}");
             }
         }
+    }
+
+    /// One channel that is far larger than the others takes the precision of its block, unless it is spread.
+    #[test]
+    fn rotated_rows_are_more_exact_in_q4_0() {
+        let mut row: Vec<f32> = (0..64).map(|i| (i as f32 * 0.7).sin()).collect();
+        row[5] = 30.0;
+        let rotated = |row: &[f32]| -> Vec<f32> {
+            hadamard(64).chunks(64).map(|column| column.iter().zip(row).map(|(a, b)| a * b).sum()).collect()
+        };
+        let error = |row: &[f32]| -> f32 {
+            let (mut bytes, mut stored) = (vec![0; RowType::Q4_0.row_bytes(64)], vec![0.0; 64]);
+            RowType::Q4_0.encode(row, &mut bytes);
+            RowType::Q4_0.decode(&bytes, &mut stored);
+            row.iter().zip(&stored).map(|(a, b)| (a - b).powi(2)).sum()
+        };
+        let (plain, spread) = (error(&row), error(&rotated(&row)));
+        assert!(spread < 0.5 * plain, "{spread} and {plain}");
     }
 
     #[test]

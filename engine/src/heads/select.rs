@@ -39,8 +39,8 @@ pub struct SelectedHeads {
 /// Selects retrieval heads from scores `[layers, heads]`.
 ///
 /// The counts are the shares of the model's heads, rounded half to even. Of equal scores the smaller (layer,
-/// head) is selected. Layers in which all scores are 0 have a sliding window: their heads do not count, unless this
-/// is so in all layers.
+/// head) is selected. Layers in which all scores are 0 have a sliding window or a state: their heads do not count,
+/// unless this is so in all layers.
 ///
 /// # Errors
 /// Scores that do not fit the shape or are not finite; shares outside 0 to 1.
@@ -72,7 +72,7 @@ pub fn select(
     Ok(SelectedHeads { query_heads, kv_heads })
 }
 
-/// The scores, `-inf` in layers that have a sliding window.
+/// The scores, `-inf` in layers that have a sliding window or a state.
 fn without_windows(shape: &HeadShape, induction: &[f32], echo: &[f32]) -> [Vec<f32>; 2] {
     let counts = layers_that_count(shape, &[induction, echo]);
     let heads = shape.heads();
@@ -82,7 +82,7 @@ fn without_windows(shape: &HeadShape, induction: &[f32], echo: &[f32]) -> [Vec<f
     })
 }
 
-/// `[layers]`: whether retrieval heads can be in a layer. They cannot where it has a sliding window; all its scores are
+/// `[layers]`: whether retrieval heads can be in a layer. They cannot where it has a sliding window or a state; all its scores are
 /// then 0. Each of `scores` has equally many values for each layer.
 pub(super) fn layers_that_count(shape: &HeadShape, scores: &[&[f32]]) -> Vec<bool> {
     let has_scores = |layer: usize| {

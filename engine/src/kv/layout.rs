@@ -128,7 +128,7 @@ pub struct Layout {
     pub k_type: Type,
     /// Element type of values. Not used where values are in the rows of keys.
     pub v_type: Type,
-    /// Whether values are in the rows of keys (latent attention).
+    /// Whether values are in the rows of keys (latent attention). Policies that measure values measure whole rows then.
     pub values_in_keys: bool,
     /// Whether the position of each row is stored beside it, for attention that depends on distances (ALiBi).
     pub alibi: bool,

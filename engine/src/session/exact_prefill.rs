@@ -253,7 +253,7 @@ impl FirstText {
         built.inputs.fill(tokens, at, &LaneValues::uniform(n_layers, at))?;
         // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch
         // buffer.
-        let is_resumed = sessions.len() == 1 && !in_store(sessions, layer);
+        let is_resumed = sessions.len() == 1 && !in_store(sessions, layer) && !self.is_recurrent(engine);
         let accumulated = is_resumed.then(|| self.scratch.accumulated(place)).transpose()?;
         if let Err(error) = backends.compute(place, &graph) {
             if let Some(accumulated) = accumulated {

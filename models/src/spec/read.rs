@@ -83,13 +83,19 @@ impl ModelSpec {
             ));
         }
         let n_embd = keys.size("embedding_length", limit::WIDTH)?;
-        let n_ff = keys
-            .uniform("feed_forward_length", n_layers, limit::WIDTH)?
-            .ok_or_else(|| keys.missing("feed_forward_length"))?;
+        let n_ff = match keys.uniform("feed_forward_length", n_layers, limit::WIDTH)? {
+            Some(n_ff) => n_ff,
+            // Where all layers have experts, some files have their width only.
+            None => keys
+                .optional_size("expert_feed_forward_length", limit::WIDTH)?
+                .ok_or_else(|| keys.missing("feed_forward_length"))?,
+        };
         let n_heads = keys
             .uniform("attention.head_count", n_layers, limit::HEADS)?
             .ok_or_else(|| keys.missing("attention.head_count"))?;
-        let n_kv_heads = keys.uniform("attention.head_count_kv", n_layers, limit::HEADS)?.unwrap_or(n_heads);
+        let usual_kv_heads = if arch.decl().latent { 1 } else { n_heads };
+        let n_kv_heads =
+            keys.uniform("attention.head_count_kv", n_layers, limit::HEADS)?.unwrap_or(usual_kv_heads);
         if !n_heads.is_multiple_of(n_kv_heads) {
             return Err(keys.bad(
                 "attention.head_count_kv",
@@ -517,6 +523,14 @@ impl Keys<'_> {
     /// The recurrent layers of a model of `n_layers` layers, behind which the file has `ignored` others.
     fn recurrent(&self, n_layers: usize, ignored: usize) -> Result<Option<RecurrentLayers>, LoadError> {
         let Some(decl) = &self.arch.decl().recurrent else { return Ok(None) };
+        if (0..n_layers).any(|layer| self.file.tensor(&format!("blk.{layer}.ssm_in.weight")).is_some()) {
+            return Err(self.unsupported(
+                "ssm.inner_size",
+                "in an old file",
+                "its ssm_in holds what newer files have as attn_qkv and attn_gate; convert the model again, or get a \
+                 newer file",
+            ));
+        }
         let one_of = |key: &str, sizes: &[usize], found: usize| match sizes.contains(&found) {
             true => Ok(found),
             false => Err(self.bad(key, found, format!("sizes that can be computed are {sizes:?}"))),
@@ -558,19 +572,22 @@ impl Keys<'_> {
     ) -> Result<Vec<bool>, LoadError> {
         const LIST: &str = "attention.recurrent_layers";
         const EVERY: &str = "full_attention_interval";
-        let pattern = match self.flags(LIST, n_layers + ignored, "")? {
+        let (key, value, pattern) = match self.flags(LIST, n_layers + ignored, "")? {
             Some(mut flags) => {
                 flags.truncate(n_layers);
-                flags
+                (LIST, "true for all layers".to_owned(), flags)
             }
             None if self.file.get(&self.full(LIST)).is_some() => {
                 return Err(self.bad(LIST, "one value", "it has to be a list with a flag for each layer"));
             }
-            None => all_but_every(self.optional_size(EVERY, limit::LAYERS)?.unwrap_or(every), n_layers),
+            None => {
+                let every = self.optional_size(EVERY, limit::LAYERS)?.unwrap_or(every);
+                (EVERY, every.to_string(), all_but_every(every, n_layers))
+            }
         };
         match pattern.contains(&false) {
             true => Ok(pattern),
-            false => Err(self.unsupported(LIST, "true for all layers", "at least one layer has to attend")),
+            false => Err(self.unsupported(key, value, "at least one layer has to attend")),
         }
     }
 

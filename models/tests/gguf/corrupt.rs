@@ -895,6 +895,24 @@ fn hostile_settings_of_latent_attention_are_errors() {
     }
 }
 
+/// Converters leave out what a model's own settings do not have.
+#[test]
+fn settings_that_follow_from_others_may_be_missing() {
+    let mut latent = tiny_model(Arch::DeepSeek2);
+    latent.unset("deepseek2.attention.head_count_kv");
+    load(bytes(&latent)).expect("latent attention has one KV head");
+    let mut experts = tiny_model(Arch::Qwen35Moe);
+    let file = GgufFile::from_bytes(bytes(&experts)).expect("a file");
+    let width = ModelSpec::from_gguf(&file).expect("a model").n_ff as u32;
+    experts.unset("qwen35moe.feed_forward_length").set("qwen35moe.expert_feed_forward_length", width);
+    load(bytes(&experts)).expect("all layers have experts, whose width is known");
+    check_spec(
+        Arch::Qwen35,
+        |w| _ = w.unset("qwen35.feed_forward_length"),
+        "qwen35.feed_forward_length is missing",
+    );
+}
+
 /// Files from before llama.cpp absorbed the matrices have one tensor for keys and values.
 #[test]
 fn old_files_with_latent_attention_are_refused() {
@@ -1072,7 +1090,13 @@ fn impossible_recurrent_layers_are_errors() {
         }
     };
     check_spec(Arch::Qwen35, interval(0), "full_attention_interval is 0");
-    check_spec(Arch::Qwen35, interval(3), "at least one layer has to attend");
+    check_spec(Arch::Qwen35, interval(3), "full_attention_interval = 3 is not supported: at least one layer");
+    let old = |w: &mut GgufWriter| {
+        let mut tensors = w.tensors_mut().iter_mut();
+        let qkv = tensors.find(|tensor| tensor.name == "blk.0.attn_qkv.weight").expect("a tensor");
+        qkv.name = "blk.0.ssm_in.weight".into();
+    };
+    check_spec(Arch::Qwen35, old, "convert the model again");
     let mut writer = tiny_model(Arch::Qwen35);
     interval(2)(&mut writer);
     load(bytes(&writer)).expect("every second layer attends");

@@ -71,6 +71,11 @@ impl PolicyChoice {
         self.policy.is_some() && self.values.count("heads") == Heads::Shares as usize
     }
 
+    /// Whether rows are scored by a second reading of the first text, which only [`crate::Prefill::Exact`] has.
+    pub fn reads_twice(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| policy.needs().reconstruction)
+    }
+
     /// Whether one entry stands for the evicted rows.
     pub fn is_compensated(&self) -> bool {
         self.policy.is_some() && self.values.is_on("compensation")
@@ -88,8 +93,7 @@ impl PolicyChoice {
 
     /// Refuses what makes no sense for a model, whatever its heads are.
     pub fn check(&self, spec: &ModelSpec) -> Result<(), EngineError> {
-        let reads_twice = self.policy.as_ref().is_some_and(|policy| policy.needs().reconstruction);
-        if spec.position_encoding == PositionEncoding::Learned && reads_twice {
+        if spec.position_encoding == PositionEncoding::Learned && self.reads_twice() {
             return Err(EngineError::Policy {
                 given: self.to_string(),
                 reason: "it reads a text a second time behind itself, and the model has no positions there"
