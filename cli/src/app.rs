@@ -59,8 +59,8 @@ impl App {
         self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut self.reporter()))
     }
 
-    /// As [`App::resolve`], for a cache that fits the memory. Where that of the default policy does not, the one that is
-    /// closest to it is taken, with a note. Where a policy was given, the error says what fits instead.
+    /// As [`App::resolve`], for a cache that fits the memory. Where that of the default policy does not, the one that
+    /// is closest to it is taken, with a note. Where a policy was given, the error says what fits instead.
     pub fn resolve_within_memory(
         &self,
         model: &Arc<Model>,

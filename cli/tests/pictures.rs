@@ -1,5 +1,5 @@
-//! The README's pictures: scenes that the real program plays in a terminal, drawn as SVG. `scripts/pictures.sh` puts them
-//! into `docs`.
+//! The README's pictures: scenes that the real program plays in a terminal, drawn as SVG. `scripts/pictures.sh` puts
+//! them into `docs`.
 #![cfg(unix)]
 
 mod common;

@@ -2,9 +2,9 @@
 //! times. The *echo* score of a head is its attention to earlier occurrences of the current token. The
 //! *induction* score is its attention to the tokens that followed them.
 //!
-//! The *shares of rows* come from a text that the model reads twice (KVzip). They say in which KV heads the rows are that
-//! get the most attention in the second reading. Random tokens would do less well. With Qwen2.5-Coder 0.5B the shares
-//! of other texts correlate with those of this text by 0.98, and with those of random tokens by 0.94.
+//! The *shares of rows* come from a text that the model reads twice (KVzip). They say in which KV heads the rows are
+//! that get the most attention in the second reading. Random tokens would do less well. With Qwen2.5-Coder 0.5B the
+//! shares of other texts correlate with those of this text by 0.98, and with those of random tokens by 0.94.
 //!
 //! The tokens are computed layer by layer. The attention matrix is computed in blocks of rows, of which only
 //! the few columns that count are used, so the whole matrix never exists.

@@ -376,8 +376,8 @@ impl Chat {
         }
     }
 
-    /// The last token of the timeline, if the session lacks it and nothing else: the last token of an answer is computed
-    /// together with what follows.
+    /// The last token of the timeline, if the session lacks it and nothing else: the last token of an answer is
+    /// computed together with what follows.
     fn unread(&self) -> Option<u32> {
         let (last, before) = self.timeline.split_last()?;
         (self.session.tokens() == before).then_some(*last)

@@ -52,8 +52,8 @@ impl Policy for Recorder {
 }
 
 /// What the last of `tokens` attends to, itself included, with a full cache in f16: the weights of each query head,
-/// `[layers][heads][tokens]`. They add up to 1 for each head. Layers with a sliding window or a state have no heads here: no
-/// policy changes what they keep.
+/// `[layers][heads][tokens]`. They add up to 1 for each head. Layers with a sliding window or a state have no heads
+/// here: no policy changes what they keep.
 ///
 /// # Errors
 /// Those of [`Session::new`] and [`Session::sync`].

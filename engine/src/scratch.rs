@@ -1,6 +1,6 @@
-//! The memory that exact prefill needs besides the store. It holds the residual stream of all tokens of the
-//! text, and the complete keys and values of one layer, or the states of a recurrent one. If a model is split between host and device, both
-//! places hold both.
+//! The memory that exact prefill needs besides the store. It holds the residual stream of all tokens of the text, and
+//! the complete keys and values of one layer, or the states of a recurrent one. If a model is split between host and
+//! device, both places hold both.
 //!
 //! A layer that was interrupted in the middle of a chunk can compute the chunk again: rows are written to the same
 //! places, and nothing that a chunk gets is overwritten before the next one begins. Accumulated attention is the
@@ -29,8 +29,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Allocates keys and values of `n` tokens in each place with a layer that attends and for which `used` is true, and
-    /// states in each place with a recurrent layer. There is a layout for each store.
+    /// Allocates keys and values of `n` tokens in each place with a layer that attends and for which `used` is true,
+    /// and states in each place with a recurrent layer. There is a layout for each store.
     pub(crate) fn new(
         spec: &ModelSpec,
         layouts: &[&Layout],
@@ -149,10 +149,10 @@ pub(crate) fn chunks(n: usize, len: usize) -> Vec<Chunk> {
     (0..n).step_by(len).map(|at| Chunk { at, tokens: at..n.min(at + len), scored: None }).collect()
 }
 
-/// The chunks of a first text of `n` tokens. With `twice` those follow in which it is read a second time (KVzip's context
-/// reconstruction). Each of these repeats a part of the text as if it followed the whole text. It begins with the
-/// tokens before the part, from which the model recognises where it is. Each token looks for the one that followed it, so
-/// the last one of the part is not repeated.
+/// The chunks of a first text of `n` tokens. With `twice` those follow in which it is read a second time (KVzip's
+/// context reconstruction). Each of these repeats a part of the text as if it followed the whole text. It begins with
+/// the tokens before the part, from which the model recognises where it is. Each token looks for the one that
+/// followed it, so the last one of the part is not repeated.
 ///
 /// For scoring a chunk sees the part, itself, and the rows that take the attention of heads that look for nothing: the
 /// first rows and those right before the chunk.

@@ -78,8 +78,9 @@ impl BufferType {
         unsafe { sys::ggml_backend_buft_get_alignment(self.raw) }
     }
 
-    /// Whether the CPU can multiply `count` weight matrices of this type and shape `[n_in, n_out]` with f32 activations,
-    /// if they are one tensor in this memory: one by [`Context::mul_mat`], several by [`Context::mul_mat_id`].
+    /// Whether the CPU can multiply `count` weight matrices of this type and shape `[n_in, n_out]` with f32
+    /// activations, if they are one tensor in this memory: one by [`Context::mul_mat`], several by
+    /// [`Context::mul_mat_id`].
     pub fn accepts_matrices(&self, ty: Type, [n_in, n_out, count]: [usize; 3]) -> bool {
         let context = Context::new(8);
         let weight = context.tensor(ty, [n_in, n_out, count]);

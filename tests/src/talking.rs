@@ -1,8 +1,8 @@
 //! A model that always gives the same answer, for tests of what answers look like.
 //!
-//! It is the embedded model with other weights. Its layers add nothing. The embedding of a token points to the token that
-//! follows: behind the text of the user the first piece of the answer, behind each piece the next one, and behind the last
-//! one the end.
+//! It is the embedded model with other weights. Its layers add nothing. The embedding of a token points to the token
+//! that follows: behind the text of the user the first piece of the answer, behind each piece the next one, and
+//! behind the last one the end.
 
 use models::embedded;
 use models::gguf::GgufFile;

@@ -1,5 +1,5 @@
-//! What Markdown marks within a line: emphasis, code, links. A subset of CommonMark that never spans lines. Text that only
-//! looks like Markdown is plain text: `snake_case`, `2*3*4`, `**kwargs`.
+//! What Markdown marks within a line: emphasis, code, links. A subset of CommonMark that never spans lines. Text that
+//! only looks like Markdown is plain text: `snake_case`, `2*3*4`, `**kwargs`.
 
 /// Bytes in which a span must end. What does not is plain text: nobody should wait longer for it.
 const MAX_SPAN: usize = 300;

@@ -1,10 +1,10 @@
-//! Shows Markdown in a terminal while it is being written. A word is shown as soon as it is complete; text that may become
-//! a span, as soon as it is known. However the text is split into pieces, the rows are the same.
+//! Shows Markdown in a terminal while it is being written. A word is shown as soon as it is complete; text that may
+//! become a span, as soon as it is known. However the text is split into pieces, the rows are the same.
 //!
 //! A subset of CommonMark, line by line: headings, lists, quotes, rules, code blocks, indented code, and the spans of
-//! [`inline`](super::inline). Line breaks stay where the author has put them. Code and tables are never wrapped, and code
-//! is shown exactly, so that it can be copied. What is not in the subset (tables, HTML, references, formulas) is shown as
-//! it is.
+//! [`inline`](super::inline). Line breaks stay where the author has put them. Code and tables are never wrapped, and
+//! code is shown exactly, so that it can be copied. What is not in the subset (tables, HTML, references, formulas) is
+//! shown as it is.
 
 use longhand::text::sanitize_for_terminal;
 

@@ -1,5 +1,5 @@
-//! Puts styled text into the rows of a terminal. A word that does not fit begins a new row. A word that is longer than a
-//! row is left to the terminal, which can still copy it as one word.
+//! Puts styled text into the rows of a terminal. A word that does not fit begins a new row. A word that is longer
+//! than a row is left to the terminal, which can still copy it as one word.
 
 use std::mem;
 

@@ -249,7 +249,8 @@ pub(super) fn context_full(needed: usize, context: usize) -> String {
     )
 }
 
-/// The context to advise where a conversation of `needed` tokens does not fit: with room for answers and more questions.
+/// The context to advise where a conversation of `needed` tokens does not fit: with room for answers and more
+/// questions.
 fn larger_context(needed: usize) -> usize {
     const ROOM: usize = 4000;
     (needed + ROOM).next_multiple_of(1000)

@@ -103,8 +103,8 @@ impl Cache {
     }
 }
 
-/// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the window; in
-/// recurrent layers, the state.
+/// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the window;
+/// in recurrent layers, the state.
 pub fn full_bytes(spec: &ModelSpec, tokens: usize, types: (Type, Type)) -> usize {
     let of_types = [types.0, types.1].into_iter().take(spec.rows_of_token());
     let row = of_types.map(|ty| ty.row_bytes(spec.head_dim)).sum::<usize>();

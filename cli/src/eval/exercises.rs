@@ -155,8 +155,8 @@ impl Exercise {
     }
 }
 
-/// All texts, or those of the part of the work that is asked for: by length, then by number, so that all tasks have about
-/// as many results when the evaluation is stopped. Tasks that have no such texts are left out, with a note.
+/// All texts, or those of the part of the work that is asked for: by length, then by number, so that all tasks have
+/// about as many results when the evaluation is stopped. Tasks that have no such texts are left out, with a note.
 pub fn exercises(app: &App, args: &EvalArgs, format: &ChatFormat) -> Result<Vec<Exercise>> {
     let source = Source { app, args, format, data: Data::open(args.data.as_deref())? };
     let mut tasks: Vec<Task> = Vec::new();

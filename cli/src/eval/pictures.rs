@@ -113,8 +113,8 @@ fn title(what: &str, summary: &Summary) -> String {
     format!("{what}: {}, {} tokens", summary.model, format::count(summary.context))
 }
 
-/// Mean scores over the memory of the cache: a line for each policy and type. A full cache in f16 is the reference. Caches
-/// that have not done all tasks are left out.
+/// Mean scores over the memory of the cache: a line for each policy and type. A full cache in f16 is the reference.
+/// Caches that have not done all tasks are left out.
 fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
     let mut chart = LineChart {
         title,

@@ -91,8 +91,8 @@ impl Reference {
     }
 }
 
-/// Hands over the logits before each token of `rest`, by its index, except the first: those are the ones of a full cache,
-/// because the text is read before rows are evicted.
+/// Hands over the logits before each token of `rest`, by its index, except the first: those are the ones of a full
+/// cache, because the text is read before rows are evicted.
 fn predict(
     app: &App,
     session: &mut Session,

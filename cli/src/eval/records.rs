@@ -1,5 +1,5 @@
-//! The file of results: a line of JSON for each answer. Lines are appended, so that nothing is lost when an evaluation is
-//! stopped; the next run with the same folder leaves out what is there.
+//! The file of results: a line of JSON for each answer. Lines are appended, so that nothing is lost when an
+//! evaluation is stopped; the next run with the same folder leaves out what is there.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

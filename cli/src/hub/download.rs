@@ -1,5 +1,5 @@
-//! Downloads a model. A thread does the work, so that Ctrl-C ends it at any moment; what is there of a file is kept, and
-//! the next start goes on from it.
+//! Downloads a model. A thread does the work, so that Ctrl-C ends it at any moment; what is there of a file is kept,
+//! and the next start goes on from it.
 
 use std::fs::{self, TryLockError};
 use std::io::{self, Read};

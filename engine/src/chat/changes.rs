@@ -107,8 +107,8 @@ impl Chat {
     /// in a new session with the options of the old one.
     ///
     /// # Errors
-    /// Where the chat template refuses a system message, the conversation no longer fits the context, there is no memory
-    /// for both sessions at once, or reading fails or is interrupted. The conversation is as it was.
+    /// Where the chat template refuses a system message, the conversation no longer fits the context, there is no
+    /// memory for both sessions at once, or reading fails or is interrupted. The conversation is as it was.
     pub fn set_system(
         &mut self,
         system: Option<&str>,
@@ -165,8 +165,8 @@ impl Chat {
         Ok(Rendered { messages, timeline, turns })
     }
 
-    /// The tokens of the answer in the turn of this number, counted from 1: those that were generated, where the timeline
-    /// still has them.
+    /// The tokens of the answer in the turn of this number, counted from 1: those that were generated, where the
+    /// timeline still has them.
     fn answer_tokens(&self, format: &ChatFormat, number: usize, text: &str) -> Result<Vec<u32>, EngineError> {
         let start = number.checked_sub(1).and_then(|index| self.turns.get(index)).map(|turn| turn.answer);
         // As the timeline was before the next question.

@@ -53,7 +53,8 @@ pub(super) struct Ahead {
 }
 
 impl Chat {
-    /// Adds a document, which the next question is about. It is read by [`Chat::read_documents`], or with that question.
+    /// Adds a document, which the next question is about. It is read by [`Chat::read_documents`], or with that
+    /// question.
     ///
     /// # Errors
     /// Where the chat template refuses it, or the text cannot be encoded. The conversation is as it was.

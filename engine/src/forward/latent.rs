@@ -1,6 +1,7 @@
-//! Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), with its matrices absorbed. A token's row in the store is
-//! its latent vector and, behind it, the key that is rotated. Queries are taken to the latent vectors, and what they
-//! attend to becomes values afterwards. So all heads attend to one KV head, and no key of a head is ever computed.
+//! Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), with its matrices absorbed. A token's row in the
+//! store is its latent vector and, behind it, the key that is rotated. Queries are taken to the latent vectors, and
+//! what they attend to becomes values afterwards. So all heads attend to one KV head, and no key of a head is ever
+//! computed.
 
 use ggml::{Context, Tensor};
 use models::spec::{Latent, LatentTensors};

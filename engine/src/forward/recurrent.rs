@@ -1,5 +1,5 @@
-//! Recurrent layers: a convolution over the last tokens gives queries, keys and values, and the gated delta rule (Yang et
-//! al. 2024, arXiv 2412.06464) updates a matrix for each value head.
+//! Recurrent layers: a convolution over the last tokens gives queries, keys and values, and the gated delta rule
+//! (Yang et al. 2024, arXiv 2412.06464) updates a matrix for each value head.
 
 use ggml::{Context, Tensor};
 use models::arch::ValueHeads;
@@ -77,8 +77,8 @@ impl Forward {
         ctx.reshape(&ctx.repeat(&alone, group), [sizes.head_dim, sizes.value_heads, n])
     }
 
-    /// How strong each update is, from 0 to 1, and the logarithm of what stays of the state before it: `[1, value_heads,
-    /// n]` each.
+    /// How strong each update is, from 0 to 1, and the logarithm of what stays of the state before it: `[1,
+    /// value_heads, n]` each.
     fn update_strengths(
         &self,
         ctx: &Context,

@@ -1,6 +1,6 @@
 //! Rows in q4_0 are stored rotated. Blocks of 32 numbers have one scale, so a channel with large numbers takes the
-//! precision of its neighbours. A Hadamard matrix spreads each channel over many (QuaRot, arXiv 2404.00456). Queries are
-//! rotated as keys are, which leaves their products as they were, and what comes of the values is rotated back.
+//! precision of its neighbours. A Hadamard matrix spreads each channel over many (QuaRot, arXiv 2404.00456). Queries
+//! are rotated as keys are, which leaves their products as they were, and what comes of the values is rotated back.
 //!
 //! Norms of rows stay what they were. LagKV and SlimKV look at single elements, and see rotated ones.
 

@@ -82,8 +82,8 @@ fn without_windows(shape: &HeadShape, induction: &[f32], echo: &[f32]) -> [Vec<f
     })
 }
 
-/// `[layers]`: whether retrieval heads can be in a layer. They cannot where it has a sliding window or a state; all its scores are
-/// then 0. Each of `scores` has equally many values for each layer.
+/// `[layers]`: whether retrieval heads can be in a layer. They cannot where it has a sliding window or a state; all
+/// its scores are then 0. Each of `scores` has equally many values for each layer.
 pub(super) fn layers_that_count(shape: &HeadShape, scores: &[&[f32]]) -> Vec<bool> {
     let has_scores = |layer: usize| {
         scores.iter().any(|scores| {

@@ -473,8 +473,8 @@ fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
     classes.into_iter().map(lane).collect()
 }
 
-/// The lanes of a layer whose KV heads keep these shares of the context's rows. Heads with similar shares are a lane and
-/// keep their mean. Those that keep the most come first.
+/// The lanes of a layer whose KV heads keep these shares of the context's rows. Heads with similar shares are a lane
+/// and keep their mean. Those that keep the most come first.
 fn lanes_of_shares(
     shares: &[f64],
     choice: &PolicyChoice,

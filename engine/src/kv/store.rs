@@ -350,8 +350,8 @@ impl Store {
         self.seen = n;
     }
 
-    /// For each KV head of a layer, none of a recurrent one: rows that hold a token, rows that its compensation entry stands for, and whether
-    /// its rows are bounded.
+    /// For each KV head of a layer, none of a recurrent one: rows that hold a token, rows that its compensation entry
+    /// stands for, and whether its rows are bounded.
     pub fn head_rows(&self, layer: usize) -> Vec<(usize, usize, bool)> {
         if self.layers[layer].state.is_some() {
             return Vec::new();

@@ -208,8 +208,8 @@ impl AttentionRecorder {
 }
 
 impl AttentionAccumulator {
-    /// How many of `n` tokens count where the rule counts all. Of those that repeat a part of the text only the last ones
-    /// look for its rows: one for each row.
+    /// How many of `n` tokens count where the rule counts all. Of those that repeat a part of the text only the last
+    /// ones look for its rows: one for each row.
     pub fn counted_queries(&self, n: usize) -> usize {
         self.part.map_or(n, |part| n.min(part.to - part.from))
     }

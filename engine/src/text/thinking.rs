@@ -3,8 +3,8 @@
 
 use models::chat::{self, THINKING_MARKS, ThinkingMarks};
 
-/// The thinking at the beginning of an answer, and the rest. `None` where there is no thinking or it is blank. White space
-/// around the thinking belongs to neither.
+/// The thinking at the beginning of an answer, and the rest. `None` where there is no thinking or it is blank. White
+/// space around the thinking belongs to neither.
 ///
 /// ```
 /// use longhand::text::split_thinking;

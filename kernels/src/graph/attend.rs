@@ -204,8 +204,8 @@ fn attend_many(ctx: &Context, call: Call, operands: &[Operand]) -> Tensor {
     })
 }
 
-/// Whether the CPU uses the tiled kernel, in which a thread computes whole tiles of queries. A decode step with fewer tiles
-/// than threads does not: its rows are split, also for many query heads of a KV head.
+/// Whether the CPU uses the tiled kernel, in which a thread computes whole tiles of queries. A decode step with fewer
+/// tiles than threads does not: its rows are split, also for many query heads of a KV head.
 fn is_tiled(shape: AttentionShape, n_q: usize, threads: usize) -> bool {
     let queries = shape.group * n_q;
     let tiles = shape.n_kv_heads * queries.div_ceil(prefill::TILE);

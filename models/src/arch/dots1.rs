@@ -1,5 +1,5 @@
-//! dots.llm1: like Qwen3 with experts, except that the first layers are dense, and a sigmoid gives the weights of experts.
-//! There is a shared expert.
+//! dots.llm1: like Qwen3 with experts, except that the first layers are dense, and a sigmoid gives the weights of
+//! experts. There is a shared expert.
 
 use super::{ArchDecl, ExpertsDecl, Gating, Presence, qwen3::QWEN3};
 

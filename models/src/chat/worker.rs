@@ -1,5 +1,5 @@
-//! Runs a chat template in a child process ([`fork`](fork::Child)), so that a hostile template can neither run forever nor
-//! take all memory nor end the program.
+//! Runs a chat template in a child process ([`fork`](fork::Child)), so that a hostile template can neither run
+//! forever nor take all memory nor end the program.
 //!
 //! The child compiles the template when it starts and then renders one conversation after another. If it
 //! exceeds a limit or crashes, the next rendering starts a new one.

@@ -1,5 +1,5 @@
-//! Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): the keys and values of all heads come from one vector for
-//! each token.
+//! Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): the keys and values of all heads come from one vector
+//! for each token.
 
 use crate::gguf::write::MetaValue;
 

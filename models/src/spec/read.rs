@@ -562,8 +562,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Which layers are recurrent, `[n_layers]`. Files give a flag for each layer, also for the `ignored` ones, or every
-    /// how many layers one attends.
+    /// Which layers are recurrent, `[n_layers]`. Files give a flag for each layer, also for the `ignored` ones, or
+    /// every how many layers one attends.
     fn recurrence_pattern(
         &self,
         n_layers: usize,
@@ -591,8 +591,8 @@ impl Keys<'_> {
         }
     }
 
-    /// A list of `count` flags. `None` where the key has another type than a list, or is missing. `or` is what else it may
-    /// be, for the error.
+    /// A list of `count` flags. `None` where the key has another type than a list, or is missing. `or` is what else
+    /// it may be, for the error.
     fn flags(&self, key: &str, count: usize, or: &str) -> Result<Option<Vec<bool>>, LoadError> {
         let Some(Value::Array(array)) = self.file.get(&self.full(key)) else { return Ok(None) };
         let flag = |number: usize| match array.get(number) {

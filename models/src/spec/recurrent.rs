@@ -29,7 +29,8 @@ impl RecurrentLayers {
     /// The sizes for which the operations exist everywhere: elements of a head.
     pub const HEAD_DIMS: [usize; 4] = [16, 32, 64, 128];
 
-    /// The recurrent layers as the architecture declares them, with the smallest sizes. The last of a few layers attends.
+    /// The recurrent layers as the architecture declares them, with the smallest sizes. The last of a few layers
+    /// attends.
     pub(crate) fn declared(decl: &RecurrentDecl, n_layers: usize) -> RecurrentLayers {
         RecurrentLayers {
             is_recurrent: super::local::all_but_every(decl.attention_every.min(n_layers), n_layers),
@@ -51,7 +52,8 @@ impl RecurrentLayers {
         2 * self.key_heads * self.head_dim + self.value_dim()
     }
 
-    /// Bytes of a layer's state, in f32: what the convolution needs of the last tokens, and a matrix for each value head.
+    /// Bytes of a layer's state, in f32: what the convolution needs of the last tokens, and a matrix for each value
+    /// head.
     pub fn state_bytes(&self) -> usize {
         4 * ((self.conv_kernel - 1) * self.channels() + self.head_dim * self.value_dim())
     }

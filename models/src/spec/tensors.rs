@@ -209,7 +209,8 @@ impl<T> MixerTensors<T> {
 /// The tensors of attention.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionTensors<T> {
-    /// `[n_embd, n_heads * head_dim]`. With latent attention `[n_embd or query_rank, n_heads * query]`. With a gate twice as many rows: each head's query, then its gate.
+    /// `[n_embd, n_heads * head_dim]`. With latent attention `[n_embd or query_rank, n_heads * query]`. With a gate
+    /// twice as many rows: each head's query, then its gate.
     pub wq: T,
     /// `[n_embd, n_kv_heads * head_dim]`.
     pub wk: T,

@@ -5,8 +5,9 @@
 //! calibration and not from this text, because its rows are evicted layer by layer. A part of the text is repeated
 //! behind the tokens before it, without words that ask for it, so that no language is assumed. While it is repeated
 //! its rows are scored, and no others: queries see the part, each other, and a few rows for the attention of heads
-//! that look for nothing (`crate::scratch::first_text_chunks`). Rows of later tokens, and of a text that is read chunk by chunk, have no score. The last `recent` rows
-//! stay. Of those that leave this window the oldest are evicted first, and all of them before rows with a score.
+//! that look for nothing (`crate::scratch::first_text_chunks`). Rows of later tokens, and of a text that is read
+//! chunk by chunk, have no score. The last `recent` rows stay. Of those that leave this window the oldest are evicted
+//! first, and all of them before rows with a score.
 
 use std::sync::Arc;
 

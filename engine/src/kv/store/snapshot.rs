@@ -1,6 +1,6 @@
-//! The store as bytes: each lane's state, its live rows, running sums, accumulated attention, stored queries, and
-//! the states of recurrent layers. The bytes are the same wherever the rows are, host or device, and whatever room the store has for
-//! more. What is read is checked against the layout of the store that reads it.
+//! The store as bytes: each lane's state, its live rows, running sums, accumulated attention, stored queries, and the
+//! states of recurrent layers. The bytes are the same wherever the rows are, host or device, and whatever room the
+//! store has for more. What is read is checked against the layout of the store that reads it.
 
 use std::sync::Arc;
 
