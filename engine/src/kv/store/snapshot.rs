@@ -86,8 +86,14 @@ impl Lane {
         }
         if let Some(accumulated) = &self.graph.accumulated {
             let mut column = vec![0f32; live];
-            for number in 0..heads {
+            for (number, positions) in self.positions.iter().enumerate() {
                 accumulated.read(number * accumulated.strides()[1], &mut column)?;
+                if self.layout.accumulation().is_none() {
+                    // Later rows have no scores but what was there before.
+                    let weights = column[self.first()..].iter_mut().zip(positions.iter());
+                    let unscored = weights.filter(|(_, position)| **position as usize >= scanned_until);
+                    unscored.for_each(|(weight, _)| *weight = 0.0);
+                }
                 to.numbers(column.iter().map(|weight| weight.to_bits()))?;
             }
         }
