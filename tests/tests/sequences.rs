@@ -13,7 +13,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use kernels::graph::AttentionShape;
 use longhand::testing::kv::PolicyChoice;
@@ -98,6 +98,12 @@ struct HeadRows {
 }
 
 static ENGINE: LazyLock<Arc<Engine>> = LazyLock::new(tiny_model);
+
+/// Trials share an engine, which they interrupt, and a file.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 static REFERENCE: LazyLock<Reference> = LazyLock::new(|| {
     let traced = EngineOptions { trace: true, ..tests::engine_options() };
@@ -210,7 +216,8 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Trial {
-    fn new(engine: Arc<Engine>, case: &Case) -> Trial {
+    fn new(case: &Case) -> Trial {
+        let engine = ENGINE.clone();
         let policy = case.policy.parse().expect("a policy");
         let options = SessionOptions {
             prefill: case.prefill,
@@ -660,10 +667,10 @@ fn restored(session: &Session) -> Session {
     restored.expect("restored")
 }
 
-/// Rows that are appended where evicted ones were have no scores, and nothing of those. With an engine of its own: the
-/// other test interrupts its.
+/// Rows that are appended where evicted ones were have no scores, and nothing of those.
 #[test]
 fn scores_of_evicted_rows_are_not_saved() {
+    let _alone = alone();
     let case = Case {
         policy: "kvzip:capacity=16,recent=8,slack=2".into(),
         prefill: Prefill::Exact,
@@ -675,7 +682,7 @@ fn scores_of_evicted_rows_are_not_saved() {
             Action::Steps { tokens: 1 },
         ],
     };
-    let mut trial = Trial::new(tiny_model(), &case);
+    let mut trial = Trial::new(&case);
     for action in &case.actions {
         trial.act(action);
         trial.check();
@@ -687,7 +694,8 @@ proptest! {
 
     #[test]
     fn any_sequence_leaves_what_its_history_says(case in case()) {
-        let mut trial = Trial::new(ENGINE.clone(), &case);
+        let _alone = alone();
+        let mut trial = Trial::new(&case);
         for action in &case.actions {
             trial.act(action);
         }
