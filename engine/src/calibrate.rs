@@ -173,8 +173,7 @@ fn text_to_read_twice(engine: &Engine) -> Result<Vec<u32>, EngineError> {
 }
 
 /// Reads a text twice. Gives the largest attention that its rows get in the second reading, for each KV head of the
-/// model: `[layers * kv_heads][rows]`. Layers with a sliding window or a state have no
-/// rows here.
+/// model: `[layers * kv_heads][rows]`. Layers with a sliding window or a state have no rows here.
 fn score_rows(
     engine: &Arc<Engine>,
     text: &[u32],
@@ -214,7 +213,8 @@ fn score_layers(
         residual.move_to(layer, backends)?;
         let backend = backends.at(place);
         scratch.clear_state(place)?;
-        let attends = spec.recurrent_layer(layer).is_none();
+        // Heads that see a window only are never retrieval heads: their scores stay 0. Recurrent layers have none.
+        let is_scored = spec.recurrent_layer(layer).is_none() && spec.window(layer).is_none();
         let lanes = scratch.complete_lane(place, spec, layer);
         let layer_rows = LayerRows { lanes, recorders: Vec::new(), states: None };
         let mut scorer = Scorer::new(engine.forward.heads(), engine.forward.attention_sinks(layer), pattern);
@@ -222,9 +222,7 @@ fn score_layers(
             let (at, len, tokens) = (*at, range.len(), &tokens[range.clone()]);
             let state = LaneValues::uniform(spec.n_layers, at);
             let text_chunk = residual.chunk(place, layer, number, len)?;
-            let states = (!attends).then(|| scratch.state_rows(place, number)).flatten();
-            // Heads that see a window only are never retrieval heads: their scores stay 0. Recurrent layers have none.
-            let is_scored = attends && spec.window(layer).is_none();
+            let states = scratch.state_rows(place, spec, layer, number);
             let queries = match is_scored {
                 true => {
                     let built = engine.forward.query_graph(layer, text_chunk);

@@ -135,8 +135,7 @@ fn search_layers(
             let len = CHUNK.min(n - at);
             let needed = if layer + 1 == spec.n_layers { OutputTokens::Last } else { OutputTokens::All };
             let chunk = residual.chunk(place, layer, number, len)?;
-            let recurs = spec.recurrent_layer(layer).is_some();
-            let states = recurs.then(|| scratch.state_rows(place, number)).flatten();
+            let states = scratch.state_rows(place, spec, layer, number);
             let built = forward.layer_graph(layer, chunk, states.as_ref().unwrap_or(&layer_rows), needed);
             let graph = workspace.prepare(place, built.graph()?)?;
             built.inputs.fill(&tokens[at..at + len], at, &LaneValues::uniform(spec.n_layers, at))?;

@@ -85,9 +85,16 @@ impl Scratch {
         self.states[place as usize].as_ref().map(|states| &states[chunks % 2])
     }
 
-    /// What the chunk behind the first `chunks` of them reads and writes of a recurrent layer. A chunk can be computed
-    /// again.
-    pub(crate) fn state_rows(&self, place: Place, chunks: usize) -> Option<LayerRows> {
+    /// What the chunk behind the first `chunks` of them reads and writes of a recurrent layer; `None` for another
+    /// layer. A chunk can be computed again.
+    pub(crate) fn state_rows(
+        &self,
+        place: Place,
+        spec: &ModelSpec,
+        layer: usize,
+        chunks: usize,
+    ) -> Option<LayerRows> {
+        spec.recurrent_layer(layer)?;
         let [from, to] = [chunks, chunks + 1].map(|chunks| self.state(place, chunks));
         Some(LayerRows::of_states(from?, to?))
     }

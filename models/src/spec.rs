@@ -17,7 +17,7 @@ mod tensors;
 pub use experts::Experts;
 pub use latent::Latent;
 pub use local::LocalLayers;
-pub use recurrent::RecurrentLayers;
+pub use recurrent::{RecurrentLayers, StateShape};
 pub use temperature::AttentionTemperature;
 pub use tensors::{
     AttentionTensors, DenseTensors, ExpertTensors, InputTensors, LatentTensors, LayerTensors, MixerTensors,

@@ -1,8 +1,10 @@
 //! Models, tokens, sessions and policies that several tests use. All functions panic where something does not
 //! work.
 
+use std::io::Read;
 use std::sync::Arc;
 
+use flate2::read::GzDecoder;
 use ggml::Type;
 use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
 use longhand::testing::kv::PolicyChoice;
@@ -27,6 +29,15 @@ pub fn case_tokens(case: &Value) -> Vec<u32> {
 pub fn golden_model(name: &str) -> Arc<Engine> {
     let file = crate::data(&format!("golden/models/{name}.gguf"));
     Engine::open(&ModelSource::File(file), &crate::engine_options()).expect("the model opens")
+}
+
+/// Opens a packed model of `golden/families` by its name, with [`crate::engine_options`].
+pub fn family_model(name: &str) -> Arc<Engine> {
+    let packed = std::fs::read(crate::data(&format!("golden/families/{name}.gguf.gz"))).expect(name);
+    let mut bytes = Vec::new();
+    GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("the model is packed");
+    let engine = Engine::open(&ModelSource::Bytes(bytes.into()), &crate::engine_options());
+    engine.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// A random model of two layers, whose query heads share KV heads.

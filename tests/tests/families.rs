@@ -1,18 +1,16 @@
 //! Tiny random models of all families compute what transformers or llama.cpp compute, however a text is read. They also
 //! run under policies that evict rows. `golden/families.py` makes them.
 
-use std::io::Read;
 use std::sync::Arc;
 
-use flate2::read::GzDecoder;
 use longhand::heads::SelectionRule;
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions};
+use longhand::{Engine, Prefill, Session, SessionOptions};
 use models::arch::Arch;
 use models::spec::PositionEncoding;
 use serde_json::Value;
-use tests::fixtures::{case_tokens, max_difference, session, sync, with_policy};
+use tests::fixtures::{case_tokens, family_model, max_difference, session, sync, with_policy};
 use tests::npy::Array;
 use tests::{device_tolerance, fixtures};
 
@@ -46,12 +44,8 @@ fn cases() -> impl Iterator<Item = Case> {
     index.into_iter().map(|json| {
         let name = json["name"].as_str().expect("a name").to_owned();
         let file = |extension: &str| tests::data(&format!("golden/families/{name}.{extension}"));
-        let packed = std::fs::read(file("gguf.gz")).expect("the model");
-        let mut bytes = Vec::new();
-        GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("the model is packed");
-        let engine = Engine::open(&ModelSource::Bytes(bytes.into()), &tests::engine_options());
         Case {
-            engine: engine.unwrap_or_else(|error| panic!("{name}: {error}")),
+            engine: family_model(&name),
             tokens: case_tokens(&json),
             logits: Array::read(&file("npy")).expect("logits"),
             name,

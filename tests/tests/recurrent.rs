@@ -1,25 +1,20 @@
 //! Models with recurrent layers: their states are undone, saved, planned, and taken back after an interrupt.
 
-use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use flate2::read::GzDecoder;
 use longhand::plan::{Plan, PlanOptions};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions};
-use tests::fixtures::{max_difference, options, random_tokens, session, sync};
+use longhand::{Engine, Prefill, Session, SessionOptions};
+use tests::fixtures::{family_model, max_difference, options, random_tokens, session, sync};
 
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
 /// Two recurrent layers, and two that attend.
 fn model() -> Arc<Engine> {
-    let packed = std::fs::read(tests::data("golden/families/qwen35-gqa-f32.gguf.gz")).expect("the model");
-    let mut bytes = Vec::new();
-    GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("the model is packed");
-    Engine::open(&ModelSource::Bytes(bytes.into()), &tests::engine_options()).expect("opens")
+    family_model("qwen35-gqa-f32")
 }
 
 fn make(engine: &Arc<Engine>, policy: &str, prefill: Prefill) -> Session {
@@ -128,7 +123,7 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
     let engine = model();
     let spec = engine.spec();
     let state: usize =
-        (0..spec.n_layers).filter_map(|layer| spec.recurrent_layer(layer)).map(|l| l.state_bytes()).sum();
+        (0..spec.n_layers).filter_map(|layer| spec.recurrent_layer(layer)).map(|l| l.state().bytes()).sum();
     // Two layers: three columns of 128 channels, and four matrices of 16 x 16.
     assert_eq!(state, 2 * 4 * (3 * 128 + 4 * 16 * 16));
     for context in [100, 200] {

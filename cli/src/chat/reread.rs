@@ -66,10 +66,8 @@ pub fn change_policy(
     };
     let (engine, old) = (chat.session().engine().clone(), chat.session().options().clone());
     let spec = engine.spec();
-    let has_what_is_needed = |profile: &HeadProfile| {
-        let has_shares = profile.row_shares(1.0).is_some();
-        old.policy.scope_options(spec).is_none() && (has_shares || !policy.uses_shares())
-    };
+    let has_what_is_needed =
+        |profile: &HeadProfile| old.policy.scope_options(spec).is_none() && !policy.lacks_shares(profile);
     let heads = match &old.profile {
         _ if !policy.uses_profile() || policy.scope_options(spec).is_some() => HeadSource::Auto,
         Some(profile) if has_what_is_needed(profile) => HeadSource::Profile(profile.clone()),

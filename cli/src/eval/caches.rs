@@ -7,7 +7,7 @@ use ggml::Type;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::{Engine, EngineError, SessionOptions, SetupOptions};
-use models::spec::{ModelSpec, RecurrentLayers};
+use models::spec::ModelSpec;
 use twox_hash::XxHash3_64;
 
 use super::EvalArgs;
@@ -116,7 +116,7 @@ pub fn full_bytes(spec: &ModelSpec, tokens: usize, types: (Type, Type)) -> usize
 /// Bytes of the states, which no budget makes smaller.
 fn state_bytes(spec: &ModelSpec) -> usize {
     let layers = (0..spec.n_layers).filter_map(|layer| spec.recurrent_layer(layer));
-    layers.map(RecurrentLayers::state_bytes).sum()
+    layers.map(|layers| layers.state().bytes()).sum()
 }
 
 /// Parses a budget: `own`, `2GiB` or `25%`.

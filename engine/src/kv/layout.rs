@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::{AttentionShape, MAX_LANES, tensor_type};
-use models::spec::{ModelSpec, PositionEncoding, RecurrentLayers};
+use models::spec::{ModelSpec, PositionEncoding, RecurrentLayers, StateShape};
 
 use super::policy::{
     AccumulationRule, AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput,
@@ -138,28 +138,6 @@ pub struct Layout {
     pub states: Option<StateShape>,
 }
 
-/// What a recurrent layer keeps in place of rows: numbers in f32, as many for any text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateShape {
-    /// `[conv_kernel - 1, channels]`
-    pub conv: [usize; 2],
-    /// `[head_dim, head_dim, value_heads]`
-    pub memory: [usize; 3],
-}
-
-impl StateShape {
-    /// The states of a model's recurrent layers.
-    pub fn of(layers: &RecurrentLayers) -> StateShape {
-        let RecurrentLayers { conv_kernel, head_dim, value_heads, .. } = *layers;
-        StateShape { conv: [conv_kernel - 1, layers.channels()], memory: [head_dim, head_dim, value_heads] }
-    }
-
-    /// Bytes of a layer's state.
-    pub fn bytes(&self) -> usize {
-        4 * (self.conv.iter().product::<usize>() + self.memory.iter().product::<usize>())
-    }
-}
-
 impl Layout {
     /// The layout of `spec` under `policy`. `profile` must be given for policies that use one. Where windows
     /// follow from the weights ([`PolicyChoice::scope_options`]), it must hold the heads' scopes.
@@ -192,7 +170,7 @@ impl Layout {
         let mut layout = Self::from_flags(spec.n_layers, heads, policy, keeps_all, options)?;
         layout.values_in_keys = spec.latent.is_some();
         layout.alibi = spec.position_encoding == PositionEncoding::Alibi;
-        layout.states = spec.recurrent.as_ref().map(StateShape::of);
+        layout.states = spec.recurrent.as_ref().map(RecurrentLayers::state);
         if policy.scope_options(spec).is_some() {
             for (layer, lanes) in layout.layers.iter_mut().enumerate() {
                 let scopes = profile.and_then(|profile| profile.scopes(layer));
@@ -285,16 +263,18 @@ impl Layout {
                 lanes
             })
             .collect();
-        Ok(Layout {
-            heads,
-            context,
-            k_type,
-            v_type,
-            values_in_keys: false,
-            alibi: false,
-            layers,
-            states: None,
-        })
+        Ok(Layout::of_lanes(heads, options, layers))
+    }
+
+    /// A layout of lanes whose keys and values have tensors of their own, and whose positions are not stored.
+    pub(super) fn of_lanes(
+        heads: AttentionShape,
+        options: StoreOptions,
+        layers: Vec<Vec<LaneLayout>>,
+    ) -> Layout {
+        let StoreOptions { context, types: (k_type, v_type), .. } = options;
+        let (values_in_keys, alibi, states) = (false, false, None);
+        Layout { heads, context, k_type, v_type, values_in_keys, alibi, layers, states }
     }
 
     /// The same layout with some of the layers only.

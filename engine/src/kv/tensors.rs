@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, RowPositions, SeenPart};
+use models::spec::StateShape;
 
-use super::layout::{LaneLayout, Layout, StateShape};
+use super::layout::{LaneLayout, Layout};
 use super::policy::{AccumulationRule, CountedQueries};
 
 /// The tensors of one layer.

@@ -240,7 +240,7 @@ impl FirstText {
         let rows = part_rows.as_ref().unwrap_or(first_rows);
         // The chunks that read the text a second time all begin with the state at its end.
         let before = self.chunks_read.min(self.text_chunks());
-        let states = self.is_recurrent(engine).then(|| self.scratch.state_rows(place, before)).flatten();
+        let states = self.scratch.state_rows(place, engine.spec(), layer, before);
         let rows = states.as_ref().unwrap_or(rows);
         let needed = match layer + 1 == n_layers {
             true if at + tokens.len() == self.tokens.len() => OutputTokens::Last,

@@ -104,7 +104,7 @@ impl<'a> Profiles<'a> {
         let shape = self.model.head_shape()?;
         let profile = match &self.options.heads {
             HeadSource::Auto => match self.cached() {
-                Ok(Some(profile)) if lacks_shares(policy, &profile) => {
+                Ok(Some(profile)) if policy.lacks_shares(&profile) => {
                     return Ok(Found::Missing { unusable: None });
                 }
                 Ok(Some(profile)) => profile,
@@ -112,7 +112,7 @@ impl<'a> Profiles<'a> {
                 Err(error) => return Ok(Found::Missing { unusable: Some(error.to_string()) }),
             },
             HeadSource::File(path) => return self.read(path, policy).map(Found::Profile),
-            HeadSource::Profile(profile) if lacks_shares(policy, profile) => {
+            HeadSource::Profile(profile) if policy.lacks_shares(profile) => {
                 return Ok(Found::Missing { unusable: None });
             }
             HeadSource::Profile(profile) => {
@@ -142,7 +142,7 @@ impl<'a> Profiles<'a> {
         let (options, rule) = (CalibrationOptions::default(), SelectionRule::default());
         let profile = calibrate(engine, &options, &rule, &mut |progress| observer.progress(progress))?;
         notify_if_not_cached(self.cache(&profile), observer);
-        if lacks_shares(policy, &profile) {
+        if policy.lacks_shares(&profile) {
             return Err(EngineError::Policy {
                 given: policy.to_string(),
                 reason: "calibration finds no shares of rows: the model's context or vocabulary is too small"
@@ -176,7 +176,7 @@ impl<'a> Profiles<'a> {
     /// The profile of a file, with heads selected again where the policy sets the shares itself.
     pub fn read(&self, path: &Path, policy: &PolicyChoice) -> Result<HeadProfile, EngineError> {
         let profile = HeadProfile::load_for(path, self.model.head_shape()?, Some(self.model.fingerprint()))?;
-        if lacks_shares(policy, &profile) {
+        if policy.lacks_shares(&profile) {
             return Err(EngineError::NoRowShares { path: path.to_owned() });
         }
         let rule = policy_rule(policy);
@@ -229,11 +229,6 @@ impl<'a> Profiles<'a> {
         notify_if_not_cached(path.map_or(Ok(()), |path| profile.save(&path)), observer);
         Ok(profile)
     }
-}
-
-/// Whether a policy asks for shares of rows that the profile does not have.
-fn lacks_shares(policy: &PolicyChoice, profile: &HeadProfile) -> bool {
-    policy.uses_shares() && profile.row_shares(1.0).is_none()
 }
 
 /// A profile that cannot be cached is no error: it is made again the next time.

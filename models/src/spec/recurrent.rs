@@ -23,6 +23,22 @@ pub struct RecurrentLayers {
     pub order: ValueHeads,
 }
 
+/// What a recurrent layer keeps in place of rows: numbers in f32, as many for any text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateShape {
+    /// `[conv_kernel - 1, channels]`: what the convolution needs of the last tokens.
+    pub conv: [usize; 2],
+    /// `[head_dim, head_dim, value_heads]`
+    pub memory: [usize; 3],
+}
+
+impl StateShape {
+    /// Bytes of a layer's state.
+    pub fn bytes(&self) -> usize {
+        4 * (self.conv.iter().product::<usize>() + self.memory.iter().product::<usize>())
+    }
+}
+
 impl RecurrentLayers {
     /// The sizes for which the operations exist everywhere: tokens of a convolution.
     pub const CONV_KERNELS: [usize; 5] = [3, 4, 5, 9, 15];
@@ -52,10 +68,12 @@ impl RecurrentLayers {
         2 * self.key_heads * self.head_dim + self.value_dim()
     }
 
-    /// Bytes of a layer's state, in f32: what the convolution needs of the last tokens, and a matrix for each value
-    /// head.
-    pub fn state_bytes(&self) -> usize {
-        4 * ((self.conv_kernel - 1) * self.channels() + self.head_dim * self.value_dim())
+    /// What a layer keeps.
+    pub fn state(&self) -> StateShape {
+        StateShape {
+            conv: [self.conv_kernel - 1, self.channels()],
+            memory: [self.head_dim, self.head_dim, self.value_heads],
+        }
     }
 
     /// The metadata of a file with these layers, without the architecture's prefix.

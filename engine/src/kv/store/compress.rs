@@ -569,9 +569,9 @@ mod tests {
     use ggml::{Backend, Type};
 
     use super::*;
-    use crate::kv::Layout;
     use crate::kv::layout::LaneLayout;
     use crate::kv::policy::{Gain, Measure, Policy, Region};
+    use crate::kv::{Layout, StoreOptions};
 
     #[test]
     fn the_lowest_scores_are_evicted_and_of_equal_ones_the_later() {
@@ -650,18 +650,8 @@ mod tests {
             window: None,
         };
         let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0, softcap: None };
-        let (k_type, v_type) = (Type::F32, Type::F32);
-        let layers = vec![vec![lane]];
-        let layout = Layout {
-            heads,
-            context: 8,
-            k_type,
-            v_type,
-            values_in_keys: false,
-            alibi: false,
-            layers,
-            states: None,
-        };
+        let options = StoreOptions { context: 8, types: (Type::F32, Type::F32), reserve: None };
+        let layout = Layout::of_lanes(heads, options, vec![vec![lane]]);
         Store::new(layout, backends).expect("a store")
     }
 

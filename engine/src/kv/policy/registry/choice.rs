@@ -8,6 +8,7 @@ use models::spec::{ModelSpec, PositionEncoding};
 
 use super::{BUILT_IN, Heads, MIN_ROWS, ParameterValues, PolicyEntry, policies};
 use crate::alibi::ScopeOptions;
+use crate::heads::HeadProfile;
 use crate::kv::policy::Policy;
 use crate::{EngineError, Hint};
 
@@ -69,6 +70,11 @@ impl PolicyChoice {
     /// Whether each head keeps a share of the rows that the head profile gives.
     pub fn uses_shares(&self) -> bool {
         self.policy.is_some() && self.values.count("heads") == Heads::Shares as usize
+    }
+
+    /// Whether each head keeps a share of the rows, and the profile gives none.
+    pub fn lacks_shares(&self, profile: &HeadProfile) -> bool {
+        self.uses_shares() && profile.row_shares(1.0).is_none()
     }
 
     /// Whether rows are scored by a second reading of the first text, which only [`crate::Prefill::Exact`] has.
