@@ -83,7 +83,8 @@ def refs(b, need):
 
 
 def tolist(x):
-    return np.asarray(x, dtype=np.float64).tolist()
+    """Nine significant digits: more than a float32 has, and a quarter less to store."""
+    return np.vectorize(lambda y: float(f"{y:.9g}"), otypes=[float])(np.asarray(x, dtype=np.float64)).tolist()
 
 
 def in_f32(fn, *a):
