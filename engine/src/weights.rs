@@ -2,8 +2,8 @@
 //! copied and rearranged (*repacked*) where the CPU has a faster layout for their type.
 //!
 //! For most types no layout is best for everything. ggml multiplies single tokens faster with repacked
-//! matrices. Many tokens are faster with those of the file: with `kernels::product` where the processor has AVX-512
-//! VNNI, and for K-quants also with ggml. Measured with llama-3.2-1b q4_k_m on Zen 4 with 2 threads, ggml alone: tg32
+//! matrices. Many tokens are faster with those of the file: with `kernels::product`, which needs AVX2, and for K-quants
+//! also with ggml. Measured with llama-3.2-1b q4_k_m on Zen 4 with 2 threads, ggml alone: tg32
 //! 41.7 and 35.7 t/s, pp512 139 and 219 t/s. Such matrices have a *dual layout*: decoding uses the repacked matrix,
 //! prefill the file's. After prefill the file's pages are released to the system.
 //!

@@ -1,22 +1,29 @@
-//! Speed of products of quantised matrices with many columns, beside ggml's product of the same tensors. Both are
-//! computed alternately. Multiply-adds per second are those of the fastest pass: other programs only slow passes down.
+//! Speed of products of quantised matrices with many columns, by every unit of the processor, beside ggml's products of
+//! the same tensors in the layout of files and, where there is one, in the repacked layout. They are computed in turn.
+//! Speeds are those of the fastest pass, because other programs only slow passes down. Ratios are to ggml's faster one.
 //!
-//! `cargo bench -p kernels --bench product -- [WORD…]` prints the rows whose label contains all words.
+//! `cargo bench -p kernels --bench product -- [WORD…]` prints the rows whose label contains all words. With `--features
+//! ggml/portable` ggml has AVX2 only.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use ggml::{Backend, BufferType, Context, GraphAllocator, ReadyGraph, Tensor, Type};
+use ggml::{Backend, BufferType, Context, GraphAllocator, ReadyGraph, Type};
 use kernels::graph;
+use kernels::product::{Unit, WeightType};
 
 const TYPES: [&str; 10] = ["q4_0", "q5_0", "q8_0", "iq4_nl", "q4_K", "q5_K", "q6_K", "iq4_xs", "f16", "bf16"];
 
 fn main() {
     // Cargo passes `--bench`.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    println!("| matrix | columns | threads | type | ggml GMAC/s | kernels GMAC/s | ratio |");
-    println!("|---|---|---|---|---|---|---|");
+    let mut units = Unit::available();
+    units.retain(|unit| *unit != Unit::Plain);
+    let names: String = units.iter().map(|unit| format!(" {unit:?} | ratio |")).collect();
+    println!("In billions of multiply-adds a second:\n");
+    println!("| matrix | columns | threads | type | ggml | ggml, repacked |{names}");
+    println!("|---|---|---|---|---|---|{}", "---|---|".repeat(units.len()));
     for (n_in, n_out) in [(1536, 1536), (1536, 8960), (8960, 1536), (896, 4864)] {
         for n in [32, 64, 512] {
             for threads in [1, 2] {
@@ -26,7 +33,7 @@ fn main() {
                     if words.iter().all(|word| label.contains(word.as_str()))
                         && n_in % ty.block_elements() == 0
                     {
-                        measure(&label, name, ty, [n_in, n_out, n], threads);
+                        measure(&label, &units, ty, [n_in, n_out, n], threads);
                     }
                 }
             }
@@ -34,34 +41,53 @@ fn main() {
     }
 }
 
-fn measure(label: &str, name: &str, ty: Type, [n_in, n_out, n]: [usize; 3], threads: usize) {
-    let memory = Context::new(4);
-    let weights = memory.tensor(ty, [n_in, n_out]);
-    memory.allocate(&BufferType::cpu()).expect("memory");
+/// Who multiplies.
+#[derive(Clone, Copy)]
+enum Program {
+    Ggml,
+    Repacked,
+    Unit(Unit),
+}
+
+fn measure(label: &str, units: &[Unit], ty: Type, [n_in, n_out, n]: [usize; 3], threads: usize) {
+    let repacked = BufferType::cpu_repacked().filter(|kind| kind.accepts_matrices(ty, [n_in, n_out, 1]));
+    let units = if WeightType::from_name(ty.name()).is_some() { units } else { &[] };
+    let programs = [Program::Ggml].into_iter().chain(repacked.is_some().then_some(Program::Repacked));
+    let programs: Vec<Program> = programs.chain(units.iter().copied().map(Program::Unit)).collect();
+
     // Any codes, and scales that are small numbers.
-    let bytes: Vec<u8> =
-        (0..weights.bytes()).map(|i| (i.wrapping_mul(2_654_435_761) >> 7) as u8 & 0x3b).collect();
-    weights.write(0, &bytes).expect("weights");
+    let weights_in = |kind: &BufferType| {
+        let memory = Context::new(4);
+        let weights = memory.tensor(ty, [n_in, n_out]);
+        memory.allocate(kind).expect("memory");
+        let bytes: Vec<u8> =
+            (0..weights.bytes()).map(|i| (i.wrapping_mul(2_654_435_761) >> 7) as u8 & 0x3b).collect();
+        weights.write(0, &bytes).expect("weights");
+        (memory, weights)
+    };
+    let (_memory, weights) = weights_in(&BufferType::cpu());
+    let repacked = repacked.as_ref().map(weights_in);
     let backend = Backend::cpu(threads, Arc::new(AtomicBool::new(false))).expect("the CPU");
-    let fast = kernels::product::WeightType::from_name(name).is_some() && kernels::product::is_fast();
-    type Node = fn(&Context, &Tensor, &Tensor) -> Tensor;
-    let theirs: Node = |ctx, a, x| ctx.mul_mat(a, x);
-    let nodes = if fast { vec![theirs, graph::multiply] } else { vec![theirs] };
-    let mut allocators: Vec<_> = nodes.iter().map(|_| GraphAllocator::new(&backend.buffer_type())).collect();
-    let graphs: Vec<(Context, ReadyGraph)> = nodes
+    let mut allocators: Vec<_> =
+        programs.iter().map(|_| GraphAllocator::new(&backend.buffer_type())).collect();
+    let graphs: Vec<(Context, ReadyGraph)> = programs
         .iter()
         .zip(&mut allocators)
-        .map(|(node, allocator)| {
+        .map(|(program, allocator)| {
             let ctx = Context::new(8);
             let x = ctx.input("x", Type::F32, [n_in, n]);
-            let out = node(&ctx, &weights, &x).output();
-            let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("memory");
+            let out = match (program, &repacked) {
+                (Program::Unit(unit), _) => graph::multiply_by(*unit, &ctx, &weights, &x),
+                (Program::Repacked, Some((_, repacked))) => ctx.mul_mat(repacked, &x),
+                _ => ctx.mul_mat(&weights, &x),
+            };
+            let ready = allocator.prepare(ctx.graph(&[&out.output()]).expect("a graph")).expect("memory");
             let activations: Vec<f32> = (0..n_in * n).map(|i| (i as f32 * 0.319).cos()).collect();
             x.write(0, &activations).expect("activations");
             (ctx, ready)
         })
         .collect();
-    let mut best = [f64::INFINITY; 2];
+    let mut best = vec![f64::INFINITY; programs.len()];
     for _ in 0..30 {
         for ((_, graph), best) in graphs.iter().zip(&mut best) {
             let start = Instant::now();
@@ -69,7 +95,21 @@ fn measure(label: &str, name: &str, ty: Type, [n_in, n_out, n]: [usize; 3], thre
             *best = best.min(start.elapsed().as_secs_f64());
         }
     }
-    let speed = |seconds: f64| (n_in * n_out * n) as f64 / seconds / 1e9;
-    let (ggml, ours) = (speed(best[0]), speed(best[1]));
-    println!("{label} {ggml:.0} | {ours:.0} | {:.2} |", ours / ggml);
+
+    let mut row = label.to_owned();
+    let mut ggml: f64 = 0.0;
+    for (program, best) in programs.iter().zip(best) {
+        let speed = (n_in * n_out * n) as f64 / best / 1e9;
+        match program {
+            Program::Ggml | Program::Repacked => {
+                ggml = ggml.max(speed);
+                row += &format!(" {speed:.0} |");
+            }
+            Program::Unit(_) => row += &format!(" {speed:.0} | {:.2} |", speed / ggml),
+        }
+        if matches!(program, Program::Ggml) && repacked.is_none() {
+            row += " |";
+        }
+    }
+    println!("{row}");
 }

@@ -25,7 +25,7 @@ pub use append::append;
 pub use attend::{Split, attend, max_partials_tokens};
 pub use evict::{Eviction, RowSelection, evict_rows, select_rows};
 use ggml::{Operand, RawTensor, Tensor, Type};
-pub use product::{multiplies, multiplies_type, multiply};
+pub use product::{multiplies, multiplies_type, multiply, multiply_by};
 pub use scores::{
     AccumulatingLane, Accumulation, Combine, Gain, RowLists, SeenPart, WindowQueries, accumulate_attention,
     measure_rows, store_queries, window_attention,

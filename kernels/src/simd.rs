@@ -6,7 +6,7 @@
 //! hot loops. A function that is not inlined is compiled without the instruction set: correct, but slow.
 
 #[cfg(target_arch = "x86_64")]
-mod avx2;
+pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 pub(crate) mod scalar;

@@ -34,14 +34,6 @@ fn random_rows(random: &mut Random, ty: WeightType, n_in: usize, n_out: usize) -
     rows
 }
 
-fn units() -> Vec<Unit> {
-    let mut units = vec![Unit::Plain];
-    if Unit::best() != Unit::Plain {
-        units.push(Unit::best());
-    }
-    units
-}
-
 /// The product `[n_out, n]`, computed by some threads.
 fn product_of(unit: Unit, ty: WeightType, n_in: usize, rows: &[u8], x: &[f32], threads: usize) -> Vec<f32> {
     let words = column_words(ty, n_in);
@@ -95,7 +87,7 @@ fn products_equal_f64_within_the_rounding_of_activations() {
             let rows = random_rows(&mut random, ty, n_in, n_out);
             let x = normals(&mut random, n_in * n);
             let (expected, size) = exact(ty, n_in, &rows, &x);
-            for unit in units() {
+            for unit in Unit::available() {
                 let found = product_of(unit, ty, n_in, &rows, &x, 2);
                 let error = difference(&found, &expected) / size;
                 // Activations are rounded to steps of about 1/42 standard deviations: an error of 0.007, or three times
@@ -115,7 +107,7 @@ fn all_numbers_of_columns_and_threads_give_the_same_product() {
         let x = normals(&mut random, n_in * 70);
         let plain = product_of(Unit::Plain, ty, n_in, &rows, &x, 1);
         let size = plain.iter().fold(0f32, |m, y| m.max(y.abs()));
-        for unit in units() {
+        for unit in Unit::available() {
             for n in 1..=70 {
                 let found = product_of(unit, ty, n_in, &rows, &x[..n_in * n], 1 + n % 4);
                 for (i, (a, b)) in found.iter().zip(&plain).enumerate() {

@@ -7,12 +7,16 @@ use super::progress::Progress;
 use crate::product::{self, Product, Unit, WeightType, column_words};
 
 /// The number of columns from which [`multiply`] is faster than ggml's product on this processor, for the types where
-/// that was measured. Unpacking takes a larger share with few columns: with 32, blocks of 32 have 1.5 to 2 times ggml's
-/// speed and q6_K 1.6. q4_K, q5_K and iq4_xs have 0.6 with 32 and 1.4 with 512.
+/// that was measured. Unpacking takes a larger share with few columns. With AVX-512 and 32 columns, q4_K, q5_K and
+/// iq4_xs have 0.6 of ggml's speed on Zen 5, and 1.4 with 512. With AVX2, iq4_xs has 0.94 with 32 and 1.07 with 64.
+/// All others are faster with 32 columns.
 fn min_columns(ty: WeightType) -> Option<usize> {
-    match ty {
-        _ if !product::is_fast() => None,
-        WeightType::Q4K | WeightType::Q5K | WeightType::Iq4Xs => Some(512),
+    match (Unit::best(), ty) {
+        (Unit::Plain, _) => None,
+        #[cfg(target_arch = "x86_64")]
+        (Unit::Avx512Vnni, WeightType::Q4K | WeightType::Q5K | WeightType::Iq4Xs) => Some(512),
+        #[cfg(target_arch = "x86_64")]
+        (Unit::Avx2, WeightType::Iq4Xs) => Some(64),
         _ => Some(32),
     }
 }
@@ -37,6 +41,11 @@ fn weight_type(matrix: &Tensor) -> Option<WeightType> {
 
 /// The product of `matrix` `[n_in, n_out]` and activations `x` `[n_in, n]` f32, on the CPU: `[n_out, n]` f32.
 pub fn multiply(ctx: &Context, matrix: &Tensor, x: &Tensor) -> Tensor {
+    multiply_by(Unit::best(), ctx, matrix, x)
+}
+
+/// [`multiply`] by one of this processor's units.
+pub fn multiply_by(unit: Unit, ctx: &Context, matrix: &Tensor, x: &Tensor) -> Tensor {
     let ([n_in, n_out, ..], columns) = (matrix.shape().0, x.shape().0);
     let n = columns[1];
     let is_activation =
@@ -44,7 +53,6 @@ pub fn multiply(ctx: &Context, matrix: &Tensor, x: &Tensor) -> Tensor {
     let (Some(ty), true) = (weight_type(matrix), is_activation) else {
         return ctx.refuse("multiply", format!("the product of {matrix:?} and {x:?}"));
     };
-    let unit = Unit::best();
     let words = column_words(ty, n_in);
     let quantize = move |task: &CustomTask| {
         let (x, to) = (task.operand(0), task.result());

@@ -1,0 +1,247 @@
+//! The kernel of the products, written once for all instruction sets. A *tile* is some rows of a panel, two vectors of
+//! them, times some columns. The integer sums of a group stay in registers. The sums of a slab are scaled and added
+//! up where the whole panel's are.
+
+use super::{ColumnLayout, Format, PANEL_SLABS, Panel, Part, Product, ROWS, SLAB, Slab, unpack};
+use crate::simd::{Loop, Simd};
+
+/// The maximum of [`Multiplier::COLUMNS`].
+const MAX_COLUMNS: usize = 6;
+/// The maximum of [`Multiplier::STEPS`].
+pub(super) const MAX_STEPS: usize = 2;
+/// The maximum of [`Simd::LANES`].
+const MAX_LANES: usize = 16;
+
+/// Integer products of an instruction set. All functions are unsafe because it must be present.
+pub(super) trait Multiplier: Copy {
+    /// For what is not integer.
+    type Floats: Simd;
+    /// A vector of as many i32, or four bytes in the place of each.
+    type Ints: Copy;
+    /// Columns of a tile, at most [`MAX_COLUMNS`].
+    const COLUMNS: usize;
+    /// Groups of four bytes that are multiplied at a time: 1 or [`MAX_STEPS`].
+    const STEPS: usize;
+    /// Whether the codes of a panel are signed: [`interleave`](Self::interleave) has taken off their offset.
+    const SIGNED: bool;
+
+    /// Writes the codes of a slab as the products read them, a transposition of groups of four bytes. With a table,
+    /// codes are indices of `unpack::IQ4_CODES`.
+    unsafe fn interleave(unpacked: &[[u8; SLAB]; ROWS], has_table: bool, slab: &mut Slab);
+    /// The bytes at `from`.
+    unsafe fn load(from: *const u8) -> Self::Ints;
+    unsafe fn splat(x: i32) -> Self::Ints;
+    /// `sum` and the products of codes `w` and activations `x`, the first [`STEPS`](Self::STEPS) of each.
+    unsafe fn add(sum: Self::Ints, w: [Self::Ints; MAX_STEPS], x: [Self::Ints; MAX_STEPS]) -> Self::Ints;
+    unsafe fn to_floats(x: Self::Ints) -> <Self::Floats as Simd>::V;
+    /// Calls [`Tile::columns`] in a function that is compiled for the instruction set and not inlined. Inlined, q6_K had
+    /// two thirds of its speed on AVX-512: the compiler moved the float sums to memory.
+    unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(tile: Tile);
+}
+
+/// Computes a part of the result.
+///
+/// # Safety
+/// The instruction set is present. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
+#[inline(always)]
+pub(super) unsafe fn multiply<M: Multiplier>(
+    product: &Product,
+    part: Part,
+    panel: &mut Panel,
+    out: *mut f32,
+) {
+    let Format { group, minima, activations, .. } = product.ty.format();
+    let layout = ColumnLayout::of(product.ty.format(), product.n_in);
+    let (n_out, n_in) = (product.n_out(), product.n_in);
+    let height = 2 * M::Floats::LANES;
+    for first in (0..n_in).step_by(PANEL_SLABS * SLAB) {
+        let end = n_in.min(first + PANEL_SLABS * SLAB);
+        let Panel { slabs, unpacked } = &mut *panel;
+        for (number, slab) in slabs.iter_mut().enumerate() {
+            let at = first + number * SLAB;
+            if at < end {
+                unpack::slab::<M::Floats>(product, part.rows, at, unpacked, slab);
+                // SAFETY: the caller's promise.
+                unsafe { M::interleave(unpacked, unpack::has_table(product.ty), slab) };
+            }
+        }
+        for column in (part.columns[0]..part.columns[1]).step_by(M::COLUMNS) {
+            for row in (part.rows[0]..part.rows[1]).step_by(height) {
+                let tile = Tile {
+                    slabs,
+                    first,
+                    end,
+                    offset: row - part.rows[0],
+                    columns: product.columns.as_ptr().wrapping_add(column * layout.words),
+                    layout,
+                    out: out.wrapping_add(column * n_out + row),
+                    n_out,
+                    rows: height.min(part.rows[1] - row),
+                };
+                let count = M::COLUMNS.min(part.columns[1] - column);
+                // SAFETY: the rows and columns are inside the panel, the columns and the result.
+                unsafe {
+                    match (activations, group, minima) {
+                        (32, _, false) => tile.run::<M, 32, false, false>(count),
+                        (32, _, true) => tile.run::<M, 32, false, true>(count),
+                        (_, 16, _) => tile.run::<M, 16, true, false>(count),
+                        (_, _, false) => tile.run::<M, 32, true, false>(count),
+                        (_, _, true) => tile.run::<M, 32, true, true>(count),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows of a panel times some columns.
+#[derive(Clone, Copy)]
+pub(super) struct Tile<'a> {
+    slabs: &'a [Slab; PANEL_SLABS],
+    /// First element of the panel.
+    first: usize,
+    /// Element behind the panel's last.
+    end: usize,
+    /// The first row, counted from the panel's.
+    offset: usize,
+    /// The first of the columns.
+    columns: *const u32,
+    layout: ColumnLayout,
+    /// The first row's result in the first column.
+    out: *mut f32,
+    n_out: usize,
+    rows: usize,
+}
+
+impl Tile<'_> {
+    /// Multiplies with `count` columns, which are there.
+    #[inline(always)]
+    unsafe fn run<M: Multiplier, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(
+        self,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match count {
+                1 => M::enter::<1, GROUP, BY_SLAB, MINIMA>(self),
+                2 => M::enter::<2, GROUP, BY_SLAB, MINIMA>(self),
+                3 => M::enter::<3, GROUP, BY_SLAB, MINIMA>(self),
+                4 => M::enter::<4, GROUP, BY_SLAB, MINIMA>(self),
+                5 => M::enter::<5, GROUP, BY_SLAB, MINIMA>(self),
+                _ => M::enter::<MAX_COLUMNS, GROUP, BY_SLAB, MINIMA>(self),
+            }
+        }
+    }
+
+    /// C columns; scales for each GROUP; activations have a scale for each slab or each 32; with minima or without.
+    #[inline(always)]
+    pub(super) unsafe fn columns<
+        M: Multiplier,
+        const C: usize,
+        const GROUP: usize,
+        const BY_SLAB: bool,
+        const MINIMA: bool,
+    >(
+        self,
+    ) {
+        let lanes = M::Floats::LANES;
+        // SAFETY: the caller's promise: the instruction set is present, and the groups are in the slabs and the columns.
+        unsafe {
+            let zero = M::Floats::splat(0.0);
+            let mut columns = [self.columns; C];
+            for c in Loop(0, C) {
+                columns[c] = self.columns.add(c * self.layout.words);
+            }
+            let mut totals = [[zero; 2]; C];
+            for number in Loop(0, (self.end - self.first).div_ceil(SLAB)) {
+                let slab = &*self.slabs.as_ptr().add(number);
+                let at = self.first + number * SLAB;
+                let mut sums = if BY_SLAB { [[zero; 2]; C] } else { totals };
+                for g in Loop(0, SLAB.min(self.end - at) / GROUP) {
+                    let group = at / GROUP + g;
+                    let mut products = [[M::splat(0); 2]; C];
+                    if !MINIMA && !M::SIGNED {
+                        for c in Loop(0, C) {
+                            let start = columns[c].add(self.layout.sums + group).read().cast_signed();
+                            products[c] = [M::splat(start); 2];
+                        }
+                    }
+                    let codes = slab.codes.as_ptr().add(g * GROUP / 4).cast::<u8>().add(4 * self.offset);
+                    for k in Loop(0, GROUP / 4 / M::STEPS) {
+                        let mut w = [[M::splat(0); MAX_STEPS]; 2];
+                        for s in Loop(0, M::STEPS) {
+                            let step = codes.add(4 * ROWS * (k * M::STEPS + s));
+                            w[0][s] = M::load(step);
+                            w[1][s] = M::load(step.add(4 * lanes));
+                        }
+                        for c in Loop(0, C) {
+                            let mut x = [M::splat(0); MAX_STEPS];
+                            for s in Loop(0, M::STEPS) {
+                                let word = columns[c].add(group * GROUP / 4 + k * M::STEPS + s);
+                                x[s] = M::splat(word.read().cast_signed());
+                            }
+                            products[c][0] = M::add(products[c][0], w[0], x);
+                            products[c][1] = M::add(products[c][1], w[1], x);
+                        }
+                    }
+                    for v in Loop(0, 2) {
+                        let row = self.offset + v * lanes;
+                        let scale = M::Floats::load(slab.scales.get_unchecked(g).as_ptr().add(row));
+                        for c in Loop(0, C) {
+                            let by = if BY_SLAB {
+                                scale
+                            } else {
+                                let x = columns[c].add(self.layout.scales + group).cast::<f32>().read();
+                                M::Floats::mul(scale, M::Floats::splat(x))
+                            };
+                            sums[c][v] = M::Floats::fma(M::to_floats(products[c][v]), by, sums[c][v]);
+                        }
+                        if MINIMA {
+                            let min = M::Floats::load(slab.minima.get_unchecked(g).as_ptr().add(row));
+                            for c in Loop(0, C) {
+                                let x = columns[c].add(self.layout.sums + group).cast::<f32>().read();
+                                sums[c][v] = M::Floats::fma(M::Floats::splat(x), min, sums[c][v]);
+                            }
+                        }
+                    }
+                }
+                for c in Loop(0, C) {
+                    for v in Loop(0, 2) {
+                        totals[c][v] = if BY_SLAB {
+                            let x = columns[c].add(self.layout.scales + at / SLAB).cast::<f32>().read();
+                            M::Floats::fma(sums[c][v], M::Floats::splat(x), totals[c][v])
+                        } else {
+                            sums[c][v]
+                        };
+                    }
+                }
+            }
+            for c in Loop(0, C) {
+                for v in Loop(0, 2) {
+                    let to = self.out.wrapping_add(c * self.n_out + v * lanes);
+                    let rows = self.rows.saturating_sub(v * lanes).min(lanes);
+                    self.write::<M>(to, rows, totals[c][v]);
+                }
+            }
+        }
+    }
+
+    /// Writes sums, or adds them to what earlier panels gave. The rows are there.
+    #[inline(always)]
+    unsafe fn write<M: Multiplier>(&self, to: *mut f32, rows: usize, sums: <M::Floats as Simd>::V) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if rows == M::Floats::LANES {
+                let before = if self.first == 0 { M::Floats::splat(0.0) } else { M::Floats::load(to) };
+                M::Floats::store(to, M::Floats::add(before, sums));
+            } else {
+                let mut last = [0.0; MAX_LANES];
+                M::Floats::store(last.as_mut_ptr(), sums);
+                for row in Loop(0, rows) {
+                    let before = if self.first == 0 { 0.0 } else { to.add(row).read() };
+                    to.add(row).write(before + last[row]);
+                }
+            }
+        }
+    }
+}
