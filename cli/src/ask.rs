@@ -150,7 +150,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         "file": file,
         "policy": session.policy.to_string(),
         "retrieval_heads": retrieval_heads,
-        "kv_heads": model.spec().attention_layers() * model.spec().n_kv_heads,
+        "kv_heads": model.spec().all_kv_heads(),
         "type_k": session.types.0.name(),
         "type_v": session.types.1.name(),
         "prefill": PrefillArg::from(session.prefill).name(),

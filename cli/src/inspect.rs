@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use models::gguf::{GgufFile, Value};
 use models::invisible::escape_name;
-use models::spec::{Experts, ModelSpec};
+use models::spec::{Experts, KvHeads, ModelSpec};
 use models::tokenizer::Tokenizer;
 use serde_json::{Map, json};
 
@@ -74,7 +74,7 @@ fn text(name: &str, file: &GgufFile) -> String {
     match spec(file) {
         Ok(spec) => {
             out += &format!(
-                "{}: {} parameters, {} layers{}, width {}, {} query and {} KV heads of {}, feed-forward {}{}, \
+                "{}: {} parameters, {} layers{}, width {}, {} query and {} KV heads of {}{}, feed-forward {}{}, \
                  vocabulary {}, context {}\n",
                 spec.arch.name(),
                 format::count(spec.parameters() as usize),
@@ -87,6 +87,7 @@ fn text(name: &str, file: &GgufFile) -> String {
                 spec.n_heads,
                 spec.n_kv_heads,
                 spec.head_dim,
+                other_heads_text(&spec),
                 spec.n_ff,
                 spec.experts.map_or(String::new(), |experts| experts_text(&experts, spec.n_ff)),
                 spec.n_vocab,
@@ -195,6 +196,12 @@ fn object(name: &str, file: &GgufFile, shown: usize) -> serde_json::Value {
     object["metadata"] = metadata.into();
     object["tensors"] = tensors.into();
     object
+}
+
+/// The heads of local layers, where they are others.
+fn other_heads_text(spec: &ModelSpec) -> String {
+    let heads = spec.local_layers.as_ref().and_then(|local| local.heads);
+    heads.map_or(String::new(), |KvHeads { count, dim }| format!(" ({count} of {dim} in local layers)"))
 }
 
 /// The experts of a model whose other feed-forward networks have the width `n_ff`.

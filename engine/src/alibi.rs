@@ -114,6 +114,7 @@ pub fn scopes(
         };
         let (gamma, bias) = (vector(&tensors.attn_norm, 1.0)?, vector(&tensors.attn_norm_bias, 0.0)?);
         let Some(attention) = tensors.mixer.attention() else { continue };
+        let Some(wk) = &attention.wk else { continue };
         // A bias of Q and K is one more column, whose input is 1.
         let inputs = squared_input_bound(&gamma, &bias, options) + f64::from(u8::from(spec.qkv_bias));
         let scope = |kv_head: usize| -> Result<f64, EngineError> {
@@ -125,7 +126,7 @@ pub fn scopes(
                     Some(bias) => Gram::new(&with_column(&rows(matrix)?, &rows(bias)?), spec.n_embd + 1),
                 })
             };
-            let keys = gram(&attention.wk, &attention.bk, kv_head)?;
+            let keys = gram(wk, &attention.bk, kv_head)?;
             let mut longest = 0.0;
             for (member, slope) in slopes[kv_head * group..][..group].iter().enumerate() {
                 let sigma =

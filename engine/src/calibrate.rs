@@ -185,9 +185,16 @@ fn score_rows(
     let mut session = Session::new(engine, options)?;
     session.sync(text, &mut |read| progress(read.share))?;
     let mut rows = Vec::new();
-    for layer in 0..engine.spec().n_layers {
-        let scores = session.store.accumulated_attention(layer)?;
-        rows.extend(scores.into_iter().map(Option::unwrap_or_default));
+    let spec = engine.spec();
+    for layer in 0..spec.n_layers {
+        match spec.window(layer) {
+            // Their heads may be others than the model's.
+            Some(_) => rows.extend(vec![Vec::new(); spec.n_kv_heads]),
+            None => {
+                let scores = session.store.accumulated_attention(layer)?;
+                rows.extend(scores.into_iter().map(Option::unwrap_or_default));
+            }
+        }
     }
     Ok(rows)
 }
@@ -213,11 +220,13 @@ fn score_layers(
         residual.move_to(layer, backends)?;
         let backend = backends.at(place);
         scratch.clear_state(place)?;
-        // Heads that see a window only are never retrieval heads: their scores stay 0. Recurrent layers have none.
-        let is_scored = spec.recurrent_layer(layer).is_none() && spec.window(layer).is_none();
-        let lanes = scratch.complete_lane(place, spec, layer);
+        // Heads that see a window only are never retrieval heads: their scores stay 0. Recurrent layers have none, and
+        // layers that attend to the rows of others have none that a policy could keep.
+        let is_scored = everything.has_rows(layer) && spec.window(layer).is_none();
+        let lanes = scratch.complete_lane(spec, spec.kv_layer(layer));
         let layer_rows = LayerRows { lanes, recorders: Vec::new(), states: None };
-        let mut scorer = Scorer::new(engine.forward.heads(), engine.forward.attention_sinks(layer), pattern);
+        let mut scorer =
+            Scorer::new(engine.forward.heads(layer), engine.forward.attention_sinks(layer), pattern);
         for (number, Chunk { at, tokens: range, .. }) in read.iter().enumerate() {
             let (at, len, tokens) = (*at, range.len(), &tokens[range.clone()]);
             let state = LaneValues::uniform(spec.n_layers, at);
@@ -236,6 +245,9 @@ fn score_layers(
             let is_last = layer + 1 == spec.n_layers;
             let needed = if is_last { OutputTokens::None } else { OutputTokens::All };
             let rows = states.as_ref().unwrap_or(&layer_rows);
+            if is_last && spec.shares_kv(layer) {
+                continue; // it gives nothing, and writes no rows
+            }
             let built = engine.forward.layer_graph(layer, text_chunk, rows, needed);
             let graph = workspace.prepare(place, built.graph()?)?;
             built.inputs.fill(tokens, at, &state)?;

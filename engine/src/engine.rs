@@ -8,7 +8,7 @@ use ggml::Backend;
 use kernels::bandwidth::Bandwidth;
 use kernels::graph::{MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use models::gguf::GgufFile;
-use models::spec::ModelSpec;
+use models::spec::{KvHeads, ModelSpec};
 
 use crate::backends::{Backends, copy_bandwidth};
 use crate::forward::{Forward, Workers};
@@ -288,28 +288,38 @@ fn check_heads(spec: &ModelSpec, file: &GgufFile, on_device: bool) -> Result<(),
             hint,
         })
     };
-    if !spec.head_dim.is_multiple_of(GRANULE) {
-        return wrong(
-            format!("heads of {} elements", spec.head_dim),
-            format!("attention needs a multiple of {GRANULE} elements"),
-            Hint::OtherModel,
-        );
+    for KvHeads { count, dim } in (0..spec.n_layers).map(|layer| spec.kv_heads(layer)) {
+        if !dim.is_multiple_of(GRANULE) {
+            return wrong(
+                format!("heads of {dim} elements"),
+                format!("attention needs a multiple of {GRANULE} elements"),
+                Hint::OtherModel,
+            );
+        }
+        if on_device && (count > MAX_DEVICE_HEADS || dim > MAX_DEVICE_HEAD_DIM) {
+            return wrong(
+                format!("{count} KV heads of {dim} elements a layer"),
+                format!(
+                    "attention on a GPU takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements"
+                ),
+                Hint::UseCpu,
+            );
+        }
+        if count > most {
+            return wrong(
+                format!("{count} KV heads a layer"),
+                format!("attention takes at most {most}"),
+                Hint::OtherModel,
+            );
+        }
     }
-    if on_device && (spec.n_kv_heads > MAX_DEVICE_HEADS || spec.head_dim > MAX_DEVICE_HEAD_DIM) {
-        return wrong(
-            format!("{} KV heads of {} elements a layer", spec.n_kv_heads, spec.head_dim),
-            format!(
-                "attention on a GPU takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements"
-            ),
-            Hint::UseCpu,
-        );
-    }
-    if spec.n_kv_heads > most {
-        return wrong(
-            format!("{} KV heads a layer", spec.n_kv_heads),
-            format!("attention takes at most {most}"),
-            Hint::OtherModel,
-        );
+    // Their tables are on the host, and a layer's rows have to be in the place of all layers that attend to them.
+    let not_on_device = [
+        ("embeddings of each layer", spec.per_layer_width.is_some()),
+        ("layers that attend to the rows of others", spec.kv_sharing.is_some()),
+    ];
+    if let Some((what, _)) = not_on_device.into_iter().find(|(_, has)| on_device && *has) {
+        return wrong(what.into(), "they are computed on the CPU only".into(), Hint::UseCpu);
     }
     Ok(())
 }

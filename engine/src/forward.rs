@@ -6,8 +6,12 @@
 mod experts;
 mod feed_forward;
 mod latent;
+mod per_layer;
 mod recurrent;
 mod rotation;
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ggml::{Context, Graph, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{
@@ -20,7 +24,7 @@ use models::spec::{
 
 use self::rotation::Rotations;
 use crate::kv::policy::CountedQueries;
-use crate::kv::{AttentionRecorder, LaneValues, LayerRows};
+use crate::kv::{AttentionRecorder, LaneValues, LayerRows, attention_shape};
 use crate::placement::{Place, Placement};
 use crate::weights::Weights;
 
@@ -90,6 +94,8 @@ pub struct Inputs {
     pub state: LaneInputs,
     /// Fixed matrices.
     rotations: Rotations,
+    /// `[n_embd, n]`: embeddings of the tokens, once they are looked up.
+    embeddings: OnceCell<Tensor>,
 }
 
 impl Inputs {
@@ -109,6 +115,7 @@ impl Inputs {
                 layer: 0,
             },
             rotations: Rotations::default(),
+            embeddings: OnceCell::new(),
         }
     }
 
@@ -152,6 +159,15 @@ impl BuiltGraph {
     }
 }
 
+/// What a graph computes beside its result.
+#[derive(Default)]
+struct Effects {
+    /// As [`BuiltGraph::effects`].
+    nodes: Vec<Tensor>,
+    /// For each layer that has appended rows the node that did.
+    appended: BTreeMap<usize, Tensor>,
+}
+
 /// How many workers an attention operation is split over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers {
@@ -166,7 +182,8 @@ pub struct Workers {
 pub struct Forward {
     spec: ModelSpec,
     weights: Weights,
-    heads: AttentionShape,
+    /// `[n_layers]`
+    heads: Vec<AttentionShape>,
     /// `[n_layers]`: `None` for layers without RoPE, such as those of models with ALiBi, whose attention reads the
     /// lanes' positions instead.
     ropes: Vec<Option<RopeParameters>>,
@@ -205,13 +222,7 @@ impl Forward {
         Forward {
             spec: spec.clone(),
             weights,
-            heads: AttentionShape {
-                head_dim: spec.head_dim,
-                n_kv_heads: spec.n_kv_heads,
-                group: spec.queries_per_kv_head(),
-                scale: spec.attention_scale,
-                softcap: spec.attention_softcap,
-            },
+            heads: (0..spec.n_layers).map(|layer| attention_shape(spec, layer)).collect(),
             ropes: (0..spec.n_layers)
                 .map(|layer| spec.rope(layer).map(|rope| rope_parameters(rope, spec.n_ctx_train)))
                 .collect(),
@@ -222,11 +233,11 @@ impl Forward {
         }
     }
 
-    /// The number of tokens, at most `chunk`, for which attention on the device has the most partial results;
-    /// `None` where rows are never split. See [`graph::max_partials_tokens`].
-    pub fn max_partials_tokens(&self, chunk: usize) -> Option<usize> {
+    /// The numbers of tokens, at most `chunk`, for which attention on the device has the most partial results in some
+    /// layer; none where rows are never split. See [`graph::max_partials_tokens`].
+    pub fn max_partials_tokens(&self, chunk: usize) -> BTreeSet<usize> {
         let [_, device] = self.splits;
-        graph::max_partials_tokens(self.heads, device, chunk)
+        self.heads.iter().filter_map(|heads| graph::max_partials_tokens(*heads, device, chunk)).collect()
     }
 
     /// Makes graphs built from now on keep their intermediates readable. They then take more memory.
@@ -244,9 +255,9 @@ impl Forward {
         &self.weights
     }
 
-    /// Heads per layer and their size.
-    pub fn heads(&self) -> AttentionShape {
-        self.heads
+    /// The heads of a layer and their size.
+    pub fn heads(&self, layer: usize) -> AttentionShape {
+        self.heads[layer]
     }
 
     /// The learned logits of a layer's query heads, `[heads]`, where the model has them.
@@ -267,8 +278,12 @@ impl Forward {
         }
     }
 
-    /// Embeddings of the tokens: `[n_embd, n]`.
+    /// Embeddings of the tokens: `[n_embd, n]`. A graph looks them up once.
     fn embed(&self, ctx: &Context, inputs: &Inputs) -> Tensor {
+        inputs.embeddings.get_or_init(|| self.look_up(ctx, inputs)).clone()
+    }
+
+    fn look_up(&self, ctx: &Context, inputs: &Inputs) -> Tensor {
         let w = &self.weights.decode_layout.input;
         let mut x = ctx.get_rows(&w.token_embd, &inputs.tokens);
         x = scaled(ctx, x, self.spec.embedding_scale);
@@ -331,7 +346,7 @@ impl Forward {
             Some(latent) => (self.latent_queries(ctx, layer, (&w.wq, latent), x, &positions), None),
             None => {
                 let q = self.project(ctx, layer, &w.wq, w.bq.as_ref(), x);
-                let (q, gate) = self.split_gate(ctx, q);
+                let (q, gate) = self.split_gate(ctx, layer, q);
                 (self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), &positions), gate)
             }
         };
@@ -343,11 +358,11 @@ impl Forward {
     }
 
     /// The queries and gates `[heads * head_dim, n]` in a projection `y`, where the model has gates.
-    fn split_gate(&self, ctx: &Context, y: Tensor) -> (Tensor, Option<Tensor>) {
+    fn split_gate(&self, ctx: &Context, layer: usize, y: Tensor) -> (Tensor, Option<Tensor>) {
         if !self.spec.attention_gate() {
             return (y, None);
         }
-        let (d, heads, n) = (self.heads.head_dim, self.spec.n_heads, y.dim(1));
+        let (d, heads, n) = (self.heads[layer].head_dim, self.spec.n_heads, y.dim(1));
         let row = 4 * 2 * d;
         let part = |first: usize| {
             let part = ctx.view(&y, [d, heads, n], [row, row * heads, row * heads * n], 4 * first);
@@ -356,27 +371,30 @@ impl Forward {
         (part(0), Some(part(d)))
     }
 
-    /// Keys of a layer after RoPE, `[head_dim, kv_heads, n]`, for attention's input `x` `[n_embd, n]` at `positions`
-    /// `[n]`.
-    fn keys(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> Tensor {
-        let Some(w) = self.attention_weights(layer, x.dim(1)) else { return refuse_recurrent(ctx, layer) };
-        let k = self.project(ctx, layer, &w.wk, w.bk.as_ref(), x);
-        let k = match &w.latent {
-            Some(latent) => self.latent_rows(ctx, layer, latent, &k, positions),
-            None => self.norm_and_rope(ctx, layer, k, w.k_norm.as_ref(), positions),
+    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each. `x` `[n_embd, n]` is attention's input,
+    /// at `positions` `[n]`. With latent attention the keys are also the values, of which the first elements count.
+    fn keys_and_values(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> [Tensor; 2] {
+        let Some(w) = self.attention_weights(layer, x.dim(1)) else {
+            return [(); 2].map(|()| refuse_recurrent(ctx, layer));
         };
-        self.intermediate("Kcur", layer, k)
-    }
-
-    /// Values of a layer, `[head_dim, kv_heads, n]`: as [`Forward::keys`]. With latent attention the keys `k` are also
-    /// the values, of which the first elements count.
-    fn values(&self, ctx: &Context, layer: usize, x: &Tensor, k: &Tensor) -> Tensor {
-        let Some(w) = self.attention_weights(layer, x.dim(1)) else { return refuse_recurrent(ctx, layer) };
-        if w.latent.is_some() {
-            return k.clone();
+        let Some(wk) = &w.wk else {
+            return [(); 2].map(|()| ctx.refuse("attention", format!("layer {layer} has no keys")));
+        };
+        let projected = self.project(ctx, layer, wk, w.bk.as_ref(), x);
+        if let Some(latent) = &w.latent {
+            let rows =
+                self.intermediate("Kcur", layer, self.latent_rows(ctx, layer, latent, &projected, positions));
+            return [rows.clone(), rows];
         }
-        let v = self.project(ctx, layer, &w.wv, w.bv.as_ref(), x);
-        self.intermediate("Vcur", layer, self.split_heads(ctx, &v))
+        let k = self.norm_and_rope(ctx, layer, projected.clone(), w.k_norm.as_ref(), positions);
+        let k = self.intermediate("Kcur", layer, k);
+        let v = match &w.wv {
+            Some(wv) => self.project(ctx, layer, wv, w.bv.as_ref(), x),
+            None => projected,
+        };
+        let v = self.split_heads(ctx, layer, &v);
+        let v = if self.spec.arch.decl().value_norm { ctx.rms_norm(&v, self.spec.norm_eps) } else { v };
+        [k, self.intermediate("Vcur", layer, v)]
     }
 
     /// matrix · x + bias, clamped where the model does: `[heads * head_dim, n]`.
@@ -396,8 +414,8 @@ impl Forward {
     }
 
     /// `[heads * head_dim, n]` as `[head_dim, heads, n]`.
-    fn split_heads(&self, ctx: &Context, y: &Tensor) -> Tensor {
-        let head_dim = self.heads.head_dim;
+    fn split_heads(&self, ctx: &Context, layer: usize, y: &Tensor) -> Tensor {
+        let head_dim = self.heads[layer].head_dim;
         ctx.reshape(y, [head_dim, y.dim(0) / head_dim, y.dim(1)])
     }
 
@@ -444,7 +462,7 @@ impl Forward {
             _ => x,
         };
         let y = normed(y, &[QkNorm::Whole]);
-        let heads = normed(self.split_heads(ctx, &y), &[QkNorm::Head, QkNorm::EachHead]);
+        let heads = normed(self.split_heads(ctx, layer, &y), &[QkNorm::Head, QkNorm::EachHead]);
         normed(self.rotated(ctx, layer, heads, positions), &[QkNorm::HeadAfterRope])
     }
 
@@ -458,13 +476,17 @@ impl Forward {
 
     /// What divides RoPE's frequencies in a layer.
     fn rope_factors(&self, layer: usize) -> Option<&Tensor> {
+        if !self.spec.has_rope_factors(layer) {
+            return None;
+        }
         let factors = &self.weights.rope_factors[self.placement.of(layer) as usize];
         let by_context = if self.long_context { &factors.long } else { &factors.short };
         factors.all.as_ref().or(by_context.as_ref())
     }
 
-    /// What attention adds for the tokens `outputs`, `[n_embd, n or 1]`, and a tensor without data that depends on the
-    /// appended rows: see [`Forward::layer`]. `normed` `[n_embd, n]` is its input.
+    /// What attention adds for the tokens `outputs`, `[n_embd, n or 1]`, and a tensor that depends on the appended
+    /// rows: see [`Forward::layer`]. `normed` `[n_embd, n]` is its input. A layer that attends to the rows of another
+    /// one appends none.
     #[allow(clippy::too_many_arguments)]
     fn attention(
         &self,
@@ -474,24 +496,33 @@ impl Forward {
         inputs: &Inputs,
         rows: &LayerRows,
         outputs: OutputTokens,
-        effects: &mut Vec<Tensor>,
+        effects: &mut Effects,
     ) -> (Option<Tensor>, Tensor) {
-        let (n, positions) = (normed.dim(1), &inputs.positions);
-        let state = LaneInputs { layer, ..inputs.state.clone() };
-        let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, self.heads.head_dim);
-        let k = self.keys(ctx, layer, normed, positions);
-        let v = self.values(ctx, layer, normed, &k);
-        let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
-        let k = rotation.of_keys(ctx, k);
-        let v = v.unwrap_or_else(|| k.clone());
-        let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
+        let (n, heads, of_layer) = (normed.dim(1), self.heads[layer], self.spec.kv_layer(layer));
+        let state = LaneInputs { layer: of_layer, ..inputs.state.clone() };
+        let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, heads.head_dim);
+        let stored = match (of_layer == layer, effects.appended.get(&of_layer)) {
+            (true, _) => {
+                let [k, v] = self.keys_and_values(ctx, layer, normed, &inputs.positions);
+                let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
+                let k = rotation.of_keys(ctx, k);
+                let v = v.unwrap_or_else(|| k.clone());
+                let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
+                effects.appended.insert(layer, stored.clone());
+                stored
+            }
+            (false, Some(stored)) => stored.clone(),
+            // An earlier graph has appended them.
+            (false, None) => state.rows.clone(),
+        };
 
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
         let attending = outputs.count(n);
         let queries = attending.max(rows.recorded_queries(n));
         let sinks = self.attention_sinks(layer);
         if queries == 0 {
-            return (None, stored);
+            // The rows that this layer attends to may have been appended before those of others.
+            return (None, if of_layer == layer { stored } else { normed.clone() });
         }
         let (q, gate) = match queries == n {
             true => self.queries(ctx, layer, normed, inputs),
@@ -500,7 +531,7 @@ impl Forward {
         let q = rotation.of_keys(ctx, q);
         for recorder in &rows.recorders {
             let queries = QueryHeads { q: &q, sinks: sinks.as_ref() };
-            record_attention(ctx, self.heads, queries, &stored, recorder, &state, effects);
+            record_attention(ctx, heads, queries, &stored, recorder, &state, &mut effects.nodes);
         }
         if attending == 0 {
             return (None, stored);
@@ -514,7 +545,7 @@ impl Forward {
         };
         let attended = graph::attend(
             ctx,
-            self.heads,
+            heads,
             QueryHeads { q: &q, sinks: sinks.as_ref() },
             Appended { node: &stored, rows: n },
             &rows.lanes,
@@ -524,12 +555,12 @@ impl Forward {
         let attended = rotation.of_values(ctx, attended);
         let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
         let Some(w) = self.attention_weights(layer, attending) else { return (None, stored) };
-        let attended = match (&self.spec.latent, gate) {
-            (Some(latent), _) => self.latent_values(ctx, latent, &w.wv, &attended),
-            (None, Some(gate)) => {
+        let attended = match (&self.spec.latent, &w.wv, gate) {
+            (Some(latent), Some(values), _) => self.latent_values(ctx, layer, latent, values, &attended),
+            (_, _, Some(gate)) => {
                 ctx.mul(&attended, &ctx.sigmoid(&ctx.rows(&gate, queries - attending, attending)))
             }
-            (None, None) => attended,
+            _ => attended,
         };
         let out = self.with_bias(ctx, self.product(ctx, layer, &w.wo, &attended), w.bo.as_ref());
         (Some(out), stored)
@@ -537,8 +568,8 @@ impl Forward {
 
     /// One layer for input `x` `[n_embd, n]`. Keys and values are appended to the live rows of `rows`.
     /// Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with [`OutputTokens::None`] a
-    /// tensor without data that depends on the appended rows. Adds the nodes that [`record_attention`] gives
-    /// to `effects`, and those that write the states of a recurrent layer.
+    /// tensor that depends on the appended rows, whose data mean nothing. Adds the nodes that [`record_attention`]
+    /// gives to `effects`, and those that write the states of a recurrent layer.
     #[allow(clippy::too_many_arguments)]
     fn layer(
         &self,
@@ -548,13 +579,15 @@ impl Forward {
         inputs: &Inputs,
         rows: &LayerRows,
         outputs: OutputTokens,
-        effects: &mut Vec<Tensor>,
+        effects: &mut Effects,
     ) -> Tensor {
         let n = x.dim(1);
         let normed = self.attention_input(ctx, layer, x);
         let (out, stored) = match &self.matrices(layer, n).mixer {
             MixerTensors::Attention(_) => self.attention(ctx, layer, &normed, inputs, rows, outputs, effects),
-            MixerTensors::Recurrent(w) => self.recurrent(ctx, layer, w, &normed, rows, outputs, effects),
+            MixerTensors::Recurrent(w) => {
+                self.recurrent(ctx, layer, w, &normed, rows, outputs, &mut effects.nodes)
+            }
         };
         let Some(out) = out else { return stored };
         let w = self.matrices(layer, out.dim(1));
@@ -574,9 +607,16 @@ impl Forward {
             (None, true) => of_outputs(&normed),
             (None, false) => sum.clone(),
         };
-        let out = self.feed_forward(ctx, layer, &w.network, &input);
+        let out = self.feed_forward(ctx, layer, &w.network, &input, &sum);
         let out = self.branch(ctx, out, w.ffn_post_norm.as_ref());
-        self.intermediate("l_out", layer, ctx.add(&out, &sum))
+        let mut x = ctx.add(&out, &sum);
+        if let Some(w) = &w.per_layer {
+            x = ctx.add(&x, &self.per_layer(ctx, layer, w, &x, inputs));
+        }
+        if let Some(scale) = &w.output_scale {
+            x = ctx.mul(&x, scale);
+        }
+        self.intermediate("l_out", layer, x)
     }
 
     /// What attention or the feed-forward network adds to the residual stream: normed and scaled as the model
@@ -603,11 +643,15 @@ impl Forward {
         let places = Place::ALL.into_iter().filter(|place| on_device || *place == Place::Host);
         let build = |place: Place| {
             let layers = self.placement.layers(place);
-            let rows: Vec<LayerRows> = layers.clone().map(&rows).collect();
+            let of_layer = |layer| match self.spec.kv_layer(layer) {
+                own if own == layer => rows(layer),
+                other => rows(other).read_only(),
+            };
+            let rows: Vec<LayerRows> = layers.clone().map(of_layer).collect();
             let recorders: usize = rows.iter().map(|rows| rows.recorders.len()).sum();
             let ctx = Context::new(self.layer_tensors() * (layers.len() + 1) + RECORDER_TENSORS * recorders);
             let inputs = self.inputs(&ctx, n);
-            let mut effects = Vec::new();
+            let mut effects = Effects::default();
             let mut x = match place {
                 Place::Host => self.embed(&ctx, &inputs),
                 Place::Device => inputs.residual.clone(),
@@ -621,14 +665,14 @@ impl Forward {
                 (true, _) => self.logits(&ctx, &x),
                 (false, _) => x.output(),
             };
-            (place, BuiltGraph { ctx, inputs, result, effects })
+            (place, BuiltGraph { ctx, inputs, result, effects: effects.nodes })
         };
         places.map(build).collect()
     }
 
-    /// One layer for a chunk of a text. With [`OutputTokens::All`] the graph writes what it gives to the residual
-    /// stream; with [`OutputTokens::Last`] the result is the logits of the last token, and the layer
-    /// must be the last one.
+    /// One layer for a chunk of a text. `rows` are those that it writes or, where it attends to another layer's, only
+    /// reads. With [`OutputTokens::All`] the graph writes what it gives to the residual stream. With
+    /// [`OutputTokens::Last`] the result is the logits of the last token, and the layer must be the last one.
     pub fn layer_graph(
         &self,
         layer: usize,
@@ -639,14 +683,14 @@ impl Forward {
         let ctx = Context::new(self.layer_tensors() + RECORDER_TENSORS * rows.recorders.len());
         let inputs = self.inputs(&ctx, chunk.len);
         let residual = chunk.input(&ctx);
-        let mut effects = Vec::new();
+        let mut effects = Effects::default();
         let x = self.layer(&ctx, layer, &residual, &inputs, rows, outputs, &mut effects);
         let result = match outputs {
             OutputTokens::All => ctx.copy(&x, &chunk.output(&ctx)),
             OutputTokens::Last => self.logits(&ctx, &x),
             OutputTokens::None => x,
         };
-        BuiltGraph { ctx, inputs, result, effects }
+        BuiltGraph { ctx, inputs, result, effects: effects.nodes }
     }
 
     /// The queries of a layer after RoPE for a chunk of a text: `[head_dim, heads, len]`.

@@ -128,7 +128,7 @@ fn search_layers(
         let place = backends.placement().of(layer);
         residual.move_to(layer, backends)?;
         scratch.clear_state(place)?;
-        let lanes = scratch.lanes(place).to_vec();
+        let lanes = scratch.complete_lane(spec, spec.kv_layer(layer));
         let layer_rows = LayerRows { lanes, recorders: Vec::new(), states: None };
         let mut stored = StoredRange::default();
         for (number, at) in (0..n).step_by(CHUNK).enumerate() {
@@ -183,8 +183,8 @@ impl StoredRange {
         let mixer = &engine.forward.weights().decode_layout.layers[layer].mixer;
         let Some(weights) = mixer.attention() else { return mixer.output() };
         match (types.0 != Type::F32 && self.key > LARGEST, types.1 != Type::F32 && self.value > LARGEST) {
-            (true, _) => &weights.wk,
-            (_, true) => &weights.wv,
+            (true, _) => weights.wk.as_ref().unwrap_or(&weights.wq),
+            (_, true) => weights.wv.as_ref().or(weights.wk.as_ref()).unwrap_or(&weights.wq),
             _ => &weights.wq,
         }
     }
@@ -203,8 +203,11 @@ fn origin(engine: &Engine, name: &str) -> Option<NotFiniteOrigin> {
         ("result_norm", None) => &weights.decode_layout.output.norm,
         ("result_output", None) => &weights.output,
         ("attn_norm", Some(layer)) => layer.attn_norm.as_ref()?,
-        ("Kcur", Some(layer)) => &layer.mixer.attention()?.wk,
-        ("Vcur", Some(layer)) => &layer.mixer.attention()?.wv,
+        ("Kcur", Some(layer)) => layer.mixer.attention()?.wk.as_ref()?,
+        ("Vcur", Some(layer)) => {
+            let weights = layer.mixer.attention()?;
+            weights.wv.as_ref().or(weights.wk.as_ref())?
+        }
         ("Qcur", Some(layer)) => &layer.mixer.attention()?.wq,
         ("kqv_out", Some(layer)) => layer.mixer.attention().map_or(layer.mixer.output(), |w| &w.wq),
         ("ffn_inp", Some(layer)) => layer.mixer.output(),

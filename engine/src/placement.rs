@@ -47,7 +47,9 @@ impl Placement {
         let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
         match layer {
             Some(layer) => self.of(layer),
-            _ if name.starts_with("token_embd") || name.starts_with("position_embd") => Place::Host,
+            _ if ["token_embd", "position_embd", "per_layer_"].iter().any(|part| name.starts_with(part)) => {
+                Place::Host
+            }
             _ if name.starts_with("rope_") => self.of(0),
             _ => self.of_output(),
         }

@@ -142,8 +142,8 @@ impl Plan {
         let prompt = options.prompt.min(layout.context).max(1);
         // Fewer tokens may take more memory: for their partial results of attention.
         let lengths = |chunk: usize| {
-            let shorter = forward.max_partials_tokens(chunk).filter(|n| *n < chunk);
-            [Some(chunk), shorter].into_iter().flatten()
+            let shorter = forward.max_partials_tokens(chunk).into_iter().filter(move |n| *n < chunk);
+            [chunk].into_iter().chain(shorter)
         };
         // Compute buffers of each place, by decode steps and by chunks.
         let (mut decode, mut prefill) = ([0; 2], [0; 2]);
@@ -171,16 +171,25 @@ impl Plan {
                 let columns = Residual::columns(&read);
                 let residual = ctx.tensor(Type::F32, [spec.n_embd, columns]);
                 no_memory.mark_unallocated(&residual);
-                // One layer that attends, one that is recurrent, and the last one.
-                let first = |recurs| layers.clone().find(|layer| layout.state(*layer).is_some() == recurs);
-                let of_each_kind = [false, true].into_iter().filter_map(first);
+                // One layer of each kind, and the last one.
+                let kind = |layer: usize| {
+                    let (heads, width) = (spec.kv_heads(layer), spec.network_width(layer));
+                    (layout.state(layer).is_some(), layout.has_rows(layer), heads, width)
+                };
+                let is_first =
+                    |layer: &usize| (layers.start..*layer).all(|other| kind(other) != kind(*layer));
+                let of_each_kind = layers.clone().filter(is_first);
                 let last = (layers.end - 1, OutputTokens::Last);
                 for (layer, needed) in of_each_kind.map(|layer| (layer, OutputTokens::All)).chain([last]) {
                     for len in lengths(chunk.min(prompt)) {
+                        let rows = match spec.shares_kv(layer) {
+                            true => rows(spec.kv_layer(layer)).read_only(),
+                            false => rows(layer).with_reconstruction(&layout.layers[layer]),
+                        };
                         let built = forward.layer_graph(
                             layer,
                             TextChunk { residual: &residual, from: len, to: 0, len },
-                            &rows(layer).with_reconstruction(&layout.layers[layer]),
+                            &rows,
                             needed,
                         );
                         prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);

@@ -1,6 +1,7 @@
 //! The memory that exact prefill needs besides the store. It holds the residual stream of all tokens of the text, and
 //! the complete keys and values of one layer, or the states of a recurrent one. If a model is split between host and
-//! device, both places hold both.
+//! device, both places hold both. Layers with other heads, and those to whose rows later layers attend, have memory of
+//! their own.
 //!
 //! A layer that was interrupted in the middle of a chunk can compute the chunk again: rows are written to the same
 //! places, and nothing that a chunk gets is overwritten before the next one begins. Accumulated attention is the
@@ -9,7 +10,7 @@
 use std::ops::Range;
 
 use ggml::{Context, Tensor, Type};
-use kernels::graph::{GraphLane, RowPositions, SeenPart};
+use kernels::graph::{AttentionShape, GraphLane, RowPositions, SeenPart};
 use models::spec::ModelSpec;
 
 use crate::EngineError;
@@ -22,8 +23,8 @@ use crate::workspace::Workspace;
 /// The complete keys and values of one layer. All stores that are filled from them share them; each store
 /// sees them as one lane of all KV heads.
 pub(crate) struct Scratch {
-    /// One lane for each store, by [`Place`].
-    lanes: [Vec<GraphLane>; 2],
+    /// `[n_layers][stores]`: a layer's lane for each store. Layers have the same memory where they can.
+    lanes: Vec<Vec<GraphLane>>,
     /// Two states of a recurrent layer, by [`Place`]: a chunk reads one and writes the other.
     states: [Option<[StateTensors; 2]>; 2],
 }
@@ -38,7 +39,7 @@ impl Scratch {
         backends: &Backends,
         used: impl Fn(usize) -> bool,
     ) -> Result<Scratch, EngineError> {
-        let mut lanes = [Vec::new(), Vec::new()];
+        let mut lanes = vec![Vec::new(); spec.n_layers];
         let mut states = [None, None];
         for place in Place::ALL {
             let Some(first) = layouts.first() else { continue };
@@ -47,29 +48,29 @@ impl Scratch {
                 states[place as usize] = Some([(); 2].map(|()| StateTensors::new(&ctx, shape)));
                 ctx.allocate(&backends.at(place).buffer_type())?;
             }
-            let has_rows = |layer: usize| first.state(layer).is_none() && used(layer);
-            if !backends.placement().layers(place).any(has_rows) {
-                continue;
+            let layers = backends.placement().layers(place).filter(|layer| used(*layer));
+            for layers in first.scratch_groups(layers) {
+                let ctx = Context::new(3 + layouts.len());
+                let AttentionShape { head_dim, n_kv_heads, .. } = first.heads[layers[0]];
+                let rows = |ty| ctx.tensor(ty, [head_dim, n, n_kv_heads]);
+                let k = rows(first.k_type);
+                let v = if first.values_in_keys { k.clone() } else { rows(first.v_type) };
+                let positions = (first.alibi)
+                    .then(|| RowPositions { all: ctx.tensor(Type::I32, [n * n_kv_heads]), first: 0 });
+                let lane = |layout: &&Layout| GraphLane {
+                    k: k.clone(),
+                    v: v.clone(),
+                    kv_heads: (0..n_kv_heads as u32).collect(),
+                    compensated: false,
+                    accumulated: (layers.iter().any(|layer| layout.accumulates(*layer)))
+                        .then(|| ctx.tensor(Type::F32, [n, n_kv_heads])),
+                    positions: positions.clone(),
+                    window: None,
+                };
+                let of_stores: Vec<GraphLane> = layouts.iter().map(lane).collect();
+                layers.iter().for_each(|layer| lanes[*layer].clone_from(&of_stores));
+                ctx.allocate(&backends.at(place).buffer_type())?;
             }
-            let ctx = Context::new(3 + layouts.len());
-            let rows = |ty| ctx.tensor(ty, [spec.head_dim, n, spec.n_kv_heads]);
-            let k = rows(first.k_type);
-            let v = if first.values_in_keys { k.clone() } else { rows(first.v_type) };
-            let positions = (first.alibi)
-                .then(|| RowPositions { all: ctx.tensor(Type::I32, [n * spec.n_kv_heads]), first: 0 });
-            let lane = |layout: &&Layout| GraphLane {
-                k: k.clone(),
-                v: v.clone(),
-                kv_heads: (0..spec.n_kv_heads as u32).collect(),
-                compensated: false,
-                accumulated: layout
-                    .accumulates_attention()
-                    .then(|| ctx.tensor(Type::F32, [n, spec.n_kv_heads])),
-                positions: positions.clone(),
-                window: None,
-            };
-            lanes[place as usize] = layouts.iter().map(lane).collect();
-            ctx.allocate(&backends.at(place).buffer_type())?;
         }
         Ok(Scratch { lanes, states })
     }
@@ -99,32 +100,32 @@ impl Scratch {
         Some(LayerRows::of_states(from?, to?))
     }
 
-    /// The lanes in a place, one for each store; empty where no layer uses them.
-    pub(crate) fn lanes(&self, place: Place) -> &[GraphLane] {
-        &self.lanes[place as usize]
+    /// The lanes of a layer, one for each store; empty where it does not use them.
+    pub(crate) fn lanes(&self, layer: usize) -> &[GraphLane] {
+        &self.lanes[layer]
     }
 
     /// The complete rows of `layer` as the one lane that attention reads, which has the layer's window.
-    pub(crate) fn complete_lane(&self, place: Place, spec: &ModelSpec, layer: usize) -> Vec<GraphLane> {
-        let lane = self.lanes(place).first();
+    pub(crate) fn complete_lane(&self, spec: &ModelSpec, layer: usize) -> Vec<GraphLane> {
+        let lane = self.lanes(layer).first();
         lane.map(|lane| GraphLane { window: spec.window(layer), ..lane.clone() }).into_iter().collect()
     }
 
-    /// The attention accumulated so far in a place, for each store: `[n, kv_heads]`, empty where there is none.
-    pub(crate) fn accumulated(&self, place: Place) -> Result<Vec<Vec<f32>>, ggml::Error> {
+    /// The attention accumulated so far in a layer, for each store: `[n, kv_heads]`, empty where there is none.
+    pub(crate) fn accumulated(&self, layer: usize) -> Result<Vec<Vec<f32>>, ggml::Error> {
         let of_lane =
             |lane: &GraphLane| lane.accumulated.as_ref().map_or_else(|| Ok(Vec::new()), Tensor::to_vec);
-        self.lanes(place).iter().map(of_lane).collect()
+        self.lanes(layer).iter().map(of_lane).collect()
     }
 
-    /// Sets the attention accumulated in a place to 0, for the next layer.
-    pub(crate) fn clear_accumulated(&self, place: Place) -> Result<(), ggml::Error> {
-        self.lanes(place).iter().filter_map(|lane| lane.accumulated.as_ref()).try_for_each(Tensor::clear)
+    /// Sets the attention accumulated in a layer to 0, before it is read.
+    pub(crate) fn clear_accumulated(&self, layer: usize) -> Result<(), ggml::Error> {
+        self.lanes(layer).iter().filter_map(|lane| lane.accumulated.as_ref()).try_for_each(Tensor::clear)
     }
 
     /// Restores what [`Scratch::accumulated`] gave.
-    pub(crate) fn set_accumulated(&self, place: Place, values: &[Vec<f32>]) -> Result<(), ggml::Error> {
-        let tensors = self.lanes(place).iter().map(|lane| &lane.accumulated);
+    pub(crate) fn set_accumulated(&self, layer: usize, values: &[Vec<f32>]) -> Result<(), ggml::Error> {
+        let tensors = self.lanes(layer).iter().map(|lane| &lane.accumulated);
         tensors
             .zip(values)
             .filter_map(|(tensor, values)| Some((tensor.as_ref()?, values)))

@@ -226,7 +226,7 @@ impl Weights {
 
 /// Whether rows of a tensor are looked up. Such tensors keep the file's layout.
 fn is_looked_up(name: &str) -> bool {
-    matches!(name, "token_embd.weight" | "position_embd.weight")
+    matches!(name, "token_embd.weight" | "position_embd.weight" | "per_layer_token_embd.weight")
 }
 
 /// Whether a tensor has a matrix for each head (latent attention). ggml multiplies these in the file's layout only.

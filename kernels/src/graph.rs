@@ -94,8 +94,8 @@ pub struct RowPositions {
     pub first: usize,
 }
 
-/// Shapes and scale of a model's attention.
-#[derive(Clone, Copy, Debug)]
+/// Shapes and scale of a layer's attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionShape {
     /// Elements of a head.
     pub head_dim: usize,

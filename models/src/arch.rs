@@ -53,6 +53,8 @@ architectures! {
     gemma2: Gemma2,
     /// Gemma 3, the part for text.
     gemma3: Gemma3,
+    /// Gemma 4, the part for text.
+    gemma4: Gemma4,
     /// Command R7B and Command A.
     cohere2: Cohere2,
     /// EXAONE 4.
@@ -185,6 +187,11 @@ pub struct ArchDecl {
     pub qk_norm: Presence,
     /// What these norms are over.
     pub qk_norm_kind: QkNorm,
+    /// Whether each head of V is normed, without weights.
+    pub value_norm: bool,
+    /// Whether the values of a model's global layers may come from the projection of the keys. They do where the first
+    /// of these layers has no `attn_v`.
+    pub values_from_keys: bool,
     /// The feed-forward network.
     pub feed_forward: FeedForward,
     /// Whether `ffn_up` holds the gate and, after it, the matrix that it gates.
@@ -199,11 +206,12 @@ pub struct ArchDecl {
     pub attention_gate: bool,
     /// Layers that keep a state in place of keys and values.
     pub recurrent: Option<RecurrentDecl>,
+    /// A factor of the residual stream after each layer.
+    pub layer_scale: Presence,
     /// Factors of embeddings, residuals and logits where the file does not give them.
     pub scales: Scales,
-    /// Where the file gives no attention scale: the number of layers with which it is 1 / sqrt(n_embd / n_heads). With
-    /// other numbers it is 1 / sqrt(head_dim).
-    pub scaled_by_width: Option<usize>,
+    /// The attention scale where the file gives none.
+    pub attention_scale: AttentionScale,
     /// Whether logits are divided by the file's `logit_scale`. Otherwise they are multiplied by it.
     pub divides_logits: bool,
     /// The soft cap of attention's logits where the file gives none.
@@ -236,6 +244,8 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     attn_output_bias: Presence::Never,
     qk_norm: Presence::Never,
     qk_norm_kind: QkNorm::Head,
+    value_norm: false,
+    values_from_keys: false,
     feed_forward: FeedForward::SwiGlu,
     fused_gate_up: Presence::Never,
     ffn_bias: Presence::Never,
@@ -243,8 +253,9 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     attention_sinks: Presence::Never,
     attention_gate: false,
     recurrent: None,
+    layer_scale: Presence::Never,
     scales: Scales::One,
-    scaled_by_width: None,
+    attention_scale: AttentionScale::OfHead,
     divides_logits: false,
     attention_softcap: None,
     final_softcap: None,
@@ -359,6 +370,10 @@ pub struct ExpertsDecl {
     pub shared: Presence,
     /// Whether a sigmoid scales what that expert gives.
     pub shared_gate: bool,
+    /// Whether that expert is the layer's feed-forward network. The experts beside it have norms of their own.
+    pub beside_dense: bool,
+    /// Gate and up of an expert in one tensor `ffn_gate_up_exps`.
+    pub fused_gate_up: Presence,
 }
 
 impl ExpertsDecl {
@@ -371,6 +386,8 @@ impl ExpertsDecl {
         selection_bias: Presence::Never,
         shared: Presence::IfInFile,
         shared_gate: false,
+        beside_dense: false,
+        fused_gate_up: Presence::Never,
     };
     /// Experts in every model, by the softmax of the router's logits, weighted by their share of the chosen ones.
     pub(crate) const ALWAYS: ExpertsDecl = ExpertsDecl { presence: Presence::Always, ..ExpertsDecl::NONE };
@@ -443,6 +460,17 @@ pub enum Scales {
     MiniCpm,
 }
 
+/// The factor of q·k before the softmax, where the file gives none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionScale {
+    /// 1 / sqrt(head_dim).
+    OfHead,
+    /// 1 / sqrt(n_embd / n_heads) in models with this number of layers, otherwise 1 / sqrt(head_dim).
+    OfWidth(usize),
+    /// 1.
+    One,
+}
+
 /// Whether the models of an architecture have an optional part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -508,9 +536,12 @@ pub struct LocalDecl {
     pub rope: LocalRope,
     /// Whether global layers have no RoPE, if there are local ones.
     pub only_local_rope: bool,
+    /// Whether local layers may have KV heads of another number and size than global ones.
+    pub own_heads: bool,
 }
 
-/// The RoPE of local layers, beside that of global ones. The file may give another base.
+/// The RoPE of local layers, beside that of global ones. The file may give another base. A tensor of factors that
+/// divide frequencies is for global layers only, unless local ones have the same RoPE.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LocalRope {
     /// The same.
@@ -524,7 +555,8 @@ pub enum LocalRope {
 impl LocalDecl {
     /// Every layer but the last of each group of this many.
     pub(crate) const fn except_every(global_every: usize) -> LocalDecl {
-        LocalDecl { window: None, global_every, rope: LocalRope::Same, only_local_rope: false }
+        let rope = LocalRope::Same;
+        LocalDecl { window: None, global_every, rope, only_local_rope: false, own_heads: false }
     }
 }
 

@@ -160,7 +160,7 @@ impl ModelShape {
             n_ctx_train: self.n_ctx,
             norm_eps: self.norm_eps,
             tied_output: self.tied,
-            rope_freqs: self.rope_factor.is_some(),
+            rope_freqs: base.rope_freqs || self.rope_factor.is_some(),
             ..base
         }
         .with_default_scales();

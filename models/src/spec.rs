@@ -2,11 +2,14 @@
 //! are found in the file and checked against those sizes (`tensors`). Computation uses only this; it does not
 //! look up metadata or tensor names.
 
-use crate::arch::{Arch, Block, FeedForward, NormKind, PositionScheme, Positions, QkNorm, RopeStyle, Scales};
+use crate::arch::{
+    Arch, AttentionScale, Block, FeedForward, NormKind, PositionScheme, Positions, QkNorm, RopeStyle, Scales,
+};
 use crate::gguf::ValueType;
 use crate::gguf::write::MetaValue;
 
 mod experts;
+mod kv_sharing;
 mod latent;
 mod local;
 mod read;
@@ -15,13 +18,15 @@ mod temperature;
 mod tensors;
 
 pub use experts::Experts;
+pub use kv_sharing::KvSharing;
 pub use latent::Latent;
-pub use local::LocalLayers;
+pub use local::{KvHeads, LocalLayers};
 pub use recurrent::{RecurrentLayers, StateShape};
 pub use temperature::AttentionTemperature;
 pub use tensors::{
     AttentionTensors, DenseTensors, ExpertTensors, InputTensors, LatentTensors, LayerTensors, MixerTensors,
-    ModelTensors, NetworkTensors, OutputTensors, Part, RecurrentTensors, TensorKind, TensorSpec,
+    ModelTensors, NetworkTensors, OutputTensors, Part, PerLayerTensors, RecurrentTensors, SeparateNorms,
+    TensorKind, TensorSpec,
 };
 
 /// The maximum bias of ALiBi: the first of 2^n heads has the slope 2^(-8 / 2^n).
@@ -44,13 +49,13 @@ pub struct ModelSpec {
     pub n_embd: usize,
     /// Query heads per layer.
     pub n_heads: usize,
-    /// KV heads per layer; divides `n_heads`.
+    /// KV heads per layer; divides `n_heads`. Local layers may have others: see [`ModelSpec::kv_heads`].
     pub n_kv_heads: usize,
-    /// Elements of a head, for Q, K and V. With latent attention those of a stored row.
+    /// Elements of a head, for Q, K and V. With latent attention those of a stored row. Local layers may have others.
     pub head_dim: usize,
     /// The sizes of latent attention. There is one KV head then.
     pub latent: Option<Latent>,
-    /// Width of the feed-forward network, elements.
+    /// Width of the feed-forward network, elements. See [`ModelSpec::network_width`].
     pub n_ff: usize,
     /// Tokens in the vocabulary; also the rows of the embedding.
     pub n_vocab: usize,
@@ -80,6 +85,14 @@ pub struct ModelSpec {
     pub attn_output_bias: bool,
     /// What the norms of Q and K are over.
     pub qk_norm: Option<QkNorm>,
+    /// Whether the values of global layers come from the projection of the keys.
+    pub values_from_keys: bool,
+    /// The last layers, where they attend to the keys and values of earlier ones.
+    pub kv_sharing: Option<KvSharing>,
+    /// Width of the embeddings that each layer has of its own, elements.
+    pub per_layer_width: Option<usize>,
+    /// Whether a factor scales the residual stream after each layer.
+    pub layer_scale: bool,
     /// Whether the gate and what it gates are one tensor in the file.
     pub fused_gate_up: bool,
     /// Whether the feed-forward network has biases.
@@ -286,7 +299,10 @@ impl ModelSpec {
             n_vocab: 1,
             n_ctx_train: 1,
             norm_eps: 1e-5,
-            attention_scale: attention_scale(head_dim),
+            attention_scale: match decl.attention_scale {
+                AttentionScale::OfHead | AttentionScale::OfWidth(_) => attention_scale(head_dim),
+                AttentionScale::One => 1.0,
+            },
             attention_temperature: None,
             position_encoding,
             block: decl.blocks[0],
@@ -297,6 +313,10 @@ impl ModelSpec {
             qkv_bias: always(decl.qkv_bias),
             attn_output_bias: always(decl.attn_output_bias),
             qk_norm: always(decl.qk_norm).then_some(decl.qk_norm_kind),
+            values_from_keys: false,
+            kv_sharing: None,
+            per_layer_width: None,
+            layer_scale: always(decl.layer_scale),
             fused_gate_up: always(decl.fused_gate_up),
             ffn_bias: always(decl.ffn_bias),
             experts: Experts::declared(&decl.experts),
@@ -357,6 +377,13 @@ impl ModelSpec {
         self.n_heads / self.n_kv_heads
     }
 
+    /// Width of the feed-forward network of a layer, counted from 0.
+    pub fn network_width(&self, layer: usize) -> usize {
+        self.kv_sharing
+            .filter(|sharing| layer >= sharing.first_layer)
+            .map_or(self.n_ff, |sharing| sharing.n_ff)
+    }
+
     /// Rows that a KV head stores of a token: its key and its value, or one for both (latent attention).
     pub fn rows_of_token(&self) -> usize {
         if self.latent.is_some() { 1 } else { 2 }
@@ -378,9 +405,13 @@ impl ModelSpec {
         self.arch.decl().settings.iter().filter_map(|key| {
             let value: MetaValue = match *key {
                 "attention.clamp_kqv" => self.clamp_qkv?.into(),
+                "attention.shared_kv_layers" => {
+                    MetaValue::U32((self.n_layers - self.kv_sharing?.first_layer) as u32)
+                }
                 "attention.max_alibi_bias" => ALIBI_MAX_BIAS.into(),
                 "attn_logit_softcapping" => self.attention_softcap?.into(),
                 "attention.scale" => self.attention_scale.into(),
+                "embedding_length_per_layer_input" => MetaValue::U32(self.per_layer_width? as u32),
                 "embedding_scale" => self.embedding_scale.into(),
                 "final_logit_softcapping" => self.final_softcap?.into(),
                 "logit_scale" => self.logit_scale.into(),
@@ -411,9 +442,14 @@ impl ModelSpec {
         put("block_count", size(self.n_layers + self.ignored_layers));
         put("context_length", size(self.n_ctx_train));
         put("embedding_length", size(self.n_embd));
-        put("feed_forward_length", size(self.n_ff));
+        // Once, or for each layer.
+        let sizes = |of_layer: &dyn Fn(usize) -> usize, differ: bool| match differ {
+            true => MetaValue::Array(ValueType::U32, (0..self.n_layers).map(|i| size(of_layer(i))).collect()),
+            false => size(of_layer(0)),
+        };
+        put("feed_forward_length", sizes(&|layer| self.network_width(layer), self.kv_sharing.is_some()));
         put("attention.head_count", size(self.n_heads));
-        put("attention.head_count_kv", size(self.n_kv_heads));
+        put("attention.head_count_kv", sizes(&|layer| self.kv_heads(layer).count, self.has_local_heads()));
         put("attention.key_length", size(self.head_dim));
         put("attention.value_length", size(self.latent.map_or(self.head_dim, |latent| latent.rank)));
         put(norm_eps_key(self.norm()), self.norm_eps.into());
@@ -456,6 +492,11 @@ impl ModelSpec {
             put("attention.sliding_window_pattern", MetaValue::Array(ValueType::Bool, flags.collect()));
             if let Some(rope) = local.rope {
                 put("rope.freq_base_swa", rope.base.into());
+            }
+            if let Some(heads) = local.heads {
+                put("attention.key_length_swa", size(heads.dim));
+                put("attention.value_length_swa", size(heads.dim));
+                put("rope.dimension_count_swa", size(local.rope.map_or(heads.dim, |rope| rope.n_dims)));
             }
         }
         if let (Some(latent), Some(rope)) = (self.latent, self.position_encoding.rope()) {

@@ -195,12 +195,34 @@ HYBRID = [
     Case("qwen3next-gqa", "Qwen3Next", hybrid(0, 1, **delta_net(2, 4, 16), **QWEN_MOE), tokens=100),
     Case("qwen3next-mqa", "Qwen3Next", hybrid(0, 1, num_key_value_heads=1, **delta_net(1, 2, 16), **QWEN_MOE | dict(num_experts_per_tok=4)), "q8_0", tokens=100),
 ]
-CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300)]
+
+
+def gemma4(layers, rope_part, **config):
+    """Local (L) and global (G) layers. RoPE rotates a part of the global ones' heads."""
+    kinds = [dict(L="sliding_attention", G="full_attention")[layer] for layer in layers]
+    rope = dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+                full_attention=dict(rope_type="proportional", rope_theta=100000.0, partial_rotary_factor=rope_part))
+    return dict(SMALL, num_hidden_layers=len(layers), layer_types=kinds, rope_parameters=rope, vocab_size_per_layer_input=VOCAB) | config
+
+
+# Layers with heads of their own sizes, experts beside a network, and layers without keys and values. Seeds from 400 on.
+PLAIN = dict(hidden_size_per_layer_input=0, attention_k_eq_v=True)
+GEMMA4 = [
+    Case("gemma4-dense", "Gemma4", gemma4("LGLG", 0.25, head_dim=16, global_head_dim=32, num_global_key_value_heads=1, sliding_window=8,
+                                          final_logit_softcapping=8.0, **PLAIN)),
+    Case("gemma4-experts", "Gemma4", gemma4("LG", 0.5, head_dim=16, global_head_dim=32, num_key_value_heads=4, num_global_key_value_heads=2, sliding_window=12,
+                                            enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=32, **PLAIN)),
+    Case("gemma4-shared-kv", "Gemma4", gemma4("LGLG", 0.25, head_dim=16, global_head_dim=32, num_key_value_heads=2, sliding_window=8, hidden_size_per_layer_input=16,
+                                              num_kv_shared_layers=2, use_double_wide_mlp=True)),
+    Case("gemma4-shared-mqa", "Gemma4", gemma4("LGLLG", 0.5, head_dim=16, global_head_dim=32, num_attention_heads=2, num_key_value_heads=1, sliding_window=17,
+                                               hidden_size_per_layer_input=32, num_kv_shared_layers=3, intermediate_size=32, final_logit_softcapping=10.0), "q8_0"),
+]
+CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300), *enumerate(GEMMA4, 400)]
 
 
 def build(case: Case, seed: int):
     # These have one for text beside the one for text and images.
-    text = "Text" if case.stem in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
+    text = "Text" if case.stem in ("Gemma3", "Gemma4", "Qwen3_5", "Qwen3_5Moe") else ""
     config = getattr(transformers, f"{case.stem}{text}Config")(
         **{k: v for k, v in case.config.items() if v is not None or k == "q_lora_rank"}, attn_implementation="eager")
     suffix = "LMHeadModel" if case.stem == "GPT2" else "ForCausalLM"
@@ -209,8 +231,10 @@ def build(case: Case, seed: int):
     with torch.no_grad():
         for name, weight in sorted(net.named_parameters()):
             weight.copy_(torch.from_numpy(draw(rng, name, tuple(weight.shape))))
+            if case.stem == "Gemma4" and "q_norm" in name:
+                weight.mul_(0.25)  # nothing else scales its attention
         for name, bias in sorted(net.named_buffers()):
-            if name.endswith("e_score_correction_bias"):
+            if name.endswith(("e_score_correction_bias", "layer_scalar")):
                 bias.copy_(torch.from_numpy(draw(rng, name, tuple(bias.shape))))
     return net
 
@@ -218,8 +242,8 @@ def build(case: Case, seed: int):
 def draw(rng, name: str, shape: tuple) -> np.ndarray:
     if len(shape) == 1 or "norm" in name:
         steps = rng.integers(-4, 4, shape) / 16
-        is_norm = "norm" in name or ".ln" in name
-        return ((1 + steps) if is_norm and name.endswith("weight") else steps).astype(np.float32)
+        is_norm = ("norm" in name or ".ln" in name) and name.endswith("weight")
+        return ((1 + steps) if is_norm or name.endswith(("scale", "layer_scalar")) else steps).astype(np.float32)
     sharp = any(part in name for part in ("q_proj", "k_proj"))
     is_embedding = any(part in name for part in ("embed", "wte", "wpe"))
     gain = 1 / math.sqrt(shape[-1]) if is_embedding else (1.5 if sharp else 1.2) / math.sqrt(shape[-1])
@@ -323,7 +347,7 @@ def main():
             assert np.isfinite(logits).all(), name
             with gzip.GzipFile(args.out / f"{name}.gguf.gz", "wb", mtime=0) as out:
                 out.write(model.read_bytes())
-            kept = N_LOGITS_MOE if "num_experts_per_tok" in case.config else N_LOGITS
+            kept = N_LOGITS_MOE if "num_experts_per_tok" in case.config or case.stem == "Gemma4" else N_LOGITS
             np.save(args.out / f"{name}.npy", logits[-kept:].astype(np.float32))
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}

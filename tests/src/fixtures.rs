@@ -9,7 +9,7 @@ use ggml::Type;
 use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::kv::policy::policies;
-use longhand::{Engine, ModelSource, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, Hint, ModelSource, Session, SessionOptions};
 use serde_json::Value;
 
 /// The cases of `golden/index.json`.
@@ -31,12 +31,17 @@ pub fn golden_model(name: &str) -> Arc<Engine> {
     Engine::open(&ModelSource::File(file), &crate::engine_options()).expect("the model opens")
 }
 
-/// Opens a packed model of `golden/families` by its name, with [`crate::engine_options`].
+/// Opens a packed model of `golden/families` by its name, with [`crate::engine_options`]. Models that are computed on
+/// the CPU only are opened there, whatever the device is.
 pub fn family_model(name: &str) -> Arc<Engine> {
     let packed = std::fs::read(crate::data(&format!("golden/families/{name}.gguf.gz"))).expect(name);
     let mut bytes = Vec::new();
     GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("the model is packed");
-    let engine = Engine::open(&ModelSource::Bytes(bytes.into()), &crate::engine_options());
+    let open = |options| Engine::open(&ModelSource::Bytes(bytes.clone().into()), &options);
+    let engine = open(crate::engine_options()).or_else(|error| match error.hint() {
+        Some(Hint::UseCpu) => open(EngineOptions { device: None, ..crate::engine_options() }),
+        _ => Err(error),
+    });
     engine.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 

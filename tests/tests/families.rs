@@ -2,13 +2,17 @@
 //! run under policies that evict rows. `golden/families.py` makes them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longhand::heads::SelectionRule;
+use longhand::plan::{Plan, PlanOptions};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
+use longhand::testing::outline::tensor_outlines;
+use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Engine, Prefill, Session, SessionOptions};
 use models::arch::Arch;
-use models::spec::PositionEncoding;
+use models::spec::{KvHeads, ModelSpec, PositionEncoding};
 use serde_json::Value;
 use tests::fixtures::{case_tokens, family_model, max_difference, session, sync, with_policy};
 use tests::npy::Array;
@@ -160,19 +164,35 @@ fn a_saved_session_is_not_continued_with_other_rope_factors() {
     }
 }
 
-/// The store of a model with latent attention has one row for a token, in which keys and values are. The row comes back
-/// by undo and from a file, also after evictions.
+/// The store of a model with latent attention has one row for a token, in which keys and values are. Layers that attend
+/// to the rows of others have none, and heads of local layers may have another size. Rows come back by undo and from a
+/// file, also after evictions.
 #[test]
-fn latent_rows_are_stored_once_undone_and_saved() {
-    for case in cases().filter(|case| case.is_f32() && case.engine.spec().latent.is_some()) {
+fn unusual_rows_are_stored_once_undone_and_saved() {
+    let is_unusual = |spec: &ModelSpec| spec.latent.is_some() || spec.has_local_heads();
+    for case in cases().filter(|case| case.is_f32() && is_unusual(case.engine.spec())) {
         let spec = case.engine.spec();
-        for policy in ["full", "razor:buffer=8,ratio=5,sinks=2,slack=0", "h2o:heavy=6,recent=6,slack=0"] {
+        for policy in [
+            "full",
+            "razor:buffer=8,ratio=5,sinks=2,slack=0",
+            "h2o:heavy=6,recent=6,slack=0",
+            "snapkv:capacity=16,window=4,slack=0",
+            "kvzip:heads=off,capacity=20,recent=10,slack=0",
+        ] {
             let policy = policy.parse().unwrap_or_else(|error| panic!("{policy}: {error}"));
             let options = with_policy(&case.engine, &policy, case.options(16));
             let mut session = session(&case.engine, options);
             sync(&mut session, &case.tokens[..36]);
-            let rows = 36 * spec.n_layers * spec.head_dim;
-            assert_eq!(session.kv_usage().full_bytes, rows * session.options().types.0.row_bytes(32) / 32);
+            let elements = |layer: usize| {
+                let KvHeads { count, dim } = spec.kv_heads(layer);
+                spec.window(layer).map_or(36, |window| window.min(36)) * count * dim * spec.rows_of_token()
+            };
+            let with_rows = (0..spec.n_layers).filter(|layer| !spec.shares_kv(*layer));
+            let row_bytes = session.options().types.0.row_bytes(32);
+            assert_eq!(
+                session.kv_usage().full_bytes,
+                with_rows.map(elements).sum::<usize>() * row_bytes / 32
+            );
             let before = session.logits().to_vec();
 
             sync(&mut session, &case.tokens);
@@ -189,6 +209,65 @@ fn latent_rows_are_stored_once_undone_and_saved() {
             let difference = max_difference(restored.logits(), &after);
             assert!(difference < 1e-4 + device_tolerance(), "{}, {policy}: {difference:e}", case.name);
         }
+    }
+}
+
+/// The last layers of Gemma 4's small models have no rows. Those of the layers that they attend to are in the plan once,
+/// and their complete rows in exact prefill are not where those of other layers are.
+#[test]
+fn rows_of_layers_that_share_them_are_planned_once() {
+    let engine = family_model("gemma4-shared-kv-f32");
+    let spec = engine.spec();
+    assert_eq!((0..4).map(|layer| spec.kv_layer(layer)).collect::<Vec<_>>(), [0, 1, 0, 1]);
+    let policy = "h2o:heavy=6,recent=6,slack=0";
+    let mut session = session(&engine, SessionOptions { chunk: 16, ..fixtures::options(48, policy) });
+    sync(&mut session, &fixtures::random_tokens(&engine, 40, 1));
+    let heads = session.kv_map().layers;
+    assert_eq!(heads.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 0, 0]);
+    let layout = session.store().layout();
+    // f32 keys and values of two heads: a token's row in each layer, its accumulated attention and its position.
+    let row = |dim: usize| 2 * 2 * 4 * dim;
+    assert_eq!(layout.scratch_bytes(40), 40 * (row(16) + row(32) + 2 * 2 * (4 + 4)));
+    let options = PlanOptions {
+        repack: true,
+        prompt: 40,
+        chunk: 16,
+        exact: true,
+        threads: 1,
+        on_device: 0,
+        blocks: engine.backends().at(Place::Device).blocks(),
+    };
+    let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");
+    assert_eq!((plan.weights, plan.host.store), (engine.weight_bytes(), layout.bytes()));
+    let (planned, compute) = (plan.host.compute, session.compute_bytes());
+    assert!(compute <= planned && planned <= 2 * compute, "{compute} allocated, {planned} planned");
+}
+
+/// An exact prefill that is interrupted goes on where it stopped, also in layers without rows of their own. KVzip reads
+/// the text twice, but not in these layers.
+#[test]
+fn interrupted_texts_go_on_in_layers_that_share_rows() {
+    let engine = family_model("gemma4-shared-kv-f32");
+    let tokens = fixtures::random_tokens(&engine, 40, 2);
+    let backend = engine.backends().at(Place::Host);
+    for policy in ["full", "h2o:heavy=6,recent=6,slack=0", "kvzip:heads=off,capacity=20,recent=10,slack=0"] {
+        let new = || session(&engine, SessionOptions { chunk: 16, ..fixtures::options(48, policy) });
+        let mut whole = new();
+        sync(&mut whole, &tokens);
+        let mut stopped = 0;
+        for operations in (0..800).step_by(41) {
+            let mut interrupted = new();
+            backend.interrupt_after(operations);
+            let read = interrupted.sync(&tokens, &mut |_| ());
+            backend.interrupt_after(usize::MAX);
+            engine.interrupt().store(false, Ordering::Relaxed);
+            stopped += usize::from(read.is_err());
+            sync(&mut interrupted, &tokens);
+            assert_eq!(interrupted.logits(), whole.logits(), "{policy}, {operations}");
+            let contents = |session: &Session| session.store().contents().expect("the store");
+            assert!(contents(&interrupted) == contents(&whole), "{policy}, {operations}");
+        }
+        assert!(stopped > 8, "{policy}: {stopped} interrupts");
     }
 }
 

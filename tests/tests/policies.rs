@@ -46,7 +46,7 @@ fn check_rows(session: &Session) {
             assert!(held.last().is_some_and(|last| (*last as usize) < seen), "{policy}");
         }
     }
-    let row = session.store().layout().row_bytes();
+    let row = session.store().layout().row_bytes(0);
     assert_eq!(session.store().live_bytes(), rows * row, "{policy} after {seen}");
     check_map(session, max_rows);
     assert!(session.logits().iter().all(|x| x.is_finite()), "{policy} after {seen}");

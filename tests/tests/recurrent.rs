@@ -129,7 +129,7 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
     for context in [100, 200] {
         let session = session(&engine, options(context, "full"));
         let layout = session.store().layout();
-        let row = layout.row_bytes() * spec.n_kv_heads;
+        let row = layout.row_bytes(0) * spec.n_kv_heads;
         assert_eq!(layout.bytes(), state + 2 * context * row);
         let options = PlanOptions {
             repack: true,

@@ -116,7 +116,7 @@ static REFERENCE: LazyLock<Reference> = LazyLock::new(|| {
         let mut intermediates = session.intermediates(text).expect("intermediates").into_iter();
         let (_, queries) = intermediates.find(|(name, _)| name == "Qcur-0").expect("queries");
         let heads = first_layer(&session).into_iter().flat_map(|lane| lane.heads);
-        (heads.map(|head| head.rows).collect(), queries, session.store().layout().heads)
+        (heads.map(|head| head.rows).collect(), queries, session.store().layout().heads[0])
     });
     let [(first, first_queries, shape), (second, second_queries, _)] = computed;
     Reference { shape, texts, rows: [first, second], queries: [first_queries, second_queries] }
@@ -139,7 +139,7 @@ struct HeadContents {
 /// The lanes of the first layer. The format is that of session files.
 fn first_layer(session: &Session) -> Vec<LaneContents> {
     let (store, bytes) = (session.store(), session.store().contents().expect("the store"));
-    let head_dim = store.layout().heads.head_dim;
+    let head_dim = store.layout().heads[0].head_dim;
     let mut numbers = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let mut take = |n: usize| -> Vec<u32> { numbers.by_ref().take(n).collect() };
     let mut lanes = Vec::new();
@@ -415,7 +415,7 @@ impl Trial {
     /// The first layer's keys, values and sums.
     fn check_rows(&self) {
         let tokens = self.session.tokens();
-        let head_dim = self.session.store().layout().heads.head_dim;
+        let head_dim = self.session.store().layout().heads[0].head_dim;
         for lane in first_layer(&self.session) {
             for (number, (head, contents)) in lane.kv_heads.iter().zip(&lane.heads).enumerate() {
                 let HeadContents { positions, rows } = contents;
@@ -533,7 +533,7 @@ impl LaneModel {
             (slack, _) => slack as usize,
         };
         let reserve = (budget.min(CONTEXT) / 8).clamp(32, 512);
-        let shape = trial.session.store().layout().heads;
+        let shape = trial.session.store().layout().heads[0];
         let is_bounded =
             |head: &usize| profile.as_ref().is_none_or(|profile| !profile.is_retrieval(0, *head));
         let heads = (0..shape.n_kv_heads).filter(is_bounded);

@@ -37,6 +37,7 @@ fn model(arch: Arch, softcap: Option<f32>) -> Arc<Engine> {
             window: WINDOW,
             is_local: (0..6).map(|layer| layer != GLOBAL).collect(),
             rope: rope.map(|rope| Rope { base: 100.0, ..rope }),
+            heads: None,
         }),
         ..base
     }

@@ -146,7 +146,7 @@ impl Report<'_> {
             "compress_ns": measurement.compressing.as_nanos() as u64,
             "prefill": self.args.prefill.name(),
             "fill": if self.args.fill == Fill::Random { "random" } else { "prefill" },
-            "kv_heads": spec.attention_layers() * spec.n_kv_heads,
+            "kv_heads": spec.all_kv_heads(),
             "retrieval_heads": measurement.retrieval_heads,
             "kv_bytes": measurement.kv_bytes,
             "kv_bytes_full": measurement.kv_full,

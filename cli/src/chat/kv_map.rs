@@ -164,7 +164,9 @@ fn totals(session: &Session, map: &KvMap) -> String {
     );
     if session.options().types != (Type::F16, Type::F16) {
         let spec = session.engine().spec();
-        let f16 = seen * spec.head_dim * spec.rows_of_token() * Type::F16.row_bytes(1);
+        let elements = map.layers.iter().enumerate();
+        let elements = elements.map(|(layer, heads)| heads.len() * map.tokens * spec.kv_heads(layer).dim);
+        let f16 = elements.sum::<usize>() * spec.rows_of_token() * Type::F16.row_bytes(1);
         text += &format!("         all rows in f16: {}\n", format::bytes(f16));
     }
     let evicting: Vec<usize> =

@@ -104,13 +104,16 @@ impl Cache {
 }
 
 /// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the window;
-/// in recurrent layers, the state.
+/// in recurrent layers, the state. Layers that attend to the rows of others have none.
 pub fn full_bytes(spec: &ModelSpec, tokens: usize, types: (Type, Type)) -> usize {
-    let of_types = [types.0, types.1].into_iter().take(spec.rows_of_token());
-    let row = of_types.map(|ty| ty.row_bytes(spec.head_dim)).sum::<usize>();
-    let rows = |layer| spec.window(layer).map_or(tokens, |window| tokens.min(window));
-    let attending = (0..spec.n_layers).filter(|layer| spec.recurrent_layer(*layer).is_none());
-    attending.map(rows).sum::<usize>() * spec.n_kv_heads * row + state_bytes(spec)
+    let of_types = || [types.0, types.1].into_iter().take(spec.rows_of_token());
+    let of_layer = |layer| {
+        let rows = spec.window(layer).map_or(tokens, |window| tokens.min(window));
+        let heads = spec.kv_heads(layer);
+        rows * heads.count * of_types().map(|ty| ty.row_bytes(heads.dim)).sum::<usize>()
+    };
+    let has_rows = |layer: &usize| spec.recurrent_layer(*layer).is_none() && !spec.shares_kv(*layer);
+    (0..spec.n_layers).filter(has_rows).map(of_layer).sum::<usize>() + state_bytes(spec)
 }
 
 /// Bytes of the states, which no budget makes smaller.

@@ -20,38 +20,67 @@ struct Chosen {
 
 impl Forward {
     /// What the experts of a layer give, the shared one included: `[n_embd, n]`, for the normed input `x`
-    /// `[n_embd, n]`.
+    /// `[n_embd, n]`. Experts beside a network norm the layer's `sum` `[n_embd, n]` themselves.
     pub(super) fn experts(
         &self,
         ctx: &Context,
         layer: usize,
         w: &ExpertTensors<Tensor>,
         x: &Tensor,
+        sum: &Tensor,
     ) -> Tensor {
         let Some(experts) = self.spec.experts_of(layer) else {
             return ctx.refuse("experts", format!("layer {layer} has none"));
         };
-        let chosen = self.choose(ctx, layer, experts, w, x);
         let [n_embd, n] = [x.dim(0), x.dim(1)];
-        let input = ctx.reshape(x, [n_embd, 1, n]);
+        let (of_router, input) = match &w.separate {
+            Some(separate) => (
+                self.separate_router_input(ctx, &separate.router_scale, sum),
+                self.result_of(&separate.norm, self.norm(ctx, sum, &separate.norm, None)),
+            ),
+            None => (x.clone(), x.clone()),
+        };
+        let mut chosen = self.choose(ctx, layer, experts, w, &of_router);
+        if let Some(separate) = &w.separate {
+            // `[count, n]`, to take those of the chosen experts.
+            let scales = ctx.repeat(&separate.expert_scale, n);
+            let of_chosen = ctx.reshape(&ctx.get_ranked(&scales, &chosen.ids), chosen.weights.shape());
+            chosen.weights = ctx.mul(&chosen.weights, &of_chosen);
+        }
+        let input = ctx.reshape(&input, [n_embd, 1, n]);
         // `[n_ff, used, n]`.
         let project = |matrix, bias| self.product_of_chosen(ctx, (matrix, bias), &input, &chosen);
         let gate = w.gate.as_ref().map(|gate| project(gate, w.gate_bias.as_ref()));
         let up = project(&w.up, w.up_bias.as_ref());
+        let (gate, up) = match experts.fused_gate_up {
+            true => {
+                let [gate, up] = halves(ctx, &up);
+                (Some(gate), up)
+            }
+            false => (gate, up),
+        };
         let hidden = self.intermediate("ffn_act", layer, self.activation(ctx, layer, gate, up));
         let out = self.product_of_chosen(ctx, (&w.down, w.down_bias.as_ref()), &hidden, &chosen);
-        let sum = sum_of_chosen(ctx, &ctx.mul(&out, &chosen.weights));
-        match &w.shared {
-            Some(shared) => {
-                let out = self.dense(ctx, layer, shared, x);
-                let out = match &w.shared_gate {
-                    Some(gate) => ctx.mul(&out, &ctx.sigmoid(&ctx.mul_mat(gate, x))),
-                    None => out,
-                };
-                ctx.add(&sum, &out)
-            }
-            None => sum,
+        let mut sum = sum_of_chosen(ctx, &ctx.mul(&out, &chosen.weights));
+        let post_norm = |norm: &Tensor, out: Tensor| self.result_of(norm, self.norm(ctx, &out, norm, None));
+        if let Some(separate) = &w.separate {
+            sum = post_norm(&separate.post_norm, sum);
         }
+        let Some(shared) = &w.shared else { return sum };
+        let out = self.dense(ctx, layer, shared, x);
+        let out = match (&w.shared_gate, &w.separate) {
+            (Some(gate), _) => ctx.mul(&out, &ctx.sigmoid(&ctx.mul_mat(gate, x))),
+            (None, Some(separate)) => post_norm(&separate.network_post_norm, out),
+            (None, None) => out,
+        };
+        ctx.add(&sum, &out)
+    }
+
+    /// The input of the router of experts beside a network, `[n_embd, n]`: the normed `sum` `[n_embd, n]` times `scale`
+    /// `[n_embd]` / sqrt(n_embd).
+    fn separate_router_input(&self, ctx: &Context, scale: &Tensor, sum: &Tensor) -> Tensor {
+        let factor = 1.0 / (sum.dim(0) as f32).sqrt();
+        self.result_of(scale, ctx.mul(&ctx.scale(&ctx.rms_norm(sum, self.spec.norm_eps), factor), scale))
     }
 
     /// The experts of each token.
@@ -125,6 +154,14 @@ fn in_best_groups(ctx: &Context, scores: Tensor, experts: &Experts) -> Tensor {
     let low = ctx.reshape(&ctx.scale(&too_low, -1.0), [1, groups, n]);
     let masked = ctx.add(&ctx.reshape(&scores, [size, groups, n]), &low);
     ctx.reshape(&masked, [count, n])
+}
+
+/// The two halves of the rows of `x` `[2 * n_ff, used, n]`: `[n_ff, used, n]` each.
+fn halves(ctx: &Context, x: &Tensor) -> [Tensor; 2] {
+    let ([n, used, tokens, _], [_, row, token, last]) = (x.shape().0, x.strides());
+    [0, 1].map(|half| {
+        ctx.cont(&ctx.view(x, [n / 2, used, tokens], [row, token, last], half * n / 2 * size_of::<f32>()))
+    })
 }
 
 /// `weights` `[used, n]` divided by their sums.

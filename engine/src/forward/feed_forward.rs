@@ -9,17 +9,18 @@ use crate::placement::Place;
 
 impl Forward {
     /// What the feed-forward network of a layer, or its experts, with weights `w` give, `[n_embd, n]`, for its normed
-    /// input `x` `[n_embd, n]`.
+    /// input `x` `[n_embd, n]`. `sum` `[n_embd, n]` is the same without the norm.
     pub(super) fn feed_forward(
         &self,
         ctx: &Context,
         layer: usize,
         w: &NetworkTensors<Tensor>,
         x: &Tensor,
+        sum: &Tensor,
     ) -> Tensor {
         let out = match w {
             NetworkTensors::Dense(dense) => self.dense(ctx, layer, dense, x),
-            NetworkTensors::Experts(experts) => self.experts(ctx, layer, experts, x),
+            NetworkTensors::Experts(experts) => self.experts(ctx, layer, experts, x, sum),
         };
         self.intermediate("ffn_out", layer, out)
     }

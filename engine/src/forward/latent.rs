@@ -59,12 +59,13 @@ impl Forward {
     pub(super) fn latent_values(
         &self,
         ctx: &Context,
+        layer: usize,
         latent: &Latent,
         values: &Tensor,
         attended: &Tensor,
     ) -> Tensor {
         let (heads, n) = (self.spec.n_heads, attended.dim(1));
-        let head = 4 * self.heads.head_dim;
+        let head = 4 * self.heads[layer].head_dim;
         let strides = [head, head * heads, head * heads * n];
         let latents = ctx.view(attended, [latent.rank, heads, n], strides, 0);
         let of_heads = self.result_of(values, ctx.mul_mat(values, &ctx.permute(&latents, [0, 2, 1, 3])));

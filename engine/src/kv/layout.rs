@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::{AttentionShape, MAX_LANES, tensor_type};
-use models::spec::{ModelSpec, PositionEncoding, RecurrentLayers, StateShape};
+use models::spec::{KvHeads, ModelSpec, PositionEncoding, RecurrentLayers, StateShape};
 
 use super::policy::{
     AccumulationRule, AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput,
@@ -117,11 +117,26 @@ pub struct StoreOptions {
     pub reserve: Option<usize>,
 }
 
+/// The heads of a layer.
+pub fn attention_shape(spec: &ModelSpec, layer: usize) -> AttentionShape {
+    shape(spec, spec.kv_heads(layer))
+}
+
+fn shape(spec: &ModelSpec, heads: KvHeads) -> AttentionShape {
+    AttentionShape {
+        head_dim: heads.dim,
+        n_kv_heads: heads.count,
+        group: spec.n_heads / heads.count,
+        scale: spec.attention_scale,
+        softcap: spec.attention_softcap,
+    }
+}
+
 /// The shape of a store.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// The model's heads.
-    pub heads: AttentionShape,
+    /// `[n_layers]`: the heads of each layer.
+    pub heads: Vec<AttentionShape>,
     /// Maximum tokens of the session.
     pub context: usize,
     /// Element type of keys.
@@ -132,8 +147,11 @@ pub struct Layout {
     pub values_in_keys: bool,
     /// Whether the position of each row is stored beside it, for attention that depends on distances (ALiBi).
     pub alibi: bool,
-    /// For each layer its lanes, those that keep every row first. A recurrent layer has none.
+    /// For each layer its lanes, those that keep every row first. A recurrent layer has none, nor has one that attends
+    /// to the rows of an earlier one.
     pub layers: Vec<Vec<LaneLayout>>,
+    /// `[n_layers]`: whether later layers attend to the rows of a layer too.
+    pub is_shared: Vec<bool>,
     /// What recurrent layers keep.
     pub states: Option<StateShape>,
 }
@@ -157,13 +175,7 @@ impl Layout {
         } else {
             None
         };
-        let heads = AttentionShape {
-            head_dim: spec.head_dim,
-            n_kv_heads: spec.n_kv_heads,
-            group: spec.queries_per_kv_head(),
-            scale: spec.attention_scale,
-            softcap: spec.attention_softcap,
-        };
+        let heads = shape(spec, KvHeads { count: spec.n_kv_heads, dim: spec.head_dim });
         let keeps_all = |layer: usize, head: usize| {
             !policy.uses_shares() && profile.is_some_and(|profile| profile.is_retrieval(layer, head))
         };
@@ -193,14 +205,17 @@ impl Layout {
                 }
             }
         }
-        let all_heads: Vec<u32> = (0..spec.n_kv_heads as u32).collect();
         for (layer, lanes) in layout.layers.iter_mut().enumerate() {
+            let heads = attention_shape(spec, layer);
             if let Some(window) = spec.window(layer) {
-                *lanes = vec![LaneLayout::windowed(all_heads.clone(), window, options)];
+                check_types(options.types, heads.head_dim)?;
+                *lanes = vec![LaneLayout::windowed((0..heads.n_kv_heads as u32).collect(), window, options)];
             }
-            if spec.recurrent_layer(layer).is_some() {
+            if spec.recurrent_layer(layer).is_some() || spec.shares_kv(layer) {
                 lanes.clear();
             }
+            layout.heads[layer] = heads;
+            layout.is_shared[layer] = spec.is_kv_shared(layer);
         }
         // A mean key has no position, so no entry can stand for evicted rows.
         for lane in layout.layers.iter_mut().flatten().filter(|lane| lane.compensated && layout.alibi) {
@@ -219,26 +234,8 @@ impl Layout {
         keeps_all: impl Fn(usize, usize) -> bool,
         options: StoreOptions,
     ) -> Result<Layout, EngineError> {
-        let StoreOptions { context, types: (k_type, v_type), .. } = options;
-        for (rows, ty) in [("keys", k_type), ("values", v_type)] {
-            let Some(row) = kernels::graph::row_type(ty) else {
-                return Err(EngineError::Setting {
-                    what: format!("{rows} of type {ty}"),
-                    reason: "the KV store does not support this type".into(),
-                    hint: Hint::CacheTypes(RowType::ALL.map(tensor_type).to_vec()),
-                });
-            };
-            let (granule, head_dim) = (row.granule(), heads.head_dim);
-            if !head_dim.is_multiple_of(granule) {
-                return Err(EngineError::Setting {
-                    what: format!("{rows} of type {ty}"),
-                    reason: format!(
-                        "the type stores blocks of {granule} elements, but the model's heads have {head_dim}"
-                    ),
-                    hint: Hint::CacheTypes(vec![Type::F16, Type::F32]),
-                });
-            }
-        }
+        let context = options.context;
+        check_types(options.types, heads.head_dim)?;
         let (policy, compensated) = (choice.policy(), choice.is_compensated());
         if let Some(policy) = &policy {
             policy.check(context).map_err(|reason| EngineError::Policy {
@@ -274,12 +271,18 @@ impl Layout {
     ) -> Layout {
         let StoreOptions { context, types: (k_type, v_type), .. } = options;
         let (values_in_keys, alibi, states) = (false, false, None);
-        Layout { heads, context, k_type, v_type, values_in_keys, alibi, layers, states }
+        let (heads, is_shared) = (vec![heads; layers.len()], vec![false; layers.len()]);
+        Layout { heads, context, k_type, v_type, values_in_keys, alibi, layers, is_shared, states }
     }
 
     /// The same layout with some of the layers only.
     pub fn of_layers(&self, layers: Range<usize>) -> Layout {
-        Layout { layers: self.layers[layers].to_vec(), ..self.clone() }
+        Layout {
+            heads: self.heads[layers.clone()].to_vec(),
+            is_shared: self.is_shared[layers.clone()].to_vec(),
+            layers: self.layers[layers].to_vec(),
+            ..self.clone()
+        }
     }
 
     /// What a layer keeps, if it is recurrent.
@@ -296,11 +299,25 @@ impl Layout {
         self.layers.iter().flatten()
     }
 
-    /// Bytes of one head's row of K and V together, with its position where positions are stored.
-    pub fn row_bytes(&self) -> usize {
-        let position = if self.alibi { size_of::<i32>() } else { 0 };
-        let values = if self.values_in_keys { 0 } else { self.v_type.row_bytes(self.heads.head_dim) };
-        self.k_type.row_bytes(self.heads.head_dim) + values + position
+    /// The sum of what `of_lane` gives for a layer and each of its lanes.
+    fn sum_of_lanes(&self, of_lane: impl Fn(usize, &LaneLayout) -> usize) -> usize {
+        let of_layer = |(layer, lanes): (usize, &Vec<LaneLayout>)| {
+            lanes.iter().map(|lane| of_lane(layer, lane)).sum::<usize>()
+        };
+        self.layers.iter().enumerate().map(of_layer).sum()
+    }
+
+    /// Whether a layer has rows of its own: it is not recurrent, and does not attend to those of another layer.
+    pub fn has_rows(&self, layer: usize) -> bool {
+        !self.layers[layer].is_empty()
+    }
+
+    /// Bytes of one head's row of K and V together in a layer, with its position where positions are stored.
+    pub fn row_bytes(&self, layer: usize) -> usize {
+        let (head_dim, position) =
+            (self.heads[layer].head_dim, if self.alibi { size_of::<i32>() } else { 0 });
+        let values = if self.values_in_keys { 0 } else { self.v_type.row_bytes(head_dim) };
+        self.k_type.row_bytes(head_dim) + values + position
     }
 
     /// How many tokens' queries are stored for a layer's policies.
@@ -313,6 +330,11 @@ impl Layout {
         self.lanes().any(LaneLayout::accumulates)
     }
 
+    /// Whether the rows of some lane of a layer accumulate attention.
+    pub fn accumulates(&self, layer: usize) -> bool {
+        self.layers[layer].iter().any(LaneLayout::accumulates)
+    }
+
     /// Whether the policy of some lane needs a first text to be read a second time.
     pub fn reconstructs(&self) -> bool {
         self.lanes().any(|lane| lane.reconstruction().is_some())
@@ -323,14 +345,15 @@ impl Layout {
     pub fn bytes(&self) -> usize {
         self.state_bytes()
             + self.query_bytes()
-            + self.lanes().map(|lane| self.lane_bytes(lane)).sum::<usize>()
+            + self.sum_of_lanes(|layer, lane| self.lane_bytes(layer, lane))
     }
 
-    fn lane_bytes(&self, lane: &LaneLayout) -> usize {
-        let sums = if lane.compensated { 2 * 4 * self.heads.head_dim * lane.kv_heads.len() } else { 0 };
+    fn lane_bytes(&self, layer: usize, lane: &LaneLayout) -> usize {
+        let sums =
+            if lane.compensated { 2 * 4 * self.heads[layer].head_dim * lane.kv_heads.len() } else { 0 };
         let accumulated = if lane.accumulates() { 4 * lane.rows() } else { 0 };
         let positions = if lane.window.is_some() { size_of::<i32>() } else { 0 };
-        lane.rows() * (self.row_bytes() + positions) + sums + accumulated + lane.position_bytes()
+        lane.rows() * (self.row_bytes(layer) + positions) + sums + accumulated + lane.position_bytes()
     }
 
     /// The part of [`Layout::bytes`] that is on the host wherever the rows are: its record of positions.
@@ -351,17 +374,17 @@ impl Layout {
     /// Maximum bytes of the evicted rows that are saved: at most [`UNDO_ROWS_PER_HEAD`] a head, or a slack
     /// that is evicted at once.
     pub fn undo_row_bytes(&self) -> usize {
-        let rows = |lane: &LaneLayout| {
-            let slack = lane.policy.as_ref()?.slack(self.context).saturating_add(1);
-            Some(lane.kv_heads.len() * UNDO_ROWS_PER_HEAD.max(slack).min(self.context))
-        };
-        self.lanes().filter_map(rows).sum::<usize>() * self.row_bytes()
+        self.sum_of_lanes(|layer, lane| {
+            let Some(policy) = &lane.policy else { return 0 };
+            let slack = policy.slack(self.context).saturating_add(1);
+            lane.kv_heads.len() * UNDO_ROWS_PER_HEAD.max(slack).min(self.context) * self.row_bytes(layer)
+        })
     }
 
     /// Bytes of the stored queries.
     fn query_bytes(&self) -> usize {
-        let query = 4 * self.heads.head_dim * self.heads.n_kv_heads * self.heads.group;
-        (0..self.layers.len()).map(|layer| self.stored_queries(layer) * query).sum()
+        let query = |heads: &AttentionShape| 4 * heads.head_dim * heads.n_kv_heads * heads.group;
+        self.heads.iter().enumerate().map(|(layer, heads)| self.stored_queries(layer) * query(heads)).sum()
     }
 
     /// The sliding window of a layer, in tokens; `None` where queries see the whole context.
@@ -373,16 +396,18 @@ impl Layout {
     /// window; in recurrent layers, the state.
     pub fn full_bytes(&self, tokens: usize) -> usize {
         let states = if tokens > 0 { self.state_bytes() } else { 0 };
-        let rows = (0..self.layers.len())
-            .filter(|layer| self.state(*layer).is_none())
-            .map(|layer| self.window(layer).map_or(tokens, |window| tokens.min(window)));
-        rows.sum::<usize>() * self.heads.n_kv_heads * self.row_bytes() + states
+        let rows = |layer: &usize| self.window(*layer).map_or(tokens, |window| tokens.min(window));
+        let with_rows = (0..self.layers.len()).filter(|layer| self.has_rows(*layer));
+        let bytes =
+            with_rows.map(|layer| rows(&layer) * self.heads[layer].n_kv_heads * self.row_bytes(layer));
+        bytes.sum::<usize>() + states
     }
 
     /// Bytes of the layers with a sliding window or a state, the same whatever the policy is.
     pub fn fixed_bytes(&self) -> usize {
-        let lanes = self.lanes().filter(|lane| lane.window.is_some());
-        lanes.map(|lane| self.lane_bytes(lane)).sum::<usize>() + self.state_bytes()
+        let of_window =
+            |layer, lane: &LaneLayout| if lane.window.is_some() { self.lane_bytes(layer, lane) } else { 0 };
+        self.sum_of_lanes(of_window) + self.state_bytes()
     }
 
     /// Bytes that exact prefill of `tokens` tokens needs for one layer with bounded heads: its complete K and
@@ -404,8 +429,33 @@ impl Layout {
             return states;
         }
         let accumulated = if self.accumulates_attention() { 4 } else { 0 };
-        let row = self.row_bytes() + accumulated + size_of::<i32>();
-        states + self.heads.n_kv_heads * tokens * row + part.scoring_bytes(tokens)
+        let of_group = |layers: &Vec<usize>| {
+            let row = part.row_bytes(layers[0]) + accumulated + size_of::<i32>();
+            part.heads[layers[0]].n_kv_heads * tokens * row
+        };
+        // Layers that keep everything are computed in the store.
+        let is_used = |layer: &usize| {
+            self.reconstructs() || part.layers[*layer].iter().any(|lane| lane.policy.is_some())
+        };
+        let groups = part.scratch_groups((0..part.layers.len()).filter(is_used));
+        states + groups.iter().map(of_group).sum::<usize>() + part.scoring_bytes(tokens)
+    }
+
+    /// `layers` in groups that use the same scratch memory: layers with heads alike. A layer to whose rows later layers
+    /// attend is alone. Layers without rows are left out.
+    pub fn scratch_groups(&self, layers: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for layer in layers.filter(|layer| self.has_rows(*layer)) {
+            let is_alike = |group: &&mut Vec<usize>| {
+                let other = group[0];
+                self.heads[other] == self.heads[layer] && !self.is_shared[other] && !self.is_shared[layer]
+            };
+            match groups.iter_mut().find(is_alike) {
+                Some(group) => group.push(layer),
+                None => groups.push(vec![layer]),
+            }
+        }
+        groups
     }
 
     /// Bytes of the inputs by which the rows of `tokens` tokens are scored, in the layer with the most.
@@ -419,19 +469,45 @@ impl Layout {
             prompt_rows_kept: 0,
             context: self.context,
         };
-        let numbers = |input: &ScoreInput| match input {
+        let numbers = |input: &ScoreInput, group: usize| match input {
             ScoreInput::Key(_) | ScoreInput::Value(_) => 1,
             ScoreInput::Accumulated => 0,
-            ScoreInput::WindowAttention { .. } => self.heads.group,
+            ScoreInput::WindowAttention { .. } => group,
         };
-        let lane_bytes = |lane: &LaneLayout| {
+        let lane_bytes = |lane: &LaneLayout, group: usize| {
             let plan = lane.policy.as_ref().and_then(|policy| policy.plan_eviction(&status));
             let scoring = plan.and_then(|plan| plan.scoring);
-            let numbers: usize = scoring.iter().flat_map(|scoring| &scoring.inputs).map(numbers).sum();
-            4 * tokens * numbers * lane.kv_heads.len()
+            let inputs = scoring.iter().flat_map(|scoring| &scoring.inputs);
+            4 * tokens * inputs.map(|input| numbers(input, group)).sum::<usize>() * lane.kv_heads.len()
         };
-        self.layers.iter().map(|lanes| lanes.iter().map(lane_bytes).sum()).max().unwrap_or(0)
+        let layers = self.layers.iter().zip(&self.heads);
+        let bytes = layers.map(|(lanes, heads)| lanes.iter().map(|lane| lane_bytes(lane, heads.group)).sum());
+        bytes.max().unwrap_or(0)
     }
+}
+
+/// An error for types of keys and values that heads of `head_dim` elements cannot be stored in.
+fn check_types((k_type, v_type): (Type, Type), head_dim: usize) -> Result<(), EngineError> {
+    for (rows, ty) in [("keys", k_type), ("values", v_type)] {
+        let Some(row) = kernels::graph::row_type(ty) else {
+            return Err(EngineError::Setting {
+                what: format!("{rows} of type {ty}"),
+                reason: "the KV store does not support this type".into(),
+                hint: Hint::CacheTypes(RowType::ALL.map(tensor_type).to_vec()),
+            });
+        };
+        let granule = row.granule();
+        if !head_dim.is_multiple_of(granule) {
+            return Err(EngineError::Setting {
+                what: format!("{rows} of type {ty}"),
+                reason: format!(
+                    "the type stores blocks of {granule} elements, but the model's heads have {head_dim}"
+                ),
+                hint: Hint::CacheTypes(vec![Type::F16, Type::F32]),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The lanes of a layer whose KV heads have these attention scopes, in tokens: one lane for each class of

@@ -244,7 +244,10 @@ impl Store {
             (lane.kept() + entry) * lane.layout.kv_heads.len()
         };
         let states = if self.seen > 0 { self.layout.state_bytes() } else { 0 };
-        self.lanes().map(rows).sum::<usize>() * self.layout.row_bytes() + states
+        let of_layer = |(number, layer): (usize, &Layer)| {
+            layer.lanes.iter().map(rows).sum::<usize>() * self.layout.row_bytes(number)
+        };
+        self.layers.iter().enumerate().map(of_layer).sum::<usize>() + states
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
@@ -300,10 +303,10 @@ impl Store {
         self.layers[layer].lanes.iter().filter_map(accumulator).collect()
     }
 
-    /// Whether all heads of a layer keep every row; a recurrent layer has no rows.
+    /// Whether all heads of a layer keep every row; false where the layer has no rows of its own.
     pub fn is_dense(&self, layer: usize) -> bool {
-        let Layer { lanes, state, .. } = &self.layers[layer];
-        state.is_none() && lanes.iter().all(|lane| lane.layout.policy.is_none())
+        let lanes = &self.layers[layer].lanes;
+        !lanes.is_empty() && lanes.iter().all(|lane| lane.layout.policy.is_none())
     }
 
     /// How many tokens can be written before rows must be evicted.
@@ -350,13 +353,13 @@ impl Store {
         self.seen = n;
     }
 
-    /// For each KV head of a layer, none of a recurrent one: rows that hold a token, rows that its compensation entry
+    /// For each KV head of a layer, none of one without rows: rows that hold a token, rows that its compensation entry
     /// stands for, and whether its rows are bounded.
     pub fn head_rows(&self, layer: usize) -> Vec<(usize, usize, bool)> {
-        if self.layers[layer].state.is_some() {
+        if !self.layout.has_rows(layer) {
             return Vec::new();
         }
-        let mut all = vec![(0, 0, false); self.layout.heads.n_kv_heads];
+        let mut all = vec![(0, 0, false); self.layout.heads[layer].n_kv_heads];
         for lane in &self.layers[layer].lanes {
             let compensated = if lane.layout.compensated { lane.state.evicted } else { 0 };
             for head in &lane.layout.kv_heads {
@@ -383,7 +386,7 @@ impl Store {
     /// The positions that each KV head of a layer holds, ascending.
     #[cfg(any(test, feature = "testing"))]
     pub fn positions(&self, layer: usize) -> Vec<Vec<u32>> {
-        let heads = 0..self.layout.heads.n_kv_heads;
+        let heads = 0..self.layout.heads[layer].n_kv_heads;
         heads.filter_map(|kv_head| self.head_positions(layer, kv_head)).collect()
     }
 
@@ -391,11 +394,11 @@ impl Store {
     /// evicted or there is no entry.
     #[cfg(feature = "testing")]
     pub fn compensation(&self, layer: usize) -> Result<Vec<Option<CompensationSums>>, EngineError> {
-        let mut all = vec![None; self.layout.heads.n_kv_heads];
+        let mut all = vec![None; self.layout.heads[layer].n_kv_heads];
         for lane in &self.layers[layer].lanes {
             let Some(sums) = lane.sums.as_ref().filter(|_| lane.state.evicted > 0) else { continue };
             let sums: Vec<f32> = sums.to_vec()?;
-            let (d, heads) = (self.layout.heads.head_dim, lane.layout.kv_heads.len());
+            let (d, heads) = (self.layout.heads[layer].head_dim, lane.layout.kv_heads.len());
             for (number, head) in lane.layout.kv_heads.iter().enumerate() {
                 let [keys, values] = [0, 1].map(|which| sums[(which * heads + number) * d..][..d].to_vec());
                 all[*head as usize] = Some(CompensationSums { keys, values, rows: lane.state.evicted });
@@ -407,7 +410,7 @@ impl Store {
     /// The accumulated attention of the rows of each KV head of a layer, in the order of their positions;
     /// `None` for heads that do not accumulate attention.
     pub fn accumulated_attention(&self, layer: usize) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
-        let mut all = vec![None; self.layout.heads.n_kv_heads];
+        let mut all = vec![None; self.layout.heads[layer].n_kv_heads];
         for lane in &self.layers[layer].lanes {
             let Some(accumulated) = &lane.graph.accumulated else { continue };
             for (number, head) in lane.layout.kv_heads.iter().enumerate() {

@@ -78,7 +78,7 @@ impl LayerTensors {
             created(&tensor);
             tensor
         };
-        let (shape, lanes) = (layout.heads, &layout.layers[layer]);
+        let (shape, lanes) = (layout.heads[layer], &layout.layers[layer]);
         let rows = lanes.iter().map(LaneLayout::rows).sum();
         let has_positions = layout.alibi || layout.window(layer).is_some();
         let all = has_positions.then(|| tensor(Type::I32, [rows, 1, 1]));
@@ -182,6 +182,11 @@ impl LayerRows {
         let accumulators = rows.recorders.iter_mut().flat_map(|recorder| &mut recorder.accumulators);
         accumulators.for_each(|accumulator| accumulator.part = Some(part));
         rows
+    }
+
+    /// The same rows for a layer that attends to them and writes none.
+    pub(crate) fn read_only(&self) -> LayerRows {
+        LayerRows { lanes: self.lanes.clone(), recorders: Vec::new(), states: None }
     }
 
     /// A recurrent layer's states, which the computation reads and writes.

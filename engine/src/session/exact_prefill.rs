@@ -1,8 +1,8 @@
 //! Exact prefill: a first text is read layer by layer with full attention.
 //!
 //! Each layer reads the whole text before its rows are evicted. Only one layer's complete rows are held at a
-//! time. Several sessions can read a text together: it is computed once, and each keeps of it what its policy
-//! keeps.
+//! time, and those to which later layers attend. Several sessions can read a text together: it is computed once, and
+//! each keeps of it what its policy keeps.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -187,14 +187,16 @@ impl FirstText {
         while self.layer < n_layers {
             if self.chunks_read == 0 {
                 self.residual.move_to(self.layer, &engine.backends)?;
-                let place = engine.backends.placement().of(self.layer);
-                self.scratch.clear_accumulated(place)?;
-                self.scratch.clear_state(place)?;
+                self.scratch.clear_accumulated(self.layer)?;
+                self.scratch.clear_state(engine.backends.placement().of(self.layer))?;
             }
             let rows = self.layer_rows(engine, sessions);
             let second_rows =
                 complete_rows(engine, sessions, &self.scratch, self.layer, Store::reconstruction_recorder);
-            while self.chunks_read < self.chunks.len() {
+            // Only layers with rows of their own are read a second time, and layers before them.
+            let is_read_twice = !engine.spec().shares_kv(self.layer);
+            let chunks = if is_read_twice { self.chunks.len() } else { self.text_chunks() };
+            while self.chunks_read < chunks {
                 self.read_chunk(engine, sessions, [&rows, &second_rows])?;
                 self.chunks_read += 1;
                 self.elapsed = before + started.elapsed();
@@ -207,12 +209,14 @@ impl FirstText {
         Ok(())
     }
 
-    /// The complete rows of the present layer.
+    /// The complete rows of the present layer, or those of an earlier one to which it attends.
     fn layer_rows(&self, engine: &Engine, sessions: &[&mut Session]) -> LayerRows {
-        match in_store(sessions, self.layer) {
-            true => sessions[0].store.rows(self.layer),
-            false => complete_rows(engine, sessions, &self.scratch, self.layer, Store::prefill_recorder),
-        }
+        let of_layer = engine.spec().kv_layer(self.layer);
+        let rows = match in_store(sessions, of_layer) {
+            true => sessions[0].store.rows(of_layer),
+            false => complete_rows(engine, sessions, &self.scratch, of_layer, Store::prefill_recorder),
+        };
+        if of_layer == self.layer { rows } else { rows.read_only() }
     }
 
     /// Chunks of the first reading.
@@ -247,6 +251,9 @@ impl FirstText {
             true => OutputTokens::None,
             false => OutputTokens::All,
         };
+        if needed == OutputTokens::None && engine.spec().shares_kv(layer) {
+            return Ok(()); // it gives nothing, and writes no rows
+        }
         let chunk = self.residual.chunk(place, layer, self.chunks_read, tokens.len())?;
         let built = sessions[0].forward.layer_graph(layer, chunk, rows, needed);
         let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
@@ -254,10 +261,10 @@ impl FirstText {
         // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch
         // buffer.
         let is_resumed = sessions.len() == 1 && !in_store(sessions, layer) && !self.is_recurrent(engine);
-        let accumulated = is_resumed.then(|| self.scratch.accumulated(place)).transpose()?;
+        let accumulated = is_resumed.then(|| self.scratch.accumulated(layer)).transpose()?;
         if let Err(error) = backends.compute(place, &graph) {
             if let Some(accumulated) = accumulated {
-                self.scratch.set_accumulated(place, &accumulated)?;
+                self.scratch.set_accumulated(layer, &accumulated)?;
             }
             return Err(error);
         }
@@ -279,7 +286,7 @@ impl FirstText {
         } else if in_store(sessions, layer) {
             sessions[0].store.grow_layer(layer, n);
         } else {
-            let lanes = self.scratch.lanes(backends.placement().of(layer));
+            let lanes = self.scratch.lanes(layer);
             for (session, lane) in sessions.iter_mut().zip(lanes) {
                 let started = Instant::now();
                 session.store.fill_layer(layer, lane, n, backends, &mut session.workspace)?;
@@ -306,11 +313,10 @@ fn complete_rows(
     layer: usize,
     recorder: fn(&Store, usize, &GraphLane) -> AttentionRecorder,
 ) -> LayerRows {
-    let place = engine.backends.placement().of(layer);
     let recorder = |(session, lane): (&&mut Session, _)| recorder(&session.store, layer, lane);
     LayerRows {
-        lanes: scratch.complete_lane(place, engine.spec(), layer),
-        recorders: sessions.iter().zip(scratch.lanes(place)).map(recorder).collect(),
+        lanes: scratch.complete_lane(engine.spec(), layer),
+        recorders: sessions.iter().zip(scratch.lanes(layer)).map(recorder).collect(),
         states: None,
     }
 }

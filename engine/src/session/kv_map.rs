@@ -38,7 +38,7 @@ pub struct KvHeadRows {
 pub struct KvMap {
     /// Tokens seen, evicted ones included.
     pub tokens: usize,
-    /// `[layers][kv_heads]`; none in a recurrent layer.
+    /// `[layers][kv_heads]`; none in a layer without rows of its own.
     pub layers: Vec<Vec<KvHeadRows>>,
 }
 
@@ -52,9 +52,9 @@ impl KvMap {
 impl Session {
     /// How many rows each KV head keeps now.
     pub fn kv_map(&self) -> KvMap {
-        let row_bytes = self.store.layout().row_bytes();
         let layers = (0..self.store.layout().layers.len()).map(|layer| {
             let window = self.store.layout().window(layer);
+            let row_bytes = self.store.layout().row_bytes(layer);
             let head_rows = |(kv_head, (rows, compensated, is_bounded))| KvHeadRows {
                 rows,
                 compensated,

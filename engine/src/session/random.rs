@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use ggml::Tensor;
+use kernels::graph::GraphLane;
 use models::random::Random;
 
-use crate::placement::Place;
 use crate::scratch::Scratch;
 use crate::{EngineError, Session};
 
@@ -30,17 +30,15 @@ impl Session {
         let (engine, mut random) = (self.engine.clone(), Random(seed));
         let spec = engine.spec();
         let scratch = Scratch::new(spec, &[self.store.layout()], n, &engine.backends, |_| true)?;
-        for lane in Place::ALL.into_iter().flat_map(|place| scratch.lanes(place)) {
-            lane.tensors().try_for_each(|tensor| random_rows(tensor, &mut random))?;
-            if let Some(accumulated) = &lane.accumulated {
-                let values: Vec<f32> =
-                    (0..accumulated.shape().elements()).map(|_| random.unit() as f32).collect();
-                accumulated.write(0, &values)?;
-            }
-        }
+        // Most layers have the same memory, which is filled once.
+        let mut filled: Vec<Tensor> = Vec::new();
         self.compressing = Duration::ZERO;
         for layer in 0..spec.n_layers {
-            let [lane] = scratch.lanes(engine.backends.placement().of(layer)) else { continue };
+            let [lane] = scratch.lanes(layer) else { continue };
+            if !filled.iter().any(|keys| keys.is_same(&lane.k)) {
+                fill_lane(lane, &mut random)?;
+                filled.push(lane.k.clone());
+            }
             if let Some(queries) = self.store.prefill_recorder(layer, lane).queries {
                 let values: Vec<f32> = (0..queries.shape().elements()).map(|_| random.normal()).collect();
                 queries.write(0, &values)?;
@@ -53,6 +51,16 @@ impl Session {
         self.tokens = vec![0; n];
         self.store.begin_turn(&[])
     }
+}
+
+/// Fills a lane with random rows and, where it accumulates attention, with random numbers.
+fn fill_lane(lane: &GraphLane, random: &mut Random) -> Result<(), EngineError> {
+    lane.tensors().try_for_each(|tensor| random_rows(tensor, random))?;
+    if let Some(accumulated) = &lane.accumulated {
+        let values: Vec<f32> = (0..accumulated.shape().elements()).map(|_| random.unit() as f32).collect();
+        accumulated.write(0, &values)?;
+    }
+    Ok(())
 }
 
 /// Fills a tensor of rows `[head_dim, rows, heads]` with a block of random ones, again and again.

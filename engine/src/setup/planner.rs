@@ -98,10 +98,9 @@ impl Planner<'_> {
 impl Planned {
     /// Rows that every KV head has room for, `[layers][KV heads]`.
     pub fn rows(&self) -> Vec<Vec<usize>> {
-        let heads = self.layout.heads.n_kv_heads;
-        (self.layout.layers.iter())
-            .map(|lanes| {
-                let mut rows = vec![0; heads];
+        (self.layout.layers.iter().zip(&self.layout.heads))
+            .map(|(lanes, heads)| {
+                let mut rows = vec![0; heads.n_kv_heads];
                 for lane in lanes {
                     lane.kv_heads.iter().for_each(|head| rows[*head as usize] = lane.capacity);
                 }

@@ -2,7 +2,9 @@
 //! K. Five of six layers have a sliding window and a RoPE of their own, with a base of 10,000. The attention scale of
 //! the 27B model (62 layers) follows from the width, as in llama.cpp.
 
-use super::{ArchDecl, BASE, Block, FeedForward, LocalDecl, LocalRope, Presence, Scales, SlidingWindow};
+use super::{
+    ArchDecl, AttentionScale, BASE, Block, FeedForward, LocalDecl, LocalRope, Presence, Scales, SlidingWindow,
+};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "gemma3",
@@ -10,7 +12,7 @@ pub(super) static DECL: ArchDecl = ArchDecl {
     qk_norm: Presence::Always,
     feed_forward: FeedForward::GeGlu,
     scales: Scales::SqrtWidth,
-    scaled_by_width: Some(62),
+    attention_scale: AttentionScale::OfWidth(62),
     sliding_window: SlidingWindow::Local(LocalDecl {
         rope: LocalRope::Base(10_000.0),
         ..LocalDecl::except_every(6)

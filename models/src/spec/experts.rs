@@ -3,7 +3,7 @@
 use crate::arch::{ExpertsDecl, Gating, Presence};
 use crate::gguf::write::MetaValue;
 
-/// The experts of a model. Those layers that have them have no other feed-forward network.
+/// The experts of a model. Those layers that have them have no other feed-forward network, unless `beside_dense`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
     /// Experts of a layer, 2 or more.
@@ -20,6 +20,10 @@ pub struct Experts {
     pub shared_ff: Option<usize>,
     /// Whether a sigmoid scales what that expert gives.
     pub shared_gate: bool,
+    /// Whether that expert is the layer's feed-forward network, and the experts have norms of their own.
+    pub beside_dense: bool,
+    /// Whether an expert's gate and what it gates are one tensor in the file.
+    pub fused_gate_up: bool,
     /// The first layer with experts, counted from 0.
     pub first_layer: usize,
     /// Every how many layers one has experts: the last of each group.
@@ -53,6 +57,8 @@ impl Experts {
             n_ff: None,
             shared_ff: always(decl.shared).then_some(1),
             shared_gate: decl.shared_gate,
+            beside_dense: decl.beside_dense,
+            fused_gate_up: always(decl.fused_gate_up),
             first_layer: 0,
             every: 1,
             gating: decl.gating,

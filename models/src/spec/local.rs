@@ -12,6 +12,17 @@ pub struct LocalLayers {
     pub is_local: Vec<bool>,
     /// RoPE of the local layers.
     pub rope: Option<Rope>,
+    /// KV heads of the local layers. `None`: those of the global ones.
+    pub heads: Option<KvHeads>,
+}
+
+/// The KV heads of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvHeads {
+    /// How many there are; divides the number of query heads.
+    pub count: usize,
+    /// Elements of a head, also of a query.
+    pub dim: usize,
 }
 
 impl LocalLayers {
@@ -29,7 +40,7 @@ impl LocalLayers {
             LocalRope::Base(base) => Rope { base, scaling: RopeScaling::None, ..*rope },
         };
         let is_local = all_but_every(decl.global_every, n_layers);
-        LocalLayers { window, is_local, rope: rope.map(local_rope) }
+        LocalLayers { window, is_local, rope: rope.map(local_rope), heads: None }
     }
 }
 
@@ -43,6 +54,35 @@ impl ModelSpec {
     pub fn window(&self, layer: usize) -> Option<usize> {
         let local = self.local_layers.as_ref()?;
         local.is_local.get(layer).copied().unwrap_or(false).then_some(local.window)
+    }
+
+    /// KV heads of a layer. A layer that shares those of an earlier one has none of its own; these are then meant.
+    pub fn kv_heads(&self, layer: usize) -> KvHeads {
+        let own =
+            self.local_layers.as_ref().and_then(|local| local.heads).filter(|_| self.window(layer).is_some());
+        own.unwrap_or(KvHeads { count: self.n_kv_heads, dim: self.head_dim })
+    }
+
+    /// Whether local layers may have other KV heads than global ones.
+    pub fn has_local_heads(&self) -> bool {
+        self.local_layers.as_ref().is_some_and(|local| local.heads.is_some())
+    }
+
+    /// KV heads of all layers that have keys and values.
+    pub fn all_kv_heads(&self) -> usize {
+        let has_rows = |layer: &usize| self.recurrent_layer(*layer).is_none() && !self.shares_kv(*layer);
+        (0..self.n_layers).filter(has_rows).map(|layer| self.kv_heads(layer).count).sum()
+    }
+
+    /// Whether the values of a layer come from the projection of its keys.
+    pub fn has_values_from_keys(&self, layer: usize) -> bool {
+        self.values_from_keys && self.window(layer).is_none()
+    }
+
+    /// Whether the tensor of factors divides the frequencies of a layer's RoPE.
+    pub fn has_rope_factors(&self, layer: usize) -> bool {
+        let local = self.arch.decl().sliding_window.local();
+        self.window(layer).is_none() || local.is_none_or(|decl| decl.rope == LocalRope::Same)
     }
 
     /// RoPE of a layer; `None` where it has none.

@@ -4,12 +4,13 @@
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
 use super::{
-    ALIBI_MAX_BIAS, AttentionTemperature, Experts, Latent, LocalLayers, ModelSpec, PositionEncoding,
-    RecurrentLayers, Rope, RopeScaling, attention_scale, local::all_but_every, norm_eps_key,
+    ALIBI_MAX_BIAS, AttentionTemperature, Experts, KvHeads, KvSharing, Latent, LocalLayers, ModelSpec,
+    PositionEncoding, RecurrentLayers, Rope, RopeScaling, attention_scale, local::all_but_every,
+    norm_eps_key,
 };
 use crate::arch::{
-    Arch, ArchDecl, Block, EXPERT_KEYS, Gating, IGNORED_KEYS, LOCAL_KEYS, LocalDecl, NEUTRAL_KEYS,
-    PositionScheme, Positions, Presence, READ_KEYS, RECURRENT_KEYS, SlidingWindow,
+    Arch, ArchDecl, AttentionScale, Block, EXPERT_KEYS, Gating, IGNORED_KEYS, LOCAL_KEYS, LocalDecl,
+    NEUTRAL_KEYS, PositionScheme, Positions, Presence, READ_KEYS, RECURRENT_KEYS, SlidingWindow,
 };
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
@@ -31,10 +32,15 @@ mod limit {
     pub(super) const FACTORS: (f32, f32) = (1e-6, 1e6);
 }
 
+/// How many of the last layers attend to the keys and values of earlier ones.
+const SHARED_KV_LAYERS: &str = "attention.shared_kv_layers";
+
 /// Minimum number of tensors of a layer.
 fn min_layer_tensors(decl: &ArchDecl) -> u64 {
     let is_whole = |fused: Presence| fused == Presence::Never;
-    let attention = if is_whole(decl.fused_qkv) { 4 } else { 2 };
+    // Without keys and values there are two matrices.
+    let attention =
+        if is_whole(decl.fused_qkv) && !decl.settings.contains(&SHARED_KV_LAYERS) { 4 } else { 2 };
     let gate = decl.feed_forward.is_gated() && is_whole(decl.fused_gate_up);
     let norms = decl.blocks.iter().map(|block| block.norms().count()).min().unwrap_or(0);
     attention + 2 + u64::from(gate) + norms as u64
@@ -83,7 +89,11 @@ impl ModelSpec {
             ));
         }
         let n_embd = keys.size("embedding_length", limit::WIDTH)?;
-        let n_ff = match keys.uniform("feed_forward_length", n_layers, limit::WIDTH)? {
+        let is_local = keys.window_pattern(n_layers)?;
+        let first_sharing = keys.first_kv_sharing(n_layers, &is_local)?;
+        let [n_ff, n_ff_of_sharing] =
+            keys.two_sizes("feed_forward_length", n_layers, limit::WIDTH, |layer| layer >= first_sharing)?;
+        let n_ff = match n_ff {
             Some(n_ff) => n_ff,
             // Where all layers have experts, some files have their width only.
             None => keys
@@ -94,12 +104,21 @@ impl ModelSpec {
             .uniform("attention.head_count", n_layers, limit::HEADS)?
             .ok_or_else(|| keys.missing("attention.head_count"))?;
         let usual_kv_heads = if arch.decl().latent { 1 } else { n_heads };
-        let n_kv_heads =
-            keys.uniform("attention.head_count_kv", n_layers, limit::HEADS)?.unwrap_or(usual_kv_heads);
-        if !n_heads.is_multiple_of(n_kv_heads) {
+        let decl = arch.decl();
+        let has_local_heads = decl.sliding_window.local().is_some_and(|local| local.own_heads);
+        let kv_heads = keys.two_sizes("attention.head_count_kv", n_layers, limit::HEADS, |layer| {
+            has_local_heads && is_local[layer]
+        })?;
+        let [n_kv_heads, n_local_kv_heads] = match kv_heads {
+            [Some(global), local] => [global, local.unwrap_or(global)],
+            [None, local] => [local.unwrap_or(usual_kv_heads); 2],
+        };
+        if let Some(odd) =
+            [n_kv_heads, n_local_kv_heads].iter().find(|heads| !n_heads.is_multiple_of(**heads))
+        {
             return Err(keys.bad(
                 "attention.head_count_kv",
-                n_kv_heads,
+                odd,
                 format!("it has to divide the {n_heads} query heads"),
             ));
         }
@@ -109,7 +128,8 @@ impl ModelSpec {
 
         let has = |name: &str| file.tensor(name).is_some();
         let first_layer = |part: &str| has(&format!("blk.0.{part}"));
-        let decl = arch.decl();
+        // Layers that share keys and values are the last ones. So one before them is there.
+        let first_global = (0..first_sharing).find(|layer| !is_local[*layer]);
         let fused_qkv = decl.fused_qkv.resolve(first_layer("attn_qkv.weight"));
         let bias_of_q = if fused_qkv { "attn_qkv.bias" } else { "attn_q.bias" };
         let sized = ModelSpec { n_embd, ..ModelSpec::base(arch, n_layers, head_dim) }.with_default_scales();
@@ -124,11 +144,11 @@ impl ModelSpec {
             PositionScheme::Alibi => keys.alibi()?,
             PositionScheme::Learned => PositionEncoding::Learned,
         };
-        let default_scale = match decl.scaled_by_width {
-            Some(layers) if layers == n_layers && n_embd < n_heads => {
+        let default_scale = match decl.attention_scale {
+            AttentionScale::OfWidth(layers) if layers == n_layers && n_embd < n_heads => {
                 return Err(keys.bad("attention.head_count", n_heads, "it has to be at most the width"));
             }
-            Some(layers) if layers == n_layers => attention_scale(n_embd / n_heads),
+            AttentionScale::OfWidth(layers) if layers == n_layers => attention_scale(n_embd / n_heads),
             _ => match &latent {
                 Some(latent) => keys.latent_scale(latent, position_encoding.rope())?,
                 None => sized.attention_scale,
@@ -154,6 +174,12 @@ impl ModelSpec {
             qkv_bias: decl.qkv_bias.resolve(first_layer(bias_of_q)),
             attn_output_bias: decl.attn_output_bias.resolve(first_layer("attn_output.bias")),
             qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")).then_some(decl.qk_norm_kind),
+            values_from_keys: decl.values_from_keys
+                && first_global.is_some_and(|layer| !has(&format!("blk.{layer}.attn_v.weight"))),
+            kv_sharing: (first_sharing < n_layers)
+                .then(|| KvSharing { first_layer: first_sharing, n_ff: n_ff_of_sharing.unwrap_or(n_ff) }),
+            per_layer_width: keys.per_layer_width(n_layers)?,
+            layer_scale: decl.layer_scale.resolve(first_layer("layer_output_scale.weight")),
             fused_gate_up: decl.fused_gate_up.resolve(!first_layer("ffn_gate.weight")),
             ffn_bias: decl.ffn_bias.resolve(first_layer("ffn_up.bias")),
             experts: keys.experts(n_layers, n_ff)?,
@@ -166,7 +192,12 @@ impl ModelSpec {
             logit_scale: keys.factor("logit_scale", sized.logit_scale)?,
             final_softcap: keys.bound("final_logit_softcapping", decl.final_softcap)?,
             attention_softcap: keys.bound("attn_logit_softcapping", decl.attention_softcap)?,
-            local_layers: keys.local_layers(n_layers, position_encoding.rope())?,
+            local_layers: keys.local_layers(
+                is_local,
+                position_encoding.rope(),
+                n_local_kv_heads,
+                head_dim,
+            )?,
             ignored_sliding_window: keys.sliding_window(n_ctx_train)?,
             ignored_layers,
             ..sized
@@ -272,9 +303,22 @@ impl Keys<'_> {
 
     /// A size that the file gives once, or once per layer with the same value for all layers.
     fn uniform(&self, key: &str, n_layers: usize, max: u64) -> Result<Option<usize>, LoadError> {
+        let [size, _] = self.two_sizes(key, n_layers, max, |_| false)?;
+        Ok(size)
+    }
+
+    /// A size that the file gives once, or once per layer: that of the layers for which `is_second` is false, and that
+    /// of the others. It has to be equal within each of these.
+    fn two_sizes(
+        &self,
+        key: &str,
+        n_layers: usize,
+        max: u64,
+        is_second: impl Fn(usize) -> bool,
+    ) -> Result<[Option<usize>; 2], LoadError> {
         let full = self.full(key);
         let Some(Value::Array(Array::Numbers(list))) = self.file.get(&full) else {
-            return self.optional_size(key, max);
+            return Ok([self.optional_size(key, max)?; 2]);
         };
         self.file.ints(&full)?; // an error if the elements are not integers
         if list.len() < n_layers {
@@ -284,18 +328,58 @@ impl Keys<'_> {
                 format!("there are {n_layers} layers"),
             ));
         }
-        let first = list.int(0).unwrap_or(-1);
-        if (1..n_layers).any(|i| list.int(i) != Some(first)) {
-            return Err(self.unsupported(
-                key,
-                self.file.get(&full).map_or_else(String::new, Value::to_string),
-                "layers of unequal size",
-            ));
+        let size_of = |second: bool| {
+            let mut layers = (0..n_layers).filter(|layer| is_second(*layer) == second);
+            let Some(first) = layers.next() else { return Ok(None) };
+            let first = list.int(first).unwrap_or(-1);
+            if layers.any(|layer| list.int(layer) != Some(first)) {
+                return Err(self.unsupported(
+                    key,
+                    self.file.get(&full).map_or_else(String::new, Value::to_string),
+                    "layers of unequal size",
+                ));
+            }
+            match u64::try_from(first) {
+                Ok(n) => self.checked(key, n, max).map(Some),
+                Err(_) => Err(self.bad(key, first, format!("it has to be 1 to {max}"))),
+            }
+        };
+        Ok([size_of(false)?, size_of(true)?])
+    }
+
+    /// The first of the layers that attend to the keys and values of earlier ones; `n_layers` where none does.
+    fn first_kv_sharing(&self, n_layers: usize, is_local: &[bool]) -> Result<usize, LoadError> {
+        if !self.arch.decl().settings.contains(&SHARED_KV_LAYERS) {
+            return Ok(n_layers);
         }
-        match u64::try_from(first) {
-            Ok(n) => self.checked(key, n, max).map(Some),
-            Err(_) => Err(self.bad(key, first, format!("it has to be 1 to {max}"))),
+        let count = self.file.u64(&self.full(SHARED_KV_LAYERS))?.unwrap_or(0);
+        let first =
+            usize::try_from(count).ok().filter(|count| *count < n_layers).map(|count| n_layers - count);
+        let first = first.ok_or_else(|| {
+            self.bad(SHARED_KV_LAYERS, count, format!("it has to be less than the {n_layers} layers"))
+        })?;
+        let has_earlier = |layer: usize| is_local[..first].contains(&is_local[layer]);
+        match (first..n_layers).find(|layer| !has_earlier(*layer)) {
+            None => Ok(first),
+            Some(layer) => Err(self.bad(
+                SHARED_KV_LAYERS,
+                count,
+                format!(
+                    "layer {layer} is {}, and no such layer has keys and values",
+                    if is_local[layer] { "local" } else { "global" }
+                ),
+            )),
         }
+    }
+
+    /// The width of each layer's own embeddings. 0 means none.
+    fn per_layer_width(&self, n_layers: usize) -> Result<Option<usize>, LoadError> {
+        const KEY: &str = "embedding_length_per_layer_input";
+        if !self.arch.decl().settings.contains(&KEY) {
+            return Ok(None);
+        }
+        let width = self.file.u64(&self.full(KEY))?.filter(|width| *width > 0);
+        width.map(|width| self.checked(KEY, width, limit::WIDTH / n_layers as u64)).transpose()
     }
 
     fn float(
@@ -330,17 +414,29 @@ impl Keys<'_> {
                 ));
             }
         };
+        self.check_head_dim(head_dim, "attention.key_length", "attention.value_length")
+    }
+
+    /// `head_dim`, the elements of a key, unless they are odd or the file gives another size of values.
+    fn check_head_dim(&self, head_dim: usize, of_keys: &str, of_values: &str) -> Result<usize, LoadError> {
         if !head_dim.is_multiple_of(2) {
-            return Err(self.bad("attention.key_length", head_dim, "RoPE needs an even number"));
+            return Err(self.bad(of_keys, head_dim, "RoPE needs an even number"));
         }
-        match self.optional_size("attention.value_length", limit::HEAD_DIM)? {
+        match self.optional_size(of_values, limit::HEAD_DIM)? {
             Some(value) if value != head_dim => Err(self.unsupported(
-                "attention.value_length",
+                of_values,
                 value,
                 format!("keys have {head_dim} elements, and both have to be of one size"),
             )),
             _ => Ok(head_dim),
         }
+    }
+
+    /// The KV heads of local layers, `count` of them, where global layers have heads of `head_dim` elements.
+    fn local_heads(&self, count: usize, head_dim: usize) -> Result<KvHeads, LoadError> {
+        const KEYS: &str = "attention.key_length_swa";
+        let dim = self.optional_size(KEYS, limit::HEAD_DIM)?.unwrap_or(head_dim);
+        Ok(KvHeads { count, dim: self.check_head_dim(dim, KEYS, "attention.value_length_swa")? })
     }
 
     /// Number of tokens: the length of the token list, else the key `vocab_size`, else the rows of the
@@ -713,6 +809,8 @@ impl Keys<'_> {
             n_ff: n_ff_of_experts,
             shared_ff: self.shared_ff(n_ff_of_experts.unwrap_or(n_ff), n_ff)?,
             shared_gate: decl.shared_gate,
+            beside_dense: decl.beside_dense,
+            fused_gate_up: decl.fused_gate_up.resolve(layer_tensor("ffn_gate_up_exps.weight")),
             first_layer: first_layer as usize,
             every: self.optional_size("interleave_moe_layer_step", limit::LAYERS)?.unwrap_or(1),
             gating: self.gating(default_gating)?,
@@ -773,26 +871,49 @@ impl Keys<'_> {
         Ok(if found == 0.0 { 1.0 } else { found })
     }
 
-    /// The layers with a sliding window, in a model whose global layers have the given RoPE.
-    fn local_layers(&self, n_layers: usize, rope: Option<&Rope>) -> Result<Option<LocalLayers>, LoadError> {
-        const BASE: &str = "rope.freq_base_swa";
+    /// The window of local layers in tokens, and their declaration; `None` where there are none.
+    fn local_window(&self) -> Result<Option<(LocalDecl, usize)>, LoadError> {
         let Some(decl) = self.arch.decl().sliding_window.local() else { return Ok(None) };
-        let Some(window) = self.optional_size("attention.sliding_window", limit::TOKENS)?.or(decl.window)
-        else {
-            return Ok(None);
-        };
-        let mut local = LocalLayers::declared(decl, window, n_layers, rope);
+        let window = self.optional_size("attention.sliding_window", limit::TOKENS)?.or(decl.window);
+        Ok(window.map(|window| (decl, window)))
+    }
+
+    /// The layers with a sliding window, those of `is_local`, in a model whose global layers have the given RoPE and
+    /// heads of `head_dim` elements. `kv_heads` is the number of their KV heads, where they have their own.
+    fn local_layers(
+        &self,
+        is_local: Vec<bool>,
+        rope: Option<&Rope>,
+        kv_heads: usize,
+        head_dim: usize,
+    ) -> Result<Option<LocalLayers>, LoadError> {
+        const BASE: &str = "rope.freq_base_swa";
+        const DIMS: &str = "rope.dimension_count_swa";
+        let Some((decl, window)) = self.local_window()? else { return Ok(None) };
+        let mut local = LocalLayers::declared(decl, window, is_local.len(), rope);
+        local.is_local = is_local;
+        if decl.own_heads {
+            local.heads = Some(self.local_heads(kv_heads, head_dim)?);
+        }
         if let Some(rope) = &mut local.rope {
             rope.base = self.float(BASE, rope.base, |base| base >= 1.0, "it has to be 1 or more")?;
+            if let Some(heads) = local.heads {
+                rope.n_dims = self.optional_size(DIMS, limit::HEAD_DIM)?.unwrap_or(heads.dim);
+                if rope.n_dims > heads.dim || !rope.n_dims.is_multiple_of(2) {
+                    let expected =
+                        format!("it has to be even, and at most the {} elements of a head", heads.dim);
+                    return Err(self.bad(DIMS, rope.n_dims, expected));
+                }
+            }
         }
-        local.is_local = self.window_pattern(n_layers, decl)?;
         Ok(Some(local))
     }
 
     /// Which layers have a sliding window, `[n_layers]`. Files give a flag for each layer, or every how many layers one
     /// has none.
-    fn window_pattern(&self, n_layers: usize, decl: LocalDecl) -> Result<Vec<bool>, LoadError> {
+    fn window_pattern(&self, n_layers: usize) -> Result<Vec<bool>, LoadError> {
         const KEY: &str = "attention.sliding_window_pattern";
+        let Some((decl, _)) = self.local_window()? else { return Ok(vec![false; n_layers]) };
         if let Some(flags) = self.flags(KEY, n_layers, "a number, or ")? {
             return Ok(flags);
         }

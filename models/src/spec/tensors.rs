@@ -7,7 +7,7 @@
 //! Some files hold several matrices in one tensor, one after the other. Their rows are apart, so each is a
 //! tensor of its own here, and computation knows nothing of it.
 
-use super::{Experts, ModelSpec, PositionEncoding, RecurrentLayers};
+use super::{Experts, KvHeads, ModelSpec, PositionEncoding, RecurrentLayers};
 use crate::arch::{QkNorm, ValueHeads};
 use crate::error::LoadError;
 use crate::gguf::{GgufFile, TensorInfo, dims_text};
@@ -65,6 +65,10 @@ pub struct InputTensors<T> {
     pub norm: Option<T>,
     /// `[n_embd]`: its bias.
     pub norm_bias: Option<T>,
+    /// `[n_layers * per_layer_width, n_vocab]`: row i has the embeddings that the layers have of token i.
+    pub per_layer_embd: Option<T>,
+    /// `[per_layer_width]`: weights of the norm of what is added to these embeddings.
+    pub per_layer_norm: Option<T>,
     /// `[rope.n_dims / 2]`: divide RoPE's frequencies.
     pub rope_freqs: Option<T>,
     /// `[rope.n_dims / 2]`: the same, where the context is at most that of the original training.
@@ -79,6 +83,8 @@ maps! {
         position_embd: maybe,
         norm: maybe,
         norm_bias: maybe,
+        per_layer_embd: maybe,
+        per_layer_norm: maybe,
         rope_freqs: maybe,
         rope_short: maybe,
         rope_long: maybe,
@@ -123,6 +129,10 @@ pub struct LayerTensors<T> {
     pub network: NetworkTensors<T>,
     /// `[n_embd]`: weights of the norm after the feed-forward network.
     pub ffn_post_norm: Option<T>,
+    /// What is added from the layer's own embeddings.
+    pub per_layer: Option<PerLayerTensors<T>>,
+    /// `[1]`: factor of the residual stream after the layer.
+    pub output_scale: Option<T>,
 }
 
 maps! {
@@ -135,6 +145,30 @@ maps! {
         ffn_norm_bias: maybe,
         network: part,
         ffn_post_norm: maybe,
+        per_layer: maybe_part,
+        output_scale: maybe,
+    }
+}
+
+/// What a layer has to add its own embeddings of the tokens to the residual stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PerLayerTensors<T> {
+    /// `[n_embd, per_layer_width]`: what is added to these embeddings, from the model's embeddings.
+    pub input: T,
+    /// `[n_embd, per_layer_width]`: the gate, from the residual stream.
+    pub gate: T,
+    /// `[per_layer_width, n_embd]`.
+    pub output: T,
+    /// `[n_embd]`: weights of the norm of what is added.
+    pub post_norm: T,
+}
+
+maps! {
+    PerLayerTensors {
+        input: one,
+        gate: one,
+        output: one,
+        post_norm: one,
     }
 }
 
@@ -183,8 +217,8 @@ impl<T> MixerTensors<T> {
             MixerTensors::Attention(part) => {
                 let AttentionTensors { wq, wk, wv, latent, wo, .. } = &**part;
                 let query_down = latent.as_ref().and_then(|latent| latent.query_down.as_ref());
-                let wv = latent.is_none().then_some(wv);
-                [query_down, Some(wq), Some(wk), wv, Some(wo)].into_iter().flatten().collect()
+                let wv = wv.as_ref().filter(|_| latent.is_none());
+                [query_down, Some(wq), wk.as_ref(), wv, Some(wo)].into_iter().flatten().collect()
             }
             MixerTensors::Recurrent(part) => vec![&part.qkv, &part.gate, &part.output],
         }
@@ -194,9 +228,9 @@ impl<T> MixerTensors<T> {
         match self {
             MixerTensors::Attention(part) => {
                 let AttentionTensors { wq, wk, wv, latent, wo, .. } = &mut **part;
-                let wv = latent.is_none().then_some(wv);
+                let wv = wv.as_mut().filter(|_| latent.is_none());
                 let query_down = latent.as_mut().and_then(|latent| latent.query_down.as_mut());
-                [query_down, Some(wq), Some(wk), wv, Some(wo)].into_iter().flatten().collect()
+                [query_down, Some(wq), wk.as_mut(), wv, Some(wo)].into_iter().flatten().collect()
             }
             MixerTensors::Recurrent(part) => {
                 let RecurrentTensors { qkv, gate, output, .. } = &mut **part;
@@ -212,10 +246,11 @@ pub struct AttentionTensors<T> {
     /// `[n_embd, n_heads * head_dim]`. With latent attention `[n_embd or query_rank, n_heads * query]`. With a gate
     /// twice as many rows: each head's query, then its gate.
     pub wq: T,
-    /// `[n_embd, n_kv_heads * head_dim]`.
-    pub wk: T,
+    /// `[n_embd, n_kv_heads * head_dim]`. `None`: the layer attends to the keys and values of an earlier one.
+    pub wk: Option<T>,
     /// `[n_embd, n_kv_heads * head_dim]`. With latent attention `[rank, value, n_heads]`: makes the heads' values.
-    pub wv: T,
+    /// `None`: as `wk`, or values come from the product with `wk`.
+    pub wv: Option<T>,
     /// What latent attention has beside these.
     pub latent: Option<LatentTensors<T>>,
     /// `[n_heads * head_dim]`.
@@ -239,8 +274,8 @@ pub struct AttentionTensors<T> {
 maps! {
     AttentionTensors {
         wq: one,
-        wk: one,
-        wv: one,
+        wk: maybe,
+        wv: maybe,
         latent: maybe_part,
         bq: maybe,
         bk: maybe,
@@ -352,11 +387,11 @@ pub struct ExpertTensors<T> {
     pub router_bias: Option<T>,
     /// `[count]`: added to the weights where experts are chosen, and only there.
     pub selection_bias: Option<T>,
-    /// `[n_embd, n_ff, count]`: as in [`DenseTensors`].
+    /// `[n_embd, n_ff, count]`: as in [`DenseTensors`]. `None`: in `up`, or there is none.
     pub gate: Option<T>,
     /// `[n_ff, count]`.
     pub gate_bias: Option<T>,
-    /// `[n_embd, n_ff, count]`.
+    /// `[n_embd, n_ff, count]`, with the gates `[n_embd, 2 * n_ff, count]`: those of an expert, then its other rows.
     pub up: T,
     /// `[n_ff, count]`.
     pub up_bias: Option<T>,
@@ -366,8 +401,10 @@ pub struct ExpertTensors<T> {
     pub down_bias: Option<T>,
     /// `[n_embd]`: the sigmoid of its product scales what the shared expert gives.
     pub shared_gate: Option<T>,
-    /// The expert that every token uses.
+    /// The expert that every token uses, or the network that the experts are beside.
     pub shared: Option<DenseTensors<T>>,
+    /// The norms of experts that are beside a network.
+    pub separate: Option<SeparateNorms<T>>,
 }
 
 maps! {
@@ -383,6 +420,33 @@ maps! {
         down_bias: maybe,
         shared_gate: maybe,
         shared: maybe_part,
+        separate: maybe_part,
+    }
+}
+
+/// The norms and scales of experts that are beside a layer's feed-forward network. They and their router read what the
+/// network's norm reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeparateNorms<T> {
+    /// `[n_embd]`: scale of the router's normed input.
+    pub router_scale: T,
+    /// `[count]`: factors of the experts' weights.
+    pub expert_scale: T,
+    /// `[n_embd]`: weights of the norm before the experts.
+    pub norm: T,
+    /// `[n_embd]`: weights of the norm after the experts.
+    pub post_norm: T,
+    /// `[n_embd]`: weights of the norm after the network.
+    pub network_post_norm: T,
+}
+
+maps! {
+    SeparateNorms {
+        router_scale: one,
+        expert_scale: one,
+        norm: one,
+        post_norm: one,
+        network_post_norm: one,
     }
 }
 
@@ -490,20 +554,49 @@ impl Declare {
             router: self.matrix("ffn_gate_inp", n_embd, count),
             router_bias: experts.bias.then(|| self.bias("ffn_gate_inp", count)),
             selection_bias: experts.selection_bias.then(|| self.bias("exp_probs_b", count)),
-            gate: is_gated.then(|| self.matrices("ffn_gate_exps", n_embd, n_ff, count)),
+            gate: (is_gated && !experts.fused_gate_up)
+                .then(|| self.matrices("ffn_gate_exps", n_embd, n_ff, count)),
             gate_bias: bias(is_gated, "ffn_gate_exps", n_ff),
-            up: self.matrices("ffn_up_exps", n_embd, n_ff, count),
+            up: match experts.fused_gate_up {
+                true => self.matrices("ffn_gate_up_exps", n_embd, 2 * n_ff, count),
+                false => self.matrices("ffn_up_exps", n_embd, n_ff, count),
+            },
             up_bias: bias(true, "ffn_up_exps", n_ff),
             down: self.matrices("ffn_down_exps", n_ff, n_embd, count),
             down_bias: bias(true, "ffn_down_exps", n_embd),
             shared_gate: (experts.shared_gate && experts.shared_ff.is_some())
                 .then(|| self.norm("ffn_gate_inp_shexp", n_embd)),
-            shared: experts.shared_ff.map(|n_ff| self.dense(spec, "_shexp", n_ff)),
+            shared: experts.shared_ff.map(|n_ff| match experts.beside_dense {
+                true => self.dense(spec, "", spec.n_ff),
+                false => self.dense(spec, "_shexp", n_ff),
+            }),
+            separate: experts.beside_dense.then(|| SeparateNorms {
+                router_scale: self.tensor("ffn_gate_inp.scale", &[n_embd], TensorKind::Vector),
+                expert_scale: self.tensor("ffn_down_exps.scale", &[count], TensorKind::Vector),
+                norm: self.norm("pre_ffw_norm_2", n_embd),
+                post_norm: self.norm("post_ffw_norm_2", n_embd),
+                network_post_norm: self.norm("post_ffw_norm_1", n_embd),
+            }),
         }
     }
-    fn attention(&self, spec: &ModelSpec) -> AttentionTensors<TensorSpec> {
+
+    /// What a layer has to add its own embeddings of width `width`.
+    fn per_layer(&self, spec: &ModelSpec, layer: usize, width: usize) -> PerLayerTensors<TensorSpec> {
+        let all = Declare { prefix: String::new() };
+        let all = all.matrix("per_layer_model_proj", spec.n_embd, spec.n_layers * width);
+        let part = Part { first: (layer * width) as u64, of: all.dims[1] };
+        PerLayerTensors {
+            input: TensorSpec { dims: vec![all.dims[0], width as u64], part: Some(part), ..all },
+            gate: self.matrix("inp_gate", spec.n_embd, width),
+            output: self.matrix("proj", width, spec.n_embd),
+            post_norm: self.norm("post_norm", spec.n_embd),
+        }
+    }
+
+    fn attention(&self, spec: &ModelSpec, layer: usize) -> AttentionTensors<TensorSpec> {
         let n_embd = spec.n_embd;
-        let (n_q, n_kv) = (spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim);
+        let KvHeads { count: n_kv_heads, dim: head_dim } = spec.kv_heads(layer);
+        let (n_q, n_kv) = (spec.n_heads * head_dim, n_kv_heads * head_dim);
         let n_proj = if spec.attention_gate() { 2 * n_q } else { n_q };
         let [wq, wk, wv] = match (&spec.latent, spec.fused_qkv) {
             (Some(latent), _) => self.latent_qkv(spec, latent),
@@ -520,22 +613,23 @@ impl Declare {
         };
         let qk_norm = |name: &str, heads: usize| {
             let dims: &[usize] = match spec.qk_norm? {
-                QkNorm::Head | QkNorm::HeadAfterRope => &[spec.head_dim],
-                QkNorm::EachHead => &[spec.head_dim, heads],
-                QkNorm::Whole => &[spec.head_dim * heads],
+                QkNorm::Head | QkNorm::HeadAfterRope => &[head_dim],
+                QkNorm::EachHead => &[head_dim, heads],
+                QkNorm::Whole => &[head_dim * heads],
             };
             Some(self.tensor(&format!("{name}.weight"), dims, TensorKind::Vector))
         };
+        let has_rows = !spec.shares_kv(layer);
         AttentionTensors {
             wq,
-            wk,
-            wv,
+            wk: has_rows.then_some(wk),
+            wv: (has_rows && !spec.has_values_from_keys(layer)).then_some(wv),
             latent: spec.latent.map(|latent| self.latent(spec, &latent)),
             bq,
             bk,
             bv,
             q_norm: qk_norm("attn_q_norm", spec.n_heads),
-            k_norm: qk_norm("attn_k_norm", spec.n_kv_heads),
+            k_norm: qk_norm("attn_k_norm", n_kv_heads).filter(|_| has_rows),
             sinks: spec.attention_sinks.then(|| self.norm("attn_sinks", spec.n_heads)),
             wo: self.matrix("attn_output", n_values, n_embd),
             bo: spec.attn_output_bias.then(|| self.bias("attn_output", n_embd)),
@@ -597,6 +691,10 @@ impl ModelTensors<TensorSpec> {
                     .then(|| declare.matrix("position_embd", spec.n_embd, spec.n_ctx_train)),
                 norm: spec.embedding_norm.then(|| declare.norm("token_embd_norm", spec.n_embd)),
                 norm_bias: norm_bias(spec.embedding_norm, "token_embd_norm"),
+                per_layer_embd: spec
+                    .per_layer_width
+                    .map(|width| declare.matrix("per_layer_token_embd", spec.n_layers * width, spec.n_vocab)),
+                per_layer_norm: spec.per_layer_width.map(|width| declare.norm("per_layer_proj_norm", width)),
                 rope_freqs: factors(spec.rope_freqs, "rope_freqs"),
                 rope_short: factors(is_long, "rope_factors_short"),
                 rope_long: factors(is_long, "rope_factors_long"),
@@ -634,16 +732,18 @@ impl LayerTensors<TensorSpec> {
             attn_norm_bias: norm_bias(block.attn_norm),
             mixer: match spec.recurrent_layer(layer) {
                 Some(recurrent) => MixerTensors::Recurrent(Box::new(declare.recurrent(n_embd, recurrent))),
-                None => MixerTensors::Attention(Box::new(declare.attention(spec))),
+                None => MixerTensors::Attention(Box::new(declare.attention(spec, layer))),
             },
             attn_post_norm: norm(block.attn_post_norm),
             ffn_norm: norm(block.ffn_norm),
             ffn_norm_bias: norm_bias(block.ffn_norm),
             network: match spec.experts_of(layer) {
                 Some(experts) => NetworkTensors::Experts(Box::new(declare.experts(spec, experts))),
-                None => NetworkTensors::Dense(declare.dense(spec, "", spec.n_ff)),
+                None => NetworkTensors::Dense(declare.dense(spec, "", spec.network_width(layer))),
             },
             ffn_post_norm: norm(block.ffn_post_norm),
+            per_layer: spec.per_layer_width.map(|width| declare.per_layer(spec, layer, width)),
+            output_scale: spec.layer_scale.then(|| declare.norm("layer_output_scale", 1)),
         }
     }
 }
@@ -671,9 +771,19 @@ impl ModelTensors<TensorInfo> {
             used[index] = true;
             Ok(expected.place_in(found))
         })?;
-        let ignored = spec.n_layers..spec.n_layers + spec.ignored_layers;
         for (used, tensor) in used.iter_mut().zip(file.tensors()) {
-            *used |= layer_of(&tensor.name).is_some_and(|layer| ignored.contains(&layer));
+            *used |= is_ignored(spec, &tensor.name);
+        }
+        if let (Some(width), Some(table)) = (spec.per_layer_width, &found.input.per_layer_embd) {
+            let block = table.ty.block_elems();
+            if !(width as u64).is_multiple_of(block) {
+                return Err(LoadError::BadTensor {
+                    name: table.name.clone(),
+                    problem: format!(
+                        "a layer has {width} elements of its rows, which are not whole blocks of {block}"
+                    ),
+                });
+            }
         }
         match used.iter().position(|used| !used) {
             None => Ok(found),
@@ -739,9 +849,16 @@ impl TensorSpec {
     }
 }
 
-/// The layer whose number is in the name of a tensor.
-fn layer_of(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
+/// Whether a tensor may be in a file of a model that does not use it: those of layers that predict several tokens, and
+/// the keys and values of layers that share those of others.
+fn is_ignored(spec: &ModelSpec, name: &str) -> bool {
+    let Some((number, part)) = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) else {
+        return false;
+    };
+    let Ok(layer) = number.parse::<usize>() else { return false };
+    let is_of_rows = matches!(part, "attn_k.weight" | "attn_v.weight" | "attn_k_norm.weight");
+    (spec.n_layers..spec.n_layers + spec.ignored_layers).contains(&layer)
+        || is_of_rows && layer < spec.n_layers && spec.shares_kv(layer)
 }
 
 /// Whether two shapes are equal except for trailing dimensions of 1, which some writers add.

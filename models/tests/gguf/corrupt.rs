@@ -7,7 +7,7 @@ use models::LoadError;
 use models::arch::{Arch, NormKind};
 use models::gguf::write::{GgufWriter, MetaValue, TensorDecl};
 use models::gguf::{GgufFile, TensorType, Value, ValueType};
-use models::spec::{ModelSpec, ModelTensors};
+use models::spec::{KvHeads, ModelSpec, ModelTensors};
 
 use crate::common::{Raw, bytes, tiny_model, tiny_spec};
 
@@ -1229,6 +1229,112 @@ fn invalid_windows_are_errors() {
     // Architectures without local layers do not read these keys.
     check_spec(Arch::Llama, set("llama.attention.sliding_window_pattern", u(2)), "its effect is unknown");
     check_spec(Arch::Qwen2, set("qwen2.rope.freq_base_swa", f(1e4)), "its effect is unknown");
+}
+
+/// A tiny Gemma 4 with a local and a global layer, which differ in their heads.
+fn gemma4(w: &mut GgufWriter) {
+    w.set("gemma4.attention.sliding_window", 8u32);
+    let flags = MetaValue::Array(ValueType::Bool, vec![true.into(), false.into()]);
+    w.set("gemma4.attention.sliding_window_pattern", flags);
+    w.set("gemma4.attention.head_count_kv", MetaValue::i32s([4, 2]));
+    w.set("gemma4.attention.key_length_swa", 4u32);
+    w.set("gemma4.attention.value_length_swa", 4u32);
+}
+
+#[test]
+fn heads_of_local_layers_are_read() {
+    let mut writer = tiny_model(Arch::Gemma4);
+    gemma4(&mut writer);
+    let spec = ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(&writer)).unwrap()).unwrap();
+    let heads = [0, 1].map(|layer| spec.kv_heads(layer));
+    assert_eq!(heads, [KvHeads { count: 4, dim: 4 }, KvHeads { count: 2, dim: 8 }]);
+    assert_eq!([0, 1].map(|layer| spec.rope(layer).map(|rope| rope.n_dims)), [Some(4), Some(8)]);
+    assert_eq!([0, 1].map(|layer| spec.has_rope_factors(layer)), [false, true]);
+    assert_eq!((spec.attention_scale, spec.all_kv_heads()), (1.0, 6));
+    // The file that this specification gives is read as the same.
+    let mut again = GgufWriter::new();
+    spec.metadata().into_iter().for_each(|(key, value)| _ = again.set(key, value));
+    ModelTensors::in_file(&spec)
+        .iter()
+        .for_each(|need| _ = again.tensor(&need.name, &need.dims, TensorType::F32));
+    let file = GgufFile::from_bytes(bytes(&again)).unwrap();
+    assert_eq!(ModelSpec::from_gguf(&file).unwrap(), spec);
+    ModelTensors::from_gguf(&file, &spec).expect("all tensors");
+}
+
+#[test]
+fn hostile_settings_of_gemma_4_are_errors() {
+    let (u, f) = (MetaValue::U32, MetaValue::F32);
+    for (key, value, expected) in [
+        (
+            "attention.head_count_kv",
+            MetaValue::i32s([3, 2]),
+            "head_count_kv is 3, but it has to divide the 4 query",
+        ),
+        (
+            "attention.head_count_kv",
+            MetaValue::i32s([2, 3]),
+            "head_count_kv is 3, but it has to divide the 4 query",
+        ),
+        ("attention.head_count_kv", MetaValue::i32s([0, 2]), "head_count_kv is 0, but it has to be 1 to"),
+        ("attention.head_count_kv", MetaValue::i32s([-1, 2]), "head_count_kv is -1, but it has to be 1 to"),
+        ("attention.head_count_kv", MetaValue::i32s([2]), "head_count_kv is a list of 1"),
+        ("attention.key_length_swa", u(0), "key_length_swa is 0, but it has to be 1 to 4096"),
+        ("attention.key_length_swa", u(5), "key_length_swa is 5, but RoPE needs an even number"),
+        ("attention.key_length_swa", u(1 << 31), "key_length_swa is 2147483648, but it has to be 1 to 4096"),
+        ("attention.key_length_swa", f(4.0), "key_length_swa"),
+        ("attention.value_length_swa", u(8), "keys have 4 elements, and both have to be of one size"),
+        (
+            "rope.dimension_count_swa",
+            u(6),
+            "rope.dimension_count_swa is 6, but it has to be even, and at most the 4",
+        ),
+        ("rope.dimension_count_swa", u(3), "rope.dimension_count_swa is 3, but it has to be even"),
+        ("rope.dimension_count_swa", u(0), "rope.dimension_count_swa is 0, but it has to be 1 to"),
+        (
+            "attention.shared_kv_layers",
+            u(2),
+            "shared_kv_layers is 2, but it has to be less than the 2 layers",
+        ),
+        ("attention.shared_kv_layers", u(1), "layer 1 is global, and no such layer has keys and values"),
+        ("attention.shared_kv_layers", u(u32::MAX), "it has to be less than the 2 layers"),
+        ("embedding_length_per_layer_input", u(1 << 31), "it has to be 1 to 8388608"),
+        ("embedding_length_per_layer_input", u(4), "per_layer_token_embd.weight"),
+        ("expert_count", u(1), "expert_count is 1, but it has to be 2 to"),
+        ("final_logit_softcapping", f(f32::NAN), "final_logit_softcapping is NaN"),
+        ("sliding_window_pattern_of_heads", u(1), "its effect is unknown"),
+    ] {
+        let change = |w: &mut GgufWriter| {
+            gemma4(w);
+            w.set(format!("gemma4.{key}"), value.clone());
+        };
+        check_spec(Arch::Gemma4, change, expected);
+    }
+    // Two sizes of networks only where layers share keys and values.
+    let widths = set("gemma4.feed_forward_length", MetaValue::i32s([24, 48]));
+    check_spec(Arch::Gemma4, widths, "layers of unequal size");
+    // Other architectures have heads of one size.
+    check_spec(Arch::Gemma3, set("gemma3.attention.key_length_swa", u(8)), "its effect is unknown");
+    let two = set("gemma3.attention.head_count_kv", MetaValue::i32s([4, 2]));
+    check_spec(Arch::Gemma3, two, "layers of unequal size");
+}
+
+/// The second layer attends to the rows of the first. Converters write its own keys and values all the same.
+#[test]
+fn layers_without_keys_and_values_are_read() {
+    let mut writer = tiny_model(Arch::Gemma4);
+    writer.set("gemma4.attention.shared_kv_layers", 1u32);
+    load(bytes(&writer)).expect("keys and values that are not used");
+    writer
+        .tensors_mut()
+        .retain(|t| !["blk.1.attn_k.weight", "blk.1.attn_v.weight"].contains(&t.name.as_str()));
+    let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
+    let spec = ModelSpec::from_gguf(&file).unwrap();
+    assert_eq!([0, 1].map(|layer| spec.kv_layer(layer)), [0, 0]);
+    assert_eq!((spec.is_kv_shared(0), spec.shares_kv(1), spec.all_kv_heads()), (true, true, 2));
+    ModelTensors::from_gguf(&file, &spec).expect("the tensors that are used");
+    writer.tensors_mut().retain(|t| t.name != "blk.0.attn_k.weight");
+    check("a layer with rows needs keys", bytes(&writer), "blk.0.attn_k.weight");
 }
 
 /// As a number, as flags, and by the architecture. Without a window all layers are global.

@@ -89,7 +89,7 @@ impl Store {
                     first: lane.first(),
                     status,
                 };
-                let decision = source.decide(self.layout.heads, &plan, backends, place, workspace)?;
+                let decision = source.decide(self.layout.heads[l], &plan, backends, place, workspace)?;
                 decisions.push((LaneId { layer: l, lane: number }, decision, plan.end()));
             }
         }
@@ -206,7 +206,7 @@ impl Store {
                 first: 0,
                 status,
             };
-            let decision = source.decide(self.layout.heads, &plan, backends, place, workspace)?;
+            let decision = source.decide(self.layout.heads[layer], &plan, backends, place, workspace)?;
             decisions.push((decision, plan.end()));
         }
 
