@@ -150,8 +150,8 @@ pub struct Layout {
     /// For each layer its lanes, those that keep every row first. A recurrent layer has none, nor has one that attends
     /// to the rows of an earlier one.
     pub layers: Vec<Vec<LaneLayout>>,
-    /// `[n_layers]`: whether later layers attend to the rows of a layer too.
-    pub is_shared: Vec<bool>,
+    /// `[n_layers]`: the last layer that attends to the rows of a layer. It is the layer itself, or a later one.
+    pub last_readers: Vec<usize>,
     /// What recurrent layers keep.
     pub states: Option<StateShape>,
 }
@@ -215,7 +215,7 @@ impl Layout {
                 lanes.clear();
             }
             layout.heads[layer] = heads;
-            layout.is_shared[layer] = spec.is_kv_shared(layer);
+            layout.last_readers[layer] = spec.last_kv_reader(layer);
         }
         // A mean key has no position, so no entry can stand for evicted rows.
         for lane in layout.layers.iter_mut().flatten().filter(|lane| lane.compensated && layout.alibi) {
@@ -271,15 +271,15 @@ impl Layout {
     ) -> Layout {
         let StoreOptions { context, types: (k_type, v_type), .. } = options;
         let (values_in_keys, alibi, states) = (false, false, None);
-        let (heads, is_shared) = (vec![heads; layers.len()], vec![false; layers.len()]);
-        Layout { heads, context, k_type, v_type, values_in_keys, alibi, layers, is_shared, states }
+        let (heads, last_readers) = (vec![heads; layers.len()], (0..layers.len()).collect());
+        Layout { heads, context, k_type, v_type, values_in_keys, alibi, layers, last_readers, states }
     }
 
     /// The same layout with some of the layers only.
     pub fn of_layers(&self, layers: Range<usize>) -> Layout {
         Layout {
             heads: self.heads[layers.clone()].to_vec(),
-            is_shared: self.is_shared[layers.clone()].to_vec(),
+            last_readers: self.last_readers[layers.clone()].iter().map(|last| last - layers.start).collect(),
             layers: self.layers[layers].to_vec(),
             ..self.clone()
         }
@@ -441,16 +441,16 @@ impl Layout {
         states + groups.iter().map(of_group).sum::<usize>() + part.scoring_bytes(tokens)
     }
 
-    /// `layers` in groups that use the same scratch memory: layers with heads alike. A layer to whose rows later layers
-    /// attend is alone. Layers without rows are left out.
+    /// `layers` in groups that use the same scratch memory, one after the other: layers with heads alike. A layer cannot
+    /// use it while later layers still attend to the rows there. Layers without rows are left out.
     pub fn scratch_groups(&self, layers: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for layer in layers.filter(|layer| self.has_rows(*layer)) {
-            let is_alike = |group: &&mut Vec<usize>| {
-                let other = group[0];
-                self.heads[other] == self.heads[layer] && !self.is_shared[other] && !self.is_shared[layer]
+            let is_free = |group: &&mut Vec<usize>| {
+                let is_read = |other: &usize| self.last_readers[*other] >= layer;
+                self.heads[group[0]] == self.heads[layer] && !group.iter().any(is_read)
             };
-            match groups.iter_mut().find(is_alike) {
+            match groups.iter_mut().find(is_free) {
                 Some(group) => group.push(layer),
                 None => groups.push(vec![layer]),
             }
@@ -616,6 +616,19 @@ mod tests {
         // Slack beyond the reserve is allocated too, but at most the session's tokens.
         assert_eq!(layout("streaming:sinks=4,window=20,slack=50").layers[1][0].capacity, 4 + 20 + 51);
         assert_eq!(layout("streaming:sinks=4,window=90").layers[1][0].capacity, 100);
+    }
+
+    #[test]
+    fn layers_use_scratch_memory_whose_rows_are_not_read_any_more() {
+        let mut layout = layout_of(6, 100, "streaming");
+        assert_eq!(layout.scratch_groups(0..6), [[0, 1, 2, 3, 4, 5]]);
+        // The last two layers attend to the rows of the two before them.
+        layout.layers[4..].iter_mut().for_each(Vec::clear);
+        layout.last_readers[2..4].copy_from_slice(&[4, 5]);
+        assert_eq!(layout.scratch_groups(0..6), [vec![0, 1, 2], vec![3]]);
+        layout.heads[1].head_dim = 64;
+        assert_eq!(layout.scratch_groups(0..6), [vec![0, 2], vec![1], vec![3]]);
+        assert_eq!(layout.of_layers(1..6).scratch_groups(0..5), [vec![0], vec![1], vec![2]]);
     }
 
     #[test]

@@ -28,9 +28,8 @@ impl ModelSpec {
         self.kv_sharing.is_some_and(|sharing| layer >= sharing.first_layer)
     }
 
-    /// Whether later layers attend to the keys and values of a layer too.
-    pub fn is_kv_shared(&self, layer: usize) -> bool {
-        let first = self.kv_sharing.map_or(self.n_layers, |sharing| sharing.first_layer);
-        (first..self.n_layers).any(|later| self.kv_layer(later) == layer && later != layer)
+    /// The last layer that attends to the keys and values of a layer: itself, or a later one.
+    pub fn last_kv_reader(&self, layer: usize) -> usize {
+        (layer..self.n_layers).rev().find(|later| self.kv_layer(*later) == layer).unwrap_or(layer)
     }
 }

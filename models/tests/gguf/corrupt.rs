@@ -1331,7 +1331,7 @@ fn layers_without_keys_and_values_are_read() {
     let file = GgufFile::from_bytes(bytes(&writer)).unwrap();
     let spec = ModelSpec::from_gguf(&file).unwrap();
     assert_eq!([0, 1].map(|layer| spec.kv_layer(layer)), [0, 0]);
-    assert_eq!((spec.is_kv_shared(0), spec.shares_kv(1), spec.all_kv_heads()), (true, true, 2));
+    assert_eq!((spec.last_kv_reader(0), spec.shares_kv(1), spec.all_kv_heads()), (1, true, 2));
     ModelTensors::from_gguf(&file, &spec).expect("the tensors that are used");
     writer.tensors_mut().retain(|t| t.name != "blk.0.attn_k.weight");
     check("a layer with rows needs keys", bytes(&writer), "blk.0.attn_k.weight");
