@@ -5,6 +5,7 @@
 //! device implementations, all on one stream.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 #[cfg(feature = "testing")]
 use std::sync::atomic::AtomicUsize;
@@ -17,6 +18,7 @@ use crate::budget::Budget;
 use crate::context::GraphParts;
 #[cfg(feature = "cuda")]
 use crate::cuda::stream::{Recording, Stream, multiprocessors, use_gpu};
+use crate::graph::GraphNodes;
 use crate::{BufferType, DeviceTask, Error, ReadyGraph, Type, fatal, log};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -282,20 +284,18 @@ impl Backend {
 
     /// Computes the graph; the caller holds the lock `computing`.
     fn run(&self, graph: &ReadyGraph, interruptible: bool) -> Result<(), Error> {
-        let result = graph.with_locks(|raw, parts| {
+        let result = graph.with_locks(|nodes, parts| {
             graph.check_backend(self.raw, self.number)?;
             match &self.device {
-                // SAFETY: the graph's nodes have memory, or it would not be a ReadyGraph. All memory they
-                // refer to is kept by the graph's context and locked, and this backend reaches it.
-                None => check(unsafe { sys::ggml_backend_graph_compute(self.raw.as_ptr(), raw.as_ptr()) }),
-                Some(Device::Emulated) => self.launch(raw, parts, std::ptr::null_mut(), interruptible),
+                None => self.compute_segment(nodes, nodes.numbers.clone()),
+                Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), interruptible),
                 #[cfg(feature = "cuda")]
                 Some(Device::Cuda(stream)) => {
                     // SAFETY: a live CUDA backend.
                     unsafe { use_gpu(self.raw.as_ptr()) }?;
                     let mut recording = graph.recording.lock().unwrap_or_else(PoisonError::into_inner);
                     let started = self.start(*stream, &mut recording, interruptible, |interruptible| {
-                        self.launch(raw, parts, stream.raw(), interruptible)
+                        self.launch(nodes, parts, stream.raw(), interruptible)
                     });
                     stream.wait()?;
                     started
@@ -342,31 +342,36 @@ impl Backend {
         }
     }
 
-    /// Starts everything that the graph consists of, in order. Waits for nothing: it may be recorded.
+    /// Starts the computation of ggml's nodes of these numbers. The CPU also ends it.
+    fn compute_segment(&self, nodes: &GraphNodes, numbers: Range<i32>) -> Result<(), Error> {
+        let Range { start, end } = numbers;
+        // SAFETY: a live backend, and nodes of a live graph. They have memory, or the graph would be no ReadyGraph. All
+        // memory they refer to is kept by the graph's context and locked, and this backend reaches it.
+        check(unsafe { sys::longhand_compute_segment(self.raw.as_ptr(), nodes.raw.as_ptr(), start, end) })
+    }
+
+    /// Starts everything that the nodes consist of, in order. Waits for nothing: it may be recorded.
     fn launch(
         &self,
-        graph: NonNull<sys::ggml_cgraph>,
+        nodes: &GraphNodes,
         parts: &GraphParts,
         stream: *mut c_void,
         interruptible: bool,
     ) -> Result<(), Error> {
-        let graph = graph.as_ptr();
-        // SAFETY: a live graph.
-        let nodes = unsafe { sys::ggml_graph_n_nodes(graph) };
+        let Range { start, end } = nodes.numbers;
         // Start of the segment of ggml's nodes.
-        let mut first = 0;
-        for number in 0..=nodes {
-            let own = (number < nodes)
+        let mut first = start;
+        for number in start..=end {
+            let own = (number < end)
                 // SAFETY: a node of the live graph.
-                .then(|| unsafe { sys::ggml_graph_node(graph, number) })
+                .then(|| unsafe { sys::ggml_graph_node(nodes.raw.as_ptr(), number) })
                 // SAFETY: as above.
                 .filter(|node| unsafe { (**node).op } == sys::GGML_OP_CUSTOM);
-            if own.is_none() && number < nodes {
+            if own.is_none() && number < end {
                 continue;
             }
             if first < number {
-                // SAFETY: live backend and graph, nodes of that graph; as in `run`.
-                check(unsafe { sys::longhand_compute_segment(self.raw.as_ptr(), graph, first, number) })?;
+                self.compute_segment(nodes, first..number)?;
             }
             first = number + 1;
             let Some(node) = own else { break };

@@ -80,6 +80,8 @@ pub(crate) struct GraphParts {
     pub(crate) selections: Vec<(NonNull<sys::ggml_tensor>, usize)>,
     /// The operands that are numbers of a ranking, which are in range as long as nothing else writes to them.
     pub(crate) rankings: Vec<NonNull<sys::ggml_tensor>>,
+    /// The results of [`Context::exchange`], each of which ends a stage.
+    pub(crate) exchanges: Vec<NonNull<sys::ggml_tensor>>,
 }
 
 /// How a computation uses the data of a context's tensors.

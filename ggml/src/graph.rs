@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::CStr;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -19,6 +20,8 @@ pub struct Graph {
     /// The graph's context and those of its operands, sorted by address: what a computation locks.
     contexts: Vec<ContextAccess>,
     parts: GraphParts,
+    /// The numbers of the nodes of each stage.
+    stages: Vec<Range<i32>>,
     /// Every kind of memory that its tensors lie in, with a tensor that does. Empty before it has memory.
     memory_types: Vec<(BufferType, NonNull<sys::ggml_tensor>)>,
 }
@@ -70,14 +73,23 @@ impl Context {
         let raw = NonNull::new(raw).expect("room was reserved");
         let mut contexts = state.foreign.clone();
         add_access(&mut contexts, &self.inner, Access::Write);
-        Ok(Graph {
+        let mut graph = Graph {
             raw,
             context: self.inner.clone(),
             contexts,
             parts: std::mem::take(&mut state.parts),
+            stages: Vec::new(),
             memory_types: Vec::new(),
-        })
+        };
+        graph.divide()?;
+        Ok(graph)
     }
+}
+
+/// The operands of a node.
+fn operands(node: &Tensor) -> impl Iterator<Item = NonNull<sys::ggml_tensor>> + use<> {
+    // SAFETY: a field of a live descriptor that never changes; operands that are not set are null.
+    unsafe { (*node.raw.as_ptr()).src }.into_iter().filter_map(NonNull::new)
 }
 
 /// Adds a result and what it depends on to a graph, in the order of ggml's recursion: operands first. ggml is
@@ -109,20 +121,12 @@ unsafe fn expand(
 }
 
 impl Graph {
-    /// The node called `name`, if there is one.
-    pub fn find(&self, name: &str) -> Option<Tensor> {
-        let _state = self.context.read();
-        self.nodes().find(|node| node.locked_name() == name)
-    }
-
     /// Every kind of memory that the tensors of the graph, which have memory, lie in, with a tensor that does.
     /// The caller holds a lock on the context.
     fn find_memory_types(&self) -> Vec<(BufferType, NonNull<sys::ggml_tensor>)> {
         let mut types: Vec<(BufferType, NonNull<sys::ggml_tensor>)> = Vec::new();
-        for node in self.nodes() {
-            // SAFETY: the operands of a live node; those that are not set are null.
-            let operands = unsafe { (*node.raw.as_ptr()).src };
-            for raw in operands.into_iter().filter_map(NonNull::new).chain([node.raw]) {
+        for node in self.nodes(self.all()) {
+            for raw in operands(&node).chain([node.raw]) {
                 let tensor = self.context.handle(raw);
                 if let Some(ty) = tensor.memory_type()
                     && types.iter().all(|(found, _)| found.raw() != ty.raw())
@@ -134,12 +138,12 @@ impl Graph {
         types
     }
 
-    /// Whether ggml's CUDA backend may wait for the GPU within the graph, which then cannot be recorded. It sorts the
+    /// Whether ggml's CUDA backend may wait for the GPU within these nodes, which then cannot be recorded. It sorts the
     /// tokens of chosen matrices on the host, where it has no kernel for the type or the number of tokens. It has one
     /// for a single token and quantised matrices. The caller holds a lock on the context.
     #[cfg(any(feature = "cuda", test))]
-    fn may_wait(&self) -> bool {
-        self.nodes().any(|node| {
+    fn may_wait(&self, nodes: Range<i32>) -> bool {
+        self.nodes(nodes).any(|node| {
             // SAFETY: fields of a live node that never change.
             let (op, matrices) = unsafe { ((*node.raw.as_ptr()).op, (*node.raw.as_ptr()).src[0]) };
             let Some(matrices) = NonNull::new(matrices).filter(|_| op == sys::GGML_OP_MUL_MAT_ID) else {
@@ -149,16 +153,65 @@ impl Graph {
         })
     }
 
-    /// All nodes, in order. The caller holds a lock on the context.
-    fn nodes(&self) -> impl Iterator<Item = Tensor> {
+    /// Divides the nodes into stages, each of which ends with a result of [`Context::exchange`]; the last one ends
+    /// with the graph. The caller holds a lock on the context.
+    ///
+    /// # Errors
+    /// Where a stage relies on a ranking of an earlier one: the caller could change it between the two.
+    fn divide(&mut self) -> Result<(), Error> {
         // SAFETY: live graph.
         let count = unsafe { sys::ggml_graph_n_nodes(self.raw.as_ptr()) };
-        (0..count).filter_map(|number| {
+        let nodes: Vec<Tensor> = self.nodes(0..count).collect();
+        let exchanges: HashSet<_> = self.parts.exchanges.iter().copied().collect();
+        let mut first = 0;
+        for (end, node) in (1..).zip(&nodes) {
+            if end == count || exchanges.contains(&node.raw) {
+                self.stages.push(first..end);
+                first = end;
+            }
+        }
+        if self.stages.len() < 2 {
+            self.stages = vec![0..count];
+            return Ok(());
+        }
+        let rankings: HashSet<_> = self.parts.rankings.iter().copied().collect();
+        for stage in &self.stages {
+            let mut computed = HashSet::new();
+            for node in self.nodes(stage.clone()) {
+                for raw in operands(&node).filter(|raw| rankings.contains(raw)) {
+                    let ranking = self.context.handle(raw);
+                    if !computed.contains(&ranking.root()) {
+                        return Err(Error::Operands {
+                            op: "exchange",
+                            inputs: format!("between the ranking {} and its use", ranking.locked_name()),
+                        });
+                    }
+                }
+                computed.insert(node.raw);
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes of these numbers, in order. The caller holds a lock on the context.
+    fn nodes(&self, numbers: Range<i32>) -> impl Iterator<Item = Tensor> {
+        numbers.filter_map(|number| {
             // SAFETY: the number of a node.
             let raw = unsafe { sys::ggml_graph_node(self.raw.as_ptr(), number) };
             Some(self.context.handle(NonNull::new(raw)?))
         })
     }
+
+    /// The numbers of all nodes.
+    fn all(&self) -> Range<i32> {
+        0..self.stages.last().map_or(0, |stage| stage.end)
+    }
+}
+
+/// The nodes of a graph that are computed.
+pub(crate) struct GraphNodes {
+    pub(crate) raw: NonNull<sys::ggml_cgraph>,
+    pub(crate) numbers: Range<i32>,
 }
 
 /// Memory for the intermediates of one graph at a time.
@@ -201,10 +254,14 @@ impl Drop for Memory {
     }
 }
 
-/// A graph with memory, ready to be computed any number of times. It goes stale when its allocator
-/// serves another graph.
+/// A graph with memory, or a stage of it, ready to be computed any number of times. It goes stale when its
+/// allocator serves another graph.
 pub struct ReadyGraph {
-    graph: Graph,
+    graph: Arc<Graph>,
+    /// The numbers of the nodes that are computed.
+    nodes: Range<i32>,
+    /// Which of the graph's selections of rows are operands of these nodes.
+    selections: Vec<usize>,
     /// Number of the backend that was found to support all operations; 0 at first.
     checked_for: AtomicU64,
     /// What a GPU has recorded of it.
@@ -286,11 +343,6 @@ impl GraphAllocator {
             });
         }
         let memory_types = graph.find_memory_types();
-        #[cfg(feature = "cuda")]
-        let recording = match graph.may_wait() {
-            true => crate::backend::RecordingState::Unrecordable,
-            false => crate::backend::RecordingState::Never,
-        };
         let set = graph.context.memory.set((self.memory.clone(), memory.generation));
         debug_assert!(set.is_ok(), "a context has one graph");
         drop((memory, context));
@@ -301,12 +353,8 @@ impl GraphAllocator {
                 constant.write(0, &bytes)?;
             }
         }
-        Ok(ReadyGraph {
-            graph,
-            checked_for: AtomicU64::new(0),
-            #[cfg(feature = "cuda")]
-            recording: std::sync::Mutex::new(recording),
-        })
+        let nodes = graph.all();
+        Ok(ReadyGraph::new(Arc::new(graph), nodes))
     }
 
     /// Bytes held now.
@@ -323,15 +371,45 @@ impl GraphAllocator {
 }
 
 impl ReadyGraph {
+    fn new(graph: Arc<Graph>, nodes: Range<i32>) -> ReadyGraph {
+        let state = graph.context.read();
+        #[cfg(feature = "cuda")]
+        let recording = match graph.may_wait(nodes.clone()) {
+            true => crate::backend::RecordingState::Unrecordable,
+            false => crate::backend::RecordingState::Never,
+        };
+        let operands: HashSet<_> = graph.nodes(nodes.clone()).flat_map(|node| operands(&node)).collect();
+        let selections = graph.parts.selections.iter().enumerate();
+        let selections = selections.filter(|(_, (raw, _))| operands.contains(raw));
+        let selections = selections.map(|(number, _)| number).collect();
+        drop(state);
+        ReadyGraph {
+            graph,
+            nodes,
+            selections,
+            checked_for: AtomicU64::new(0),
+            #[cfg(feature = "cuda")]
+            recording: std::sync::Mutex::new(recording),
+        }
+    }
+
+    /// The stages of the graph, which are computed one after the other. There is one more than results of
+    /// [`Context::exchange`], in whose order they are. What a stage computes is there for the next ones.
+    pub fn into_stages(self) -> Vec<ReadyGraph> {
+        let stages = self.graph.stages.iter();
+        stages.map(|nodes| ReadyGraph::new(self.graph.clone(), nodes.clone())).collect()
+    }
+
     /// The node called `name`, if there is one.
     pub fn find(&self, name: &str) -> Option<Tensor> {
-        self.graph.find(name)
+        let _state = self.graph.context.read();
+        self.graph.nodes(self.nodes.clone()).find(|node| node.locked_name() == name)
     }
 
     /// All nodes, in order. Where a node is no [`Tensor::output`], later nodes may have reused its memory.
     pub fn nodes(&self) -> Vec<Tensor> {
         let _state = self.graph.context.read();
-        self.graph.nodes().collect()
+        self.graph.nodes(self.nodes.clone()).collect()
     }
 
     /// Whether a GPU has recorded what it launches, and repeats that.
@@ -345,24 +423,21 @@ impl ReadyGraph {
     /// stale, or selects rows that are not there, or if a custom operation failed.
     pub(crate) fn with_locks(
         &self,
-        compute: impl FnOnce(NonNull<sys::ggml_cgraph>, &GraphParts) -> Result<(), Error>,
+        compute: impl FnOnce(&GraphNodes, &GraphParts) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let _contexts = context::lock_all(&self.graph.contexts);
         let _memory = self.graph.context.lock_graph_memory()?;
         self.check_selections()?;
         self.graph.context.failure.take(); // of a computation that was interrupted
-        compute(self.graph.raw, &self.graph.parts)?;
+        compute(&GraphNodes { raw: self.graph.raw, numbers: self.nodes.clone() }, &self.graph.parts)?;
         self.graph.context.failure.take().map_or(Ok(()), |problem| Err(Error::Failed(problem)))
     }
 
     /// Checks the numbers of rows that are selected from tables: ggml would abort on wrong ones on the CPU,
     /// and read other memory on a GPU. The caller holds the locks.
     fn check_selections(&self) -> Result<(), Error> {
-        for (raw, rows) in &self.graph.parts.selections {
+        for (raw, rows) in self.selections.iter().map(|number| &self.graph.parts.selections[*number]) {
             let selection = self.graph.context.handle(*raw);
-            if !selection.has_data() {
-                continue; // it is not part of the graph
-            }
             let mut numbers = vec![0i32; selection.bytes() / size_of::<i32>()];
             let bytes = size_of_val(&numbers[..]);
             // SAFETY: a contiguous tensor of so many bytes, which has memory and is locked.
@@ -400,7 +475,7 @@ impl ReadyGraph {
                 });
             }
         }
-        for node in self.graph.nodes() {
+        for node in self.graph.nodes(self.nodes.clone()) {
             // SAFETY: a live backend and a node of the live graph. Custom operations are not ggml's.
             let (op, supported) = unsafe {
                 let op = (*node.raw.as_ptr()).op;
@@ -443,7 +518,7 @@ mod tests {
             };
             let graph = context.graph(&[&result]).expect("a graph");
             let _state = graph.context.read();
-            graph.may_wait()
+            graph.may_wait(graph.all())
         };
         assert!(!waits(Type::Q8_0, 1, true));
         assert!(waits(Type::Q8_0, 2, true), "many tokens");

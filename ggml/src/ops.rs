@@ -635,6 +635,14 @@ impl Context {
         })
     }
 
+    /// A contiguous copy with which a stage of the graph ends: before the next stage the caller may read it and
+    /// write other numbers to it. See [`ReadyGraph::into_stages`](crate::ReadyGraph::into_stages).
+    pub fn exchange(&self, a: &Tensor) -> Tensor {
+        let copy = self.cont(a).named("exchange");
+        self.inner.write().parts.exchanges.push(copy.raw);
+        copy
+    }
+
     /// Copies the elements of `from` to `to`, which has as many, and converts them to its type. Returns `to`,
     /// as operand for what must come after. `to` may not lie in read-only memory, nor share memory with
     /// `from`.

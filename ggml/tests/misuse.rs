@@ -327,6 +327,12 @@ fn chosen_matrices_that_ggml_asserts_on_are_refused() {
     refused("numbers twice", |ctx| {
         ctx.mul_mat_id(&matrices(ctx), &x(ctx), &ctx.view(&ids(ctx), [2, 3], [0; 3], 0))
     });
+    refused("a ranking that the caller may write to before its use", |ctx| {
+        let ids = ids(ctx);
+        let first = ctx.mul_mat_id(&matrices(ctx), &x(ctx), &ids);
+        let exchange = ctx.reshape(&ctx.exchange(&first), [5, 2, 3]);
+        ctx.add_id(&exchange, &f32s(ctx, [5, 4, 1, 1]), &ids)
+    });
     let error = error_of("a ranking that is written to", |ctx| {
         let ids = ids(ctx);
         let product = ctx.mul_mat_id(&matrices(ctx), &x(ctx), &ids);

@@ -31,6 +31,39 @@ fn a_product_is_a_transposed_times_b() {
     assert_eq!(out, [12., 34., 56.]);
 }
 
+/// Between two stages the caller reads what the first one gave and writes something else for the second one.
+#[test]
+fn stages_exchange_numbers_with_the_caller() {
+    let backend = cpu();
+    let context = Context::new(16);
+    let x = context.input("x", Type::F32, [2]);
+    let doubled = context.scale(&x, 2.0);
+    let exchange = context.exchange(&doubled);
+    let result = context.add(&context.scale(&exchange, 10.0), &doubled).output();
+    let mut allocator = GraphAllocator::new(&backend.buffer_type());
+    let ready = allocator.prepare(context.graph(&[&result]).expect("a graph")).expect("memory");
+    let [first, second] = ready.into_stages().try_into().unwrap_or_else(|_| panic!("two stages"));
+    for repetition in [1., 2.] {
+        x.write(0, &[repetition, 3.]).expect("an input");
+        backend.compute(&first).expect("computes");
+        assert_eq!(exchange.to_vec::<f32>().expect("numbers"), [2. * repetition, 6.]);
+        exchange.write(0, &[1f32, 2.]).expect("other numbers");
+        backend.compute(&second).expect("computes");
+        assert_eq!(result.to_vec::<f32>().expect("a result"), [10. + 2. * repetition, 26.]);
+    }
+    assert!(first.find("exchange").is_some() && second.find("exchange").is_none());
+}
+
+/// A graph that is computed as a whole does not stop for exchanges.
+#[test]
+fn a_whole_graph_has_all_stages() {
+    let backend = cpu();
+    let context = Context::new(16);
+    let x = context.input("x", Type::F32, [2]);
+    let result = context.scale(&context.exchange(&context.exchange(&x)), 3.0).output();
+    assert_eq!(run(&backend, &context, &result, &[(&x, &[1., 2.])]), [3., 6.]);
+}
+
 /// Two tokens choose two of three matrices each; the products and the rows that are added follow the choice.
 #[test]
 fn products_use_the_matrices_with_the_largest_scores() {
