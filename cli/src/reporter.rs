@@ -58,6 +58,16 @@ fn notice_text(notice: &Notice) -> Option<String> {
         Notice::LayersOnGpu { on_gpu, layers } => {
             format!("note: {on_gpu} of {layers} layers are on the GPU, the others on the CPU")
         }
+        Notice::ExpertsOnCpu { split, on_gpu } => format!(
+            "note: of {split} of the {on_gpu} layers on the GPU, the experts are on the CPU (--n-cpu-moe)"
+        ),
+        Notice::HostExpertsUnused { has_experts: true } => {
+            "note: --n-cpu-moe has no effect: no GPU is used".to_owned()
+        }
+        Notice::HostExpertsUnused { has_experts: false } => {
+            "note: --n-cpu-moe has no effect: the model has no experts".to_owned()
+        }
+        Notice::ModelNotForGpu { reason } => format!("note: no GPU is used: {reason}"),
         Notice::BeyondTraining { context, trained } => format!(
             "note: a context of {} tokens is more than the {} that the model was trained for; \
              answers about longer texts may be wrong",

@@ -49,8 +49,12 @@ fn path() -> Option<PathBuf> {
 fn key(session: &Session) -> String {
     let (engine, options) = (session.engine(), session.options());
     let prefill = if options.prefill == Prefill::Exact { "exact" } else { "streaming" };
+    let experts = match engine.placement().split_layers(engine.spec()).count() {
+        0 => String::new(),
+        layers => format!(", experts of {layers} on the CPU"),
+    };
     format!(
-        "{} {} {prefill}, {} threads, {} layers on a GPU",
+        "{} {} {prefill}, {} threads, {} layers on a GPU{experts}",
         engine.model().fingerprint(),
         options.policy.name(),
         engine.threads(),

@@ -27,6 +27,7 @@ fn invalid_flags_are_rejected() {
         (vec!["inspect", "x.gguf", "-hf", "a/b"], "two models are given: x.gguf and a/b"),
         (vec!["plan", "--shape", "llama-3.2-1b", "-hf", "a/b"], "cannot be used with"),
         (vec!["ask", "-ngl", "many", "Why?"], "not a number of layers"),
+        (vec!["ask", "-ncmoe", "-1", "Why?"], "not a number of layers"),
         (vec!["ask", "--flash-attn=perhaps", "Why?"], "--flash-attn"),
         (vec!["ask", "--heads", "x.json", "Why?"], "uses no head profile"),
         (vec!["ask", "-m", "a.gguf", "-f"], "a value is required"),

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{file, longhand, scratch, shared};
+use models::shapes::{FileType, ModelShape};
+
+use common::{command, file, finished, longhand, scratch, shared};
 
 #[test]
 fn tokens_equal_those_of_llama_cpp() {
@@ -357,6 +359,78 @@ fn plans_for_a_gpu_need_no_gpu() {
     assert_eq!((number(&fewer, "layers"), &fewer["fits"]), (10, &true.into()));
     assert_eq!(plan("qwen2.5-32b:q4_k_m", &["-ngl", "0"])["device"], serde_json::Value::Null);
     assert_eq!(plan("qwen2.5-32b:q4_k_m", &["--memory", "600MiB"])["device"]["layers"], 0);
+}
+
+/// Experts leave the GPU before whole layers do. What is asked for stays.
+#[test]
+fn plans_for_a_gpu_move_experts_before_layers() {
+    let plan = |flags: &[&str]| {
+        let shape = ["plan", "--shape", "qwen3-30b-a3b:q4_k_m", "-c", "32k", "--device", "cuda", "--json"];
+        longhand(&[&shape[..], &["--policy", "full", "-ctk", "f16"], flags].concat()).json()["plans"][0]
+            .clone()
+    };
+    let number = |plan: &serde_json::Value, name: &str| plan["device"][name].as_u64().expect("a number");
+    let placed = |plan: &serde_json::Value| (number(plan, "layers"), number(plan, "n_cpu_moe"));
+    let large = plan(&["--memory", "48GiB"]);
+    assert_eq!((placed(&large), &large["fits"]), ((48, 0), &true.into()));
+    let medium = plan(&["--memory", "16GiB"]);
+    assert_eq!((number(&medium, "layers"), &medium["fits"]), (48, &true.into()), "{medium}");
+    assert!((1..48).contains(&number(&medium, "n_cpu_moe")), "{medium}");
+    assert!((15 << 30..=16 << 30).contains(&number(&medium, "total")), "{medium}");
+    let small = plan(&["--memory", "3GiB"]);
+    assert_eq!((number(&small, "n_cpu_moe"), &small["fits"]), (48, &false.into()), "{small}");
+    assert!((1..48).contains(&number(&small, "layers")), "{small}");
+
+    let (none, ten) =
+        (plan(&["--memory", "48GiB", "--cpu-moe"]), plan(&["--memory", "48GiB", "-ncmoe", "10"]));
+    assert_eq!((placed(&none), placed(&ten)), ((48, 48), (48, 10)));
+    assert_eq!(placed(&plan(&["--memory", "48GiB", "-ngl", "40", "-ncmoe", "10"])), (40, 10));
+    // A router is f32.
+    let router = 2048 * 128 * 4;
+    assert!(number(&large, "weights") - number(&none, "weights") > 48 * router, "{none}");
+    let on_host = |plan: &serde_json::Value| {
+        plan["weights"]["total"].as_u64().expect("bytes") - number(plan, "weights")
+    };
+    assert!(on_host(&none) - on_host(&large) > 14 << 30, "{none}");
+    // All that is in every layer is still there.
+    assert_eq!(number(&large, "store"), number(&none, "store"));
+}
+
+#[test]
+fn plans_tell_where_experts_are() {
+    let plan = |shape: &str, flags: &[&str]| {
+        longhand(&[&["plan", "--shape", shape, "-c", "16k", "--policy", "razor"], flags].concat()).ok()
+    };
+    let text = plan("gpt-oss-20b:mxfp4_moe", &["--gpu", "3070"]);
+    assert!(text.starts_with("Yes: "), "{text}");
+    assert!(text.contains("of the 24 layers on the GPU, the experts are on the CPU (--n-cpu-moe)"), "{text}");
+    assert!(text.contains(" without experts"), "{text}");
+    let text = plan("gpt-oss-20b:mxfp4_moe", &["--gpu", "3070", "--cpu-moe"]);
+    assert!(text.contains("note: of 24 of the 24 layers") && text.contains(" --n-cpu-moe all"), "{text}");
+    let unused = |text: &str, why: &str| {
+        assert!(text.contains(&format!("note: --n-cpu-moe has no effect: {why}")), "{text}");
+    };
+    unused(&plan("llama-3.2-1b", &["--gpu", "3070", "--cpu-moe"]), "the model has no experts");
+    let on_cpu = ["--device", "cpu", "--memory", "64GiB", "-ncmoe", "3"];
+    unused(&plan("gpt-oss-20b:mxfp4_moe", &on_cpu), "no GPU is planned for");
+    unused(&longhand(&["ask", "--cpu-moe", "-n", "1", "Why?"]).stderr, "the model has no experts");
+    let mut from_settings = command(&["plan", "--shape", "gpt-oss-20b:mxfp4_moe", "--gpu", "4090", "--json"]);
+    let output = from_settings.env("LONGHAND_N_CPU_MOE", "5").output().expect("the program starts");
+    assert_eq!(finished(output).json()["plans"][0]["device"]["n_cpu_moe"], 5);
+}
+
+/// A model whose heads are too large for the kernels of GPUs.
+#[test]
+fn a_model_that_no_gpu_can_compute_is_not_planned_for_one() {
+    let like = ModelShape::find("qwen3-0.6b").expect("a shape");
+    let shape = ModelShape { n_layers: 1, n_vocab: 300, head_dim: 512, ..*like };
+    let mut bytes = Vec::new();
+    shape.write_synthetic(FileType::Q8_0, &mut bytes, &mut |_, _| ()).expect("written");
+    let model = file("large-heads.gguf", bytes);
+    let reason = "attention on a GPU takes at most";
+    longhand(&["plan", "-m", &model, "--gpu", "4090"]).assert_failed(1, reason);
+    longhand(&["plan", "-m", &model, "--device", "cuda", "--memory", "24GiB"]).assert_failed(1, reason);
+    assert!(longhand(&["plan", "-m", &model, "-c", "1000", "--device", "cpu"]).ok().starts_with("Yes"));
 }
 
 #[test]

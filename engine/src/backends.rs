@@ -1,4 +1,4 @@
-//! The backends that compute a model: the host, and a device for the last layers.
+//! The backends that compute a model: the host, and a device for what the placement has there.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,11 +18,10 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// Backends for a model of `layers` layers, the last `on_device` of which are on `device`. Without a
-    /// device all are on the host.
-    pub fn new(host: Backend, device: Option<Backend>, layers: usize, on_device: usize) -> Backends {
-        let on_device = if device.is_some() { on_device } else { 0 };
-        Backends { host, device, placement: Placement::new(layers, on_device), model: None }
+    /// Backends for a model whose layers are placed so. Without a device all are on the host.
+    pub fn new(host: Backend, device: Option<Backend>, placement: Placement) -> Backends {
+        let placement = if device.is_some() { placement } else { placement.all_on_host() };
+        Backends { host, device, placement, model: None }
     }
 
     /// The same backends for computations with the weights of `model`.

@@ -18,9 +18,11 @@ use models::random::Random;
 use models::spec::PositionEncoding;
 use models::tokenizer::Tokenizer;
 
+use crate::backends::Backends;
 use crate::forward::OutputTokens;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
 use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
+use crate::pass::Pass;
 use crate::scratch::{Chunk, Residual, Scratch, chunks};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Session, SessionOptions, Task, not_finite};
@@ -248,10 +250,9 @@ fn score_layers(
             if is_last && spec.shares_kv(layer) {
                 continue; // it gives nothing, and writes no rows
             }
-            let built = engine.forward.layer_graph(layer, text_chunk, rows, needed);
-            let graph = workspace.prepare(place, built.graph()?)?;
-            built.inputs.fill(tokens, at, &state)?;
-            backends.compute(place, &graph)?;
+            let graphs = engine.forward.layer_graphs(layer, text_chunk, rows, needed);
+            let pass = Pass::new(graphs, &mut workspace)?;
+            pass.compute(Backends::compute, backends, tokens, at, &state)?;
             if is_scored {
                 scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
             }

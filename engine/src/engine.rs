@@ -1,5 +1,6 @@
 //! A loaded model: file, specification, weights, and what computes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use models::spec::{KvHeads, ModelSpec};
 use crate::backends::{Backends, copy_bandwidth};
 use crate::forward::{Forward, Workers};
 use crate::heads::HeadShape;
-use crate::placement::Place;
+use crate::placement::{Place, Placement};
 #[cfg(feature = "testing")]
 use crate::plan::WeightBytes;
 use crate::weights::Weights;
@@ -82,6 +83,8 @@ pub struct DeviceOptions {
     pub kind: DeviceKind,
     /// How many of the last layers are on it; more than the model has means all.
     pub layers: usize,
+    /// Of how many of the first layers the experts stay on the host, with what chooses them.
+    pub host_experts: usize,
     /// Bytes allocated on it at most. What the driver and ggml take is not among them:
     /// [`plan::DRIVER_BYTES`](crate::plan::DRIVER_BYTES),
     /// [`plan::device_overhead`](crate::plan::device_overhead).
@@ -141,12 +144,17 @@ impl Engine {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Arc<Engine>, EngineError> {
         let (file, spec) = (model.gguf(), model.spec());
-        check_heads(spec, file, options.device.is_some())?;
+        check_heads(spec, file.path())?;
+        if options.device.is_some() {
+            check_device_model(spec, file.path())?;
+        }
         let interrupt = options.interrupt.clone();
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
-        let on_device = options.device.map_or(0, |device| device.layers);
-        let backends = Backends::new(host, device, spec.n_layers, on_device).with_model(model);
+        let placement = options.device.map_or(Placement::new(spec.n_layers, 0), |device| {
+            Placement::new(spec.n_layers, device.layers).with_host_experts(device.host_experts)
+        });
+        let backends = Backends::new(host, device, placement).with_model(model);
         check_products(file, spec, &backends)?;
         let started = Instant::now();
         let weights = Weights::load(file, spec, options.repack, &backends, &mut |done, all| {
@@ -204,18 +212,23 @@ impl Engine {
         (0..self.spec().n_layers).for_each(|layer| self.release(layer));
     }
 
-    /// Bytes a second, read or copied, that the memory of most layers gives: what bounds decoding. Measured
-    /// over `bytes` bytes, the best of `passes` passes.
+    /// Bytes a second, read or copied, that the host's memory gives, or the device's where all layers and experts are
+    /// there: what bounds decoding. Measured over `bytes` bytes, the best of `passes` passes.
     pub fn memory_bandwidth(&self, bytes: usize, passes: usize) -> Result<f64, EngineError> {
-        match self.backends.placement().layers(Place::Host).is_empty() {
-            true => copy_bandwidth(self.backends.at(Place::Device), bytes, passes),
-            false => Ok(Bandwidth::new(bytes).best(self.threads(), passes)),
+        match self.backends.placement().host_experts() {
+            0 => copy_bandwidth(self.backends.at(Place::Device), bytes, passes),
+            _ => Ok(Bandwidth::new(bytes).best(self.threads(), passes)),
         }
     }
 
     /// How many of the layers are on a device.
     pub fn layers_on_device(&self) -> usize {
         self.backends.placement().on_device()
+    }
+
+    /// Which layers are where.
+    pub fn placement(&self) -> Placement {
+        self.backends.placement()
     }
 
     /// Number of threads that compute.
@@ -243,7 +256,7 @@ impl DeviceOptions {
 
     /// All layers on a device without a bound on its memory.
     pub fn all(kind: DeviceKind) -> DeviceOptions {
-        DeviceOptions { kind, layers: usize::MAX, memory: None }
+        DeviceOptions { kind, layers: usize::MAX, host_experts: 0, memory: None }
     }
 
     /// Starts the device; setting `interrupt` stops its computations.
@@ -274,52 +287,63 @@ fn check_products(file: &GgufFile, spec: &ModelSpec, backends: &Backends) -> Res
     Ok(())
 }
 
-/// What the attention kernels ask of a model's heads.
-fn check_heads(spec: &ModelSpec, file: &GgufFile, on_device: bool) -> Result<(), EngineError> {
+/// What the attention kernels ask of the heads of a model, whose file has this path.
+fn check_heads(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError> {
     const GRANULE: usize = 8;
     let most = kernels::attention::MAX_KV_HEADS;
-    let wrong = |what: String, reason: String, hint: Hint| {
-        Err(EngineError::Setting {
-            what: match file.path() {
-                Some(path) => format!("{}: {what}", path.display()),
-                None => what,
-            },
-            reason,
-            hint,
-        })
-    };
     for KvHeads { count, dim } in (0..spec.n_layers).map(|layer| spec.kv_heads(layer)) {
         if !dim.is_multiple_of(GRANULE) {
-            return wrong(
+            return Err(unfit(
+                path,
                 format!("heads of {dim} elements"),
                 format!("attention needs a multiple of {GRANULE} elements"),
                 Hint::OtherModel,
-            );
-        }
-        if on_device && (count > MAX_DEVICE_HEADS || dim > MAX_DEVICE_HEAD_DIM) {
-            return wrong(
-                format!("{count} KV heads of {dim} elements a layer"),
-                format!(
-                    "attention on a GPU takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements"
-                ),
-                Hint::UseCpu,
-            );
+            ));
         }
         if count > most {
-            return wrong(
+            return Err(unfit(
+                path,
                 format!("{count} KV heads a layer"),
                 format!("attention takes at most {most}"),
                 Hint::OtherModel,
-            );
+            ));
         }
+    }
+    Ok(())
+}
+
+/// What devices ask besides.
+pub(crate) fn check_device_model(spec: &ModelSpec, path: Option<&Path>) -> Result<(), EngineError> {
+    let heads = (0..spec.n_layers).map(|layer| spec.kv_heads(layer));
+    let fits = |heads: &KvHeads| heads.count <= MAX_DEVICE_HEADS && heads.dim <= MAX_DEVICE_HEAD_DIM;
+    if let Some(KvHeads { count, dim }) = heads.into_iter().find(|heads| !fits(heads)) {
+        return Err(unfit(
+            path,
+            format!("{count} KV heads of {dim} elements a layer"),
+            format!(
+                "attention on a GPU takes at most {MAX_DEVICE_HEADS} KV heads of {MAX_DEVICE_HEAD_DIM} elements"
+            ),
+            Hint::UseCpu,
+        ));
     }
     // Their tables are on the host, and a layer's rows have to be in the place of all layers that attend to them.
     let not_on_device = [
         ("embeddings of each layer", spec.per_layer_width.is_some()),
         ("layers that attend to the rows of others", spec.kv_sharing.is_some()),
     ];
-    if let Some((what, _)) = not_on_device.into_iter().find(|(_, has)| on_device && *has) {
-        return wrong(what.into(), "they are computed on the CPU only".into(), Hint::UseCpu);
+    match not_on_device.into_iter().find(|(_, has)| *has) {
+        Some((what, _)) => {
+            Err(unfit(path, what.into(), "they are computed on the CPU only".into(), Hint::UseCpu))
+        }
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The error of a model that cannot be computed.
+fn unfit(path: Option<&Path>, what: String, reason: String, hint: Hint) -> EngineError {
+    let what = match path {
+        Some(path) => format!("{}: {what}", path.display()),
+        None => what,
+    };
+    EngineError::Setting { what, reason, hint }
 }

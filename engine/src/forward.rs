@@ -149,6 +149,43 @@ pub struct BuiltGraph {
     pub result: Tensor,
     /// Tensors without data. Computing them stores queries and accumulates attention for the policies.
     pub effects: Vec<Tensor>,
+    /// `[n_embd, n]` f32: where the stages of the graph end but for the last one. What such a tensor holds then is for
+    /// the graph of the other place, whose next stage gives what it must hold before the next stage here.
+    pub exchanges: Vec<Tensor>,
+}
+
+/// A graph that is being built.
+struct Draft {
+    ctx: Context,
+    inputs: Inputs,
+    effects: Effects,
+    exchanges: Vec<Tensor>,
+    /// What was computed for the other place since it last handed something over.
+    sent: Option<Tensor>,
+    /// Whether what is handed over stays readable.
+    trace: bool,
+}
+
+impl Draft {
+    /// What the other place hands over for `n` tokens, `[n_embd, n]`. A stage ends with what is computed for it.
+    fn receive(&mut self, n: usize) -> Tensor {
+        let received = match self.sent.take() {
+            Some(sent) => {
+                let exchange = self.ctx.exchange(&sent);
+                let exchange = if self.trace { exchange.output() } else { exchange };
+                self.exchanges.push(exchange.clone());
+                exchange
+            }
+            None => self.inputs.residual.clone(),
+        };
+        self.ctx.rows(&received, 0, n)
+    }
+
+    /// The graph that computes `result`.
+    fn finish(self, result: Tensor) -> BuiltGraph {
+        let Draft { ctx, inputs, effects, exchanges, .. } = self;
+        BuiltGraph { ctx, inputs, result, effects: effects.nodes, exchanges }
+    }
 }
 
 impl BuiltGraph {
@@ -303,21 +340,23 @@ impl Forward {
         &weights.layers[layer]
     }
 
+    /// An empty graph for `n` tokens, with room for so many tensors.
+    fn draft(&self, tensors: usize, n: usize) -> Draft {
+        let ctx = Context::new(tensors);
+        let inputs = Inputs::new(&ctx, &self.spec, n);
+        Draft { ctx, inputs, effects: Effects::default(), exchanges: Vec::new(), sent: None, trace: self.trace }
+    }
+
     /// The graph that looks up the embeddings of `n` tokens: `[n_embd, n]`.
     pub fn embedding_graph(&self, n: usize) -> BuiltGraph {
-        let ctx = Context::new(LAYER_TENSORS);
-        let inputs = self.inputs(&ctx, n);
-        let result = self.embed(&ctx, &inputs).output();
-        BuiltGraph { ctx, inputs, result, effects: Vec::new() }
+        let draft = self.draft(LAYER_TENSORS, n);
+        let result = self.embed(&draft.ctx, &draft.inputs).output();
+        draft.finish(result)
     }
 
     /// Maximum number of tensors in a layer's graph, without those of recorders.
     fn layer_tensors(&self) -> usize {
         LAYER_TENSORS + self.spec.experts.map_or(0, |experts| EXPERT_TENSORS + 2 * experts.used)
-    }
-
-    fn inputs(&self, ctx: &Context, n: usize) -> Inputs {
-        Inputs::new(ctx, &self.spec, n)
     }
 
     /// The input of a layer's attention `[n_embd, n]`, for the layer's input `x` `[n_embd, n]`.
@@ -566,22 +605,21 @@ impl Forward {
         (Some(out), stored)
     }
 
-    /// One layer for input `x` `[n_embd, n]`. Keys and values are appended to the live rows of `rows`.
-    /// Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with [`OutputTokens::None`] a
-    /// tensor that depends on the appended rows, whose data mean nothing. Adds the nodes that [`record_attention`]
-    /// gives to `effects`, and those that write the states of a recurrent layer.
-    #[allow(clippy::too_many_arguments)]
+    /// One layer for input `x` `[n_embd, n]`, in the graph of its place among `drafts`. Keys and values are appended
+    /// to the live rows of `rows`. Returns the layer's output `[n_embd, n or 1]` for the tokens `outputs`; with
+    /// [`OutputTokens::None`] a tensor that depends on the appended rows, whose data mean nothing. Adds the nodes that
+    /// [`record_attention`] gives to the effects, and those that write the states of a recurrent layer.
     fn layer(
         &self,
-        ctx: &Context,
+        drafts: &mut [Draft; 2],
         layer: usize,
         x: &Tensor,
-        inputs: &Inputs,
         rows: &LayerRows,
         outputs: OutputTokens,
-        effects: &mut Effects,
     ) -> Tensor {
         let n = x.dim(1);
+        let Draft { ctx, inputs, effects, .. } = &mut drafts[self.placement.of(layer) as usize];
+        let ctx = &ctx.clone();
         let normed = self.attention_input(ctx, layer, x);
         let (out, stored) = match &self.matrices(layer, n).mixer {
             MixerTensors::Attention(_) => self.attention(ctx, layer, &normed, inputs, rows, outputs, effects),
@@ -607,10 +645,11 @@ impl Forward {
             (None, true) => of_outputs(&normed),
             (None, false) => sum.clone(),
         };
-        let out = self.feed_forward(ctx, layer, &w.network, &input, &sum);
+        let out = self.feed_forward(drafts, layer, &w.network, &input, &sum);
         let out = self.branch(ctx, out, w.ffn_post_norm.as_ref());
         let mut x = ctx.add(&out, &sum);
         if let Some(w) = &w.per_layer {
+            let inputs = &drafts[self.placement.of(layer) as usize].inputs;
             x = ctx.add(&x, &self.per_layer(ctx, layer, w, &x, inputs));
         }
         if let Some(scale) = &w.output_scale {
@@ -630,8 +669,9 @@ impl Forward {
     }
 
     /// The whole model for `n` tokens with the lanes `rows(layer)`: computes the logits of the tokens
-    /// `outputs`. There is one graph for the host and, if layers are on the device, one for the device. The
-    /// result of one graph is the next one's [`Inputs::residual`].
+    /// `outputs`. There is one graph for the host and, if layers are on the device, one for the device. Their stages
+    /// take turns and hand over activations `[n_embd, n or 1]`: see [`BuiltGraph::exchanges`]. The first stage of a
+    /// graph gets them as [`Inputs::residual`], and the last one gives its result.
     pub fn model_graphs(
         &self,
         n: usize,
@@ -639,67 +679,86 @@ impl Forward {
         rows: impl Fn(usize) -> LayerRows,
     ) -> Vec<(Place, BuiltGraph)> {
         let n_layers = self.weights.decode_layout.layers.len();
-        let on_device = !self.placement.layers(Place::Device).is_empty();
-        let places = Place::ALL.into_iter().filter(|place| on_device || *place == Place::Host);
-        let build = |place: Place| {
-            let layers = self.placement.layers(place);
-            let of_layer = |layer| match self.spec.kv_layer(layer) {
-                own if own == layer => rows(layer),
-                other => rows(other).read_only(),
-            };
-            let rows: Vec<LayerRows> = layers.clone().map(of_layer).collect();
-            let recorders: usize = rows.iter().map(|rows| rows.recorders.len()).sum();
-            let ctx = Context::new(self.layer_tensors() * (layers.len() + 1) + RECORDER_TENSORS * recorders);
-            let inputs = self.inputs(&ctx, n);
-            let mut effects = Effects::default();
-            let mut x = match place {
-                Place::Host => self.embed(&ctx, &inputs),
-                Place::Device => inputs.residual.clone(),
-            };
-            for (layer, rows) in layers.clone().zip(&rows) {
-                let outputs = if layer + 1 == n_layers { outputs } else { OutputTokens::All };
-                x = self.layer(&ctx, layer, &x, &inputs, rows, outputs, &mut effects);
-            }
-            let result = match (layers.end == n_layers && place == self.placement.of_output(), outputs) {
-                (true, OutputTokens::None) => x,
-                (true, _) => self.logits(&ctx, &x),
-                (false, _) => x.output(),
-            };
-            (place, BuiltGraph { ctx, inputs, result, effects: effects.nodes })
+        let of_layer = |layer| match self.spec.kv_layer(layer) {
+            own if own == layer => rows(layer),
+            other => rows(other).read_only(),
         };
-        places.map(build).collect()
+        let rows: Vec<LayerRows> = (0..n_layers).map(of_layer).collect();
+        let mut drafts = Place::ALL.map(|place| {
+            let layers = self.placement.layers(place);
+            let recorders: usize = rows[layers.clone()].iter().map(|rows| rows.recorders.len()).sum();
+            let split =
+                if place == Place::Host { self.placement.split_layers(&self.spec).count() } else { 0 };
+            let layers = layers.len() + split;
+            let tensors = self.layer_tensors() * (layers + 1) + RECORDER_TENSORS * recorders;
+            self.draft(tensors, n)
+        });
+        let host = &drafts[Place::Host as usize];
+        let (mut place, mut x) = (Place::Host, self.embed(&host.ctx, &host.inputs));
+        for (layer, rows) in rows.iter().enumerate() {
+            if self.placement.of(layer) != place {
+                drafts[place as usize].sent = Some(x);
+                place = self.placement.of(layer);
+                x = drafts[place as usize].receive(n);
+            }
+            let outputs = if layer + 1 == n_layers { outputs } else { OutputTokens::All };
+            x = self.layer(&mut drafts, layer, &x, rows, outputs);
+        }
+        let result = match outputs {
+            OutputTokens::None => x,
+            _ => self.logits(&drafts[place as usize].ctx, &x),
+        };
+        self.finish(drafts, place, result)
     }
 
     /// One layer for a chunk of a text. `rows` are those that it writes or, where it attends to another layer's, only
     /// reads. With [`OutputTokens::All`] the graph writes what it gives to the residual stream. With
-    /// [`OutputTokens::Last`] the result is the logits of the last token, and the layer must be the last one.
-    pub fn layer_graph(
+    /// [`OutputTokens::Last`] the result is the logits of the last token, and the layer must be the last one. If the
+    /// layer's experts are in another place, a second graph computes them there. Stages are as those of
+    /// [`Forward::model_graphs`].
+    pub fn layer_graphs(
         &self,
         layer: usize,
         chunk: TextChunk,
         rows: &LayerRows,
         outputs: OutputTokens,
-    ) -> BuiltGraph {
-        let ctx = Context::new(self.layer_tensors() + RECORDER_TENSORS * rows.recorders.len());
-        let inputs = self.inputs(&ctx, chunk.len);
-        let residual = chunk.input(&ctx);
-        let mut effects = Effects::default();
-        let x = self.layer(&ctx, layer, &residual, &inputs, rows, outputs, &mut effects);
+    ) -> Vec<(Place, BuiltGraph)> {
+        let place = self.placement.of(layer);
+        let recorders = RECORDER_TENSORS * rows.recorders.len();
+        let mut drafts = Place::ALL.map(|_| self.draft(self.layer_tensors() + recorders, chunk.len));
+        let ctx = drafts[place as usize].ctx.clone();
+        let x = self.layer(&mut drafts, layer, &chunk.input(&ctx), rows, outputs);
         let result = match outputs {
             OutputTokens::All => ctx.copy(&x, &chunk.output(&ctx)),
             OutputTokens::Last => self.logits(&ctx, &x),
             OutputTokens::None => x,
         };
-        BuiltGraph { ctx, inputs, result, effects: effects.nodes }
+        self.finish(drafts, place, result)
+    }
+
+    /// The graphs that compute `result`, which belongs to that of `place`, in the order of their first stages.
+    fn finish(&self, drafts: [Draft; 2], place: Place, result: Tensor) -> Vec<(Place, BuiltGraph)> {
+        let graphs = Place::ALL.into_iter().zip(drafts).filter_map(|(at, mut draft)| match at == place {
+            true => Some((at, draft.finish(result.clone()))),
+            false => draft.sent.take().map(|sent| (at, draft.finish(sent.output()))),
+        });
+        let mut graphs: Vec<(Place, BuiltGraph)> = graphs.collect();
+        // The graph with the result has the last stage. The other one has as many stages where it is the first, else
+        // one less.
+        if let [(_, one), (_, other)] = &graphs[..]
+            && one.exchanges.len() < other.exchanges.len()
+        {
+            graphs.reverse();
+        }
+        graphs
     }
 
     /// The queries of a layer after RoPE for a chunk of a text: `[head_dim, heads, len]`.
     pub fn query_graph(&self, layer: usize, chunk: TextChunk) -> BuiltGraph {
-        let ctx = Context::new(LAYER_TENSORS);
-        let inputs = self.inputs(&ctx, chunk.len);
-        let x = self.attention_input(&ctx, layer, &chunk.input(&ctx));
-        let result = self.queries(&ctx, layer, &x, &inputs).0.output();
-        BuiltGraph { ctx, inputs, result, effects: Vec::new() }
+        let draft = self.draft(LAYER_TENSORS, chunk.len);
+        let x = self.attention_input(&draft.ctx, layer, &chunk.input(&draft.ctx));
+        let result = self.queries(&draft.ctx, layer, &x, &draft.inputs).0.output();
+        draft.finish(result)
     }
 
     /// Logits `[n_vocab, n]` for the last layer's output `x` `[n_embd, n]`.

@@ -14,9 +14,11 @@ use std::sync::atomic::Ordering;
 
 use ggml::{Tensor, Type};
 
+use crate::backends::Backends;
 use crate::error::NotFiniteOrigin;
 use crate::forward::OutputTokens;
 use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
+use crate::pass::Pass;
 use crate::placement::Place;
 use crate::scratch::{Residual, Scratch, chunks};
 use crate::workspace::Workspace;
@@ -136,11 +138,11 @@ fn search_layers(
             let needed = if layer + 1 == spec.n_layers { OutputTokens::Last } else { OutputTokens::All };
             let chunk = residual.chunk(place, layer, number, len)?;
             let states = scratch.state_rows(place, spec, layer, number);
-            let built = forward.layer_graph(layer, chunk, states.as_ref().unwrap_or(&layer_rows), needed);
-            let graph = workspace.prepare(place, built.graph()?)?;
-            built.inputs.fill(&tokens[at..at + len], at, &LaneValues::uniform(spec.n_layers, at))?;
-            backends.compute(place, &graph)?;
-            for node in graph.nodes() {
+            let graphs = forward.layer_graphs(layer, chunk, states.as_ref().unwrap_or(&layer_rows), needed);
+            let pass = Pass::new(graphs, &mut workspace)?;
+            let lanes = LaneValues::uniform(spec.n_layers, at);
+            pass.compute(Backends::compute, backends, &tokens[at..at + len], at, &lanes)?;
+            for node in pass.nodes() {
                 let name = node.name();
                 let Some(mut origin) = origin(engine, &name) else { continue };
                 let numbers: Vec<f32> = node.to_vec()?;

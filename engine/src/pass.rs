@@ -1,45 +1,63 @@
-//! A pass of tokens through all layers, on the host and then on the device.
+//! A pass of tokens through a layer or all layers. Host and device take turns, as
+//! [`Forward::model_graphs`](crate::forward::Forward::model_graphs) says.
 
 use ggml::{ReadyGraph, Tensor};
 
 use crate::backends::Backends;
-use crate::forward::{BuiltGraph, Forward, INTERMEDIATES, OutputTokens, RESULT_NORM};
-use crate::kv::{LaneValues, LayerRows};
+use crate::forward::{BuiltGraph, INTERMEDIATES, Inputs, RESULT_NORM};
+use crate::kv::LaneValues;
 use crate::placement::Place;
 use crate::workspace::Workspace;
 use crate::{EngineError, not_finite};
 
 /// The allocated graphs of a pass. They are valid until their workspace prepares other graphs.
 pub(crate) struct Pass {
-    /// One for each place with layers, and always one for the host, which looks up the embeddings.
-    parts: Vec<Part>,
+    /// The stages of all graphs in the order in which they are computed.
+    stages: Vec<Stage>,
+    /// The inputs of each graph.
+    inputs: Vec<Inputs>,
+    /// What the last stage gives.
+    result: Option<Tensor>,
     /// The output matrix's input, where there are logits.
     result_norm: Option<Tensor>,
 }
 
-struct Part {
+/// A stage of a graph.
+struct Stage {
     place: Place,
-    built: BuiltGraph,
     graph: ReadyGraph,
+    /// What the stage before it gives is written here.
+    input: Tensor,
+    /// What it gives.
+    output: Tensor,
 }
 
 impl Pass {
-    /// A pass of `n` tokens that computes the logits of the tokens `outputs`.
+    /// A pass through graphs that the model's `Forward` built.
     pub(crate) fn new(
-        forward: &Forward,
-        n: usize,
-        outputs: OutputTokens,
-        rows: impl Fn(usize) -> LayerRows,
+        graphs: Vec<(Place, BuiltGraph)>,
         workspace: &mut Workspace,
     ) -> Result<Pass, EngineError> {
-        let parts = (forward.model_graphs(n, outputs, rows).into_iter())
-            .map(|(place, built)| {
-                let graph = workspace.prepare(place, built.graph()?)?;
-                Ok(Part { place, built, graph })
-            })
-            .collect::<Result<Vec<Part>, EngineError>>()?;
-        let result_norm = parts.last().and_then(|part| part.graph.find(RESULT_NORM));
-        Ok(Pass { parts, result_norm })
+        let (mut stages, mut inputs) = (Vec::new(), Vec::new());
+        for (place, built) in graphs {
+            let graph = workspace.prepare(place, built.graph()?)?;
+            let BuiltGraph { inputs: of_graph, result, exchanges, .. } = built;
+            let given = [of_graph.residual.clone()].into_iter().chain(exchanges.clone());
+            let gives = exchanges.into_iter().chain([result]);
+            let of_graph_stages = graph.into_stages().into_iter().zip(given.zip(gives)).enumerate();
+            let graph_number = inputs.len();
+            stages.extend(of_graph_stages.map(|(number, (graph, (input, output)))| {
+                ((number, graph_number), Stage { place, graph, input, output })
+            }));
+            inputs.push(of_graph);
+        }
+        // They take turns.
+        stages.sort_by_key(|(order, _)| *order);
+        let stages: Vec<Stage> = stages.into_iter().map(|(_, stage)| stage).collect();
+        let last = stages.last();
+        let result = last.map(|stage| stage.output.clone());
+        let result_norm = last.and_then(|stage| stage.graph.find(RESULT_NORM));
+        Ok(Pass { stages, inputs, result, result_norm })
     }
 
     /// Computes the pass for `tokens`, whose positions are consecutive and begin at `first`. `compute` is
@@ -52,18 +70,23 @@ impl Pass {
         first: usize,
         lanes: &LaneValues,
     ) -> Result<(), EngineError> {
-        let mut residual: Option<Vec<f32>> = None;
-        for (number, part) in self.parts.iter().enumerate() {
-            part.built.inputs.fill(tokens, first, lanes)?;
-            if let Some(residual) = residual.take() {
-                part.built.inputs.residual.write(0, &residual)?;
+        self.inputs.iter().try_for_each(|inputs| inputs.fill(tokens, first, lanes))?;
+        let mut activations: Option<Vec<f32>> = None;
+        for (number, stage) in self.stages.iter().enumerate() {
+            if let Some(activations) = activations.take() {
+                stage.input.write(0, &activations)?;
             }
-            compute(backends, part.place, &part.graph)?;
-            if number + 1 < self.parts.len() {
-                residual = Some(part.built.result.to_vec()?);
+            compute(backends, stage.place, &stage.graph)?;
+            if number + 1 < self.stages.len() {
+                activations = Some(stage.output.to_vec()?);
             }
         }
         Ok(())
+    }
+
+    /// The nodes of all graphs with their names, in the order of computation.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Tensor> {
+        self.stages.iter().flat_map(|stage| stage.graph.nodes())
     }
 
     /// The intermediates of a model with `n_layers` layers by name, in the order of computation; empty unless
@@ -72,7 +95,7 @@ impl Pass {
         let of_layers = (0..n_layers).flat_map(|layer| INTERMEDIATES.map(|name| format!("{name}-{layer}")));
         let mut found = Vec::new();
         for name in ["embd".to_owned()].into_iter().chain(of_layers).chain([RESULT_NORM.to_owned()]) {
-            if let Some(tensor) = self.parts.iter().find_map(|part| part.graph.find(&name)) {
+            if let Some(tensor) = self.stages.iter().find_map(|stage| stage.graph.find(&name)) {
                 found.push((name, tensor.to_vec()?));
             }
         }
@@ -88,12 +111,12 @@ impl Pass {
 
     /// As [`Pass::read_logits`], into memory that is used again.
     pub(crate) fn read_logits_into(&self, logits: &mut Vec<f32>) -> Result<(), EngineError> {
-        let (Some(part), Some(normed)) = (self.parts.last(), &self.result_norm) else {
+        let (Some(result), Some(normed)) = (&self.result, &self.result_norm) else {
             logits.clear();
             return Ok(());
         };
-        logits.resize(part.built.result.shape().elements(), 0.0);
-        part.built.result.read(0, logits)?;
+        logits.resize(result.shape().elements(), 0.0);
+        result.read(0, logits)?;
         not_finite::check(logits, normed)
     }
 }

@@ -1,8 +1,11 @@
-//! Placement: which layers are on the host and which on a device. A layer's weights, its keys and values and
-//! its computation are in one place. Only the residual stream goes from one place to the other. Embeddings
-//! are always looked up on the host.
+//! Placement: which layers are on the host and which on a device. A layer's keys and values, its weights and its
+//! computation are in one place, but for its experts. Those of the first layers may be on the host although the rest of
+//! the layer is on the device: experts are most of a model's bytes, and each token reads few of them. Only activations
+//! go from one place to the other. Embeddings are always looked up on the host.
 
 use std::ops::Range;
+
+use models::spec::ModelSpec;
 
 /// Where something is stored and computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,21 +22,47 @@ impl Place {
 }
 
 /// Which layers are where: the first layers are on the host, the last ones on the device.
+///
+/// ```
+/// use longhand::plan::Placement;
+///
+/// // Of 48 layers the last 40 are on the device, but the experts of the layers 8 to 19 are on the host.
+/// let placement = Placement::new(48, 40).with_host_experts(20);
+/// assert_eq!((placement.on_device(), placement.host_experts()), (40, 20));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     layers: usize,
     on_host: usize,
+    /// Of how many of the first layers the experts are on the host, at least `on_host`.
+    host_experts: usize,
 }
 
 impl Placement {
     /// The placement of `layers` layers, the last `on_device` of which are on the device.
     pub fn new(layers: usize, on_device: usize) -> Placement {
-        Placement { layers, on_host: layers.saturating_sub(on_device) }
+        let on_host = layers.saturating_sub(on_device);
+        Placement { layers, on_host, host_experts: on_host }
+    }
+
+    /// The same, but the experts of the first `layers` layers are on the host, and what chooses them.
+    pub fn with_host_experts(self, layers: usize) -> Placement {
+        Placement { host_experts: layers.clamp(self.on_host, self.layers), ..self }
+    }
+
+    /// The same layers, all on the host.
+    pub fn all_on_host(self) -> Placement {
+        Placement::new(self.layers, 0)
     }
 
     /// The place of a layer.
     pub fn of(&self, layer: usize) -> Place {
         if layer < self.on_host { Place::Host } else { Place::Device }
+    }
+
+    /// The place of a layer's experts and their router. Experts that every token uses are where the layer is.
+    pub fn of_experts(&self, layer: usize) -> Place {
+        if layer < self.host_experts { Place::Host } else { Place::Device }
     }
 
     /// The place of the output matrix: that of the last layer.
@@ -44,9 +73,10 @@ impl Placement {
     /// The place of a tensor, by its name in the file. RoPE's factors are needed in every place with layers;
     /// this gives the place of the first layer.
     pub fn of_tensor(&self, name: &str) -> Place {
-        let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
-        match layer {
-            Some(layer) => self.of(layer),
+        let in_layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        match in_layer.and_then(|(layer, name)| Some((layer.parse().ok()?, name))) {
+            Some((layer, name)) if is_of_experts(name) => self.of_experts(layer),
+            Some((layer, _)) => self.of(layer),
             _ if ["token_embd", "position_embd", "per_layer_"].iter().any(|part| name.starts_with(part)) => {
                 Place::Host
             }
@@ -67,6 +97,28 @@ impl Placement {
     pub fn on_device(&self) -> usize {
         self.layers - self.on_host
     }
+
+    /// Of how many of the first layers the experts are on the host.
+    pub fn host_experts(&self) -> usize {
+        self.host_experts
+    }
+
+    /// [`Placement::host_experts`] where that makes a difference for a model, else 0.
+    pub fn n_cpu_moe(&self, spec: &ModelSpec) -> usize {
+        if self.split_layers(spec).next().is_some() { self.host_experts } else { 0 }
+    }
+
+    /// The layers on the device whose experts are on the host.
+    pub fn split_layers(&self, spec: &ModelSpec) -> impl Iterator<Item = usize> {
+        (self.on_host..self.host_experts).filter(|layer| spec.experts_of(*layer).is_some())
+    }
+}
+
+/// Whether a tensor of a layer belongs to the experts that are chosen for each token, or to what chooses them.
+fn is_of_experts(name: &str) -> bool {
+    let name = name.split('.').next().unwrap_or_default();
+    let others = ["ffn_gate_inp", "exp_probs_b", "pre_ffw_norm_2", "post_ffw_norm_2"];
+    name.ends_with("_exps") || others.contains(&name)
 }
 
 #[cfg(test)]
@@ -101,5 +153,32 @@ mod tests {
             (Place::Device, 4, Place::Device)
         );
         assert_eq!(all.of_tensor("token_embd.weight"), Place::Host);
+    }
+
+    #[test]
+    fn experts_of_the_first_layers_are_on_the_host() {
+        let split = Placement::new(4, 3).with_host_experts(2);
+        let places = |name: &str| [0, 1, 2].map(|layer| split.of_tensor(&format!("blk.{layer}.{name}")));
+        for name in [
+            "ffn_gate_exps.weight",
+            "ffn_up_exps.weight",
+            "ffn_down_exps.weight",
+            "ffn_down_exps.bias",
+            "ffn_gate_inp.weight",
+            "ffn_gate_inp.bias",
+            "exp_probs_b.bias",
+            "ffn_gate_up_exps.weight",
+            "ffn_down_exps.scale",
+            "pre_ffw_norm_2.weight",
+        ] {
+            assert_eq!(places(name), [Place::Host, Place::Host, Place::Device], "{name}");
+        }
+        for name in ["attn_q.weight", "ffn_down.weight", "ffn_up_shexp.weight", "ffn_gate_inp_shexp.weight"] {
+            assert_eq!(places(name), [Place::Host, Place::Device, Place::Device], "{name}");
+        }
+        let experts = |placement: Placement| (placement.on_device(), placement.host_experts());
+        assert_eq!(experts(Placement::new(4, 3)), (3, 1), "those of a layer on the host");
+        assert_eq!(experts(Placement::new(4, 4).with_host_experts(9)), (4, 4));
+        assert_eq!(experts(Placement::new(4, 0).with_host_experts(2)), (0, 4));
     }
 }

@@ -11,7 +11,8 @@ use crate::EngineError;
 use crate::forward::{BuiltGraph, Forward, OutputTokens, TextChunk, Workers};
 use crate::kv::{LayerRows, LayerTensors, Layout};
 use crate::outline::TensorOutline;
-use crate::placement::{Place, Placement};
+use crate::placement::Place;
+pub use crate::placement::Placement;
 use crate::scratch::{Chunk, Residual, first_text_chunks};
 pub use crate::weights::WeightBytes;
 use crate::weights::Weights;
@@ -29,8 +30,8 @@ pub struct PlanOptions {
     pub exact: bool,
     /// Threads.
     pub threads: usize,
-    /// How many of the last layers are on a device.
-    pub on_device: usize,
+    /// Which layers are on a device.
+    pub placement: Placement,
     /// Blocks into which the device splits attention: its [`Backend::blocks`](ggml::Backend::blocks), or
     /// [`ASSUMED_DEVICE_BLOCKS`] for a device that is not present.
     pub blocks: usize,
@@ -119,7 +120,7 @@ impl Plan {
         layout: &Layout,
         options: &PlanOptions,
     ) -> Result<Plan, EngineError> {
-        let placement = Placement::new(spec.n_layers, options.on_device);
+        let placement = options.placement;
         let weights = Weights::unallocated(spec, tensors, options.repack, placement)?;
         let weight_bytes = weights.bytes;
         let dual_layout = weights.dual_layout_bytes.iter();
@@ -159,10 +160,10 @@ impl Plan {
         for place in Place::ALL {
             let layers = placement.layers(place);
             let part = layout.of_layers(layers.clone());
-            let mut bytes = PlaceBytes { store: part.bytes(), ..PlaceBytes::default() };
+            places[place as usize].store += part.bytes();
             if place == Place::Device {
-                // The host's record of the device's rows; the host was first.
-                bytes.store -= part.host_bytes();
+                // The host's record of the device's rows.
+                places[Place::Device as usize].store -= part.host_bytes();
                 places[Place::Host as usize].store += part.host_bytes();
             }
             if options.exact && !layers.is_empty() {
@@ -174,7 +175,8 @@ impl Plan {
                 // One layer of each kind, and the last one.
                 let kind = |layer: usize| {
                     let (heads, width) = (spec.kv_heads(layer), spec.network_width(layer));
-                    (layout.state(layer).is_some(), layout.has_rows(layer), heads, width)
+                    let experts = spec.experts_of(layer).map(|_| placement.of_experts(layer));
+                    (layout.state(layer).is_some(), layout.has_rows(layer), heads, width, experts)
                 };
                 let is_first =
                     |layer: &usize| (layers.start..*layer).all(|other| kind(other) != kind(*layer));
@@ -186,23 +188,28 @@ impl Plan {
                             true => rows(spec.kv_layer(layer)).read_only(),
                             false => rows(layer).with_reconstruction(&layout.layers[layer]),
                         };
-                        let built = forward.layer_graph(
+                        let graphs = forward.layer_graphs(
                             layer,
                             TextChunk { residual: &residual, from: len, to: 0, len },
                             &rows,
                             needed,
                         );
-                        prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);
+                        for (place, built) in graphs {
+                            prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);
+                        }
                     }
                 }
-                bytes.scratch = layout
+                places[place as usize].scratch = layout
                     .scratch_bytes_of(layers.clone(), read.iter().map(Chunk::end).max().unwrap_or(prompt));
-                bytes.residual = residual.bytes();
+                places[place as usize].residual = residual.bytes();
             }
-            // Rows evicted on a device come to the host through compute buffers.
-            let evicted = if place == Place::Device { part.undo_row_bytes() } else { 0 };
-            bytes.compute = decode[place as usize] + prefill[place as usize].max(evicted);
-            places[place as usize] = bytes;
+            if place == Place::Device {
+                // Rows evicted on a device come to the host through compute buffers.
+                prefill[place as usize] = prefill[place as usize].max(part.undo_row_bytes());
+            }
+        }
+        for place in Place::ALL {
+            places[place as usize].compute = decode[place as usize] + prefill[place as usize];
         }
         let [host, device] = places;
         let device_overhead = if placement.on_device() > 0 { device_overhead(spec, chunk) } else { 0 };

@@ -94,6 +94,23 @@ pub enum Notice {
         /// Layers of the model.
         layers: usize,
     },
+    /// The experts of some of the layers on the GPU are on the CPU.
+    ExpertsOnCpu {
+        /// Layers whose experts are on the CPU and the rest on the GPU.
+        split: usize,
+        /// Layers on the GPU.
+        on_gpu: usize,
+    },
+    /// Experts were to stay on the CPU, which has no effect: no GPU is used, or the model has no experts.
+    HostExpertsUnused {
+        /// Whether the model has experts.
+        has_experts: bool,
+    },
+    /// There is a GPU, but it cannot compute the model, so the CPU computes everything.
+    ModelNotForGpu {
+        /// Why.
+        reason: String,
+    },
     /// The context is longer than the contexts the model was trained on.
     BeyondTraining {
         /// Tokens of the session.

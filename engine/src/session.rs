@@ -463,7 +463,7 @@ impl Session {
         if self.decode.is_none() {
             let mut workspace = Workspace::new(&self.engine.backends);
             let rows = |layer| self.store.rows(layer);
-            let pass = Pass::new(&self.forward, 1, OutputTokens::Last, rows, &mut workspace)?;
+            let pass = Pass::new(self.forward.model_graphs(1, OutputTokens::Last, rows), &mut workspace)?;
             self.decode = Some((pass, workspace));
         }
         Ok(())
@@ -549,7 +549,8 @@ impl Session {
         let tokens = &rest[..self.make_room(wanted)?];
         let (backends, rows) = (&self.engine.backends, |layer| self.store.rows(layer));
         let outputs = outputs(tokens.len())?;
-        let pass = Pass::new(&self.forward, tokens.len(), outputs, rows, &mut self.workspace)?;
+        let graphs = self.forward.model_graphs(tokens.len(), outputs, rows);
+        let pass = Pass::new(graphs, &mut self.workspace)?;
         pass.compute(Backends::compute, backends, tokens, self.store.seen(), &self.store.state())?;
         let result = read(&pass)?;
         self.store.advance(tokens.len());

@@ -18,13 +18,13 @@ pub use memory::available as available_memory;
 pub use planner::Planned;
 use planner::{ModelOutline, Planner};
 pub use profiles::{Found, Profiles, assumed_share, smallest, spread};
-pub use target::{DeviceRequest, GpuLayers, Target};
+pub use target::{DeviceRequest, GpuLayers, HostExperts, Target};
 
 use crate::engine::check_interrupt;
 use crate::heads::HeadProfile;
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::placement::Place;
-use crate::plan::{ASSUMED_DEVICE_BLOCKS, Plan};
+use crate::plan::{ASSUMED_DEVICE_BLOCKS, Placement, Plan};
 use crate::progress::{Notice, Observer};
 use crate::{
     DeviceOptions, Engine, EngineError, EngineOptions, Model, Prefill, Session, SessionOptions, folders,
@@ -115,6 +115,8 @@ pub struct SetupOptions {
     pub device: DeviceRequest,
     /// How many of the last layers a GPU computes.
     pub gpu_layers: GpuLayers,
+    /// Of how many of the first layers the experts stay on the host although a GPU computes the rest.
+    pub host_experts: HostExperts,
     /// Limit on the GPU's memory in bytes, the driver's part included; `None` for what is free.
     pub gpu_memory: Option<usize>,
     /// How many tokens a session can hold.
@@ -147,6 +149,7 @@ impl Default for SetupOptions {
             repack: true,
             device: DeviceRequest::default(),
             gpu_layers: GpuLayers::default(),
+            host_experts: HostExperts::default(),
             gpu_memory: None,
             context: Context::default(),
             policy: None,
@@ -237,13 +240,13 @@ impl Setup {
         let session = options.session(context);
         session.policy.check(spec)?;
         model.check_tensors()?;
-        let target = Target::find(options, observer)?;
+        let target = Target::find(model, options, observer)?;
         if session.policy.scope_options(spec).is_some() {
             // Windows take a while to compute: what does not fit whatever they are is refused before.
             let session = SessionOptions { profile: Some(smallest(shape)?), ..session.clone() };
             let outline = ModelOutline::of_model(model);
-            let on_device = target.wanted_layers(spec.n_layers);
-            check_unloaded(&planner(&outline, options).plan(&session, prompt, on_device)?)?;
+            let wanted = target.wanted(spec.n_layers);
+            check_unloaded(&planner(&outline, options).plan(&session, prompt, wanted)?)?;
         }
         let heads = match Profiles::new(model, options).find(&session.policy, observer)? {
             Found::NotNeeded => Heads { known: true, expected: None, smallest: None },
@@ -275,7 +278,7 @@ impl Setup {
             Heads { known: true, expected: session.profile.clone(), smallest: session.profile.clone() };
         let options = SetupOptions { budget: None, ..options.clone() };
         model.check_tensors()?;
-        let target = Target::find(&options, observer)?;
+        let target = Target::find(model, &options, observer)?;
         let case = Case { target, session, heads, prompt: 0, check_memory: true };
         Setup::decide(model, &options, case, observer)
     }
@@ -295,7 +298,7 @@ impl Setup {
         let session = SessionOptions { context, ..SessionOptions::default() };
         model.check_tensors()?;
         let heads = Heads { known: true, expected: None, smallest: None };
-        let target = Target::find(&options, observer)?;
+        let target = Target::find(model, &options, observer)?;
         let case = Case { target, session, heads, prompt: context, check_memory: false };
         Setup::decide(model, &options, case, observer)
     }
@@ -313,24 +316,24 @@ impl Setup {
         }
         let outline = ModelOutline::of_model(model);
         let planner = planner(&outline, options);
-        let plan = |profile: &Option<HeadProfile>, on_device: usize| {
+        let plan = |profile: &Option<HeadProfile>, placement: Placement| {
             let session = SessionOptions { profile: profile.clone(), ..session.clone() };
-            planner.plan(&session, prompt, on_device)
+            planner.plan(&session, prompt, placement)
         };
         // A budget may be too small for the expected profile and large enough for the real one.
         let expected =
-            |on_device| plan(&heads.expected, on_device).or_else(|_| plan(&heads.smallest, on_device));
+            |placement| plan(&heads.expected, placement).or_else(|_| plan(&heads.smallest, placement));
 
-        let on_device = target.choose_layers(spec.n_layers, expected);
-        let smallest = plan(&heads.smallest, on_device)?;
+        let placement = target.choose(spec.n_layers, expected);
+        let smallest = plan(&heads.smallest, placement)?;
         if check_memory {
             check_unloaded(&smallest)?;
         }
-        let planned = if heads.known { smallest } else { expected(on_device)? };
+        let planned = if heads.known { smallest } else { expected(placement)? };
 
         let mut engine = options.engine();
         if let Some(kind) = target.device {
-            match on_device {
+            match placement.on_device() {
                 0 if options.gpu_layers == GpuLayers::Auto => {
                     observer.notice(Notice::NothingFitsGpu { free: target.limit.unwrap_or(0) });
                 }
@@ -339,9 +342,14 @@ impl Setup {
                     if on_gpu < spec.n_layers {
                         observer.notice(Notice::LayersOnGpu { on_gpu, layers: spec.n_layers });
                     }
+                    let split = placement.split_layers(spec).count();
+                    if split > 0 {
+                        observer.notice(Notice::ExpertsOnCpu { split, on_gpu });
+                    }
                     let overhead = planned.bytes.device_overhead;
                     let memory = target.limit.map(|limit| limit.saturating_sub(overhead));
-                    engine.device = Some(DeviceOptions { kind, layers: on_gpu, memory });
+                    let host_experts = placement.host_experts();
+                    engine.device = Some(DeviceOptions { kind, layers: on_gpu, host_experts, memory });
                 }
             }
         }
@@ -492,7 +500,7 @@ pub fn plan_session(
         budget,
         blocks: backends.at(Place::Device).blocks(),
     };
-    let planned = planner.plan(&session, prompt, backends.placement().on_device())?;
+    let planned = planner.plan(&session, prompt, backends.placement())?;
     Ok((planned.session, planned.bytes))
 }
 

@@ -7,7 +7,7 @@
 //! 41.7 and 35.7 t/s, pp512 139 and 219 t/s. Such matrices have a *dual layout*: decoding uses the repacked matrix,
 //! prefill the file's. After prefill the file's pages are released to the system.
 //!
-//! Weights of layers on a device are copied there from the mapped file. The file's pages are released during
+//! Weights that are used on a device are copied there from the mapped file. The file's pages are released during
 //! the copy.
 
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
@@ -127,10 +127,9 @@ impl Weights {
         let mut prefill_layout = decode_layout.clone();
         let mut dual_layout = vec![Vec::new(); spec.n_layers];
         let mut dual_layout_bytes = vec![0; spec.n_layers];
-        for number in placement.layers(Place::Host) {
-            let (layer, found) = (&mut prefill_layout.layers[number], &found.layers[number]);
+        for (number, (layer, found)) in prefill_layout.layers.iter_mut().zip(&found.layers).enumerate() {
             for (tensor, info) in layer.matrices_mut().zip(found.matrices()) {
-                if loader.has_dual_layout(info)? {
+                if placement.of_tensor(&info.name) == Place::Host && loader.has_dual_layout(info)? {
                     dual_layout[number].push(info.clone());
                     dual_layout_bytes[number] += info.bytes as usize;
                     *tensor = loader.in_file(info)?.unwrap_or_else(|| tensor.clone());
@@ -191,7 +190,7 @@ impl Weights {
             Ok(tensor)
         };
         let embedding = declared.input.token_embd.clone();
-        let tensors = declared.try_map(|need| make(&need, !is_looked_up(&need.name)))?;
+        let tensors = declared.clone().try_map(|need| make(&need, !is_looked_up(&need.name)))?;
         let output = match &tensors.output.matrix {
             Some(output) => output.clone(),
             None if placement.of_output() == Place::Device
@@ -201,15 +200,14 @@ impl Weights {
             }
             None => tensors.input.token_embd.clone(),
         };
-        let dual_bytes = |matrix: &Tensor| {
+        let dual_bytes = |(matrix, need): (&Tensor, &TensorSpec)| {
             let dims = matrix.shape().0.map(|n| n as u64);
-            if has_dual_layout(repack.as_ref(), matrix.ty(), &dims) { matrix.bytes() } else { 0 }
+            let is_dual = placement.of_tensor(&need.name) == Place::Host
+                && has_dual_layout(repack.as_ref(), matrix.ty(), &dims);
+            if is_dual { matrix.bytes() } else { 0 }
         };
-        let dual_layout_bytes = (tensors.layers.iter().enumerate())
-            .map(|(number, layer)| match placement.of(number) {
-                Place::Host => layer.matrices().map(dual_bytes).sum(),
-                Place::Device => 0,
-            })
+        let dual_layout_bytes = (tensors.layers.iter().zip(&declared.layers))
+            .map(|(layer, needs)| layer.matrices().zip(needs.matrices()).map(dual_bytes).sum())
             .collect();
         let factors = RopeFactors::of(&tensors.input);
         Ok(Weights {

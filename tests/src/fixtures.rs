@@ -10,6 +10,8 @@ use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::kv::policy::policies;
 use longhand::{Engine, EngineOptions, Hint, ModelSource, Session, SessionOptions};
+use models::arch::Arch;
+use models::shapes::{ExpertShape, FileType, ModelShape};
 use serde_json::Value;
 
 /// The cases of `golden/index.json`.
@@ -34,15 +36,42 @@ pub fn golden_model(name: &str) -> Arc<Engine> {
 /// Opens a packed model of `golden/families` by its name, with [`crate::engine_options`]. Models that are computed on
 /// the CPU only are opened there, whatever the device is.
 pub fn family_model(name: &str) -> Arc<Engine> {
+    family_model_with(name, &crate::engine_options())
+}
+
+/// The same with other options.
+pub fn family_model_with(name: &str, options: &EngineOptions) -> Arc<Engine> {
     let packed = std::fs::read(crate::data(&format!("golden/families/{name}.gguf.gz"))).expect(name);
     let mut bytes = Vec::new();
     GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("the model is packed");
-    let open = |options| Engine::open(&ModelSource::Bytes(bytes.clone().into()), &options);
-    let engine = open(crate::engine_options()).or_else(|error| match error.hint() {
-        Some(Hint::UseCpu) => open(EngineOptions { device: None, ..crate::engine_options() }),
+    let open = |options: &EngineOptions| Engine::open(&ModelSource::Bytes(bytes.clone().into()), options);
+    let engine = open(options).or_else(|error| match error.hint() {
+        Some(Hint::UseCpu) => open(&EngineOptions { device: None, ..options.clone() }),
         _ => Err(error),
     });
     engine.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A file with two layers of experts, whose rows have 256 elements, which all types can hold.
+pub fn file_with_experts(arch: Arch, file_type: FileType) -> Vec<u8> {
+    let like = ModelShape::find("qwen3-30b-a3b").expect("a shape");
+    let shape = ModelShape {
+        name: "tiny",
+        arch,
+        n_layers: 2,
+        n_embd: 256,
+        n_heads: 4,
+        n_kv_heads: 2,
+        head_dim: 64,
+        n_ff: 256,
+        n_vocab: 80,
+        n_ctx: 256,
+        experts: Some(ExpertShape { count: 8, used: 3, n_ff: 256 }),
+        ..*like
+    };
+    let mut bytes = Vec::new();
+    shape.write_synthetic(file_type, &mut bytes, &mut |_, _| ()).expect("written");
+    bytes
 }
 
 /// A random model of two layers, whose query heads share KV heads.

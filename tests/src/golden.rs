@@ -24,7 +24,7 @@ use longhand::testing::kv::policy::{Event, Pool, Recent, paper_formulas};
 use longhand::testing::kv::{
     CompensationSums, LaneValues, LayerRows, Layout, PolicyChoice, Store, StoreOptions,
 };
-use longhand::testing::placement::Place;
+use longhand::testing::placement::{Place, Placement};
 use longhand::testing::scratch::first_text_chunks;
 use longhand::testing::workspace::Workspace;
 use serde_json::Value;
@@ -56,7 +56,7 @@ pub struct Counts {
 pub fn run(dir: &Path, device: Option<DeviceOptions>) -> Result<Counts> {
     let flag = Arc::new(AtomicBool::new(false));
     let device = device.map(|device| device.backend(flag.clone())).transpose()?;
-    let backends = Backends::new(Backend::cpu(1, flag)?, device, MAX_LAYERS, MAX_LAYERS);
+    let backends = Backends::new(Backend::cpu(1, flag)?, device, Placement::new(MAX_LAYERS, MAX_LAYERS));
     let runner = Runner { dir, backends };
     let index = read_json(&dir.join("index.json"))?;
     let policies = index["policies"].as_object().context("index.json names no policies")?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ggml::Type;
 use longhand::heads::{HeadProfile, Provenance, SelectionRule};
-use longhand::plan::{Plan, PlanOptions};
+use longhand::plan::{Placement, Plan, PlanOptions};
 use longhand::testing::alibi::{self, ScopeOptions};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
@@ -236,7 +236,7 @@ fn the_plan_counts_the_bytes_of_positions() {
             chunk: 32,
             exact: true,
             threads: 1,
-            on_device: 0,
+            placement: Placement::new(engine.spec().n_layers, 0),
             blocks: 0,
         },
     )

@@ -153,7 +153,7 @@ fn planned_device_bytes_cover_allocated_ones() {
                 chunk: 64,
                 exact: true,
                 threads: 1,
-                on_device: layers,
+                placement: engine.backends().placement(),
                 blocks: engine.backends().at(Place::Device).blocks(),
             };
             let outline = tensor_outlines(engine.file());

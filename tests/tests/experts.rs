@@ -5,39 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ggml::Backend;
+use longhand::plan::Placement;
 use longhand::testing::Weights;
 use longhand::testing::backends::Backends;
 use longhand::testing::outline::tensor_outlines;
 use longhand::{Engine, EngineError, EngineOptions, ModelSource};
 use models::arch::Arch;
 use models::gguf::GgufFile;
-use models::shapes::{ExpertShape, FileType, ModelShape};
+use models::shapes::FileType;
 use models::spec::ModelSpec;
-use tests::fixtures::{options, random_tokens, session};
+use tests::fixtures::{file_with_experts, options, random_tokens, session};
 
 const LAYERS: usize = 2;
-
-/// A file with rows of 256 elements, which all types can hold.
-fn file(arch: Arch, file_type: FileType) -> Vec<u8> {
-    let like = ModelShape::find("qwen3-30b-a3b").expect("a shape");
-    let shape = ModelShape {
-        name: "tiny",
-        arch,
-        n_layers: LAYERS,
-        n_embd: 256,
-        n_heads: 4,
-        n_kv_heads: 2,
-        head_dim: 64,
-        n_ff: 256,
-        n_vocab: 80,
-        n_ctx: 256,
-        experts: Some(ExpertShape { count: 8, used: 3, n_ff: 256 }),
-        ..*like
-    };
-    let mut bytes = Vec::new();
-    shape.write_synthetic(file_type, &mut bytes, &mut |_, _| ()).expect("written");
-    bytes
-}
 
 fn engine(bytes: &[u8], repack: bool) -> Arc<Engine> {
     let options = EngineOptions { repack, ..tests::engine_options() };
@@ -55,7 +34,7 @@ fn median_difference(a: &[f32], b: &[f32]) -> f32 {
 fn layouts_of_experts_compute_the_same() {
     for arch in [Arch::Qwen3Moe, Arch::Qwen2Moe, Arch::GptOss] {
         for &file_type in FileType::ALL {
-            let bytes = file(arch, file_type);
+            let bytes = file_with_experts(arch, file_type);
             let engines = [true, false].map(|repack| engine(&bytes, repack));
             let tokens = random_tokens(&engines[0], 40, 7);
             let mut all = Vec::new();
@@ -80,13 +59,23 @@ fn layouts_of_experts_compute_the_same() {
 #[test]
 fn planned_bytes_of_experts_equal_loaded_ones() {
     for &file_type in FileType::ALL {
-        let file = GgufFile::from_bytes(file(Arch::Qwen2Moe, file_type)).expect("a file");
+        let file = GgufFile::from_bytes(file_with_experts(Arch::Qwen2Moe, file_type)).expect("a file");
         let spec = ModelSpec::from_gguf(&file).expect("a model");
-        for (repack, on_device) in [(true, 0), (false, 0), (true, 1), (true, LAYERS)] {
+        let placed =
+            |on_device, host_experts| Placement::new(LAYERS, on_device).with_host_experts(host_experts);
+        for (repack, placement) in [
+            (true, placed(0, 0)),
+            (false, placed(0, 0)),
+            (true, placed(1, 0)),
+            (true, placed(LAYERS, 0)),
+            (true, placed(LAYERS, 1)),
+            (false, placed(LAYERS, LAYERS)),
+            (true, placed(1, LAYERS)),
+        ] {
             let flag = Arc::new(AtomicBool::new(false));
             let device = Backend::emulated(flag.clone(), None).expect("starts");
             let host = Backend::cpu(1, flag).expect("starts");
-            let backends = Backends::new(host, Some(device), LAYERS, on_device);
+            let backends = Backends::new(host, Some(device), placement);
             let loaded = Weights::load(&file, &spec, repack, &backends, &mut |_, _| Ok(())).expect("weights");
             let outlines = tensor_outlines(&file);
             let planned = Weights::unallocated(&spec, &outlines, repack, backends.placement());
@@ -100,7 +89,7 @@ fn planned_bytes_of_experts_equal_loaded_ones() {
 /// NaN in every expert, or in what chooses them.
 #[test]
 fn damaged_experts_are_named() {
-    let bytes = file(Arch::GptOss, FileType::F16);
+    let bytes = file_with_experts(Arch::GptOss, FileType::F16);
     let parsed = GgufFile::from_bytes(bytes.clone()).expect("a file");
     for name in [
         "blk.0.ffn_gate_inp.weight",

@@ -234,7 +234,7 @@ fn rows_of_layers_that_share_them_are_planned_once() {
         chunk: 16,
         exact: true,
         threads: 1,
-        on_device: 0,
+        placement: engine.placement(),
         blocks: engine.backends().at(Place::Device).blocks(),
     };
     let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");

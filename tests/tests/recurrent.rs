@@ -137,7 +137,7 @@ fn states_are_planned_and_do_not_grow_with_the_context() {
             chunk: 20,
             exact: true,
             threads: 1,
-            on_device: engine.backends().placement().on_device(),
+            placement: engine.backends().placement(),
             blocks: engine.backends().at(Place::Device).blocks(),
         };
         let plan = Plan::new(spec, &tensor_outlines(engine.file()), layout, &options).expect("a plan");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ggml::{Backend, Type};
-use longhand::plan::{Plan, PlanOptions};
+use longhand::plan::{Placement, Plan, PlanOptions};
 use longhand::testing::Weights;
 use longhand::testing::backends::Backends;
 use longhand::testing::outline::tensor_outlines;
@@ -195,7 +195,7 @@ fn planned_weight_bytes_equal_loaded_ones() {
         let flag = Arc::new(AtomicBool::new(false));
         let device = Backend::emulated(flag.clone(), None).expect("starts");
         let host = Backend::cpu(1, flag).expect("starts");
-        let backends = Backends::new(host, Some(device), spec.n_layers, on_device);
+        let backends = Backends::new(host, Some(device), Placement::new(spec.n_layers, on_device));
         let (mut copied, mut total) = (0, 0);
         let loaded = Weights::load(&file, &spec, repack, &backends, &mut |so_far, in_all| {
             (copied, total) = (so_far, in_all);
@@ -241,8 +241,8 @@ fn a_tied_output_matrix_is_copied_in_parts() {
     assert!(spec.tied_output && spec.n_vocab == VOCABULARY as usize);
     let flag = Arc::new(AtomicBool::new(false));
     let device = Backend::emulated(flag.clone(), None).expect("starts");
-    let backends =
-        Backends::new(Backend::cpu(1, flag).expect("starts"), Some(device), spec.n_layers, spec.n_layers);
+    let placement = Placement::new(spec.n_layers, spec.n_layers);
+    let backends = Backends::new(Backend::cpu(1, flag).expect("starts"), Some(device), placement);
     let (mut before, mut largest) = (0, 0);
     let stopped = Weights::load(&larger, &spec, true, &backends, &mut |copied, all| {
         largest = largest.max(copied - before);
@@ -282,14 +282,14 @@ fn planned_bytes_equal_allocated_ones() {
         let mut session = session(&engine, options);
         sync(&mut session, &tokens);
         session.push(1).expect("a step");
-        let on_device = engine.backends().placement().on_device();
+        let placement = engine.backends().placement();
         let options = PlanOptions {
             repack: true,
             prompt: 700,
             chunk: 256,
             exact: true,
             threads: 1,
-            on_device,
+            placement,
             blocks: engine.backends().at(Place::Device).blocks(),
         };
         let outline = tensor_outlines(engine.file());
@@ -298,7 +298,7 @@ fn planned_bytes_equal_allocated_ones() {
         let (predicted, allocated) =
             ((plan.host.store + plan.device.store) as f64, session.store().bytes() as f64);
         // A GPU aligns and pads each tensor of a layer to larger multiples than the host.
-        let alignment = 1024 * on_device;
+        let alignment = 1024 * placement.on_device();
         assert!(
             (allocated - predicted).abs() < 0.01 * predicted + alignment as f64,
             "{policy}: store {predicted} planned, {allocated} allocated"

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use longhand::DeviceKind;
-use longhand::setup::{DeviceRequest, GpuLayers};
+use longhand::setup::{DeviceRequest, GpuLayers, HostExperts};
 
 use super::values;
 use crate::failure::Failure;
@@ -18,6 +18,10 @@ pub struct DeviceArgs {
     /// Layers on the GPU, counted from the last, also -ngl: a number, all, or auto (as many as fit)
     #[arg(long, visible_alias = "gpu-layers", value_name = "N", default_value = "auto", value_parser = layers)]
     pub n_gpu_layers: GpuLayers,
+    /// Layers, counted from the first, whose experts stay on the CPU while the GPU computes the rest, also -ncmoe: a
+    /// number, all (also --cpu-moe), or auto (as few as possible)
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = host_experts)]
+    pub n_cpu_moe: HostExperts,
     /// Most GPU memory to use, the driver's part included, for example 20GiB [default: the memory that is free]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub memory: Option<usize>,
@@ -33,15 +37,20 @@ impl DeviceArgs {
             DeviceRequest::Device(DeviceKind::Cuda(number)) => Some(format!("cuda:{number}")),
             DeviceRequest::Device(_) => Some("emulated".to_owned()),
         };
+        let number = |count: usize| if count == usize::MAX { "all".to_owned() } else { count.to_string() };
         let layers = match self.n_gpu_layers {
             GpuLayers::Auto => None,
-            GpuLayers::Count(usize::MAX) => Some("all".to_owned()),
-            GpuLayers::Count(count) => Some(count.to_string()),
+            GpuLayers::Count(count) => Some(number(count)),
+        };
+        let host_experts = match self.n_cpu_moe {
+            HostExperts::Auto => None,
+            HostExperts::Count(count) => Some(number(count)),
         };
         let on_gpu = matches!(self.device, DeviceRequest::Device(_));
         // Without a GPU, --memory is the machine's memory in `plan` only.
         let memory = self.memory.filter(|_| on_gpu).map(format::bytes_flag);
-        let flags = [("--device", device), ("-ngl", layers), ("--memory", memory)];
+        let flags =
+            [("--device", device), ("-ngl", layers), ("--n-cpu-moe", host_experts), ("--memory", memory)];
         let given = flags.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
         given.flatten().collect()
     }
@@ -67,12 +76,22 @@ fn device(text: &str) -> Result<DeviceRequest, Failure> {
 }
 
 fn layers(text: &str) -> Result<GpuLayers, Failure> {
+    // In llama.cpp -1 means all.
+    let text = if text.trim() == "-1" { "all" } else { text };
+    Ok(number_of_layers(text)?.map_or(GpuLayers::Auto, GpuLayers::Count))
+}
+
+fn host_experts(text: &str) -> Result<HostExperts, Failure> {
+    Ok(number_of_layers(text)?.map_or(HostExperts::Auto, HostExperts::Count))
+}
+
+/// `None` is auto.
+fn number_of_layers(text: &str) -> Result<Option<usize>, Failure> {
     match text.trim() {
-        "auto" => Ok(GpuLayers::Auto),
-        // In llama.cpp -1 means all.
-        "all" | "-1" => Ok(GpuLayers::Count(usize::MAX)),
+        "auto" => Ok(None),
+        "all" => Ok(Some(usize::MAX)),
         number => match number.parse() {
-            Ok(number) => Ok(GpuLayers::Count(number)),
+            Ok(number) => Ok(Some(number)),
             Err(_) => Err(Failure::usage("not a number of layers", "give a number, all or auto")),
         },
     }
@@ -108,5 +127,11 @@ mod tests {
             (Ok(GpuLayers::Count(usize::MAX)), Ok(GpuLayers::Count(usize::MAX)))
         );
         assert!(layers("x").is_err() && layers("-2").is_err());
+        assert_eq!(host_experts("auto"), Ok(HostExperts::Auto));
+        assert_eq!(
+            (host_experts("12"), host_experts("all")),
+            (Ok(HostExperts::Count(12)), Ok(HostExperts::Count(usize::MAX)))
+        );
+        assert!(host_experts("-1").is_err(), "as in llama.cpp");
     }
 }

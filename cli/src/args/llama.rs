@@ -6,13 +6,16 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-/// Flags with several letters, and the long flags they become.
+/// Flags with several letters and the long flags they become, and flags that give another one a value.
 const FLAGS: &[(&str, &str)] = &[
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ub", "--ubatch-size"),
     ("-sys", "--system-prompt"),
     ("-ngl", "--n-gpu-layers"),
+    ("-ncmoe", "--n-cpu-moe"),
+    ("-cmoe", "--n-cpu-moe=all"),
+    ("--cpu-moe", "--n-cpu-moe=all"),
     ("-fa", FLASH_ATTN),
     ("-tb", "--threads-batch"),
     ("-hf", "--hf-repo"),
@@ -96,8 +99,19 @@ mod tests {
 
     #[test]
     fn only_flags_before_the_double_dash_change() {
-        let given = ["longhand", "-ctk", "f32", "-ctv=q8_0", "-c", "5", "--", "-ctk"].map(OsString::from);
-        let expected = ["longhand", "--cache-type-k", "f32", "--cache-type-v=q8_0", "-c", "5", "--", "-ctk"];
+        let given =
+            ["longhand", "-ctk", "f32", "-ctv=q8_0", "-cmoe", "-c", "5", "--", "-ctk"].map(OsString::from);
+        let expected = [
+            "longhand",
+            "--cache-type-k",
+            "f32",
+            "--cache-type-v=q8_0",
+            "--n-cpu-moe=all",
+            "-c",
+            "5",
+            "--",
+            "-ctk",
+        ];
         assert_eq!(translate(given.to_vec()), expected.map(OsString::from));
     }
 

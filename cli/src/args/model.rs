@@ -167,6 +167,7 @@ impl ModelArgs {
             repack: !self.no_repack,
             device: self.device.device,
             gpu_layers: self.device.n_gpu_layers,
+            host_experts: self.device.n_cpu_moe,
             gpu_memory: self.device.memory,
             interrupt: app.interrupt.flag(),
             ..SetupOptions::default()

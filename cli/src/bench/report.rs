@@ -124,6 +124,7 @@ impl Report<'_> {
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
             "backends": self.backend(),
             "n_gpu_layers": self.engine.layers_on_device(),
+            "n_cpu_moe": self.engine.placement().n_cpu_moe(spec),
             "model_filename": self.file,
             "model_type": self.name,
             "model_size": self.model_bytes(),

@@ -37,6 +37,7 @@ pub const KNOWN: &[Known] = &[
     setting("model-folders", Scope::All),
     setting("device", Scope::All),
     setting("n-gpu-layers", Scope::All),
+    setting("n-cpu-moe", Scope::All),
     setting("memory", Scope::All),
     setting("threads", Scope::All),
     setting("no-repack", Scope::All),

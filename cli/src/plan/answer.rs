@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use longhand::setup::{Forecast, SessionForecast};
+use longhand::setup::{Forecast, HostExperts, SessionForecast};
 use serde_json::{Value, json};
 
 use super::report::types_name;
@@ -107,6 +107,14 @@ impl<'a> Answer<'a> {
         if let Some(command) = self.command() {
             text += &format!("\n  {command}\n");
         }
+        let placement = best.forecast.planned.placement;
+        let split = placement.split_layers(self.forecast.spec()).count();
+        if self.fits != Some(false) && split > 0 {
+            text += &format!(
+                "\nnote: of {split} of the {} layers on the GPU, the experts are on the CPU (--n-cpu-moe)\n",
+                placement.on_device()
+            );
+        }
         if best.rank.is_none() {
             text += &format!(
                 "\nnote: {} answered fewer questions about long texts in our tests; `full` and `razor` did not\n",
@@ -124,7 +132,7 @@ impl<'a> Answer<'a> {
         let name = best.name();
         let planned = &best.forecast.planned;
         if target.holds(&planned.bytes) {
-            let (some, all) = (planned.on_device, target.wanted_layers(layers));
+            let (some, all) = (planned.placement.on_device(), target.wanted_layers(layers));
             return format!(
                 "with {tokens} tokens only {some} of {all} layers fit the GPU's {} ({name})",
                 format::bytes(limit)
@@ -139,8 +147,17 @@ impl<'a> Answer<'a> {
     fn change(&self) -> String {
         match self.choices[self.best].forecast.longest_context {
             0 if self.forecast.target().device.is_some() => {
-                "the weights do not all fit on the GPU: use a smaller file type, or fewer layers on the GPU (-ngl)\n"
-                    .to_owned()
+                let layers = self.forecast.spec().n_layers;
+                let experts = match self.forecast.target().host_experts {
+                    HostExperts::Count(count) if self.forecast.spec().experts.is_some() && count < layers => {
+                        ", fewer experts on the GPU (--n-cpu-moe)"
+                    }
+                    _ => "",
+                };
+                format!(
+                    "the weights do not all fit on the GPU: use a smaller file type{experts}, or fewer layers on the \
+                     GPU (-ngl)\n"
+                )
             }
             0 => "the weights alone do not fit: use a smaller model or a smaller file type\n".to_owned(),
             longest => format!("It fits with {} tokens:\n", format::count(longest)),

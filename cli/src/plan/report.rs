@@ -27,11 +27,17 @@ fn source(heads: &ForecastHeads) -> String {
     }
 }
 
-/// Whether a plan fits: `yes`, `no`, `?`, or how many layers the GPU holds.
+/// Whether a plan fits: `yes`, `no`, `?`, how many layers the GPU holds, or how many it holds without their experts.
 pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
+    let placement = planned.placement;
     match forecast.target().fits(planned, forecast.spec().n_layers) {
-        Some(true) => "yes".into(),
-        Some(false) if forecast.target().holds(&planned.bytes) => format!("{} layers", planned.on_device),
+        Some(true) => match placement.split_layers(forecast.spec()).count() {
+            0 => "yes".into(),
+            split => format!("yes, {split} without experts"),
+        },
+        Some(false) if forecast.target().holds(&planned.bytes) => {
+            format!("{} layers", placement.on_device())
+        }
         Some(false) => "no".into(),
         None => "?".into(),
     }
@@ -76,6 +82,16 @@ pub fn about(args: &PlanArgs, name: &str, forecast: &Forecast) -> String {
             "note: the model was trained for {} tokens; answers about longer texts may be wrong\n",
             format::count(spec.n_ctx_train)
         );
+    }
+    if args.model.device.n_cpu_moe.is_asked_for() {
+        match (target.device.is_some(), spec.experts.is_some()) {
+            (_, false) => out += "note: --n-cpu-moe has no effect: the model has no experts\n",
+            (false, true) => out += "note: --n-cpu-moe has no effect: no GPU is planned for\n",
+            (true, true) => {}
+        }
+    }
+    if let Some(reason) = forecast.unused_gpu() {
+        out += &format!("note: no GPU is planned for: {reason}\n");
     }
     if target.device.is_some() {
         let (what, note) = match target.driver {
@@ -173,7 +189,8 @@ pub fn object(name: &str, forecast: &Forecast, rows: &[Row], answer: Option<&Ans
                 object["total"] = plan.total().into();
                 if target.device.is_some() {
                     object["device"] = json!({
-                        "layers": planned.on_device,
+                        "layers": planned.placement.on_device(),
+                        "n_cpu_moe": planned.placement.n_cpu_moe(forecast.spec()),
                         "weights": plan.weights.device,
                         "store": plan.device.store,
                         "scratch": plan.device.scratch,

@@ -1,5 +1,6 @@
 //! Mixtures of experts. A router gives each token a weight for each expert. The experts with the largest weights
-//! compute, and their results are added, each times its weight.
+//! compute, and their results are added, each times its weight. Router and experts may be in another place than the rest
+//! of their layer. Then only their input and their sum pass between the places.
 //!
 //! The numbers of the chosen experts come from sorting the weights. So they are in range and different, whatever the
 //! weights are: `Context::top_k` gives them, and the products take no others.
@@ -8,7 +9,7 @@ use ggml::{Context, Tensor};
 use models::arch::Gating;
 use models::spec::{ExpertTensors, Experts};
 
-use super::{Forward, scaled};
+use super::{Draft, Forward, scaled};
 
 /// The experts of each token.
 struct Chosen {
@@ -20,27 +21,66 @@ struct Chosen {
 
 impl Forward {
     /// What the experts of a layer give, the shared one included: `[n_embd, n]`, for the normed input `x`
-    /// `[n_embd, n]`. Experts beside a network norm the layer's `sum` `[n_embd, n]` themselves.
+    /// `[n_embd, n]`. Experts beside a network norm the layer's `sum` `[n_embd, n]` themselves. The graph is that of the
+    /// layer's place among `drafts`.
     pub(super) fn experts(
         &self,
-        ctx: &Context,
+        drafts: &mut [Draft; 2],
         layer: usize,
         w: &ExpertTensors<Tensor>,
         x: &Tensor,
         sum: &Tensor,
     ) -> Tensor {
+        let [place, at] = [self.placement.of(layer), self.placement.of_experts(layer)];
+        let input = if w.separate.is_some() { sum } else { x };
+        let sum = if at == place {
+            self.sum_of_experts(&drafts[place as usize].ctx, layer, w, input)
+        } else {
+            let n = x.dim(1);
+            drafts[place as usize].sent = Some(input.clone());
+            let draft = &mut drafts[at as usize];
+            let input = draft.receive(n);
+            draft.sent = Some(self.sum_of_experts(&draft.ctx, layer, w, &input));
+            drafts[place as usize].receive(n)
+        };
+        let Some(shared) = &w.shared else { return sum };
+        let ctx = &drafts[place as usize].ctx;
+        let out = self.dense(ctx, layer, shared, x);
+        let out = match (&w.shared_gate, &w.separate) {
+            (Some(gate), _) => ctx.mul(&out, &ctx.sigmoid(&ctx.mul_mat(gate, x))),
+            (None, Some(separate)) => self.weighted_norm(ctx, &separate.network_post_norm, &out),
+            (None, None) => out,
+        };
+        ctx.add(&sum, &out)
+    }
+
+    /// The norm of `x` times `weight`, under the weight's name.
+    fn weighted_norm(&self, ctx: &Context, weight: &Tensor, x: &Tensor) -> Tensor {
+        self.result_of(weight, self.norm(ctx, x, weight, None))
+    }
+
+    /// The input of the router of experts beside a network, `[n_embd, n]`: the normed `sum` `[n_embd, n]` times `scale`
+    /// `[n_embd]` / sqrt(n_embd).
+    fn separate_router_input(&self, ctx: &Context, scale: &Tensor, sum: &Tensor) -> Tensor {
+        let factor = 1.0 / (sum.dim(0) as f32).sqrt();
+        self.result_of(scale, ctx.mul(&ctx.scale(&ctx.rms_norm(sum, self.spec.norm_eps), factor), scale))
+    }
+
+    /// The weighted sum of what the chosen experts of each token give: `[n_embd, n]`, for the normed input `x` `[n_embd,
+    /// n]`. Experts beside a network norm `x` themselves, and their sum.
+    fn sum_of_experts(&self, ctx: &Context, layer: usize, w: &ExpertTensors<Tensor>, x: &Tensor) -> Tensor {
         let Some(experts) = self.spec.experts_of(layer) else {
             return ctx.refuse("experts", format!("layer {layer} has none"));
         };
         let [n_embd, n] = [x.dim(0), x.dim(1)];
         let (of_router, input) = match &w.separate {
             Some(separate) => (
-                self.separate_router_input(ctx, &separate.router_scale, sum),
-                self.result_of(&separate.norm, self.norm(ctx, sum, &separate.norm, None)),
+                self.separate_router_input(ctx, &separate.router_scale, x),
+                self.weighted_norm(ctx, &separate.norm, x),
             ),
             None => (x.clone(), x.clone()),
         };
-        let mut chosen = self.choose(ctx, layer, experts, w, &of_router);
+        let mut chosen = self.choose(ctx, experts, w, &of_router);
         if let Some(separate) = &w.separate {
             // `[count, n]`, to take those of the chosen experts.
             let scales = ctx.repeat(&separate.expert_scale, n);
@@ -59,40 +99,20 @@ impl Forward {
             }
             false => (gate, up),
         };
-        let hidden = self.intermediate("ffn_act", layer, self.activation(ctx, layer, gate, up));
+        let activation = self.activation(ctx, self.placement.of_experts(layer), gate, up);
+        let hidden = self.intermediate("ffn_act", layer, activation);
         let out = self.product_of_chosen(ctx, (&w.down, w.down_bias.as_ref()), &hidden, &chosen);
-        let mut sum = sum_of_chosen(ctx, &ctx.mul(&out, &chosen.weights));
-        let post_norm = |norm: &Tensor, out: Tensor| self.result_of(norm, self.norm(ctx, &out, norm, None));
-        if let Some(separate) = &w.separate {
-            sum = post_norm(&separate.post_norm, sum);
+        let sum = sum_of_chosen(ctx, &ctx.mul(&out, &chosen.weights));
+        match &w.separate {
+            Some(separate) => self.weighted_norm(ctx, &separate.post_norm, &sum),
+            None => sum,
         }
-        let Some(shared) = &w.shared else { return sum };
-        let out = self.dense(ctx, layer, shared, x);
-        let out = match (&w.shared_gate, &w.separate) {
-            (Some(gate), _) => ctx.mul(&out, &ctx.sigmoid(&ctx.mul_mat(gate, x))),
-            (None, Some(separate)) => post_norm(&separate.network_post_norm, out),
-            (None, None) => out,
-        };
-        ctx.add(&sum, &out)
-    }
-
-    /// The input of the router of experts beside a network, `[n_embd, n]`: the normed `sum` `[n_embd, n]` times `scale`
-    /// `[n_embd]` / sqrt(n_embd).
-    fn separate_router_input(&self, ctx: &Context, scale: &Tensor, sum: &Tensor) -> Tensor {
-        let factor = 1.0 / (sum.dim(0) as f32).sqrt();
-        self.result_of(scale, ctx.mul(&ctx.scale(&ctx.rms_norm(sum, self.spec.norm_eps), factor), scale))
     }
 
     /// The experts of each token.
-    fn choose(
-        &self,
-        ctx: &Context,
-        layer: usize,
-        experts: &Experts,
-        w: &ExpertTensors<Tensor>,
-        x: &Tensor,
-    ) -> Chosen {
-        let logits = self.with_bias(ctx, self.product(ctx, layer, &w.router, x), w.router_bias.as_ref());
+    fn choose(&self, ctx: &Context, experts: &Experts, w: &ExpertTensors<Tensor>, x: &Tensor) -> Chosen {
+        let logits = self.result_of(&w.router, ctx.mul_mat(&w.router, x));
+        let logits = self.with_bias(ctx, logits, w.router_bias.as_ref());
         // `[count, n]`.
         let weights = match experts.gating {
             Gating::Softmax => ctx.soft_max(&logits, None, 1.0),

@@ -4,23 +4,26 @@ use ggml::{Context, Tensor};
 use models::arch::FeedForward;
 use models::spec::{DenseTensors, NetworkTensors};
 
-use super::Forward;
+use super::{Draft, Forward};
 use crate::placement::Place;
 
 impl Forward {
     /// What the feed-forward network of a layer, or its experts, with weights `w` give, `[n_embd, n]`, for its normed
-    /// input `x` `[n_embd, n]`. `sum` `[n_embd, n]` is the same without the norm.
+    /// input `x` `[n_embd, n]`. `sum` `[n_embd, n]` is the same without the norm. The graph is that of the layer's place
+    /// among `drafts`.
     pub(super) fn feed_forward(
         &self,
-        ctx: &Context,
+        drafts: &mut [Draft; 2],
         layer: usize,
         w: &NetworkTensors<Tensor>,
         x: &Tensor,
         sum: &Tensor,
     ) -> Tensor {
         let out = match w {
-            NetworkTensors::Dense(dense) => self.dense(ctx, layer, dense, x),
-            NetworkTensors::Experts(experts) => self.experts(ctx, layer, experts, x, sum),
+            NetworkTensors::Dense(dense) => {
+                self.dense(&drafts[self.placement.of(layer) as usize].ctx, layer, dense, x)
+            }
+            NetworkTensors::Experts(experts) => self.experts(drafts, layer, experts, x, sum),
         };
         self.intermediate("ffn_out", layer, out)
     }
@@ -31,15 +34,16 @@ impl Forward {
         let project = |matrix, bias| self.with_bias(ctx, self.product(ctx, layer, matrix, x), bias);
         let gate = w.gate.as_ref().map(|gate| project(gate, w.gate_bias.as_ref()));
         let up = project(&w.up, w.up_bias.as_ref());
-        let hidden = self.intermediate("ffn_act", layer, self.activation(ctx, layer, gate, up));
+        let activation = self.activation(ctx, self.placement.of(layer), gate, up);
+        let hidden = self.intermediate("ffn_act", layer, activation);
         self.with_bias(ctx, self.multiply(ctx, layer, &w.down, &hidden), w.down_bias.as_ref())
     }
 
-    /// The activation function of a layer's network, for the products with `gate`, if it has one, and with `up`.
-    pub(super) fn activation(&self, ctx: &Context, layer: usize, gate: Option<Tensor>, up: Tensor) -> Tensor {
+    /// The activation function of a network in a place, for the products with `gate`, if it has one, and with `up`.
+    pub(super) fn activation(&self, ctx: &Context, place: Place, gate: Option<Tensor>, up: Tensor) -> Tensor {
         /// The bound of [`FeedForward::SwiGluOai`].
         const LIMIT: f32 = 7.0;
-        let on_device = self.placement.of(layer) == Place::Device;
+        let on_device = place == Place::Device;
         match (self.spec.feed_forward(), gate) {
             (FeedForward::SwiGlu, Some(gate)) => ctx.swiglu(&gate, &up),
             (FeedForward::SwiGluOai, Some(gate)) => ctx.swiglu_oai(&gate, &up, LIMIT),

@@ -22,7 +22,7 @@ impl Forward {
     ) -> Tensor {
         let input = self.per_layer_input(ctx, layer, w, x.dim(1), inputs);
         let gate = self.product(ctx, layer, &w.gate, x);
-        let gated = self.activation(ctx, layer, Some(gate), input);
+        let gated = self.activation(ctx, self.placement.of(layer), Some(gate), input);
         let out = self.product(ctx, layer, &w.output, &gated);
         self.result_of(&w.post_norm, self.norm(ctx, &out, &w.post_norm, None))
     }

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use kernels::graph::GraphLane;
 
-use crate::forward::{OutputTokens, RESULT_NORM};
+use crate::backends::Backends;
+use crate::forward::OutputTokens;
 use crate::kv::{AttentionRecorder, LaneValues, LayerRows, Layout, Store};
+use crate::pass::Pass;
 use crate::scratch::{Chunk, Residual, Scratch, first_text_chunks};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Prefill, Progress, Session, Task, not_finite};
@@ -255,22 +257,21 @@ impl FirstText {
             return Ok(()); // it gives nothing, and writes no rows
         }
         let chunk = self.residual.chunk(place, layer, self.chunks_read, tokens.len())?;
-        let built = sessions[0].forward.layer_graph(layer, chunk, rows, needed);
-        let graph = sessions[0].workspace.prepare(place, built.graph()?)?;
-        built.inputs.fill(tokens, at, &LaneValues::uniform(n_layers, at))?;
+        let graphs = sessions[0].forward.layer_graphs(layer, chunk, rows, needed);
+        let pass = Pass::new(graphs, &mut sessions[0].workspace)?;
+        let lanes = LaneValues::uniform(n_layers, at);
         // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch
         // buffer.
         let is_resumed = sessions.len() == 1 && !in_store(sessions, layer) && !self.is_recurrent(engine);
         let accumulated = is_resumed.then(|| self.scratch.accumulated(layer)).transpose()?;
-        if let Err(error) = backends.compute(place, &graph) {
+        if let Err(error) = pass.compute(Backends::compute, backends, tokens, at, &lanes) {
             if let Some(accumulated) = accumulated {
                 self.scratch.set_accumulated(layer, &accumulated)?;
             }
             return Err(error);
         }
-        if let Some(normed) = graph.find(RESULT_NORM) {
-            self.logits = built.result.to_vec()?;
-            not_finite::check(&self.logits, &normed)?;
+        if needed == OutputTokens::Last {
+            self.logits = pass.read_logits()?;
         }
         Ok(())
     }

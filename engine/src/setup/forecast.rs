@@ -38,6 +38,8 @@ pub struct Forecast {
     options: SetupOptions,
     context: usize,
     target: Target,
+    /// Why a GPU that is there is not planned for.
+    unused_gpu: Option<String>,
     heads: ForecastHeads,
 }
 
@@ -78,7 +80,8 @@ impl ForecastHeads {
 pub struct SessionForecast {
     /// Its memory, with as many layers on the GPU as fit.
     pub planned: Planned,
-    /// The longest context in tokens that fits, with an error below 0.1 %; 0 if none fits.
+    /// The longest context in tokens that fits, with an error below 0.1 %; 0 if none fits. Experts may leave the GPU
+    /// for it where that was not forbidden, but no layers.
     pub longest_context: usize,
 }
 
@@ -86,7 +89,8 @@ impl Forecast {
     /// For a model file. The first text of each session has as many tokens as the context.
     ///
     /// # Errors
-    /// If the model's tensors do not fit its metadata, or a given head profile cannot be used.
+    /// If the model's tensors do not fit its metadata, a given head profile cannot be used, or the GPU that is asked for
+    /// cannot compute the model.
     pub fn of_model(model: &Arc<Model>, options: &SetupOptions) -> Result<Forecast, EngineError> {
         model.check_tensors()?;
         Forecast::new(ModelOutline::of_model(model), Some(model.clone()), options)
@@ -95,7 +99,7 @@ impl Forecast {
     /// For a well-known shape.
     ///
     /// # Errors
-    /// If a given head profile cannot be used.
+    /// If a given head profile cannot be used, or the GPU that is asked for cannot compute the model.
     pub fn of_shape(
         shape: &ModelShape,
         file_type: FileType,
@@ -111,9 +115,12 @@ impl Forecast {
     ) -> Result<Forecast, EngineError> {
         let heads = heads(&outline, model.as_ref(), options)?;
         let trained = outline.spec.n_ctx_train.max(1);
+        let path = model.as_ref().and_then(|model| model.gguf().path());
+        let (target, unused_gpu) = Target::assume(&outline.spec, path, options)?;
         Ok(Forecast {
             context: options.context.tokens(0, trained),
-            target: Target::assume(options),
+            target,
+            unused_gpu,
             options: options.clone(),
             outline,
             model,
@@ -134,6 +141,11 @@ impl Forecast {
     /// What it is planned for.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Why a GPU that is there is not planned for, where the model cannot be computed on it and none was asked for.
+    pub fn unused_gpu(&self) -> Option<&str> {
+        self.unused_gpu.as_deref()
     }
 
     /// The head profile, for policies that use one.
@@ -165,14 +177,14 @@ impl Forecast {
     fn session(&self, session: &SessionOptions) -> Result<SessionForecast, EngineError> {
         let planner = planner(&self.outline, &self.options);
         let layers = self.outline.spec.n_layers;
-        let plan = |on_device, context| {
+        let plan = |placement, context| {
             let chunk = self.options.session(context).chunk;
-            planner.plan(&SessionOptions { context, chunk, ..session.clone() }, context, on_device)
+            planner.plan(&SessionOptions { context, chunk, ..session.clone() }, context, placement)
         };
-        let on_device = self.target.choose_layers(layers, |on_device| plan(on_device, self.context));
-        let planned = plan(on_device, self.context)?;
-        let wanted = self.target.wanted_layers(layers);
-        let fits = |context| plan(wanted, context).is_ok_and(|planned| self.target.holds(&planned.bytes));
+        let placement = self.target.choose(layers, |placement| plan(placement, self.context));
+        let planned = plan(placement, self.context)?;
+        let smallest = self.target.smallest(layers);
+        let fits = |context| plan(smallest, context).is_ok_and(|planned| self.target.holds(&planned.bytes));
         Ok(SessionForecast { planned, longest_context: longest_context(fits) })
     }
 

@@ -1,4 +1,4 @@
-//! What a session takes, for any number of layers on a device and any context: the arithmetic behind
+//! What a session takes, for any placement of the layers and any context: the arithmetic behind
 //! [`Setup`](super::Setup) and [`Forecast`](super::Forecast).
 
 use models::shapes::{FileType, ModelShape};
@@ -7,7 +7,7 @@ use models::spec::ModelSpec;
 use crate::heads::{HeadShape, HeadsError};
 use crate::kv::{KvBudget, Layout, StoreOptions};
 use crate::outline::{TensorOutline, tensor_outlines};
-use crate::plan::{Plan, PlanOptions};
+use crate::plan::{Placement, Plan, PlanOptions};
 use crate::{EngineError, Model, Prefill, SessionOptions};
 
 /// A model as far as memory is concerned: of a file, or a well-known shape without weights.
@@ -61,17 +61,17 @@ pub struct Planned {
     pub session: SessionOptions,
     /// Rows of every head.
     pub layout: Layout,
-    /// Layers on the device.
-    pub on_device: usize,
+    /// Which layers are on the device.
+    pub placement: Placement,
 }
 
 impl Planner<'_> {
-    /// Plans `session`, whose first text has `prompt` tokens, with the last `on_device` layers on a device.
+    /// Plans `session`, whose first text has `prompt` tokens, with layers placed so.
     pub(super) fn plan(
         &self,
         session: &SessionOptions,
         prompt: usize,
-        on_device: usize,
+        placement: Placement,
     ) -> Result<Planned, EngineError> {
         let spec = &self.outline.spec;
         session.check_context(spec)?;
@@ -87,11 +87,11 @@ impl Planner<'_> {
             chunk: session.chunk,
             exact: session.prefill == Prefill::Exact,
             threads: self.threads,
-            on_device,
+            placement,
             blocks: self.blocks,
         };
         let bytes = Plan::new(spec, &self.outline.tensors, &layout, &options)?;
-        Ok(Planned { bytes, session, layout, on_device })
+        Ok(Planned { bytes, session, layout, placement })
     }
 }
 

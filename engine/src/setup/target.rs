@@ -1,12 +1,16 @@
 //! What computes: the host, or a GPU for the last layers, and how much of its memory may be used.
 
+use std::path::Path;
+
 use ggml::{Error, NoCuda};
+use models::spec::ModelSpec;
 
 use super::planner::Planned;
 use super::{SetupOptions, available_memory};
-use crate::plan::{DRIVER_BYTES, Plan};
+use crate::engine::check_device_model;
+use crate::plan::{DRIVER_BYTES, Placement, Plan};
 use crate::progress::{Notice, Observer};
-use crate::{DeviceKind, EngineError};
+use crate::{DeviceKind, EngineError, Model};
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +34,16 @@ pub enum GpuLayers {
     Count(usize),
 }
 
+/// Of how many of the first layers the experts stay on the host although the rest of these layers is on the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostExperts {
+    /// As few as possible with the layers on the GPU.
+    #[default]
+    Auto,
+    /// This many; more than the model has means all.
+    Count(usize),
+}
+
 /// What a session is planned for.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -37,6 +51,8 @@ pub struct Target {
     pub device: Option<DeviceKind>,
     /// Layers on the device.
     pub layers: GpuLayers,
+    /// Experts on the host; of no layer for a model without experts.
+    pub host_experts: HostExperts,
     /// Bytes of the device's memory, or of the host's where there is none, that a session may take; `None` if
     /// unknown.
     pub limit: Option<usize>,
@@ -44,21 +60,48 @@ pub struct Target {
     pub driver: usize,
 }
 
+impl HostExperts {
+    /// Whether some experts are to stay on the host.
+    pub fn is_asked_for(self) -> bool {
+        !matches!(self, HostExperts::Auto | HostExperts::Count(0))
+    }
+}
+
 impl Target {
-    /// The device that was asked for. It has to be there.
-    pub(super) fn find(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Target, EngineError> {
-        let Some((kind, free)) = choose(options, observer)? else { return Ok(Target::host(options)) };
+    /// The device that was asked for. It has to be there, and able to compute the model.
+    pub(super) fn find(
+        model: &Model,
+        options: &SetupOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Target, EngineError> {
+        let mut found = choose(options, observer)?;
+        if found.is_some()
+            && let Some(reason) = unusable(model.spec(), model.gguf().path(), options)?
+        {
+            observer.notice(Notice::ModelNotForGpu { reason });
+            found = None;
+        }
+        let has_experts = model.spec().experts.is_some();
+        if options.host_experts.is_asked_for() && (found.is_none() || !has_experts) {
+            observer.notice(Notice::HostExpertsUnused { has_experts });
+        }
+        let Some((kind, free)) = found else { return Ok(Target::host(model.spec(), options)) };
         // The free memory of a GPU in use no longer has the driver's share in it; a limit that is asked for
         // includes that share.
         let limit = [options.gpu_memory.map(|limit| limit.saturating_sub(DRIVER_BYTES)), free]
             .into_iter()
             .flatten()
             .min();
-        Ok(Target { device: Some(kind), layers: options.gpu_layers, limit, driver: 0 })
+        Ok(Target { device: Some(kind), limit, ..Target::host(model.spec(), options) })
     }
 
-    /// The same for a plan: a GPU that is asked for by name need not be there.
-    pub(super) fn assume(options: &SetupOptions) -> Target {
+    /// The same for a plan: a GPU that is asked for by name need not be there. `path` is that of the model's file. Also
+    /// why a GPU that is there is not used.
+    pub(super) fn assume(
+        spec: &ModelSpec,
+        path: Option<&Path>,
+        options: &SetupOptions,
+    ) -> Result<(Target, Option<String>), EngineError> {
         let found = match options.device {
             DeviceRequest::Cpu => None,
             _ if options.gpu_layers == GpuLayers::Count(0) => None,
@@ -69,23 +112,29 @@ impl Target {
             #[cfg(feature = "testing")]
             DeviceRequest::Device(kind @ DeviceKind::Emulated) => Some((kind, None)),
         };
-        match found {
-            Some(gpu) => Target::gpu(gpu, options),
-            None => Target::host(options),
+        let Some(gpu) = found else { return Ok((Target::host(spec, options), None)) };
+        Ok(match unusable(spec, path, options)? {
+            Some(reason) => (Target::host(spec, options), Some(reason)),
+            None => (Target::gpu(gpu, spec, options), None),
+        })
+    }
+
+    fn host(spec: &ModelSpec, options: &SetupOptions) -> Target {
+        Target {
+            device: None,
+            layers: options.gpu_layers,
+            host_experts: spec.experts.as_ref().map_or(HostExperts::Count(0), |_| options.host_experts),
+            limit: options.gpu_memory.or_else(available_memory),
+            driver: 0,
         }
     }
 
-    fn host(options: &SetupOptions) -> Target {
-        let limit = options.gpu_memory.or_else(available_memory);
-        Target { device: None, layers: options.gpu_layers, limit, driver: 0 }
-    }
-
-    fn gpu((kind, free): (DeviceKind, Option<usize>), options: &SetupOptions) -> Target {
+    fn gpu((kind, free): (DeviceKind, Option<usize>), spec: &ModelSpec, options: &SetupOptions) -> Target {
         let (limit, driver) = match (options.gpu_memory, free) {
             (None, Some(free)) => (Some(free), 0),
             (limit, _) => (limit, DRIVER_BYTES),
         };
-        Target { device: Some(kind), layers: options.gpu_layers, limit, driver }
+        Target { device: Some(kind), limit, driver, ..Target::host(spec, options) }
     }
 
     /// The peak of a plan, as far as the limit has to hold it.
@@ -103,9 +152,10 @@ impl Target {
     }
 
     /// Whether a plan fits with all the layers that were asked for on the GPU, of `layers`; `None` where the
-    /// limit is unknown.
+    /// limit is unknown. Experts may be on the host.
     pub fn fits(&self, planned: &Planned, layers: usize) -> Option<bool> {
-        self.limit.map(|_| planned.on_device == self.wanted_layers(layers) && self.holds(&planned.bytes))
+        let has_all = planned.placement.on_device() == self.wanted_layers(layers);
+        self.limit.map(|_| has_all && self.holds(&planned.bytes))
     }
 
     /// Layers on the GPU, of `layers`, if memory were no question.
@@ -117,19 +167,64 @@ impl Target {
         }
     }
 
-    /// How many of `layers` layers are on the GPU: those asked for, else as many as `plan` says fit.
-    pub(super) fn choose_layers(
+    /// The placement of `layers` layers if memory were no question.
+    pub(super) fn wanted(&self, layers: usize) -> Placement {
+        self.placement(layers, self.wanted_layers(layers), 0)
+    }
+
+    /// The placement with the same layers on the GPU that takes the least of its memory.
+    pub(super) fn smallest(&self, layers: usize) -> Placement {
+        self.placement(layers, self.wanted_layers(layers), layers)
+    }
+
+    /// The placement with so many layers on the GPU. Unless a number was asked for, the experts of `host_experts`
+    /// layers are on the host.
+    fn placement(&self, layers: usize, on_device: usize, host_experts: usize) -> Placement {
+        Placement::new(layers, on_device).with_host_experts(match self.host_experts {
+            HostExperts::Auto => host_experts,
+            HostExperts::Count(count) => count,
+        })
+    }
+
+    /// Where `layers` layers are: as it was asked for, else as much is on the GPU as `plan` says fits.
+    ///
+    /// Experts leave the GPU before whole layers do. They are most of the bytes, and a token reads few of them. Keys
+    /// and values are read whole.
+    pub(super) fn choose(
         &self,
         layers: usize,
-        plan: impl Fn(usize) -> Result<Planned, EngineError>,
-    ) -> usize {
-        let wanted = self.wanted_layers(layers);
-        match (self.layers, self.limit) {
-            (GpuLayers::Auto, Some(_)) if self.device.is_some() => {
-                max_that_holds(wanted, |layers| plan(layers).is_ok_and(|planned| self.holds(&planned.bytes)))
-            }
-            _ => wanted,
+        plan: impl Fn(Placement) -> Result<Planned, EngineError>,
+    ) -> Placement {
+        let (wanted, smallest) = (self.wanted(layers), self.smallest(layers));
+        let fits = |placement| plan(placement).is_ok_and(|planned| self.holds(&planned.bytes));
+        if self.device.is_none() || self.limit.is_none() || fits(wanted) {
+            return wanted;
         }
+        if smallest != wanted && fits(smallest) {
+            let with_experts = |count: usize| wanted.with_host_experts(layers - count);
+            return with_experts(max_that_holds(layers, |count| fits(with_experts(count))));
+        }
+        let with_layers = |count: usize| self.placement(layers, count, layers);
+        match self.layers {
+            GpuLayers::Auto => with_layers(max_that_holds(layers, |count| fits(with_layers(count)))),
+            GpuLayers::Count(_) => smallest,
+        }
+    }
+}
+
+/// Why a GPU cannot compute a model, whose file has this path, so that the CPU does; `None` if it can.
+///
+/// # Errors
+/// The same where the GPU was asked for.
+fn unusable(
+    spec: &ModelSpec,
+    path: Option<&Path>,
+    options: &SetupOptions,
+) -> Result<Option<String>, EngineError> {
+    match check_device_model(spec, path) {
+        Ok(()) => Ok(None),
+        Err(error) if options.device == DeviceRequest::Auto => Ok(Some(error.to_string())),
+        Err(error) => Err(error),
     }
 }
 
@@ -149,7 +244,9 @@ fn choose(
         DeviceRequest::Auto => match find_gpu(None) {
             Ok(found) => Ok(Some(found)),
             Err(Error::NoCuda(reason)) => {
-                let asked_for = options.gpu_layers != GpuLayers::Auto || options.gpu_memory.is_some();
+                let asked_for = options.gpu_layers != GpuLayers::Auto
+                    || options.gpu_memory.is_some()
+                    || options.host_experts.is_asked_for();
                 let expected = match reason {
                     NoCuda::NotBuilt => !asked_for,
                     NoCuda::NoDriver { .. } => !asked_for && !machine_has_gpu(),
@@ -195,6 +292,8 @@ fn machine_has_gpu() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use models::shapes::ModelShape;
+
     use super::*;
 
     const GIB: usize = 1 << 30;
@@ -202,9 +301,10 @@ mod tests {
     /// A limit holds the driver's part too; what is free on a GPU that is in use is free beside it.
     #[test]
     fn the_driver_is_counted_once() {
+        let spec = ModelShape::find("llama-3.2-1b").expect("a shape").spec();
         let target = |free, gpu_memory| {
             let options = SetupOptions { gpu_memory, ..SetupOptions::default() };
-            let target = Target::gpu((DeviceKind::Cuda(0), free), &options);
+            let target = Target::gpu((DeviceKind::Cuda(0), free), &spec, &options);
             (target.limit, target.driver)
         };
         assert_eq!(target(Some(20 * GIB), None), (Some(20 * GIB), 0));
@@ -212,7 +312,7 @@ mod tests {
             assert_eq!(target(free, Some(24 * GIB)), (Some(24 * GIB), DRIVER_BYTES));
         }
         let options = SetupOptions { gpu_memory: Some(24 * GIB), ..SetupOptions::default() };
-        let host = Target::host(&options);
+        let host = Target::host(&spec, &options);
         assert_eq!((host.limit, host.driver), (Some(24 * GIB), 0));
     }
 
