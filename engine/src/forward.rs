@@ -344,7 +344,14 @@ impl Forward {
     fn draft(&self, tensors: usize, n: usize) -> Draft {
         let ctx = Context::new(tensors);
         let inputs = Inputs::new(&ctx, &self.spec, n);
-        Draft { ctx, inputs, effects: Effects::default(), exchanges: Vec::new(), sent: None, trace: self.trace }
+        Draft {
+            ctx,
+            inputs,
+            effects: Effects::default(),
+            exchanges: Vec::new(),
+            sent: None,
+            trace: self.trace,
+        }
     }
 
     /// The graph that looks up the embeddings of `n` tokens: `[n_embd, n]`.
