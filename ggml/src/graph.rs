@@ -170,8 +170,10 @@ impl Graph {
                 first = end;
             }
         }
-        if self.stages.len() < 2 {
-            self.stages = vec![0..count];
+        if self.stages.is_empty() {
+            self.stages.push(0..count); // no nodes
+        }
+        if self.stages.len() == 1 {
             return Ok(());
         }
         let rankings: HashSet<_> = self.parts.rankings.iter().copied().collect();

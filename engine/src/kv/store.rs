@@ -431,11 +431,13 @@ mod tests {
 
     use super::*;
     use crate::kv::StoreOptions;
+    use crate::placement::Placement;
     use crate::workspace::Workspace;
 
     #[test]
     fn rows_and_entries_in_use_are_counted() {
-        let backends = Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0);
+        let backends =
+            Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, Placement::new(1, 0));
         let heads = AttentionShape { head_dim: 8, n_kv_heads: 3, group: 1, scale: 1.0, softcap: None };
         let options = StoreOptions { context: 20, types: (Type::F32, Type::F32), reserve: Some(3) };
         let policy = "streaming:sinks=1,window=3,slack=0,compensation=on".parse().expect("a policy");

@@ -572,6 +572,7 @@ mod tests {
     use crate::kv::layout::LaneLayout;
     use crate::kv::policy::{Gain, Measure, Policy, Region};
     use crate::kv::{Layout, StoreOptions};
+    use crate::placement::Placement;
 
     #[test]
     fn the_lowest_scores_are_evicted_and_of_equal_ones_the_later() {
@@ -637,7 +638,7 @@ mod tests {
     }
 
     fn host() -> Backends {
-        Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0)
+        Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, Placement::new(1, 0))
     }
 
     /// A store of one layer with two heads of up to 8 rows.

@@ -373,6 +373,7 @@ mod tests {
     use super::*;
     use crate::backends::Backends;
     use crate::kv::{Layout, StoreOptions};
+    use crate::placement::Placement;
 
     /// An empty store of one layer.
     fn store(policy: &str) -> Store {
@@ -380,7 +381,8 @@ mod tests {
         let options = StoreOptions { context: 100, types: (Type::F32, Type::F32), reserve: None };
         let choice = policy.parse().expect(policy);
         let layout = Layout::from_flags(1, heads, &choice, |_, _| false, options).expect("a layout");
-        let backends = Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, 1, 0);
+        let backends =
+            Backends::new(Backend::cpu(1, Arc::default()).expect("starts"), None, Placement::new(1, 0));
         Store::new(layout, &backends).expect("a store")
     }
 
