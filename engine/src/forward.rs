@@ -417,8 +417,9 @@ impl Forward {
         (part(0), Some(part(d)))
     }
 
-    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each. `x` `[n_embd, n]` is attention's input,
-    /// at `positions` `[n]`. With latent attention the keys are also the values, of which the first elements count.
+    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each. `x` `[n_embd, n]` is attention's
+    /// input, at `positions` `[n]`. With latent attention the keys are also the values, of which the first elements
+    /// count.
     fn keys_and_values(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> [Tensor; 2] {
         let Some(w) = self.attention_weights(layer, x.dim(1)) else {
             return [(); 2].map(|()| refuse_recurrent(ctx, layer));

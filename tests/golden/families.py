@@ -8,7 +8,6 @@ vocabulary of single bytes in place of its vocabulary step.
 """
 import argparse
 import dataclasses
-import gzip
 import json
 import logging
 import math
@@ -17,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import brotli
 import numpy as np
 import torch
 import transformers
@@ -345,13 +345,13 @@ def main():
                 limits = {"max_abs": above(2 * max(float(np.abs(x).max()) for x in differences)),
                           "rms": above(2 * max(float(np.sqrt(np.mean(x * x))) for x in differences))}
             assert np.isfinite(logits).all(), name
-            with gzip.GzipFile(args.out / f"{name}.gguf.gz", "wb", mtime=0) as out:
-                out.write(model.read_bytes())
+            packed = brotli.compress(model.read_bytes(), quality=11)
+            (args.out / f"{name}.gguf.br").write_bytes(packed)
             kept = N_LOGITS_MOE if "num_experts_per_tok" in case.config or case.stem == "Gemma4" else N_LOGITS
             np.save(args.out / f"{name}.npy", logits[-kept:].astype(np.float32))
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}
-            print(f"{name:28} std {logits.std():.2f} limits {limits} {(args.out / f'{name}.gguf.gz').stat().st_size} bytes", flush=True)
+            print(f"{name:28} std {logits.std():.2f} limits {limits} {len(packed)} bytes", flush=True)
     lines = ",\n".join(json.dumps(entry) for entry in index.values())
     (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
 

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use flate2::read::GzDecoder;
+use brotli_decompressor::Decompressor;
 use ggml::Type;
 use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
 use longhand::testing::kv::PolicyChoice;
@@ -41,9 +41,9 @@ pub fn family_model(name: &str) -> Arc<Engine> {
 
 /// The same with other options.
 pub fn family_model_with(name: &str, options: &EngineOptions) -> Arc<Engine> {
-    let packed = std::fs::read(crate::data(&format!("golden/families/{name}.gguf.gz"))).expect(name);
+    let packed = std::fs::read(crate::data(&format!("golden/families/{name}.gguf.br"))).expect(name);
     let mut bytes = Vec::new();
-    GzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("the model is packed");
+    Decompressor::new(&packed[..], 4096).read_to_end(&mut bytes).expect("the model is packed");
     let open = |options: &EngineOptions| Engine::open(&ModelSource::Bytes(bytes.clone().into()), options);
     let engine = open(options).or_else(|error| match error.hint() {
         Some(Hint::UseCpu) => open(&EngineOptions { device: None, ..options.clone() }),

@@ -212,8 +212,8 @@ fn unusual_rows_are_stored_once_undone_and_saved() {
     }
 }
 
-/// The last layers of Gemma 4's small models have no rows. Those of the layers that they attend to are in the plan once,
-/// and their complete rows in exact prefill are not where those of other layers are.
+/// The last layers of Gemma 4's small models have no rows. Those of the layers that they attend to are in the plan
+/// once, and their complete rows in exact prefill are not where those of other layers are.
 #[test]
 fn rows_of_layers_that_share_them_are_planned_once() {
     let engine = family_model("gemma4-shared-kv-f32");

@@ -1,6 +1,6 @@
 //! Layers on a device whose experts are on the host: they compute the same however a text is read, the plan knows their
-//! bytes, and the choice of layers moves experts before layers. The device is the one that `LONGHAND_TEST_DEVICE` names;
-//! if it names none, the emulated one.
+//! bytes, and the choice of layers moves experts before layers. The device is the one that `LONGHAND_TEST_DEVICE`
+//! names; if it names none, the emulated one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 //! Mixtures of experts. A router gives each token a weight for each expert. The experts with the largest weights
-//! compute, and their results are added, each times its weight. Router and experts may be in another place than the rest
-//! of their layer. Then only their input and their sum pass between the places.
+//! compute, and their results are added, each times its weight. Router and experts may be in another place than the
+//! rest of their layer. Then only their input and their sum pass between the places.
 //!
 //! The numbers of the chosen experts come from sorting the weights. So they are in range and different, whatever the
 //! weights are: `Context::top_k` gives them, and the products take no others.
@@ -21,8 +21,8 @@ struct Chosen {
 
 impl Forward {
     /// What the experts of a layer give, the shared one included: `[n_embd, n]`, for the normed input `x`
-    /// `[n_embd, n]`. Experts beside a network norm the layer's `sum` `[n_embd, n]` themselves. The graph is that of the
-    /// layer's place among `drafts`.
+    /// `[n_embd, n]`. Experts beside a network norm the layer's `sum` `[n_embd, n]` themselves. The graph is that of
+    /// the layer's place among `drafts`.
     pub(super) fn experts(
         &self,
         drafts: &mut [Draft; 2],
@@ -66,8 +66,8 @@ impl Forward {
         self.result_of(scale, ctx.mul(&ctx.scale(&ctx.rms_norm(sum, self.spec.norm_eps), factor), scale))
     }
 
-    /// The weighted sum of what the chosen experts of each token give: `[n_embd, n]`, for the normed input `x` `[n_embd,
-    /// n]`. Experts beside a network norm `x` themselves, and their sum.
+    /// The weighted sum of what the chosen experts of each token give: `[n_embd, n]`, for the normed input `x`
+    /// `[n_embd, n]`. Experts beside a network norm `x` themselves, and their sum.
     fn sum_of_experts(&self, ctx: &Context, layer: usize, w: &ExpertTensors<Tensor>, x: &Tensor) -> Tensor {
         let Some(experts) = self.spec.experts_of(layer) else {
             return ctx.refuse("experts", format!("layer {layer} has none"));

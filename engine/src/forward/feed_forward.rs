@@ -9,8 +9,8 @@ use crate::placement::Place;
 
 impl Forward {
     /// What the feed-forward network of a layer, or its experts, with weights `w` give, `[n_embd, n]`, for its normed
-    /// input `x` `[n_embd, n]`. `sum` `[n_embd, n]` is the same without the norm. The graph is that of the layer's place
-    /// among `drafts`.
+    /// input `x` `[n_embd, n]`. `sum` `[n_embd, n]` is the same without the norm. The graph is that of the layer's
+    /// place among `drafts`.
     pub(super) fn feed_forward(
         &self,
         drafts: &mut [Draft; 2],

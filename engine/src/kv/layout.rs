@@ -441,8 +441,8 @@ impl Layout {
         states + groups.iter().map(of_group).sum::<usize>() + part.scoring_bytes(tokens)
     }
 
-    /// `layers` in groups that use the same scratch memory, one after the other: layers with heads alike. A layer cannot
-    /// use it while later layers still attend to the rows there. Layers without rows are left out.
+    /// `layers` in groups that use the same scratch memory, one after the other: layers with heads alike. A layer
+    /// cannot use it while later layers still attend to the rows there. Layers without rows are left out.
     pub fn scratch_groups(&self, layers: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for layer in layers.filter(|layer| self.has_rows(*layer)) {

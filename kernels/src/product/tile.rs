@@ -34,8 +34,8 @@ pub(super) trait Multiplier: Copy {
     /// `sum` and the products of codes `w` and activations `x`, the first [`STEPS`](Self::STEPS) of each.
     unsafe fn add(sum: Self::Ints, w: [Self::Ints; MAX_STEPS], x: [Self::Ints; MAX_STEPS]) -> Self::Ints;
     unsafe fn to_floats(x: Self::Ints) -> <Self::Floats as Simd>::V;
-    /// Calls [`Tile::columns`] in a function that is compiled for the instruction set and not inlined. Inlined, q6_K had
-    /// two thirds of its speed on AVX-512: the compiler moved the float sums to memory.
+    /// Calls [`Tile::columns`] in a function that is compiled for the instruction set and not inlined. Inlined, q6_K
+    /// had two thirds of its speed on AVX-512: the compiler moved the float sums to memory.
     unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(tile: Tile);
 }
 
@@ -145,7 +145,8 @@ impl Tile<'_> {
         self,
     ) {
         let lanes = M::Floats::LANES;
-        // SAFETY: the caller's promise: the instruction set is present, and the groups are in the slabs and the columns.
+        // SAFETY: the caller's promise: the instruction set is present, and the groups are in the slabs and the
+        // columns.
         unsafe {
             let zero = M::Floats::splat(0.0);
             let mut columns = [self.columns; C];
