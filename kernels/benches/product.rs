@@ -1,6 +1,7 @@
-//! Speed of products of quantised matrices with many columns, by every unit of the processor, beside ggml's products of
-//! the same tensors in the layout of files and, where there is one, in the repacked layout. They are computed in turn.
-//! Speeds are those of the fastest pass, because other programs only slow passes down. Ratios are to ggml's faster one.
+//! Speed of products of quantised matrices with many columns, by every unit of the processor. Beside them are ggml's
+//! products of the same tensors, in the layout of files and, where there is one, in the repacked layout. They are
+//! computed in turn. Speeds are those of the fastest pass, because other programs only slow passes down. Ratios are to
+//! ggml's faster one.
 //!
 //! `cargo bench -p kernels --bench product -- [WORD…]` prints the rows whose label contains all words. With `--features
 //! ggml/portable` ggml has AVX2 only.

@@ -9,8 +9,9 @@ use ggml::Type;
 use longhand::heads::{HeadProfile, ScoreMap, ScoresPer};
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::kv::policy::policies;
-use longhand::{Engine, EngineOptions, Hint, ModelSource, Session, SessionOptions};
+use longhand::{Engine, EngineError, EngineOptions, Hint, ModelSource, Session, SessionOptions};
 use models::arch::Arch;
+use models::gguf::GgufFile;
 use models::shapes::{ExpertShape, FileType, ModelShape};
 use serde_json::Value;
 
@@ -82,6 +83,20 @@ pub fn tiny_model() -> Arc<Engine> {
 /// The embedded model. It has four layers, so that policies that skip the first two still evict rows.
 pub fn embedded_model() -> Arc<Engine> {
     Engine::open(&ModelSource::Embedded, &crate::engine_options()).expect("the embedded model opens")
+}
+
+/// The tensor that is said not to be finite when a model reads a text after the bytes of tensor `name` in its file were
+/// all set.
+pub fn blamed_tensor(file: &[u8], name: &str, options: &EngineOptions) -> Option<String> {
+    let parsed = GgufFile::from_bytes(file.to_vec()).expect("a file");
+    let tensor = parsed.tensor(name).expect(name);
+    let mut damaged = file.to_vec();
+    damaged[tensor.offset as usize..][..tensor.bytes as usize].fill(0xff);
+    let engine = Engine::open(&ModelSource::Bytes(damaged.into()), options).expect("the model opens");
+    let tokens = random_tokens(&engine, 40, 7);
+    let error = session(&engine, self::options(64, "full")).sync(&tokens, &mut |_| ()).expect_err(name);
+    let EngineError::NotFinite { origin } = error else { panic!("{name}: {error}") };
+    origin.map(|origin| origin.tensor)
 }
 
 /// `n` pseudo-random tokens; the same on every machine.
