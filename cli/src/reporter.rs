@@ -59,7 +59,7 @@ fn notice_text(notice: &Notice) -> Option<String> {
             format!("note: {on_gpu} of {layers} layers are on the GPU, the others on the CPU")
         }
         Notice::ExpertsOnCpu { split, on_gpu } => format!(
-            "note: of {split} of the {on_gpu} layers on the GPU, the experts are on the CPU (--n-cpu-moe)"
+            "note: {split} of the {on_gpu} layers on the GPU have their experts on the CPU (--n-cpu-moe)"
         ),
         Notice::HostExpertsUnused { has_experts: true } => {
             "note: --n-cpu-moe has no effect: no GPU is used".to_owned()

@@ -111,7 +111,7 @@ impl<'a> Answer<'a> {
         let split = placement.split_layers(self.forecast.spec()).count();
         if self.fits != Some(false) && split > 0 {
             text += &format!(
-                "\nnote: of {split} of the {} layers on the GPU, the experts are on the CPU (--n-cpu-moe)\n",
+                "\nnote: {split} of the {} layers on the GPU have their experts on the CPU (--n-cpu-moe)\n",
                 placement.on_device()
             );
         }
