@@ -403,10 +403,13 @@ fn plans_tell_where_experts_are() {
     };
     let text = plan("gpt-oss-20b:mxfp4_moe", &["--gpu", "3070"]);
     assert!(text.starts_with("Yes: "), "{text}");
-    assert!(text.contains("of the 24 layers on the GPU have their experts on the CPU (--n-cpu-moe)"), "{text}");
+    assert!(
+        text.contains("of the 24 layers on the GPU have their experts on the CPU (--n-cpu-moe)"),
+        "{text}"
+    );
     assert!(text.contains(" without experts"), "{text}");
     let text = plan("gpt-oss-20b:mxfp4_moe", &["--gpu", "3070", "--cpu-moe"]);
-    assert!(text.contains("note: of 24 of the 24 layers") && text.contains(" --n-cpu-moe all"), "{text}");
+    assert!(text.contains("note: 24 of the 24 layers") && text.contains(" --n-cpu-moe all"), "{text}");
     let unused = |text: &str, why: &str| {
         assert!(text.contains(&format!("note: --n-cpu-moe has no effect: {why}")), "{text}");
     };
