@@ -8,6 +8,10 @@ use super::ModelSpec;
 pub struct KvSharing {
     /// The first of these layers, counted from 0.
     pub first_layer: usize,
+    /// The last local layer before them. Local ones attend to its rows.
+    pub last_local: Option<usize>,
+    /// The last global layer before them. Global ones attend to its rows.
+    pub last_global: Option<usize>,
     /// Width of their feed-forward networks, elements.
     pub n_ff: usize,
 }
@@ -18,9 +22,8 @@ impl ModelSpec {
         let Some(sharing) = self.kv_sharing.filter(|sharing| layer >= sharing.first_layer) else {
             return layer;
         };
-        let is_local = |layer: usize| self.window(layer).is_some();
-        let is_alike = |earlier: &usize| is_local(*earlier) == is_local(layer);
-        (0..sharing.first_layer).rev().find(is_alike).unwrap_or(layer)
+        let source = if self.window(layer).is_some() { sharing.last_local } else { sharing.last_global };
+        source.unwrap_or(layer)
     }
 
     /// Whether a layer attends to the keys and values of an earlier one, and has none of its own.
@@ -30,6 +33,12 @@ impl ModelSpec {
 
     /// The last layer that attends to the keys and values of a layer: itself, or a later one.
     pub fn last_kv_reader(&self, layer: usize) -> usize {
-        (layer..self.n_layers).rev().find(|later| self.kv_layer(*later) == layer).unwrap_or(layer)
+        let is_read = |sharing: KvSharing| [sharing.last_local, sharing.last_global].contains(&Some(layer));
+        match self.kv_sharing.is_some_and(is_read) {
+            true => {
+                (layer..self.n_layers).rev().find(|later| self.kv_layer(*later) == layer).unwrap_or(layer)
+            }
+            false => layer,
+        }
     }
 }

@@ -176,8 +176,12 @@ impl ModelSpec {
             qk_norm: decl.qk_norm.resolve(first_layer("attn_q_norm.weight")).then_some(decl.qk_norm_kind),
             values_from_keys: decl.values_from_keys
                 && first_global.is_some_and(|layer| !has(&format!("blk.{layer}.attn_v.weight"))),
-            kv_sharing: (first_sharing < n_layers)
-                .then(|| KvSharing { first_layer: first_sharing, n_ff: n_ff_of_sharing.unwrap_or(n_ff) }),
+            kv_sharing: (first_sharing < n_layers).then(|| KvSharing {
+                first_layer: first_sharing,
+                last_local: is_local[..first_sharing].iter().rposition(|is_local| *is_local),
+                last_global: is_local[..first_sharing].iter().rposition(|is_local| !is_local),
+                n_ff: n_ff_of_sharing.unwrap_or(n_ff),
+            }),
             per_layer_width: keys.per_layer_width(n_layers)?,
             layer_scale: decl.layer_scale.resolve(first_layer("layer_output_scale.weight")),
             fused_gate_up: decl.fused_gate_up.resolve(!first_layer("ffn_gate.weight")),
