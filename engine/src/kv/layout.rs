@@ -12,7 +12,7 @@ use models::spec::{KvHeads, ModelSpec, PositionEncoding, RecurrentLayers, StateS
 use super::policy::{
     AccumulationRule, AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput,
 };
-use crate::heads::HeadProfile;
+use crate::heads::{HeadProfile, HeadShape};
 use crate::{EngineError, Hint, alibi};
 
 /// Maximum rows of a bounded head that are saved when they are evicted, so that a turn can be undone.
@@ -167,11 +167,13 @@ impl Layout {
     ) -> Result<Layout, EngineError> {
         policy.check(spec)?;
         let profile = if policy.uses_profile() {
-            Some(profile.ok_or_else(|| EngineError::Policy {
+            let profile = profile.ok_or_else(|| EngineError::Policy {
                 given: policy.to_string(),
                 reason: "it needs a head profile to know the retrieval heads".into(),
                 hint: Hint::GiveHeadProfile,
-            })?)
+            })?;
+            profile.check(HeadShape::new(spec.n_layers, spec.n_heads, spec.n_kv_heads)?, None)?;
+            Some(profile)
         } else {
             None
         };
@@ -201,7 +203,9 @@ impl Layout {
             let shares = profile.row_shares(kept.min(1.0)).unwrap_or_default();
             for (layer, shares) in shares.chunks(spec.n_kv_heads).enumerate() {
                 if !bounded.skips_layer(layer) {
-                    layout.layers[layer] = lanes_of_shares(shares, policy, options)?;
+                    // Learned sinks take the place of a lane (`kernels::graph::attend`).
+                    let max_lanes = MAX_LANES - usize::from(spec.attention_sinks);
+                    layout.layers[layer] = lanes_of_shares(shares, max_lanes, policy, options)?;
                 }
             }
         }
@@ -533,6 +537,7 @@ fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
 /// and keep their mean. Those that keep the most come first.
 fn lanes_of_shares(
     shares: &[f64],
+    max_lanes: usize,
     choice: &PolicyChoice,
     options: StoreOptions,
 ) -> Result<Vec<LaneLayout>, EngineError> {
@@ -553,16 +558,16 @@ fn lanes_of_shares(
         let policy = choice.policy().expect("a policy that bounds heads");
         Ok(LaneLayout::bounded(kv_heads, policy, choice.is_compensated(), options))
     };
-    similar(&heads, shares).into_iter().map(lane).collect()
+    similar(&heads, shares, max_lanes).into_iter().map(lane).collect()
 }
 
-/// Heads, ordered by their shares, in at most as many classes as a layer can have lanes. The classes are divided where
-/// the shares differ most.
-fn similar(heads: &[u32], shares: &[f64]) -> Vec<Vec<u32>> {
+/// Heads, ordered by their shares, in at most `max_classes` classes. The classes are divided where the shares differ
+/// most.
+fn similar(heads: &[u32], shares: &[f64], max_classes: usize) -> Vec<Vec<u32>> {
     let gap = |at: &usize| shares[heads[*at - 1] as usize] - shares[heads[*at] as usize];
     let mut gaps: Vec<usize> = (1..heads.len()).filter(|at| gap(at) > 0.0).collect();
     gaps.sort_by(|a, b| gap(b).total_cmp(&gap(a)));
-    gaps.truncate(MAX_LANES - 1);
+    gaps.truncate(max_classes - 1);
     gaps.sort_unstable();
     let ends = gaps.iter().copied().chain([heads.len()]);
     let begins = [0].into_iter().chain(gaps.iter().copied());
@@ -571,6 +576,8 @@ fn similar(heads: &[u32], shares: &[f64]) -> Vec<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use models::shapes::ModelShape;
+
     use super::*;
 
     /// Two layers and 100 tokens.
@@ -657,14 +664,31 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_of_another_shape_is_refused() {
+        let spec = ModelShape::find("llama-3.2-1b").expect("a shape").spec();
+        let options = StoreOptions { context: 1000, types: (Type::F16, Type::F16), reserve: None };
+        let layout = |layers: usize| {
+            let shape = HeadShape::new(layers, spec.n_heads, spec.n_kv_heads).expect("a shape");
+            let scores = vec![vec![0.5, 0.1]; shape.all_kv_heads()];
+            let profile = HeadProfile::uniform(shape, false).with_row_shares(&scores);
+            Layout::new(&spec, &"kvzip:capacity=400".parse().expect("a policy"), Some(&profile), options)
+        };
+        assert_eq!(layout(spec.n_layers).expect("a layout").layers.len(), spec.n_layers);
+        for layers in [spec.n_layers - 1, spec.n_layers + 1] {
+            assert!(matches!(layout(layers), Err(EngineError::Heads(_))), "{layers}");
+        }
+    }
+
+    #[test]
     fn heads_with_similar_shares_are_a_lane() {
         let options = StoreOptions { context: 1000, types: (Type::F16, Type::F16), reserve: None };
         let choice = "kvzip:capacity=400".parse().expect("a policy");
-        let lanes = |shares: &[f64]| -> Vec<(Vec<u32>, usize)> {
-            let lanes = lanes_of_shares(shares, &choice, options).expect("lanes");
+        let lanes_of = |shares: &[f64], max_lanes: usize| -> Vec<(Vec<u32>, usize)> {
+            let lanes = lanes_of_shares(shares, max_lanes, &choice, options).expect("lanes");
             let rows = |lane: &LaneLayout| lane.policy.as_ref().map_or(1000, |policy| policy.budget(1000));
             lanes.iter().map(|lane| (lane.kv_heads.clone(), rows(lane))).collect()
         };
+        let lanes = |shares: &[f64]| lanes_of(shares, MAX_LANES);
         assert_eq!(lanes(&[0.2, 0.99]), [(vec![1], 1000), (vec![0], 200)]);
         assert_eq!(lanes(&[0.5, 0.5]), [(vec![0, 1], 500)]);
         // A layer has three lanes at most. Each keeps the mean of its heads, and enough for the last tokens.
@@ -673,6 +697,8 @@ mod tests {
             lanes(&[0.0, 0.5, 0.98, 0.01, 0.4, 1.0]),
             [(vec![2, 5], 1000), (vec![1, 4], 450), (vec![0, 3], MIN_ROWS_OF_SHARE)]
         );
+        // Learned sinks leave room for two. The widest gap divides them.
+        assert_eq!(lanes_of(&[0.0, 0.5, 0.9, 0.9], 2), [(vec![1, 2, 3], 766), (vec![0], MIN_ROWS_OF_SHARE)]);
     }
 
     #[test]
