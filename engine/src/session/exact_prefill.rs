@@ -238,7 +238,7 @@ impl FirstText {
         sessions: &mut [&mut Session],
         [first_rows, second_rows]: [&LayerRows; 2],
     ) -> Result<(), EngineError> {
-        let (layer, backends, n_layers) = (self.layer, &engine.backends, engine.spec().n_layers);
+        let (spec, backends, layer) = (engine.spec(), &engine.backends, self.layer);
         let place = backends.placement().of(layer);
         let Chunk { at, tokens: range, scored } = self.chunks[self.chunks_read].clone();
         let tokens = &self.tokens[range];
@@ -246,20 +246,24 @@ impl FirstText {
         let rows = part_rows.as_ref().unwrap_or(first_rows);
         // The chunks that read the text a second time all begin with the state at its end.
         let before = self.chunks_read.min(self.text_chunks());
-        let states = self.scratch.state_rows(place, engine.spec(), layer, before);
+        let states = self.scratch.state_rows(place, spec, layer, before);
         let rows = states.as_ref().unwrap_or(rows);
-        let needed = match layer + 1 == n_layers {
-            true if at + tokens.len() == self.tokens.len() => OutputTokens::Last,
-            true => OutputTokens::None,
+        // Where no later layer has rows of its own, only the logits need the output, and only at the end of the text.
+        let is_last = layer + 1 == spec.n_layers;
+        let is_end = at + tokens.len() == self.tokens.len();
+        let needed = match is_last || spec.shares_kv(layer + 1) {
             false => OutputTokens::All,
+            true if !is_end => OutputTokens::None,
+            true if is_last => OutputTokens::Last,
+            true => OutputTokens::All,
         };
-        if needed == OutputTokens::None && engine.spec().shares_kv(layer) {
+        if needed == OutputTokens::None && spec.shares_kv(layer) {
             return Ok(()); // it gives nothing, and writes no rows
         }
         let chunk = self.residual.chunk(place, layer, self.chunks_read, tokens.len())?;
         let graphs = sessions[0].forward.layer_graphs(layer, chunk, rows, needed);
         let pass = Pass::new(graphs, &mut sessions[0].workspace)?;
-        let lanes = LaneValues::uniform(n_layers, at);
+        let lanes = LaneValues::uniform(spec.n_layers, at);
         // Several sessions do not go on after an interrupt, and complete layers accumulate nothing in the scratch
         // buffer.
         let is_resumed = sessions.len() == 1 && !in_store(sessions, layer) && !self.is_recurrent(engine);
