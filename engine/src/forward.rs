@@ -361,6 +361,15 @@ impl Forward {
         draft.finish(result)
     }
 
+    /// The graph that looks up the embeddings that layers have of their own, of `n` tokens:
+    /// `[n_layers * per_layer_width, n]`. `None` where the model has none.
+    pub fn per_layer_embedding_graph(&self, n: usize) -> Option<BuiltGraph> {
+        let table = self.weights.decode_layout.input.per_layer_embd.as_ref()?;
+        let draft = self.draft(LAYER_TENSORS, n);
+        let result = draft.ctx.get_rows(table, &draft.inputs.tokens).output();
+        Some(draft.finish(result))
+    }
+
     /// Maximum number of tensors in a layer's graph, without those of recorders.
     fn layer_tensors(&self) -> usize {
         LAYER_TENSORS + self.spec.experts.map_or(0, |experts| EXPERT_TENSORS + 2 * experts.used)

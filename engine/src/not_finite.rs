@@ -59,8 +59,8 @@ pub(crate) fn check_weights(engine: &Engine, token: u32, types: (Type, Type)) ->
 
 /// Checks the embeddings of a text, and the weights as [`check_weights`].
 pub(crate) fn check_text(engine: &Engine, tokens: &[u32], types: (Type, Type)) -> Result<(), EngineError> {
-    if !embeddings_are_finite(engine, tokens)? {
-        return Err(EngineError::NotFinite { origin: origin(engine, "embd") });
+    if let Some(table) = wrong_embeddings(engine, tokens)? {
+        return Err(EngineError::NotFinite { origin: origin(engine, table) });
     }
     tokens.last().map_or(Ok(()), |token| check_weights(engine, *token, types))
 }
@@ -89,8 +89,8 @@ fn search(
     tokens: &[u32],
     types: (Type, Type),
 ) -> Result<Option<NotFiniteOrigin>, EngineError> {
-    if !embeddings_are_finite(engine, tokens)? {
-        return Ok(origin(engine, "embd"));
+    if let Some(table) = wrong_embeddings(engine, tokens)? {
+        return Ok(origin(engine, table));
     }
     // Other damaged weights show in any few tokens. Long texts take long.
     let sample = &tokens[tokens.len().saturating_sub(CHUNK)..];
@@ -100,18 +100,23 @@ fn search(
     }
 }
 
-fn embeddings_are_finite(engine: &Engine, tokens: &[u32]) -> Result<bool, EngineError> {
+/// The embeddings, by their name in [`origin`], of which some token has numbers that are not finite.
+fn wrong_embeddings(engine: &Engine, tokens: &[u32]) -> Result<Option<&'static str>, EngineError> {
     let (backends, mut workspace) = (&engine.backends, Workspace::new(&engine.backends));
     for tokens in tokens.chunks(EMBEDDINGS_CHUNK) {
-        let built = engine.forward.embedding_graph(tokens.len());
-        let graph = workspace.prepare(Place::Host, built.graph()?)?;
-        built.inputs.fill(tokens, 0, &LaneValues::default())?;
-        backends.compute(Place::Host, &graph)?;
-        if !is_finite(&built.result.to_vec::<f32>()?) {
-            return Ok(false);
+        let of_model = engine.forward.embedding_graph(tokens.len());
+        let of_layers = engine.forward.per_layer_embedding_graph(tokens.len());
+        for (name, built) in [("embd", Some(of_model)), ("per_layer_embd", of_layers)] {
+            let Some(built) = built else { continue };
+            let graph = workspace.prepare(Place::Host, built.graph()?)?;
+            built.inputs.fill(tokens, 0, &LaneValues::default())?;
+            backends.compute(Place::Host, &graph)?;
+            if !is_finite(&built.result.to_vec::<f32>()?) {
+                return Ok(Some(name));
+            }
         }
     }
-    Ok(true)
+    Ok(None)
 }
 
 /// Computes all layers and gives the origin of the first intermediate that is not finite.
@@ -202,6 +207,7 @@ fn origin(engine: &Engine, name: &str) -> Option<NotFiniteOrigin> {
     };
     let tensor = match (what, layer.map(|layer| &weights.decode_layout.layers[layer])) {
         ("embd", None) => &weights.decode_layout.input.token_embd,
+        ("per_layer_embd", None) => weights.decode_layout.input.per_layer_embd.as_ref()?,
         ("result_norm", None) => &weights.decode_layout.output.norm,
         ("result_output", None) => &weights.output,
         ("attn_norm", Some(layer)) => layer.attn_norm.as_ref()?,

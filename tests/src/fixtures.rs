@@ -42,15 +42,21 @@ pub fn family_model(name: &str) -> Arc<Engine> {
 
 /// The same with other options.
 pub fn family_model_with(name: &str, options: &EngineOptions) -> Arc<Engine> {
-    let packed = std::fs::read(crate::data(&format!("golden/families/{name}.gguf.br"))).expect(name);
-    let mut bytes = Vec::new();
-    Decompressor::new(&packed[..], 4096).read_to_end(&mut bytes).expect("the model is packed");
+    let bytes = family_file(name);
     let open = |options: &EngineOptions| Engine::open(&ModelSource::Bytes(bytes.clone().into()), options);
     let engine = open(options).or_else(|error| match error.hint() {
         Some(Hint::UseCpu) => open(&EngineOptions { device: None, ..options.clone() }),
         _ => Err(error),
     });
     engine.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A packed model of `golden/families` by its name, unpacked.
+pub fn family_file(name: &str) -> Vec<u8> {
+    let packed = std::fs::read(crate::data(&format!("golden/families/{name}.gguf.br"))).expect(name);
+    let mut bytes = Vec::new();
+    Decompressor::new(&packed[..], 4096).read_to_end(&mut bytes).expect("the model is packed");
+    bytes
 }
 
 /// A file with two layers of experts, whose rows have 256 elements, which all types can hold.
