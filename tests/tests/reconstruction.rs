@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use longhand::policy::PolicyChoice;
 use longhand::{Engine, Session, SessionOptions, last_attention};
 use tests::fixtures::{embedded_model, golden_model, random_tokens, sync};
 
@@ -107,6 +108,24 @@ fn the_rows_with_the_highest_scores_and_the_last_ones_stay() {
         let best = best_of(before, scores, 30);
         assert_eq!(after, [best, (140..150).collect()].concat());
     }
+}
+
+/// No score is left of tokens that were removed.
+#[test]
+fn a_shortened_text_is_as_if_it_had_been_read_alone() {
+    let engine = embedded_model();
+    let text = random_tokens(&engine, 60, 10);
+    let policy: PolicyChoice = "kvzip:heads=off,capacity=100,recent=20".parse().expect("a policy");
+    let new = || {
+        let options = SessionOptions { context: 300, policy: policy.clone(), ..SessionOptions::default() };
+        Session::new(&engine, options).expect("a session")
+    };
+    let (mut shortened, mut alone) = (new(), new());
+    sync(&mut shortened, &text);
+    sync(&mut shortened, &text[..40]);
+    sync(&mut alone, &text[..40]);
+    let scores = |session: &Session| session.store().accumulated_attention(0).expect("numbers");
+    assert!(scores(&shortened) == scores(&alone));
 }
 
 /// The scores of a text that fits are kept for later evictions.

@@ -246,11 +246,11 @@ impl Store {
     }
 
     /// Whether all tokens from position `seen` on can be removed from the end: no rows have been evicted
-    /// since, no policy records attention, and no layer is recurrent.
+    /// since, no policy records attention, no layer is recurrent, and no row was scored by the removed tokens.
     pub fn can_truncate(&self, seen: usize) -> bool {
         let records = |lane: &Lane| {
-            let AttentionNeeds { queries, accumulation, .. } = lane.layout.needs();
-            queries > 0 || accumulation.is_some()
+            let AttentionNeeds { queries, accumulation, reconstruction } = lane.layout.needs();
+            queries > 0 || accumulation.is_some() || reconstruction && seen < lane.state.scanned_until
         };
         let is_recurrent = self.layers.iter().any(|layer| layer.state.is_some());
         (seen == self.seen || !is_recurrent)
