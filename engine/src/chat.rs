@@ -27,8 +27,7 @@ use crate::generate::{Begun, Generated, Stop, go_on};
 use crate::model::ChatFormat;
 use crate::sampler::{Sampler, SamplerOptions};
 use crate::session::common_prefix;
-use crate::snapshot;
-use crate::{EngineError, Hint, Progress, Session};
+use crate::{EngineError, Hint, Progress, Session, SessionOptions, setup, snapshot};
 
 /// How a conversation begins and how it is answered.
 ///
@@ -261,18 +260,33 @@ impl Chat {
     }
 
     /// Gives the conversation room for `context` tokens. What was read is kept, except layers of a first text whose
-    /// reading was interrupted.
+    /// reading was interrupted. Where heads keep shares of the context, the whole conversation is read again.
     ///
     /// # Errors
-    /// Where the conversation is longer, or there is no memory for the old and the new KV store at once. The
-    /// conversation is as it was.
-    pub fn set_context(&mut self, context: usize) -> Result<(), EngineError> {
+    /// Where the conversation is longer, there is no memory for the old and the new KV store at once, or reading fails
+    /// or is interrupted. The conversation is as it was.
+    pub fn set_context(
+        &mut self,
+        context: usize,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Reading, EngineError> {
         let needed = self.timeline.len().max(self.session.tokens().len());
         if needed > context {
             return Err(EngineError::ContextFull { needed, context });
         }
+        if self.rereads_in(context) {
+            let options = SessionOptions { context, ..self.session.options().clone() };
+            setup::fit_session(self.session.engine(), options.clone(), None, self.timeline.len())?;
+            return self.move_to(Session::new(self.session.engine(), options)?, progress);
+        }
         (self.session, self.ahead) = (snapshot::in_context(&self.session, context)?, None);
-        Ok(())
+        Ok(Reading::default())
+    }
+
+    /// Whether [`Chat::set_context`] reads the conversation again.
+    pub fn rereads_in(&self, context: usize) -> bool {
+        let options = self.session.options();
+        context != options.context && options.policy.uses_shares() && !self.session.tokens().is_empty()
     }
 
     /// Reads a question and answers it. `on_text` gets the answer piece by piece.

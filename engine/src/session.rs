@@ -239,6 +239,15 @@ impl Session {
         self.store.begin_turn(&self.logits)
     }
 
+    /// Takes over the text, the logits and the rows of another session of the same model and policy. After an error the
+    /// session is empty.
+    pub(crate) fn copy_from(&mut self, other: &Session) -> Result<(), EngineError> {
+        self.clear()?;
+        self.store.copy_from(&other.store)?;
+        (self.tokens, self.logits) = (other.tokens.clone(), other.logits.clone());
+        self.store.begin_turn(&self.logits)
+    }
+
     /// What the KV store holds now.
     pub fn kv_usage(&self) -> KvUsage {
         let layout = self.store.layout();

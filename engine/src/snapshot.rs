@@ -25,6 +25,7 @@ use twox_hash::XxHash3_64;
 
 use crate::atomic_file::{self, Access};
 use crate::heads::HeadProfile;
+use crate::kv::PolicyChoice;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};
 
 const MAGIC: &[u8; 8] = b"LHSTATE3";
@@ -164,7 +165,7 @@ impl<'a> Output<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn new(bytes: &'a [u8]) -> Input<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
         Input { rest: bytes, sum: XxHash3_64::new() }
     }
 
@@ -258,7 +259,8 @@ impl Snapshot {
 
     /// Whether the rows of another file's session depend on the same settings.
     pub(crate) fn is_like(&self, other: &Snapshot) -> bool {
-        settings_of(&self.description) == settings_of(&other.description)
+        let settings = |of: &Snapshot| settings_of(&of.description, &of.options.policy);
+        settings(self) == settings(other)
     }
 
     /// Has its session compute `chunk` tokens at once, and not as many as before it was kept.
@@ -266,8 +268,12 @@ impl Snapshot {
         self.options.chunk = chunk.clamp(1, self.options.context.max(1));
     }
 
-    /// Gives its session room for another number of tokens than it had.
+    /// Gives its session room for another number of tokens than it had. Where heads keep shares of the context, the
+    /// cache is of no use then: the session is an empty one.
     pub fn set_context(&mut self, context: usize) {
+        if self.options.policy.uses_shares() && context != self.options.context {
+            self.description = self.description.without_cache();
+        }
         self.options.context = context;
     }
 
@@ -307,7 +313,7 @@ impl Snapshot {
     pub(crate) fn restore_into(mut self, session: &mut Session, tokens: &[u32]) -> Result<(), EngineError> {
         let has_tokens = || {
             self.description.cache
-                && settings(session) == settings_of(&self.description)
+                && settings(session) == settings_of(&self.description, &self.options.policy)
                 && check_rotation(session.engine(), self.description.context, session.options().context)
                     .is_ok()
         };
@@ -395,20 +401,25 @@ fn check_rotation(engine: &Engine, before: usize, context: usize) -> Result<(), 
 /// reading.
 ///
 /// # Errors
-/// Where there is no memory for both at once, or the rows or the policy do not fit.
+/// Where there is no memory for both at once, or the rows or the policy do not fit. Heads must not keep shares of the
+/// context.
 pub(crate) fn in_context(session: &Session, context: usize) -> Result<Session, EngineError> {
     let options = SessionOptions { context, ..session.options().clone() };
     setup::fit_session(session.engine(), options.clone(), None, 0)?;
     if session.first_text_share().is_some() {
         return Session::new(session.engine(), options);
     }
-    check_rotation(session.engine(), session.options().context, context)?;
-    let mut bytes = Vec::new();
-    session.store.write_to(&mut Output::new(&mut bytes))?;
+    let before = session.options().context;
+    check_rotation(session.engine(), before, context)?;
     let mut other = Session::new(session.engine(), options)?;
-    let mut from = Input::new(&bytes);
-    other.read_from(&mut from, session.tokens().to_vec(), session.logits().to_vec())?;
-    Ok(other)
+    match other.copy_from(session) {
+        Err(EngineError::Snapshot { .. }) => Err(EngineError::Setting {
+            what: format!("a context of {context} tokens for a session that was begun with {before}"),
+            reason: "the rows that are kept have no room in it".into(),
+            hint: Hint::advice("give a larger context, or start a new session with this one"),
+        }),
+        copied => copied.map(|()| other),
+    }
 }
 
 /// Writes a session to a file, with something of the caller's.
@@ -467,20 +478,19 @@ pub(crate) fn write(
     Ok(to.end()?)
 }
 
-/// What the rows of a session depend on besides its tokens. Not the context, which only is room for more, nor where the
-/// model's file is.
+/// What the rows of a session depend on besides its tokens. Not where the model's file is.
 pub(crate) fn settings(session: &Session) -> String {
-    settings_of(&Description::of(session))
+    settings_of(&Description::of(session), &session.options().policy)
 }
 
-fn settings_of(description: &Description) -> String {
-    let Description { model, policy, type_k, type_v, streaming, chunk, profile, .. } = description;
-    // In exact prefill the chunk size has no effect on the rows.
-    let chunk = if *streaming { *chunk } else { 0 };
-    format!(
-        "{model} {policy} {type_k} {type_v} {streaming} {chunk} {}",
-        profile.as_deref().unwrap_or_default()
-    )
+fn settings_of(description: &Description, choice: &PolicyChoice) -> String {
+    let Description { model, policy, type_k, type_v, streaming, context, .. } = description;
+    // In exact prefill the chunk size has no effect on the rows, unless the text is read twice.
+    let chunk = if *streaming || choice.reads_twice() { description.chunk } else { 0 };
+    // The context only is room for more, unless heads keep shares of it.
+    let context = if choice.uses_shares() { *context } else { 0 };
+    let profile = description.profile.as_deref().unwrap_or_default();
+    format!("{model} {policy} {type_k} {type_v} {streaming} {chunk} {context} {profile}")
 }
 
 /// The error of a file that cannot be read or written.

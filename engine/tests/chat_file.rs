@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhand::setup::DeviceRequest;
 use longhand::{
-    Chat, ChatFile, ChatOptions, Engine, EngineError, EngineOptions, ModelSource, Preamble, SavedChat,
-    Session, SessionOptions,
+    Chat, ChatFile, ChatOptions, Context, Engine, EngineError, EngineOptions, Model, ModelSource, Preamble,
+    SavedChat, Session, SessionOptions, Setup, SetupOptions,
 };
 use tempfile::TempDir;
 
@@ -243,14 +244,14 @@ fn a_conversation_goes_on_in_a_larger_context() {
     }
     let error = small.read(KEY, &mut |_| ()).expect_err("no room");
     assert!(matches!(error, EngineError::ContextFull { context: 70, .. }), "{error}");
-    assert!(small.set_context(20).is_err(), "the conversation is longer");
+    assert!(small.set_context(20, &mut |_| ()).is_err(), "the conversation is longer");
     for context in [i32::MAX as usize + 1, usize::MAX / 2 + 1, usize::MAX] {
-        let error = small.set_context(context).expect_err("no session is that long").to_string();
+        let error = small.set_context(context, &mut |_| ()).expect_err("no session is that long").to_string();
         assert!(error.contains("a session holds 1 to 2147483647 tokens"), "{context}: {error}");
     }
     assert_eq!(small.session().options().context, 70, "and it is as it was");
     small.save(&path).expect("saved");
-    small.set_context(400).expect("room");
+    small.set_context(400, &mut |_| ()).expect("room");
     let mut resumed = SavedChat::open(&path).expect("opened");
     resumed.set_context(400);
     let mut resumed = restore(&engine, resumed);
@@ -261,6 +262,37 @@ fn a_conversation_goes_on_in_a_larger_context() {
     }
     assert_eq!(small.session().logits(), large.session().logits());
     assert_eq!(resumed.session().logits(), large.session().logits());
+}
+
+/// In another context its heads would keep other rows.
+#[test]
+fn a_conversation_whose_heads_keep_shares_is_read_again_in_another_context() {
+    let (_folder, path) = scratch();
+    let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+    let options = SetupOptions {
+        policy: Some("kvzip:capacity=60,recent=20".parse().expect("a policy")),
+        context: Context::Tokens(150),
+        device: DeviceRequest::Cpu,
+        profile_folder: None,
+        ..SetupOptions::default()
+    };
+    let setup = Setup::resolve(&model, &options, 0, &mut ()).expect("a setup");
+    let session = setup.start(&mut ()).expect("a session");
+    let engine = session.engine().clone();
+    let mut chat = chat_in(&engine, session.options().clone());
+    assert!(!chat.rereads_in(400), "nothing was read");
+    assert_eq!(ask(&mut chat, NUMBER), NUMBER_IS);
+    chat.save(&path).expect("saved");
+    assert!(chat.rereads_in(400) && !chat.rereads_in(150));
+    let read = chat.tokens();
+    assert_eq!(chat.set_context(400, &mut |_| ()).expect("read again").tokens, read);
+    let mut resumed = SavedChat::open(&path).expect("opened");
+    resumed.set_context(400);
+    let mut resumed = restore(&engine, resumed);
+    for chat in [&mut chat, &mut resumed] {
+        assert_eq!(chat.session().options().context, 400);
+        assert_eq!(ask(chat, KEY), KEY_IS);
+    }
 }
 
 #[test]

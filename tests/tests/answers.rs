@@ -119,14 +119,14 @@ fn only_an_answer_that_was_cut_off_can_be_continued() {
     none.ask(QUESTION, &mut |_| ()).expect("an answer");
     assert!(none.can_continue());
     let context = none.tokens() + 2;
-    none.set_context(context).expect("smaller");
+    none.set_context(context, &mut |_| ()).expect("smaller");
     let mut full = Chat::new(none.into_session(), with_limit(50, greedy())).expect("a chat");
     assert_eq!(full.ask(QUESTION, &mut |_| ()).expect("an answer").stop, Stop::Context);
     assert_eq!(
         full.continue_answer(&mut |_| ControlFlow::Continue(())).expect("nothing").stop,
         Stop::Context
     );
-    full.set_context(context + 50).expect("larger");
+    full.set_context(context + 50, &mut |_| ()).expect("larger");
     let rest = full.continue_answer(&mut |_| ControlFlow::Continue(())).expect("the rest");
     assert_eq!(rest.text.trim(), "Mary's favorite number is 34251.");
 }

@@ -92,6 +92,13 @@ fn documents_are_found_in_another_context_and_not_with_other_settings() {
     assert!(!reads(&document, options(700, "streaming:window=100")));
     assert!(!reads(&document, options(700, "streaming:window=101")));
     assert!(!reads(&format!("{document} The end."), options(700, "full")));
+    // Heads that keep shares of the context keep other rows in another one. Of a text that is read twice, the size of
+    // the chunks says what is repeated at once.
+    let shares = |context| options(context, "kvzip:capacity=80,heads=shares");
+    let shares = |context| with_policy(&engine, &shares(context).policy, shares(context));
+    assert!(!reads(&document, shares(700)) && reads(&document, shares(700)));
+    assert!(!reads(&document, shares(900)));
+    assert!(!reads(&document, SessionOptions { chunk: 64, ..shares(700) }));
     let types = (longhand::Type::Q8_0, longhand::Type::F16);
     assert!(!reads(&document, SessionOptions { types, ..options(700, "full") }));
 }

@@ -1,5 +1,5 @@
-//! Commands after which the conversation is read again: `/policy NAME` and `/system TEXT`. Until the reading is done,
-//! the conversation stays as it is.
+//! Commands after which the conversation may be read again: `/policy NAME`, `/system TEXT` and `/ctx TOKENS`. Until the
+//! reading is done, the conversation stays as it is.
 
 use std::time::Duration;
 
@@ -114,6 +114,21 @@ pub fn change_system(app: &App, chat: &mut Chat, text: &str, rate: f64) -> Resul
     let reading = read(app, |progress| chat.set_system(text, progress))?;
     crash_save::set_messages(chat.messages());
     Ok(reading)
+}
+
+/// Does `/ctx TOKENS`. What was read is kept, unless heads keep shares of the context.
+///
+/// # Errors
+/// As for [`change_policy`], and where the conversation has more tokens.
+pub fn change_context(app: &App, chat: &mut Chat, context: &str, rate: f64) -> Result<Reading> {
+    if context.is_empty() {
+        return Err(Failure::usage("no number of tokens is given", "for example: /ctx 32k").into());
+    }
+    let context = values::tokens(context)?;
+    if chat.rereads_in(context) {
+        announce(app, chat.tokens(), rate);
+    }
+    read(app, |progress| chat.set_context(context, progress))
 }
 
 /// Says how long the reading of so many tokens takes, where that is known.

@@ -8,7 +8,6 @@ use anyhow::Result;
 use longhand::{Chat, Reading};
 
 use super::{Conversation, Outcome, TurnStats};
-use crate::args::values;
 use crate::chat::commands;
 use crate::chat::complete::expand_home;
 use crate::chat::copy::copy;
@@ -50,7 +49,7 @@ impl Conversation<'_, '_> {
             }
             ("/regen", "") => return self.regenerate(),
             ("/undo", "") => return Ok(self.undo()),
-            ("/ctx", tokens) => self.set_context(tokens),
+            ("/ctx", tokens) => return Ok(self.change_context(tokens)),
             ("/kv", "") => self.front_end.print(&kv_map::report(View::new(self.app.console), self.chat))?,
             ("/kv", head) => self.show(kv_head::report(View::new(self.app.console), self.chat, head))?,
             ("/heads", "") => self.show(heads::of_session(self.app.console, self.chat.session()))?,
@@ -131,6 +130,17 @@ impl Conversation<'_, '_> {
         self.reread(reading, |_| "the system message is changed".to_owned())
     }
 
+    /// Gives the conversation room for so many tokens.
+    fn change_context(&mut self, tokens: &str) -> Outcome {
+        let rate = format::rate(self.read.tokens, self.read.elapsed);
+        let reading = reread::change_context(self.app, self.chat, tokens, rate);
+        // What did not fit may fit now.
+        self.is_paused &= reading.is_err();
+        self.reread(reading, |chat| {
+            format!("the context is {} tokens now", format::count(chat.session().options().context))
+        })
+    }
+
     /// The conversation was read again, or an error left it as it was.
     fn reread(&mut self, reading: Result<Reading>, done: impl Fn(&Chat) -> String) -> Outcome {
         match reading {
@@ -180,25 +190,6 @@ impl Conversation<'_, '_> {
         self.chat.save(file)?;
         self.front_end.note(&format!("saved the conversation to {}", file.display()));
         Ok(())
-    }
-
-    /// Gives the conversation room for so many tokens.
-    fn set_context(&mut self, tokens: &str) {
-        let changed = match tokens {
-            "" => Err(Failure::usage("no number of tokens is given", "for example: /ctx 32k").into()),
-            tokens => values::tokens(tokens)
-                .map_err(anyhow::Error::from)
-                .and_then(|tokens| Ok(self.chat.set_context(tokens)?)),
-        };
-        self.front_end.note(&match changed {
-            Ok(()) => {
-                // What did not fit may fit now.
-                self.is_paused = false;
-                let context = self.chat.session().options().context;
-                format!("the context is {} tokens now", format::count(context))
-            }
-            Err(error) => failure::report(&error).text.trim_end().to_owned(),
-        });
     }
 
     /// Prints what a command has done, or why it could not.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ggml::Tensor;
 
-use super::{Lane, LaneState, Store};
+use super::{Lane, LaneState, Layer, Store};
 use crate::EngineError;
 use crate::kv::StateTensors;
 use crate::snapshot::{Input, Output, SnapshotError};
@@ -14,18 +14,7 @@ use crate::snapshot::{Input, Output, SnapshotError};
 impl Store {
     /// Writes the contents of the store.
     pub(crate) fn write_to(&self, to: &mut Output) -> Result<(), EngineError> {
-        for layer in &self.layers {
-            for lane in &layer.lanes {
-                lane.write_to(to)?;
-            }
-            if let Some(queries) = &layer.queries {
-                to.bytes(&read_all(queries)?)?;
-            }
-            for tensor in layer.state.iter().flat_map(StateTensors::all) {
-                to.bytes(&read_all(tensor)?)?;
-            }
-        }
-        Ok(())
+        self.layers.iter().try_for_each(|layer| layer.write_to(to))
     }
 
     /// The contents as bytes, to compare stores bit for bit.
@@ -39,28 +28,46 @@ impl Store {
     /// Reads what [`Store::write_to`] wrote of a store of the same layout that had seen `seen` tokens. After
     /// an error the store is empty.
     pub(crate) fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
-        self.clear()?;
-        let read = self.read_layers(from, seen);
-        if read.is_err() {
-            self.clear()?;
-        }
-        read
+        self.fill_layers(seen, |layer, _| layer.read_from(from, seen))
     }
 
-    fn read_layers(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
-        for layer in &mut self.layers {
-            for lane in &mut layer.lanes {
-                lane.read_from(from, seen)?;
-            }
-            if let Some(queries) = &layer.queries {
-                fill(queries, from)?;
-            }
-            for tensor in layer.state.iter().flat_map(StateTensors::all) {
-                fill(tensor, from)?;
-            }
+    /// Takes over the contents of a store of the same layout, whose room for more may differ. Takes memory for a copy
+    /// of one layer's. After an error the store is empty.
+    pub(crate) fn copy_from(&mut self, other: &Store) -> Result<(), EngineError> {
+        let mut bytes = Vec::new();
+        self.fill_layers(other.seen, |layer, number| {
+            bytes.clear();
+            other.layers[number].write_to(&mut Output::new(&mut bytes))?;
+            layer.read_from(&mut Input::new(&bytes), other.seen)
+        })
+    }
+
+    fn fill_layers(
+        &mut self,
+        seen: usize,
+        mut fill: impl FnMut(&mut Layer, usize) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        self.clear()?;
+        let filled = self.layers.iter_mut().zip(0..).try_for_each(|(layer, number)| fill(layer, number));
+        match filled {
+            Ok(()) => self.seen = seen,
+            Err(_) => self.clear()?,
         }
-        self.seen = seen;
-        Ok(())
+        filled
+    }
+}
+
+impl Layer {
+    fn write_to(&self, to: &mut Output) -> Result<(), EngineError> {
+        self.lanes.iter().try_for_each(|lane| lane.write_to(to))?;
+        let tensors = self.queries.iter().chain(self.state.iter().flat_map(StateTensors::all));
+        tensors.into_iter().try_for_each(|tensor| Ok(to.bytes(&read_all(tensor)?)?))
+    }
+
+    fn read_from(&mut self, from: &mut Input, seen: usize) -> Result<(), EngineError> {
+        self.lanes.iter_mut().try_for_each(|lane| lane.read_from(from, seen))?;
+        let tensors = self.queries.iter().chain(self.state.iter().flat_map(StateTensors::all));
+        tensors.into_iter().try_for_each(|tensor| fill(tensor, from))
     }
 }
 
