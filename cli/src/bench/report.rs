@@ -43,11 +43,14 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Bytes of weights that a decode step reads. Of the token embedding it reads one row, unless that is the
-    /// output matrix too. Of the experts it reads those that are chosen.
+    /// Bytes of weights that a decode step reads. Of embeddings it reads one row, unless they are the output matrix too.
+    /// Of the experts it reads those that are chosen.
     fn weight_bytes(&self) -> usize {
         let file = self.engine.file();
-        let only_one_row = |name: &str| name == "token_embd.weight" && !self.engine.spec().tied_output;
+        let only_one_row = |name: &str| match name {
+            "token_embd.weight" => !self.engine.spec().tied_output,
+            _ => ["position_embd.weight", "per_layer_token_embd.weight"].contains(&name),
+        };
         let tensors = file.tensors().iter().filter(|tensor| !only_one_row(&tensor.name));
         let read = |tensor: &TensorInfo| match self.engine.spec().experts {
             Some(experts) if tensor.name.contains("_exps.") => {

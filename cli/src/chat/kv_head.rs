@@ -26,20 +26,22 @@ const MARGIN: usize = 9;
 pub fn report(view: View, chat: &Chat, name: &str) -> Result<String> {
     let session = chat.session();
     let map = session.kv_map();
-    let heads = map.layers.first().map_or(0, Vec::len);
     let number = |text: &str| text.trim().parse::<usize>().ok();
     let found = name.split_once('.').and_then(|(layer, head)| {
         let (layer, head) = (number(layer)?, number(head)?);
         Some((layer, head, *map.layers.get(layer)?.get(head)?, session.kept_positions(layer, head)?))
     });
     let Some((layer, head, rows, positions)) = found else {
+        let (layers, heads) = (map.layers.len(), map.layers.iter().map(Vec::len).max().unwrap_or(0));
+        let has_rows = |layer: &usize| !map.layers[*layer].is_empty();
+        let example = (layers / 2..layers).chain(0..layers / 2).find(has_rows).unwrap_or(0);
+        let without = if (0..layers).all(|layer| has_rows(&layer)) { "" } else { " with rows of its own" };
         return Err(Failure::usage(
             format!("there is no head {name}"),
             format!(
-                "give a layer from 0 to {} and a KV head from 0 to {}, for example /kv {}.0",
-                map.layers.len().saturating_sub(1),
+                "give a layer{without} from 0 to {} and a KV head from 0 to {}, for example /kv {example}.0",
+                layers.saturating_sub(1),
                 heads.saturating_sub(1),
-                map.layers.len() / 2
             ),
         )
         .into());

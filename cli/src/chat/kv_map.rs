@@ -141,7 +141,7 @@ fn legend(view: View, map: &KvMap) -> String {
         text += &format!("{mark}: {number} {retrieval}{heads} {keep} {kept}{window}\n");
     }
     if map.layers.iter().any(Vec::is_empty) {
-        text += "layers without marks keep a state of fixed size, and no rows\n";
+        text += "layers without marks have no rows: they keep a state of fixed size, or attend to rows of earlier layers\n";
     }
     text
 }
