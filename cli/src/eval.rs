@@ -1,5 +1,5 @@
 //! `longhand eval`: what models find in long texts, for many ways of keeping the cache: tasks, lengths, policies,
-//! memory and cache types. Every text is read once for all of them. Results are appended to a file, so that an
+//! memory and cache types. Every text is read once for each pair of types. Results are appended to a file, so that an
 //! evaluation that was stopped goes on.
 
 mod agreement;
