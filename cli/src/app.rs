@@ -61,7 +61,7 @@ impl App {
 
     /// As [`App::resolve`], for a cache that fits the memory. Where that of the default policy does not, the one that
     /// is closest to it is taken, with a note. Where a policy was given, the error says what fits instead.
-    pub fn resolve_within_memory(
+    fn resolve_within_memory(
         &self,
         model: &Arc<Model>,
         options: &SetupOptions,
@@ -86,6 +86,22 @@ impl App {
             ));
         }
         Ok(self.resolve(model, &changed, prompt)?)
+    }
+
+    /// Makes a session of [`App::resolve_within_memory`]. Calibration may find more retrieval heads than were assumed.
+    /// What to take is then decided once more, with these heads.
+    pub fn start_within_memory(
+        &self,
+        model: &Arc<Model>,
+        options: &SetupOptions,
+        prompt: usize,
+    ) -> anyhow::Result<Session> {
+        match self.start(&self.resolve_within_memory(model, options, prompt)?) {
+            Err(EngineError::Memory { .. }) if options.policy.is_none() => {
+                Ok(self.start(&self.resolve_within_memory(model, options, prompt)?)?)
+            }
+            started => Ok(started?),
+        }
     }
 
     /// Loads the weights. Ctrl-C stops it.

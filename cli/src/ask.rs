@@ -132,7 +132,7 @@ pub fn run(app: &App, args: &AskArgs) -> Result<()> {
         return Err(Failure::context_too_small(message, &offers).into());
     }
     let options = SetupOptions { context: Context::Tokens(context), ..options };
-    let session = app.start(&app.resolve_within_memory(&model, &options, prompt_tokens)?)?;
+    let session = app.start_within_memory(&model, &options, prompt_tokens)?;
     let retrieval = session.options().profile.as_ref();
     let retrieval = retrieval.filter(|_| session.options().policy.uses_retrieval_heads());
     let retrieval_heads = retrieval.map(|profile| profile.retrieval_count());

@@ -32,6 +32,7 @@ mod plan;
 mod policies;
 mod progress;
 mod recall;
+mod recipes;
 mod reporter;
 mod sessions;
 mod speeds;

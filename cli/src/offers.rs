@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use longhand::policy::{KvBudget, PolicyChoice};
+use longhand::policy::PolicyChoice;
 use longhand::setup::available_memory;
 use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
 use models::spec::PositionEncoding;
+
+use crate::recipes::{FULL, KVZIP, RAZOR, RECIPES, Recipe, TYPES, budget};
 
 /// Offers that are shown.
 const MAX_OFFERS: usize = 3;
@@ -42,7 +44,8 @@ pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: 
     let options = SetupOptions { context: Context::Tokens(context), ..options.clone() };
     let fits = |change: Offer| {
         let changed = change.apply(&options)?;
-        let setup = Setup::resolve(model, &changed, prompt, &mut ()).ok()?;
+        let setup =
+            Setup::resolve(model, &changed, prompt, &mut ()).ok().filter(Setup::is_expected_to_fit)?;
         let plan = setup.plan();
         Some(Offer { bytes: plan.total() - plan.weights.on_host(), ..change })
     };
@@ -58,38 +61,35 @@ pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: 
     Offers { context, free: available_memory(), offers }
 }
 
-/// The policy that keeps everything in retrieval heads.
-const RAZOR: &str = "razor";
-/// The policy that reads a text twice, and the rows with which it has cost no answers
-/// (tests/results/2026-11-23-kvzip.md).
-const KVZIP: (&str, u8) = ("kvzip", 30);
-
-/// Types that have cost no answers, the largest first. Keys in 4 bits have cost many
-/// (tests/results/2026-11-22-ruler.md).
-const SMALLER_TYPES: [(Type, Type); 2] = [(Type::Q8_0, Type::Q8_0), (Type::Q8_0, Type::Q4_0)];
-
-/// What can be changed, from little to much. Of the policies `razor` is offered, also with half of its retrieval
-/// heads, and `kvzip` where a text is read layer by layer. The others lose answers
-/// (tests/results/2026-11-21-recall.md and 2026-11-22-ruler.md).
+/// What can be changed, from little to much: the recipes, and what is smaller still. Where everything is kept, reading
+/// chunk by chunk changes no answers. So it comes before other policies.
 fn changes(model: &Model) -> Vec<Offer> {
-    let whole = |policy| Offer { policy: Some(policy), ..Offer::default() };
-    let by_chunks = |offer: Offer| Offer { streaming: true, ..offer };
-    // Without a policy, reading chunk by chunk changes no answers.
-    let mut ways = vec![Offer::default(), by_chunks(Offer::default())];
+    let offer = |recipe: &Recipe| Offer {
+        policy: Some(recipe.policy).filter(|policy| *policy != FULL),
+        percent: recipe.percent,
+        types: Some(recipe.types).filter(|types| *types != TYPES[0]),
+        ..Offer::default()
+    };
+    let by_chunks = |policy: &'static str| {
+        let recipe = move |types| Recipe { policy, percent: None, types };
+        TYPES.map(|types| Offer { streaming: true, ..offer(&recipe(types)) })
+    };
     // With ALiBi, computing the windows takes too long for an offer. With learned positions there are none for a second
     // reading.
-    let encoding = model.spec().position_encoding;
-    if encoding != PositionEncoding::Alibi {
-        ways.push(whole(RAZOR));
-        if encoding != PositionEncoding::Learned {
-            ways.push(Offer { percent: Some(KVZIP.1), ..whole(KVZIP.0) });
-        }
-        ways.extend([RAZOR, "razor:induction=0.07"].map(|policy| by_chunks(whole(policy))));
+    let is_possible = |recipe: &&Recipe| match model.spec().position_encoding {
+        PositionEncoding::Alibi => recipe.policy == FULL,
+        PositionEncoding::Learned => recipe.policy != KVZIP,
+        _ => true,
+    };
+    let (full, others): (Vec<_>, Vec<_>) =
+        RECIPES.iter().filter(is_possible).partition(|recipe| recipe.policy == FULL);
+    let mut offers: Vec<Offer> = full.into_iter().map(offer).chain(by_chunks(FULL)).collect();
+    if !others.is_empty() {
+        offers.extend(others.into_iter().map(offer));
+        offers.extend([RAZOR, "razor:induction=0.07"].into_iter().flat_map(by_chunks));
     }
-    let types = [None].into_iter().chain(SMALLER_TYPES.map(Some));
-    let changes =
-        ways.into_iter().flat_map(|way| types.clone().map(move |types| Offer { types, ..way.clone() }));
-    changes.filter(|change| *change != Offer::default()).collect()
+    offers.retain(|offer| *offer != Offer::default());
+    offers
 }
 
 impl Offer {
@@ -98,8 +98,7 @@ impl Offer {
         *self == Offer { bytes: self.bytes, ..Offer::default() }
     }
 
-    /// What is known of the answers that it costs, from small models: tests/results/2026-11-21-recall.md,
-    /// 2026-11-22-cache-types.md, 2026-11-22-ruler.md, 2026-11-22-ruler-1.5b.md and 2026-11-23-kvzip.md.
+    /// What is known of the answers that it costs, from small models (see [`crate::recipes`]).
     pub fn known_cost(&self) -> &'static str {
         match (self.policy, self.streaming) {
             (None, _) => "on small models this has cost no answers",
@@ -107,7 +106,7 @@ impl Offer {
                 "on small models this has cost few answers; heads are calibrated first if they are not known"
             }
             (Some(_), false) => {
-                "on a small model this has cost no answers; the text is read twice, and heads are calibrated first if \
+                "on small models this has cost few answers; the text is read twice, and heads are calibrated first if \
                  they are not known"
             }
             (Some(_), true) => {
@@ -129,7 +128,7 @@ impl Offer {
             if options.budget.is_some() {
                 return None;
             }
-            changed.budget = Some(KvBudget::Share(f64::from(percent) / 100.0));
+            changed.budget = Some(budget(percent));
         }
         if let Some((k, v)) = self.types {
             if options.k_type.or(options.v_type).is_some() {

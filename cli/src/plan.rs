@@ -2,7 +2,6 @@
 
 mod answer;
 mod gpus;
-mod ranking;
 mod report;
 
 use std::path::PathBuf;
@@ -10,9 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use ggml::Type;
-use kernels::RowType;
-use kernels::graph::tensor_type;
-use longhand::policy::{PolicyChoice, policies};
+use longhand::policy::{KvBudget, PolicyChoice, policies};
 use longhand::setup::{DeviceRequest, Forecast, SessionForecast};
 use longhand::{Context, DeviceKind, EngineError, HeadSource, Model, SetupOptions};
 use models::shapes::ModelShape;
@@ -24,11 +21,12 @@ use crate::args::model::{ModelArg, ModelArgs, shape_help};
 use crate::args::session::{self, BudgetArgs, ChunkArgs, PrefillArg};
 use crate::args::values;
 use crate::failure::Failure;
+use crate::recipes::{self, RECIPES, TYPES};
 
 /// Say whether a model and a text fit the memory, and with which policy and cache types.
 ///
 /// The first line is the answer, the second the command to run. The table has the best choices: those that
-/// lose no answers in our tests, the most exact one first. If the answer is no, the exit code is 3 (0 with
+/// lose the fewest answers in our tests, the most exact one first. If the answer is no, the exit code is 3 (0 with
 /// --json).
 #[derive(Debug, Args)]
 pub struct PlanArgs {
@@ -41,8 +39,8 @@ pub struct PlanArgs {
     /// training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
-    /// A policy; repeat for several; `longhand policies` lists them [default: those that lose no answers;
-    /// with --all or --json all, with their default parameters]
+    /// A policy; repeat for several; `longhand policies` lists them [default: those that lose the fewest answers; with
+    /// --all or --json all, kvzip with 30 % of the rows and the others with their default parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
     /// Plan for a well-known GPU, which need not be there. 4090 is the same as --device cuda --memory 24GiB
@@ -78,12 +76,36 @@ pub struct PlanArgs {
     model: ModelArgs,
 }
 
-/// A policy with types, and what it needs.
-struct Row {
-    /// The policy as the user wrote it.
+/// A policy that is planned.
+#[derive(Clone)]
+struct Wanted {
+    /// As the user wrote it.
     given: String,
     /// As given. The plan has it with the parameters that the budget allows.
     policy: PolicyChoice,
+    /// How much it keeps, in % of a full cache, where no budget was given and its parameters are not what is advised.
+    percent: Option<u8>,
+}
+
+impl Wanted {
+    fn given(text: &str) -> Result<Wanted, Failure> {
+        Ok(Wanted { given: text.to_owned(), policy: session::policy(text)?, percent: None })
+    }
+
+    /// `razor`, or `kvzip 30%`.
+    fn name(&self) -> String {
+        self.percent.map_or_else(|| self.given.clone(), |percent| format!("{} {percent}%", self.given))
+    }
+
+    fn budget(&self) -> Option<KvBudget> {
+        self.percent.map(recipes::budget)
+    }
+}
+
+/// A policy with types, and what it needs.
+struct Row {
+    /// The policy.
+    wanted: Wanted,
     /// Types of keys and values.
     types: (Type, Type),
     /// The plan, or why there is none.
@@ -95,14 +117,10 @@ pub fn run(app: &App, args: &PlanArgs) -> Result<()> {
     let (name, forecast) = forecast(app, args)?;
     let types = types(args);
     let mut rows = Vec::new();
-    for (given, policy) in policies_to_plan(args)? {
-        let plans = app.interrupt.computing(|| forecast.sessions(&policy, &types, &mut app.reporter()))?;
-        let row = |(types, plan): (&(Type, Type), _)| Row {
-            given: given.clone(),
-            policy: policy.clone(),
-            types: *types,
-            plan,
-        };
+    for wanted in policies_to_plan(args)? {
+        let plan = || forecast.sessions(&wanted.policy, wanted.budget(), &types, &mut app.reporter());
+        let plans = app.interrupt.computing(plan)?;
+        let row = |(types, plan): (&(Type, Type), _)| Row { wanted: wanted.clone(), types: *types, plan };
         rows.extend(types.iter().zip(plans).map(row));
     }
     let answer = Answer::choose(args, &forecast, &rows);
@@ -166,29 +184,23 @@ fn forecast(app: &App, args: &PlanArgs) -> Result<(String, Forecast)> {
 }
 
 /// The policies that are asked for, as they were written; else all, or those that may be advised.
-fn policies_to_plan(args: &PlanArgs) -> Result<Vec<(String, PolicyChoice)>> {
-    let parsed = |text: &str| Ok((text.to_owned(), session::policy(text)?));
+fn policies_to_plan(args: &PlanArgs) -> Result<Vec<Wanted>, Failure> {
     if !args.policy.is_empty() {
-        return args.policy.iter().map(|text| parsed(text)).collect();
+        return args.policy.iter().map(|text| Wanted::given(text)).collect();
     }
+    let has_budget = args.budget.budget().is_some();
+    let advised = |name: &str| RECIPES.iter().find(|recipe| recipe.policy == name);
     // The policy that keeps everything takes no budget.
-    let all = policies().filter(|entry| entry.factory.is_some() || args.budget.budget().is_none());
-    let all: Result<Vec<_>> = all.map(|entry| parsed(entry.name)).collect();
-    let shown = |policy: &PolicyChoice| {
-        args.all || args.json || ranking::rank(policy, (Type::F16, Type::F16)).is_some()
-    };
-    Ok(all?.into_iter().filter(|(_, policy)| shown(policy)).collect())
+    let all = policies().filter(|entry| entry.factory.is_some() || !has_budget);
+    let shown = all.filter(|entry| args.all || args.json || advised(entry.name).is_some());
+    let percent = |name| advised(name).and_then(|recipe| recipe.percent).filter(|_| !has_budget);
+    shown.map(|entry| Ok(Wanted { percent: percent(entry.name), ..Wanted::given(entry.name)? })).collect()
 }
 
 /// The pairs of types of keys and values that are asked for, else those people use.
 fn types(args: &PlanArgs) -> Vec<(Type, Type)> {
     match args.cache_type_k {
         Some(k) => vec![(k, args.cache_type_v.unwrap_or(k))],
-        // Keys in q4_0 destroy some models.
-        None => {
-            [(RowType::F16, RowType::F16), (RowType::Q8_0, RowType::Q8_0), (RowType::Q8_0, RowType::Q4_0)]
-                .map(|(k, v)| (tensor_type(k), tensor_type(v)))
-                .to_vec()
-        }
+        None => TYPES.to_vec(),
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DOCUMENT, file, longhand, longhand_with_input};
+use common::{DOCUMENT, command, file, longhand, longhand_with_input};
 
 const NUMBER: &str = "What is Mary's favorite number?";
 const KEY: &str = "What is the pass key?";
@@ -229,4 +229,11 @@ fn a_full_cache_that_does_not_fit_is_replaced_with_a_note() {
     longhand(&["bench", "--policy", "auto"]).assert_failed(2, "in `ask` and `chat` only");
     let run = ask(&["-ctk", "f16"]);
     assert!(run.stderr.contains("Taken instead: --policy razor"), "{}", run.stderr);
+    // As long as no heads are known, 30 % are assumed to retrieve. A text that fits only with fewer is read otherwise.
+    let context = (free / 4096 * 13 / 5).to_string();
+    let cache = tempfile::tempdir().expect("a folder");
+    let mut command = command(&["ask", NUMBER, "-c", &context, "-ctk", "f16"]);
+    let output = command.env("XDG_CACHE_HOME", cache.path()).output().expect("the program starts");
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(notes.contains("Taken instead: --policy kvzip --kv-budget 30%"), "{notes}");
 }

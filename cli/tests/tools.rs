@@ -212,7 +212,7 @@ fn plans_show_what_fits_and_what_would_fit() {
             .ok();
     let rows = all.lines().skip_while(|line| !line.starts_with("---")).skip(1);
     assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 13 * 3, "{all}");
-    assert!(all.contains("scratch") && all.starts_with("Yes: razor + q8_0 needs "), "{all}");
+    assert!(all.contains("scratch") && all.starts_with("Yes: full + q8_0/q4_0 needs "), "{all}");
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
 }
 
@@ -228,7 +228,17 @@ fn a_plan_begins_with_its_answer() {
     for (memory, answer, flags) in [
         ("24GiB", "Yes: full + f16 needs 18.5 of 24.0 GiB; longest document 139,", "100000 --policy full\n"),
         ("14GiB", "Yes: full + q8_0 needs 12.8 of 14.0 GiB", "100000 --policy full -ctk q8_0 -ctv q8_0\n"),
-        ("12GiB", "Yes: razor + q8_0 needs 9.73 of 12.0 GiB", "100000 --policy razor -ctk q8_0 -ctv q8_0\n"),
+        (
+            "12GiB",
+            "Yes: full + q8_0/q4_0 needs 11.3 of 12.0 GiB",
+            "100000 --policy full -ctk q8_0 -ctv q4_0\n",
+        ),
+        ("11GiB", "Yes: razor + q8_0 needs 9.73 of 11.0 GiB", "100000 --policy razor -ctk q8_0 -ctv q8_0\n"),
+        (
+            "9.65GiB",
+            "Yes: kvzip 30% + q8_0/q4_0 needs 9.5",
+            "100000 --policy kvzip --kv-budget 30% -ctk q8_0 -ctv q4_0\n",
+        ),
     ] {
         // Products of the CPU's own need less memory than ggml's: 9.73 with AVX-512 VNNI, otherwise 9.74.
         let text = plan(memory, &[]).ok().replace("needs 9.74", "needs 9.73");

@@ -246,7 +246,7 @@ impl Setup {
             let session = SessionOptions { profile: Some(smallest(shape)?), ..session.clone() };
             let outline = ModelOutline::of_model(model);
             let wanted = target.wanted(spec.n_layers);
-            check_unloaded(&planner(&outline, options).plan(&session, prompt, wanted)?)?;
+            check_unloaded(&planner(&outline, options).plan(&session, prompt, wanted)?.bytes, context)?;
         }
         let heads = match Profiles::new(model, options).find(&session.policy, observer)? {
             Found::NotNeeded => Heads { known: true, expected: None, smallest: None },
@@ -327,7 +327,7 @@ impl Setup {
         let placement = target.choose(spec.n_layers, expected);
         let smallest = plan(&heads.smallest, placement)?;
         if check_memory {
-            check_unloaded(&smallest)?;
+            check_unloaded(&smallest.bytes, session.context)?;
         }
         let planned = if heads.known { smallest } else { expected(placement)? };
 
@@ -385,6 +385,12 @@ impl Setup {
     /// The memory that the session takes, in bytes.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Whether the session fits the free memory of the host with the heads of [`Setup::plan`]. Where these are assumed,
+    /// [`Setup::resolve`] refuses only what does not fit whatever they are.
+    pub fn is_expected_to_fit(&self) -> bool {
+        check_unloaded(&self.plan, self.session.context).is_ok()
     }
 
     /// Loads the weights.
@@ -516,11 +522,10 @@ fn planner<'a>(outline: &'a ModelOutline, options: &SetupOptions) -> Planner<'a>
 }
 
 /// Refuses a session that will not fit the host's memory once the weights are loaded.
-fn check_unloaded(planned: &Planned) -> Result<(), EngineError> {
-    let weights = &planned.bytes.weights;
-    let copies = weights.repacked + weights.copied;
+fn check_unloaded(plan: &Plan, context: usize) -> Result<(), EngineError> {
+    let copies = plan.weights.repacked + plan.weights.copied;
     let free = available_memory().map(|free| free.saturating_sub(copies));
-    check_host(&planned.bytes, planned.session.context, free)
+    check_host(plan, context, free)
 }
 
 /// Refuses a session that needs more of the host's memory besides the weights than is free.

@@ -141,7 +141,7 @@ fn legend(view: View, map: &KvMap) -> String {
         text += &format!("{mark}: {number} {retrieval}{heads} {keep} {kept}{window}\n");
     }
     if map.layers.iter().any(Vec::is_empty) {
-        text += "layers without marks have no rows: they keep a state of fixed size, or attend to rows of earlier layers\n";
+        text += "layers without marks keep a state of fixed size, or attend to rows of earlier layers\n";
     }
     text
 }
@@ -258,9 +258,9 @@ mod tests {
         map.layers[0].clear();
         let lines: Vec<String> = draw(PIPED, &map).lines().map(str::to_owned).collect();
         assert_eq!(lines[2], "    0           20 1 1");
-        assert!(
-            legend(PIPED, &map).ends_with("\nlayers without marks keep a state of fixed size, and no rows\n")
-        );
+        assert!(legend(PIPED, &map).ends_with(
+            "\nlayers without marks keep a state of fixed size, or attend to rows of earlier layers\n"
+        ));
     }
 
     #[test]

@@ -206,7 +206,7 @@ fn start(
         let message = format!("{what} {prompt} tokens, but the context is {context}");
         return Err(Failure::context_too_small(message, &offers).into());
     }
-    let session = app.start(&app.resolve_within_memory(model, setup_options, prompt)?)?;
+    let session = app.start_within_memory(model, setup_options, prompt)?;
     app.console.note(&format!(
         "{}, policy {}, context {}, KV cache of {}; type /help for the commands",
         model.name(),

@@ -7,9 +7,10 @@ use longhand::setup::{Forecast, HostExperts, SessionForecast};
 use serde_json::{Value, json};
 
 use super::report::types_name;
-use super::{PlanArgs, Row, ranking};
+use super::{PlanArgs, Row};
 use crate::args::session::PrefillArg;
 use crate::format;
+use crate::recipes::rank;
 use crate::table::Table;
 
 /// Most rows of the short table.
@@ -19,7 +20,7 @@ const ROWS: usize = 5;
 struct Choice<'a> {
     row: &'a Row,
     forecast: &'a SessionForecast,
-    /// See [`ranking::rank`].
+    /// See [`rank`].
     rank: Option<usize>,
     /// The number of the row.
     number: usize,
@@ -28,7 +29,7 @@ struct Choice<'a> {
 impl Choice<'_> {
     /// `razor + q8_0`
     fn name(&self) -> String {
-        format!("{} + {}", self.row.given, types_name(self.row.types))
+        format!("{} + {}", self.row.wanted.name(), types_name(self.row.types))
     }
 }
 
@@ -52,7 +53,9 @@ impl<'a> Answer<'a> {
             .enumerate()
             .filter_map(|(number, row)| {
                 let forecast = row.plan.as_ref().ok()?;
-                Some(Choice { row, forecast, rank: ranking::rank(&row.policy, row.types), number })
+                let session = &forecast.planned.session;
+                let rank = rank(&session.policy, session.types, session.context);
+                Some(Choice { row, forecast, rank, number })
             })
             .collect();
         // Choices without a rank are there only if the user has asked for them.
@@ -118,7 +121,7 @@ impl<'a> Answer<'a> {
         if best.rank.is_none() {
             text += &format!(
                 "\nnote: {} answered fewer questions about long texts in our tests; `full` and `razor` did not\n",
-                best.row.given
+                best.row.wanted.given
             );
         }
         text
@@ -185,7 +188,10 @@ impl<'a> Answer<'a> {
         words.extend(["-f", "DOCUMENT", "-c", &context.to_string()].map(str::to_owned));
         let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
         // Settings may name another policy. A smaller type than the default would fit too.
-        flag("--policy", row.given.clone());
+        flag("--policy", row.wanted.given.clone());
+        if let Some(percent) = row.wanted.percent {
+            flag("--kv-budget", format!("{percent}%"));
+        }
         for (name, ty) in [("-ctk", row.types.0), ("-ctv", row.types.1)] {
             if ty != longhand::SessionOptions::default().types.0 {
                 flag(name, ty.name().to_owned());
@@ -216,7 +222,7 @@ impl<'a> Answer<'a> {
         {
             let planned = &forecast.planned;
             table.row([
-                row.given.clone(),
+                row.wanted.name(),
                 types_name(row.types),
                 format::bytes(target.total(&planned.bytes)),
                 super::report::fits_cell(self.forecast, planned),
@@ -234,7 +240,7 @@ impl<'a> Answer<'a> {
         let best = &self.choices[self.best];
         json!({
             "fits": self.fits,
-            "policy": best.row.given,
+            "policy": best.row.wanted.given,
             "type_k": best.row.types.0.name(),
             "type_v": best.row.types.1.name(),
             "context": self.context(),

@@ -147,7 +147,7 @@ pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
                     if limit.is_some() { format::count(*longest_context) } else { "?".into() },
                 ])
             }
-            Err(_) => table.row([row.policy.to_string(), types_name(row.types)]),
+            Err(_) => table.row([row.wanted.policy.to_string(), types_name(row.types)]),
         }
     }
     table.plain()
@@ -156,7 +156,9 @@ pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
 /// Why policies and types are impossible, a line for each.
 pub fn impossible(rows: &[Row]) -> String {
     let failed = rows.iter().filter_map(|row| Some((row, row.plan.as_ref().err()?)));
-    failed.map(|(row, why)| format!("{} with {}: {why}\n", row.policy, types_name(row.types))).collect()
+    failed
+        .map(|(row, why)| format!("{} with {}: {why}\n", row.wanted.policy, types_name(row.types)))
+        .collect()
 }
 
 /// The plans as JSON.
@@ -165,7 +167,7 @@ pub fn object(name: &str, forecast: &Forecast, rows: &[Row], answer: Option<&Ans
     let limit = target.limit;
     let row = |row: &Row| {
         let mut object = json!({
-            "policy": row.plan.as_ref().map_or(&row.policy, |plan| &plan.planned.session.policy).to_string(),
+            "policy": row.plan.as_ref().map_or(&row.wanted.policy, |plan| &plan.planned.session.policy).to_string(),
             "type_k": row.types.0.name(),
             "type_v": row.types.1.name(),
         });

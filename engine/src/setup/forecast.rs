@@ -8,11 +8,11 @@ use ggml::Type;
 use models::shapes::{FileType, ModelShape};
 use models::spec::{ModelSpec, PositionEncoding};
 
-use super::planner::{ModelOutline, Planned};
+use super::planner::{ModelOutline, Planned, Planner};
 use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
 use super::{HeadSource, SetupOptions, Target, planner};
 use crate::heads::{HeadProfile, HeadShape};
-use crate::kv::PolicyChoice;
+use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::Observer;
 use crate::{EngineError, Model, SessionOptions};
 
@@ -26,7 +26,7 @@ use crate::{EngineError, Model, SessionOptions};
 /// let options = SetupOptions { device: DeviceRequest::Cpu, context: Context::Tokens(8192), ..SetupOptions::default() };
 /// let forecast = Forecast::of_model(&model, &options)?;
 /// let types = [(Type::F16, Type::F16), (Type::Q8_0, Type::Q8_0)];
-/// let sessions = forecast.sessions(&"snapkv".parse()?, &types, &mut ())?;
+/// let sessions = forecast.sessions(&"snapkv".parse()?, None, &types, &mut ())?;
 /// let store = |number: usize| sessions[number].as_ref().map(|session| session.planned.bytes.host.store);
 /// assert!(store(1).ok() < store(0).ok());
 /// # Ok::<(), longhand::EngineError>(())
@@ -154,13 +154,14 @@ impl Forecast {
     }
 
     /// What sessions with `policy` would take, for each pair of types of keys and values; or why there can be
-    /// no such session.
+    /// no such session. `budget` says how much bounded heads keep, where the options of the forecast do not.
     ///
     /// # Errors
     /// If the head profile cannot be used with the policy, or the interrupt flag is set.
     pub fn sessions(
         &self,
         policy: &PolicyChoice,
+        budget: Option<KvBudget>,
         types: &[(Type, Type)],
         observer: &mut dyn Observer,
     ) -> Result<Vec<Result<SessionForecast, EngineError>>, EngineError> {
@@ -171,11 +172,16 @@ impl Forecast {
             types: *types,
             ..self.options.session(self.context)
         };
-        Ok(types.iter().map(|types| self.session(&session(types))).collect())
+        Ok(types.iter().map(|types| self.session(&session(types), budget)).collect())
     }
 
-    fn session(&self, session: &SessionOptions) -> Result<SessionForecast, EngineError> {
-        let planner = planner(&self.outline, &self.options);
+    fn session(
+        &self,
+        session: &SessionOptions,
+        budget: Option<KvBudget>,
+    ) -> Result<SessionForecast, EngineError> {
+        let budget = self.options.budget.or(budget);
+        let planner = Planner { budget, ..planner(&self.outline, &self.options) };
         let layers = self.outline.spec.n_layers;
         let plan = |placement, context| {
             let chunk = self.options.session(context).chunk;

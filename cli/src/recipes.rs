@@ -1,0 +1,110 @@
+//! The ways of keeping a cache that are advised: what `--policy auto` takes, what an error offers, and what `plan`
+//! names. All follow one order, from what costs no answers to what costs some.
+//!
+//! The order is that of the measurements in tests/results:
+//!
+//! - `full` is the reference. q8_0 costs no answers, nor do values in q4_0 (2026-11-22-cache-types.md,
+//!   2026-11-22-ruler.md). Keys in q4_0 cost nearly all on models whose keys have large biases. They are never advised.
+//! - `razor` with f16 or q8_0 answers as `full` does (2026-11-21-recall.md, 2026-11-22-ruler-1.5b.md).
+//! - `kvzip` with 30 % of the rows costs few answers, and fewer than `razor` with values in q4_0 (2026-11-23-kvzip.md). It
+//!   reads a text twice.
+//! - The others lose answers, also where retrieval heads keep everything.
+
+use ggml::Type;
+use kernels::RowType;
+use kernels::graph::tensor_type;
+use longhand::policy::{KvBudget, PolicyChoice};
+
+/// A way of keeping a cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recipe {
+    /// The policy.
+    pub policy: &'static str,
+    /// Its rows, in % of a full cache's; `None` for what its parameters say.
+    pub percent: Option<u8>,
+    /// Types of keys and values.
+    pub types: (Type, Type),
+}
+
+/// The policy that keeps everything.
+pub const FULL: &str = "full";
+/// The policy that keeps everything in retrieval heads.
+pub const RAZOR: &str = "razor";
+/// The policy that reads a text twice.
+pub const KVZIP: &str = "kvzip";
+
+/// Types of keys and values that have cost no answers, the largest first.
+pub const TYPES: [(Type, Type); 3] = [F16, Q8_0, VALUES_Q4_0];
+const F16: (Type, Type) = (Type::F16, Type::F16);
+const Q8_0: (Type, Type) = (Type::Q8_0, Type::Q8_0);
+const VALUES_Q4_0: (Type, Type) = (Type::Q8_0, Type::Q4_0);
+
+/// All ways that are advised, the best first.
+pub const RECIPES: [Recipe; 9] = [
+    recipe(FULL, F16),
+    recipe(FULL, Q8_0),
+    recipe(FULL, VALUES_Q4_0),
+    recipe(RAZOR, F16),
+    recipe(RAZOR, Q8_0),
+    recipe(KVZIP, F16),
+    recipe(KVZIP, Q8_0),
+    recipe(KVZIP, VALUES_Q4_0),
+    recipe(RAZOR, VALUES_Q4_0),
+];
+
+const fn recipe(policy: &'static str, types: (Type, Type)) -> Recipe {
+    let percent = match policy.as_bytes() {
+        b"kvzip" => Some(30),
+        _ => None,
+    };
+    Recipe { policy, percent, types }
+}
+
+/// The budget for so many % of a full cache.
+pub fn budget(percent: u8) -> KvBudget {
+    KvBudget::Share(f64::from(percent) / 100.0)
+}
+
+/// The place in [`RECIPES`] of a session of `context` tokens; `None` for what is never advised.
+pub fn rank(policy: &PolicyChoice, types: (Type, Type), context: usize) -> Option<usize> {
+    /// The least that `kvzip` keeps of all rows, somewhat less than the recipe's: rows in reserve are part of a budget.
+    const KEPT: f64 = 0.25;
+    let kept = policy.policy().map_or(context, |bounded| bounded.budget(context)) as f64;
+    let is_known = match policy.name() {
+        FULL => true,
+        RAZOR => policy.uses_profile() && !policy.uses_shares(),
+        KVZIP => policy.uses_shares() && kept >= KEPT * context as f64,
+        _ => false,
+    };
+    let is = |ty: Type, row: RowType| ty == tensor_type(row);
+    let types = match types {
+        (k, _) if is(k, RowType::Q4_0) => return None,
+        (_, v) if is(v, RowType::Q4_0) => VALUES_Q4_0,
+        (k, v) if is(k, RowType::Q8_0) || is(v, RowType::Q8_0) => Q8_0,
+        _ => F16,
+    };
+    let is_this = |recipe: &Recipe| recipe.policy == policy.name() && recipe.types == types;
+    RECIPES.iter().position(is_this).filter(|_| is_known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_planned_has_the_place_of_its_recipe() {
+        let rank = |policy: &str, types| rank(&policy.parse().expect("a policy"), types, 10_000);
+        let of = |number: usize| Some(number);
+        assert_eq!(rank("full", (Type::F32, Type::F16)), of(0));
+        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(4));
+        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(6));
+        assert_eq!(rank("razor", VALUES_Q4_0), of(8));
+        assert_eq!(rank("full", (Type::Q4_0, Type::Q4_0)), None);
+        for policy in ["streaming", "lagkv:heads=on", "snapkv", "razor:heads=off", "l2:heads=on", "kvzip"] {
+            assert_eq!(rank(policy, Q8_0), None, "{policy}");
+        }
+        for recipe in RECIPES {
+            assert!(recipe.policy.parse::<PolicyChoice>().is_ok(), "{}", recipe.policy);
+        }
+    }
+}
