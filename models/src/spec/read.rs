@@ -467,6 +467,11 @@ impl Keys<'_> {
         if !self.arch.decl().settings.contains(&key) {
             return Ok(default);
         }
+        self.factor_or_zero(key, default)
+    }
+
+    /// A factor. 0 means the default.
+    fn factor_or_zero(&self, key: &str, default: f32) -> Result<f32, LoadError> {
         let (least, most) = limit::FACTORS;
         let allowed = |x: f32| x == 0.0 || (least..=most).contains(&x);
         let found = self.float(key, default, allowed, &format!("it has to be {least} to {most}, or 0"))?;
@@ -716,11 +721,11 @@ impl Keys<'_> {
         let kind = self.file.str(&self.full("rope.scaling.type"))?.unwrap_or("linear");
         // `scale_linear` is an older name of the factor; 0 means no scaling.
         let key = if self.file.get(&self.full(FACTOR)).is_some() { FACTOR } else { "rope.scale_linear" };
-        let factor = match self.float(key, 0.0, |f| f >= 0.0, "it has to be a positive number")? {
-            0.0 => 1.0,
-            stated => stated,
-        };
-        let attn_factor = self.float(ATTN, 1.0, |f| f > 0.0, "it has to be a positive number")?;
+        let factor = self.factor_or_zero(key, 1.0)?;
+        let (least, most) = limit::FACTORS;
+        let expected = format!("it has to be {least} to {most}");
+        let positive = |key, default| self.float(key, default, |f| (least..=most).contains(&f), &expected);
+        let attn_factor = positive(ATTN, 1.0)?;
         let original_ctx =
             self.optional_size("rope.scaling.original_context_length", limit::TOKENS)?.unwrap_or(n_ctx_train);
         let is_long = self.file.tensor("rope_factors_long.weight").is_some();
@@ -745,8 +750,6 @@ impl Keys<'_> {
             "linear" => Ok(RopeScaling::Linear { factor }),
             "yarn" if factor < 1.0 => Err(self.bad(key, factor, "YaRN stretches by 1 or more")),
             "yarn" => {
-                let positive =
-                    |key, default| self.float(key, default, |f| f > 0.0, "it has to be a positive number");
                 let beta_fast = positive("rope.scaling.yarn_beta_fast", 32.0)?;
                 let beta_slow = positive("rope.scaling.yarn_beta_slow", 1.0)?;
                 if beta_fast <= beta_slow {
@@ -819,7 +822,7 @@ impl Keys<'_> {
             every: self.optional_size("interleave_moe_layer_step", limit::LAYERS)?.unwrap_or(1),
             gating: self.gating(default_gating)?,
             normalized: self.file.bool(&self.full("expert_weights_norm"))?.unwrap_or(decl.normalized),
-            scale: self.scale_of_experts()?,
+            scale: self.factor_or_zero("expert_weights_scale", 1.0)?,
             bias: decl.bias.resolve(layer_tensor("ffn_gate_inp.bias")),
             selection_bias,
         }))
@@ -864,15 +867,6 @@ impl Keys<'_> {
             None | Some(0) => Ok(default),
             Some(id) => Gating::from_id(id).ok_or_else(|| self.unsupported(KEY, id, "known are 1, 2 and 3")),
         }
-    }
-
-    /// The factor of the experts' weights. 0 means 1.
-    fn scale_of_experts(&self) -> Result<f32, LoadError> {
-        let (least, most) = limit::FACTORS;
-        let allowed = |x: f32| x == 0.0 || (least..=most).contains(&x);
-        let expected = format!("it has to be {least} to {most}, or 0");
-        let found = self.float("expert_weights_scale", 1.0, allowed, &expected)?;
-        Ok(if found == 0.0 { 1.0 } else { found })
     }
 
     /// The window of local layers in tokens, and their declaration; `None` where there are none.

@@ -507,7 +507,10 @@ fn values_out_of_range_are_errors() {
         ("rope.freq_base", MetaValue::F32(-10_000.0), "llama.rope.freq_base is -10000"),
         ("rope.scaling.factor", MetaValue::F32(-2.0), "llama.rope.scaling.factor is -2"),
         ("rope.scaling.factor", MetaValue::F32(f32::NAN), "llama.rope.scaling.factor is NaN"),
+        ("rope.scaling.factor", MetaValue::F32(1e-39), "but it has to be 0.000001 to 1000000, or 0"),
+        ("rope.scaling.factor", MetaValue::F32(1e7), "llama.rope.scaling.factor is 10000000, but"),
         ("rope.scale_linear", MetaValue::F32(f32::NAN), "llama.rope.scale_linear is NaN"),
+        ("rope.scale_linear", MetaValue::F32(1e-39), "llama.rope.scale_linear is 0.0"),
         ("rope.scaling.attn_factor", MetaValue::F32(2.0), "only YaRN scales attention"),
     ];
     for (key, value, expected) in cases {
@@ -670,6 +673,16 @@ fn invalid_yarn_values_are_errors() {
     check_spec(Arch::Llama, with(&[("yarn_beta_slow", 40.0)]), "it has to be more than the slow beta 40");
     check_spec(Arch::Llama, with(&[("yarn_ext_factor", 7.0)]), "llama.rope.scaling.yarn_ext_factor is 7");
     check_spec(Arch::Llama, with(&[("attn_factor", 0.0)]), "llama.rope.scaling.attn_factor is 0");
+    for (key, value) in
+        [("attn_factor", 1e30), ("attn_factor", 1e-39), ("yarn_beta_fast", 1e30), ("factor", 1e30)]
+    {
+        let expected = format!("llama.rope.scaling.{key} is {value}, but it has to be 0.000001 to 1000000");
+        let change = move |w: &mut GgufWriter| {
+            w.set("llama.rope.scaling.type", "yarn");
+            w.set(format!("llama.rope.scaling.{key}"), value);
+        };
+        check_spec(Arch::Llama, change, &expected);
+    }
     check_spec(
         Arch::Llama,
         with(&[("original_context_length", 4.0)]),
