@@ -12,6 +12,10 @@
 //! assumes that the square of an elementwise product is at most the product of the squares. Neither holds in
 //! general, so its L_h is not a strict bound. [`ScopeOptions::rigorous`] gives a strict one: ||gamma||^2 +
 //! ||b||^2 becomes (sqrt(n_embd) max|gamma| + ||b||)^2.
+//!
+//! Where queries and keys are clamped (MPT's `clip_qkv`), q·k is no product with Wq Wk^T, and may be larger than its
+//! spectral norm allows. But clamping makes no vector longer. So a query is at most ||Wq||_2 times the length of the
+//! input, and at most clamp sqrt(head_dim). The same holds for a key, and q·k is at most the product of both lengths.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +24,7 @@ use std::time::Instant;
 
 pub use kernels::attention::alibi_slopes as slopes;
 use models::gguf::TensorInfo;
-use models::spec::{ModelTensors, PositionEncoding};
+use models::spec::{ModelSpec, ModelTensors, PositionEncoding};
 
 use crate::engine::check_interrupt;
 use crate::heads::{HeadProfile, Provenance};
@@ -57,15 +61,17 @@ pub struct HeadWeights<'a> {
     pub slope: f64,
     /// Factor of q·k.
     pub scale: f64,
+    /// The bound of the elements of queries and keys, if they are clamped.
+    pub clamp: Option<f32>,
 }
 
 /// The scope of a query head, in tokens. NaN where the weights are.
 #[cfg(any(test, feature = "testing"))]
 pub fn scope(head: &HeadWeights, options: &ScopeOptions) -> f64 {
     let n_embd = head.gamma.len();
-    let sigma = spectral_norm(&Gram::new(head.wq, n_embd), &Gram::new(head.wk, n_embd));
+    let (queries, keys) = (Gram::new(head.wq, n_embd), Gram::new(head.wk, n_embd));
     let inputs = squared_input_bound(head.gamma, head.bias, options);
-    scope_of_norm(sigma, inputs, head.slope, head.scale, options)
+    scope_of_bound(product_bound(&queries, &keys, inputs, head.clamp), head.slope, head.scale, options)
 }
 
 /// The bound on the squared length of normed inputs: ||gamma||^2 + ||b||^2, or the strict one.
@@ -79,10 +85,20 @@ fn squared_input_bound(gamma: &[f32], bias: &[f32], options: &ScopeOptions) -> f
     }
 }
 
-/// The scope of a head whose Wq Wk^T has the spectral norm `sigma`, for inputs of the squared length
-/// `inputs`.
-fn scope_of_norm(sigma: f64, inputs: f64, slope: f64, scale: f64, options: &ScopeOptions) -> f64 {
-    (2.0 * scale * sigma * inputs - options.epsilon.ln()) / slope
+/// The bound on |q·k| for inputs of the squared length `inputs`. NaN where the matrices are.
+fn product_bound(queries: &Gram, keys: &Gram, inputs: f64, clamp: Option<f32>) -> f64 {
+    let Some(clamp) = clamp else { return spectral_norm(queries, keys) * inputs };
+    let length = |matrix: &Gram| {
+        let unclamped = spectral_norm(matrix, &Gram::identity(matrix.n)) * inputs.sqrt();
+        let longest = f64::from(clamp) * (matrix.n as f64).sqrt();
+        if unclamped > longest { longest } else { unclamped }
+    };
+    length(queries) * length(keys)
+}
+
+/// The scope of a head whose |q·k| is at most `bound`.
+fn scope_of_bound(bound: f64, slope: f64, scale: f64, options: &ScopeOptions) -> f64 {
+    (2.0 * scale * bound - options.epsilon.ln()) / slope
 }
 
 /// The scope of every KV head, `[layers][n_kv_heads]` in tokens: the longest of its query heads. A model of
@@ -129,9 +145,9 @@ pub fn scopes(
             let keys = gram(wk, &attention.bk, kv_head)?;
             let mut longest = 0.0;
             for (member, slope) in slopes[kv_head * group..][..group].iter().enumerate() {
-                let sigma =
-                    spectral_norm(&gram(&attention.wq, &attention.bq, kv_head * group + member)?, &keys);
-                let scope = scope_of_norm(sigma, inputs, *slope, f64::from(spec.attention_scale), options);
+                let queries = gram(&attention.wq, &attention.bq, kv_head * group + member)?;
+                let bound = product_bound(&queries, &keys, inputs, spec.clamp_qkv);
+                let scope = scope_of_bound(bound, *slope, f64::from(spec.attention_scale), options);
                 if scope > longest || scope.is_nan() {
                     longest = scope;
                 }
@@ -154,18 +170,21 @@ pub fn profile(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<HeadProfile, EngineError> {
     let fingerprint = Some(model.fingerprint().to_owned());
-    let provenance = Provenance { fingerprint, ..provenance(options) };
+    let provenance = Provenance { fingerprint, ..provenance(model.spec(), options) };
     let scopes = scopes(model, threads, interrupt, options, progress);
     model.gguf().check_complete()?; // before errors in the weights, which may be zeros
     let scopes = scopes?;
     Ok(HeadProfile::from_scopes(model.head_shape()?, &scopes, provenance)?)
 }
 
-/// The provenance of profiles of scopes, without the model's fingerprint.
-pub fn provenance(options: &ScopeOptions) -> Provenance {
+/// The provenance of profiles of a model's scopes, without its fingerprint.
+pub fn provenance(spec: &ModelSpec, options: &ScopeOptions) -> Provenance {
     let mut provenance = Provenance { source: "weights".into(), ..Provenance::default() };
     provenance.parameters.insert("eps".into(), options.epsilon.into());
     provenance.parameters.insert("rigorous".into(), options.rigorous.into());
+    if let Some(clamp) = spec.clamp_qkv {
+        provenance.parameters.insert("clamp".into(), clamp.into());
+    }
     provenance
 }
 
@@ -300,6 +319,11 @@ impl Gram {
         Gram { n, products }
     }
 
+    /// That of a matrix with orthonormal columns.
+    fn identity(n: usize) -> Gram {
+        Gram { n, products: (0..n * n).map(|at| f64::from(u8::from(at % (n + 1) == 0))).collect() }
+    }
+
     /// The lower triangular L with L L^T = this matrix plus a small diagonal, so that rounding does not make
     /// pivots negative.
     fn cholesky(&self) -> Vec<f64> {
@@ -415,11 +439,34 @@ mod tests {
             bias: &[0.0; 3],
             slope: 0.5,
             scale: 1.0,
+            clamp: None,
         };
         let options = ScopeOptions { epsilon: (-3f64).exp(), rigorous: false };
         assert!((scope(&head, &options) - 1006.0).abs() < 1e-6);
         let rigorous = ScopeOptions { rigorous: true, ..options };
         assert!((scope(&head, &rigorous) - 2.0 * (960.0 + 3.0)).abs() < 1e-6);
+    }
+
+    /// Wq = (10 e0, e0), Wk = (e0, -10 e0): without a clamp q·k is 0. Clamped to 1, inputs e0 and e0 / 10 give (1, 1)
+    /// and (0.1, -1). Both matrices have the norm sqrt(101), so inputs of length 2 reach the longest clamped vectors.
+    #[test]
+    fn clamped_products_have_a_bound_of_their_own() {
+        let head = HeadWeights {
+            wq: &[10.0, 0.0, 1.0, 0.0],
+            wk: &[1.0, 0.0, -10.0, 0.0],
+            gamma: &[2.0, 0.0],
+            bias: &[0.0; 2],
+            slope: 1.0,
+            scale: 1.0,
+            clamp: None,
+        };
+        let options = ScopeOptions { epsilon: 1.0, rigorous: false };
+        assert!(scope(&head, &options) < 0.01);
+        let clamped = |clamp| scope(&HeadWeights { clamp: Some(clamp), ..head }, &options);
+        assert!((clamped(1.0) - 2.0 * 2.0).abs() < 1e-9, "two elements of 1");
+        assert!((clamped(3.0) - 2.0 * 2.0 * 9.0).abs() < 1e-9);
+        assert!((clamped(1e6) - 2.0 * 101.0 * 4.0).abs() < 1e-6, "a clamp that is never reached");
+        assert!(scope(&HeadWeights { wk: &[f32::NAN; 4], clamp: Some(1.0), ..head }, &options).is_nan());
     }
 
     #[test]

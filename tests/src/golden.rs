@@ -413,7 +413,8 @@ impl Runner<'_> {
         for (key, rigorous) in [("scope", false), ("scope_rigorous", true)] {
             let options = ScopeOptions { epsilon: number("eps")?, rigorous };
             let (slope, scale) = (slopes[head], number("logit_scale")?);
-            let weights = HeadWeights { wq: &wq, wk: &wk, gamma: &gamma, bias: &bias, slope, scale };
+            let weights =
+                HeadWeights { wq: &wq, wk: &wk, gamma: &gamma, bias: &bias, slope, scale, clamp: None };
             let scope = alibi::scope(&weights, &options);
             close(key, [scope].into_iter(), &numbers(&case["expected"][key])?)?;
             let keep = alibi::window(scope, usize::MAX);

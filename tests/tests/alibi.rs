@@ -11,6 +11,7 @@ use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::{KvBudget, PolicyChoice, StoreOptions};
 use longhand::testing::outline::tensor_outlines;
 use longhand::{Engine, EngineOptions, Hint, ModelSource, Prefill, Session, SessionOptions};
+use models::random::Random;
 use serde_json::Value;
 use tests::fixtures::{case_tokens, golden_cases, max_difference, session, sync};
 use tests::npy::Array;
@@ -251,55 +252,141 @@ fn the_plan_counts_the_bytes_of_positions() {
     );
 }
 
-/// Scopes equal those of a plain computation: power iteration with the full matrix Wq Wk^T.
+/// A head's query or key matrix in f64, `[head_dim][inputs]`: with a bias, its last column is the bias, whose input is 1.
+struct HeadMatrix(Vec<Vec<f64>>);
+
+impl HeadMatrix {
+    fn times(&self, x: &[f64]) -> Vec<f64> {
+        self.0.iter().map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum()).collect()
+    }
+
+    fn transposed_times(&self, y: &[f64]) -> Vec<f64> {
+        (0..self.0[0].len()).map(|i| self.0.iter().zip(y).map(|(row, y)| row[i] * y).sum()).collect()
+    }
+}
+
+/// The largest singular value of a map, by power iteration with its square A^T A.
+fn largest_singular_value(size: usize, square: impl Fn(&[f64]) -> Vec<f64>) -> f64 {
+    let length = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let mut x: Vec<f64> = (0..size).map(|i| 1.0 + i as f64 / 7.0).collect();
+    for _ in 0..2000 {
+        let norm = length(&x);
+        x = square(&x.iter().map(|x| x / norm).collect::<Vec<_>>());
+    }
+    length(&x).sqrt()
+}
+
+/// The attention weights of a layer of a file, read without the engine's declarations.
+struct LayerWeights {
+    queries: Vec<HeadMatrix>,
+    keys: Vec<HeadMatrix>,
+    gamma: Vec<f64>,
+    bias: Vec<f64>,
+}
+
+impl LayerWeights {
+    fn read(engine: &Engine, layer: usize) -> LayerWeights {
+        let floats = |part: &str| -> Option<Vec<f64>> {
+            let info = engine.file().tensor(&format!("blk.{layer}.{part}"))?;
+            let mut floats = vec![0.0; info.elements() as usize];
+            let ty = Type::from_id(info.ty.id()).expect("a type");
+            assert!(ty.dequantize(engine.file().data(info), &mut floats));
+            Some(floats.into_iter().map(f64::from).collect())
+        };
+        let spec = engine.spec();
+        let heads = |name: &str, offset: usize| -> Vec<HeadMatrix> {
+            let (weights, bias) =
+                (floats(&format!("{name}.weight")).expect(name), floats(&format!("{name}.bias")));
+            let row = |row: usize| {
+                let bias = bias.as_ref().map(|bias| bias[offset + row]);
+                weights[(offset + row) * spec.n_embd..][..spec.n_embd].iter().copied().chain(bias).collect()
+            };
+            let head = |head: usize| (head * spec.head_dim..(head + 1) * spec.head_dim).map(row).collect();
+            (0..spec.n_heads).map(|number| HeadMatrix(head(number))).collect()
+        };
+        // A fused matrix has all queries, then all keys, then all values.
+        let (queries, keys) = match floats("attn_qkv.weight") {
+            Some(_) => (heads("attn_qkv", 0), heads("attn_qkv", spec.n_embd)),
+            None => (heads("attn_q", 0), heads("attn_k", 0)),
+        };
+        let gamma = floats("attn_norm.weight").expect("a norm");
+        let bias = floats("attn_norm.bias").unwrap_or_else(|| vec![0.0; spec.n_embd]);
+        LayerWeights { queries, keys, gamma, bias }
+    }
+}
+
+/// Scopes equal those of a plain computation from the weights: separate matrices (Baichuan), fused ones with biases
+/// (BLOOM) and without, and clamped queries and keys (MPT). No text exceeds the strict bound.
 #[test]
 fn scopes_equal_a_plain_computation_from_the_weights() {
-    let engine = open(2);
-    let spec = engine.spec();
-    let scopes = alibi::scopes(
-        engine.model(),
-        engine.threads(),
-        &engine.interrupt(),
-        &ScopeOptions::default(),
-        &mut |_| {},
-    )
-    .expect("scopes");
-    let strict = ScopeOptions { rigorous: true, ..ScopeOptions::default() };
-    let rigorous = alibi::scopes(engine.model(), engine.threads(), &engine.interrupt(), &strict, &mut |_| {})
-        .expect("scopes");
-    assert_eq!((scopes.len(), scopes[0].len()), (spec.n_layers, spec.n_kv_heads));
-    let (n, d) = (spec.n_embd, spec.head_dim);
-    let floats = |name: String| -> Vec<f64> {
-        let info = engine.file().tensor(&name).expect("a tensor");
-        let mut floats = vec![0.0; info.elements() as usize];
-        let ty = Type::from_id(info.ty.id()).expect("a type");
-        assert!(ty.dequantize(engine.file().data(info), &mut floats));
-        floats.into_iter().map(f64::from).collect()
-    };
-    for layer in [0, 17, 39] {
-        let part = |name: &str| floats(format!("blk.{layer}.{name}.weight"));
-        let (wq, wk, gamma) = (part("attn_q"), part("attn_k"), part("attn_norm"));
-        for head in 0..spec.n_heads {
-            // a[i][j] = sum over the head's elements of Wq[i] Wk[j]
-            let rows = head * d..(head + 1) * d;
-            let a = |i: usize, j: usize| rows.clone().map(|r| wq[r * n + i] * wk[r * n + j]).sum::<f64>();
-            let a: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| a(i, j)).collect()).collect();
-            let mut x = vec![1.0; n];
-            let mut norm = 0.0;
-            for _ in 0..2000 {
-                let y: Vec<f64> = a.iter().map(|a| a.iter().zip(&x).map(|(a, x)| a * x).sum()).collect();
-                x = (0..n).map(|j| (0..n).map(|i| a[i][j] * y[i]).sum()).collect();
-                norm = x.iter().map(|x| x * x).sum::<f64>().sqrt();
-                x.iter_mut().for_each(|x| *x /= norm);
+    let family = |name: &str| fixtures::family_model(name);
+    let four = [0.25, 0.0625, 0.015625, 0.00390625];
+    let six = [0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125];
+    for (name, engine, layers, slopes) in [
+        (NAME, open(2), &[0, 17, 39][..], &[1.0 / 16.0, 1.0 / 256.0, 1.0 / 4.0][..]),
+        ("bloom-4-f32", family("bloom-4-f32"), &[0, 1], &four),
+        ("bloom-6-q8_0", family("bloom-6-q8_0"), &[0, 1], &six),
+        ("mpt-4-f32", family("mpt-4-f32"), &[0, 1], &four),
+        ("mpt-clip-f32", family("mpt-clip-f32"), &[0, 1], &six),
+    ] {
+        let spec = engine.spec();
+        assert_eq!(spec.clamp_qkv.is_some(), name.contains("clip"));
+        assert_eq!(spec.qkv_bias, name.contains("bloom"));
+        let scopes = |rigorous: bool| {
+            let options = ScopeOptions { rigorous, ..ScopeOptions::default() };
+            alibi::scopes(engine.model(), engine.threads(), &engine.interrupt(), &options, &mut |_| {})
+                .expect("scopes")
+        };
+        let (paper, rigorous) = (scopes(false), scopes(true));
+        assert_eq!((paper.len(), paper[0].len()), (spec.n_layers, spec.n_kv_heads));
+        let clamp = spec.clamp_qkv.map_or(f64::INFINITY, f64::from);
+        let mut random = Random(11);
+        for &layer in layers {
+            let weights = LayerWeights::read(&engine, layer);
+            let squares = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
+            let constant = f64::from(u8::from(spec.qkv_bias));
+            let largest = weights.gamma.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            let length = (spec.n_embd as f64).sqrt() * largest + squares(&weights.bias).sqrt();
+            let lengths = [squares(&weights.gamma) + squares(&weights.bias), length * length];
+            for head in 0..spec.n_heads {
+                let (q, k) = (&weights.queries[head], &weights.keys[head]);
+                let inputs = q.0[0].len();
+                let both = |x: &[f64]| q.times(&k.transposed_times(&k.times(&q.transposed_times(x))));
+                let of_one =
+                    |m: &HeadMatrix| largest_singular_value(inputs, |x| m.transposed_times(&m.times(x)));
+                for (rigorous, (scopes, size)) in [&paper, &rigorous].into_iter().zip(lengths).enumerate() {
+                    let size = size + constant;
+                    let bound = match spec.clamp_qkv {
+                        None => largest_singular_value(spec.head_dim, both) * size,
+                        Some(_) => {
+                            let longest = clamp * (spec.head_dim as f64).sqrt();
+                            [q, k].map(|m| (of_one(m) * size.sqrt()).min(longest)).iter().product()
+                        }
+                    };
+                    let scale = f64::from(spec.attention_scale);
+                    let want = (2.0 * scale * bound - 1e-3f64.ln()) / slopes[head];
+                    let have = scopes[layer][head];
+                    let what = format!("{name}, layer {layer}, head {head}, rigorous {rigorous}");
+                    assert!((have / want - 1.0).abs() < 1e-6, "{what}: {have}, not {want}");
+                    // Normed inputs, of which the sign of each element is random.
+                    for _ in 0..20 {
+                        let mut normed = || -> Vec<f64> {
+                            let signs = weights.gamma.iter().zip(&weights.bias);
+                            let sign = |random: &mut Random| if random.below(2) == 0 { 1.0 } else { -1.0 };
+                            let x = signs.map(|(gamma, bias)| gamma * sign(&mut random) + bias);
+                            x.chain((constant > 0.0).then_some(1.0)).collect()
+                        };
+                        let [q, k] = [(q, normed()), (k, normed())].map(|(m, x)| m.times(&x));
+                        let dot: f64 = q
+                            .iter()
+                            .zip(k)
+                            .map(|(q, k)| q.clamp(-clamp, clamp) * k.clamp(-clamp, clamp))
+                            .sum();
+                        assert!(rigorous == 0 || dot.abs() <= bound, "{what}: {dot} is more than {bound}");
+                    }
+                }
+                assert!(rigorous[layer][head] >= paper[layer][head]);
             }
-            let sigma = norm.sqrt();
-            let size: f64 = gamma.iter().map(|x| x * x).sum();
-            let scale = f64::from(spec.attention_scale);
-            let slope = [1.0 / 16.0, 1.0 / 256.0, 1.0 / 4.0][head];
-            let want = (2.0 * scale * sigma * size - 1e-3f64.ln()) / slope;
-            let have = scopes[layer][head];
-            assert!((have / want - 1.0).abs() < 1e-6, "layer {layer}, head {head}: {have}, not {want}");
-            assert!(rigorous[layer][head] > have);
         }
     }
 }

@@ -207,7 +207,7 @@ impl<'a> Profiles<'a> {
     ) -> Result<HeadProfile, EngineError> {
         let strict = if options.rigorous { "-rigorous" } else { "" };
         let path = self.path(&format!("{}-windows-{}{strict}", self.model.fingerprint(), options.epsilon));
-        let parameters = alibi::provenance(options).parameters;
+        let parameters = alibi::provenance(self.model.spec(), options).parameters;
         match path.as_ref().map_or(Ok(None), |path| self.read_cached(path)) {
             Ok(Some(profile))
                 if profile.scopes(0).is_some() && profile.provenance().parameters == parameters =>
