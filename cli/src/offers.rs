@@ -77,7 +77,7 @@ fn changes(model: &Model) -> Vec<Offer> {
     // With ALiBi, computing the windows takes too long for an offer. With learned positions there are none for a second
     // reading.
     let is_possible = |recipe: &&Recipe| match model.spec().position_encoding {
-        PositionEncoding::Alibi => recipe.policy == FULL,
+        PositionEncoding::Alibi { .. } => recipe.policy == FULL,
         PositionEncoding::Learned => recipe.policy != KVZIP,
         _ => true,
     };

@@ -24,7 +24,7 @@ use std::time::Instant;
 
 pub use kernels::attention::alibi_slopes as slopes;
 use models::gguf::TensorInfo;
-use models::spec::{ModelSpec, ModelTensors, PositionEncoding};
+use models::spec::{ModelSpec, ModelTensors};
 
 use crate::engine::check_interrupt;
 use crate::heads::{HeadProfile, Provenance};
@@ -111,16 +111,16 @@ pub fn scopes(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Vec<f64>>, EngineError> {
     let (file, spec) = (model.gguf(), model.spec());
-    if spec.position_encoding != PositionEncoding::Alibi {
+    let Some(max_bias) = spec.position_encoding.max_alibi_bias() else {
         return Err(EngineError::Setting {
             what: "windows from the weights".into(),
             reason: "the model has no ALiBi positions: its attention does not fall with the distance".into(),
             hint: Hint::GiveHeadProfile,
         });
-    }
+    };
     let started = Instant::now();
     let group = spec.queries_per_kv_head();
-    let slopes = slopes(spec.n_heads);
+    let slopes = slopes(spec.n_heads, max_bias);
     let mut scopes = Vec::new();
     for (layer, tensors) in ModelTensors::from_gguf(file, spec)?.layers.iter().enumerate() {
         check_interrupt(interrupt)?;

@@ -95,7 +95,7 @@ pub fn calibrate(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<HeadProfile, EngineError> {
     let spec = engine.spec();
-    if spec.position_encoding == PositionEncoding::Alibi {
+    if spec.position_encoding.is_alibi() {
         return Err(EngineError::Setting {
             what: "calibration of a model with ALiBi positions".into(),
             reason: "how far its heads see follows from their slopes; calibration finds nothing more".into(),
@@ -334,7 +334,7 @@ impl Scorer {
         backend: &Backend,
         allocator: &mut GraphAllocator,
     ) -> Result<(), EngineError> {
-        let AttentionShape { head_dim, n_kv_heads, group, scale, softcap } = self.shape;
+        let AttentionShape { head_dim, n_kv_heads, group, scale, softcap, .. } = self.shape;
         let heads = n_kv_heads * group;
         let Pattern { prefix, period, occurrences } = self.pattern;
         let repeats = (first + n).saturating_sub(prefix + 1) / period;

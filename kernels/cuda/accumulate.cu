@@ -132,7 +132,9 @@ struct ScoringQuery {
         factor = call.scale * gain * LOG2_E;
         cap = call.softcap * gain * LOG2_E;
         if (call.sinks != nullptr) sink = call.sinks[query_head] * gain * LOG2_E;
-        if (call.alibi) slope = alibi_slope(query_head, call.n_query_heads) * gain * LOG2_E;
+        if (call.max_alibi_bias > 0.0f) {
+            slope = alibi_slope(query_head, call.n_query_heads, call.max_alibi_bias) * gain * LOG2_E;
+        }
     }
 
     // The logit of a row, from the dot product `dot`; -inf where the query does not see the row.
@@ -143,7 +145,7 @@ struct ScoringQuery {
         if (view.positions != nullptr && row >= view.first) {
             int row_position = view.positions[row - view.first];
             if (call.live == nullptr && row_position > position) return -INFINITY;
-            if (call.alibi) dot += slope * (static_cast<float>(row_position) - static_cast<float>(position));
+            if (call.max_alibi_bias > 0.0f) dot += slope * (static_cast<float>(row_position) - static_cast<float>(position));
         }
         return dot;
     }

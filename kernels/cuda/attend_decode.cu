@@ -118,9 +118,9 @@ __global__ void __launch_bounds__(THREADS, 2) attend_rows(const __grid_constant_
         if (query < queries) {
             int visible = max(0, segment.rows - (call.n_q - 1 - query / call.group));
             sight = Sight(visible, call.window, positions);
-            if (positions != nullptr && call.window == 0) {
+            if (call.max_alibi_bias > 0.0f) {
                 int head = segment.at.kv_head * call.group + query % call.group;
-                slope = alibi_slope(head, call.n_kv_heads * call.group) * LOG2_E;
+                slope = alibi_slope(head, call.n_kv_heads * call.group, call.max_alibi_bias) * LOG2_E;
             }
         }
         float2 q[QT][J];

@@ -151,9 +151,9 @@ __device__ __forceinline__ void attend_range(
         own_query[i] = first_query + warp * 16 + g + 8 * i;
         sight[i] = Sight(own_query[i] < queries ? visible_rows(own_query[i]) : 0, call.window, positions);
         slope[i] = 0.0f;
-        if (positions != nullptr && call.window == 0) {
+        if (call.max_alibi_bias > 0.0f) {
             int head = at.kv_head * call.group + own_query[i] % call.group;
-            slope[i] = alibi_slope(head, call.n_kv_heads * call.group) * LOG2_E;
+            slope[i] = alibi_slope(head, call.n_kv_heads * call.group, call.max_alibi_bias) * LOG2_E;
         }
         sight[i].rows = min(sight[i].rows, to);
     }
@@ -216,7 +216,7 @@ __device__ __forceinline__ void attend_range(
                 for (int i = 0; i < 4; i++) logits[n][i] = soft_cap(logits[n][i], call.softcap * LOG2_E);
             }
         }
-        if (positions != nullptr && call.window == 0) {
+        if (call.max_alibi_bias > 0.0f) {
 #pragma unroll
             for (int n = 0; n < ROWS / 8; n++) {
 #pragma unroll

@@ -32,11 +32,11 @@ __device__ inline HeadIndex head_at(const Lanes& lanes, int index) {
 }
 
 // The ALiBi slope of a query head, as in src/attention.rs.
-__device__ inline float alibi_slope(int head, int heads) {
+__device__ inline float alibi_slope(int head, int heads, float max_bias) {
     int p = 1;
     while (2 * p <= heads) p *= 2;
-    double exponent = head < p ? -8.0 * (head + 1) / p : -8.0 * (2 * (head - p) + 1) / (2 * p);
-    return static_cast<float>(exp2(exponent));
+    double step = head < p ? (head + 1.0) / p : (2.0 * (head - p) + 1.0) / (2.0 * p);
+    return static_cast<float>(exp2(-static_cast<double>(max_bias) * step));
 }
 
 // What a query sees of a lane's rows. A row is hidden behind the query's own, and before the window.

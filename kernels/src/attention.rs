@@ -71,12 +71,12 @@ pub struct Window<'a> {
     pub positions: Option<&'a [&'a [i32]]>,
 }
 
-/// The ALiBi slopes of `n_heads` query heads, with a maximum bias of 8. The first p heads have 2^(-8(i+1)/p),
+/// The ALiBi slopes of `n_heads` query heads, with a maximum bias B. The first p heads have 2^(-B(i+1)/p),
 /// where p is the largest power of two up to `n_heads`. The others have every second slope of the series for
 /// 2p heads.
-pub fn alibi_slopes(n_heads: usize) -> Vec<f64> {
+pub fn alibi_slopes(n_heads: usize, max_bias: f32) -> Vec<f64> {
     let p = 1 << n_heads.max(1).ilog2();
-    let slope = |i: usize, p: usize| (-8.0 * (i + 1) as f64 / p as f64).exp2();
+    let slope = |i: usize, p: usize| (-f64::from(max_bias) * (i + 1) as f64 / p as f64).exp2();
     (0..n_heads).map(|i| if i < p { slope(i, p) } else { slope(2 * (i - p), 2 * p) }).collect()
 }
 
@@ -463,8 +463,12 @@ mod tests {
 
     #[test]
     fn alibi_slopes_are_those_of_the_paper() {
-        assert_eq!(alibi_slopes(8), [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625]);
-        assert_eq!(alibi_slopes(3), [0.0625, 0.00390625, 0.25]); // both slopes for 2 heads, then the first for 4
-        assert_eq!((alibi_slopes(1), alibi_slopes(0)), (vec![0.00390625], vec![]));
+        assert_eq!(
+            alibi_slopes(8, 8.0),
+            [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625]
+        );
+        assert_eq!(alibi_slopes(3, 8.0), [0.0625, 0.00390625, 0.25]); // both slopes for 2 heads, then the first for 4
+        assert_eq!((alibi_slopes(1, 8.0), alibi_slopes(0, 8.0)), (vec![0.00390625], vec![]));
+        assert_eq!(alibi_slopes(3, 4.0), [0.25, 0.0625, 0.5]);
     }
 }

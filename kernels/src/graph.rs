@@ -57,10 +57,10 @@ pub struct GraphLane {
     /// [`accumulate_attention`]).
     pub accumulated: Option<Tensor>,
     /// Positions of the rows, for models with ALiBi and for windows. Either all lanes of a layer have them or none.
-    /// Lanes with positions are not compensated.
+    /// Lanes with positions are not compensated. Layers with ALiBi need them.
     pub positions: Option<RowPositions>,
     /// Tokens that a query sees, its own included, in a layer with a sliding window; the same for all lanes of the
-    /// layer. Without positions the rows must lie in order. Lanes with a window have no ALiBi biases.
+    /// layer. Without positions the rows must lie in order. Layers with ALiBi have no windows.
     pub window: Option<usize>,
 }
 
@@ -107,6 +107,8 @@ pub struct AttentionShape {
     pub scale: f32,
     /// The soft cap of logits, above 0: a logit x becomes cap * tanh(x / cap).
     pub softcap: Option<f32>,
+    /// The maximum bias of ALiBi, above 0, in layers that have it.
+    pub max_alibi_bias: Option<f32>,
 }
 
 /// The queries of a layer, and what its query heads have beside.
@@ -130,9 +132,10 @@ impl AttentionShape {
         self.n_kv_heads * self.group
     }
 
-    /// `[n_heads]`: the ALiBi slopes.
-    fn alibi_slopes(&self) -> Arc<[f32]> {
-        alibi_slopes(self.n_heads()).iter().map(|slope| *slope as f32).collect()
+    /// `[n_heads]`: the ALiBi slopes, in layers that have them.
+    fn alibi_slopes(&self) -> Option<Arc<[f32]>> {
+        let slopes = alibi_slopes(self.n_heads(), self.max_alibi_bias?);
+        Some(slopes.iter().map(|slope| *slope as f32).collect())
     }
 }
 

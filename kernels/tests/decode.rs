@@ -120,13 +120,13 @@ fn alibi_adds_biases_by_distance() {
     for n_q in [1, 4] {
         for group in [1, 3] {
             for rows in [1, 2, 5, 32, 33, 200] {
-                check(Case { alibi: true, n_q, group, ..Case::plain(64, 5, rows) });
+                check(Case { max_alibi_bias: Some(8.0), n_q, group, ..Case::plain(64, 5, rows) });
             }
         }
     }
     let lanes =
         vec![lane(&[2, 0], 300, None), lane(&[1], 41, Some(&[f32::NEG_INFINITY])), lane(&[3], 0, None)];
-    check(Case { alibi: true, n_q: 3, lanes, ..Case::plain(64, 1, 1) });
+    check(Case { max_alibi_bias: Some(8.0), n_q: 3, lanes, ..Case::plain(64, 1, 1) });
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn random_calls() {
             k_type: types[random.below(types.len())],
             v_type: types[random.below(types.len())],
             key_size: 1.0,
-            alibi: random.below(3) == 0,
+            max_alibi_bias: [None, None, Some(8.0), Some(5.5)][random.below(4)],
             window: (random.below(3) == 0).then(|| 1 + random.below(200)),
             is_ordered: random.below(2) == 0,
             softcap: (random.below(3) == 0).then_some(1.5),

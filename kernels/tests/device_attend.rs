@@ -15,7 +15,7 @@ use kernels::graph::{
 use kernels::{Attention, RowType, reference};
 
 /// The device's result of a call, split over `blocks`. A lane has the log-weight of its first head.
-fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
+fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f32> {
     let backend = device();
     let memory = Context::new(16);
     let of_window = call.window.and_then(|window| window.positions);
@@ -74,6 +74,7 @@ fn attend(call: &Attention, blocks: usize) -> Vec<f32> {
         group: call.group,
         scale: call.scale,
         softcap: call.softcap,
+        max_alibi_bias,
     };
     let appended = Appended { node: &stored, rows: 0 };
     let queries = QueryHeads { q: &q, sinks: call.sinks.map(|_| &sinks) };
@@ -101,7 +102,7 @@ fn check_blocks(case: Case, blocks: &[usize]) {
     data.with(|call| {
         let want = reference::attend(call).expect("shapes fit").out;
         for &blocks in blocks {
-            let out = attend(call, blocks);
+            let out = attend(call, data.case.max_alibi_bias, blocks);
             assert_eq!(out.len(), want.len());
             for (i, (a, b)) in out.iter().zip(&want).enumerate() {
                 let close = (f64::from(*a) - b).abs() < tolerance(&data.case);
@@ -206,11 +207,11 @@ fn unequal_lanes_with_log_weights() {
 fn alibi_adds_biases_by_distance() {
     for (n_q, group) in [(1, 1), (4, 3)] {
         for rows in [1, 2, 5, 33, 200] {
-            check(Case { alibi: true, n_q, group, ..Case::plain(64, 5, rows) });
+            check(Case { max_alibi_bias: Some(8.0), n_q, group, ..Case::plain(64, 5, rows) });
         }
     }
     let lanes = vec![lane(&[2, 0], 300, None), lane(&[1], 41, None), lane(&[3], 0, None)];
-    check(Case { alibi: true, n_q: 3, lanes, ..Case::plain(64, 1, 1) });
+    check(Case { max_alibi_bias: Some(8.0), n_q: 3, lanes, ..Case::plain(64, 1, 1) });
 }
 
 #[test]
@@ -244,9 +245,9 @@ fn many_queries_over_unequal_lanes() {
             check(Case { n_q, group: 18, lanes: lanes.clone(), ..Case::plain(64, 1, 1) });
         }
     }
-    check(Case { alibi: true, n_q: 21, group: 3, ..Case::plain(64, 5, 130) });
+    check(Case { max_alibi_bias: Some(8.0), n_q: 21, group: 3, ..Case::plain(64, 5, 130) });
     let lanes = vec![lane(&[2, 0], 150, None), lane(&[1], 41, None), lane(&[3], 0, None)];
-    check(Case { alibi: true, n_q: 30, lanes, ..Case::plain(128, 1, 1) });
+    check(Case { max_alibi_bias: Some(8.0), n_q: 30, lanes, ..Case::plain(128, 1, 1) });
 }
 
 #[test]
@@ -263,9 +264,14 @@ fn many_queries_split_rows() {
         // The first tiles of 150 tokens do not see the last rows, so there are splits of which a tile sees no
         // row.
         for (n_q, group) in [(1, 17), (9, 4), (150, 1)] {
-            let alibi = number == 0;
-            let case =
-                Case { alibi, n_q, group, lanes: lanes(rows, weights[number]), ..Case::plain(64, 1, 1) };
+            let max_alibi_bias = (number == 0).then_some(16.0);
+            let case = Case {
+                max_alibi_bias,
+                n_q,
+                group,
+                lanes: lanes(rows, weights[number]),
+                ..Case::plain(64, 1, 1)
+            };
             let blocks = [2, 3, 11, 40].map(|splits| splitting(&case, splits));
             check_blocks(case, &blocks);
         }
@@ -299,7 +305,7 @@ fn many_queries_add_up_small_weights() {
         let call = Attention { lanes: &lanes, q: kernels::Queries::contiguous(&q, d, 1), ..*call };
         let want = reference::attend(&call).expect("shapes fit").out;
         for blocks in [1, splitting(&data.case, 4)] {
-            for (a, b) in attend(&call, blocks).iter().zip(&want) {
+            for (a, b) in attend(&call, None, blocks).iter().zip(&want) {
                 assert!((f64::from(*a) - b).abs() < 1e-2 * b.abs() + 1e-6, "{a}, not {b}");
             }
         }
@@ -340,7 +346,7 @@ fn nan_in_a_row_reaches_the_output() {
         let mut k = lane.k.data.to_vec();
         k[40 * lane.k.row_stride..][..2].copy_from_slice(&[0, 0x7e]); // NaN in row 40 of head 0
         let lanes = [kernels::LaneView { k: kernels::Rows { data: &k, ..lane.k }, ..lane }];
-        let out = attend(&Attention { lanes: &lanes, ..*call }, 4);
+        let out = attend(&Attention { lanes: &lanes, ..*call }, None, 4);
         assert!(out[..2 * 64].iter().all(|x| x.is_nan()));
         assert!(out[2 * 64..].iter().all(|x| x.is_finite()));
     });
@@ -369,11 +375,11 @@ fn random_calls() {
             k_type: types[random.below(types.len())],
             v_type: types[random.below(types.len())],
             key_size: 1.0,
-            alibi: random.below(3) == 0,
+            max_alibi_bias: [None, None, Some(8.0), Some(5.5)][random.below(4)],
             lanes,
             ..Case::plain(64, 1, 1)
         };
-        if case.alibi && case.lanes.iter().any(|lane| lane.log_weight.is_some()) {
+        if case.max_alibi_bias.is_some() && case.lanes.iter().any(|lane| lane.log_weight.is_some()) {
             continue; // lanes with positions are not compensated
         }
         check_blocks(case, &[1 + random.below(9)]);

@@ -40,7 +40,6 @@ struct AccumulationCase {
     gain: Gain,
     /// `None`: not compensated.
     log_weight: Option<f32>,
-    alibi: bool,
     has_sinks: bool,
     part: Option<SeenPart>,
 }
@@ -75,7 +74,7 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
         kv_heads: (1..shape.n_kv_heads as u32).collect(),
         compensated: case.log_weight.is_some(),
         accumulated: Some(accumulated.clone()),
-        positions: case.alibi.then(|| RowPositions { all: positions, first: 7 }),
+        positions: shape.max_alibi_bias.map(|_| RowPositions { all: positions, first: 7 }),
         window: None,
     };
     let ctx = Context::new(8);
@@ -103,9 +102,16 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
 #[test]
 fn accumulated_attention_equals_the_cpus() {
     let [cpu, device] = backends();
-    let shape =
-        |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125, softcap: None };
+    let shape = |head_dim, group| AttentionShape {
+        head_dim,
+        n_kv_heads: 3,
+        group,
+        scale: 0.125,
+        softcap: None,
+        max_alibi_bias: None,
+    };
     let capped = |head_dim, group| AttentionShape { softcap: Some(0.7), ..shape(head_dim, group) };
+    let with_alibi = |head_dim, group| AttentionShape { max_alibi_bias: Some(8.5), ..shape(head_dim, group) };
     let plain = AccumulationCase {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -116,7 +122,6 @@ fn accumulated_attention_equals_the_cpus() {
         combine: Combine::Sum,
         gain: Gain::One,
         log_weight: None,
-        alibi: false,
         has_sinks: false,
         part: None,
     };
@@ -147,14 +152,13 @@ fn accumulated_attention_equals_the_cpus() {
         AccumulationCase { log_weight: Some(2.5), ..plain },
         AccumulationCase { log_weight: Some(f32::NEG_INFINITY), ..plain },
         AccumulationCase { log_weight: Some(f32::NEG_INFINITY), live: 1, queries: 4, new: 4, ..plain },
-        AccumulationCase { alibi: true, new: 4, queries: 3, ..plain },
+        AccumulationCase { shape: with_alibi(64, 2), new: 4, queries: 3, ..plain },
         AccumulationCase { part: part(4, 33, 90, 100), combine: Combine::Max, new: 9, queries: 9, ..plain },
         AccumulationCase { part: part(0, 0, 100, 100), replace: true, ..plain },
         AccumulationCase {
             part: part(5, 7, 8, 93),
-            shape: shape(80, 3),
+            shape: with_alibi(80, 3),
             ty: RowType::F32,
-            alibi: true,
             has_sinks: true,
             new: 6,
             queries: 5,
@@ -163,7 +167,13 @@ fn accumulated_attention_equals_the_cpus() {
         AccumulationCase { shape: capped(64, 2), new: 4, queries: 3, ..plain },
         AccumulationCase { has_sinks: true, new: 4, gain: Gain::Entropy { budget: 60 }, ..plain },
         AccumulationCase { gain: Gain::Entropy { budget: 40 }, new: 4, queries: 4, ..plain },
-        AccumulationCase { gain: Gain::Literal { budget: 302 }, new: 4, queries: 4, alibi: true, ..plain },
+        AccumulationCase {
+            shape: with_alibi(64, 2),
+            gain: Gain::Literal { budget: 302 },
+            new: 4,
+            queries: 4,
+            ..plain
+        },
     ];
     for case in cases {
         let (want, have) = (accumulated(&cpu, case), accumulated(&device, case));
@@ -186,7 +196,6 @@ struct WindowCase {
     tokens: usize,
     first: usize,
     log_weight: f32,
-    alibi: bool,
     gain: Gain,
     has_sinks: bool,
 }
@@ -216,7 +225,6 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
         kv_heads: vec![2, 0],
         first,
         log_weight: case.log_weight,
-        alibi: case.alibi,
         sinks: case.has_sinks.then(|| sinks.clone()),
     };
     let ctx = Context::new(4);
@@ -228,9 +236,16 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
 #[test]
 fn window_attention_equals_the_cpus() {
     let [cpu, device] = backends();
-    let shape =
-        |head_dim, group| AttentionShape { head_dim, n_kv_heads: 3, group, scale: 0.125, softcap: None };
+    let shape = |head_dim, group| AttentionShape {
+        head_dim,
+        n_kv_heads: 3,
+        group,
+        scale: 0.125,
+        softcap: None,
+        max_alibi_bias: None,
+    };
     let capped = |head_dim, group| AttentionShape { softcap: Some(0.7), ..shape(head_dim, group) };
+    let with_alibi = |head_dim, group| AttentionShape { max_alibi_bias: Some(8.5), ..shape(head_dim, group) };
     let plain = WindowCase {
         shape: shape(64, 2),
         ty: RowType::F16,
@@ -238,7 +253,6 @@ fn window_attention_equals_the_cpus() {
         tokens: 10,
         first: 0,
         log_weight: 0.0,
-        alibi: false,
         gain: Gain::One,
         has_sinks: false,
     };
@@ -250,7 +264,7 @@ fn window_attention_equals_the_cpus() {
         WindowCase { first: 1, log_weight: f32::NEG_INFINITY, ..plain },
         WindowCase { shape: capped(64, 2), has_sinks: true, ..plain },
         WindowCase { shape: capped(64, 2), has_sinks: true, gain: Gain::Entropy { budget: 60 }, ..plain },
-        WindowCase { alibi: true, gain: Gain::Entropy { budget: 60 }, ..plain },
+        WindowCase { shape: with_alibi(64, 2), gain: Gain::Entropy { budget: 60 }, ..plain },
     ];
     for case in cases {
         let (want, have) = (window_attention(&cpu, case), window_attention(&device, case));

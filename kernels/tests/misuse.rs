@@ -21,8 +21,14 @@ const HEADS: usize = 2;
 const GROUP: usize = 3;
 const TOKENS: usize = 4;
 const WINDOW: usize = 8;
-const SHAPE: AttentionShape =
-    AttentionShape { head_dim: D, n_kv_heads: HEADS, group: GROUP, scale: 0.25, softcap: None };
+const SHAPE: AttentionShape = AttentionShape {
+    head_dim: D,
+    n_kv_heads: HEADS,
+    group: GROUP,
+    scale: 0.25,
+    softcap: None,
+    max_alibi_bias: None,
+};
 
 /// Everything that the nodes are built of, and fits.
 struct Parts {
@@ -123,7 +129,6 @@ impl Parts {
             kv_heads: vec![0, 1],
             first: 0,
             log_weight: 0.0,
-            alibi: false,
             sinks: None,
         };
         change(&mut window);

@@ -111,7 +111,7 @@ fn alibi_adds_biases_by_distance() {
     for n_q in [1, 19, 70, 150] {
         for group in [1, 3] {
             for rows in [1, 20, 97, 300] {
-                check(Case { alibi: true, n_q, group, ..Case::plain(64, 5, rows) });
+                check(Case { max_alibi_bias: Some(8.0), n_q, group, ..Case::plain(64, 5, rows) });
             }
         }
     }
@@ -180,7 +180,7 @@ fn random_calls() {
             n_q: 1 + random.below(160),
             k_type: RowType::ALL[random.below(RowType::ALL.len())],
             v_type: RowType::ALL[random.below(RowType::ALL.len())],
-            alibi: random.below(3) == 0,
+            max_alibi_bias: [None, None, Some(8.0), Some(5.5)][random.below(4)],
             window: (random.below(3) == 0).then(|| 1 + random.below(200)),
             is_ordered: random.below(2) == 0,
             softcap: (random.below(3) == 0).then_some(1.5),

@@ -13,8 +13,15 @@ use kernels::graph::{
 mod common;
 use common::{Random, compute, lane_inputs};
 
-const SHAPE: AttentionShape =
-    AttentionShape { head_dim: 16, n_kv_heads: 2, group: 3, scale: 0.25, softcap: None };
+const SHAPE: AttentionShape = AttentionShape {
+    head_dim: 16,
+    n_kv_heads: 2,
+    group: 3,
+    scale: 0.25,
+    softcap: None,
+    max_alibi_bias: Some(MAX_BIAS),
+};
+const MAX_BIAS: f32 = 6.5;
 const HEADS: usize = SHAPE.n_kv_heads * SHAPE.group;
 /// Live rows, in no order. Behind them are the rows of the new tokens.
 const LIVE: usize = 20;
@@ -58,7 +65,7 @@ impl Data {
     /// The attention weights of the rows of a query head's KV head, for new token `token`.
     fn weights(&self, token: usize, head: usize, gain: Gain) -> Vec<f64> {
         let kv_head = head / SHAPE.group;
-        let (own, slope) = (SEEN + token, alibi_slopes(HEADS)[head]);
+        let (own, slope) = (SEEN + token, alibi_slopes(HEADS, MAX_BIAS)[head]);
         let logit = |row: usize| {
             let position = self.positions[kv_head][row] as usize;
             let dot: f64 = (self.q[token][head].iter().zip(&self.k[kv_head][row]))
@@ -188,7 +195,6 @@ fn window_attention_has_alibi_biases() {
             kv_heads: vec![0, 1],
             first: 0,
             log_weight: 0.0,
-            alibi: true,
             sinks: None,
         };
         let node =

@@ -29,8 +29,8 @@ pub use tensors::{
     TensorKind, TensorSpec,
 };
 
-/// The maximum bias of ALiBi: the first of 2^n heads has the slope 2^(-8 / 2^n).
-pub const ALIBI_MAX_BIAS: f32 = 8.0;
+/// The maximum bias of ALiBi in architectures without a setting for it.
+const MAX_ALIBI_BIAS: f32 = 8.0;
 
 /// The sections of RoPE in files of models that also see images: every pair of elements is in one of the first three,
 /// whose positions are equal in texts.
@@ -131,9 +131,12 @@ pub enum PositionEncoding {
     /// Queries and keys are rotated.
     Rope(Rope),
     /// Attention with linear biases (Press et al. 2022, arXiv 2108.12409): the distance in tokens times the
-    /// query head's slope is subtracted from each logit. The slopes follow from the number of heads, with a
-    /// maximum bias of 8.
-    Alibi,
+    /// query head's slope is subtracted from each logit. The slopes follow from the number of heads and this
+    /// number.
+    Alibi {
+        /// B: the last of 2^n heads has the slope 2^-B, the first 2^(-B / 2^n).
+        max_bias: f32,
+    },
     /// A learned vector for each of the `n_ctx_train` positions is added to the embedding.
     Learned,
 }
@@ -143,7 +146,20 @@ impl PositionEncoding {
     pub fn rope(&self) -> Option<&Rope> {
         match self {
             PositionEncoding::Rope(rope) => Some(rope),
-            PositionEncoding::Alibi | PositionEncoding::Learned => None,
+            PositionEncoding::Alibi { .. } | PositionEncoding::Learned => None,
+        }
+    }
+
+    /// Whether it is ALiBi.
+    pub fn is_alibi(&self) -> bool {
+        self.max_alibi_bias().is_some()
+    }
+
+    /// The maximum bias of ALiBi, if it is used.
+    pub fn max_alibi_bias(&self) -> Option<f32> {
+        match self {
+            PositionEncoding::Alibi { max_bias } => Some(*max_bias),
+            PositionEncoding::Rope(_) | PositionEncoding::Learned => None,
         }
     }
 }
@@ -281,7 +297,7 @@ impl ModelSpec {
                 scaling: RopeScaling::None,
                 skipped_every: decl.no_rope_every,
             }),
-            PositionScheme::Alibi => PositionEncoding::Alibi,
+            PositionScheme::Alibi => PositionEncoding::Alibi { max_bias: MAX_ALIBI_BIAS },
             PositionScheme::Learned => PositionEncoding::Learned,
         };
         let local = decl.sliding_window.local();
@@ -408,7 +424,7 @@ impl ModelSpec {
                 "attention.shared_kv_layers" => {
                     MetaValue::U32((self.n_layers - self.kv_sharing?.first_layer) as u32)
                 }
-                "attention.max_alibi_bias" => ALIBI_MAX_BIAS.into(),
+                "attention.max_alibi_bias" => self.position_encoding.max_alibi_bias()?.into(),
                 "attn_logit_softcapping" => self.attention_softcap?.into(),
                 "attention.scale" => self.attention_scale.into(),
                 "embedding_length_per_layer_input" => MetaValue::U32(self.per_layer_width? as u32),

@@ -217,7 +217,12 @@ GEMMA4 = [
     Case("gemma4-shared-mqa", "Gemma4", gemma4("LGLLG", 0.5, head_dim=16, global_head_dim=32, num_attention_heads=2, num_key_value_heads=1, sliding_window=17,
                                                hidden_size_per_layer_input=32, num_kv_shared_layers=3, intermediate_size=32, final_logit_softcapping=10.0), "q8_0"),
 ]
-CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300), *enumerate(GEMMA4, 400)]
+# ALiBi with another maximum bias, as in MPT StoryWriter. Seeds from 500 on.
+ALIBI = [
+    Case("mpt-bias16", "Mpt", dict(GPT, d_model=48, n_layers=2, n_heads=3, expansion_ratio=2, max_seq_len=2048,
+                                   attn_config=dict(alibi_bias_max=16, clip_qkv=0.75)), written=dict(architectures=["MPTForCausalLM"])),
+]
+CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300), *enumerate(GEMMA4, 400), *enumerate(ALIBI, 500)]
 
 
 def build(case: Case, seed: int):
@@ -227,6 +232,9 @@ def build(case: Case, seed: int):
         **{k: v for k, v in case.config.items() if v is not None or k == "q_lora_rank"}, attn_implementation="eager")
     suffix = "LMHeadModel" if case.stem == "GPT2" else "ForCausalLM"
     net = getattr(transformers, case.stem + suffix)(config).float().eval()
+    if case.stem == "Mpt":  # transformers reads alibi_bias_max and then computes with 8
+        alibi, most = net.transformer.build_mpt_alibi_tensor, config.attn_config.alibi_bias_max
+        net.transformer.build_mpt_alibi_tensor = lambda *args, **kwargs: alibi(*args, **kwargs | dict(alibi_bias_max=most))
     rng = np.random.default_rng(seed)
     with torch.no_grad():
         for name, weight in sorted(net.named_parameters()):

@@ -119,7 +119,14 @@ impl Rows {
     fn shape(&self) -> AttentionShape {
         let [n_kv_heads, _, head_dim] = self.k.shape[..] else { unreachable!("checked when read") };
         let group = self.q.shape[0] / n_kv_heads;
-        AttentionShape { head_dim, n_kv_heads, group, scale: 1.0 / (head_dim as f32).sqrt(), softcap: None }
+        AttentionShape {
+            head_dim,
+            n_kv_heads,
+            group,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            softcap: None,
+            max_alibi_bias: None,
+        }
     }
 
     /// Number of tokens in `from..to` that have queries. They are the last ones.
@@ -399,7 +406,7 @@ impl Runner<'_> {
         let p = &case["params"];
         let number = |key: &str| p[key].as_f64().with_context(|| key.to_owned());
         let (n_heads, head) = (number("n_head")? as usize, number("head")? as usize);
-        let slopes = alibi::slopes(n_heads);
+        let slopes = alibi::slopes(n_heads, 8.0);
         close("slopes", slopes.iter().copied(), &numbers(&case["expected"]["slopes"])?)?;
         ensure!(slopes[head] == number("slope")?, "the slope of head {head} is {}", slopes[head]);
         // The file has [d_model, head_dim] in C order, the engine takes rows of d_model.
@@ -435,6 +442,7 @@ impl Runner<'_> {
             group: heads / n_kv_heads,
             scale: 1.0 / (*head_dim as f32).sqrt(),
             softcap: None,
+            max_alibi_bias: None,
         };
         let queries = Rows::tokens(&q, *n, 0, *n);
         for (occurrences, suffix) in [(Occurrences::All, "all"), (Occurrences::Last, "last")] {

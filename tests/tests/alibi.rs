@@ -351,13 +351,13 @@ fn scopes_equal_a_plain_computation_from_the_weights() {
             for head in 0..spec.n_heads {
                 let (q, k) = (&weights.queries[head], &weights.keys[head]);
                 let inputs = q.0[0].len();
-                let both = |x: &[f64]| q.times(&k.transposed_times(&k.times(&q.transposed_times(x))));
+                let both = |x: &[f64]| k.transposed_times(&q.times(&q.transposed_times(&k.times(x))));
                 let of_one =
                     |m: &HeadMatrix| largest_singular_value(inputs, |x| m.transposed_times(&m.times(x)));
                 for (rigorous, (scopes, size)) in [&paper, &rigorous].into_iter().zip(lengths).enumerate() {
                     let size = size + constant;
                     let bound = match spec.clamp_qkv {
-                        None => largest_singular_value(spec.head_dim, both) * size,
+                        None => largest_singular_value(inputs, both) * size,
                         Some(_) => {
                             let longest = clamp * (spec.head_dim as f64).sqrt();
                             [q, k].map(|m| (of_one(m) * size.sqrt()).min(longest)).iter().product()

@@ -13,7 +13,7 @@ use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Engine, EngineOptions, Prefill, Session, SessionOptions};
 use models::arch::Arch;
-use models::spec::{KvHeads, ModelSpec, PositionEncoding};
+use models::spec::{KvHeads, ModelSpec};
 use serde_json::Value;
 use tests::fixtures::{
     blamed_tensor, case_tokens, family_file, family_model, max_difference, session, sync, with_policy,
@@ -289,7 +289,7 @@ fn heads_are_calibrated() {
     for case in cases().filter(Case::is_f32) {
         let options = CalibrationOptions { period: 8, ..CalibrationOptions::default() };
         let profile = calibrate(&case.engine, &options, &SelectionRule::default(), &mut |_| {});
-        let is_alibi = case.engine.spec().position_encoding == PositionEncoding::Alibi;
+        let is_alibi = case.engine.spec().position_encoding.is_alibi();
         assert_eq!(profile.is_err(), is_alibi, "{}: {:?}", case.name, profile.as_ref().err());
         // Heads keep the shares of rows that were found.
         let policy: PolicyChoice = "kvzip:capacity=20,recent=6,slack=0".parse().expect("a policy");

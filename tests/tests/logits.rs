@@ -97,7 +97,7 @@ fn a_window_as_long_as_the_text_gives_dense_attention() {
     for case in cases() {
         // With ALiBi, razor's windows follow from the weights: see `alibi.rs`.
         let razor = match case.engine.spec().position_encoding {
-            PositionEncoding::Alibi => "razor:buffer=100,ratio=5,sinks=4,heads=off",
+            PositionEncoding::Alibi { .. } => "razor:buffer=100,ratio=5,sinks=4,heads=off",
             _ => "razor:buffer=100,ratio=5,sinks=4",
         };
         for policy in ["streaming:sinks=4,window=100", razor] {

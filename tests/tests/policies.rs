@@ -7,7 +7,6 @@ use ggml::Type;
 use longhand::testing::kv::policy::policies;
 use longhand::testing::kv::{KvBudget, PolicyChoice};
 use longhand::{Engine, Hint, Prefill, Session, SessionOptions};
-use models::spec::PositionEncoding;
 use tests::device_tolerance;
 use tests::fixtures::{
     bounded_policies, embedded_model, golden_model, half_retrieval, max_difference, options, random_tokens,
@@ -300,7 +299,7 @@ fn undoing_a_turn_restores_the_store_exactly() {
         let (question, other, answer) = (turn(1, 21), turn(2, 13), random_tokens(&engine, 60, 9));
         let mut policies = bounded_policies(40, CONTEXT);
         policies.push(PolicyChoice::default());
-        if engine.spec().position_encoding != PositionEncoding::Alibi {
+        if !engine.spec().position_encoding.is_alibi() {
             policies.extend(
                 ["l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"]
                     .map(|text| text.parse().expect(text)),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use longhand::testing::kv::{PolicyChoice, policy};
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{Engine, EngineError, Hint, Prefill, Session, SessionOptions};
-use models::spec::PositionEncoding;
 use serde_json::{Value, json};
 use tests::fixtures::{
     Random, embedded_model, golden_model, half_retrieval, options, random_tokens, session, sync, tiny_model,
@@ -83,7 +82,7 @@ fn policies(engine: &Engine, rows: usize, context: usize) -> Vec<PolicyChoice> {
         })
         .collect();
     all.push(parse(&format!("l2:keep=0.5,after={rows},skip=0")));
-    if engine.spec().position_encoding != PositionEncoding::Alibi {
+    if !engine.spec().position_encoding.is_alibi() {
         all.extend(["l2:rows=40,heads=on,compensation=on", "ahakv:budget=40,compensation=on"].map(parse));
     }
     all

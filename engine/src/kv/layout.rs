@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::{AttentionShape, MAX_LANES, tensor_type};
-use models::spec::{KvHeads, ModelSpec, PositionEncoding, RecurrentLayers, StateShape};
+use models::spec::{KvHeads, ModelSpec, RecurrentLayers, StateShape};
 
 use super::policy::{
     AccumulationRule, AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput,
@@ -129,6 +129,7 @@ fn shape(spec: &ModelSpec, heads: KvHeads) -> AttentionShape {
         group: spec.n_heads / heads.count,
         scale: spec.attention_scale,
         softcap: spec.attention_softcap,
+        max_alibi_bias: spec.position_encoding.max_alibi_bias(),
     }
 }
 
@@ -183,7 +184,7 @@ impl Layout {
         };
         let mut layout = Self::from_flags(spec.n_layers, heads, policy, keeps_all, options)?;
         layout.values_in_keys = spec.latent.is_some();
-        layout.alibi = spec.position_encoding == PositionEncoding::Alibi;
+        layout.alibi = spec.position_encoding.is_alibi();
         layout.states = spec.recurrent.as_ref().map(RecurrentLayers::state);
         if policy.scope_options(spec).is_some() {
             for (layer, lanes) in layout.layers.iter_mut().enumerate() {
@@ -587,7 +588,14 @@ mod tests {
 
     /// Layers of two KV heads of 32 elements, each read by two query heads; f16 rows: 128 bytes for K and V.
     fn layout_of(n_layers: usize, context: usize, policy: &str) -> Layout {
-        let heads = AttentionShape { head_dim: 32, n_kv_heads: 2, group: 2, scale: 1.0, softcap: None };
+        let heads = AttentionShape {
+            head_dim: 32,
+            n_kv_heads: 2,
+            group: 2,
+            scale: 1.0,
+            softcap: None,
+            max_alibi_bias: None,
+        };
         let options = StoreOptions { context, types: (Type::F16, Type::F16), reserve: None };
         let choice = policy.parse().expect(policy);
         let keeps_all = |layer, head| layer == 0 && head == 1;

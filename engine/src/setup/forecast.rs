@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ggml::Type;
 use models::shapes::{FileType, ModelShape};
-use models::spec::{ModelSpec, PositionEncoding};
+use models::spec::ModelSpec;
 
 use super::planner::{ModelOutline, Planned, Planner};
 use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
@@ -234,7 +234,7 @@ fn heads(
         }
         (HeadSource::Auto, Some(model)) => match Profiles::new(model, options).cached().ok().flatten() {
             Some(profile) => (profile, ProfileOrigin::Cached),
-            None if outline.spec.position_encoding == PositionEncoding::Alibi => {
+            None if outline.spec.position_encoding.is_alibi() => {
                 (HeadProfile::uniform(shape, false), ProfileOrigin::Alibi)
             }
             None => assumed(shape, assumed_share(shape))?,

@@ -103,8 +103,11 @@ device_calls! {
         scale: f32,
         /// The soft cap of logits; 0 for none.
         softcap: f32,
-        /// Tokens that a query sees, its own included; 0 for all. With a window there are no ALiBi biases.
+        /// Tokens that a query sees, its own included; 0 for all.
         window: i32,
+        /// The maximum bias of ALiBi; 0 without ALiBi.
+        max_alibi_bias: f32,
+        unused: i32,
     }
 
     /// Evicts rows of a lane: adds them to the sums, writes the mean as row 0 and fills the holes.
@@ -231,7 +234,8 @@ device_calls! {
         window_start: i32,
         /// Accumulation: whether earlier numbers are overwritten.
         replace: i32,
-        alibi: i32,
+        /// The maximum bias of ALiBi; 0 without ALiBi.
+        max_alibi_bias: f32,
         /// Number of the `Gain`.
         gain: i32,
         budget: i32,

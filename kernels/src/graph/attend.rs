@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ggml::{Context, CustomTask, DeviceTask, Operand, Tensor, Type};
 
-use super::checks::{Check, check_inputs, check_lanes, check_queries, ensure};
+use super::checks::{Check, check_distances, check_inputs, check_lanes, check_queries, ensure};
 use super::launch::{device_column, device_lanes};
 use super::progress::Progress;
 use super::{
@@ -60,7 +60,7 @@ pub fn attend<'a>(
         appended: appended.rows,
         n_q,
         layer: inputs.layer,
-        slopes: positions.filter(|_| window.is_none()).map(|_| shape.alibi_slopes()),
+        slopes: shape.alibi_slopes(),
         window,
         has_positions: positions.is_some(),
         has_sinks: heads.sinks.is_some(),
@@ -166,6 +166,7 @@ fn check(
     let AttentionShape { head_dim, n_kv_heads, .. } = shape;
     check_queries(shape, "queries", queries)?;
     check_lanes(lanes, head_dim, n_kv_heads)?;
+    lanes.iter().try_for_each(|lane| check_distances(lane, shape))?;
     // A node has ten operands.
     let fits = queries.sinks.is_none() || lanes.len() < MAX_LANES;
     ensure(fits, || format!("{} lanes with sinks, at most {} are possible", lanes.len(), MAX_LANES - 1))?;
@@ -247,7 +248,7 @@ struct Call {
     n_q: usize,
     layer: usize,
     lanes: Vec<LaneHeads>,
-    /// `[n_heads]`: the ALiBi slopes, for lanes with positions and without a window.
+    /// `[n_heads]`: the ALiBi slopes, in layers that have them.
     slopes: Option<Arc<[f32]>>,
     window: Option<usize>,
     /// Whether the operand of the log-weights is that of the positions.
@@ -341,6 +342,8 @@ impl Call {
             scale: self.shape.scale,
             softcap: self.shape.softcap.unwrap_or(0.0),
             window: self.window.map_or(0, |tokens| i32::try_from(tokens).unwrap_or(i32::MAX)),
+            max_alibi_bias: self.shape.max_alibi_bias.unwrap_or(0.0),
+            unused: 0,
         })
     }
 
@@ -379,8 +382,14 @@ mod tests {
 
     #[test]
     fn a_decode_step_with_fewer_tiles_than_threads_splits_rows() {
-        let shape =
-            |n_kv_heads, group| AttentionShape { head_dim: 64, n_kv_heads, group, scale: 1.0, softcap: None };
+        let shape = |n_kv_heads, group| AttentionShape {
+            head_dim: 64,
+            n_kv_heads,
+            group,
+            scale: 1.0,
+            softcap: None,
+            max_alibi_bias: None,
+        };
         assert!(is_tiled(shape(1, 16), 1, 1));
         assert!(!is_tiled(shape(1, 16), 1, 2) && !is_tiled(shape(1, 128), 1, 2));
         assert!(is_tiled(shape(1, 16), 2, 2) && is_tiled(shape(2, 16), 1, 2));
@@ -402,7 +411,14 @@ mod tests {
             (2, 6, 528, 512),
             (1, 1, 6, 512),
         ] {
-            let shape = AttentionShape { head_dim: 128, n_kv_heads, group, scale: 1.0, softcap: None };
+            let shape = AttentionShape {
+                head_dim: 128,
+                n_kv_heads,
+                group,
+                scale: 1.0,
+                softcap: None,
+                max_alibi_bias: None,
+            };
             let tokens = max_partials_tokens(shape, Split::Blocks(blocks), chunk).expect("rows are split");
             assert!(tokens <= chunk);
             for n in 1..=chunk {
@@ -410,11 +426,25 @@ mod tests {
             }
         }
         // No token after the first that splits nothing splits again, and a chunk of any size is found at once.
-        let shape = AttentionShape { head_dim: 128, n_kv_heads: 4, group: 2, scale: 1.0, softcap: None };
+        let shape = AttentionShape {
+            head_dim: 128,
+            n_kv_heads: 4,
+            group: 2,
+            scale: 1.0,
+            softcap: None,
+            max_alibi_bias: None,
+        };
         assert!((1..10_000).map(|n| max_splits(shape, n, 512)).is_sorted_by(|a, b| a >= b));
         let of_chunk = |chunk| max_partials_tokens(shape, Split::Blocks(512), chunk);
         assert_eq!(of_chunk(usize::MAX), of_chunk(10_000));
-        let shape = AttentionShape { head_dim: 64, n_kv_heads: 64, group: 32, scale: 1.0, softcap: None };
+        let shape = AttentionShape {
+            head_dim: 64,
+            n_kv_heads: 64,
+            group: 32,
+            scale: 1.0,
+            softcap: None,
+            max_alibi_bias: None,
+        };
         assert_eq!(max_partials_tokens(shape, Split::Threads(4), 512), None);
         assert_eq!(max_partials_tokens(shape, Split::Blocks(6), 512), None, "the heads fill the device");
     }

@@ -53,8 +53,9 @@ fn is_packed(tensor: &Tensor) -> bool {
 
 /// The queries are f32 `[head_dim, query heads, tokens]`, for a model of this shape, and its sinks f32 `[query heads]`.
 pub(super) fn check_queries(shape: AttentionShape, name: &str, QueryHeads { q, sinks }: QueryHeads) -> Check {
-    let AttentionShape { head_dim, n_kv_heads, group, softcap, .. } = shape;
+    let AttentionShape { head_dim, n_kv_heads, group, softcap, max_alibi_bias: bias, .. } = shape;
     ensure(softcap.is_none_or(|cap| cap > 0.0), || format!("a soft cap of {softcap:?}"))?;
+    ensure(bias.is_none_or(|bias| bias > 0.0), || format!("a maximum ALiBi bias of {bias:?}"))?;
     if let Some(sinks) = sinks {
         is("sinks", sinks, Type::F32, [n_kv_heads.saturating_mul(group), 1, 1, 1])?;
     }
@@ -62,6 +63,14 @@ pub(super) fn check_queries(shape: AttentionShape, name: &str, QueryHeads { q, s
         format!("{n_kv_heads} KV heads, at most {MAX_KV_HEADS} are possible")
     })?;
     is_heads(name, q, [head_dim, n_kv_heads.saturating_mul(group), q.dim(2)])
+}
+
+/// A lane of a layer with ALiBi has the positions of its rows, and no window.
+pub(super) fn check_distances(lane: &GraphLane, shape: AttentionShape) -> Check {
+    let has_distances = lane.positions.is_some() && lane.window.is_none();
+    ensure(shape.max_alibi_bias.is_none() || has_distances, || {
+        "a lane of a layer with ALiBi has no positions of rows, or a window".into()
+    })
 }
 
 /// A lane's tensors fit each other, and it has heads of a model with `n_kv_heads` KV heads.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ggml::{Context, CustomTask, DeviceTask, Operand, RawTensor, Tensor, Type};
 
 use super::checks::{
-    Check, check_heads, check_inputs, check_lane, check_queries, check_rows, ensure, is, is_heads, is_rows,
-    is_vector,
+    Check, check_distances, check_heads, check_inputs, check_lane, check_queries, check_rows, ensure, is,
+    is_heads, is_rows, is_vector,
 };
 use super::launch::{device_column, device_type};
 use super::lists::{self, Lists};
@@ -140,7 +140,7 @@ pub fn accumulate_attention<'a>(
     operands.extend(sinks.map(Operand::Read));
     let (compensated, layer) = (lane.compensated, inputs.layer);
     let first_position = lane.positions.as_ref().map(|positions| positions.first);
-    let slopes = first_position.map(|_| shape.alibi_slopes());
+    let slopes = shape.alibi_slopes();
     let kv_heads: Vec<u32> = heads.iter().map(|head| lane.kv_heads[*head as usize]).collect();
     let tokens = how.queries.min(q.dim(2));
     let splits = splits(tokens * shape.group, heads.len(), lane.k.dim(1));
@@ -257,7 +257,6 @@ pub fn accumulate_attention<'a>(
             part_from: how.part.map_or(0, |part| part.from as i32),
             part_to: how.part.map_or(0, |part| part.to as i32),
             part_last: how.part.map_or(0, |part| part.last as i32),
-            alibi: first_position.is_some().into(),
             ..accumulate_call(shape, q, k, how.gain, splits, heads)?
         };
         // SAFETY: the addresses are those of the operands and of the result, whose shapes are those of the
@@ -279,6 +278,7 @@ fn check_accumulation(
     ensure(lane.window.is_none(), || "a lane with a window accumulates no attention".into())?;
     ensure(how.queries > 0, || "no queries count".into())?;
     check_lane(lane, shape.n_kv_heads)?;
+    check_distances(lane, shape)?;
     ensure(lane.k.dim(0) == shape.head_dim, || format!("the keys are {:?}, the queries {q:?}", lane.k))?;
     ensure(*number < MAX_LANES, || format!("lane {number} of {MAX_LANES}"))?;
     // A head that is given twice would be written by two threads.
@@ -344,7 +344,7 @@ fn accumulate_call(
         tokens: 0,
         window_start: 0,
         replace: 0,
-        alibi: 0,
+        max_alibi_bias: shape.max_alibi_bias.unwrap_or(0.0),
         gain,
         budget,
         splits: splits as i32,
@@ -504,8 +504,6 @@ pub struct WindowQueries {
     pub first: usize,
     /// Log-weight (natural logarithm) of the compensation entry.
     pub log_weight: f32,
-    /// Whether logits have an ALiBi bias.
-    pub alibi: bool,
     /// `[heads]` f32: logits without rows, as in [`QueryHeads`].
     pub sinks: Option<Tensor>,
 }
@@ -527,7 +525,7 @@ pub fn window_attention(
     let RowLists { heads, rows: lists } = positions;
     let with_position = lists.first().map_or(0, |rows| rows.len());
     let live = window.first + with_position;
-    let slopes = window.alibi.then(|| shape.alibi_slopes());
+    let slopes = shape.alibi_slopes();
     let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
     let queries = window.positions.len() * shape.group;
     let splits = splits(queries, heads.len(), live);
@@ -616,7 +614,6 @@ pub fn window_attention(
             first: device_window.first as i32,
             tokens: device_window.positions.len() as i32,
             window_start: device_window.positions.start as i32,
-            alibi: device_window.alibi.into(),
             window_log_weight: device_window.log_weight,
             ..accumulate_call(shape, ring, k, device_window.gain, splits, heads)?
         };

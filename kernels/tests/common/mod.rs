@@ -109,8 +109,8 @@ pub struct Case {
     pub v_type: RowType,
     /// Factor of the random keys.
     pub key_size: f32,
-    /// Whether there are ALiBi biases; rows then have positions in no order.
-    pub alibi: bool,
+    /// The maximum bias of ALiBi. With it rows have positions in no order.
+    pub max_alibi_bias: Option<f32>,
     /// Tokens of a sliding window; rows then have positions in no order.
     pub window: Option<usize>,
     /// Whether rows lie in order instead, and the call has no positions for the window.
@@ -131,7 +131,7 @@ impl Case {
             k_type: RowType::F16,
             v_type: RowType::F16,
             key_size: 1.0,
-            alibi: false,
+            max_alibi_bias: None,
             window: None,
             is_ordered: false,
             softcap: None,
@@ -200,7 +200,10 @@ impl Data {
                 positions[head as usize] = far.chain(FIRST_QUERY..).take(lane.rows).collect();
             }
         }
-        let slopes = alibi_slopes(heads).into_iter().map(|slope| slope as f32).collect();
+        let slopes = alibi_slopes(heads, case.max_alibi_bias.unwrap_or(8.0))
+            .into_iter()
+            .map(|slope| slope as f32)
+            .collect();
         let sinks = (0..heads).map(|_| 3.0 * random.normal()).collect();
         Data { case, q, k, v, capacity, slopes, sinks, positions }
     }
@@ -230,7 +233,7 @@ impl Data {
             scale: 1.0 / (d as f32).sqrt(),
             q: Queries::contiguous(&self.q, d, case.kv_heads() * case.group),
             lanes: &lanes,
-            alibi: case.alibi.then_some(Alibi { slopes: &self.slopes, positions: &positions }),
+            alibi: case.max_alibi_bias.map(|_| Alibi { slopes: &self.slopes, positions: &positions }),
             window: (case.window)
                 .map(|tokens| Window { tokens, positions: (!case.is_ordered).then_some(&positions[..]) }),
             softcap: case.softcap,

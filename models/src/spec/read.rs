@@ -4,7 +4,7 @@
 //! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
 
 use super::{
-    ALIBI_MAX_BIAS, AttentionTemperature, Experts, KvHeads, KvSharing, Latent, LocalLayers, ModelSpec,
+    AttentionTemperature, Experts, KvHeads, KvSharing, Latent, LocalLayers, MAX_ALIBI_BIAS, ModelSpec,
     PositionEncoding, RecurrentLayers, Rope, RopeScaling, attention_scale, local::all_but_every,
     norm_eps_key,
 };
@@ -28,6 +28,8 @@ mod limit {
     pub(super) const USED_EXPERTS: u64 = 1 << 8;
     /// Positions and token ids are i32 in ggml.
     pub(super) const TOKENS: u64 = i32::MAX as u64;
+    /// With more, the slopes of some heads are below f32's precision.
+    pub(super) const ALIBI_BIAS: f32 = 100.0;
     /// Factors beyond these leave nothing of f32's precision.
     pub(super) const FACTORS: (f32, f32) = (1e-6, 1e6);
 }
@@ -511,20 +513,16 @@ impl Keys<'_> {
         Ok(1.0 + 0.1 * multiplier * factor.ln())
     }
 
-    /// ALiBi, whose slopes are known for one maximum bias only.
+    /// ALiBi, with the maximum bias of the file where the architecture has one.
     fn alibi(&self) -> Result<PositionEncoding, LoadError> {
         const KEY: &str = "attention.max_alibi_bias";
-        if self.arch.decl().settings.contains(&KEY) {
-            let bias = self.file.f32(&self.full(KEY))?.unwrap_or(ALIBI_MAX_BIAS);
-            if bias != ALIBI_MAX_BIAS {
-                return Err(self.unsupported(
-                    KEY,
-                    bias,
-                    format!("attention computes ALiBi with {ALIBI_MAX_BIAS} only"),
-                ));
-            }
+        if !self.arch.decl().settings.contains(&KEY) {
+            return Ok(PositionEncoding::Alibi { max_bias: MAX_ALIBI_BIAS });
         }
-        Ok(PositionEncoding::Alibi)
+        self.file.required_f32(&self.full(KEY))?;
+        let expected = format!("it has to be above 0, for ALiBi, and at most {}", limit::ALIBI_BIAS);
+        let max_bias = self.float(KEY, 0.0, |bias| bias > 0.0 && bias <= limit::ALIBI_BIAS, &expected)?;
+        Ok(PositionEncoding::Alibi { max_bias })
     }
 
     /// How the model's layers are connected: the first of the architecture's blocks whose norms are there.

@@ -813,15 +813,13 @@ fn hostile_settings_of_architectures_are_errors() {
             check_spec(arch, set(&key, value.into()), &expected);
         }
     }
+    for bias in [0.0, -8.0, 101.0, f32::NAN, f32::INFINITY] {
+        let key = "mpt.attention.max_alibi_bias";
+        let expected = format!("{key} is {bias}, but it has to be above 0, for ALiBi, and at most 100");
+        check_spec(Arch::Mpt, set(key, bias.into()), &expected);
+    }
     for (arch, key, value, expected) in [
         (Arch::Gemma, "gemma.logit_scale", MetaValue::F32(0.5), "logit_scale = 0.5 is not supported"),
-        (
-            Arch::Mpt,
-            "mpt.attention.max_alibi_bias",
-            MetaValue::F32(4.0),
-            "max_alibi_bias = 4 is not supported",
-        ),
-        (Arch::Mpt, "mpt.attention.max_alibi_bias", MetaValue::F32(f32::NAN), "max_alibi_bias = NaN is not"),
         (Arch::Granite, "granite.rope.scaling.finetuned", MetaValue::Bool(false), "it switches RoPE off"),
         (Arch::StableLm, "stablelm.use_parallel_residual", MetaValue::U32(1), "expected a bool"),
         (Arch::Gpt2, "gpt2.attention.layer_norm_epsilon", MetaValue::F32(f32::NAN), "between 0 and 1"),

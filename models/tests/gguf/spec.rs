@@ -153,7 +153,7 @@ fn early_files_of_gemma_2_have_its_soft_caps() {
 #[test]
 fn baichuan_with_32_layers_uses_rope() {
     let alibi = ModelSpec::from_gguf(&open("baichuan-alibi-f16.gguf")).unwrap();
-    assert_eq!((alibi.n_layers, alibi.position_encoding), (40, PositionEncoding::Alibi));
+    assert_eq!((alibi.n_layers, alibi.position_encoding), (40, PositionEncoding::Alibi { max_bias: 8.0 }));
     let rope = Rope {
         style: RopeStyle::Norm,
         n_dims: 8,

@@ -385,7 +385,6 @@ impl Source<'_> {
                     kv_heads: self.lane.layout.kv_heads.clone(),
                     first: self.first,
                     log_weight: self.lane.log_weight(),
-                    alibi: self.lane.graph.positions.is_some(),
                     sinks: self.sinks.cloned(),
                 };
                 let which = graph::RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
@@ -650,7 +649,14 @@ mod tests {
             compensated: false,
             window: None,
         };
-        let heads = AttentionShape { head_dim: 8, n_kv_heads: 2, group: 1, scale: 1.0, softcap: None };
+        let heads = AttentionShape {
+            head_dim: 8,
+            n_kv_heads: 2,
+            group: 1,
+            scale: 1.0,
+            softcap: None,
+            max_alibi_bias: None,
+        };
         let options = StoreOptions { context: 8, types: (Type::F32, Type::F32), reserve: None };
         let layout = Layout::of_lanes(heads, options, vec![vec![lane]]);
         Store::new(layout, backends).expect("a store")

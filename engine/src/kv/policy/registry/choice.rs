@@ -93,7 +93,7 @@ impl PolicyChoice {
         let epsilon = self
             .value("eps")
             .filter(|_| self.uses_retrieval_heads())
-            .filter(|_| spec.position_encoding == PositionEncoding::Alibi)?;
+            .filter(|_| spec.position_encoding.is_alibi())?;
         Some(ScopeOptions { epsilon, rigorous: self.value("rigorous").is_some_and(|value| value != 0.0) })
     }
 
@@ -108,7 +108,7 @@ impl PolicyChoice {
             });
         }
         let given = self.values.index("compensation").is_some_and(|index| self.values.given[index]);
-        if spec.position_encoding == PositionEncoding::Alibi && self.is_compensated() && given {
+        if spec.position_encoding.is_alibi() && self.is_compensated() && given {
             return Err(EngineError::Policy {
                 given: self.to_string(),
                 reason: "the model's attention falls with the distance (ALiBi), and an entry that stands for many rows has none"
