@@ -239,6 +239,18 @@ fn bos_and_eos_are_added_by_key_or_by_default() {
     assert_eq!(tokenizer.encode_prompt("a", &[], false).expect("encodes"), [3 + u32::from(b'a')]);
 }
 
+/// llama.cpp loads such files of Kimi K2, and finds a token for each byte.
+#[test]
+fn only_kimi_k2_may_lack_merges() {
+    let mut writer = bpe();
+    writer.unset(&key("merges")).set(key("pre"), "kimi-k2");
+    let letter = |letter: char| byte_alphabet().iter().position(|byte| *byte == letter.to_string());
+    let letters: Vec<u32> = "hello".chars().map(|c| letter(c).expect("a byte") as u32).collect();
+    assert_eq!(good(&writer).encode("hello", false, false).expect("encodes"), letters);
+    writer.set(key("pre"), "llama-bpe");
+    assert_eq!(load(&writer).expect_err("bad").to_string(), "the file has no tokenizer.ggml.merges");
+}
+
 #[test]
 fn with_ignore_merges_whole_words_become_tokens() {
     // `he` has no merge here, so only a pre-tokenizer with ignore_merges finds it.
@@ -397,6 +409,10 @@ fn invalid_metadata_are_errors_that_name_the_key() {
         ),
         (error(&|w| w.set(key("token_type"), "x")), "tokenizer.ggml.token_type is str"),
         (error(&|w| w.unset(&key("merges"))), "the file has no tokenizer.ggml.merges"),
+        (
+            error(&|w| w.set(key("model"), "bert")),
+            "tokenizer.ggml.model is \"bert\"; supported are \"llama\" (SentencePiece with scores), \"gpt2\" (BPE) and \"gemma4\"",
+        ),
         (
             error(&|w| w.set(key("merges"), MetaValue::strings(["h e", "he"]))),
             "merge 1: \"he\" is not two pieces",

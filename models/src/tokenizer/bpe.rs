@@ -48,7 +48,10 @@ impl Bpe {
                 Alphabet::Characters => index.get(format!("<0x{byte:02X}>").as_str()).copied(),
             };
         }
-        let lines = metadata.merges.take().ok_or(TokenizerError::Missing { key: MERGES })?;
+        let lines = match metadata.merges.take() {
+            None if !pre.may_lack_merges => return Err(TokenizerError::Missing { key: MERGES }),
+            lines => lines.unwrap_or_default(),
+        };
         let mut merges = Vec::with_capacity(lines.len());
         for (number, line) in lines.iter().enumerate() {
             let (left, right) = parse_merge(line).ok_or_else(|| TokenizerError::BadMerge {

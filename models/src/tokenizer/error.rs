@@ -34,7 +34,7 @@ pub enum TokenizerError {
     },
     /// The kind of vocabulary is not supported.
     #[error(
-        "tokenizer.ggml.model is {name:?}; supported are \"llama\" (SentencePiece with scores) and \"gpt2\" (byte-level BPE)"
+        "tokenizer.ggml.model is {name:?}; supported are \"llama\" (SentencePiece with scores), \"gpt2\" (BPE) and \"gemma4\""
     )]
     UnknownModel {
         /// The value in the file.

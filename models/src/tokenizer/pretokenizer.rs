@@ -26,6 +26,8 @@ pub(super) struct PreTokenizer {
     pub(super) unmerged: Unmerged,
     pub(super) bos: Bos,
     pub(super) alphabet: Alphabet,
+    /// Whether a file may have no merges. Every byte is then a token.
+    pub(super) may_lack_merges: bool,
 }
 
 /// Words that become one token without merging, if they are in the vocabulary.
@@ -181,8 +183,8 @@ impl PreTokenizer {
     pub(super) fn by_name(name: &str) -> Option<Result<PreTokenizer, regex::Error>> {
         let entry = TABLE.iter().find(|entry| entry.names.contains(&name))?;
         let steps = entry.rules.iter().map(step).collect::<Result<Vec<Step>, regex::Error>>();
-        let &Entry { unmerged, bos, alphabet, .. } = entry;
-        Some(steps.map(|steps| PreTokenizer { steps, unmerged, bos, alphabet }))
+        let &Entry { unmerged, bos, alphabet, may_lack_merges, .. } = entry;
+        Some(steps.map(|steps| PreTokenizer { steps, unmerged, bos, alphabet, may_lack_merges }))
     }
 
     /// Splits `text` into words and calls `visit` with one after the other, as byte ranges that cover the

@@ -60,11 +60,18 @@ pub(super) struct Entry {
     pub(super) unmerged: Unmerged,
     pub(super) bos: Bos,
     pub(super) alphabet: Alphabet,
+    pub(super) may_lack_merges: bool,
 }
 
 /// Most pre-tokenizers: a name, and nothing follows from it.
-const PLAIN: Entry =
-    Entry { names: &[], rules: &[], unmerged: Unmerged::Nothing, bos: Bos::No, alphabet: Alphabet::Bytes };
+const PLAIN: Entry = Entry {
+    names: &[],
+    rules: &[],
+    unmerged: Unmerged::Nothing,
+    bos: Bos::No,
+    alphabet: Alphabet::Bytes,
+    may_lack_merges: false,
+};
 
 const GPT2: Rule =
     Split(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+", Spaces::LastLeaves);
@@ -175,6 +182,9 @@ pub(super) static TABLE: &[Entry] = &[
             "phi-2",
             "jina-es",
             "jina-de",
+            "jina-v2-es",
+            "jina-v2-de",
+            "jina-v2-code",
             "gigachat",
             "a.x-4.0",
             "mellum",
@@ -323,6 +333,7 @@ pub(super) static TABLE: &[Entry] = &[
     },
     Entry {
         names: &["kimi-k2"],
+        may_lack_merges: true,
         rules: &[Split(
             r"<han>+|[^\r\n\p{L}\p{N}]?[\p{L}--<han>]+<contraction>?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+",
             Spaces::LastLeavesUnlessLineEnd,
@@ -361,6 +372,7 @@ pub(super) static TABLE: &[Entry] = &[
         unmerged: Unmerged::LineEnds,
         bos: Bos::Always,
         alphabet: Alphabet::Characters,
+        ..PLAIN
     },
     Entry { names: &["sarvam-moe"], rules: &[LINES], alphabet: Alphabet::Characters, ..PLAIN },
 ];
