@@ -109,9 +109,9 @@ impl ShapeError {
 }
 
 impl ModelShape {
-    /// The shape of this name, in upper or lower case.
+    /// The shape of this name. Only letters and digits count, in upper or lower case.
     pub fn find(name: &str) -> Option<&'static ModelShape> {
-        SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(name))
+        SHAPES.iter().find(|shape| letters_and_digits(shape.name).eq(letters_and_digits(name)))
     }
 
     /// All shapes, by family and size.
@@ -251,6 +251,11 @@ impl fmt::Display for ModelShape {
             _ => Ok(()),
         }
     }
+}
+
+/// What counts of a shape's name, in lower case.
+fn letters_and_digits(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase())
 }
 
 fn list(names: impl Iterator<Item = &'static str>) -> String {
@@ -534,6 +539,10 @@ mod tests {
         let (shape, file_type) = ModelShape::parse("Llama-3.2-1B:Q4_K_M").unwrap();
         assert_eq!((shape.name, file_type), ("llama-3.2-1b", FileType::Q4KM));
         assert_eq!(ModelShape::parse("qwen3-8b").unwrap().1, FileType::Q4KM);
+        for spelling in ["gemma3-1b", "gemma-3-1b", "Gemma3 1B", "gemma_3_1b"] {
+            assert_eq!(ModelShape::find(spelling).map(|shape| shape.name), Some("gemma-3-1b"));
+        }
+        assert_eq!(ModelShape::find(""), None);
         let error = ModelShape::parse("llama-4:q8_0").unwrap_err();
         assert!(error.to_string().contains("\"llama-4\"") && error.hint().contains("qwen3-32b"));
         let error = ModelShape::parse("qwen3-8b:q9").unwrap_err();
