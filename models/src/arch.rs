@@ -132,21 +132,37 @@ impl Arch {
         Self::ALL.iter().copied().find(|a| a.name() == name)
     }
 
-    /// The supported architectures whose names begin as `name` does, as a part of a sentence.
-    pub(crate) fn nearest(name: &str) -> String {
-        /// Letters that names of relatives share.
-        const COMMON: usize = 3;
-        let shared = |other: &str| other.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
-        let names = || Self::ALL.iter().map(|arch| arch.name());
-        let most = names().map(shared).max().unwrap_or(0);
-        let nearest: Vec<&str> = names().filter(|other| shared(other) == most).collect();
-        if most < COMMON { String::new() } else { format!("its relatives {} are; all ", nearest.join(", ")) }
+    /// The supported architectures of the family of `name`, as a part of a sentence; empty if there are none.
+    pub(crate) fn relatives(name: &str) -> String {
+        let related: Vec<&str> = Self::ALL
+            .iter()
+            .map(|arch| arch.name())
+            .filter(|other| is_of_family(name, family(other)))
+            .collect();
+        match related[..] {
+            [] => String::new(),
+            [one] => format!("its relative {one} is; all "),
+            _ => format!("its relatives {} are; all ", related.join(", ")),
+        }
     }
 
     /// The names of all supported architectures, separated by commas.
     pub fn supported() -> String {
         Self::ALL.iter().map(|a| a.name()).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The letters that the names of a family begin with: `gemma` of `gemma3`, `hunyuan` of `hunyuan-dense`.
+fn family(name: &str) -> &str {
+    name.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or(name)
+}
+
+/// Whether `name` is the family's name with a version or a variant. Further letters may only follow names that are long
+/// enough to be told apart: `granitehybrid` is a Granite, but `gptj` is not of the family of `gpt2`.
+fn is_of_family(name: &str, family: &str) -> bool {
+    const DISTINCT: usize = 4;
+    name.strip_prefix(family)
+        .is_some_and(|rest| family.len() >= DISTINCT || !rest.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// The declaration of an architecture: everything in which it may differ from the others.

@@ -157,14 +157,14 @@ pub enum LoadError {
 
     /// The model's architecture is not supported.
     #[error(
-        "model architecture {} is not supported; {nearest}supported are {supported}",
+        "model architecture {} is not supported; {relatives}supported are {supported}",
         Text(.found.as_bytes())
     )]
     UnknownArch {
         /// The architecture in the file.
         found: String,
-        /// The supported architectures with similar names, as a part of the sentence; may be empty.
-        nearest: String,
+        /// The supported architectures of its family, as a part of the sentence; may be empty.
+        relatives: String,
         /// The supported architectures, separated by commas.
         supported: String,
     },
@@ -367,7 +367,7 @@ mod tests {
             LoadError::MissingKey { key: text() },
             LoadError::WrongType { key: text(), expected: "a number", found: text() },
             LoadError::BadValue { key: text(), found: text(), expected: text() },
-            LoadError::UnknownArch { found: text(), nearest: text(), supported: text() },
+            LoadError::UnknownArch { found: text(), relatives: text(), supported: text() },
             LoadError::Unsupported { key: text(), value: text(), why: text() },
             LoadError::VocabularyOnly,
             LoadError::MissingTensor { name: text(), shape: text() },

@@ -62,7 +62,7 @@ impl ModelSpec {
         let name = file.required_str("general.architecture")?;
         let arch = Arch::from_name(name).ok_or_else(|| LoadError::UnknownArch {
             found: name.to_owned(),
-            nearest: Arch::nearest(name),
+            relatives: Arch::relatives(name),
             supported: Arch::supported(),
         })?;
         if let Some(kind) = file.str("general.type")?

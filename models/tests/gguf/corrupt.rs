@@ -1195,6 +1195,22 @@ fn an_unknown_architecture_names_its_relatives() {
         set("general.architecture", "qwen9".into()),
         "\"qwen9\" is not supported; its relatives qwen2, qwen3, qwen2moe, qwen3moe, qwen35, qwen35moe, qwen3next are; all supported are llama",
     );
+    for (name, relatives) in [
+        ("gemma3n", "its relatives gemma, gemma2, gemma3, gemma4 are; all "),
+        ("granitehybrid", "its relative granite is; all "),
+        ("falcon-h1", "its relative falcon is; all "),
+        ("llama4", "its relative llama is; all "),
+        // Names that only begin alike.
+        ("minimax-m2", ""),
+        ("nemotron", ""),
+        ("gptj", ""),
+        ("phimoe", ""),
+        ("llada", ""),
+        ("", ""),
+    ] {
+        let expected = format!("\"{name}\" is not supported; {relatives}supported are llama, ");
+        check_spec(Arch::Llama, set("general.architecture", name.into()), &expected);
+    }
 }
 
 /// Windows, their layers and RoPE bases, and soft caps.
