@@ -176,6 +176,8 @@ pub struct ArchDecl {
     pub rope_style: RopeStyle,
     /// Whether RoPE may rotate only the first elements of a head.
     pub partial_rotary: bool,
+    /// What sections of RoPE mean.
+    pub rope_sections: RopeSections,
     /// A tensor of factors that divide RoPE's frequencies.
     pub rope_freqs: Presence,
     /// Two tensors of such factors, one for short contexts and one for long ones (LongRoPE).
@@ -247,6 +249,7 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     positions: Positions::All(PositionScheme::Rope),
     rope_style: RopeStyle::Neox,
     partial_rotary: false,
+    rope_sections: RopeSections::Refused,
     rope_freqs: Presence::Never,
     long_rope: Presence::Never,
     no_rope_every: None,
@@ -540,12 +543,29 @@ pub enum SlidingWindow {
     Local(LocalDecl),
 }
 
+/// What the sections of RoPE in a file (`rope.dimension_sections`) mean. With them, each pair of elements has one of
+/// several positions: time, height and width in an image, which are equal in texts, and one that texts do not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeSections {
+    /// Files have none.
+    Refused,
+    /// Nothing.
+    Ignored,
+    /// Pairs have the positions in turn.
+    Interleaved,
+    /// The first pairs have the first position, the next ones the second, and so on. RoPE pairs the two halves of its
+    /// elements, whatever it does in files without sections.
+    Consecutive,
+}
+
 /// Which layers have a sliding window, where the file does not say it, and their RoPE. Such layers are called local,
 /// the others global.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocalDecl {
     /// The window in tokens. `None`: without one in the file all layers are global.
     pub window: Option<usize>,
+    /// Only models with this number of layers have that window.
+    pub window_if_layers: Option<usize>,
     /// Every how many layers one is global: the last of each group.
     pub global_every: usize,
     /// The RoPE of local layers.
@@ -569,10 +589,22 @@ pub enum LocalRope {
 }
 
 impl LocalDecl {
+    /// The window in a model of `n_layers` layers whose file has none.
+    pub(crate) fn default_window(&self, n_layers: usize) -> Option<usize> {
+        self.window.filter(|_| self.window_if_layers.is_none_or(|layers| layers == n_layers))
+    }
+
     /// Every layer but the last of each group of this many.
     pub(crate) const fn except_every(global_every: usize) -> LocalDecl {
         let rope = LocalRope::Same;
-        LocalDecl { window: None, global_every, rope, only_local_rope: false, own_heads: false }
+        LocalDecl {
+            window: None,
+            window_if_layers: None,
+            global_every,
+            rope,
+            only_local_rope: false,
+            own_heads: false,
+        }
     }
 }
 

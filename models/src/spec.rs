@@ -3,7 +3,8 @@
 //! look up metadata or tensor names.
 
 use crate::arch::{
-    Arch, AttentionScale, Block, FeedForward, NormKind, PositionScheme, Positions, QkNorm, RopeStyle, Scales,
+    Arch, AttentionScale, Block, FeedForward, NormKind, PositionScheme, Positions, QkNorm, RopeSections,
+    RopeStyle, Scales,
 };
 use crate::gguf::ValueType;
 use crate::gguf::write::MetaValue;
@@ -346,7 +347,8 @@ impl ModelSpec {
             final_softcap: decl.final_softcap,
             attention_softcap: decl.attention_softcap,
             local_layers: local.and_then(|local| {
-                Some(LocalLayers::declared(local, local.window?, n_layers, position_encoding.rope()))
+                let window = local.default_window(n_layers)?;
+                Some(LocalLayers::declared(local, window, n_layers, position_encoding.rope()))
             }),
             ignored_sliding_window: None,
             ignored_layers: 0,
@@ -433,9 +435,6 @@ impl ModelSpec {
                 "logit_scale" => self.logit_scale.into(),
                 "nextn_predict_layers" => MetaValue::U32(self.ignored_layers as u32),
                 "residual_scale" => self.residual_scale.into(),
-                "rope.dimension_sections" => {
-                    MetaValue::Array(ValueType::I32, ROPE_SECTIONS.map(MetaValue::I32).to_vec())
-                }
                 "use_parallel_residual" => MetaValue::Bool(self.block.parallel),
                 _ => return None,
             };
@@ -473,6 +472,14 @@ impl ModelSpec {
         if let PositionEncoding::Rope(rope) = self.position_encoding {
             put("rope.dimension_count", size(rope.n_dims));
             put("rope.freq_base", rope.base.into());
+            let has_sections = match self.arch.decl().rope_sections {
+                RopeSections::Interleaved => true,
+                RopeSections::Consecutive => rope.style != self.arch.decl().rope_style,
+                RopeSections::Refused | RopeSections::Ignored => false,
+            };
+            if has_sections {
+                put("rope.dimension_sections", MetaValue::i32s(ROPE_SECTIONS));
+            }
             match rope.scaling {
                 RopeScaling::None => {}
                 RopeScaling::Linear { factor } => {

@@ -222,7 +222,12 @@ ALIBI = [
     Case("mpt-bias16", "Mpt", dict(GPT, d_model=48, n_layers=2, n_heads=3, expansion_ratio=2, max_seq_len=2048,
                                    attn_config=dict(alibi_bias_max=16, clip_qkv=0.75)), written=dict(architectures=["MPTForCausalLM"])),
 ]
-CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300), *enumerate(GEMMA4, 400), *enumerate(ALIBI, 500)]
+# Sections of RoPE, as in GLM-4.1V: the converter changes the order of Q and K. In texts they change nothing. Seeds from 510 on.
+SECTIONS = [
+    Case("glm4-sections", "Glm4", dict(SMALL, head_dim=16, partial_rotary_factor=0.5, attention_bias=True),
+         written=dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1]))),
+]
+CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300), *enumerate(GEMMA4, 400), *enumerate(ALIBI, 500), *enumerate(SECTIONS, 510)]
 
 
 def build(case: Case, seed: int):

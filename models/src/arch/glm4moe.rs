@@ -3,11 +3,12 @@
 //!
 //! Layers that predict several tokens are at the end of the file. They are not used.
 
-use super::{ArchDecl, BASE, Block, ExpertsDecl, Gating, Presence};
+use super::{ArchDecl, BASE, Block, ExpertsDecl, Gating, Presence, RopeSections};
 
 pub(super) static DECL: ArchDecl = ArchDecl {
     name: "glm4moe",
     partial_rotary: true,
+    rope_sections: RopeSections::Consecutive,
     blocks: &[Block { ffn_norm: Some("post_attention_norm"), ..Block::PRE_NORM }],
     qkv_bias: Presence::IfInFile,
     qk_norm: Presence::IfInFile,

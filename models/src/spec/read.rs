@@ -10,7 +10,8 @@ use super::{
 };
 use crate::arch::{
     Arch, ArchDecl, AttentionScale, Block, EXPERT_KEYS, Gating, IGNORED_KEYS, LOCAL_KEYS, LocalDecl,
-    NEUTRAL_KEYS, PositionScheme, Positions, Presence, READ_KEYS, RECURRENT_KEYS, SlidingWindow,
+    NEUTRAL_KEYS, PositionScheme, Positions, Presence, READ_KEYS, RECURRENT_KEYS, RopeSections, RopeStyle,
+    SlidingWindow,
 };
 use crate::error::{LoadError, Text};
 use crate::gguf::{Array, GgufFile, Value};
@@ -33,6 +34,9 @@ mod limit {
     /// Factors beyond these leave nothing of f32's precision.
     pub(super) const FACTORS: (f32, f32) = (1e-6, 1e6);
 }
+
+/// The sections of RoPE.
+const ROPE_SECTIONS: &str = "rope.dimension_sections";
 
 /// How many of the last layers attend to the keys and values of earlier ones.
 const SHARED_KV_LAYERS: &str = "attention.shared_kv_layers";
@@ -136,13 +140,16 @@ impl ModelSpec {
         let bias_of_q = if fused_qkv { "attn_qkv.bias" } else { "attn_q.bias" };
         let sized = ModelSpec { n_embd, ..ModelSpec::base(arch, n_layers, head_dim) }.with_default_scales();
         let position_encoding = match keys.position_scheme(n_layers)? {
-            PositionScheme::Rope => PositionEncoding::Rope(Rope {
-                style: decl.rope_style,
-                n_dims: keys.check_rope_sections(keys.rope_dims(head_dim)?)?,
-                base: keys.rope_base()?,
-                scaling: keys.rope_scaling(n_ctx_train)?,
-                skipped_every: decl.no_rope_every,
-            }),
+            PositionScheme::Rope => {
+                let n_dims = keys.rope_dims(head_dim)?;
+                PositionEncoding::Rope(Rope {
+                    style: keys.rope_style(n_dims)?,
+                    n_dims,
+                    base: keys.rope_base()?,
+                    scaling: keys.rope_scaling(n_ctx_train)?,
+                    skipped_every: decl.no_rope_every,
+                })
+            }
             PositionScheme::Alibi => keys.alibi()?,
             PositionScheme::Learned => PositionEncoding::Learned,
         };
@@ -247,13 +254,15 @@ impl Keys<'_> {
             let Some(key) = key.strip_prefix(&prefix) else {
                 continue;
             };
-            let ArchDecl { settings, sliding_window, experts, recurrent, .. } = self.arch.decl();
+            let ArchDecl { settings, sliding_window, experts, recurrent, rope_sections, .. } =
+                self.arch.decl();
             let is_local = sliding_window.local().is_some() && LOCAL_KEYS.contains(&key);
             let is_of_experts = experts.presence != Presence::Never && EXPERT_KEYS.contains(&key);
             let is_recurrent = recurrent.is_some() && RECURRENT_KEYS.contains(&key);
             let is_read = is_local
                 || is_of_experts
                 || is_recurrent
+                || *rope_sections != RopeSections::Refused && key == ROPE_SECTIONS
                 || READ_KEYS.contains(&key)
                 || settings.contains(&key);
             if is_read || IGNORED_KEYS.contains(&key) {
@@ -592,28 +601,38 @@ impl Keys<'_> {
         Ok(n_dims)
     }
 
-    /// `n_dims`, unless the file has sections of RoPE of which one has a position that texts do not have.
-    fn check_rope_sections(&self, n_dims: usize) -> Result<usize, LoadError> {
-        const KEY: &str = "rope.dimension_sections";
+    /// Which elements RoPE rotates as a pair, of the first `n_dims` ones. An error if the file has sections of RoPE, and
+    /// one of them has a position that texts do not have.
+    fn rope_style(&self, n_dims: usize) -> Result<RopeStyle, LoadError> {
+        let ArchDecl { rope_style, rope_sections, .. } = *self.arch.decl();
+        if matches!(rope_sections, RopeSections::Refused | RopeSections::Ignored) {
+            return Ok(rope_style);
+        }
+        let Some(list) = self.file.ints(&self.full(ROPE_SECTIONS))? else { return Ok(rope_style) };
         /// The positions of time, height and width, which are equal in texts.
         const KNOWN: usize = 3;
-        if !self.arch.decl().settings.contains(&KEY) {
-            return Ok(n_dims);
-        }
-        let Some(list) = self.file.ints(&self.full(KEY))? else { return Ok(n_dims) };
         let size = |i: usize| usize::try_from(list.int(i)?).ok().filter(|n| *n <= limit::HEAD_DIM as usize);
         let sizes: Vec<usize> = (0..list.len().min(KNOWN + 2)).map_while(size).collect();
         let [time, height, width, _] = sizes[..] else {
             let found = format!("a list of {}", list.len());
-            return Err(self.bad(KEY, found, format!("it has to be four sizes of 0 to {}", limit::HEAD_DIM)));
+            let expected = format!("it has to be four sizes of 0 to {}", limit::HEAD_DIM);
+            return Err(self.bad(ROPE_SECTIONS, found, expected));
         };
+        let is_consecutive = rope_sections == RopeSections::Consecutive;
         let pairs = sizes.iter().sum::<usize>();
-        // Pairs belong to the three positions in turn.
-        let is_known = |pair: usize| pair < KNOWN * [time, height, width][pair % KNOWN];
-        match pairs == 0 || (0..n_dims / 2).all(|pair| is_known(pair % pairs)) {
-            true => Ok(n_dims),
+        // llama.cpp ignores consecutive sections without both of the first positions.
+        if pairs == 0 || is_consecutive && (time == 0 || height == 0) {
+            return Ok(rope_style);
+        }
+        let is_known = |pair: usize| match is_consecutive {
+            true => pair < time + height + width,
+            false => pair < KNOWN * [time, height, width][pair % KNOWN],
+        };
+        match (0..n_dims / 2).all(|pair| is_known(pair % pairs)) {
+            true if is_consecutive => Ok(RopeStyle::Neox),
+            true => Ok(rope_style),
             false => Err(self.unsupported(
-                KEY,
+                ROPE_SECTIONS,
                 format!("{sizes:?}"),
                 format!(
                     "some of the {} pairs of elements have a position that texts do not have",
@@ -867,10 +886,12 @@ impl Keys<'_> {
         }
     }
 
-    /// The window of local layers in tokens, and their declaration; `None` where there are none.
-    fn local_window(&self) -> Result<Option<(LocalDecl, usize)>, LoadError> {
+    /// The window of local layers in tokens, and their declaration, in a model of `n_layers` layers; `None` where there
+    /// are none.
+    fn local_window(&self, n_layers: usize) -> Result<Option<(LocalDecl, usize)>, LoadError> {
         let Some(decl) = self.arch.decl().sliding_window.local() else { return Ok(None) };
-        let window = self.optional_size("attention.sliding_window", limit::TOKENS)?.or(decl.window);
+        let stated = self.optional_size("attention.sliding_window", limit::TOKENS)?;
+        let window = stated.or_else(|| decl.default_window(n_layers));
         Ok(window.map(|window| (decl, window)))
     }
 
@@ -885,7 +906,7 @@ impl Keys<'_> {
     ) -> Result<Option<LocalLayers>, LoadError> {
         const BASE: &str = "rope.freq_base_swa";
         const DIMS: &str = "rope.dimension_count_swa";
-        let Some((decl, window)) = self.local_window()? else { return Ok(None) };
+        let Some((decl, window)) = self.local_window(is_local.len())? else { return Ok(None) };
         let mut local = LocalLayers::declared(decl, window, is_local.len(), rope);
         local.is_local = is_local;
         if decl.own_heads {
@@ -909,7 +930,7 @@ impl Keys<'_> {
     /// has none.
     fn window_pattern(&self, n_layers: usize) -> Result<Vec<bool>, LoadError> {
         const KEY: &str = "attention.sliding_window_pattern";
-        let Some((decl, _)) = self.local_window()? else { return Ok(vec![false; n_layers]) };
+        let Some((decl, _)) = self.local_window(n_layers)? else { return Ok(vec![false; n_layers]) };
         if let Some(flags) = self.flags(KEY, n_layers, "a number, or ")? {
             return Ok(flags);
         }

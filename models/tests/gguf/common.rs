@@ -8,7 +8,12 @@ use models::spec::{ModelSpec, ModelTensors};
 /// 2 layers (Baichuan: 40, which selects ALiBi), n_embd 16, 4 query heads and 2 KV heads with head_dim 8, 10
 /// tokens.
 pub fn tiny_spec(arch: Arch) -> ModelSpec {
-    let base = ModelSpec::base(arch, if arch == Arch::Baichuan { 40 } else { 2 }, 8);
+    tiny_spec_of(arch, if arch == Arch::Baichuan { 40 } else { 2 })
+}
+
+/// The same with this number of layers.
+pub fn tiny_spec_of(arch: Arch, n_layers: usize) -> ModelSpec {
+    let base = ModelSpec::base(arch, n_layers, 8);
     ModelSpec {
         name: "tiny".into(),
         n_embd: 16,
@@ -23,9 +28,13 @@ pub fn tiny_spec(arch: Arch) -> ModelSpec {
     .with_default_scales()
 }
 
-/// A file with this specification and a vocabulary.
+/// A file of [`tiny_spec`] with a vocabulary.
 pub fn tiny_model(arch: Arch) -> GgufWriter {
-    let spec = tiny_spec(arch);
+    file_of(&tiny_spec(arch))
+}
+
+/// A file with this specification and a vocabulary.
+pub fn file_of(spec: &ModelSpec) -> GgufWriter {
     let mut writer = GgufWriter::new();
     for (key, value) in spec.metadata() {
         writer.set(key, value);
@@ -37,7 +46,7 @@ pub fn tiny_model(arch: Arch) -> GgufWriter {
     );
     writer.set("tokenizer.ggml.token_type", MetaValue::i32s([2, 3, 3, 1, 1, 1, 1, 1, 1, 1]));
     writer.set("tokenizer.ggml.scores", MetaValue::f32s((0..10).map(|i| -i as f32)));
-    for need in ModelTensors::in_file(&spec) {
+    for need in ModelTensors::in_file(spec) {
         writer.tensor(&need.name, &need.dims, TensorType::F32);
     }
     writer

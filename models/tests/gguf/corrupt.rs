@@ -1094,6 +1094,15 @@ fn impossible_recurrent_layers_are_errors() {
     ] {
         check_spec(Arch::Qwen35, set(&format!("qwen35.{key}"), value), expected);
     }
+    for (sections, expected) in [
+        (&[1, 1, 1, 1][..], "some of the 4 pairs of elements have a position that texts do not have"),
+        (&[2, 2], "it has to be four sizes"),
+        (&[1, 1, 1, 0, 0], "it has to be four sizes"),
+        (&[1, 5000, 1, 0], "it has to be four sizes"),
+    ] {
+        let value = MetaValue::i32s(sections.iter().copied());
+        check_spec(Arch::Glm4, set("glm4.rope.dimension_sections", value), expected);
+    }
     let interval = |every: u32| {
         move |w: &mut GgufWriter| {
             w.unset("qwen35.attention.recurrent_layers");
@@ -1146,16 +1155,18 @@ fn experts_of_other_shapes_are_errors() {
 /// Layers that predict several tokens are at the end of a file.
 #[test]
 fn layers_that_predict_several_tokens_are_ignored() {
-    let with_layer = |count: u32| {
-        let mut writer = tiny_model(Arch::Glm4Moe);
-        let layers = tiny_spec(Arch::Glm4Moe).n_layers as u32;
-        writer.set("glm4moe.block_count", layers + 1);
-        writer.set("glm4moe.nextn_predict_layers", count);
+    let with_layer = |arch: Arch, count: u32| {
+        let mut writer = tiny_model(arch);
+        let layers = tiny_spec(arch).n_layers as u32;
+        writer.set(format!("{}.block_count", arch.name()), layers + 1);
+        writer.set(format!("{}.nextn_predict_layers", arch.name()), count);
         writer.tensor(format!("blk.{layers}.nextn.eh_proj.weight"), &[32, 16], TensorType::F32);
         load(bytes(&writer))
     };
-    with_layer(1).expect("loads");
-    assert!(with_layer(0).is_err());
+    for arch in [Arch::Glm4Moe, Arch::Glm4, Arch::Exaone4] {
+        with_layer(arch, 1).expect("loads");
+        assert!(with_layer(arch, 0).is_err());
+    }
 }
 
 /// A tensor that holds several matrices has the rows of all of them.

@@ -4,15 +4,20 @@
 use std::path::Path;
 
 use models::arch::{Arch, RopeStyle};
-use models::gguf::write::GgufWriter;
+use models::gguf::write::{GgufWriter, MetaValue};
 use models::gguf::{GgufFile, TensorType};
 use models::spec::{ModelSpec, ModelTensors, PositionEncoding, Rope, RopeScaling};
 
-use crate::common::{bytes, tiny_model};
+use crate::common::{bytes, file_of, tiny_model, tiny_spec_of};
 
 fn open(name: &str) -> GgufFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models").join(name);
     GgufFile::open(&path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn read(writer: &GgufWriter) -> ModelSpec {
+    ModelSpec::from_gguf(&GgufFile::from_bytes(bytes(writer)).expect("a file"))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
@@ -171,4 +176,44 @@ fn baichuan_with_32_layers_uses_rope() {
     }
     let file = GgufFile::from_bytes(writer.to_bytes_zeroed().unwrap()).unwrap();
     assert_eq!(ModelSpec::from_gguf(&file).unwrap(), spec);
+}
+
+/// Files of models that also see images have sections of RoPE, whose positions are equal in texts. In GLM's files they
+/// also say that RoPE pairs the two halves of its elements. In ERNIE's they mean nothing.
+#[test]
+fn sections_of_rope_are_read_as_llama_cpp_reads_them() {
+    let with_sections = |arch: Arch, sections: [i32; 4]| {
+        let mut writer = tiny_model(arch);
+        writer.set(format!("{}.rope.dimension_sections", arch.name()), MetaValue::i32s(sections));
+        let spec = read(&writer);
+        assert_eq!(read(&file_of(&spec)), spec, "what is written is read back");
+        spec.position_encoding.rope().expect("RoPE").style
+    };
+    for (arch, sections, style) in [
+        (Arch::Glm4, [2, 1, 1, 0], RopeStyle::Neox),
+        (Arch::Glm4, [11, 11, 10, 0], RopeStyle::Neox),
+        (Arch::Glm4, [0, 2, 2, 0], RopeStyle::Norm),
+        (Arch::Glm4, [4, 0, 0, 0], RopeStyle::Norm),
+        (Arch::Glm4, [0; 4], RopeStyle::Norm),
+        (Arch::Glm4Moe, [2, 1, 1, 0], RopeStyle::Neox),
+        (Arch::Glm4Moe, [0; 4], RopeStyle::Neox),
+        (Arch::Ernie4_5, [2, 1, 1, 0], RopeStyle::Norm),
+        (Arch::Ernie4_5, [1, 1, 1, 1], RopeStyle::Norm),
+        (Arch::Ernie4_5Moe, [2, 1, 1, 0], RopeStyle::Norm),
+    ] {
+        assert_eq!(with_sections(arch, sections), style, "{} {sections:?}", arch.name());
+    }
+}
+
+/// EXAONE 4 with 64 layers has a window of 4096 tokens, also if the file does not say so; others have none then.
+#[test]
+fn exaone_4_with_64_layers_has_a_window() {
+    let window = |layers: usize| {
+        let mut writer = file_of(&tiny_spec_of(Arch::Exaone4, layers));
+        writer.unset("exaone4.attention.sliding_window").unset("exaone4.attention.sliding_window_pattern");
+        let spec = read(&writer);
+        [0, 2, 3, 62, 63].map(|layer| spec.window(layer))
+    };
+    assert_eq!(window(64), [Some(4096), Some(4096), None, Some(4096), None]);
+    assert_eq!(window(60), [None; 5]);
 }
