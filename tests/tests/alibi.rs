@@ -252,7 +252,8 @@ fn the_plan_counts_the_bytes_of_positions() {
     );
 }
 
-/// A head's query or key matrix in f64, `[head_dim][inputs]`: with a bias, its last column is the bias, whose input is 1.
+/// A head's query or key matrix in f64, `[head_dim][inputs]`. With a bias, its last column is the bias, whose input
+/// is 1.
 struct HeadMatrix(Vec<Vec<f64>>);
 
 impl HeadMatrix {
