@@ -6,8 +6,8 @@
 //! - `full` is the reference. q8_0 costs no answers, nor do values in q4_0 (2026-11-22-cache-types.md,
 //!   2026-11-22-ruler.md). Keys in q4_0 cost nearly all on models whose keys have large biases. They are never advised.
 //! - `razor` with f16 or q8_0 answers as `full` does (2026-11-21-recall.md, 2026-11-22-ruler-1.5b.md).
-//! - `kvzip` with 30 % of the rows costs few answers, and fewer than `razor` with values in q4_0 (2026-11-23-kvzip.md). It
-//!   reads a text twice.
+//! - `kvzip` with 30 % of the rows costs few answers, and fewer than `razor` with as many bytes (2026-11-23-kvzip.md). It
+//!   reads a text twice, so `razor` comes first with the memory that it wants.
 //! - The others lose answers, also where retrieval heads keep everything.
 
 use ggml::Type;
