@@ -2,11 +2,12 @@
 // token ids, the same scores. Links the peer's libllama (README.md); uses only its public llama.h. No part of the
 // product.
 //
-//   answers MODEL.gguf CONTEXT TYPE_K TYPE_V [THREADS]
+//   answers MODEL.gguf CONTEXT TYPE_K TYPE_V [THREADS] [--leads] [--no-fa]
 //
 // Each line of the input is the most tokens of an answer, then the prompt's token ids: "32 151644 872 …". The line of
-// the output has the answer's ids, without a token that ends a generation. Flash attention and repacked weights are as
-// llama.cpp chooses them.
+// the output has the answer's ids, without a token that ends a generation. With --leads (greedy.py) the answer goes on
+// behind such a token, and each token is ID:SECOND:LEAD: the next likely token and how far its logit is behind.
+// Flash attention, unless --no-fa switches it off, and repacked weights are as llama.cpp chooses them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -30,16 +31,22 @@ static void decode(llama_context * ctx, std::vector<llama_token> & ids, size_t f
         throw std::runtime_error("llama_decode failed");
 }
 
-static llama_token most_likely(llama_context * ctx, int n_vocab) {
-    const float * logits = llama_get_logits_ith(ctx, -1);
-    llama_token best = 0;
-    for (llama_token id = 1; id < n_vocab; id++)
-        if (logits[id] > logits[best]) best = id;
+// The token with the largest logit, apart from `but`.
+static llama_token most_likely(const float * logits, int n_vocab, llama_token but = -1) {
+    llama_token best = but == 0;
+    for (llama_token id = best + 1; id < n_vocab; id++)
+        if (id != but && logits[id] > logits[best]) best = id;
     return best;
 }
 
 static void run(int argc, char ** argv) {
-    if (argc < 5) throw std::runtime_error("usage: answers MODEL CONTEXT TYPE_K TYPE_V [THREADS]");
+    bool leads = false, no_fa = false;
+    for (; argc > 1 && argv[argc - 1][0] == '-'; argc--) {
+        const std::string flag = argv[argc - 1];
+        if (flag != "--leads" && flag != "--no-fa") throw std::runtime_error("unknown flag " + flag);
+        (flag == "--leads" ? leads : no_fa) = true;
+    }
+    if (argc < 5) throw std::runtime_error("usage: answers MODEL CONTEXT TYPE_K TYPE_V [THREADS] [--leads] [--no-fa]");
     llama_model_params mp = llama_model_default_params();
     mp.n_gpu_layers = 0;
     llama_model * model = llama_model_load_from_file(argv[1], mp);
@@ -49,6 +56,7 @@ static void run(int argc, char ** argv) {
     cp.type_k = type_of(argv[3]);
     cp.type_v = type_of(argv[4]);
     cp.n_threads = cp.n_threads_batch = argc > 5 ? std::stoi(argv[5]) : (int) std::thread::hardware_concurrency();
+    if (no_fa) cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     llama_context * ctx = llama_init_from_model(model, cp);
     if (!ctx) throw std::runtime_error("no context with these cache types");
     const llama_vocab * vocab = llama_model_get_vocab(model);
@@ -67,9 +75,14 @@ static void run(int argc, char ** argv) {
         for (size_t at = 0; at < ids.size(); at += cp.n_batch)
             decode(ctx, ids, at, std::min<size_t>(cp.n_batch, ids.size() - at));
         for (size_t made = 0; made < limit; made++) {
-            const llama_token id = most_likely(ctx, n_vocab);
-            if (llama_vocab_is_eog(vocab, id)) break;
+            const float * logits = llama_get_logits_ith(ctx, -1);
+            const llama_token id = most_likely(logits, n_vocab);
+            if (!leads && llama_vocab_is_eog(vocab, id)) break;
             std::cout << (made ? " " : "") << id;
+            if (leads) {
+                const llama_token second = most_likely(logits, n_vocab, id);
+                std::cout << ':' << second << ':' << logits[id] - logits[second];
+            }
             ids.push_back(id);
             if (made + 1 < limit) decode(ctx, ids, ids.size() - 1, 1);
         }
