@@ -71,7 +71,7 @@ fn similar_names_are_suggested() {
         (&["plan", "--policy", "steaming"], "streaming"),
         (&["bench", "--policy", "snapvk"], "snapkv"),
         (&["ask", "-ctk", "q80", "Why?"], "q8_0"),
-        (&["plan", "--shape", "llama3.1-8b"], "llama-3.1-8b"),
+        (&["plan", "--shape", "lama-3.1-8b"], "llama-3.1-8b"),
         (&["plan", "--shape", "llama-3.1-8b:q4km"], "q4_k_m"),
         (&["help", "polices"], "policies"),
     ] {
