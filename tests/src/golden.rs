@@ -515,7 +515,8 @@ fn retention<'a>(policy: &str, case: &'a Value) -> Result<Option<Retention<'a>>>
             format!("ahakv:budget={budget},recent={},kernel={},lambda={}", p["recent"], p["kernel"], mode())
         }
         "kvzip" | "stream_kvzip" => {
-            format!("kvzip:heads=off,capacity={},recent={},slack=0", p["capacity"], p["recent"])
+            let later = p["later"].as_u64().unwrap_or(0);
+            format!("kvzip:heads=off,capacity={},recent={},later={later},slack=0", p["capacity"], p["recent"])
         }
         "h2o" => format!("h2o:heavy={},recent={}", p["heavy"], p["recent"]),
         "stream_h2o" => format!("h2o:heavy={},recent={}", p["selected"], p["recent"]),

@@ -335,7 +335,7 @@ def run_stream(kind):
             return dict(kept=st.pos, snaps=snaps, acc=st.acc)
         if kind == "kvzip":
             kept, s = R.kvzip(K[:, :n0], Q[:, :n0], p["capacity"], p["recent"], p["chunk"])
-            snaps = list(R.kvzip_decode(kept, s, n0, n, p["capacity"], p["recent"]))
+            snaps = list(R.kvzip_decode(kept, s, n0, n, p["capacity"], p["recent"], p["later"]))
             return dict(kept=snaps[-1], snaps=[[x.tolist() for x in heads] for heads in snaps])
         if kind == "tova":
             st = R.TovaStream(p["capacity"], p["protect_last"])
@@ -469,8 +469,9 @@ def g_kvzip():
         kept, s = R.kvzip(bank["K"], bank["Q"], **c["params"])
         c["expected"]["acc"] = [tolist(s[h][x]) for h, x in enumerate(kept)]
     P = "stream_kvzip"
-    for name, b, cap, r in (("mha", "E", S(60, 72), 12), ("gqa", "B", S(40, 33), S(8, 11)), ("more_than_recent", "A", S(20, 22), 4)):
-        add_stream(P, "kvzip", name, b, [dict(prefill=N(b) - dec, capacity=cap + i, recent=r, chunk=S(32, 24)) for i in range(12) for dec in (S(20, 17), 15, 10)], "KVQq")
+    for name, b, cap, r, later in (("mha", "E", S(60, 72), 12, 0), ("gqa", "B", S(40, 33), S(8, 11), 0), ("more_than_recent", "A", S(20, 22), 4, 0),
+                                   ("later", "B", S(36, 41), 4, S(9, 7)), ("all_later", "A", S(14, 13), 3, 400)):
+        add_stream(P, "kvzip", name, b, [dict(prefill=N(b) - dec, capacity=cap + i, recent=r, later=later, chunk=S(32, 24)) for i in range(12) for dec in (S(20, 17), 15, 10)], "KVQq")
 
 
 g_all(); g_streams(); g_misc(); g_kvzip()

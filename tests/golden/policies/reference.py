@@ -401,16 +401,17 @@ def kvzip(K, Q, capacity, recent, chunk, n_sink=4, scale=None):
     return [np.concatenate([ends[0], best(h), ends[1]]) for h in range(n_kv)], s
 
 
-def kvzip_decode(kept, scores, n0, n, capacity, recent, n_sink=4):
-    """Tokens n0 to n follow one at a time. They have no score: those that leave the last `recent`
-    are evicted, the oldest first, before any row with a score. Yields the kept rows after each."""
+def kvzip_decode(kept, scores, n0, n, capacity, recent, later=0, n_sink=4):
+    """Tokens n0 to n follow one at a time. They have no score. CHOICE (the paper evicts none of them): the
+    last `later` stay while there are others; older ones are evicted first, the oldest before the others,
+    and then rows with the lowest scores. The last `recent` tokens stay. Yields the kept rows after each."""
     kept = [list(x) for x in kept]
     for t in range(n0, n):
         for h, rows in enumerate(kept):
             rows.append(t)
+            value = lambda p: (0, scores[h, p], -p) if p < n0 else (1 if p > t - later else -1, p)
             while len(rows) > capacity:
-                free = [p for p in rows if n_sink <= p <= t - recent]
-                rows.remove(min(free, key=lambda p: (p < n0, scores[h, p] if p < n0 else p, -p)))
+                rows.remove(min((p for p in rows if n_sink <= p <= t - recent), key=value))
         yield [np.array(x) for x in kept]
 
 

@@ -5,9 +5,9 @@
 //! calibration and not from this text, because its rows are evicted layer by layer. A part of the text is repeated
 //! behind the tokens before it, without words that ask for it, so that no language is assumed. While it is repeated
 //! its rows are scored, and no others: queries see the part, each other, and a few rows for the attention of heads
-//! that look for nothing (`crate::scratch::first_text_chunks`). Rows of later tokens, and of a text that is read
-//! chunk by chunk, have no score. The last `recent` rows stay. Of those that leave this window the oldest are evicted
-//! first, and all of them before rows with a score.
+//! that look for nothing (`crate::scratch::first_text_chunks`). The last `recent` rows stay. Rows of later tokens, and of
+//! a text that is read chunk by chunk, have no score. The paper evicts none of them; here the last `later` ones stay, so
+//! that a conversation about a text is remembered. Older ones are evicted before rows with a score, the oldest first.
 
 use std::sync::Arc;
 
@@ -18,11 +18,14 @@ use super::{
 
 /// First rows that stay whatever their scores are.
 const SINKS: usize = 4;
+/// Above all scores of attention.
+const ABOVE_SCORES: f32 = 2.0;
 
 #[derive(Debug)]
 struct KvZip {
     capacity: usize,
     recent: usize,
+    later: usize,
     slack: usize,
 }
 
@@ -54,13 +57,17 @@ impl Policy for KvZip {
     }
 
     fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
-        let LaneStatus { event, scanned_until, .. } = candidates.status;
-        let score = |(position, score): (&u32, &f32)| {
-            if event == Event::ExactPrefill || (*position as usize) < scanned_until {
-                return *score;
+        let LaneStatus { event, scanned_until, seen, .. } = candidates.status;
+        let score = |(position, stored): (&u32, &f32)| {
+            let is_covered = event == Event::ExactPrefill || (*position as usize) < scanned_until;
+            if is_covered && (0.0..ABOVE_SCORES).contains(stored) {
+                return *stored;
             }
-            // Below all scores of attention, and higher for later tokens.
-            -1.0 / (*position + 1) as f32
+            // A later token: the newer, the higher, and below all scores of attention if it is too old.
+            match *position as usize + self.later >= seen {
+                true => ABOVE_SCORES + *position as f32,
+                false => -1.0 / (*position + 1) as f32,
+            }
         };
         candidates.map_heads(|head| head.positions.iter().zip(&head.inputs[0]).map(score).collect())
     }
@@ -72,6 +79,13 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     parameters: &[
         Parameter::rows("capacity", "rows kept, the recent ones included", 1024.0, 2.0),
         Parameter::rows("recent", "last rows kept", 64.0, 1.0),
+        Parameter::rows(
+            "later",
+            "last rows kept of the tokens that follow the text; -1 is a quarter of the capacity",
+            -1.0,
+            -1.0,
+        )
+        .hidden(),
         Parameter::slack(64.0, 0.0),
     ],
     default_heads: Heads::Shares,
@@ -84,7 +98,8 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
                     "a capacity of {capacity} rows leaves none beside the {recent} recent and {SINKS} first ones"
                 ));
             }
-            Ok(Arc::new(KvZip { capacity, recent, slack }))
+            let later = values.optional_count("later").unwrap_or(capacity / 4);
+            Ok(Arc::new(KvZip { capacity, recent, later, slack }))
         },
         fit: |values, rows, _| {
             values.set("capacity", rows);

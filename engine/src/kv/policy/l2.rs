@@ -166,7 +166,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
                 recent,
                 skip: values.count("skip"),
                 order: [Order::Low, Order::High, Order::Random][values.count("order")],
-                slack: values.slack(),
+                slack: values.optional_count("slack"),
             }))
         },
         fit: |values, rows, _| {

@@ -62,7 +62,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
                 sinks: values.count("sinks"),
                 window: values.count("buffer"),
                 share: 1.0 / values.get("ratio"),
-                slack: values.slack(),
+                slack: values.optional_count("slack"),
             }))
         },
         fit: |values, rows, _| {

@@ -25,7 +25,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
                 sinks: values.count("sinks"),
                 window: values.count("window"),
                 share: 0.0,
-                slack: values.slack(),
+                slack: values.optional_count("slack"),
             }))
         },
         fit: |values, rows, _| {

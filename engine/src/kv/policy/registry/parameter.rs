@@ -154,9 +154,9 @@ impl ParameterValues {
         self.get(name) != 0.0
     }
 
-    /// The parameter `slack`; `None` where the policy chooses.
-    pub fn slack(&self) -> Option<usize> {
-        (self.get("slack") >= 0.0).then_some(self.count("slack"))
+    /// The value of a parameter of whole numbers; `None` for -1, where the policy chooses.
+    pub fn optional_count(&self, name: &str) -> Option<usize> {
+        (self.get(name) >= 0.0).then_some(self.count(name))
     }
 
     /// Sets a parameter; does nothing for one that the policy does not have.
