@@ -32,6 +32,16 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a result")).collect()
 }
 
+/// The only SVG picture whose name begins so.
+fn picture(folder: &Path, begin: &str) -> String {
+    let paths = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let mut found = paths.filter(|path| name(path).starts_with(begin) && name(path).ends_with(".svg"));
+    let path = found.next().expect("a picture");
+    assert!(found.next().is_none(), "two pictures");
+    fs::read_to_string(path).expect("an SVG file")
+}
+
 const SMALL: [&str; 10] =
     ["needle", "-c", "600", "--samples", "4", "--policy", "streaming", "--kv-budget", "30%,400KiB", "-q"];
 
@@ -128,6 +138,7 @@ fn predictions_of_full_caches_are_the_reference() {
     let parts = cells[0]["prediction"]["nll_by_position"].as_array().expect("an array");
     let mean = parts.iter().filter_map(Value::as_f64).sum::<f64>() / parts.len() as f64;
     assert!((mean - number(0, "nll")).abs() < 1e-9 && parts.len() == 4, "{cells:?}");
+    assert!(picture(&output, "perplexity").contains(">streaming q8_0/q4_0 20%</text>"));
 }
 
 /// A folder with a book.
@@ -158,6 +169,7 @@ fn a_full_cache_agrees_with_itself_and_others_less() {
     assert!(number(2, "share") < 1.0 && number(2, "tokens_before_difference") < tokens, "{cells:?}");
     let table = eval(&output, &[&args[..], &caches].concat()).ok();
     assert!(table.contains(" same |") && table.contains(" before |"), "{table}");
+    assert!(picture(&output, "agreement").contains(">streaming q8_0</text>"));
     // The question is a part of the text.
     let run = eval(&output, &["agreement", "-c", "40", "--data", &data]);
     assert!(run.stderr.contains("the question and the answer alone have"), "{}", run.stderr);

@@ -264,6 +264,7 @@ impl<'a> Evaluation<'a> {
         Record {
             key,
             text: exercise.checksum(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             depth: exercise.depth,
             policy,
             tokens,

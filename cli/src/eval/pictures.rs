@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use charts::{Axis, BarChart, BarSeries, Chart, HeatMap, LineChart, Numbers, Reference, Scale, Series};
 use twox_hash::XxHash3_64;
 
+use super::prediction::PART;
 use super::records::Record;
 use super::report::{FINGERPRINT, Summary, error_of_mean, mean};
 use crate::format;
@@ -40,13 +41,40 @@ impl Picture {
 /// The pictures of one table.
 pub fn of_scores(summaries: &[&Summary]) -> Vec<Picture> {
     let Some(first) = summaries.first() else { return Vec::new() };
-    let scores = by_memory(title("Score by memory", first), summaries);
+    let scores = by_memory(title("Score by memory", first), scores("mean score"), summaries);
     let mut pictures = vec![Picture::new(&words("scores", first), scores)];
     if summaries.iter().any(|summary| summary.task != first.task) {
         let tasks = by_task(title("Score by task", first), summaries);
         pictures.push(Picture::new(&words("tasks", first), tasks));
     }
     pictures
+}
+
+/// How far the answers of the caches of one table agree with those of a full cache.
+pub fn of_agreement(summaries: &[&Summary]) -> Vec<Picture> {
+    let Some(first) = summaries.first() else { return Vec::new() };
+    let axis = scores("tokens of the full cache's answer that are chosen, in %");
+    let chart = by_memory(title("Agreement by memory", first), axis, summaries);
+    vec![Picture::new(&words("agreement", first), chart)]
+}
+
+/// How well the caches of one table predict what follows the text, by position.
+pub fn of_predictions(summaries: &[&Summary]) -> Vec<Picture> {
+    let Some(first) = summaries.first() else { return Vec::new() };
+    let series = |summary: &&Summary| {
+        let parts = &summary.prediction.as_ref()?.nll_by_position;
+        let middle = |part: usize| (PART * part + PART / 2) as f64;
+        let points = parts.iter().enumerate().map(|(part, nll)| (middle(part), nll.exp())).collect();
+        Some(Series { name: summary.row().name(), points, ..Series::default() })
+    };
+    let chart = LineChart {
+        title: title("Perplexity by position", first),
+        x: Axis { label: "tokens after the text".to_owned(), ..Axis::default() },
+        y: Axis { label: "perplexity".to_owned(), scale: Scale::Log, ..Axis::default() },
+        series: summaries.iter().filter_map(series).collect(),
+        ..LineChart::default()
+    };
+    vec![Picture::new(&words("perplexity", first), chart)]
 }
 
 /// Which positions the caches of one table keep.
@@ -115,7 +143,7 @@ fn title(what: &str, summary: &Summary) -> String {
 
 /// Mean scores over the memory of the cache: a line for each policy and type. A full cache in f16 is the reference.
 /// Caches that have not done all tasks are left out.
-fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
+fn by_memory(title: String, y: Axis, summaries: &[&Summary]) -> LineChart {
     let mut chart = LineChart {
         title,
         x: Axis {
@@ -124,7 +152,7 @@ fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
             numbers: Numbers::Percent,
             range: None,
         },
-        y: scores(),
+        y,
         ..LineChart::default()
     };
     // Memory, score and error of each line, by its name.
@@ -153,9 +181,10 @@ fn by_memory(title: String, summaries: &[&Summary]) -> LineChart {
     chart
 }
 
-fn scores() -> Axis {
+/// From 0 to 100.
+fn scores(what: &str) -> Axis {
     Axis {
-        label: "mean score, with its standard error".to_owned(),
+        label: format!("{what}, with its standard error"),
         range: Some((0.0, 100.0)),
         ..Axis::default()
     }
@@ -163,7 +192,7 @@ fn scores() -> Axis {
 
 /// A group of bars for each task.
 fn by_task(title: String, summaries: &[&Summary]) -> BarChart {
-    let mut chart = BarChart { title, y: scores(), ..BarChart::default() };
+    let mut chart = BarChart { title, y: scores("mean score"), ..BarChart::default() };
     for summary in summaries {
         if !chart.groups.contains(&summary.task) {
             chart.groups.push(summary.task.clone());

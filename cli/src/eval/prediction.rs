@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::format;
 
 /// Tokens of a part of the predicted text, of which the results have the mean.
-const PART: usize = 32;
+pub const PART: usize = 32;
 
 /// Predictions of the tokens that follow a text. Natural logarithms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

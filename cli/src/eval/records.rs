@@ -57,6 +57,9 @@ pub struct Record {
     pub key: Key,
     /// A checksum of the prompt.
     pub text: String,
+    /// The version of the program that computed the answer; empty in older files.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
     /// How deep in the text the answer is, from 0 to 1, where that is the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<f64>,
@@ -278,6 +281,7 @@ mod tests {
         Record {
             key,
             text,
+            version: "1.2.3".to_owned(),
             depth: Some(0.5),
             policy,
             tokens: 7,

@@ -141,6 +141,8 @@ pub fn finish(app: &App, args: &EvalArgs, records: &mut Records) -> Result<()> {
     for group in pictures_of(&summaries) {
         let of_kind = |kind| group.iter().filter(|summary| summary.kind() == kind).collect::<Vec<_>>();
         draw(records.folder(), pictures::of_scores(&of_kind(Kind::Score)))?;
+        draw(records.folder(), pictures::of_agreement(&of_kind(Kind::Agreement)))?;
+        draw(records.folder(), pictures::of_predictions(&of_kind(Kind::Prediction)))?;
         draw(records.folder(), pictures::of_retention(&of_kind(Kind::Retention)))?;
         draw(records.folder(), pictures::of_attention_loss(&of_kind(Kind::AttentionLoss)))?;
     }
