@@ -103,6 +103,8 @@ architectures! {
     ernie4_5_moe: Ernie4_5Moe,
     /// StableLM.
     stablelm: StableLm,
+    /// Nemotron-3, Nemotron-4 and Minitron; not the hybrid Nemotron-H.
+    nemotron: Nemotron,
     /// Falcon.
     falcon: Falcon,
     /// GPT-NeoX, Pythia.

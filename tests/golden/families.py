@@ -8,6 +8,7 @@ vocabulary of single bytes in place of its vocabulary step.
 """
 import argparse
 import dataclasses
+import inspect
 import json
 import logging
 import math
@@ -227,7 +228,13 @@ SECTIONS = [
     Case("glm4-sections", "Glm4", dict(SMALL, head_dim=16, partial_rotary_factor=0.5, attention_bias=True),
          written=dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1]))),
 ]
-CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300), *enumerate(GEMMA4, 400), *enumerate(ALIBI, 500), *enumerate(SECTIONS, 510)]
+# A plain network with squared ReLU. Seeds from 520 on.
+PARTIAL = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))
+RELU2 = [
+    Case("nemotron-bias", "Nemotron", dict(SMALL, attention_bias=True, mlp_bias=True, **PARTIAL)),
+    Case("nemotron-mqa", "Nemotron", dict(SMALL, num_key_value_heads=1, **PARTIAL), "q8_0"),
+]
+CASES = [*enumerate(CASES), *enumerate(LATER, 200), *enumerate(HYBRID, 300), *enumerate(GEMMA4, 400), *enumerate(ALIBI, 500), *enumerate(SECTIONS, 510), *enumerate(RELU2, 520)]
 
 
 def build(case: Case, seed: int):
@@ -311,6 +318,48 @@ def convert(case: Case, net, out: Path, quantize: Path):
             subprocess.run([quantize, written, out, case.kind], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def compute(net, ids) -> tuple[np.ndarray, dict]:
+    """The logits, and steps of the computation by llama.cpp's names: every fourth number of the last token. `attn_norm` and
+    `ffn_norm` are what attention and the feed-forward network read, `kqv_out` what attention's output matrix reads."""
+    got = {}
+
+    def keep(name, x):
+        x = (x[0] if isinstance(x, tuple) else x).detach().numpy()
+        got[name] = [float(f"{number:.6g}") for number in x.reshape(-1, x.shape[-1])[-1, ::4]]
+
+    def read(name):
+        return lambda _module, args, kwargs: keep(name, args[0] if args else kwargs["hidden_states"])
+
+    def written(name):
+        return lambda _module, _args, output: keep(name, output)
+
+    def part(module, *words):
+        """The first child with one of these names."""
+        return next((child for name, child in module.named_children() if name in words), None)
+
+    layers = next(m for m in net.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == net.config.num_hidden_layers)
+    hooks = [layers[0].register_forward_pre_hook(read("embd"), with_kwargs=True),
+             net.get_output_embeddings().register_forward_pre_hook(read("result_norm"), with_kwargs=True)]
+    for i, layer in enumerate(layers):
+        attention = part(layer, "self_attn", "linear_attn", "attention", "self_attention", "attn")
+        output = part(attention, "o_proj", "out_proj", "dense", "c_proj")
+        mlp = part(layer, "mlp", "feed_forward", "ffn", "block_sparse_moe")
+        hooks += [attention.register_forward_pre_hook(read(f"attn_norm-{i}"), with_kwargs=True),
+                  mlp.register_forward_pre_hook(read(f"ffn_norm-{i}"), with_kwargs=True),
+                  layer.register_forward_hook(written(f"l_out-{i}"))]
+        if not type(attention).__name__.startswith(("Qwen3_5GatedDelta", "Qwen3_5MoeGatedDelta")):  # the file has another order of heads
+            hooks.append(output.register_forward_pre_hook(read(f"kqv_out-{i}"), with_kwargs=True))
+        # Some networks add the residual stream themselves. Gemma 4 adds its experts to the network.
+        last = part(mlp, "dense_4h_to_h", "down_proj") if "residual" in inspect.signature(mlp.forward).parameters else mlp
+        if not getattr(layer, "enable_moe_block", False):
+            hooks.append(last.register_forward_hook(written(f"ffn_out-{i}")))
+    with torch.inference_mode():
+        logits = net(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+    for hook in hooks:
+        hook.remove()
+    return logits, got
+
+
 def run_llamacpp(dumper: Path, model: Path, ids, work: Path, *options) -> np.ndarray:
     out = work / "logits.npy"
     subprocess.run([dumper, model, ",".join(map(str, ids)), out, *options], check=True)
@@ -336,6 +385,8 @@ def main():
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
     index = {entry["name"]: entry for entry in json.loads((args.out / "index.json").read_text())} if args.names else {}
+    packed_steps = args.out / "intermediates.json.br"
+    steps = json.loads(brotli.decompress(packed_steps.read_bytes())) if args.names and packed_steps.exists() else {}
     for number, case in CASES:
         if args.names and case.name not in args.names:
             continue
@@ -347,8 +398,7 @@ def main():
             convert(case, net, model, args.llama_quantize)
             ids = [int(i) for i in np.random.default_rng(200 + number).integers(3, VOCAB, case.tokens)]
             if case.kind == "f32":
-                with torch.inference_mode():
-                    logits = net(torch.tensor([ids]), use_cache=False).logits[0].numpy()
+                logits, steps[name] = compute(net, ids)
                 limits = {"max_abs": 1e-3, "rms": 1e-4}
             else:
                 logits = run_llamacpp(args.dumper, model, ids, work)
@@ -365,6 +415,7 @@ def main():
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}
             print(f"{name:28} std {logits.std():.2f} limits {limits} {len(packed)} bytes", flush=True)
+    packed_steps.write_bytes(brotli.compress(json.dumps(steps, separators=(",", ":")).encode(), quality=11))
     lines = ",\n".join(json.dumps(entry) for entry in index.values())
     (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
 

@@ -1210,10 +1210,11 @@ fn an_unknown_architecture_names_its_relatives() {
         ("gemma3n", "its relatives gemma, gemma2, gemma3, gemma4 are; all "),
         ("granitehybrid", "its relative granite is; all "),
         ("falcon-h1", "its relative falcon is; all "),
+        ("nemotron_h_moe", "its relative nemotron is; all "),
         ("llama4", "its relative llama is; all "),
         // Names that only begin alike.
         ("minimax-m2", ""),
-        ("nemotron", ""),
+        ("arcee", ""),
         ("gptj", ""),
         ("phimoe", ""),
         ("llada", ""),
