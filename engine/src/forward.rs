@@ -609,7 +609,7 @@ impl Forward {
             self.splits[self.placement.of(layer) as usize],
         );
         let attended = rotation.of_values(ctx, attended);
-        let attended = self.intermediate("kqv_out", layer, attended); // [heads * head_dim, n or 1]
+        // [heads * head_dim, n or 1]
         let Some(w) = self.attention_weights(layer, attending) else { return (None, stored) };
         let attended = match (&self.spec.latent, &w.wv, gate) {
             (Some(latent), Some(values), _) => self.latent_values(ctx, layer, latent, values, &attended),
@@ -618,6 +618,7 @@ impl Forward {
             }
             _ => attended,
         };
+        let attended = self.intermediate("kqv_out", layer, attended);
         let out = self.with_bias(ctx, self.product(ctx, layer, &w.wo, &attended), w.bo.as_ref());
         (Some(out), stored)
     }

@@ -22,6 +22,12 @@ pub fn golden_cases() -> Vec<Value> {
     index["cases"].as_array().expect("cases").clone()
 }
 
+/// The cases of `golden/families/index.json`.
+pub fn family_cases() -> Vec<Value> {
+    let index = std::fs::read_to_string(crate::data("golden/families/index.json")).expect("the index");
+    serde_json::from_str(&index).expect("the index is JSON")
+}
+
 /// The tokens of a golden case.
 pub fn case_tokens(case: &Value) -> Vec<u32> {
     let tokens = case["tokens"].as_array().expect("tokens").iter();
@@ -53,9 +59,14 @@ pub fn family_model_with(name: &str, options: &EngineOptions) -> Arc<Engine> {
 
 /// A packed model of `golden/families` by its name, unpacked.
 pub fn family_file(name: &str) -> Vec<u8> {
-    let packed = std::fs::read(crate::data(&format!("golden/families/{name}.gguf.br"))).expect(name);
+    unpacked(&format!("golden/families/{name}.gguf.br"))
+}
+
+/// A packed file, unpacked.
+pub fn unpacked(path: &str) -> Vec<u8> {
+    let packed = std::fs::read(crate::data(path)).expect(path);
     let mut bytes = Vec::new();
-    Decompressor::new(&packed[..], 4096).read_to_end(&mut bytes).expect("the model is packed");
+    Decompressor::new(&packed[..], 4096).read_to_end(&mut bytes).expect("the file is packed");
     bytes
 }
 

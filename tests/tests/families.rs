@@ -16,7 +16,8 @@ use models::arch::Arch;
 use models::spec::{KvHeads, ModelSpec};
 use serde_json::Value;
 use tests::fixtures::{
-    blamed_tensor, case_tokens, family_file, family_model, max_difference, session, sync, with_policy,
+    blamed_tensor, case_tokens, family_cases, family_file, family_model, max_difference, session, sync,
+    with_policy,
 };
 use tests::npy::Array;
 use tests::{device_tolerance, fixtures};
@@ -46,9 +47,7 @@ impl Case {
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    let index = std::fs::read_to_string(tests::data("golden/families/index.json")).expect("the index");
-    let index: Vec<Value> = serde_json::from_str(&index).expect("the index is JSON");
-    index.into_iter().map(|json| {
+    family_cases().into_iter().map(|json| {
         let name = json["name"].as_str().expect("a name").to_owned();
         let file = |extension: &str| tests::data(&format!("golden/families/{name}.{extension}"));
         Case {

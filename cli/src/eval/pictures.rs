@@ -183,11 +183,7 @@ fn by_memory(title: String, y: Axis, summaries: &[&Summary]) -> LineChart {
 
 /// From 0 to 100.
 fn scores(what: &str) -> Axis {
-    Axis {
-        label: format!("{what}, with its standard error"),
-        range: Some((0.0, 100.0)),
-        ..Axis::default()
-    }
+    Axis { label: format!("{what}, with its standard error"), range: Some((0.0, 100.0)), ..Axis::default() }
 }
 
 /// A group of bars for each task.
