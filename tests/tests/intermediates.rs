@@ -89,7 +89,8 @@ fn intermediates_of_families_equal_those_of_transformers() {
             let difference = max_difference(&have, &want);
             let largest = want.iter().fold(1f32, |largest, x| largest.max(x.abs()));
             if difference > largest * (2e-5 + device_tolerance()) {
-                failures.push(format!("{name}: {step} differs by {difference:.1e}, the largest is {largest}"));
+                failures
+                    .push(format!("{name}: {step} differs by {difference:.1e}, the largest is {largest}"));
             }
         }
         // Models without a norm there have no such step. It is the residual stream, which has another name.
