@@ -194,6 +194,9 @@ fn case() -> impl Strategy<Value = Case> {
         |(rows, index, heads, compensation)| {
             let mut all = bounded_policies(rows, CONTEXT);
             all.push(PolicyChoice::default());
+            // With as few rows the default protects no more later tokens than recent ones.
+            let later = format!("kvzip:capacity={rows},recent=4,later=8,slack=2");
+            all.push(later.parse().expect("a policy"));
             let policy = index.get(&all).to_string();
             let more = [(heads, "heads=on"), (compensation, "compensation=on")];
             more.iter().filter(|(on, _)| *on).fold(policy, |policy, (_, parameter)| {
