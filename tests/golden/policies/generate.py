@@ -497,7 +497,7 @@ symmetric difference must have scores within 1e-5 of the cut) - `out` is then st
 stream_*: feed tokens as params.prefill / params.chunks say, then one at a time; `len_per_step`, `kept_mid` (state after
 step index `kept_mid_step`) and the final `kept`. l2 count: `expected.count`.
 kvzip: the text is repeated in chunks of at most params.chunk tokens, which have the keys and queries of the first reading.
-expected.acc: scores of the kept rows.
+expected.acc: scores of the kept rows. stream_kvzip: of the tokens that follow the prompt the last params.later stay.
 """ % (A_.profile, A_.seed))
 tot = sum(os.path.getsize(os.path.join(r, f)) for r, _, fs in os.walk(A_.out) for f in fs)
 print("%s: %d policies, %d cases, %d bytes" % (A_.out, len(cases), sum(map(len, cases.values())), tot))
