@@ -11,7 +11,8 @@ CONVENTIONS (hold everywhere unless a docstring says otherwise)
   Q      [n_head, w, d]    the LAST w query rows after RoPE: row r is position n-w+r
   q      [n_head, d]       one new query (sees every cached entry)
   g      = n_head // n_kv  query head h reads KV head h // g   (HF `repeat_kv` order)
-  scale  = 1/sqrt(d)       unless the caller gives the model's own scale
+  rule   LogitRule         how q.k becomes a logit; PLAIN is q.k/sqrt(d)
+  pos    [n_kv, n]         positions of the rows where some are gone; None = 0 .. n-1
   kept   list of n_kv int arrays, ascending ORIGINAL positions
   ties   the smaller position is kept (stable sort by descending score); no paper says.
          torch.topk leaves this undefined, so tie cases cannot be compared with torch.
@@ -119,28 +120,51 @@ def attention_compressed(q, K, V, kept, comp=None, scale=None):
     return attention(q, ks, vs, ex, scale)[0]
 
 
-def window_attention(Q, K, scale=None, gain=None):
+class LogitRule:
+    """How a model makes a logit of q.k, and what else takes part in the softmax.
+
+    scale   factor of q.k; None = 1/sqrt(d)
+    cap     soft cap: cap * tanh(scale * q.k / cap) in place of scale * q.k (Gemma 2)
+    slopes  [n_head] ALiBi: slope times distance is subtracted, after the cap
+    sinks   [n_head] a logit without a row, which takes its share of the softmax (gpt-oss)
+    The gain of a policy (AhaKV) sharpens the whole softmax: it multiplies all of these."""
+
+    def __init__(self, scale=None, cap=None, slopes=None, sinks=None):
+        self.scale, self.cap, self.slopes, self.sinks = scale, cap, slopes, sinks
+
+    def weights(self, head, q, q_pos, k, k_pos, gain=None):
+        """q [w, d] at positions q_pos, k [n, d] at k_pos -> softmax [w, n]. Later keys are hidden."""
+        q, k, q_pos, k_pos = f64(q), f64(k), np.asarray(q_pos), np.asarray(k_pos)
+        scale = 1.0 / math.sqrt(q.shape[1]) if self.scale is None else self.scale
+        s = (q @ k.T) * scale
+        if self.cap is not None:
+            s = self.cap * np.tanh(s / self.cap)
+        if self.slopes is not None:
+            s = s - self.slopes[head] * (q_pos[:, None] - k_pos[None, :])
+        gain = np.ones(len(q)) if gain is None else f64(gain)
+        s = s * gain[:, None]
+        s[k_pos[None, :] > q_pos[:, None]] = -np.inf
+        if self.sinks is None:
+            return softmax(s, axis=-1)
+        return softmax(np.c_[s, gain * self.sinks[head]], axis=-1)[:, :-1]
+
+
+PLAIN = LogitRule()
+
+
+def window_attention(Q, K, rule=PLAIN, gain=None, pos=None):
     """Softmax-normalised attention of the last w rows over all n keys: A [n_head, w, n].
 
-    Row r is position n-w+r and sees keys 0..n-w+r: the causal mask applies INSIDE the window
-    and the softmax runs over prefix and window together (AUTH SnapKV; KVP the same).
-    gain: optional [w] factor on the scaled logits of each row (AhaKV's SG-softmax).
+    The last w keys belong to the queries. Row r sees keys 0..n-w+r: the causal mask applies
+    INSIDE the window and the softmax runs over prefix and window together (AUTH SnapKV; KVP
+    the same). gain: optional [w] factor on the logits of each row (AhaKV's SG-softmax).
     Needs from flash attention only the row log-sum-exp: A = exp(s - LSE)."""
-    Q, K = f64(Q), f64(K)
-    n_head, w, d = Q.shape
-    n_kv, n, _ = K.shape
+    n_head, w, _ = np.shape(Q)
+    n_kv, n, _ = np.shape(K)
     g = group_size(n_head, n_kv)
-    scale = 1.0 / math.sqrt(d) if scale is None else scale
-    pos = np.arange(n - w, n)
-    mask = np.arange(n)[None, :] > pos[:, None]
-    A = np.empty((n_head, w, n))
-    for h in range(n_head):
-        s = (Q[h] @ K[h // g].T) * scale
-        if gain is not None:
-            s = s * f64(gain)[:, None]
-        s[mask] = -np.inf
-        A[h] = softmax(s, axis=-1)
-    return A
+    pos = np.tile(np.arange(n), (n_kv, 1)) if pos is None else np.asarray(pos)
+    return np.stack([rule.weights(h, Q[h], pos[h // g][n - w:], K[h // g], pos[h // g], gain)
+                     for h in range(n_head)])
 
 
 def pool1d(x, kernel, kind):
@@ -310,7 +334,7 @@ def lag_len(n, sink, lag, ratio):
 
 
 # ---------------------------------------------------------------------- H2O and TOVA
-def h2o(K, Q, heavy, recent, scale=None):
+def h2o(K, Q, heavy, recent, rule=PLAIN):
     """H2O: sum over the given query rows of the attention each key receives, plus recency.
 
     Q [n_head, n, d] = every query row (w = n); with w < n only those rows are summed.
@@ -320,7 +344,7 @@ def h2o(K, Q, heavy, recent, scale=None):
     the top-k.  CHOICE GQA: mean over the group's query heads (KVP; AUTH is MHA only).
     Returns (kept, score [n_kv, n])."""
     n_kv, n = len(K), len(K[0])
-    A = window_attention(Q, K, scale)
+    A = window_attention(Q, K, rule)
     s = over_group(A.sum(axis=1), n_kv, "mean")
     if n <= heavy + recent:
         return all_kept(n_kv, n), s
@@ -328,14 +352,14 @@ def h2o(K, Q, heavy, recent, scale=None):
     return [np.concatenate([top_k(s[h, :n - recent], heavy), tail]) for h in range(n_kv)], s
 
 
-def tova(K, Q, capacity, protect_last=False, scale=None):
+def tova(K, Q, capacity, protect_last=False, rule=PLAIN, pos=None):
     """TOVA: attention of the LAST row, averaged over ALL query heads of the layer; the same
     `capacity` positions for every KV head.  Q [n_head, w>=1, d], only row -1 is used.
 
     AUTH the newest token is not protected; KVP protects it (protect_last=True).
     Returns (kept, score [n])."""
     n_kv, n = len(K), len(K[0])
-    s = window_attention(f64(Q)[:, -1:], K, scale)[:, 0].mean(axis=0)
+    s = window_attention(f64(Q)[:, -1:], K, rule, pos=pos)[:, 0].mean(axis=0)
     if n <= capacity:
         return all_kept(n_kv, n), s
     if protect_last:
@@ -364,36 +388,37 @@ def kvzip_parts(n, chunk, tokens_before=16, other_rows=16):
     return out
 
 
-def kvzip_scores(K, Q, chunk, scale=None):
+def kvzip_scores(K, Q, chunk, rule=PLAIN, again=None):
     """KVzip: the largest attention of each row while the text is repeated. [n_kv, n]
 
-    Repeated tokens have the keys and queries of the first reading here. Of the tokens before a
+    again(tokens) gives the keys [n_kv, len, d] and queries [n_head, len, d] of tokens that are
+    repeated behind the text; by default those of the first reading. Of the tokens before a
     part only the last one counts, which looks for its first row. AUTH maximum over the query
     heads of the group as well, and no other rows in the softmax than those of kvzip_parts."""
     K, Q = f64(K), f64(Q)
-    n_kv, n, d = K.shape
+    n_kv, n, _ = K.shape
     g = group_size(len(Q), n_kv)
-    scale = 1.0 / math.sqrt(d) if scale is None else scale
+    again = again or (lambda tokens: (K[:, tokens], Q[:, tokens]))
     S = np.zeros((n_kv, n))
     for tokens, part, seen in kvzip_parts(n, chunk):
-        rows = np.concatenate([seen, tokens])
         counted = np.arange(len(tokens))[-len(part):]
-        hidden = np.arange(len(rows))[None, :] > len(seen) + counted[:, None]
+        later_k, later_q = again(tokens)
+        pos = np.concatenate([seen, n + np.arange(len(tokens))])
         for h in range(len(Q)):
-            s = (Q[h][tokens[counted]] @ K[h // g][rows].T) * scale
-            s[hidden] = -np.inf
-            weights = softmax(s)[:, np.searchsorted(seen, part)]
+            keys = np.concatenate([K[h // g][seen], f64(later_k[h // g])])
+            weights = rule.weights(h, f64(later_q[h])[counted], n + counted, keys, pos)
+            weights = weights[:, np.searchsorted(seen, part)]
             S[h // g, part] = np.maximum(S[h // g, part], weights.max(axis=0))
     return S
 
 
-def kvzip(K, Q, capacity, recent, chunk, n_sink=4, scale=None):
+def kvzip(K, Q, capacity, recent, chunk, n_sink=4, rule=PLAIN, again=None):
     """Keeps the first n_sink rows, the last `recent`, and the best of the others, `capacity` in all.
 
     CHOICE the same number of rows for each head here (`heads=shares` is another store, not another rule).
     Returns (kept, score [n_kv, n])."""
     n_kv, n = len(K), len(K[0])
-    s = kvzip_scores(K, Q, chunk, scale)
+    s = kvzip_scores(K, Q, chunk, rule, again)
     if n <= capacity:
         return all_kept(n_kv, n), s
     ends = [np.arange(n_sink), np.arange(n - recent, n)]
@@ -409,14 +434,17 @@ def kvzip_decode(kept, scores, n0, n, capacity, recent, later=0, n_sink=4):
     for t in range(n0, n):
         for h, rows in enumerate(kept):
             rows.append(t)
-            value = lambda p: (0, scores[h, p], -p) if p < n0 else (1 if p > t - later else -1, p)
-            while len(rows) > capacity:
-                rows.remove(min((p for p in rows if n_sink <= p <= t - recent), key=value))
+            # Attention is at most 1.
+            value = lambda p: scores[h, p] if p < n0 else (2.0 + p if p > t - later else -1.0 / (p + 1))
+            free = [p for p in rows if n_sink <= p <= t - recent]
+            best = top_k([value(p) for p in free], len(free) + capacity - len(rows))
+            for p in set(free) - {free[i] for i in best}:
+                rows.remove(p)
         yield [np.array(x) for x in kept]
 
 
 # --------------------------------------------------------------- SnapKV and SlimKV
-def snapkv(K, Q, capacity, kernel=5, pool="avg", scale=None):
+def snapkv(K, Q, capacity, kernel=5, pool="avg", rule=PLAIN, pos=None):
     """SnapKV: the window (w = Q rows) is kept; of the prefix the capacity - w best.
 
     Score = sum over window rows of A, pooled per query head, then mean over the group.
@@ -427,7 +455,7 @@ def snapkv(K, Q, capacity, kernel=5, pool="avg", scale=None):
     Returns (kept, score [n_kv, n-w])."""
     n_kv, n = len(K), len(K[0])
     n_head, w, _ = np.shape(Q)
-    A = window_attention(Q, K, scale)
+    A = window_attention(Q, K, rule, pos=pos)
     per_head = np.stack([pool1d(A[h, :, :n - w].sum(axis=0), kernel, pool)
                          for h in range(n_head)]) if n > w else np.zeros((n_head, 0))
     s = over_group(per_head, n_kv, "mean")
@@ -438,7 +466,7 @@ def snapkv(K, Q, capacity, kernel=5, pool="avg", scale=None):
     return [np.concatenate([top_k(s[h], capacity - w), tail]) for h in range(n_kv)], s
 
 
-def slimkv(K, V, Q, capacity, kernel=5, pool="avg", combine="product", scale=None):
+def slimkv(K, V, Q, capacity, kernel=5, pool="avg", combine="product", rule=PLAIN, pos=None):
     """[SLIM] eq. 3-5, Listing 1.
 
     S1[j] = sum over the group's query heads AND the window rows of A[h, i, j]   (eq. 3)
@@ -455,7 +483,7 @@ def slimkv(K, V, Q, capacity, kernel=5, pool="avg", combine="product", scale=Non
     V = f64(V)
     n_kv, n = len(K), len(K[0])
     w = np.shape(Q)[1]
-    A = window_attention(Q, K, scale)
+    A = window_attention(Q, K, rule, pos=pos)
     S1 = over_group(A[:, :, :n - w].sum(axis=1), n_kv, "sum")
     S2 = np.abs(V[:, :n - w]).max(axis=-1)
     S = S1 * S2 if combine == "product" else S1 + S2
@@ -501,7 +529,7 @@ def aha_value_prior(V, kernel=5):
     return np.where(top > 0, gam / np.where(top > 0, top, 1.0), 1.0)
 
 
-def ahakv(K, V, Q, budget=1000, recent=32, kernel=5, mode="entropy", scale=None):
+def ahakv(K, V, Q, budget=1000, recent=32, kernel=5, mode="entropy", rule=PLAIN):
     """[AHA] eq. 5, 12-15, Algorithm 1 prefill.  Q [n_head, recent, d] = the last B_r rows
     (fewer rows only if n < recent).
 
@@ -516,7 +544,7 @@ def ahakv(K, V, Q, budget=1000, recent=32, kernel=5, mode="entropy", scale=None)
     w = np.shape(Q)[1]
     assert w == min(recent, n)
     gain = [aha_gain(n - w + r + 1, budget, d, mode) for r in range(w)]
-    A = window_attention(Q, K, scale, gain)
+    A = window_attention(Q, K, rule, gain)
     Fs = over_group(A.sum(axis=1), n_kv, "mean") * aha_value_prior(V, kernel)
     if n <= budget:
         return all_kept(n_kv, n), Fs
@@ -732,18 +760,18 @@ class ScoreStream:
     which would give gain ~ 0), k = B; F_0 = F_hat of prefill, no value prior on the
     increments (Algorithm 1 line 27 literally)."""
 
-    def __init__(self, kind, selected, recent, kernel=5, mode="entropy", scale=None):
+    def __init__(self, kind, selected, recent, kernel=5, mode="entropy", rule=PLAIN):
         self.kind, self.sel, self.rec = kind, selected, recent
-        self.kernel, self.mode, self.scale = kernel, mode, scale
+        self.kernel, self.mode, self.rule = kernel, mode, rule
         self.margin = math.inf
 
     def prefill(self, K, V, Q):
         """Q: all rows for 'h2o' (w = n), the last `recent` rows for 'aha'."""
         if self.kind == "h2o":
-            kept, s = h2o(K, Q, self.sel, self.rec, self.scale)
+            kept, s = h2o(K, Q, self.sel, self.rec, self.rule)
         else:
             kept, s = ahakv(K, V, Q, self.sel + self.rec, self.rec, self.kernel, self.mode,
-                            self.scale)
+                            self.rule)
         self.N = np.shape(K)[1]
         self.K = [f64(K[h])[i] for h, i in enumerate(kept)]
         self.V = [f64(V[h])[i] for h, i in enumerate(kept)]
@@ -753,7 +781,6 @@ class ScoreStream:
     def step(self, k, v, q):
         k, v, q = f64(k), f64(v), f64(q)
         n_kv, g = len(self.K), len(q) // len(self.K)
-        scale = 1.0 / math.sqrt(q.shape[1]) if self.scale is None else self.scale
         self.N += 1
         gain = 1.0 if self.kind == "h2o" else aha_gain(self.N, self.sel + self.rec, q.shape[1],
                                                        self.mode)
@@ -761,8 +788,9 @@ class ScoreStream:
             self.K[h] = np.vstack([self.K[h], k[h][None]])
             self.V[h] = np.vstack([self.V[h], v[h][None]])
             self.pos[h] = np.append(self.pos[h], self.N - 1)
-            row = np.mean([softmax(self.K[h] @ q[h * g + j] * scale * gain)
-                           for j in range(g)], axis=0)
+            rows = [self.rule.weights(i, q[i][None], [self.N - 1], self.K[h], self.pos[h], [gain])
+                    for i in range(h * g, h * g + g)]
+            row = np.mean(rows, axis=0)[0]
             self.acc[h] = np.append(self.acc[h], 0.0) + row
             n = len(self.acc[h])
             if n > self.sel + self.rec:
@@ -777,8 +805,8 @@ class TovaStream:
     """TOVA of one layer: at most `capacity` entries, the same positions for all KV heads.
     append(K, V, Q) takes a chunk (prefill) or one token; only the chunk's last row votes."""
 
-    def __init__(self, capacity, protect_last=False, scale=None):
-        self.cap, self.protect, self.scale = capacity, protect_last, scale
+    def __init__(self, capacity, protect_last=False, rule=PLAIN):
+        self.cap, self.protect, self.rule = capacity, protect_last, rule
         self.K = self.V = None
         self.pos, self.N, self.margin = np.zeros(0, int), 0, math.inf
 
@@ -788,7 +816,8 @@ class TovaStream:
         self.V = V if self.V is None else np.concatenate([self.V, V], 1)
         self.pos = np.concatenate([self.pos, np.arange(self.N, self.N + K.shape[1])])
         self.N += K.shape[1]
-        kept, s = tova(self.K, f64(Q)[:, -1:], self.cap, self.protect, self.scale)
+        pos = np.tile(self.pos, (len(self.K), 1))
+        kept, s = tova(self.K, f64(Q)[:, -1:], self.cap, self.protect, self.rule, pos)
         if len(self.pos) > self.cap:
             cand = s[:-1] if self.protect else s
             self.margin = min(self.margin, cut_margin(cand, self.cap - int(self.protect)))
@@ -825,3 +854,25 @@ class L2Stream:
                 self.margin = min(self.margin, cut_margin(s, keep))
                 i = top_k(s, keep)
                 self.K[h], self.V[h], self.pos[h] = self.K[h][i], self.V[h][i], self.pos[h][i]
+
+
+class WindowStream:
+    """SnapKV or SlimKV of one layer while tokens follow. CHOICE (AUTH lets the cache grow): after
+    every append with more than `capacity` rows, the rule is applied to the rows that are left,
+    with the queries of the last `window` tokens. choose(K, V, Q, pos) -> kept."""
+
+    def __init__(self, choose, window):
+        self.choose, self.window, self.N = choose, window, 0
+        self.K = self.V = self.Q = self.pos = None
+
+    def append(self, K, V, Q):
+        n_kv, n, _ = np.shape(K)
+        new = np.tile(np.arange(self.N, self.N + n), (n_kv, 1))
+        add = lambda old, x: f64(x) if old is None else np.concatenate([old, f64(x)], 1)
+        self.K, self.V = add(self.K, K), add(self.V, V)
+        self.Q = add(self.Q, Q)[:, -self.window:]
+        self.pos = new if self.pos is None else np.concatenate([self.pos, new], 1)
+        self.N += n
+        kept = np.stack(self.choose(self.K, self.V, self.Q, self.pos))
+        self.K, self.V = [np.take_along_axis(x, kept[..., None], 1) for x in (self.K, self.V)]
+        self.pos = np.take_along_axis(self.pos, kept, 1)
