@@ -187,6 +187,7 @@ impl Layout {
         layout.alibi = spec.position_encoding.is_alibi();
         layout.states = spec.recurrent.as_ref().map(RecurrentLayers::state);
         if policy.scope_options(spec).is_some() {
+            let slack = policy.value("slack").filter(|slack| *slack >= 0.0).map(|slack| slack as usize);
             for (layer, lanes) in layout.layers.iter_mut().enumerate() {
                 let scopes = profile.and_then(|profile| profile.scopes(layer));
                 let scopes = scopes.ok_or_else(|| EngineError::Policy {
@@ -195,7 +196,7 @@ impl Layout {
                         .into(),
                     hint: Hint::OmitHeadProfile,
                 })?;
-                *lanes = lanes_of_windows(scopes, options);
+                *lanes = lanes_of_windows(scopes, slack, options);
             }
         }
         // A made-up profile has no shares: all heads then keep equally many rows.
@@ -516,8 +517,8 @@ fn check_types((k_type, v_type): (Type, Type), head_dim: usize) -> Result<(), En
 }
 
 /// The lanes of a layer whose KV heads have these attention scopes, in tokens: one lane for each class of
-/// windows, the longest first.
-fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
+/// windows, the longest first. They may hold `slack` rows more, or as many as [`Recent`] chooses.
+fn lanes_of_windows(scopes: &[f32], slack: Option<usize>, options: StoreOptions) -> Vec<LaneLayout> {
     let scopes: Vec<f64> = scopes.iter().map(|scope| f64::from(*scope)).collect();
     let windows = alibi::window_classes(&scopes, options.context, MAX_LANES);
     let mut classes = windows.clone();
@@ -525,7 +526,7 @@ fn lanes_of_windows(scopes: &[f32], options: StoreOptions) -> Vec<LaneLayout> {
     classes.dedup();
     let lane = |window: usize| {
         let kv_heads = (0..).zip(&windows).filter(|(_, of_head)| **of_head == window).map(|(head, _)| head);
-        let policy = Recent { sinks: 0, window, share: 0.0, slack: None };
+        let policy = Recent { sinks: 0, window, share: 0.0, slack };
         match window < options.context {
             true => LaneLayout::bounded(kv_heads.collect(), Arc::new(policy), false, options),
             false => LaneLayout::full(kv_heads.collect(), options.context),
