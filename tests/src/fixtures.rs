@@ -48,7 +48,11 @@ pub fn family_model(name: &str) -> Arc<Engine> {
 
 /// The same with other options.
 pub fn family_model_with(name: &str, options: &EngineOptions) -> Arc<Engine> {
-    let bytes = family_file(name);
+    model_in_memory(name, family_file(name), options)
+}
+
+/// Opens a model of these bytes; on the CPU if it is computed there only.
+pub fn model_in_memory(name: &str, bytes: Vec<u8>, options: &EngineOptions) -> Arc<Engine> {
     let open = |options: &EngineOptions| Engine::open(&ModelSource::Bytes(bytes.clone().into()), options);
     let engine = open(options).or_else(|error| match error.hint() {
         Some(Hint::UseCpu) => open(&EngineOptions { device: None, ..options.clone() }),
