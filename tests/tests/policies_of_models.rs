@@ -144,8 +144,9 @@ fn every_model_has_a_case_of_every_policy() {
 
 #[test]
 fn there_is_a_model_of_every_kind_of_attention() {
+    type IsKind = fn(&ModelSpec) -> bool;
     let specs: Vec<ModelSpec> = cases().map(|case| case.engine.spec().clone()).collect();
-    let kinds: [(&str, fn(&ModelSpec) -> bool); 11] = [
+    let kinds: [(&str, IsKind); 11] = [
         ("grouped heads", |spec| spec.n_kv_heads > 1 && spec.n_kv_heads < spec.n_heads),
         ("a KV head for each head", |spec| spec.n_kv_heads == spec.n_heads),
         ("one KV head", |spec| spec.n_kv_heads == 1),
