@@ -368,15 +368,18 @@ def main():
         assert hf.shape == ours.shape == (N_TOKENS, VOCAB) and np.isfinite(hf).all() and np.isfinite(ours).all()
         spread = {k: differ(ours, run_llamacpp(a.dumper, path, ids, a.work, *v)) for k, v in VARIANTS.items()}
         seen = differ(hf, ours)
-        np.save(a.out / "logits" / f"{name}.hf.npy", hf)
         entry = {
             "name": name, "gguf": f"models/{name}.gguf", "architecture": m.arch, "tensor_types": types_in(path), "tokens": ids,
-            "logits_hf": f"logits/{name}.hf.npy", "tolerance_hf": tolerance(case.kind, [seen]),
             "seen": {"hf_to_llamacpp": seen, "llamacpp_to_itself": spread, "logits_std": round(float(hf.std()), 3),
                      "same_top1": int((hf.argmax(1) == ours.argmax(1)).sum())},
             "intermediates": None,
             "provenance": f"generate.py, model seed {m.seed}, token seed {1000 + m.seed}",
         }
+        # Rounding of activations, which transformers does not do, moves quantised models far from it.
+        if case.kind in ("f32", "f16"):
+            np.save(a.out / "logits" / f"{name}.hf.npy", hf)
+            entry["logits_hf"] = f"logits/{name}.hf.npy"
+            entry["tolerance_hf"] = tolerance(case.kind, [seen])
         if case.kind == "f32":
             # One file for both: their difference is a fiftieth of the tolerance.
             assert seen["max_abs"] < 2e-5, (name, seen)
@@ -397,7 +400,7 @@ def main():
     import baichuan
     index.append(baichuan.make(a.out, a.dumper, a.work))
     doc = {
-        "about": "Logits float32 [tokens, vocab]; row i follows token i. Differences must stay below both tolerances.",
+        "about": "Logits float32 [tokens, vocab]; row i follows token i. Differences must stay below the tolerances.",
         "made_with": {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__,
                       "numpy": np.__version__, "llama.cpp": "vendored in llama-cpp-python 0.3.36 (PyPI), F32 cache, no flash attention, no repacking, 1 thread"},
         "cases": index,
