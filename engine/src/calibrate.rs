@@ -18,12 +18,8 @@ use models::random::Random;
 use models::spec::PositionEncoding;
 use models::tokenizer::Tokenizer;
 
-use crate::backends::Backends;
-use crate::forward::OutputTokens;
 use crate::heads::{HeadProfile, Provenance, SelectionRule};
-use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
-use crate::pass::Pass;
-use crate::scratch::{Chunk, Residual, Scratch, chunks};
+use crate::layered_text::{LayeredText, Purpose};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError, Hint, Progress, Session, SessionOptions, Task, not_finite};
 
@@ -203,63 +199,34 @@ fn score_rows(
 
 /// Computes `tokens` layer by layer and scores each layer's query heads.
 fn score_layers(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     tokens: &[u32],
     pattern: Pattern,
     chunk: usize,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<HeadScores>, EngineError> {
     let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
+    let forward = engine.forward.for_context(n);
     let mut workspace = Workspace::new(backends);
-    let read = chunks(n, chunk);
-    let residual = Residual::embed(&engine.forward, tokens, &read, backends, &mut workspace)?;
-    let options = StoreOptions { context: n, types: CACHE_TYPES, reserve: None };
-    let everything = Layout::new(spec, &PolicyChoice::default(), None, options)?;
-    let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;
+    let mut text = LayeredText::without_store(engine, forward, tokens, chunk, Purpose::Rows, CACHE_TYPES)?;
     let mut layers = Vec::new();
-    for layer in 0..spec.n_layers {
-        let place = backends.placement().of(layer);
-        residual.move_to(layer, backends)?;
-        let backend = backends.at(place);
-        scratch.clear_state(place)?;
+    while let Some(layer) = text.begin_layer()? {
         // Heads that see a window only are never retrieval heads: their scores stay 0. Recurrent layers have none, and
         // layers that attend to the rows of others have none that a policy could keep.
-        let is_scored = everything.has_rows(layer) && spec.window(layer).is_none();
-        let lanes = scratch.complete_lane(spec, spec.kv_layer(layer));
-        let layer_rows = LayerRows { lanes, recorders: Vec::new(), states: None };
+        let is_scored = spec.has_rows(layer) && spec.window(layer).is_none();
+        let (rows, place) = (text.complete_rows(), backends.placement().of(layer));
         let mut scorer =
             Scorer::new(engine.forward.heads(layer), engine.forward.attention_sinks(layer), pattern);
-        for (number, Chunk { at, tokens: range, .. }) in read.iter().enumerate() {
-            let (at, len, tokens) = (*at, range.len(), &tokens[range.clone()]);
-            let state = LaneValues::uniform(spec.n_layers, at);
-            let text_chunk = residual.chunk(place, layer, number, len)?;
-            let states = scratch.state_rows(place, spec, layer, number);
-            let queries = match is_scored {
-                true => {
-                    let built = engine.forward.query_graph(layer, text_chunk);
-                    let graph = workspace.prepare(place, built.graph()?)?;
-                    built.inputs.fill(tokens, at, &state)?;
-                    backends.compute(place, &graph)?;
-                    built.result.to_vec::<f32>()?
-                }
-                false => Vec::new(),
-            };
-            let is_last = layer + 1 == spec.n_layers;
-            let needed = if is_last { OutputTokens::None } else { OutputTokens::All };
-            let rows = states.as_ref().unwrap_or(&layer_rows);
-            if is_last && spec.shares_kv(layer) {
-                continue; // it gives nothing, and writes no rows
-            }
-            let graphs = engine.forward.layer_graphs(layer, text_chunk, rows, needed);
-            let pass = Pass::new(graphs, &mut workspace)?;
-            pass.compute(Backends::compute, backends, tokens, at, &state)?;
+        while let Some(at) = text.next_chunk().map(|chunk| chunk.at) {
+            let queries = if is_scored { text.queries(&mut workspace)? } else { Vec::new() };
+            text.read_chunk(&rows, &mut workspace)?;
             if is_scored {
-                scorer.add(&queries, at, &layer_rows.lanes[0].k, backend, workspace.at(place))?;
+                scorer.add(&queries, at, &rows.lanes[0].k, backends.at(place), workspace.at(place))?;
             }
-            progress((layer * read.len() + number + 1) as f64 / (spec.n_layers * read.len()) as f64);
+            progress(text.share());
         }
         layers.push(scorer.finish(n));
-        engine.release(layer);
+        text.end_layer();
     }
     Ok(layers)
 }

@@ -697,11 +697,8 @@ impl Forward {
         rows: impl Fn(usize) -> LayerRows,
     ) -> Vec<(Place, BuiltGraph)> {
         let n_layers = self.weights.decode_layout.layers.len();
-        let of_layer = |layer| match self.spec.kv_layer(layer) {
-            own if own == layer => rows(layer),
-            other => rows(other).read_only(),
-        };
-        let rows: Vec<LayerRows> = (0..n_layers).map(of_layer).collect();
+        let rows: Vec<LayerRows> =
+            (0..n_layers).map(|layer| LayerRows::of_layer(&self.spec, layer, &rows)).collect();
         let mut drafts = Place::ALL.map(|place| {
             let layers = self.placement.layers(place);
             let recorders: usize = rows[layers.clone()].iter().map(|rows| rows.recorders.len()).sum();

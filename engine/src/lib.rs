@@ -37,6 +37,7 @@ mod generate;
 pub mod heads;
 mod kv;
 mod last_attention;
+mod layered_text;
 mod model;
 mod not_finite;
 mod outline;

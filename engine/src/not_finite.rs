@@ -10,17 +10,15 @@
 //! Only then is it searched for where numbers stop being finite. The text is computed again with full
 //! attention, layer by layer, and every intermediate is checked.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ggml::{Tensor, Type};
 
-use crate::backends::Backends;
 use crate::error::NotFiniteOrigin;
-use crate::forward::OutputTokens;
-use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StoreOptions};
-use crate::pass::Pass;
+use crate::kv::LaneValues;
+use crate::layered_text::{LayeredText, Purpose};
 use crate::placement::Place;
-use crate::scratch::{Residual, Scratch, chunks};
 use crate::workspace::Workspace;
 use crate::{Engine, EngineError};
 
@@ -41,7 +39,11 @@ pub(crate) fn check(logits: &[f32], normed: &Tensor) -> Result<(), EngineError> 
 
 /// Checks the weights, once for each engine, by a token that passes all of them. NaN and infinity times any
 /// number are not finite. Costs as much as a decode step.
-pub(crate) fn check_weights(engine: &Engine, token: u32, types: (Type, Type)) -> Result<(), EngineError> {
+pub(crate) fn check_weights(
+    engine: &Arc<Engine>,
+    token: u32,
+    types: (Type, Type),
+) -> Result<(), EngineError> {
     if engine.has_finite_weights.load(Ordering::Relaxed) {
         return Ok(());
     }
@@ -58,7 +60,11 @@ pub(crate) fn check_weights(engine: &Engine, token: u32, types: (Type, Type)) ->
 }
 
 /// Checks the embeddings of a text, and the weights as [`check_weights`].
-pub(crate) fn check_text(engine: &Engine, tokens: &[u32], types: (Type, Type)) -> Result<(), EngineError> {
+pub(crate) fn check_text(
+    engine: &Arc<Engine>,
+    tokens: &[u32],
+    types: (Type, Type),
+) -> Result<(), EngineError> {
     if let Some(table) = wrong_embeddings(engine, tokens)? {
         return Err(EngineError::NotFinite { origin: origin(engine, table) });
     }
@@ -75,7 +81,7 @@ fn is_finite(numbers: &[f32]) -> bool {
 /// `tokens`.
 pub(crate) fn with_origin(
     error: EngineError,
-    engine: &Engine,
+    engine: &Arc<Engine>,
     tokens: &[u32],
     types: (Type, Type),
 ) -> EngineError {
@@ -85,7 +91,7 @@ pub(crate) fn with_origin(
 }
 
 fn search(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     tokens: &[u32],
     types: (Type, Type),
 ) -> Result<Option<NotFiniteOrigin>, EngineError> {
@@ -121,32 +127,16 @@ fn wrong_embeddings(engine: &Engine, tokens: &[u32]) -> Result<Option<&'static s
 
 /// Computes all layers and gives the origin of the first intermediate that is not finite.
 fn search_layers(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     tokens: &[u32],
     types: (Type, Type),
 ) -> Result<Option<NotFiniteOrigin>, EngineError> {
-    let (spec, backends, n) = (engine.spec(), &engine.backends, tokens.len());
-    let (forward, mut workspace) = (engine.forward.traced(), Workspace::new(backends));
-    let residual = Residual::embed(&forward, tokens, &chunks(n, CHUNK), backends, &mut workspace)?;
-    let options = StoreOptions { context: n, types, reserve: None };
-    let everything = Layout::new(spec, &PolicyChoice::default(), None, options)?;
-    let scratch = Scratch::new(spec, &[&everything], n, backends, |_| true)?;
-    for layer in 0..spec.n_layers {
-        let place = backends.placement().of(layer);
-        residual.move_to(layer, backends)?;
-        scratch.clear_state(place)?;
-        let lanes = scratch.complete_lane(spec, spec.kv_layer(layer));
-        let layer_rows = LayerRows { lanes, recorders: Vec::new(), states: None };
-        let mut stored = StoredRange::default();
-        for (number, at) in (0..n).step_by(CHUNK).enumerate() {
-            let len = CHUNK.min(n - at);
-            let needed = if layer + 1 == spec.n_layers { OutputTokens::Last } else { OutputTokens::All };
-            let chunk = residual.chunk(place, layer, number, len)?;
-            let states = scratch.state_rows(place, spec, layer, number);
-            let graphs = forward.layer_graphs(layer, chunk, states.as_ref().unwrap_or(&layer_rows), needed);
-            let pass = Pass::new(graphs, &mut workspace)?;
-            let lanes = LaneValues::uniform(spec.n_layers, at);
-            pass.compute(Backends::compute, backends, &tokens[at..at + len], at, &lanes)?;
+    let (forward, mut workspace) = (engine.forward.traced(), Workspace::new(&engine.backends));
+    let mut text = LayeredText::without_store(engine, forward, tokens, CHUNK, Purpose::Intermediates, types)?;
+    while let Some(layer) = text.begin_layer()? {
+        let (rows, mut stored) = (text.complete_rows(), StoredRange::default());
+        while text.next_chunk().is_some() {
+            let Some(pass) = text.read_chunk(&rows, &mut workspace)? else { continue };
             for node in pass.nodes() {
                 let name = node.name();
                 let Some(mut origin) = origin(engine, &name) else { continue };
@@ -161,7 +151,7 @@ fn search_layers(
                 return Ok(Some(origin));
             }
         }
-        engine.release(layer);
+        text.end_layer();
     }
     Ok(None)
 }

@@ -184,10 +184,9 @@ impl Plan {
                 let last = (layers.end - 1, OutputTokens::Last);
                 for (layer, needed) in of_each_kind.map(|layer| (layer, OutputTokens::All)).chain([last]) {
                     for len in lengths(chunk.min(prompt)) {
-                        let rows = match spec.shares_kv(layer) {
-                            true => rows(spec.kv_layer(layer)).read_only(),
-                            false => rows(layer).with_reconstruction(&layout.layers[layer]),
-                        };
+                        let rows = LayerRows::of_layer(spec, layer, |layer| {
+                            rows(layer).with_reconstruction(&layout.layers[layer])
+                        });
                         let graphs = forward.layer_graphs(
                             layer,
                             TextChunk { residual: &residual, from: len, to: 0, len },

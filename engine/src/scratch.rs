@@ -106,9 +106,10 @@ impl Scratch {
     }
 
     /// The complete rows of `layer` as the one lane that attention reads, which has the layer's window.
-    pub(crate) fn complete_lane(&self, spec: &ModelSpec, layer: usize) -> Vec<GraphLane> {
+    pub(crate) fn complete_rows(&self, spec: &ModelSpec, layer: usize) -> LayerRows {
         let lane = self.lanes(layer).first();
-        lane.map(|lane| GraphLane { window: spec.window(layer), ..lane.clone() }).into_iter().collect()
+        let lane = lane.map(|lane| GraphLane { window: spec.window(layer), ..lane.clone() });
+        LayerRows { lanes: lane.into_iter().collect(), recorders: Vec::new(), states: None }
     }
 
     /// The attention accumulated so far in a layer, for each store: `[n, kv_heads]`, empty where there is none.

@@ -11,8 +11,9 @@ use longhand::testing::kv::PolicyChoice;
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{Engine, EngineOptions, Prefill, Session, SessionOptions};
+use longhand::{Engine, EngineOptions, ModelSource, Prefill, Session, SessionOptions};
 use models::arch::Arch;
+use models::gguf::GgufFile;
 use models::spec::{KvHeads, ModelSpec};
 use serde_json::Value;
 use tests::fixtures::{
@@ -146,6 +147,43 @@ fn longer_contexts_have_other_rope_factors() {
     });
     assert_eq!(short, same);
     assert!(max_difference(&short, &long) > 0.1);
+}
+
+/// Sessions whose keys are rotated in different ways cannot read a text together.
+#[test]
+fn sessions_with_other_rope_factors_do_not_read_together() {
+    let case = cases().find(|case| case.name == "phi3-longrope-f32").expect("the case");
+    for (contexts, is_read) in [([20, 32], true), ([32, 33], false)] {
+        let mut sessions = contexts.map(|context| session(&case.engine, fixtures::options(context, "full")));
+        let read = longhand::sync_all(&mut sessions, &case.tokens[..20], &mut |_| ());
+        assert_eq!(read.is_ok(), is_read, "{contexts:?}");
+    }
+}
+
+/// Calibration reads four times a period. From 33 tokens on the factors for long contexts count.
+#[test]
+fn calibration_uses_the_rope_factors_of_its_tokens() {
+    const TENSORS: [&str; 2] = ["rope_factors_short.weight", "rope_factors_long.weight"];
+    let scores = |changed: Option<&str>, period: usize| {
+        let mut bytes = family_file("phi3-longrope-f32");
+        if let Some(name) = changed {
+            let file = GgufFile::from_bytes(bytes.clone()).expect("a file");
+            let tensor = file.tensor(name).expect(name);
+            let factors = &mut bytes[tensor.offset as usize..][..tensor.bytes as usize];
+            factors.chunks_exact_mut(4).for_each(|factor| factor.copy_from_slice(&7f32.to_le_bytes()));
+        }
+        let engine =
+            Engine::open(&ModelSource::Bytes(bytes.into()), &tests::engine_options()).expect("opens");
+        let options = CalibrationOptions { period, ..CalibrationOptions::default() };
+        let profile = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| ()).expect("scores");
+        // Shares of rows come from another text.
+        profile.score("induction").cloned()
+    };
+    for (period, counts) in [(7, [true, false]), (10, [false, true])] {
+        let unchanged = scores(None, period);
+        let differs = TENSORS.map(|name| scores(Some(name), period) != unchanged);
+        assert_eq!(differs, counts, "4 * {period} tokens");
+    }
 }
 
 /// Its keys are rotated as in a short context.
@@ -287,9 +325,13 @@ fn damaged_embeddings_of_layers_are_named() {
 fn heads_are_calibrated() {
     for case in cases().filter(Case::is_f32) {
         let options = CalibrationOptions { period: 8, ..CalibrationOptions::default() };
-        let profile = calibrate(&case.engine, &options, &SelectionRule::default(), &mut |_| {});
+        let mut share = 0.0;
+        let profile = calibrate(&case.engine, &options, &SelectionRule::default(), &mut |progress| {
+            share = progress.share;
+        });
         let is_alibi = case.engine.spec().position_encoding.is_alibi();
         assert_eq!(profile.is_err(), is_alibi, "{}: {:?}", case.name, profile.as_ref().err());
+        assert!(is_alibi || share == 1.0, "{}: {share} of it is done", case.name);
         // Heads keep the shares of rows that were found.
         let policy: PolicyChoice = "kvzip:capacity=20,recent=6,slack=0".parse().expect("a policy");
         if let Some(profile) = profile.ok().filter(|_| policy.check(case.engine.spec()).is_ok()) {

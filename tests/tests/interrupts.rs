@@ -3,16 +3,21 @@
 //! store, and of the logits of what follows.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 
 use ggml::Backend;
+use longhand::heads::SelectionRule;
+use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
 use longhand::{
-    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, Prefill, Session, SessionOptions,
+    DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource, Prefill, Session,
+    SessionOptions,
 };
+use models::shapes::{FileType, ModelShape};
 use tests::fixtures::{
     bounded_policies, golden_model, options, random_tokens, session, sync, tiny_model, with_policy,
 };
@@ -427,4 +432,53 @@ fn errors_of_a_device_during_random_rows_leave_an_empty_session() {
     failed.fill_random(200, 1).expect_err("the device is lost");
     backend(&engine).lose_after(usize::MAX);
     assert_eq!(state(&failed), empty);
+}
+
+/// Bytes of a file that are mapped and resident in this process, where the system tells.
+fn resident(path: &Path) -> Option<usize> {
+    let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+    let (mut is_file, mut bytes) = (false, 0);
+    for line in maps.lines() {
+        match line.strip_prefix("Rss:") {
+            Some(rss) if is_file => bytes += 1024 * rss.split_whitespace().next()?.parse::<usize>().ok()?,
+            Some(_) => {}
+            // A mapping begins with its addresses.
+            None if line.split(' ').next()?.contains('-') => is_file = line.ends_with(path.to_str()?),
+            None => {}
+        }
+    }
+    Some(bytes)
+}
+
+/// Pages of the file that only prefill needs go back to the system when a layer is done, and when it is interrupted.
+#[test]
+fn an_interrupted_calibration_leaves_no_pages_of_its_layer() {
+    const SOME: usize = 2 << 20;
+    let like = ModelShape::find("llama-3.2-1b").expect("a shape");
+    let shape = ModelShape { n_layers: 2, n_vocab: 300, n_embd: 1024, n_ff: 4096, n_heads: 16, ..*like };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    let mut bytes = Vec::new();
+    shape.write_synthetic(FileType::Q4KM, &mut bytes, &mut |_, _| ()).expect("written");
+    std::fs::write(&path, bytes).expect("written");
+    let options = EngineOptions { threads: Some(1), ..EngineOptions::default() };
+    let engine = Engine::open(&ModelSource::File(path.clone()), &options).expect("the model opens");
+    let options = CalibrationOptions { period: 16, chunk: 32, ..CalibrationOptions::default() };
+    // The most bytes that are resident in the meantime, and those afterwards.
+    let calibrate = |stop: f64| {
+        let mut most = None;
+        let result = calibrate(&engine, &options, &SelectionRule::default(), &mut |progress| {
+            most = most.max(resident(&path));
+            engine.interrupt().store(progress.share > stop, Ordering::Relaxed);
+        });
+        engine.interrupt().store(false, Ordering::Relaxed);
+        assert_eq!(result.is_err_and(|error| error.is_interrupt()), stop < 1.0);
+        most.zip(resident(&path))
+    };
+    let Some((most, done)) = calibrate(1.0) else { return };
+    if most < done + SOME {
+        return; // prefill uses the same layout as decoding here
+    }
+    let (_, stopped) = calibrate(0.0).expect("the system tells");
+    assert!(stopped < done + SOME, "{stopped} bytes are resident, {done} without an interrupt");
 }

@@ -217,7 +217,7 @@ impl Layout {
                 check_types(options.types, heads.head_dim)?;
                 *lanes = vec![LaneLayout::windowed((0..heads.n_kv_heads as u32).collect(), window, options)];
             }
-            if spec.recurrent_layer(layer).is_some() || spec.shares_kv(layer) {
+            if !spec.has_rows(layer) {
                 lanes.clear();
             }
             layout.heads[layer] = heads;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, RowPositions, SeenPart};
-use models::spec::StateShape;
+use models::spec::{ModelSpec, StateShape};
 
 use super::layout::{LaneLayout, Layout};
 use super::policy::{AccumulationRule, CountedQueries};
@@ -184,9 +184,15 @@ impl LayerRows {
         rows
     }
 
-    /// The same rows for a layer that attends to them and writes none.
-    pub(crate) fn read_only(&self) -> LayerRows {
-        LayerRows { lanes: self.lanes.clone(), recorders: Vec::new(), states: None }
+    /// What `rows` gives for a layer. A layer that attends to the rows of an earlier one only reads those.
+    pub(crate) fn of_layer(
+        spec: &ModelSpec,
+        layer: usize,
+        rows: impl FnOnce(usize) -> LayerRows,
+    ) -> LayerRows {
+        let of_layer = spec.kv_layer(layer);
+        let rows = rows(of_layer);
+        if of_layer == layer { rows } else { LayerRows { recorders: Vec::new(), states: None, ..rows } }
     }
 
     /// A recurrent layer's states, which the computation reads and writes.

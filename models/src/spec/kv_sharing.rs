@@ -31,6 +31,11 @@ impl ModelSpec {
         self.kv_sharing.is_some_and(|sharing| layer >= sharing.first_layer)
     }
 
+    /// Whether a layer has keys and values of its own: it is not recurrent, and does not attend to those of another one.
+    pub fn has_rows(&self, layer: usize) -> bool {
+        self.recurrent_layer(layer).is_none() && !self.shares_kv(layer)
+    }
+
     /// The last layer that attends to the keys and values of a layer: itself, or a later one.
     pub fn last_kv_reader(&self, layer: usize) -> usize {
         let is_read = |sharing: KvSharing| [sharing.last_local, sharing.last_global].contains(&Some(layer));

@@ -70,8 +70,8 @@ impl ModelSpec {
 
     /// KV heads of all layers that have keys and values.
     pub fn all_kv_heads(&self) -> usize {
-        let has_rows = |layer: &usize| self.recurrent_layer(*layer).is_none() && !self.shares_kv(*layer);
-        (0..self.n_layers).filter(has_rows).map(|layer| self.kv_heads(layer).count).sum()
+        let with_rows = (0..self.n_layers).filter(|layer| self.has_rows(*layer));
+        with_rows.map(|layer| self.kv_heads(layer).count).sum()
     }
 
     /// Whether the values of a layer come from the projection of its keys.

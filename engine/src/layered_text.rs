@@ -1,0 +1,236 @@
+//! A text that is computed layer by layer: each layer reads the whole text before the next one begins. Exact prefill,
+//! calibration and the search for numbers that are not finite read texts in this way.
+//!
+//! What they have in common is here: the residual stream and the place where it is, complete rows and states, layers
+//! that attend to the rows of others, which outputs are needed, and releasing weights. What becomes of a layer's rows
+//! is the caller's business.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ggml::Type;
+
+use crate::backends::Backends;
+use crate::forward::{Forward, OutputTokens, TextChunk};
+use crate::kv::{LaneValues, LayerRows, Layout, PolicyChoice, StateTensors, StoreOptions};
+use crate::pass::Pass;
+use crate::placement::Place;
+use crate::scratch::{Chunk, Residual, Scratch, chunks};
+use crate::workspace::Workspace;
+use crate::{Engine, EngineError};
+
+/// What a text is computed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The rows of all layers, and the logits of what follows the text.
+    Logits,
+    /// The rows of all layers.
+    Rows,
+    /// All intermediates of all tokens. The last layer gives the logits of the last token of each chunk.
+    Intermediates,
+}
+
+/// A text that is computed layer by layer, and how far it is. After an interrupt it can be read on, behind the last
+/// chunk of a layer that was complete.
+pub(crate) struct LayeredText {
+    tokens: Vec<u32>,
+    /// The tokens computed at a time. Those behind the text read it a second time.
+    chunks: Vec<Chunk>,
+    /// How many of the chunks read it the first time.
+    text_chunks: usize,
+    purpose: Purpose,
+    residual: Residual,
+    /// Complete rows of the layers that have them here, and states.
+    pub scratch: Scratch,
+    /// The layer that is read.
+    layer: usize,
+    /// Chunks that this layer has read.
+    chunks_read: usize,
+    forward: Forward,
+    // Last: the engine must outlive what it has allocated.
+    engine: Arc<Engine>,
+}
+
+impl LayeredText {
+    /// A text, in these chunks, of which nothing is read. There is a layout for each store that takes rows of it. The
+    /// complete rows of the layers `in_scratch` are held here.
+    pub fn new(
+        engine: &Arc<Engine>,
+        forward: Forward,
+        tokens: &[u32],
+        chunks: Vec<Chunk>,
+        purpose: Purpose,
+        layouts: &[&Layout],
+        in_scratch: impl Fn(usize) -> bool,
+    ) -> Result<LayeredText, EngineError> {
+        let backends = &engine.backends;
+        let residual = Residual::embed(&forward, tokens, &chunks, backends, &mut Workspace::new(backends))?;
+        let rows = chunks.iter().map(Chunk::end).max().unwrap_or(0);
+        let scratch = Scratch::new(engine.spec(), layouts, rows, backends, in_scratch)?;
+        Ok(LayeredText {
+            tokens: tokens.to_vec(),
+            text_chunks: chunks.iter().filter(|chunk| chunk.scored.is_none()).count(),
+            chunks,
+            purpose,
+            residual,
+            scratch,
+            layer: 0,
+            chunks_read: 0,
+            forward,
+            engine: engine.clone(),
+        })
+    }
+
+    /// A text in chunks of `chunk` tokens whose rows no store takes. Keys and values have these `types`.
+    pub fn without_store(
+        engine: &Arc<Engine>,
+        forward: Forward,
+        tokens: &[u32],
+        chunk: usize,
+        purpose: Purpose,
+        types: (Type, Type),
+    ) -> Result<LayeredText, EngineError> {
+        let options = StoreOptions { context: tokens.len(), types, reserve: None };
+        let everything = Layout::new(engine.spec(), &PolicyChoice::default(), None, options)?;
+        let chunks = chunks(tokens.len(), chunk);
+        LayeredText::new(engine, forward, tokens, chunks, purpose, &[&everything], |_| true)
+    }
+
+    /// The tokens.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// How much of the text is read, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        let chunks = |layers: Range<usize>| layers.map(|layer| self.chunks_of(layer).len()).sum::<usize>();
+        let all = chunks(0..self.engine.spec().n_layers);
+        (chunks(0..self.layer) + self.chunks_read) as f64 / all.max(1) as f64
+    }
+
+    /// Begins the next layer, or goes on with the one that was interrupted; `None` after the last one.
+    pub fn begin_layer(&self) -> Result<Option<usize>, EngineError> {
+        if self.layer == self.engine.spec().n_layers {
+            return Ok(None);
+        }
+        if self.chunks_read == 0 {
+            self.residual.move_to(self.layer, &self.engine.backends)?;
+            self.scratch.clear_accumulated(self.layer)?;
+            self.scratch.clear_state(self.place())?;
+        }
+        Ok(Some(self.layer))
+    }
+
+    /// The complete rows of the present layer, or those of the earlier one to which it attends. They must be held here.
+    pub fn complete_rows(&self) -> LayerRows {
+        let spec = self.engine.spec();
+        LayerRows::of_layer(spec, self.layer, |layer| self.scratch.complete_rows(spec, layer))
+    }
+
+    /// The next chunk of the present layer; `None` if it has read all of them.
+    pub fn next_chunk(&self) -> Option<&Chunk> {
+        self.chunks_of(self.layer).get(self.chunks_read)
+    }
+
+    /// The queries of the next chunk after RoPE, `[head_dim, heads, n]`.
+    pub fn queries(&self, workspace: &mut Workspace) -> Result<Vec<f32>, EngineError> {
+        let Some(chunk) = self.next_chunk() else { return Ok(Vec::new()) };
+        let built = self.forward.query_graph(self.layer, self.residual_of(chunk)?);
+        let graph = workspace.prepare(self.place(), built.graph()?)?;
+        built.inputs.fill(&self.tokens[chunk.tokens.clone()], chunk.at, &self.lane_values(chunk))?;
+        self.engine.backends.compute(self.place(), &graph)?;
+        Ok(built.result.to_vec()?)
+    }
+
+    /// Computes the next chunk, if anything of it is needed. `rows` are those of [`LayerRows::of_layer`]; a recurrent
+    /// layer has its states instead. After an error the chunk can be computed again.
+    pub fn read_chunk(
+        &mut self,
+        rows: &LayerRows,
+        workspace: &mut Workspace,
+    ) -> Result<Option<Pass>, EngineError> {
+        let Some(chunk) = self.next_chunk() else { return Ok(None) };
+        let (spec, layer) = (self.engine.spec(), self.layer);
+        let needed = self.needed_outputs(chunk);
+        // Without outputs a layer only writes rows, if it has any.
+        let pass = if needed == OutputTokens::None && spec.shares_kv(layer) {
+            None
+        } else {
+            // The chunks that read the text a second time all begin with the state at its end.
+            let before = self.chunks_read.min(self.text_chunks);
+            let states = self.scratch.state_rows(self.place(), spec, layer, before);
+            let rows = states.as_ref().unwrap_or(rows);
+            let graphs = self.forward.layer_graphs(layer, self.residual_of(chunk)?, rows, needed);
+            let pass = Pass::new(graphs, workspace)?;
+            let tokens = &self.tokens[chunk.tokens.clone()];
+            let lanes = self.lane_values(chunk);
+            pass.compute(Backends::compute, &self.engine.backends, tokens, chunk.at, &lanes)?;
+            Some(pass)
+        };
+        self.chunks_read += 1;
+        Ok(pass)
+    }
+
+    /// The state of the present layer at the end of the text, if it is recurrent.
+    pub fn end_state(&self) -> Option<&StateTensors> {
+        self.engine.spec().recurrent_layer(self.layer)?;
+        self.scratch.state(self.place(), self.text_chunks)
+    }
+
+    /// Ends the present layer.
+    pub fn end_layer(&mut self) {
+        self.release();
+        (self.layer, self.chunks_read) = (self.layer + 1, 0);
+    }
+
+    /// Gives the pages of the present layer's weights back to the system, until the text is read on.
+    pub fn release(&self) {
+        if self.layer < self.engine.spec().n_layers {
+            self.engine.release(self.layer);
+        }
+    }
+
+    fn place(&self) -> Place {
+        self.engine.placement().of(self.layer)
+    }
+
+    /// The chunks that a layer reads. Only layers with rows of their own read the text a second time, and layers before
+    /// them.
+    fn chunks_of(&self, layer: usize) -> &[Chunk] {
+        match self.engine.spec().shares_kv(layer) {
+            true => &self.chunks[..self.text_chunks],
+            false => &self.chunks,
+        }
+    }
+
+    /// The next chunk's part of the residual stream.
+    fn residual_of(&self, chunk: &Chunk) -> Result<TextChunk<'_>, EngineError> {
+        self.residual.chunk(self.place(), self.layer, self.chunks_read, chunk.tokens.len())
+    }
+
+    /// Complete rows lie in the order of their positions.
+    fn lane_values(&self, chunk: &Chunk) -> LaneValues {
+        LaneValues::uniform(self.engine.spec().n_layers, chunk.at)
+    }
+
+    /// The tokens of a chunk whose outputs are needed of the present layer. All are, where a later layer has rows.
+    fn needed_outputs(&self, chunk: &Chunk) -> OutputTokens {
+        let spec = self.engine.spec();
+        let is_last = self.layer + 1 == spec.n_layers;
+        let is_end = chunk.end() == self.tokens.len();
+        match self.purpose {
+            _ if !is_last && !spec.shares_kv(self.layer + 1) => OutputTokens::All,
+            Purpose::Rows => OutputTokens::None,
+            Purpose::Logits if !is_end => OutputTokens::None,
+            Purpose::Logits | Purpose::Intermediates if is_last => OutputTokens::Last,
+            Purpose::Logits | Purpose::Intermediates => OutputTokens::All,
+        }
+    }
+}
+
+impl Drop for LayeredText {
+    /// A reading may end within a layer: by an error, an interrupt, or because enough is known.
+    fn drop(&mut self) {
+        self.release();
+    }
+}
