@@ -7,7 +7,8 @@
 use ggml::{Context, Tensor};
 use models::spec::PerLayerTensors;
 
-use super::{Forward, Inputs, last_of};
+use super::attention::last_of;
+use super::{Forward, Inputs};
 
 impl Forward {
     /// What a layer adds from its own embeddings to `x`, the residual stream `[n_embd, n]` of the last n tokens of

@@ -1,109 +1,24 @@
-//! How many rows every (layer, KV head) gets, and the bytes that follow. The plan and the store share this
-//! arithmetic, so that what is predicted is what is allocated.
+//! How many rows every (layer, KV head) gets. The plan and the store share this arithmetic, so that what is predicted is
+//! what is allocated. `lanes` decides for one layer, and `bytes` counts what follows.
+
+mod bytes;
+mod lanes;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use ggml::Type;
 use kernels::RowType;
 use kernels::graph::{AttentionShape, MAX_LANES, tensor_type};
 use models::spec::{KvHeads, ModelSpec, RecurrentLayers, StateShape};
 
-use super::policy::{
-    AccumulationRule, AttentionNeeds, Event, LaneStatus, MIN_ROWS, Policy, PolicyChoice, Recent, ScoreInput,
-};
+pub use self::lanes::LaneLayout;
+use self::lanes::{lanes_of_shares, lanes_of_windows};
+use super::policy::PolicyChoice;
 use crate::heads::{HeadProfile, HeadShape};
-use crate::{EngineError, Hint, alibi};
+use crate::{EngineError, Hint};
 
 /// Maximum rows of a bounded head that are saved when they are evicted, so that a turn can be undone.
 pub const UNDO_ROWS_PER_HEAD: usize = 1024;
-
-/// Some KV heads of a layer that keep equally many rows.
-#[derive(Clone, Debug)]
-pub struct LaneLayout {
-    /// KV heads, ascending.
-    pub kv_heads: Vec<u32>,
-    /// Rows allocated for each, the compensation entry included.
-    pub capacity: usize,
-    /// Which rows they keep; `None` for all.
-    pub policy: Option<Arc<dyn Policy>>,
-    /// Whether row 0 is a compensation entry.
-    pub compensated: bool,
-    /// Tokens that a query sees, its own included, in a layer with a sliding window. Such a layer has one lane, which
-    /// keeps these rows whatever the session's policy is.
-    pub window: Option<usize>,
-}
-
-/// The fewest rows of a head that keeps a share of its rows: enough for the last tokens.
-const MIN_ROWS_OF_SHARE: usize = 96;
-
-/// Rows allocated for a layer with a sliding window beyond those it keeps, so that a chunk can be computed at once.
-const WINDOW_RESERVE: usize = 512;
-
-impl LaneLayout {
-    /// Heads that keep every row.
-    fn full(kv_heads: Vec<u32>, context: usize) -> LaneLayout {
-        LaneLayout { kv_heads, capacity: context, policy: None, compensated: false, window: None }
-    }
-
-    /// Heads that keep the rows a policy chooses.
-    fn bounded(
-        kv_heads: Vec<u32>,
-        policy: Arc<dyn Policy>,
-        compensated: bool,
-        options: StoreOptions,
-    ) -> LaneLayout {
-        let context = options.context;
-        let budget = policy.budget(context).min(context);
-        let reserve = options.reserve.unwrap_or((budget / 8).clamp(32, 512));
-        let rows = budget.saturating_add(reserve.max(policy.slack(context).saturating_add(1)));
-        let capacity = rows.min(context) + usize::from(compensated);
-        LaneLayout { kv_heads, capacity, policy: Some(policy), compensated, window: None }
-    }
-
-    /// The heads of a layer in which a query sees `window` tokens.
-    fn windowed(kv_heads: Vec<u32>, window: usize, options: StoreOptions) -> LaneLayout {
-        let context = options.context;
-        if window >= context {
-            return LaneLayout::full(kv_heads, context);
-        }
-        let policy = Recent { sinks: 0, window, share: 0.0, slack: None };
-        let reserve = options.reserve.unwrap_or(WINDOW_RESERVE).max(1);
-        let capacity = window.saturating_add(policy.slack(context)).saturating_add(reserve).min(context);
-        let policy: Arc<dyn Policy> = Arc::new(policy);
-        LaneLayout { kv_heads, capacity, policy: Some(policy), compensated: false, window: Some(window) }
-    }
-
-    /// What the lane's policy needs of the attention.
-    pub fn needs(&self) -> AttentionNeeds {
-        self.policy.as_ref().map_or_else(AttentionNeeds::default, |policy| policy.needs())
-    }
-
-    /// How attention is accumulated while the model runs.
-    pub(super) fn accumulation(&self) -> Option<AccumulationRule> {
-        self.needs().accumulation
-    }
-
-    /// How attention is accumulated while a first text is read a second time.
-    pub(super) fn reconstruction(&self) -> Option<AccumulationRule> {
-        self.needs().reconstruction.then_some(AccumulationRule::RECONSTRUCTION)
-    }
-
-    /// Whether the lane's rows accumulate attention.
-    pub(super) fn accumulates(&self) -> bool {
-        self.accumulation().or(self.reconstruction()).is_some()
-    }
-
-    /// Rows allocated for all heads together.
-    pub(super) fn rows(&self) -> usize {
-        self.capacity * self.kv_heads.len()
-    }
-
-    /// Bytes of the host's record of which position each row holds; none for lanes that keep every row.
-    fn position_bytes(&self) -> usize {
-        if self.policy.is_some() { 4 * self.rows() } else { 0 }
-    }
-}
 
 /// What a store is made for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -296,34 +211,13 @@ impl Layout {
         self.states.as_ref().filter(|_| self.layers[layer].is_empty())
     }
 
-    /// Bytes of the states of all recurrent layers.
-    pub fn state_bytes(&self) -> usize {
-        (0..self.layers.len()).filter_map(|layer| self.state(layer)).map(StateShape::bytes).sum()
-    }
-
     fn lanes(&self) -> impl Iterator<Item = &LaneLayout> {
         self.layers.iter().flatten()
-    }
-
-    /// The sum of what `of_lane` gives for a layer and each of its lanes.
-    fn sum_of_lanes(&self, of_lane: impl Fn(usize, &LaneLayout) -> usize) -> usize {
-        let of_layer = |(layer, lanes): (usize, &Vec<LaneLayout>)| {
-            lanes.iter().map(|lane| of_lane(layer, lane)).sum::<usize>()
-        };
-        self.layers.iter().enumerate().map(of_layer).sum()
     }
 
     /// Whether a layer has rows of its own: it is not recurrent, and does not attend to those of another layer.
     pub fn has_rows(&self, layer: usize) -> bool {
         !self.layers[layer].is_empty()
-    }
-
-    /// Bytes of one head's row of K and V together in a layer, with its position where positions are stored.
-    pub fn row_bytes(&self, layer: usize) -> usize {
-        let (head_dim, position) =
-            (self.heads[layer].head_dim, if self.alibi { size_of::<i32>() } else { 0 });
-        let values = if self.values_in_keys { 0 } else { self.v_type.row_bytes(head_dim) };
-        self.k_type.row_bytes(head_dim) + values + position
     }
 
     /// How many tokens' queries are stored for a layer's policies.
@@ -346,149 +240,9 @@ impl Layout {
         self.lanes().any(|lane| lane.reconstruction().is_some())
     }
 
-    /// Bytes of the store: rows, running sums, accumulated attention, stored queries, the host's record of positions,
-    /// and the states of recurrent layers.
-    pub fn bytes(&self) -> usize {
-        self.state_bytes()
-            + self.query_bytes()
-            + self.sum_of_lanes(|layer, lane| self.lane_bytes(layer, lane))
-    }
-
-    fn lane_bytes(&self, layer: usize, lane: &LaneLayout) -> usize {
-        let sums =
-            if lane.compensated { 2 * 4 * self.heads[layer].head_dim * lane.kv_heads.len() } else { 0 };
-        let accumulated = if lane.accumulates() { 4 * lane.rows() } else { 0 };
-        let positions = if lane.window.is_some() { size_of::<i32>() } else { 0 };
-        lane.rows() * (self.row_bytes(layer) + positions) + sums + accumulated + lane.position_bytes()
-    }
-
-    /// The part of [`Layout::bytes`] that is on the host wherever the rows are: its record of positions.
-    pub fn host_bytes(&self) -> usize {
-        self.lanes().map(LaneLayout::position_bytes).sum()
-    }
-
-    /// Maximum bytes that a turn takes beside the store so that it, or a chunk that fails, can be undone:
-    /// [`Layout::undo_row_bytes`], and the accumulated attention, stored queries and states of three
-    /// checkpoints, one of them before a chunk.
-    pub fn undo_bytes(&self) -> usize {
-        const CHECKPOINTS: usize = 3;
-        let accumulated: usize =
-            self.lanes().filter(|lane| lane.accumulates()).map(|lane| 4 * lane.rows()).sum();
-        self.undo_row_bytes() + CHECKPOINTS * (accumulated + self.query_bytes() + self.state_bytes())
-    }
-
-    /// Maximum bytes of the evicted rows that are saved: at most [`UNDO_ROWS_PER_HEAD`] a head, or a slack
-    /// that is evicted at once.
-    pub fn undo_row_bytes(&self) -> usize {
-        self.sum_of_lanes(|layer, lane| {
-            let Some(policy) = &lane.policy else { return 0 };
-            let slack = policy.slack(self.context).saturating_add(1);
-            lane.kv_heads.len() * UNDO_ROWS_PER_HEAD.max(slack).min(self.context) * self.row_bytes(layer)
-        })
-    }
-
-    /// Bytes of the stored queries.
-    fn query_bytes(&self) -> usize {
-        let query = |heads: &AttentionShape| 4 * heads.head_dim * heads.n_kv_heads * heads.group;
-        self.heads.iter().enumerate().map(|(layer, heads)| self.stored_queries(layer) * query(heads)).sum()
-    }
-
     /// The sliding window of a layer, in tokens; `None` where queries see the whole context.
     pub fn window(&self, layer: usize) -> Option<usize> {
         self.layers[layer].first().and_then(|lane| lane.window)
-    }
-
-    /// Bytes of a cache that keeps all that is ever seen of `tokens` tokens: in layers with a sliding window, the
-    /// window; in recurrent layers, the state.
-    pub fn full_bytes(&self, tokens: usize) -> usize {
-        let states = if tokens > 0 { self.state_bytes() } else { 0 };
-        let rows = |layer: &usize| self.window(*layer).map_or(tokens, |window| tokens.min(window));
-        let with_rows = (0..self.layers.len()).filter(|layer| self.has_rows(*layer));
-        let bytes =
-            with_rows.map(|layer| rows(&layer) * self.heads[layer].n_kv_heads * self.row_bytes(layer));
-        bytes.sum::<usize>() + states
-    }
-
-    /// Bytes of the layers with a sliding window or a state, the same whatever the policy is.
-    pub fn fixed_bytes(&self) -> usize {
-        let of_window =
-            |layer, lane: &LaneLayout| if lane.window.is_some() { self.lane_bytes(layer, lane) } else { 0 };
-        self.sum_of_lanes(of_window) + self.state_bytes()
-    }
-
-    /// Bytes that exact prefill of `tokens` tokens needs for one layer with bounded heads: its complete K and
-    /// V, their accumulated attention, the inputs of their scores, and the lists of rows that stay and are
-    /// evicted.
-    pub fn scratch_bytes(&self, tokens: usize) -> usize {
-        self.scratch_bytes_of(0..self.layers.len(), tokens)
-    }
-
-    /// The same for some of the layers, which are in one place. The others say whether the text is read twice, and
-    /// whether attention is accumulated.
-    pub fn scratch_bytes_of(&self, layers: Range<usize>, tokens: usize) -> usize {
-        let part = self.of_layers(layers);
-        // Two states: a chunk reads one and writes the other.
-        let states =
-            if part.state_bytes() > 0 { 2 * self.states.map_or(0, |shape| shape.bytes()) } else { 0 };
-        let attends = part.lanes().next().is_some();
-        if !attends || !self.reconstructs() && part.lanes().all(|lane| lane.policy.is_none()) {
-            return states;
-        }
-        let accumulated = if self.accumulates_attention() { 4 } else { 0 };
-        let of_group = |layers: &Vec<usize>| {
-            let row = part.row_bytes(layers[0]) + accumulated + size_of::<i32>();
-            part.heads[layers[0]].n_kv_heads * tokens * row
-        };
-        // Layers that keep everything are computed in the store.
-        let is_used = |layer: &usize| {
-            self.reconstructs() || part.layers[*layer].iter().any(|lane| lane.policy.is_some())
-        };
-        let groups = part.scratch_groups((0..part.layers.len()).filter(is_used));
-        states + groups.iter().map(of_group).sum::<usize>() + part.scoring_bytes(tokens)
-    }
-
-    /// `layers` in groups that use the same scratch memory, one after the other: layers with heads alike. A layer
-    /// cannot use it while later layers still attend to the rows there. Layers without rows are left out.
-    pub fn scratch_groups(&self, layers: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
-        let mut groups: Vec<Vec<usize>> = Vec::new();
-        for layer in layers.filter(|layer| self.has_rows(*layer)) {
-            let is_free = |group: &&mut Vec<usize>| {
-                let is_read = |other: &usize| self.last_readers[*other] >= layer;
-                self.heads[group[0]] == self.heads[layer] && !group.iter().any(is_read)
-            };
-            match groups.iter_mut().find(is_free) {
-                Some(group) => group.push(layer),
-                None => groups.push(vec![layer]),
-            }
-        }
-        groups
-    }
-
-    /// Bytes of the inputs by which the rows of `tokens` tokens are scored, in the layer with the most.
-    fn scoring_bytes(&self, tokens: usize) -> usize {
-        let status = LaneStatus {
-            event: Event::ExactPrefill,
-            forced: false,
-            seen: tokens,
-            live: tokens,
-            scanned_until: 0,
-            prompt_rows_kept: 0,
-            context: self.context,
-        };
-        let numbers = |input: &ScoreInput, group: usize| match input {
-            ScoreInput::Key(_) | ScoreInput::Value(_) => 1,
-            ScoreInput::Accumulated => 0,
-            ScoreInput::WindowAttention { .. } => group,
-        };
-        let lane_bytes = |lane: &LaneLayout, group: usize| {
-            let plan = lane.policy.as_ref().and_then(|policy| policy.plan_eviction(&status));
-            let scoring = plan.and_then(|plan| plan.scoring);
-            let inputs = scoring.iter().flat_map(|scoring| &scoring.inputs);
-            4 * tokens * inputs.map(|input| numbers(input, group)).sum::<usize>() * lane.kv_heads.len()
-        };
-        let layers = self.layers.iter().zip(&self.heads);
-        let bytes = layers.map(|(lanes, heads)| lanes.iter().map(|lane| lane_bytes(lane, heads.group)).sum());
-        bytes.max().unwrap_or(0)
     }
 }
 
@@ -514,66 +268,6 @@ fn check_types((k_type, v_type): (Type, Type), head_dim: usize) -> Result<(), En
         }
     }
     Ok(())
-}
-
-/// The lanes of a layer whose KV heads have these attention scopes, in tokens: one lane for each class of
-/// windows, the longest first. They may hold `slack` rows more, or as many as [`Recent`] chooses.
-fn lanes_of_windows(scopes: &[f32], slack: Option<usize>, options: StoreOptions) -> Vec<LaneLayout> {
-    let scopes: Vec<f64> = scopes.iter().map(|scope| f64::from(*scope)).collect();
-    let windows = alibi::window_classes(&scopes, options.context, MAX_LANES);
-    let mut classes = windows.clone();
-    classes.sort_unstable_by(|a, b| b.cmp(a));
-    classes.dedup();
-    let lane = |window: usize| {
-        let kv_heads = (0..).zip(&windows).filter(|(_, of_head)| **of_head == window).map(|(head, _)| head);
-        let policy = Recent { sinks: 0, window, share: 0.0, slack };
-        match window < options.context {
-            true => LaneLayout::bounded(kv_heads.collect(), Arc::new(policy), false, options),
-            false => LaneLayout::full(kv_heads.collect(), options.context),
-        }
-    };
-    classes.into_iter().map(lane).collect()
-}
-
-/// The lanes of a layer whose KV heads keep these shares of the context's rows. Heads with similar shares are a lane
-/// and keep their mean. Those that keep the most come first.
-fn lanes_of_shares(
-    shares: &[f64],
-    max_lanes: usize,
-    choice: &PolicyChoice,
-    options: StoreOptions,
-) -> Result<Vec<LaneLayout>, EngineError> {
-    /// From here on a head keeps everything.
-    const ALL: f64 = 0.97;
-    let mut heads: Vec<u32> = (0..shares.len() as u32).collect();
-    heads.sort_by(|a, b| shares[*b as usize].total_cmp(&shares[*a as usize]));
-    let budget = choice.policy().map_or(0, |policy| policy.budget(options.context));
-    let min_rows = MIN_ROWS_OF_SHARE.min(budget).max(MIN_ROWS);
-    let lane = |mut kv_heads: Vec<u32>| {
-        let mean = kv_heads.iter().map(|head| shares[*head as usize]).sum::<f64>() / kv_heads.len() as f64;
-        kv_heads.sort_unstable();
-        let rows = ((mean * options.context as f64) as usize).max(min_rows);
-        if mean >= ALL || rows >= options.context {
-            return Ok(LaneLayout::full(kv_heads, options.context));
-        }
-        let choice = choice.with_rows(rows, options.context)?;
-        let policy = choice.policy().expect("a policy that bounds heads");
-        Ok(LaneLayout::bounded(kv_heads, policy, choice.is_compensated(), options))
-    };
-    similar(&heads, shares, max_lanes).into_iter().map(lane).collect()
-}
-
-/// Heads, ordered by their shares, in at most `max_classes` classes. The classes are divided where the shares differ
-/// most.
-fn similar(heads: &[u32], shares: &[f64], max_classes: usize) -> Vec<Vec<u32>> {
-    let gap = |at: &usize| shares[heads[*at - 1] as usize] - shares[heads[*at] as usize];
-    let mut gaps: Vec<usize> = (1..heads.len()).filter(|at| gap(at) > 0.0).collect();
-    gaps.sort_by(|a, b| gap(b).total_cmp(&gap(a)));
-    gaps.truncate(max_classes - 1);
-    gaps.sort_unstable();
-    let ends = gaps.iter().copied().chain([heads.len()]);
-    let begins = [0].into_iter().chain(gaps.iter().copied());
-    begins.zip(ends).map(|(from, to)| heads[from..to].to_vec()).collect()
 }
 
 #[cfg(test)]
@@ -686,28 +380,6 @@ mod tests {
         for layers in [spec.n_layers - 1, spec.n_layers + 1] {
             assert!(matches!(layout(layers), Err(EngineError::Heads(_))), "{layers}");
         }
-    }
-
-    #[test]
-    fn heads_with_similar_shares_are_a_lane() {
-        let options = StoreOptions { context: 1000, types: (Type::F16, Type::F16), reserve: None };
-        let choice = "kvzip:capacity=400".parse().expect("a policy");
-        let lanes_of = |shares: &[f64], max_lanes: usize| -> Vec<(Vec<u32>, usize)> {
-            let lanes = lanes_of_shares(shares, max_lanes, &choice, options).expect("lanes");
-            let rows = |lane: &LaneLayout| lane.policy.as_ref().map_or(1000, |policy| policy.budget(1000));
-            lanes.iter().map(|lane| (lane.kv_heads.clone(), rows(lane))).collect()
-        };
-        let lanes = |shares: &[f64]| lanes_of(shares, MAX_LANES);
-        assert_eq!(lanes(&[0.2, 0.99]), [(vec![1], 1000), (vec![0], 200)]);
-        assert_eq!(lanes(&[0.5, 0.5]), [(vec![0, 1], 500)]);
-        // A layer has three lanes at most. Each keeps the mean of its heads, and enough for the last tokens.
-        assert_eq!(MAX_LANES, 3);
-        assert_eq!(
-            lanes(&[0.0, 0.5, 0.98, 0.01, 0.4, 1.0]),
-            [(vec![2, 5], 1000), (vec![1, 4], 450), (vec![0, 3], MIN_ROWS_OF_SHARE)]
-        );
-        // Learned sinks leave room for two. The widest gap divides them.
-        assert_eq!(lanes_of(&[0.0, 0.5, 0.9, 0.9], 2), [(vec![1, 2, 3], 766), (vec![0], MIN_ROWS_OF_SHARE)]);
     }
 
     #[test]

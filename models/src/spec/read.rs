@@ -1,39 +1,24 @@
 //! Reads and checks a model's specification in the metadata. Keys and defaults are those of llama.cpp's
 //! converter and loader.
 //!
-//! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly.
+//! An unknown setting is refused by name: a model that ignores a setting would answer, but wrongly. `keys` reads single
+//! settings; positions, experts and latent attention have files of their own.
 
+mod experts;
+mod keys;
+mod latent;
+mod positions;
+
+use self::keys::{Keys, limit};
 use super::{
-    AttentionTemperature, Experts, KvHeads, KvSharing, Latent, LocalLayers, MAX_ALIBI_BIAS, ModelSpec,
-    PositionEncoding, RecurrentLayers, Rope, RopeScaling, attention_scale, local::all_but_every,
-    norm_eps_key,
+    KvHeads, KvSharing, Latent, LocalLayers, ModelSpec, PositionEncoding, RecurrentLayers, Rope,
+    attention_scale, local::all_but_every, norm_eps_key,
 };
 use crate::arch::{
-    Arch, ArchDecl, AttentionScale, Block, EXPERT_KEYS, Gating, IGNORED_KEYS, LOCAL_KEYS, LocalDecl,
-    NEUTRAL_KEYS, PositionScheme, Positions, Presence, READ_KEYS, RECURRENT_KEYS, RopeSections, RopeStyle,
-    SlidingWindow,
+    Arch, ArchDecl, AttentionScale, Block, LocalDecl, PositionScheme, Presence, SlidingWindow,
 };
 use crate::error::{LoadError, Text};
-use crate::gguf::{Array, GgufFile, Value};
-
-mod latent;
-
-/// Maximum sizes, far above all known models: a file with larger ones is damaged. They also prevent overflow
-/// in products.
-mod limit {
-    pub(super) const LAYERS: u64 = 4096;
-    pub(super) const HEADS: u64 = 1 << 14;
-    pub(super) const HEAD_DIM: u64 = 1 << 12;
-    pub(super) const WIDTH: u64 = 1 << 24;
-    pub(super) const EXPERTS: u64 = 1 << 12;
-    pub(super) const USED_EXPERTS: u64 = 1 << 8;
-    /// Positions and token ids are i32 in ggml.
-    pub(super) const TOKENS: u64 = i32::MAX as u64;
-    /// With more, the slopes of some heads are below f32's precision.
-    pub(super) const ALIBI_BIAS: f32 = 100.0;
-    /// Factors beyond these leave nothing of f32's precision.
-    pub(super) const FACTORS: (f32, f32) = (1e-6, 1e6);
-}
+use crate::gguf::GgufFile;
 
 /// The sections of RoPE.
 const ROPE_SECTIONS: &str = "rope.dimension_sections";
@@ -224,84 +209,7 @@ fn printable(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// The metadata keys under an architecture's prefix. Methods take keys without the prefix.
-struct Keys<'a> {
-    file: &'a GgufFile,
-    arch: Arch,
-}
-
 impl Keys<'_> {
-    fn full(&self, key: &str) -> String {
-        format!("{}.{key}", self.arch.name())
-    }
-
-    fn bad(&self, key: &str, found: impl ToString, expected: impl Into<String>) -> LoadError {
-        LoadError::BadValue { key: self.full(key), found: found.to_string(), expected: expected.into() }
-    }
-
-    fn missing(&self, key: &str) -> LoadError {
-        LoadError::MissingKey { key: self.full(key) }
-    }
-
-    fn unsupported(&self, key: &str, value: impl ToString, why: impl Into<String>) -> LoadError {
-        LoadError::Unsupported { key: self.full(key), value: value.to_string(), why: why.into() }
-    }
-
-    /// An error for unsupported features that are switched on, and for unknown settings.
-    fn refuse_unknown(&self) -> Result<(), LoadError> {
-        let prefix = self.full("");
-        for (key, value) in self.file.metadata() {
-            let Some(key) = key.strip_prefix(&prefix) else {
-                continue;
-            };
-            let ArchDecl { settings, sliding_window, experts, recurrent, rope_sections, .. } =
-                self.arch.decl();
-            let is_local = sliding_window.local().is_some() && LOCAL_KEYS.contains(&key);
-            let is_of_experts = experts.presence != Presence::Never && EXPERT_KEYS.contains(&key);
-            let is_recurrent = recurrent.is_some() && RECURRENT_KEYS.contains(&key);
-            let is_read = is_local
-                || is_of_experts
-                || is_recurrent
-                || *rope_sections != RopeSections::Refused && key == ROPE_SECTIONS
-                || READ_KEYS.contains(&key)
-                || settings.contains(&key);
-            if is_read || IGNORED_KEYS.contains(&key) {
-                continue;
-            }
-            match NEUTRAL_KEYS.iter().find(|(known, ..)| *known == key) {
-                Some((_, neutral, _)) if neutral.matches(value) => {}
-                Some((_, _, meaning)) => {
-                    return Err(self.unsupported(key, value, format!("it means {meaning}")));
-                }
-                None => {
-                    // The key comes from the file, so it is escaped like other texts.
-                    return Err(LoadError::Unsupported {
-                        key: Text(self.full(key).as_bytes()).to_string(),
-                        value: value.to_string(),
-                        why: "its effect is unknown".into(),
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A size from 1 to `max`.
-    fn checked(&self, key: &str, found: u64, max: u64) -> Result<usize, LoadError> {
-        match usize::try_from(found) {
-            Ok(n) if found >= 1 && found <= max => Ok(n),
-            _ => Err(self.bad(key, found, format!("it has to be 1 to {max}"))),
-        }
-    }
-
-    fn size(&self, key: &str, max: u64) -> Result<usize, LoadError> {
-        self.optional_size(key, max)?.ok_or_else(|| self.missing(key))
-    }
-
-    fn optional_size(&self, key: &str, max: u64) -> Result<Option<usize>, LoadError> {
-        self.file.u64(&self.full(key))?.map(|n| self.checked(key, n, max)).transpose()
-    }
-
     /// The layers, and those behind them that predict several tokens.
     fn layers(&self) -> Result<(usize, usize), LoadError> {
         const NEXTN: &str = "nextn_predict_layers";
@@ -314,52 +222,6 @@ impl Keys<'_> {
             Ok(ignored) if ignored < all => Ok((all - ignored, ignored)),
             _ => Err(self.bad(NEXTN, ignored, format!("it has to be less than the {all} layers"))),
         }
-    }
-
-    /// A size that the file gives once, or once per layer with the same value for all layers.
-    fn uniform(&self, key: &str, n_layers: usize, max: u64) -> Result<Option<usize>, LoadError> {
-        let [size, _] = self.two_sizes(key, n_layers, max, |_| false)?;
-        Ok(size)
-    }
-
-    /// A size that the file gives once, or once per layer: that of the layers for which `is_second` is false, and that
-    /// of the others. It has to be equal within each of these.
-    fn two_sizes(
-        &self,
-        key: &str,
-        n_layers: usize,
-        max: u64,
-        is_second: impl Fn(usize) -> bool,
-    ) -> Result<[Option<usize>; 2], LoadError> {
-        let full = self.full(key);
-        let Some(Value::Array(Array::Numbers(list))) = self.file.get(&full) else {
-            return Ok([self.optional_size(key, max)?; 2]);
-        };
-        self.file.ints(&full)?; // an error if the elements are not integers
-        if list.len() < n_layers {
-            return Err(self.bad(
-                key,
-                format!("a list of {}", list.len()),
-                format!("there are {n_layers} layers"),
-            ));
-        }
-        let size_of = |second: bool| {
-            let mut layers = (0..n_layers).filter(|layer| is_second(*layer) == second);
-            let Some(first) = layers.next() else { return Ok(None) };
-            let first = list.int(first).unwrap_or(-1);
-            if layers.any(|layer| list.int(layer) != Some(first)) {
-                return Err(self.unsupported(
-                    key,
-                    self.file.get(&full).map_or_else(String::new, Value::to_string),
-                    "layers of unequal size",
-                ));
-            }
-            match u64::try_from(first) {
-                Ok(n) => self.checked(key, n, max).map(Some),
-                Err(_) => Err(self.bad(key, first, format!("it has to be 1 to {max}"))),
-            }
-        };
-        Ok([size_of(false)?, size_of(true)?])
     }
 
     /// The first of the layers that attend to the keys and values of earlier ones; `n_layers` where none does.
@@ -395,20 +257,6 @@ impl Keys<'_> {
         }
         let width = self.file.u64(&self.full(KEY))?.filter(|width| *width > 0);
         width.map(|width| self.checked(KEY, width, limit::WIDTH / n_layers as u64)).transpose()
-    }
-
-    fn float(
-        &self,
-        key: &str,
-        default: f32,
-        allowed: impl Fn(f32) -> bool,
-        expected: &str,
-    ) -> Result<f32, LoadError> {
-        let found = self.file.f32(&self.full(key))?.unwrap_or(default);
-        if found.is_finite() && allowed(found) {
-            return Ok(found);
-        }
-        Err(self.bad(key, found, expected))
     }
 
     /// head_dim: as given, or the embedding length divided by the number of query heads.
@@ -473,67 +321,6 @@ impl Keys<'_> {
         self.float(key, 0.0, |eps| eps > 0.0 && eps < 1.0, "it has to lie between 0 and 1")
     }
 
-    /// A setting of the architecture that is a factor. 0 means the default.
-    fn factor(&self, key: &str, default: f32) -> Result<f32, LoadError> {
-        if !self.arch.decl().settings.contains(&key) {
-            return Ok(default);
-        }
-        self.factor_or_zero(key, default)
-    }
-
-    /// A factor. 0 means the default.
-    fn factor_or_zero(&self, key: &str, default: f32) -> Result<f32, LoadError> {
-        let (least, most) = limit::FACTORS;
-        let allowed = |x: f32| x == 0.0 || (least..=most).contains(&x);
-        let found = self.float(key, default, allowed, &format!("it has to be {least} to {most}, or 0"))?;
-        Ok(if found == 0.0 { default } else { found })
-    }
-
-    /// A setting of the architecture that bounds numbers. 0 means the default.
-    fn bound(&self, key: &str, default: Option<f32>) -> Result<Option<f32>, LoadError> {
-        let bound = self.factor(key, default.unwrap_or(0.0))?;
-        Ok((bound != 0.0).then_some(bound))
-    }
-
-    /// How queries are scaled by position. Without a length in the file it is the context of the original training.
-    fn temperature(
-        &self,
-        encoding: &PositionEncoding,
-        n_ctx_train: usize,
-    ) -> Result<Option<AttentionTemperature>, LoadError> {
-        const LENGTH: &str = "attention.temperature_length";
-        let Some(scale) = self.bound("attention.temperature_scale", None)? else { return Ok(None) };
-        let original_ctx = match encoding.rope().map(|rope| rope.scaling) {
-            Some(RopeScaling::Yarn { original_ctx, .. }) => original_ctx,
-            _ => n_ctx_train,
-        };
-        let length = self.optional_size(LENGTH, limit::TOKENS)?.unwrap_or(original_ctx);
-        Ok(Some(AttentionTemperature { scale, length }))
-    }
-
-    /// What YaRN's factor of magnitudes is divided by: 1 + 0.1 m ln(factor), with the file's multiplier m.
-    fn yarn_log_divisor(&self, factor: f32) -> Result<f32, LoadError> {
-        const KEY: &str = "rope.scaling.yarn_log_multiplier";
-        let multiplier = match self.bound(KEY, None)? {
-            // The attention scale has the multiplier, and rotated elements keep their magnitude.
-            Some(_) if self.arch.decl().latent => 1.0,
-            stated => stated.unwrap_or(0.0),
-        };
-        Ok(1.0 + 0.1 * multiplier * factor.ln())
-    }
-
-    /// ALiBi, with the maximum bias of the file where the architecture has one.
-    fn alibi(&self) -> Result<PositionEncoding, LoadError> {
-        const KEY: &str = "attention.max_alibi_bias";
-        if !self.arch.decl().settings.contains(&KEY) {
-            return Ok(PositionEncoding::Alibi { max_bias: MAX_ALIBI_BIAS });
-        }
-        self.file.required_f32(&self.full(KEY))?;
-        let expected = format!("it has to be above 0, for ALiBi, and at most {}", limit::ALIBI_BIAS);
-        let max_bias = self.float(KEY, 0.0, |bias| bias > 0.0 && bias <= limit::ALIBI_BIAS, &expected)?;
-        Ok(PositionEncoding::Alibi { max_bias })
-    }
-
     /// How the model's layers are connected: the first of the architecture's blocks whose norms are there.
     fn block(&self) -> Result<Block, LoadError> {
         const KEY: &str = "use_parallel_residual";
@@ -550,95 +337,6 @@ impl Keys<'_> {
             [_] => Ok(Block { parallel: parallel.ok_or_else(|| self.missing(KEY))?, ..block }),
             // Converters of StableLM write `true` where they do not know. The norms decide, as in llama.cpp.
             _ => Ok(block),
-        }
-    }
-
-    /// An error for Granite's switch of RoPE, which others ignore.
-    fn check_rope_switch(&self) -> Result<(), LoadError> {
-        const KEY: &str = "rope.scaling.finetuned";
-        match self.arch.decl().settings.contains(&KEY) && self.file.bool(&self.full(KEY))? == Some(false) {
-            true => Err(self.unsupported(KEY, false, "it switches RoPE off")),
-            false => Ok(()),
-        }
-    }
-
-    /// The position encoding of a model with `n_layers` layers.
-    fn position_scheme(&self, n_layers: usize) -> Result<PositionScheme, LoadError> {
-        let known = match self.arch.decl().positions {
-            Positions::All(scheme) => return Ok(scheme),
-            Positions::ByLayers(known) => known,
-        };
-        known.iter().find(|(layers, _)| *layers == n_layers).map(|(_, scheme)| *scheme).ok_or_else(|| {
-            let layers: Vec<String> = known.iter().map(|(layers, _)| layers.to_string()).collect();
-            self.unsupported(
-                "block_count",
-                n_layers,
-                format!(
-                    "the position encoding is only known for models with {} layers",
-                    layers.join(" and ")
-                ),
-            )
-        })
-    }
-
-    fn rope_dims(&self, head_dim: usize) -> Result<usize, LoadError> {
-        const KEY: &str = "rope.dimension_count";
-        let n_dims = self.optional_size(KEY, limit::HEAD_DIM)?.unwrap_or(head_dim);
-        if n_dims > head_dim {
-            return Err(self.bad(KEY, n_dims, format!("a head has only {head_dim} elements")));
-        }
-        let decl = self.arch.decl();
-        if n_dims < head_dim && !decl.partial_rotary && !decl.latent {
-            return Err(self.unsupported(
-                KEY,
-                n_dims,
-                format!("RoPE rotates all {head_dim} elements of a head in this architecture"),
-            ));
-        }
-        if !n_dims.is_multiple_of(2) {
-            return Err(self.bad(KEY, n_dims, "RoPE rotates pairs of elements"));
-        }
-        Ok(n_dims)
-    }
-
-    /// Which elements RoPE rotates as a pair, of the first `n_dims` ones. An error if the file has sections of RoPE, and
-    /// one of them has a position that texts do not have.
-    fn rope_style(&self, n_dims: usize) -> Result<RopeStyle, LoadError> {
-        let ArchDecl { rope_style, rope_sections, .. } = *self.arch.decl();
-        if matches!(rope_sections, RopeSections::Refused | RopeSections::Ignored) {
-            return Ok(rope_style);
-        }
-        let Some(list) = self.file.ints(&self.full(ROPE_SECTIONS))? else { return Ok(rope_style) };
-        /// The positions of time, height and width, which are equal in texts.
-        const KNOWN: usize = 3;
-        let size = |i: usize| usize::try_from(list.int(i)?).ok().filter(|n| *n <= limit::HEAD_DIM as usize);
-        let sizes: Vec<usize> = (0..list.len().min(KNOWN + 2)).map_while(size).collect();
-        let [time, height, width, _] = sizes[..] else {
-            let found = format!("a list of {}", list.len());
-            let expected = format!("it has to be four sizes of 0 to {}", limit::HEAD_DIM);
-            return Err(self.bad(ROPE_SECTIONS, found, expected));
-        };
-        let is_consecutive = rope_sections == RopeSections::Consecutive;
-        let pairs = sizes.iter().sum::<usize>();
-        // llama.cpp ignores consecutive sections without both of the first positions.
-        if pairs == 0 || is_consecutive && (time == 0 || height == 0) {
-            return Ok(rope_style);
-        }
-        let is_known = |pair: usize| match is_consecutive {
-            true => pair < time + height + width,
-            false => pair < KNOWN * [time, height, width][pair % KNOWN],
-        };
-        match (0..n_dims / 2).all(|pair| is_known(pair % pairs)) {
-            true if is_consecutive => Ok(RopeStyle::Neox),
-            true => Ok(rope_style),
-            false => Err(self.unsupported(
-                ROPE_SECTIONS,
-                format!("{sizes:?}"),
-                format!(
-                    "some of the {} pairs of elements have a position that texts do not have",
-                    n_dims / 2
-                ),
-            )),
         }
     }
 
@@ -710,179 +408,6 @@ impl Keys<'_> {
         match pattern.contains(&false) {
             true => Ok(pattern),
             false => Err(self.unsupported(key, value, "at least one layer has to attend")),
-        }
-    }
-
-    /// A list of `count` flags. `None` where the key has another type than a list, or is missing. `or` is what else
-    /// it may be, for the error.
-    fn flags(&self, key: &str, count: usize, or: &str) -> Result<Option<Vec<bool>>, LoadError> {
-        let Some(Value::Array(array)) = self.file.get(&self.full(key)) else { return Ok(None) };
-        let flag = |number: usize| match array.get(number) {
-            Some(Value::Bool(flag)) if array.len() == count => Some(flag),
-            _ => None,
-        };
-        let flags: Option<Vec<bool>> = (0..count).map(flag).collect();
-        flags.map(Some).ok_or_else(|| {
-            let found = format!("a list of {}", array.len());
-            self.bad(key, found, format!("it has to be {or}{count} times true or false"))
-        })
-    }
-
-    fn rope_base(&self) -> Result<f32, LoadError> {
-        self.float("rope.freq_base", 10_000.0, |b| b >= 1.0, "it has to be 1 or more")
-    }
-
-    fn rope_scaling(&self, n_ctx_train: usize) -> Result<RopeScaling, LoadError> {
-        const FACTOR: &str = "rope.scaling.factor";
-        const ATTN: &str = "rope.scaling.attn_factor";
-        let kind = self.file.str(&self.full("rope.scaling.type"))?.unwrap_or("linear");
-        // `scale_linear` is an older name of the factor; 0 means no scaling.
-        let key = if self.file.get(&self.full(FACTOR)).is_some() { FACTOR } else { "rope.scale_linear" };
-        let factor = self.factor_or_zero(key, 1.0)?;
-        let (least, most) = limit::FACTORS;
-        let expected = format!("it has to be {least} to {most}");
-        let positive = |key, default| self.float(key, default, |f| (least..=most).contains(&f), &expected);
-        let attn_factor = positive(ATTN, 1.0)?;
-        let original_ctx =
-            self.optional_size("rope.scaling.original_context_length", limit::TOKENS)?.unwrap_or(n_ctx_train);
-        let is_long = self.file.tensor("rope_factors_long.weight").is_some();
-        if self.arch.decl().long_rope.resolve(is_long) {
-            return match kind {
-                "longrope" | "linear" | "none" if factor == 1.0 => {
-                    Ok(RopeScaling::Long { original_ctx, attn_factor })
-                }
-                _ => Err(self.unsupported(
-                    "rope.scaling.type",
-                    Text(kind.as_bytes()),
-                    "the file also has factors for RoPE's frequencies",
-                )),
-            };
-        }
-        if kind != "yarn" && attn_factor != 1.0 {
-            return Err(self.unsupported(ATTN, attn_factor, "only YaRN scales attention"));
-        }
-        match kind {
-            "none" => Ok(RopeScaling::None),
-            "linear" if factor == 1.0 => Ok(RopeScaling::None),
-            "linear" => Ok(RopeScaling::Linear { factor }),
-            "yarn" if factor < 1.0 => Err(self.bad(key, factor, "YaRN stretches by 1 or more")),
-            "yarn" => {
-                let beta_fast = positive("rope.scaling.yarn_beta_fast", 32.0)?;
-                let beta_slow = positive("rope.scaling.yarn_beta_slow", 1.0)?;
-                if beta_fast <= beta_slow {
-                    return Err(self.bad(
-                        "rope.scaling.yarn_beta_fast",
-                        beta_fast,
-                        format!("it has to be more than the slow beta {beta_slow}"),
-                    ));
-                }
-                let ext_factor = self.float(
-                    "rope.scaling.yarn_ext_factor",
-                    1.0,
-                    |f| (0.0..=1.0).contains(&f),
-                    "it has to be 0 to 1",
-                )?;
-                // Without the ramp ggml does not change magnitudes.
-                let divisor = if ext_factor == 0.0 { 1.0 } else { self.yarn_log_divisor(factor)? };
-                let attn_factor = attn_factor / divisor;
-                Ok(RopeScaling::Yarn { factor, original_ctx, ext_factor, attn_factor, beta_fast, beta_slow })
-            }
-            other => Err(self.unsupported(
-                "rope.scaling.type",
-                Text(other.as_bytes()),
-                "known are none, linear and yarn",
-            )),
-        }
-    }
-
-    /// The experts of a model with `n_layers` layers, whose feed-forward networks have the width `n_ff`.
-    fn experts(&self, n_layers: usize, n_ff: usize) -> Result<Option<Experts>, LoadError> {
-        const COUNT: &str = "expert_count";
-        const USED: &str = "expert_used_count";
-        const LEADING: &str = "leading_dense_block_count";
-        let decl = &self.arch.decl().experts;
-        let stated = self.file.u64(&self.full(COUNT))?;
-        if !decl.presence.resolve(stated.is_some_and(|count| count > 0)) {
-            return Ok(None);
-        }
-        let count = stated.ok_or_else(|| self.missing(COUNT))?;
-        if !(2..=limit::EXPERTS).contains(&count) {
-            return Err(self.bad(COUNT, count, format!("it has to be 2 to {}", limit::EXPERTS)));
-        }
-        let first_layer = self.file.u64(&self.full(LEADING))?.unwrap_or(0);
-        if first_layer > n_layers as u64 {
-            return Err(self.bad(LEADING, first_layer, format!("there are {n_layers} layers")));
-        }
-        let used = self.size(USED, count.min(limit::USED_EXPERTS))?;
-        let count = count as usize; // at most `limit::EXPERTS`
-        let (groups, used_groups) = self.groups_of_experts(count, used)?;
-        let n_ff_of_experts = self.optional_size("expert_feed_forward_length", limit::WIDTH)?;
-        let layer_tensor =
-            |name: &str| (0..n_layers).any(|i| self.file.tensor(&format!("blk.{i}.{name}")).is_some());
-        let selection_bias = decl.selection_bias.resolve(layer_tensor("exp_probs_b.bias"));
-        // Old files of these models do not name the function. Those with a bias have the sigmoid.
-        let default_gating = match self.arch.decl().latent && selection_bias {
-            true => Gating::Sigmoid,
-            false => decl.gating,
-        };
-        Ok(Some(Experts {
-            count,
-            used,
-            groups,
-            used_groups,
-            n_ff: n_ff_of_experts,
-            shared_ff: self.shared_ff(n_ff_of_experts.unwrap_or(n_ff), n_ff)?,
-            shared_gate: decl.shared_gate,
-            beside_dense: decl.beside_dense,
-            fused_gate_up: decl.fused_gate_up.resolve(layer_tensor("ffn_gate_up_exps.weight")),
-            first_layer: first_layer as usize,
-            every: self.optional_size("interleave_moe_layer_step", limit::LAYERS)?.unwrap_or(1),
-            gating: self.gating(default_gating)?,
-            normalized: self.file.bool(&self.full("expert_weights_norm"))?.unwrap_or(decl.normalized),
-            scale: self.factor_or_zero("expert_weights_scale", 1.0)?,
-            bias: decl.bias.resolve(layer_tensor("ffn_gate_inp.bias")),
-            selection_bias,
-        }))
-    }
-
-    /// The groups of `count` experts, and how many of them a token's `used` experts come from. 0 means 1.
-    fn groups_of_experts(&self, count: usize, used: usize) -> Result<(usize, usize), LoadError> {
-        const GROUPS: &str = "expert_group_count";
-        const USED: &str = "expert_group_used_count";
-        let stated = |key| Ok::<u64, LoadError>(self.file.u64(&self.full(key))?.unwrap_or(1).max(1));
-        let groups = self.checked(GROUPS, stated(GROUPS)?, count as u64)?;
-        if !count.is_multiple_of(groups) {
-            return Err(self.bad(GROUPS, groups, format!("it has to divide the {count} experts")));
-        }
-        let used_groups = self.checked(USED, stated(USED)?, groups as u64)?;
-        match used_groups * (count / groups) {
-            too_few if too_few < used => {
-                let expected = format!("these groups have {too_few} experts, and a token uses {used}");
-                Err(self.bad(USED, used_groups, expected))
-            }
-            _ => Ok((groups, used_groups)),
-        }
-    }
-
-    /// The width of the expert that every token uses, where the others have the width `n_ff_of_experts`.
-    fn shared_ff(&self, n_ff_of_experts: usize, n_ff: usize) -> Result<Option<usize>, LoadError> {
-        const WIDTH: &str = "expert_shared_feed_forward_length";
-        const COUNT: &str = "expert_shared_count";
-        let optional = |key| Ok(self.file.u64(&self.full(key))?.filter(|n| *n > 0));
-        if let Some(width) = optional(WIDTH)? {
-            return self.checked(WIDTH, width, limit::WIDTH).map(Some);
-        }
-        if let Some(count) = optional(COUNT)? {
-            return Ok(Some(self.checked(COUNT, count, limit::EXPERTS)? * n_ff_of_experts));
-        }
-        Ok(self.arch.decl().experts.shared.resolve(false).then_some(n_ff))
-    }
-
-    fn gating(&self, default: Gating) -> Result<Gating, LoadError> {
-        const KEY: &str = "expert_gating_func";
-        match self.file.u64(&self.full(KEY))? {
-            None | Some(0) => Ok(default),
-            Some(id) => Gating::from_id(id).ok_or_else(|| self.unsupported(KEY, id, "known are 1, 2 and 3")),
         }
     }
 

@@ -1,0 +1,284 @@
+//! The attention of a layer: queries, keys and values with their norms and RoPE, the rows that are appended, what is
+//! recorded for the policies, and the output. The other parts of a layer are in `forward`.
+
+use ggml::{Context, Tensor};
+use kernels::graph::{
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, QueryHeads,
+};
+use models::arch::QkNorm;
+use models::spec::AttentionTensors;
+
+use super::{Effects, Forward, Inputs, OutputTokens};
+use crate::kv::policy::CountedQueries;
+use crate::kv::{AttentionRecorder, LayerRows};
+
+impl Forward {
+    /// What attention adds for the tokens `outputs`, `[n_embd, n or 1]`, and a tensor that depends on the appended
+    /// rows: see [`Forward::layer`]. `normed` `[n_embd, n]` is its input. A layer that attends to the rows of another
+    /// one appends none.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn attention(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        normed: &Tensor,
+        inputs: &Inputs,
+        rows: &LayerRows,
+        outputs: OutputTokens,
+        effects: &mut Effects,
+    ) -> (Option<Tensor>, Tensor) {
+        let (n, heads, of_layer) = (normed.dim(1), self.heads[layer], self.spec.kv_layer(layer));
+        let state = LaneInputs { layer: of_layer, ..inputs.state.clone() };
+        let rotation = inputs.rotations.of_lanes(ctx, &rows.lanes, heads.head_dim);
+        let stored = match (of_layer == layer, effects.appended.get(&of_layer)) {
+            (true, _) => {
+                let [k, v] = self.keys_and_values(ctx, layer, normed, &inputs.positions);
+                let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
+                let k = rotation.of_keys(ctx, k);
+                let v = v.unwrap_or_else(|| k.clone());
+                let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
+                effects.appended.insert(layer, stored.clone());
+                stored
+            }
+            (false, Some(stored)) => stored.clone(),
+            // An earlier graph has appended them.
+            (false, None) => state.rows.clone(),
+        };
+
+        // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
+        let attending = outputs.count(n);
+        let queries = attending.max(rows.recorded_queries(n));
+        let sinks = self.attention_sinks(layer);
+        if queries == 0 {
+            // The rows that this layer attends to may have been appended before those of others.
+            return (None, if of_layer == layer { stored } else { normed.clone() });
+        }
+        let (q, gate) = match queries == n {
+            true => self.queries(ctx, layer, normed, inputs),
+            false => self.queries(ctx, layer, &ctx.rows(normed, n - queries, queries), inputs),
+        };
+        let q = rotation.of_keys(ctx, q);
+        for recorder in &rows.recorders {
+            let queries = QueryHeads { q: &q, sinks: sinks.as_ref() };
+            record_attention(ctx, heads, queries, &stored, recorder, &state, &mut effects.nodes);
+        }
+        if attending == 0 {
+            return (None, stored);
+        }
+        let q = if queries == attending {
+            q
+        } else {
+            let [_, head, token, last] = q.strides();
+            let shape = [q.dim(0), q.dim(1), attending];
+            ctx.view(&q, shape, [head, token, last], (queries - attending) * token)
+        };
+        let attended = graph::attend(
+            ctx,
+            heads,
+            QueryHeads { q: &q, sinks: sinks.as_ref() },
+            Appended { node: &stored, rows: n },
+            &rows.lanes,
+            &state,
+            self.splits[self.placement.of(layer) as usize],
+        );
+        let attended = rotation.of_values(ctx, attended);
+        // [heads * head_dim, n or 1]
+        let Some(w) = self.attention_weights(layer, attending) else { return (None, stored) };
+        let attended = match (&self.spec.latent, &w.wv, gate) {
+            (Some(latent), Some(values), _) => self.latent_values(ctx, layer, latent, values, &attended),
+            (_, _, Some(gate)) => {
+                ctx.mul(&attended, &ctx.sigmoid(&ctx.rows(&gate, queries - attending, attending)))
+            }
+            _ => attended,
+        };
+        let attended = self.intermediate("kqv_out", layer, attended);
+        let out = self.with_bias(ctx, self.product(ctx, layer, &w.wo, &attended), w.bo.as_ref());
+        (Some(out), stored)
+    }
+
+    /// The weights of a layer that attends, in the layout that is faster for `n` tokens.
+    fn attention_weights(&self, layer: usize, n: usize) -> Option<&AttentionTensors<Tensor>> {
+        self.matrices(layer, n).mixer.attention()
+    }
+
+    /// Queries of a layer after RoPE, `[head_dim, heads, n]`, for attention's input `x` `[n_embd, n]`, which belongs to
+    /// the last n of the tokens of `inputs`. Where the model has a gate, it is the second, `[heads * head_dim, n]`.
+    pub(super) fn queries(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        x: &Tensor,
+        inputs: &Inputs,
+    ) -> (Tensor, Option<Tensor>) {
+        let n = x.dim(1);
+        let Some(w) = self.attention_weights(layer, n) else { return (refuse_recurrent(ctx, layer), None) };
+        let positions = last_of(ctx, &inputs.positions, n);
+        let (q, gate) = match &w.latent {
+            Some(latent) => (self.latent_queries(ctx, layer, (&w.wq, latent), x, &positions), None),
+            None => {
+                let q = self.project(ctx, layer, &w.wq, w.bq.as_ref(), x);
+                let (q, gate) = self.split_gate(ctx, layer, q);
+                (self.norm_and_rope(ctx, layer, q, w.q_norm.as_ref(), &positions), gate)
+            }
+        };
+        let q = match &inputs.query_factors {
+            Some((factors, _)) => ctx.mul(&q, &ctx.reshape(&last_of(ctx, factors, n), [1, 1, n])),
+            None => q,
+        };
+        (self.intermediate("Qcur", layer, q), gate)
+    }
+
+    /// The queries and gates `[heads * head_dim, n]` in a projection `y`, where the model has gates.
+    fn split_gate(&self, ctx: &Context, layer: usize, y: Tensor) -> (Tensor, Option<Tensor>) {
+        if !self.spec.attention_gate() {
+            return (y, None);
+        }
+        let (d, heads, n) = (self.heads[layer].head_dim, self.spec.n_heads, y.dim(1));
+        let row = 4 * 2 * d;
+        let part = |first: usize| {
+            let part = ctx.view(&y, [d, heads, n], [row, row * heads, row * heads * n], 4 * first);
+            ctx.reshape(&ctx.cont(&part), [d * heads, n])
+        };
+        (part(0), Some(part(d)))
+    }
+
+    /// Keys of a layer after RoPE and its values, `[head_dim, kv_heads, n]` each. `x` `[n_embd, n]` is attention's
+    /// input, at `positions` `[n]`. With latent attention the keys are also the values, of which the first elements
+    /// count.
+    fn keys_and_values(&self, ctx: &Context, layer: usize, x: &Tensor, positions: &Tensor) -> [Tensor; 2] {
+        let Some(w) = self.attention_weights(layer, x.dim(1)) else {
+            return [(); 2].map(|()| refuse_recurrent(ctx, layer));
+        };
+        let Some(wk) = &w.wk else {
+            return [(); 2].map(|()| ctx.refuse("attention", format!("layer {layer} has no keys")));
+        };
+        let projected = self.project(ctx, layer, wk, w.bk.as_ref(), x);
+        if let Some(latent) = &w.latent {
+            let rows =
+                self.intermediate("Kcur", layer, self.latent_rows(ctx, layer, latent, &projected, positions));
+            return [rows.clone(), rows];
+        }
+        let k = self.norm_and_rope(ctx, layer, projected.clone(), w.k_norm.as_ref(), positions);
+        let k = self.intermediate("Kcur", layer, k);
+        let v = match &w.wv {
+            Some(wv) => self.project(ctx, layer, wv, w.bv.as_ref(), x),
+            None => projected,
+        };
+        let v = self.split_heads(ctx, layer, &v);
+        let v = if self.spec.arch.decl().value_norm { ctx.rms_norm(&v, self.spec.norm_eps) } else { v };
+        [k, self.intermediate("Vcur", layer, v)]
+    }
+
+    /// matrix · x + bias, clamped where the model does: `[heads * head_dim, n]`.
+    fn project(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        matrix: &Tensor,
+        bias: Option<&Tensor>,
+        x: &Tensor,
+    ) -> Tensor {
+        let y = self.with_bias(ctx, self.product(ctx, layer, matrix, x), bias);
+        match self.spec.clamp_qkv {
+            Some(bound) => ctx.clamp(&y, bound),
+            None => y,
+        }
+    }
+
+    /// `[heads * head_dim, n]` as `[head_dim, heads, n]`.
+    fn split_heads(&self, ctx: &Context, layer: usize, y: &Tensor) -> Tensor {
+        let head_dim = self.heads[layer].head_dim;
+        ctx.reshape(y, [head_dim, y.dim(0) / head_dim, y.dim(1)])
+    }
+
+    /// Splits `[heads * head_dim, n]` into heads `[head_dim, heads, n]`, with the norm and the RoPE that the
+    /// model has.
+    fn norm_and_rope(
+        &self,
+        ctx: &Context,
+        layer: usize,
+        y: Tensor,
+        norm: Option<&Tensor>,
+        positions: &Tensor,
+    ) -> Tensor {
+        let normed = |x: Tensor, kinds: &[QkNorm]| match (norm, self.spec.qk_norm) {
+            (Some(weight), Some(kind)) if kinds.contains(&kind) => {
+                self.result_of(weight, self.norm(ctx, &x, weight, None))
+            }
+            _ => x,
+        };
+        let y = normed(y, &[QkNorm::Whole]);
+        let heads = normed(self.split_heads(ctx, layer, &y), &[QkNorm::Head, QkNorm::EachHead]);
+        normed(self.rotated(ctx, layer, heads, positions), &[QkNorm::HeadAfterRope])
+    }
+
+    /// `heads` `[.., heads, n]` with the layer's RoPE at `positions` `[n]`.
+    pub(super) fn rotated(&self, ctx: &Context, layer: usize, heads: Tensor, positions: &Tensor) -> Tensor {
+        match &self.ropes[layer] {
+            Some(rope) => ctx.rope(&heads, positions, self.rope_factors(layer), rope),
+            None => heads,
+        }
+    }
+
+    /// What divides RoPE's frequencies in a layer.
+    fn rope_factors(&self, layer: usize) -> Option<&Tensor> {
+        if !self.spec.has_rope_factors(layer) {
+            return None;
+        }
+        let factors = &self.weights.rope_factors[self.placement.of(layer) as usize];
+        let by_context = if self.long_context { &factors.long } else { &factors.short };
+        factors.all.as_ref().or(by_context.as_ref())
+    }
+}
+
+/// The last `n` of an input's numbers, each of 4 bytes.
+pub(super) fn last_of(ctx: &Context, input: &Tensor, n: usize) -> Tensor {
+    match input.dim(0) - n {
+        0 => input.clone(),
+        before => ctx.view(input, [n], [4 * n; 3], 4 * before),
+    }
+}
+
+/// The error of attention in a recurrent layer.
+fn refuse_recurrent(ctx: &Context, layer: usize) -> Tensor {
+    ctx.refuse("attention", format!("layer {layer} is recurrent"))
+}
+
+/// Adds to `effects` the nodes that store queries and accumulate attention for a policy. `heads.q` `[head_dim,
+/// heads, n_q]` are the queries of the last `n_q` of the tokens in `state.positions`. The rows of these
+/// tokens are written when `stored` is computed.
+pub fn record_attention(
+    ctx: &Context,
+    shape: AttentionShape,
+    heads: QueryHeads,
+    stored: &Tensor,
+    recorder: &AttentionRecorder,
+    state: &LaneInputs,
+    effects: &mut Vec<Tensor>,
+) {
+    if let Some(ring) = &recorder.queries {
+        effects.push(graph::store_queries(ctx, heads.q, &state.positions, ring));
+    }
+    for accumulator in &recorder.accumulators {
+        let (n, rule) = (state.positions.dim(0), accumulator.accumulation);
+        let (queries, replace) = match rule.chunk {
+            _ if n == 1 => (1, !rule.steps_add),
+            Some(CountedQueries::All) => (accumulator.counted_queries(n), false),
+            Some(CountedQueries::Last) => (1, true),
+            None => continue,
+        };
+        effects.extend(graph::accumulate_attention(
+            ctx,
+            shape,
+            heads,
+            Appended { node: stored, rows: n },
+            AccumulatingLane {
+                lane: &accumulator.lane,
+                number: accumulator.lane_index,
+                heads: accumulator.heads.clone(),
+            },
+            state,
+            Accumulation { queries, replace, combine: rule.combine, gain: rule.gain, part: accumulator.part },
+        ));
+    }
+}

@@ -1,0 +1,189 @@
+//! What graphs are made of while they are built, and what is known of a graph that is built: its inputs, its result and
+//! what it computes beside. Knows no layers and no weights.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use ggml::{Context, Graph, Tensor, Type};
+use kernels::graph::{LaneInputs, MAX_LANES};
+use models::spec::{AttentionTemperature, ModelSpec};
+
+use super::rotation::Rotations;
+use crate::kv::LaneValues;
+
+/// The tokens whose outputs a graph computes. Keys and values are always computed for all tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputTokens {
+    /// All tokens.
+    All,
+    /// The last token: enough to continue a text.
+    Last,
+    /// No token: the graph only writes keys and values.
+    None,
+}
+
+impl OutputTokens {
+    /// How many of `n` tokens they are.
+    pub(super) fn count(self, n: usize) -> usize {
+        match self {
+            OutputTokens::All => n,
+            OutputTokens::Last => 1,
+            OutputTokens::None => 0,
+        }
+    }
+}
+
+/// A part of a text whose residual stream is kept between layers.
+#[derive(Clone, Copy)]
+pub struct TextChunk<'a> {
+    /// `[n_embd, columns]` f32: the residual stream of the whole text, in the slots of `scratch::Residual`.
+    pub residual: &'a Tensor,
+    /// The first column of what the layer gets.
+    pub from: usize,
+    /// The first column of what it gives. Other columns than those before: a layer can be computed again.
+    pub to: usize,
+    /// Tokens of the chunk.
+    pub len: usize,
+}
+
+impl TextChunk<'_> {
+    /// What the layer gets: `[n_embd, len]`.
+    pub(super) fn input(&self, ctx: &Context) -> Tensor {
+        self.view(ctx, self.from)
+    }
+
+    /// Where what it gives is written: `[n_embd, len]`.
+    pub(super) fn output(&self, ctx: &Context) -> Tensor {
+        self.view(ctx, self.to)
+    }
+
+    fn view(&self, ctx: &Context, first: usize) -> Tensor {
+        let n_embd = self.residual.dim(0);
+        ctx.view(self.residual, [n_embd, self.len], [4 * n_embd; 3], 4 * n_embd * first)
+    }
+}
+
+/// The inputs of a graph: tensors that are filled before each computation.
+pub struct Inputs {
+    /// `[n]` i32: token ids. Used where the graph looks up embeddings.
+    pub tokens: Tensor,
+    /// `[n_embd, n]` f32: the residual stream. Used where an earlier graph, in another place, computed it.
+    pub residual: Tensor,
+    /// `[n]` i32: positions of the tokens.
+    pub positions: Tensor,
+    /// `[n]` f32: factors of the queries, where the model scales them by position.
+    pub query_factors: Option<(Tensor, AttentionTemperature)>,
+    /// Live rows and log-weights of all lanes.
+    pub state: LaneInputs,
+    /// Fixed matrices.
+    pub(super) rotations: Rotations,
+    /// `[n_embd, n]`: embeddings of the tokens, once they are looked up.
+    pub(super) embeddings: OnceCell<Tensor>,
+}
+
+impl Inputs {
+    /// Inputs for `n` tokens of a model.
+    pub(super) fn new(ctx: &Context, spec: &ModelSpec, n: usize) -> Inputs {
+        let positions = ctx.input("positions", Type::I32, [n]);
+        Inputs {
+            tokens: ctx.input("tokens", Type::I32, [n]),
+            residual: ctx.input("residual", Type::F32, [spec.n_embd, n]),
+            positions: positions.clone(),
+            query_factors: (spec.attention_temperature)
+                .map(|temperature| (ctx.input("query_factors", Type::F32, [n]), temperature)),
+            state: LaneInputs {
+                rows: ctx.input("rows", Type::I32, [MAX_LANES, spec.n_layers]),
+                log_weights: ctx.input("log_weights", Type::F32, [MAX_LANES, spec.n_layers]),
+                positions,
+                layer: 0,
+            },
+            rotations: Rotations::default(),
+            embeddings: OnceCell::new(),
+        }
+    }
+
+    /// Fills the inputs for `tokens`, whose positions are consecutive and begin at `first`. Inputs that the
+    /// graph does not use have no memory and are skipped. The residual stream is left to the caller.
+    pub fn fill(&self, tokens: &[u32], first: usize, lanes: &LaneValues) -> Result<(), ggml::Error> {
+        if self.tokens.is_allocated() {
+            self.tokens.write(0, &tokens.iter().map(|token| *token as i32).collect::<Vec<_>>())?;
+        }
+        if self.positions.is_allocated() {
+            self.positions.write(0, &(first as i32..).take(tokens.len()).collect::<Vec<_>>())?;
+        }
+        if let Some((factors, temperature)) = &self.query_factors
+            && factors.is_allocated()
+        {
+            let of_tokens = (first..first + tokens.len()).map(|position| temperature.factor(position));
+            factors.write(0, &of_tokens.collect::<Vec<f32>>())?;
+        }
+        lanes.write(&self.state)
+    }
+}
+
+/// A graph whose tensors are built but not yet allocated.
+pub struct BuiltGraph {
+    /// Owns the tensors.
+    pub ctx: Context,
+    /// What must be filled before each computation.
+    pub inputs: Inputs,
+    /// The output; with [`OutputTokens::None`] a tensor without data that depends on the writing of keys and
+    /// values.
+    pub result: Tensor,
+    /// Tensors without data. Computing them stores queries and accumulates attention for the policies.
+    pub effects: Vec<Tensor>,
+    /// `[n_embd, n]` f32: where the stages of the graph end but for the last one. What such a tensor holds then is for
+    /// the graph of the other place, whose next stage gives what it must hold before the next stage here.
+    pub exchanges: Vec<Tensor>,
+}
+
+impl BuiltGraph {
+    /// The graph that computes the result and all effects.
+    pub fn graph(&self) -> Result<Graph, ggml::Error> {
+        let results: Vec<&Tensor> = self.effects.iter().chain([&self.result]).collect();
+        self.ctx.graph(&results)
+    }
+}
+
+/// A graph that is being built.
+pub(super) struct Draft {
+    pub(super) ctx: Context,
+    pub(super) inputs: Inputs,
+    pub(super) effects: Effects,
+    pub(super) exchanges: Vec<Tensor>,
+    /// What was computed for the other place since it last handed something over.
+    pub(super) sent: Option<Tensor>,
+    /// Whether what is handed over stays readable.
+    pub(super) trace: bool,
+}
+
+impl Draft {
+    /// What the other place hands over for `n` tokens, `[n_embd, n]`. A stage ends with what is computed for it.
+    pub(super) fn receive(&mut self, n: usize) -> Tensor {
+        let received = match self.sent.take() {
+            Some(sent) => {
+                let exchange = self.ctx.exchange(&sent);
+                let exchange = if self.trace { exchange.output() } else { exchange };
+                self.exchanges.push(exchange.clone());
+                exchange
+            }
+            None => self.inputs.residual.clone(),
+        };
+        self.ctx.rows(&received, 0, n)
+    }
+
+    /// The graph that computes `result`.
+    pub(super) fn finish(self, result: Tensor) -> BuiltGraph {
+        let Draft { ctx, inputs, effects, exchanges, .. } = self;
+        BuiltGraph { ctx, inputs, result, effects: effects.nodes, exchanges }
+    }
+}
+
+/// What a graph computes beside its result.
+#[derive(Default)]
+pub(super) struct Effects {
+    /// As [`BuiltGraph::effects`].
+    pub(super) nodes: Vec<Tensor>,
+    /// For each layer that has appended rows the node that did.
+    pub(super) appended: BTreeMap<usize, Tensor>,
+}
