@@ -215,8 +215,7 @@ fn score_layers(
         // layers that attend to the rows of others have none that a policy could keep.
         let is_scored = spec.has_rows(layer) && spec.window(layer).is_none();
         let (rows, place) = (text.complete_rows(), backends.placement().of(layer));
-        let mut scorer =
-            Scorer::new(engine.forward.heads(layer), engine.forward.attention_sinks(layer), pattern);
+        let mut scorer = Scorer::new(engine.forward.heads(layer), engine.forward.sink_logits(layer), pattern);
         while let Some(at) = text.next_chunk().map(|chunk| chunk.at) {
             let queries = if is_scored { text.queries(&mut workspace)? } else { Vec::new() };
             text.read_chunk(&rows, &mut workspace)?;
@@ -256,16 +255,16 @@ pub fn score_heads(
 struct Scorer {
     shape: AttentionShape,
     /// `[heads]` f32: learned logits of the query heads, which take their share of attention.
-    sinks: Option<Tensor>,
+    sink_logits: Option<Tensor>,
     pattern: Pattern,
     induction: Vec<f64>,
     echo: Vec<f64>,
 }
 
 impl Scorer {
-    fn new(shape: AttentionShape, sinks: Option<Tensor>, pattern: Pattern) -> Scorer {
+    fn new(shape: AttentionShape, sink_logits: Option<Tensor>, pattern: Pattern) -> Scorer {
         let heads = shape.n_kv_heads * shape.group;
-        Scorer { shape, sinks, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
+        Scorer { shape, sink_logits, pattern, induction: vec![0.0; heads], echo: vec![0.0; heads] }
     }
 
     /// Adds the attention of the tokens from position `at` on. Their queries are `[head_dim, heads, n]`; they
@@ -320,7 +319,7 @@ impl Scorer {
             Some(cap) => (ctx.scale(&ctx.tanh(&ctx.scale(&logits, scale / cap)), cap), 1.0),
             None => (logits, scale),
         };
-        let rows = ctx.soft_max_with_sinks(&logits, &mask, scale, self.sinks.as_ref());
+        let rows = ctx.soft_max_with_sink_logits(&logits, &mask, scale, self.sink_logits.as_ref());
         let [_, row, head, _] = rows.strides();
 
         // The attention of all rows i to the columns i - shift is a diagonal: one step along it is one row

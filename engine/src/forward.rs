@@ -120,8 +120,8 @@ impl Forward {
     }
 
     /// The learned logits of a layer's query heads, `[heads]`, where the model has them.
-    pub fn attention_sinks(&self, layer: usize) -> Option<Tensor> {
-        self.weights.decode_layout.layers[layer].mixer.attention()?.sinks.clone()
+    pub fn sink_logits(&self, layer: usize) -> Option<Tensor> {
+        self.weights.decode_layout.layers[layer].mixer.attention()?.sink_logits.clone()
     }
 
     /// The same for sessions of `context` tokens at most.

@@ -198,7 +198,7 @@ impl Session {
         let store_options = StoreOptions { context: options.context, types: options.types, reserve: None };
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;
         let mut store = Store::new(layout, &engine.backends)?;
-        store.set_sinks(|layer| engine.forward.attention_sinks(layer));
+        store.set_sink_logits(|layer| engine.forward.sink_logits(layer));
         let workspace = Workspace::new(&engine.backends);
         let forward = engine.forward.for_context(options.context);
         Ok(Session {

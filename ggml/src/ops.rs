@@ -519,21 +519,23 @@ impl Context {
     }
 
     /// As [`Context::soft_max`] of `a` `[n_kv, n_q, heads]`. Each head's sum also has e to the power of its element of
-    /// `sinks` `[heads]`, so that the results sum to less than 1.
-    pub fn soft_max_with_sinks(
+    /// `sink_logits` `[heads]`, so that the results sum to less than 1.
+    pub fn soft_max_with_sink_logits(
         &self,
         a: &Tensor,
         mask: &Tensor,
         scale: f32,
-        sinks: Option<&Tensor>,
+        sink_logits: Option<&Tensor>,
     ) -> Tensor {
         let weights = self.soft_max(a, Some(mask), scale);
-        let Some(sinks) = sinks else { return weights };
-        let fits = is_activation(sinks) && sinks.is_contiguous() && sinks.shape() == Shape::from([a.dim(2)]);
-        // A view keeps the sinks alive, and makes the operation known where they are used.
-        let view = self.op("soft_max_with_sinks", &[sinks], fits, |raw| {
+        let Some(sink_logits) = sink_logits else { return weights };
+        let fits = is_activation(sink_logits)
+            && sink_logits.is_contiguous()
+            && sink_logits.shape() == Shape::from([a.dim(2)]);
+        // A view keeps the sink logits alive, and makes the operation known where they are used.
+        let view = self.op("soft_max_with_sink_logits", &[sink_logits], fits, |raw| {
             // SAFETY: a live operand.
-            unsafe { sys::ggml_view_tensor(raw, sinks.raw.as_ptr()) }
+            unsafe { sys::ggml_view_tensor(raw, sink_logits.raw.as_ptr()) }
         });
         if self.check().is_err() {
             return weights;

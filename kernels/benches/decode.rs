@@ -163,7 +163,7 @@ fn measure(
                     alibi: None,
                     window: None,
                     softcap: None,
-                    sinks: None,
+                    sink_logits: None,
                 };
                 let all = partials_at as *mut f32;
                 // SAFETY: each thread has its own part of the buffer until the barrier, and only reads after

@@ -78,7 +78,7 @@ fn measure(
         alibi: None,
         window: None,
         softcap: None,
-        sinks: None,
+        sink_logits: None,
     };
     let pairs: usize = (0..n_q).map(|t| call.visible(rows, t)).sum();
     let operations = (pairs * call.n_heads() * 4 * d) as f64;

@@ -131,7 +131,7 @@ struct ScoringQuery {
         data = call.q + query_head * call.q_head_stride + at * call.q_token_stride;
         factor = call.scale * gain * LOG2_E;
         cap = call.softcap * gain * LOG2_E;
-        if (call.sinks != nullptr) sink = call.sinks[query_head] * gain * LOG2_E;
+        if (call.sink_logits != nullptr) sink = call.sink_logits[query_head] * gain * LOG2_E;
         if (call.max_alibi_bias > 0.0f) {
             slope = alibi_slope(query_head, call.n_query_heads, call.max_alibi_bias) * gain * LOG2_E;
         }

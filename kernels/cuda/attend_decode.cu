@@ -283,7 +283,7 @@ __global__ void combine(const __grid_constant__ AttendCall call) {
     const float* from = call.partials + (first + head_index) * stride + query * (d + 2);
     Sink sink;
     // The partials of attend_prefill have a common factor.
-    if (call.sinks != nullptr) sink = {call.sinks[head] * LOG2_E, queries > MAX_DECODE_QUERIES ? exp2f(WEIGHT_SCALE) : 1.0f};
+    if (call.sink_logits != nullptr) sink = {call.sink_logits[head] * LOG2_E, queries > MAX_DECODE_QUERIES ? exp2f(WEIGHT_SCALE) : 1.0f};
     merge_partials(&shared, from, stride, end - first, d, sink, out);
 }
 

@@ -293,8 +293,8 @@ __device__ __forceinline__ void attend_range(
         total[i] += __shfl_xor_sync(ALL_LANES, total[i], 2);
         if (own_query[i] >= queries) continue;
         int head = at.kv_head * call.group + own_query[i] % call.group, token = own_query[i] / call.group;
-        if (call.sinks != nullptr && partials == nullptr) {
-            Sink sink = {call.sinks[head] * LOG2_E, exp2f(WEIGHT_SCALE)};
+        if (call.sink_logits != nullptr && partials == nullptr) {
+            Sink sink = {call.sink_logits[head] * LOG2_E, exp2f(WEIGHT_SCALE)};
             total[i] += sink.weight(largest[i]);
         }
         // The denominator is 0 where no row was seen and there is no sink, otherwise at least 2^WEIGHT_SCALE or NaN. It

@@ -115,7 +115,7 @@ pub struct Attention<'a> {
     /// The soft cap of logits, above 0 (Gemma 2).
     pub softcap: Option<f32>,
     /// `[n_heads]`: a logit without a row, which every query of the head adds to its softmax (gpt-oss).
-    pub sinks: Option<&'a [f32]>,
+    pub sink_logits: Option<&'a [f32]>,
 }
 
 impl<'a> Attention<'a> {
@@ -156,8 +156,8 @@ impl<'a> Attention<'a> {
     }
 
     /// The sink logit of a query head; `-inf` where there is none.
-    pub(crate) fn sink(&self, head: usize) -> f32 {
-        self.sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[head])
+    pub(crate) fn sink_logit(&self, head: usize) -> f32 {
+        self.sink_logits.map_or(f32::NEG_INFINITY, |sink_logits| sink_logits[head])
     }
 
     /// The query of a head and token.
@@ -200,11 +200,11 @@ impl<'a> Attention<'a> {
         }
         let window_positions = self.window.and_then(|window| window.positions);
         let windowed = window_positions.map_or(n_kv_heads, <[&[i32]]>::len);
-        let sinks = self.sinks.map_or(n_kv_heads * group, <[f32]>::len);
+        let sink_logits = self.sink_logits.map_or(n_kv_heads * group, <[f32]>::len);
         for (what, have, need) in [
             ("tokens of the window", self.window.map_or(1, |window| window.tokens.min(1)), 1),
             ("heads with positions in the window", windowed, n_kv_heads),
-            ("sinks", sinks, n_kv_heads * group),
+            ("sink logits", sink_logits, n_kv_heads * group),
         ] {
             if have != need {
                 return Err(ShapeError::Numbers { what, have, need });
@@ -382,7 +382,7 @@ pub enum ShapeError {
         /// Heads of the lane.
         heads: usize,
     },
-    /// Slopes, positions or sinks do not fit the heads or rows.
+    /// Slopes, positions or sink logits do not fit the heads or rows.
     Numbers {
         /// What the numbers are.
         what: &'static str,

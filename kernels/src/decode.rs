@@ -625,7 +625,7 @@ pub fn combine(
         let at = (head * call.n_q + t) * slot_len;
         let slots = || partials.chunks_exact(partials_len).take(nth).map(|own| &own[at..][..slot_len]);
         let base = |slot: &[f32]| slot[padded(d) + BASE];
-        let sink = call.sink(head) * LOG2_E;
+        let sink = call.sink_logit(head) * LOG2_E;
         let largest = slots().map(base).fold(sink, f32::max);
         out.fill(0.0);
         let mut total = 0.0;

@@ -116,13 +116,13 @@ pub struct AttentionShape {
 pub struct QueryHeads<'a> {
     /// `[head_dim, heads, n_q]` f32.
     pub q: &'a Tensor,
-    /// `[heads]` f32: a logit without a row, which each query adds to its softmax (gpt-oss).
-    pub sinks: Option<&'a Tensor>,
+    /// `[heads]` f32: a learned logit without a row, which each query adds to its softmax (gpt-oss).
+    pub sink_logits: Option<&'a Tensor>,
 }
 
 impl<'a> From<&'a Tensor> for QueryHeads<'a> {
     fn from(q: &'a Tensor) -> Self {
-        QueryHeads { q, sinks: None }
+        QueryHeads { q, sink_logits: None }
     }
 }
 
@@ -239,8 +239,8 @@ fn rows<'a>(tensor: RawTensor) -> Rows<'a> {
     }
 }
 
-/// The sinks of a layer, `[heads]` f32.
-fn sink_logits<'a>(tensor: RawTensor) -> &'a [f32] {
+/// The sink logits of a layer, `[heads]` f32.
+fn read_sink_logits<'a>(tensor: RawTensor) -> &'a [f32] {
     // SAFETY: a contiguous f32 vector ([`checks::check_queries`]), which nothing writes to while the node runs.
     unsafe { std::slice::from_raw_parts(tensor.data.cast::<f32>(), tensor.shape[0]) }
 }

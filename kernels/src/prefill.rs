@@ -288,9 +288,9 @@ impl Tile<'_> {
                 (state[panel * 3 * PANEL + column], state[(panel * 3 + 1) * PANEL + column]);
             let none = total == 0.0; // where a row was seen, at least 1 or NaN
             // Sums are relative to `largest`; with a sink they become relative to `base`.
-            let sink = call.sink(head) * LOG2_E;
+            let sink = call.sink_logit(head) * LOG2_E;
             let base = largest.max(sink);
-            let (factor, total) = match call.sinks {
+            let (factor, total) = match call.sink_logits {
                 Some(_) if !none => {
                     let factor = (largest - base).exp2();
                     (factor, total * factor + (sink - base).exp2())

@@ -49,7 +49,7 @@ pub fn attend(call: &Attention) -> Result<Attended, ShapeError> {
                     let hidden = window.is_some_and(|(positions, first)| positions[j] < first);
                     logits.push(if hidden { f64::NEG_INFINITY } else { logit + bias });
                 }
-                let sink = f64::from(call.sink(head));
+                let sink = f64::from(call.sink_logit(head));
                 let largest = logits.iter().copied().fold(sink, f64::max);
                 if largest == f64::NEG_INFINITY {
                     continue;
@@ -106,7 +106,7 @@ mod tests {
             alibi: None,
             window: None,
             softcap: None,
-            sinks: None,
+            sink_logits: None,
         };
         let got = attend(&call).unwrap();
         assert!((got.out[0] - (0.5 * 1.0 + 0.25 * 2.0 + 0.25 * 4.0)).abs() < 1e-6);
@@ -140,7 +140,7 @@ mod tests {
             alibi: Some(Alibi { slopes: &[2f32.ln()], positions: &[&[5, 2, 7]] }),
             window: None,
             softcap: None,
-            sinks: None,
+            sink_logits: None,
         };
         let got = attend(&call).unwrap();
         let total = 0.25 + 0.03125 + 1.0;
@@ -151,7 +151,7 @@ mod tests {
     fn with_parts<R>(
         window: Option<Window>,
         softcap: Option<f32>,
-        sinks: Option<&[f32]>,
+        sink_logits: Option<&[f32]>,
         key: f32,
         read: impl Fn(Attended) -> R,
     ) -> R {
@@ -176,7 +176,7 @@ mod tests {
                 alibi: None,
                 window,
                 softcap,
-                sinks,
+                sink_logits,
             })
             .expect("shapes fit"),
         )

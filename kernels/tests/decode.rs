@@ -141,15 +141,15 @@ fn windows_hide_older_rows() {
 }
 
 #[test]
-fn soft_caps_and_sinks() {
+fn soft_caps_and_sink_logits() {
     let lanes = vec![lane(&[3, 0], 300, None), lane(&[1, 2], 41, Some(&[1.5, f32::NEG_INFINITY]))];
     for n_q in [1, 4] {
         let case = Case { n_q, group: 3, lanes: lanes.clone(), ..Case::plain(64, 1, 1) };
         check(Case { softcap: Some(0.7), ..case.clone() });
-        check(Case { has_sinks: true, ..case.clone() });
-        check(Case { softcap: Some(50.0), has_sinks: true, key_size: 30.0, ..case });
+        check(Case { has_sink_logits: true, ..case.clone() });
+        check(Case { softcap: Some(50.0), has_sink_logits: true, key_size: 30.0, ..case });
     }
-    check(Case { has_sinks: true, n_q: 4, ..Case::plain(64, 2, 2) });
+    check(Case { has_sink_logits: true, n_q: 4, ..Case::plain(64, 2, 2) });
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn random_calls() {
             window: (random.below(3) == 0).then(|| 1 + random.below(200)),
             is_ordered: random.below(2) == 0,
             softcap: (random.below(3) == 0).then_some(1.5),
-            has_sinks: random.below(3) == 0,
+            has_sink_logits: random.below(3) == 0,
             lanes,
         };
         let nth = 1 + random.below(5);
@@ -379,8 +379,8 @@ fn shapes_that_do_not_fit_are_rejected() {
             let result = compute_part(&Attention { softcap: Some(cap), ..*call });
             assert!(matches!(result, Err(ShapeError::Softcap)));
         }
-        let result = compute_part(&Attention { sinks: Some(&[0.0; 3]), ..*call });
-        assert!(matches!(result, Err(ShapeError::Numbers { what: "sinks", have: 3, need: 2 })));
+        let result = compute_part(&Attention { sink_logits: Some(&[0.0; 3]), ..*call });
+        assert!(matches!(result, Err(ShapeError::Numbers { what: "sink logits", have: 3, need: 2 })));
         let short = own.len() - 1;
         assert!(matches!(
             partial(call, 0, 1, &mut own[..short]),

@@ -33,7 +33,7 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
         .collect();
     let positions = memory.tensor(Type::I32, [first.max(1)]);
     let q = memory.tensor(Type::F32, [call.head_dim, call.n_heads(), call.n_q]);
-    let sinks = memory.tensor(Type::F32, [call.n_heads()]);
+    let sink_logits = memory.tensor(Type::F32, [call.n_heads()]);
     memory.allocate(&backend.buffer_type()).expect("memory");
     let mut rows = [0i32; 2 * MAX_LANES];
     let mut weights = [f32::NAN; 2 * MAX_LANES];
@@ -50,8 +50,8 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
         }
     }
     q.write(0, call.q.data).expect("queries");
-    if let Some(logits) = call.sinks {
-        sinks.write(0, logits).expect("sinks");
+    if let Some(logits) = call.sink_logits {
+        sink_logits.write(0, logits).expect("sink logits");
     }
     let lanes: Vec<GraphLane> = (call.lanes.iter().zip(lanes))
         .map(|(lane, (k, v, _, first))| GraphLane {
@@ -77,7 +77,7 @@ fn attend(call: &Attention, max_alibi_bias: Option<f32>, blocks: usize) -> Vec<f
         max_alibi_bias,
     };
     let appended = Appended { node: &stored, rows: 0 };
-    let queries = QueryHeads { q: &q, sinks: call.sinks.map(|_| &sinks) };
+    let queries = QueryHeads { q: &q, sink_logits: call.sink_logits.map(|_| &sink_logits) };
     let out = graph::attend(&ctx, shape, queries, appended, &lanes, &inputs, Split::Blocks(blocks)).output();
     let mut allocator = GraphAllocator::new(&backend.buffer_type());
     let ready = allocator.prepare(ctx.graph(&[&out]).expect("a graph")).expect("memory");
@@ -320,21 +320,21 @@ fn huge_logits_do_not_overflow() {
     }
 }
 
-/// Windows, soft caps and sinks, for few and many queries, with and without splits of the rows.
+/// Windows, soft caps and sink logits, for few and many queries, with and without splits of the rows.
 #[test]
-fn windows_soft_caps_and_sinks() {
+fn windows_soft_caps_and_sink_logits() {
     for is_ordered in [true, false] {
         for (n_q, group) in [(1, 2), (4, 3), (21, 3), (150, 1)] {
             let case = Case { is_ordered, n_q, group, ..Case::plain(64, 2, 160) };
             check(Case { window: Some(40), ..case.clone() });
-            check(Case { window: Some(500), softcap: Some(0.7), has_sinks: true, ..case });
+            check(Case { window: Some(500), softcap: Some(0.7), has_sink_logits: true, ..case });
         }
     }
     for (n_q, group) in [(1, 2), (4, 3), (21, 3), (150, 1)] {
         let lanes = vec![lane(&[3, 0], 210, None), lane(&[1, 2], 41, Some(1.5))];
         let case = Case { n_q, group, lanes, ..Case::plain(64, 1, 1) };
         check(Case { softcap: Some(1.3), ..case.clone() });
-        check(Case { has_sinks: true, ..case });
+        check(Case { has_sink_logits: true, ..case });
     }
 }
 

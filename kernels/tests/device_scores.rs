@@ -40,7 +40,7 @@ struct AccumulationCase {
     gain: Gain,
     /// `None`: not compensated.
     log_weight: Option<f32>,
-    has_sinks: bool,
+    has_sink_logits: bool,
     part: Option<SeenPart>,
 }
 
@@ -54,10 +54,10 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let accumulated = memory.tensor(Type::F32, [capacity, heads]);
     let positions = memory.tensor(Type::I32, [7 + capacity * heads]);
     let q = memory.tensor(Type::F32, [d, shape.n_kv_heads * shape.group, new]);
-    let sinks = memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]);
+    let sink_logits = memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]);
     memory.allocate(&backend.buffer_type()).expect("memory");
-    let logits: Vec<f32> = (0..sinks.dim(0)).map(|head| head as f32 - 2.0).collect();
-    sinks.write(0, &logits).expect("sinks");
+    let logits: Vec<f32> = (0..sink_logits.dim(0)).map(|head| head as f32 - 2.0).collect();
+    sink_logits.write(0, &logits).expect("sink logits");
     let unused = case.log_weight == Some(f32::NEG_INFINITY);
     write_rows(&mut random, &k, ty, usize::from(unused), live + new);
     q.write(0, &normal(&mut random, q.bytes() / 4)).expect("queries");
@@ -84,7 +84,7 @@ fn accumulated(backend: &Backend, case: AccumulationCase) -> Vec<f32> {
     let how = Accumulation { queries, replace, combine, gain, part };
     let accumulating: Arc<[u32]> = (0..(heads as u32 - 1).max(1)).collect();
     let to = AccumulatingLane { lane: &lane, number: 1, heads: accumulating };
-    let q = QueryHeads { q: &q, sinks: case.has_sinks.then_some(&sinks) };
+    let q = QueryHeads { q: &q, sink_logits: case.has_sink_logits.then_some(&sink_logits) };
     let node =
         graph::accumulate_attention(&ctx, shape, q, Appended { node: &stored, rows: new }, to, &inputs, how)
             .expect("the lane accumulates");
@@ -122,7 +122,7 @@ fn accumulated_attention_equals_the_cpus() {
         combine: Combine::Sum,
         gain: Gain::One,
         log_weight: None,
-        has_sinks: false,
+        has_sink_logits: false,
         part: None,
     };
     let part = |first, from, to, last| Some(SeenPart { first, from, to, last });
@@ -159,13 +159,13 @@ fn accumulated_attention_equals_the_cpus() {
             part: part(5, 7, 8, 93),
             shape: with_alibi(80, 3),
             ty: RowType::F32,
-            has_sinks: true,
+            has_sink_logits: true,
             new: 6,
             queries: 5,
             ..plain
         },
         AccumulationCase { shape: capped(64, 2), new: 4, queries: 3, ..plain },
-        AccumulationCase { has_sinks: true, new: 4, gain: Gain::Entropy { budget: 60 }, ..plain },
+        AccumulationCase { has_sink_logits: true, new: 4, gain: Gain::Entropy { budget: 60 }, ..plain },
         AccumulationCase { gain: Gain::Entropy { budget: 40 }, new: 4, queries: 4, ..plain },
         AccumulationCase {
             shape: with_alibi(64, 2),
@@ -197,7 +197,7 @@ struct WindowCase {
     first: usize,
     log_weight: f32,
     gain: Gain,
-    has_sinks: bool,
+    has_sink_logits: bool,
 }
 
 fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
@@ -207,10 +207,10 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
     let memory = Context::new(4);
     let k = memory.tensor(tensor_type(ty), [shape.head_dim, first + rows + 3, 2]);
     let ring = memory.tensor(Type::F32, [shape.head_dim, shape.n_kv_heads * shape.group, RING]);
-    let sinks = memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]);
+    let sink_logits = memory.tensor(Type::F32, [shape.n_kv_heads * shape.group]);
     memory.allocate(&backend.buffer_type()).expect("memory");
-    let logits: Vec<f32> = (0..sinks.dim(0)).map(|head| head as f32 - 2.0).collect();
-    sinks.write(0, &logits).expect("sinks");
+    let logits: Vec<f32> = (0..sink_logits.dim(0)).map(|head| head as f32 - 2.0).collect();
+    sink_logits.write(0, &logits).expect("sink logits");
     let unused = first > 0 && case.log_weight == f32::NEG_INFINITY;
     write_rows(&mut random, &k, ty, usize::from(unused), first + rows);
     ring.write(0, &normal(&mut random, ring.bytes() / 4)).expect("queries");
@@ -225,7 +225,7 @@ fn window_attention(backend: &Backend, case: WindowCase) -> Vec<f32> {
         kv_heads: vec![2, 0],
         first,
         log_weight: case.log_weight,
-        sinks: case.has_sinks.then(|| sinks.clone()),
+        sink_logits: case.has_sink_logits.then(|| sink_logits.clone()),
     };
     let ctx = Context::new(4);
     let node = graph::window_attention(&ctx, shape, &k, &ring, which, window);
@@ -254,7 +254,7 @@ fn window_attention_equals_the_cpus() {
         first: 0,
         log_weight: 0.0,
         gain: Gain::One,
-        has_sinks: false,
+        has_sink_logits: false,
     };
     let cases = [
         plain,
@@ -262,8 +262,13 @@ fn window_attention_equals_the_cpus() {
         WindowCase { shape: shape(96, 1), ty: RowType::Q4_0, tokens: 9, rows: 65, ..plain },
         WindowCase { shape: shape(80, 3), ty: RowType::F32, first: 1, log_weight: 1.5, ..plain },
         WindowCase { first: 1, log_weight: f32::NEG_INFINITY, ..plain },
-        WindowCase { shape: capped(64, 2), has_sinks: true, ..plain },
-        WindowCase { shape: capped(64, 2), has_sinks: true, gain: Gain::Entropy { budget: 60 }, ..plain },
+        WindowCase { shape: capped(64, 2), has_sink_logits: true, ..plain },
+        WindowCase {
+            shape: capped(64, 2),
+            has_sink_logits: true,
+            gain: Gain::Entropy { budget: 60 },
+            ..plain
+        },
         WindowCase { shape: with_alibi(64, 2), gain: Gain::Entropy { budget: 60 }, ..plain },
     ];
     for case in cases {

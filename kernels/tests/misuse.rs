@@ -129,7 +129,7 @@ impl Parts {
             kv_heads: vec![0, 1],
             first: 0,
             log_weight: 0.0,
-            sinks: None,
+            sink_logits: None,
         };
         change(&mut window);
         graph::window_attention(&self.ctx, SHAPE, &self.lane.k, &self.ring, lists, window)

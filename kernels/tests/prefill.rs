@@ -161,12 +161,12 @@ fn windows_hide_older_rows() {
 }
 
 #[test]
-fn soft_caps_and_sinks() {
+fn soft_caps_and_sink_logits() {
     for (n_q, rows) in [(19, 130), (150, 20), (70, 300)] {
         let case = Case { n_q, group: 3, ..Case::plain(64, 2, rows) };
         check(Case { softcap: Some(0.7), ..case.clone() });
-        check(Case { has_sinks: true, ..case.clone() });
-        check(Case { softcap: Some(50.0), has_sinks: true, key_size: 30.0, ..case });
+        check(Case { has_sink_logits: true, ..case.clone() });
+        check(Case { softcap: Some(50.0), has_sink_logits: true, key_size: 30.0, ..case });
     }
 }
 
@@ -184,7 +184,7 @@ fn random_calls() {
             window: (random.below(3) == 0).then(|| 1 + random.below(200)),
             is_ordered: random.below(2) == 0,
             softcap: (random.below(3) == 0).then_some(1.5),
-            has_sinks: random.below(3) == 0,
+            has_sink_logits: random.below(3) == 0,
             ..Case::plain(32 * (1 + random.below(4)), heads, random.below(300))
         };
         let data = Data::new(case, seed);

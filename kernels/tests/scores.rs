@@ -195,7 +195,7 @@ fn window_attention_has_alibi_biases() {
             kv_heads: vec![0, 1],
             first: 0,
             log_weight: 0.0,
-            sinks: None,
+            sink_logits: None,
         };
         let node =
             graph::window_attention(&ctx, SHAPE, &k, &ring, RowLists { heads: vec![0, 1], rows }, window);

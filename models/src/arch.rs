@@ -221,7 +221,7 @@ pub struct ArchDecl {
     /// The experts, which take the place of the feed-forward network.
     pub experts: ExpertsDecl,
     /// A learned logit of each query head, which takes its share of attention (gpt-oss).
-    pub attention_sinks: Presence,
+    pub sink_logits: Presence,
     /// Whether the query projection also gives a gate for each head: its sigmoid scales what the head attends to.
     pub attention_gate: bool,
     /// Layers that keep a state in place of keys and values.
@@ -271,7 +271,7 @@ pub(crate) const BASE: ArchDecl = ArchDecl {
     fused_gate_up: Presence::Never,
     ffn_bias: Presence::Never,
     experts: ExpertsDecl::NONE,
-    attention_sinks: Presence::Never,
+    sink_logits: Presence::Never,
     attention_gate: false,
     recurrent: None,
     layer_scale: Presence::Never,

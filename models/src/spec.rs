@@ -101,7 +101,7 @@ pub struct ModelSpec {
     /// The experts, where some layers have them.
     pub experts: Option<Experts>,
     /// Whether each query head has a learned logit that takes its share of attention.
-    pub attention_sinks: bool,
+    pub sink_logits: bool,
     /// The layers that keep a state in place of keys and values.
     pub recurrent: Option<RecurrentLayers>,
     /// Whether there is a tensor of factors that divide RoPE's frequencies.
@@ -337,7 +337,7 @@ impl ModelSpec {
             fused_gate_up: always(decl.fused_gate_up),
             ffn_bias: always(decl.ffn_bias),
             experts: Experts::declared(&decl.experts),
-            attention_sinks: always(decl.attention_sinks),
+            sink_logits: always(decl.sink_logits),
             recurrent: decl.recurrent.as_ref().map(|decl| RecurrentLayers::declared(decl, n_layers)),
             rope_freqs: always(decl.rope_freqs),
             clamp_qkv: None,

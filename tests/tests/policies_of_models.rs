@@ -154,7 +154,7 @@ fn there_is_a_model_of_every_kind_of_attention() {
         ("heads of local layers", |spec| spec.has_local_heads()),
         ("shared rows", |spec| (0..spec.n_layers).any(|layer| spec.shares_kv(layer))),
         ("soft caps", |spec| spec.attention_softcap.is_some()),
-        ("sinks", |spec| spec.attention_sinks),
+        ("sinks", |spec| spec.sink_logits),
         ("ALiBi", |spec| spec.position_encoding.is_alibi()),
         ("latent attention", |spec| spec.latent.is_some()),
         ("recurrent layers", |spec| spec.recurrent.is_some()),

@@ -48,7 +48,7 @@ impl Forward {
         // Queries are computed for the last tokens only: those that attend, and those that a policy asks for.
         let attending = outputs.count(n);
         let queries = attending.max(rows.recorded_queries(n));
-        let sinks = self.attention_sinks(layer);
+        let sink_logits = self.sink_logits(layer);
         if queries == 0 {
             // The rows that this layer attends to may have been appended before those of others.
             return (None, if of_layer == layer { stored } else { normed.clone() });
@@ -59,7 +59,7 @@ impl Forward {
         };
         let q = rotation.of_keys(ctx, q);
         for recorder in &rows.recorders {
-            let queries = QueryHeads { q: &q, sinks: sinks.as_ref() };
+            let queries = QueryHeads { q: &q, sink_logits: sink_logits.as_ref() };
             record_attention(ctx, heads, queries, &stored, recorder, &state, &mut effects.nodes);
         }
         if attending == 0 {
@@ -75,7 +75,7 @@ impl Forward {
         let attended = graph::attend(
             ctx,
             heads,
-            QueryHeads { q: &q, sinks: sinks.as_ref() },
+            QueryHeads { q: &q, sink_logits: sink_logits.as_ref() },
             Appended { node: &stored, rows: n },
             &rows.lanes,
             &state,

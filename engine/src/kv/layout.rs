@@ -120,8 +120,8 @@ impl Layout {
             let shares = profile.row_shares(kept.min(1.0)).unwrap_or_default();
             for (layer, shares) in shares.chunks(spec.n_kv_heads).enumerate() {
                 if !bounded.skips_layer(layer) {
-                    // Learned sinks take the place of a lane (`kernels::graph::attend`).
-                    let max_lanes = MAX_LANES - usize::from(spec.attention_sinks);
+                    // Sink logits take the place of a lane (`kernels::graph::attend`).
+                    let max_lanes = MAX_LANES - usize::from(spec.sink_logits);
                     layout.layers[layer] = lanes_of_shares(shares, max_lanes, policy, options)?;
                 }
             }

@@ -50,7 +50,7 @@ struct Layer {
     /// Queries of the last tokens, `[head_dim, n_heads, tokens]` f32, where a policy needs them.
     queries: Option<Tensor>,
     /// `[n_heads]` f32: learned logits of the query heads, which take their share of attention.
-    sinks: Option<Tensor>,
+    sink_logits: Option<Tensor>,
     /// What a recurrent layer keeps in place of lanes.
     state: Option<StateTensors>,
 }
@@ -179,7 +179,7 @@ impl Store {
             .map(|(lanes, LayerTensors { lanes: tensors, queries, state })| Layer {
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
                 queries,
-                sinks: None,
+                sink_logits: None,
                 state,
             })
             .collect();
@@ -188,10 +188,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Gives each layer's query heads the learned logits `sinks(layer)`, `[heads]`, which policies take into account.
-    pub fn set_sinks(&mut self, sinks: impl Fn(usize) -> Option<Tensor>) {
+    /// Gives each layer's query heads the learned logits `sink_logits(layer)`, `[heads]`, which policies take into account.
+    pub fn set_sink_logits(&mut self, sink_logits: impl Fn(usize) -> Option<Tensor>) {
         for (number, layer) in self.layers.iter_mut().enumerate() {
-            layer.sinks = sinks(number);
+            layer.sink_logits = sink_logits(number);
         }
     }
 

@@ -89,7 +89,7 @@ device_calls! {
         /// null.
         positions: *const i32,
         /// `[n_kv_heads * group]`: a logit without a row for each query head, or null.
-        sinks: *const f32,
+        sink_logits: *const f32,
         /// `[head_dim + 2, group * n_q, splits + n_kv_heads]` where rows are split.
         partials: *mut f32,
         /// `[head_dim, n_kv_heads * group, n_q]`
@@ -212,7 +212,7 @@ device_calls! {
         /// Window, packed: positions of the rows of each scored head.
         lists: *const i32,
         /// `[n_query_heads]`: a logit without a row for each query head, or null.
-        sinks: *const f32,
+        sink_logits: *const f32,
         /// `[2, splits, tokens * group, heads]`: maximum logit and denominator of each scoring query.
         stats: *mut f32,
         out: *mut f32,

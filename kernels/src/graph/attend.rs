@@ -12,7 +12,7 @@ use super::launch::{device_column, device_lanes};
 use super::progress::Progress;
 use super::{
     Appended, AttentionShape, GraphLane, LaneHeads, LaneInputs, MAX_LANES, QueryHeads, input_column, numbers,
-    row_positions, rows, rows_after, sink_logits,
+    read_sink_logits, row_positions, rows, rows_after,
 };
 use crate::device::{self, INVALID_VALUE, MAX_DECODE_QUERIES, TILE_QUERIES};
 use crate::{Alibi, Attention, LaneView, Queries, Rows, ShapeError, Window, decode, prefill};
@@ -52,7 +52,7 @@ pub fn attend<'a>(
     let positions = row_positions(lanes);
     let mut operands = vec![q, appended.node, &inputs.rows, positions.unwrap_or(&inputs.log_weights)];
     operands.extend(lanes.iter().flat_map(|lane| [&lane.k, &lane.v]));
-    operands.extend(heads.sinks);
+    operands.extend(heads.sink_logits);
     let mut operands: Vec<Operand> = operands.into_iter().map(Operand::Read).collect();
     let window = lanes[0].window;
     let call = Call {
@@ -63,7 +63,7 @@ pub fn attend<'a>(
         slopes: shape.alibi_slopes(),
         window,
         has_positions: positions.is_some(),
-        has_sinks: heads.sinks.is_some(),
+        has_sink_logits: heads.sink_logits.is_some(),
         lanes: LaneHeads::of(lanes),
     };
     let queries = shape.group * n_q;
@@ -168,8 +168,10 @@ fn check(
     check_lanes(lanes, head_dim, n_kv_heads)?;
     lanes.iter().try_for_each(|lane| check_distances(lane, shape))?;
     // A node has ten operands.
-    let fits = queries.sinks.is_none() || lanes.len() < MAX_LANES;
-    ensure(fits, || format!("{} lanes with sinks, at most {} are possible", lanes.len(), MAX_LANES - 1))?;
+    let fits = queries.sink_logits.is_none() || lanes.len() < MAX_LANES;
+    ensure(fits, || {
+        format!("{} lanes with sink logits, at most {} are possible", lanes.len(), MAX_LANES - 1)
+    })?;
     let heads: usize = lanes.iter().map(|lane| lane.kv_heads.len()).sum();
     ensure(heads == n_kv_heads, || format!("the lanes have {heads} of {n_kv_heads} KV heads"))?;
     check_inputs(inputs)?;
@@ -253,13 +255,13 @@ struct Call {
     window: Option<usize>,
     /// Whether the operand of the log-weights is that of the positions.
     has_positions: bool,
-    /// Whether the last operand is that of the sinks.
-    has_sinks: bool,
+    /// Whether the last operand is that of the sink logits.
+    has_sink_logits: bool,
 }
 
 impl Call {
     /// Calls `work` with the attention call that the node's operands describe. They are q, any tensor, rows,
-    /// log-weights (or positions), then K and V of each lane, then sinks. Without a call where there are more rows than
+    /// log-weights (or positions), then K and V of each lane, then sink logits. Without a call where there are more rows than
     /// the lanes have room for: this fails the task, as an error of `work` does.
     fn on_cpu(&self, task: &CustomTask, work: impl FnOnce(&Attention) -> Result<(), ShapeError>) {
         let live = input_column(task.operand(2), self.layer);
@@ -312,7 +314,9 @@ impl Call {
             alibi,
             window,
             softcap: self.shape.softcap,
-            sinks: self.has_sinks.then(|| sink_logits(task.operand(self.sinks_operand()))),
+            sink_logits: self
+                .has_sink_logits
+                .then(|| read_sink_logits(task.operand(self.sink_logits_operand()))),
         });
         if let Err(error) = result {
             task.fail(format!("attend: {error}"));
@@ -331,7 +335,11 @@ impl Call {
             live: column(2)?.cast(),
             log_weights: if self.has_positions { null() } else { column(3)?.cast() },
             positions: if self.has_positions { task.operand(3).data.cast() } else { null() },
-            sinks: if self.has_sinks { task.operand(self.sinks_operand()).data.cast() } else { null() },
+            sink_logits: if self.has_sink_logits {
+                task.operand(self.sink_logits_operand()).data.cast()
+            } else {
+                null()
+            },
             partials: null_mut(),
             out: task.result().data.cast(),
             added: self.appended as i32,
@@ -347,7 +355,7 @@ impl Call {
         })
     }
 
-    fn sinks_operand(&self) -> usize {
+    fn sink_logits_operand(&self) -> usize {
         4 + 2 * self.lanes.len()
     }
 

@@ -51,13 +51,17 @@ fn is_packed(tensor: &Tensor) -> bool {
     tensor.strides() == [ty.block_bytes(), row, row * shape[1], row * shape[1] * shape[2]]
 }
 
-/// The queries are f32 `[head_dim, query heads, tokens]`, for a model of this shape, and its sinks f32 `[query heads]`.
-pub(super) fn check_queries(shape: AttentionShape, name: &str, QueryHeads { q, sinks }: QueryHeads) -> Check {
+/// The queries are f32 `[head_dim, query heads, tokens]`, for a model of this shape, and its sink logits f32 `[query heads]`.
+pub(super) fn check_queries(
+    shape: AttentionShape,
+    name: &str,
+    QueryHeads { q, sink_logits }: QueryHeads,
+) -> Check {
     let AttentionShape { head_dim, n_kv_heads, group, softcap, max_alibi_bias: bias, .. } = shape;
     ensure(softcap.is_none_or(|cap| cap > 0.0), || format!("a soft cap of {softcap:?}"))?;
     ensure(bias.is_none_or(|bias| bias > 0.0), || format!("a maximum ALiBi bias of {bias:?}"))?;
-    if let Some(sinks) = sinks {
-        is("sinks", sinks, Type::F32, [n_kv_heads.saturating_mul(group), 1, 1, 1])?;
+    if let Some(sink_logits) = sink_logits {
+        is("sink logits", sink_logits, Type::F32, [n_kv_heads.saturating_mul(group), 1, 1, 1])?;
     }
     ensure(n_kv_heads <= MAX_KV_HEADS, || {
         format!("{n_kv_heads} KV heads, at most {MAX_KV_HEADS} are possible")

@@ -18,7 +18,7 @@ use super::launch::{device_column, device_type};
 use super::lists::{self, Lists};
 use super::{
     Appended, AttentionShape, GraphLane, LaneInputs, MAX_LANES, QueryHeads, column, input_column, numbers,
-    rows, rows_after, sink_logits,
+    read_sink_logits, rows, rows_after,
 };
 pub use crate::accumulate::Combine;
 use crate::accumulate::{Keys, ScoringQuery, add_weights};
@@ -127,8 +127,8 @@ pub fn accumulate_attention<'a>(
     how: Accumulation,
 ) -> Option<Tensor> {
     let (accumulated, new) = (to.lane.accumulated.as_ref()?, appended.rows);
-    let QueryHeads { q, sinks } = queries.into();
-    if let Err(problem) = check_accumulation(shape, QueryHeads { q, sinks }, &to, inputs, how) {
+    let QueryHeads { q, sink_logits } = queries.into();
+    if let Err(problem) = check_accumulation(shape, QueryHeads { q, sink_logits }, &to, inputs, how) {
         return Some(ctx.refuse("accumulate_attention", problem));
     }
     let AccumulatingLane { lane, number, heads } = to;
@@ -136,8 +136,8 @@ pub fn accumulate_attention<'a>(
         [q, appended.node, &inputs.rows, &inputs.log_weights, &inputs.positions, &lane.k].map(Operand::Read);
     let mut operands = vec![q_operand, node, live, weights, positions, keys, Operand::Write(accumulated)];
     operands.extend(lane.positions.as_ref().map(|positions| Operand::Read(&positions.all)));
-    let sinks_operand = sinks.map(|_| operands.len());
-    operands.extend(sinks.map(Operand::Read));
+    let sink_logits_operand = sink_logits.map(|_| operands.len());
+    operands.extend(sink_logits.map(Operand::Read));
     let (compensated, layer) = (lane.compensated, inputs.layer);
     let first_position = lane.positions.as_ref().map(|positions| positions.first);
     let slopes = shape.alibi_slopes();
@@ -159,7 +159,7 @@ pub fn accumulate_attention<'a>(
             Ok(found) => (live as usize, found),
             Err(problem) => return task.fail(format!("accumulate_attention: {problem}")),
         };
-        let sinks = sinks_operand.map(|operand| sink_logits(task.operand(operand)));
+        let sink_logits = sink_logits_operand.map(|operand| read_sink_logits(task.operand(operand)));
         let seen = match how.part {
             Some(part) => [0..part.first, part.from..part.to, part.last..all],
             None => [0..all, all..all, all..all],
@@ -184,7 +184,8 @@ pub fn accumulate_attention<'a>(
                         data: queries.get(first_query_head + member, t),
                         scale: shape.scale,
                         gain: how.gain.at(seen, shape.head_dim) as f32,
-                        sink: sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[first_query_head + member]),
+                        sink: sink_logits
+                            .map_or(f32::NEG_INFINITY, |sink_logits| sink_logits[first_query_head + member]),
                         target: 0,
                     }
                 })
@@ -245,7 +246,8 @@ pub fn accumulate_attention<'a>(
                 Some(first) => task.operand(7).data.cast::<i32>().wrapping_add(first),
                 None => null(),
             },
-            sinks: sinks_operand.map_or(null(), |operand| task.operand(operand).data.cast::<f32>()),
+            sink_logits: sink_logits_operand
+                .map_or(null(), |operand| task.operand(operand).data.cast::<f32>()),
             stats: task.result().data.cast(),
             out: accumulated.data.cast(),
             capacity: k.shape[1] as i32,
@@ -329,7 +331,7 @@ fn accumulate_call(
         last: null(),
         positions: null(),
         lists: null(),
-        sinks: null(),
+        sink_logits: null(),
         stats: null_mut(),
         out: null_mut(),
         k_type: device_type(k)?,
@@ -505,7 +507,7 @@ pub struct WindowQueries {
     /// Log-weight (natural logarithm) of the compensation entry.
     pub log_weight: f32,
     /// `[heads]` f32: logits without rows, as in [`QueryHeads`].
-    pub sinks: Option<Tensor>,
+    pub sink_logits: Option<Tensor>,
 }
 
 /// The attention weights that the rows of some heads of `k` get from each query head of their group, added up
@@ -540,13 +542,13 @@ pub fn window_attention(
     );
     let out = [live, shape.group, heads.len()];
     let (tensor_heads, device_window) = (heads.clone(), window.clone());
-    let sinks = window.sinks.clone();
+    let sink_logits = window.sink_logits.clone();
     let add_up = move |task: &CustomTask| {
         let (keys, ring, result) = (task.operand(0), task.operand(1), task.result());
         // SAFETY: packed above.
         let lists = unsafe { Lists::of(task.operand(2), heads.len()) };
         let queries = QueryTensor::new(ring);
-        let sinks = window.sinks.as_ref().map(|_| sink_logits(task.operand(4)));
+        let sink_logits = window.sink_logits.as_ref().map(|_| read_sink_logits(task.operand(4)));
         let tokens: Vec<usize> = window.positions.clone().collect();
         for at in (task.thread..heads.len()).step_by(task.threads) {
             // SAFETY: each head's part of the result is written by one thread; [live, group, heads] f32,
@@ -564,7 +566,8 @@ pub fn window_attention(
                     data: queries.get(first_query_head + member, position % queries.tokens),
                     scale: shape.scale,
                     gain: window.gain.at(position + 1, shape.head_dim) as f32,
-                    sink: sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[first_query_head + member]),
+                    sink: sink_logits
+                        .map_or(f32::NEG_INFINITY, |sink_logits| sink_logits[first_query_head + member]),
                     target: member,
                 })
                 .collect();
@@ -603,7 +606,7 @@ pub fn window_attention(
         let heads = ScoredHeads { tensor_heads: &tensor_heads, kv_heads: &device_window.kv_heads };
         let call = device::AccumulateCall {
             lists: lists.data.cast(),
-            sinks: match device_window.sinks {
+            sink_logits: match device_window.sink_logits {
                 Some(_) => task.operand(4).data.cast(),
                 None => null(),
             },
@@ -621,7 +624,7 @@ pub fn window_attention(
         // call.
         unsafe { device::accumulate(task, &call) }
     };
-    let operands = [k, ring, &lists, &stats].into_iter().chain(&sinks).map(Operand::Read);
+    let operands = [k, ring, &lists, &stats].into_iter().chain(&sink_logits).map(Operand::Read);
     let operands: Vec<Operand> = operands.collect();
     ctx.custom_on(Type::F32, out, &operands, add_up, launch).output()
 }
@@ -633,7 +636,7 @@ fn check_window(
     positions: &RowLists,
     window: &WindowQueries,
 ) -> Check {
-    let queries = QueryHeads { q: ring, sinks: window.sinks.as_ref() };
+    let queries = QueryHeads { q: ring, sink_logits: window.sink_logits.as_ref() };
     check_queries(shape, "queries in the ring", queries)?;
     is("queries in the ring", ring, Type::F32, ring.shape().0)?;
     is_rows("keys", k)?;

@@ -116,8 +116,8 @@ pub struct Case {
     /// Whether rows lie in order instead, and the call has no positions for the window.
     pub is_ordered: bool,
     pub softcap: Option<f32>,
-    /// Whether query heads have random sinks.
-    pub has_sinks: bool,
+    /// Whether query heads have random sink logits.
+    pub has_sink_logits: bool,
     pub lanes: Vec<LaneCase>,
 }
 
@@ -135,7 +135,7 @@ impl Case {
             window: None,
             is_ordered: false,
             softcap: None,
-            has_sinks: false,
+            has_sink_logits: false,
             lanes: vec![LaneCase { heads: (0..heads).collect(), rows, log_weight: None }],
         }
     }
@@ -154,7 +154,7 @@ pub struct Data {
     v: Vec<Vec<u8>>,
     capacity: Vec<usize>,
     slopes: Vec<f32>,
-    sinks: Vec<f32>,
+    sink_logits: Vec<f32>,
     /// By KV head.
     positions: Vec<Vec<i32>>,
 }
@@ -204,8 +204,8 @@ impl Data {
             .into_iter()
             .map(|slope| slope as f32)
             .collect();
-        let sinks = (0..heads).map(|_| 3.0 * random.normal()).collect();
-        Data { case, q, k, v, capacity, slopes, sinks, positions }
+        let sink_logits = (0..heads).map(|_| 3.0 * random.normal()).collect();
+        Data { case, q, k, v, capacity, slopes, sink_logits, positions }
     }
 
     /// Runs `f` on the call.
@@ -237,7 +237,7 @@ impl Data {
             window: (case.window)
                 .map(|tokens| Window { tokens, positions: (!case.is_ordered).then_some(&positions[..]) }),
             softcap: case.softcap,
-            sinks: case.has_sinks.then_some(&self.sinks[..]),
+            sink_logits: case.has_sink_logits.then_some(&self.sink_logits[..]),
         })
     }
 }

@@ -9,7 +9,7 @@ pub(super) static DECL: ArchDecl = ArchDecl {
     blocks: &[Block { ffn_norm: Some("post_attention_norm"), ..Block::PRE_NORM }],
     qkv_bias: Presence::Always,
     attn_output_bias: Presence::Always,
-    attention_sinks: Presence::Always,
+    sink_logits: Presence::Always,
     feed_forward: FeedForward::SwiGluOai,
     experts: ExpertsDecl { gating: Gating::SoftmaxOfChosen, bias: Presence::Always, ..ExpertsDecl::ALWAYS },
     sliding_window: SlidingWindow::Local(LocalDecl::except_every(2)),

@@ -181,7 +181,7 @@ impl ModelSpec {
             fused_gate_up: decl.fused_gate_up.resolve(!first_layer("ffn_gate.weight")),
             ffn_bias: decl.ffn_bias.resolve(first_layer("ffn_up.bias")),
             experts: keys.experts(n_layers, n_ff)?,
-            attention_sinks: decl.attention_sinks.resolve(first_layer("attn_sinks.weight")),
+            sink_logits: decl.sink_logits.resolve(first_layer("attn_sinks.weight")),
             recurrent: keys.recurrent(n_layers, ignored_layers)?,
             rope_freqs: decl.rope_freqs.resolve(has("rope_freqs.weight")),
             clamp_qkv: keys.bound("attention.clamp_kqv", None)?,

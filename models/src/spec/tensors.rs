@@ -264,7 +264,7 @@ pub struct AttentionTensors<T> {
     /// `[head_dim]`, `[head_dim, n_kv_heads]` or `[n_kv_heads * head_dim]`: weights of the norm of K.
     pub k_norm: Option<T>,
     /// `[n_heads]`: a logit without a row, which takes its share of a query head's attention.
-    pub sinks: Option<T>,
+    pub sink_logits: Option<T>,
     /// `[n_heads * head_dim, n_embd]`, with latent attention `[n_heads * value, n_embd]`.
     pub wo: T,
     /// `[n_embd]`.
@@ -282,7 +282,7 @@ maps! {
         bv: maybe,
         q_norm: maybe,
         k_norm: maybe,
-        sinks: maybe,
+        sink_logits: maybe,
         wo: one,
         bo: maybe,
     }
@@ -630,7 +630,7 @@ impl Declare {
             bv,
             q_norm: qk_norm("attn_q_norm", spec.n_heads),
             k_norm: qk_norm("attn_k_norm", n_kv_heads).filter(|_| has_rows),
-            sinks: spec.attention_sinks.then(|| self.norm("attn_sinks", spec.n_heads)),
+            sink_logits: spec.sink_logits.then(|| self.norm("attn_sinks", spec.n_heads)),
             wo: self.matrix("attn_output", n_values, n_embd),
             bo: spec.attn_output_bias.then(|| self.bias("attn_output", n_embd)),
         }

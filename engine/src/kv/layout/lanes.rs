@@ -184,7 +184,7 @@ mod tests {
             lanes(&[0.0, 0.5, 0.98, 0.01, 0.4, 1.0]),
             [(vec![2, 5], 1000), (vec![1, 4], 450), (vec![0, 3], MIN_ROWS_OF_SHARE)]
         );
-        // Learned sinks leave room for two. The widest gap divides them.
+        // Sink logits leave room for two. The widest gap divides them.
         assert_eq!(lanes_of(&[0.0, 0.5, 0.9, 0.9], 2), [(vec![1, 2, 3], 766), (vec![0], MIN_ROWS_OF_SHARE)]);
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Source<'a> {
     pub(super) rows: &'a GraphLane,
     pub(super) queries: Option<&'a Tensor>,
     /// The learned logits of the layer's query heads.
-    pub(super) sinks: Option<&'a Tensor>,
+    pub(super) sink_logits: Option<&'a Tensor>,
     /// For each head of the lane its index in the tensors.
     pub(super) heads: Vec<u32>,
     /// For each head the positions of its rows, from row `first` on.
@@ -144,7 +144,7 @@ impl Source<'_> {
                     kv_heads: self.lane.layout.kv_heads.clone(),
                     first: self.first,
                     log_weight: self.lane.log_weight(),
-                    sinks: self.sinks.cloned(),
+                    sink_logits: self.sink_logits.cloned(),
                 };
                 let which = graph::RowLists { heads: self.heads.clone(), rows: self.positions.clone() };
                 Some(graph::window_attention(ctx, shape, &self.rows.k, stored, which, window))
