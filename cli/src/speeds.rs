@@ -49,7 +49,7 @@ fn path() -> Option<PathBuf> {
 fn key(session: &Session) -> String {
     let (engine, options) = (session.engine(), session.options());
     let prefill = if options.prefill == Prefill::Exact { "exact" } else { "streaming" };
-    let experts = match engine.placement().split_layers(engine.spec()).count() {
+    let experts = match engine.placement().split_layers(engine.spec()) {
         0 => String::new(),
         layers => format!(", experts of {layers} on the CPU"),
     };

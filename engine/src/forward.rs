@@ -313,8 +313,7 @@ impl Forward {
         let mut drafts = Place::ALL.map(|place| {
             let layers = self.placement.layers(place);
             let recorders: usize = rows[layers.clone()].iter().map(|rows| rows.recorders.len()).sum();
-            let split =
-                if place == Place::Host { self.placement.split_layers(&self.spec).count() } else { 0 };
+            let split = if place == Place::Host { self.placement.split_layers(&self.spec) } else { 0 };
             let layers = layers.len() + split;
             let tensors = self.layer_tensors() * (layers + 1) + RECORDER_TENSORS * recorders;
             self.draft(tensors, n)

@@ -104,13 +104,13 @@ impl Placement {
     }
 
     /// [`Placement::host_experts`] where that makes a difference for a model, else 0.
-    pub fn n_cpu_moe(&self, spec: &ModelSpec) -> usize {
-        if self.split_layers(spec).next().is_some() { self.host_experts } else { 0 }
+    pub fn host_experts_of(&self, spec: &ModelSpec) -> usize {
+        if self.split_layers(spec) > 0 { self.host_experts } else { 0 }
     }
 
-    /// The layers on the device whose experts are on the host.
-    pub fn split_layers(&self, spec: &ModelSpec) -> impl Iterator<Item = usize> {
-        (self.on_host..self.host_experts).filter(|layer| spec.experts_of(*layer).is_some())
+    /// How many layers are on the device with their experts on the host.
+    pub fn split_layers(&self, spec: &ModelSpec) -> usize {
+        (self.on_host..self.host_experts).filter(|layer| spec.experts_of(*layer).is_some()).count()
     }
 }
 

@@ -342,7 +342,7 @@ impl Setup {
                     if on_gpu < spec.n_layers {
                         observer.notice(Notice::LayersOnGpu { on_gpu, layers: spec.n_layers });
                     }
-                    let split = placement.split_layers(spec).count();
+                    let split = placement.split_layers(spec);
                     if split > 0 {
                         observer.notice(Notice::ExpertsOnCpu { split, on_gpu });
                     }

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use kernels::graph::AttentionShape;
+use longhand::policy::AccumulatedAttention;
 use longhand::testing::kv::PolicyChoice;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
@@ -165,7 +166,7 @@ fn first_layer(session: &Session) -> Vec<LaneContents> {
         } else {
             Vec::new()
         };
-        if lane.needs().accumulation.is_some() {
+        if let Some(AccumulatedAttention::WhileRunning(_)) = lane.needs().accumulated {
             let accumulated = take(live * count);
             assert!(accumulated.into_iter().map(f32::from_bits).all(|x| x.is_finite() && x >= 0.0));
         }

@@ -127,7 +127,7 @@ impl Report<'_> {
             "build_commit": format!("longhand {}", env!("CARGO_PKG_VERSION")),
             "backends": self.backend(),
             "n_gpu_layers": self.engine.layers_on_device(),
-            "n_cpu_moe": self.engine.placement().n_cpu_moe(spec),
+            "n_cpu_moe": self.engine.placement().host_experts_of(spec),
             "model_filename": self.file,
             "model_type": self.name,
             "model_size": self.model_bytes(),

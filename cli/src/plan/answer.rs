@@ -111,7 +111,7 @@ impl<'a> Answer<'a> {
             text += &format!("\n  {command}\n");
         }
         let placement = best.forecast.planned.placement;
-        let split = placement.split_layers(self.forecast.spec()).count();
+        let split = placement.split_layers(self.forecast.spec());
         if self.fits != Some(false) && split > 0 {
             text += &format!(
                 "\nnote: {split} of the {} layers on the GPU have their experts on the CPU (--n-cpu-moe)\n",

@@ -31,7 +31,7 @@ fn source(heads: &ForecastHeads) -> String {
 pub fn fits_cell(forecast: &Forecast, planned: &Planned) -> String {
     let placement = planned.placement;
     match forecast.target().fits(planned, forecast.spec().n_layers) {
-        Some(true) => match placement.split_layers(forecast.spec()).count() {
+        Some(true) => match placement.split_layers(forecast.spec()) {
             0 => "yes".into(),
             split => format!("yes, {split} without experts"),
         },
@@ -192,7 +192,7 @@ pub fn object(name: &str, forecast: &Forecast, rows: &[Row], answer: Option<&Ans
                 if target.device.is_some() {
                     object["device"] = json!({
                         "layers": planned.placement.on_device(),
-                        "n_cpu_moe": planned.placement.n_cpu_moe(forecast.spec()),
+                        "n_cpu_moe": planned.placement.host_experts_of(forecast.spec()),
                         "weights": plan.weights.device,
                         "store": plan.device.store,
                         "scratch": plan.device.scratch,

@@ -134,12 +134,18 @@ pub trait Policy: fmt::Debug + Send + Sync {
 pub struct AttentionNeeds {
     /// How many of the last tokens' queries are stored, for [`ScoreInput::WindowAttention`].
     pub queries: usize,
-    /// Attention that is accumulated for every row while the model runs, for [`ScoreInput::Accumulated`].
-    pub accumulation: Option<AccumulationRule>,
-    /// Whether a first text is read a second time for [`ScoreInput::Accumulated`] (KVzip's context reconstruction). A
-    /// row's number is the largest attention that it gets while its part of the text is repeated. Rows of later tokens,
-    /// and those of a text that is not read layer by layer, have no such number. Not together with `accumulation`.
-    pub reconstruction: bool,
+    /// What is accumulated for every row, for [`ScoreInput::Accumulated`].
+    pub accumulated: Option<AccumulatedAttention>,
+}
+
+/// The attention that a row accumulates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AccumulatedAttention {
+    /// What it gets while the model runs.
+    WhileRunning(AccumulationRule),
+    /// The largest that it gets while a first text is read a second time and its part of the text is repeated (KVzip's
+    /// context reconstruction). Rows of later tokens, and those of a text that is not read layer by layer, have none.
+    SecondReading,
 }
 
 /// How a row's attention is accumulated. A sum has the mean over the query heads of the KV head, a maximum the largest.
@@ -156,7 +162,7 @@ pub struct AccumulationRule {
 }
 
 impl AccumulationRule {
-    /// The largest attention while a part is repeated ([`AttentionNeeds::reconstruction`]).
+    /// The largest attention while a part is repeated ([`AccumulatedAttention::SecondReading`]).
     pub(crate) const RECONSTRUCTION: AccumulationRule = AccumulationRule {
         chunk: Some(CountedQueries::All),
         steps_add: true,
@@ -282,8 +288,7 @@ pub enum ScoreInput {
     Key(Measure),
     /// A measure of its value, `[rows]`.
     Value(Measure),
-    /// Its accumulated attention, `[rows]`; see [`AttentionNeeds::accumulation`] and
-    /// [`AttentionNeeds::reconstruction`].
+    /// Its accumulated attention, `[rows]`; see [`AttentionNeeds::accumulated`].
     Accumulated,
     /// The attention that it receives from each query head of its KV head, summed over the last `queries`
     /// tokens: `[rows, group]`, rows innermost. See [`AttentionNeeds::queries`].

@@ -10,7 +10,7 @@ const MAX_COLUMNS: usize = 6;
 /// The maximum of [`Multiplier::STEPS`].
 pub(super) const MAX_STEPS: usize = 2;
 /// The maximum of [`Simd::LANES`].
-const MAX_LANES: usize = 16;
+const MAX_SIMD_LANES: usize = 16;
 
 /// Integer products of an instruction set. All functions are unsafe because it must be present.
 pub(super) trait Multiplier: Copy {
@@ -236,7 +236,7 @@ impl Tile<'_> {
                 let before = if self.first == 0 { M::Floats::splat(0.0) } else { M::Floats::load(to) };
                 M::Floats::store(to, M::Floats::add(before, sums));
             } else {
-                let mut last = [0.0; MAX_LANES];
+                let mut last = [0.0; MAX_SIMD_LANES];
                 M::Floats::store(last.as_mut_ptr(), sums);
                 for row in Loop(0, rows) {
                     let before = if self.first == 0 { 0.0 } else { to.add(row).read() };

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use kernels::graph::MAX_LANES;
 
 use super::StoreOptions;
-use crate::kv::policy::{AccumulationRule, AttentionNeeds, MIN_ROWS, Policy, PolicyChoice, Recent};
+use crate::kv::policy::{
+    AccumulatedAttention, AccumulationRule, AttentionNeeds, MIN_ROWS, Policy, PolicyChoice, Recent,
+};
 use crate::{EngineError, alibi};
 
 /// Some KV heads of a layer that keep equally many rows.
@@ -72,17 +74,23 @@ impl LaneLayout {
 
     /// How attention is accumulated while the model runs.
     pub(in crate::kv) fn accumulation(&self) -> Option<AccumulationRule> {
-        self.needs().accumulation
+        match self.needs().accumulated? {
+            AccumulatedAttention::WhileRunning(rule) => Some(rule),
+            AccumulatedAttention::SecondReading => None,
+        }
     }
 
     /// How attention is accumulated while a first text is read a second time.
     pub(in crate::kv) fn reconstruction(&self) -> Option<AccumulationRule> {
-        self.needs().reconstruction.then_some(AccumulationRule::RECONSTRUCTION)
+        match self.needs().accumulated? {
+            AccumulatedAttention::WhileRunning(_) => None,
+            AccumulatedAttention::SecondReading => Some(AccumulationRule::RECONSTRUCTION),
+        }
     }
 
     /// Whether the lane's rows accumulate attention.
     pub(in crate::kv) fn accumulates(&self) -> bool {
-        self.accumulation().or(self.reconstruction()).is_some()
+        self.needs().accumulated.is_some()
     }
 
     /// Rows allocated for all heads together.

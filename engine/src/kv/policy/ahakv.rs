@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::{
-    AccumulationRule, AttentionNeeds, Candidates, Combine, Event, EvictionPlan, Gain, LaneStatus, Measure,
-    Policy, Pool, ScoreInput, Scoring,
+    AccumulatedAttention, AccumulationRule, AttentionNeeds, Candidates, Combine, Event, EvictionPlan, Gain,
+    LaneStatus, Measure, Policy, Pool, ScoreInput, Scoring,
 };
 
 #[derive(Debug)]
@@ -36,9 +36,8 @@ impl Policy for AhaKv {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        let accumulation =
-            AccumulationRule { chunk: None, steps_add: true, combine: Combine::Sum, gain: self.gain };
-        AttentionNeeds { queries: self.recent, accumulation: Some(accumulation), reconstruction: false }
+        let rule = AccumulationRule { chunk: None, steps_add: true, combine: Combine::Sum, gain: self.gain };
+        AttentionNeeds { queries: self.recent, accumulated: Some(AccumulatedAttention::WhileRunning(rule)) }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::{
-    AccumulationRule, AttentionNeeds, Combine, CountedQueries, EvictionPlan, Gain, LaneStatus, Policy,
+    AccumulatedAttention, AccumulationRule, AttentionNeeds, Combine, CountedQueries, EvictionPlan, Gain,
+    LaneStatus, Policy,
 };
 
 #[derive(Debug)]
@@ -27,13 +28,13 @@ impl Policy for H2o {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        let accumulation = AccumulationRule {
+        let rule = AccumulationRule {
             chunk: Some(CountedQueries::All),
             steps_add: true,
             combine: Combine::Sum,
             gain: Gain::One,
         };
-        AttentionNeeds { accumulation: Some(accumulation), ..AttentionNeeds::default() }
+        AttentionNeeds { queries: 0, accumulated: Some(AccumulatedAttention::WhileRunning(rule)) }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {

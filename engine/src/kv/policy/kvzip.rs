@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::{
-    AttentionNeeds, Candidates, Event, EvictionPlan, LaneStatus, Policy, Region, ScoreInput, Scoring,
+    AccumulatedAttention, AttentionNeeds, Candidates, Event, EvictionPlan, LaneStatus, Policy, Region,
+    ScoreInput, Scoring,
 };
 
 /// First rows that stay whatever their scores are.
@@ -39,7 +40,7 @@ impl Policy for KvZip {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        AttentionNeeds { reconstruction: true, ..AttentionNeeds::default() }
+        AttentionNeeds { queries: 0, accumulated: Some(AccumulatedAttention::SecondReading) }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {

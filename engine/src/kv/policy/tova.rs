@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::registry::{Heads, Parameter, PolicyEntry, PolicyFactory};
 use super::{
-    AccumulationRule, AttentionNeeds, Candidates, Combine, CountedQueries, EvictionPlan, Gain, LaneStatus,
-    Policy,
+    AccumulatedAttention, AccumulationRule, AttentionNeeds, Candidates, Combine, CountedQueries,
+    EvictionPlan, Gain, LaneStatus, Policy,
 };
 
 #[derive(Debug)]
@@ -29,13 +29,13 @@ impl Policy for Tova {
     }
 
     fn needs(&self) -> AttentionNeeds {
-        let accumulation = AccumulationRule {
+        let rule = AccumulationRule {
             chunk: Some(CountedQueries::Last),
             steps_add: false,
             combine: Combine::Sum,
             gain: Gain::One,
         };
-        AttentionNeeds { accumulation: Some(accumulation), ..AttentionNeeds::default() }
+        AttentionNeeds { queries: 0, accumulated: Some(AccumulatedAttention::WhileRunning(rule)) }
     }
 
     fn plan_eviction(&self, status: &LaneStatus) -> Option<EvictionPlan> {

@@ -16,7 +16,7 @@ use kernels::rows::Moves;
 
 use super::{Lane, LaneId, LaneState, Store};
 use crate::EngineError;
-use crate::kv::policy::AttentionNeeds;
+use crate::kv::policy::AccumulatedAttention;
 use crate::kv::{StateTensors, UNDO_ROWS_PER_HEAD};
 
 /// Up to this number of rows of a head is copied row by row. More rows are copied together with all rows of
@@ -249,8 +249,13 @@ impl Store {
     /// since, no policy records attention, no layer is recurrent, and no row was scored by the removed tokens.
     pub fn can_truncate(&self, seen: usize) -> bool {
         let records = |lane: &Lane| {
-            let AttentionNeeds { queries, accumulation, reconstruction } = lane.layout.needs();
-            queries > 0 || accumulation.is_some() || reconstruction && seen < lane.state.scanned_until
+            let needs = lane.layout.needs();
+            needs.queries > 0
+                || match needs.accumulated {
+                    None => false,
+                    Some(AccumulatedAttention::WhileRunning(_)) => true,
+                    Some(AccumulatedAttention::SecondReading) => seen < lane.state.scanned_until,
+                }
         };
         let is_recurrent = self.layers.iter().any(|layer| layer.state.is_some());
         (seen == self.seen || !is_recurrent)

@@ -9,7 +9,7 @@ use models::spec::{ModelSpec, PositionEncoding};
 use super::{BUILT_IN, Heads, MIN_ROWS, ParameterValues, PolicyEntry, policies};
 use crate::alibi::ScopeOptions;
 use crate::heads::HeadProfile;
-use crate::kv::policy::Policy;
+use crate::kv::policy::{AccumulatedAttention, Policy};
 use crate::{EngineError, Hint};
 
 /// A policy with its parameters, as users write it: `razor:buffer=4000,ratio=5`.
@@ -79,7 +79,8 @@ impl PolicyChoice {
 
     /// Whether rows are scored by a second reading of the first text, which only [`crate::Prefill::Exact`] has.
     pub fn reads_twice(&self) -> bool {
-        self.policy.as_ref().is_some_and(|policy| policy.needs().reconstruction)
+        let accumulated = self.policy.as_ref().and_then(|policy| policy.needs().accumulated);
+        accumulated == Some(AccumulatedAttention::SecondReading)
     }
 
     /// Whether one entry stands for the evicted rows.

@@ -72,7 +72,7 @@ impl Source<'_> {
         let needs = self.lane.layout.needs();
         let is_declared = |input: &ScoreInput| match input {
             ScoreInput::Key(_) | ScoreInput::Value(_) => true,
-            ScoreInput::Accumulated => needs.accumulation.is_some() || needs.reconstruction,
+            ScoreInput::Accumulated => needs.accumulated.is_some(),
             ScoreInput::WindowAttention { queries, .. } => *queries <= needs.queries,
         };
         match scoring.inputs.iter().find(|input| !is_declared(input)) {
