@@ -1,6 +1,6 @@
 //! Ctrl-C and other signals. While the program computes, the first Ctrl-C stops the computation and the second one
 //! quits. At the prompt of a chat the first one prints how to quit, and the second one quits. Otherwise it quits
-//! at once.
+//! at once. All questions of `ask` are steps of one work, so that one press ends them.
 //!
 //! A chat also ends in order on SIGTERM and SIGHUP, and gives the terminal back on every other signal that ends it.
 

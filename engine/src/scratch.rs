@@ -163,6 +163,9 @@ pub(crate) fn chunks(n: usize, len: usize) -> Vec<Chunk> {
 /// the tokens before the part, from which the model recognises where it is. Each token looks for the one that
 /// followed it, so the last one of the part is not repeated.
 ///
+/// Their keys and values lie behind the text's in the scratch buffer, one chunk over the other, and never reach the
+/// store.
+///
 /// For scoring a chunk sees the part, itself, and the rows that take the attention of heads that look for nothing: the
 /// first rows and those right before the chunk.
 pub fn first_text_chunks(n: usize, len: usize, twice: bool) -> Vec<Chunk> {

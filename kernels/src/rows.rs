@@ -1,6 +1,7 @@
 //! Eviction of rows of one KV head. The evicted rows are added up for the compensation entry (RazorAttention
 //! eq. 4), and the last rows fill the holes, so that live rows stay contiguous. The order of rows is free,
-//! because keys are stored after RoPE.
+//! because keys are stored after RoPE. The running sums are f32, and the entry's mean is formed from them at each
+//! eviction.
 
 use crate::RowType;
 

@@ -1,4 +1,6 @@
-//! Reads documents in a thread of its own while the user types.
+//! Reads documents in a thread of its own while the user types. The thread borrows the [`Chat`], so the first message
+//! stops it, whatever it is. A question then reads the rest with a progress bar, and a command finds the chat as it is
+//! between two chunks.
 
 use std::panic;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What each key does to the text that is being edited. The keys are those of Emacs and of most shells.
+//! What each key does to the text that is being edited. The keys are those of Emacs and of most shells. A paste is one
+//! element of the text.
 
 use super::commands;
 use super::complete::{self, Completions};

@@ -1,5 +1,6 @@
 //! Downloads a model. A thread does the work, so that Ctrl-C ends it at any moment; what is there of a file is kept,
-//! and the next start goes on from it.
+//! and the next start goes on from it. One program at a time downloads a file: it holds a lock. A file gets its name
+//! when its checksum is right.
 
 use std::fs::{self, TryLockError};
 use std::io::{self, Read};

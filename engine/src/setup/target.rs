@@ -1,4 +1,5 @@
-//! What computes: the host, or a GPU for the last layers, and how much of its memory may be used.
+//! What computes: the host, or a GPU for the last layers, and how much of its memory may be used. Experts are moved off
+//! the GPU before layers are.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Texts that grow until they have the length that was asked for, as RULER's scripts grow them.
+//! Texts that grow until they have the length that was asked for, as RULER's scripts grow them. The state of this search
+//! is part of the prompt: every draft draws random numbers, also one whose tokens are not counted.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,8 @@
 //! The lanes of a layer: which KV heads keep equally many rows, and how many rows are allocated for them. Knows nothing
 //! of other layers.
+//!
+//! Usually these are heads that keep everything, and bounded heads. Under `razor` a model with ALiBi has a lane for each
+//! class of windows, and with `heads=shares` there is one for heads with similar shares.
 
 use std::sync::Arc;
 
@@ -128,7 +131,8 @@ pub(super) fn lanes_of_windows(
 }
 
 /// The lanes of a layer whose KV heads keep these shares of the context's rows. Heads with similar shares are a lane
-/// and keep their mean. Those that keep the most come first.
+/// and keep their mean. Those that keep the most come first. In another context the lanes are others: rows cannot be
+/// carried over, and the text is read again.
 pub(super) fn lanes_of_shares(
     shares: &[f64],
     max_lanes: usize,

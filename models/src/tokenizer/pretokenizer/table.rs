@@ -1,4 +1,5 @@
-//! All pre-tokenizers that are known by name, as data.
+//! All pre-tokenizers that are known by name, as data. They split as llama.cpp does, also where the original tokenizer
+//! does not.
 
 use self::Rule::{CutBeforeThrees, CutBehindThrees, Split};
 use super::{Alphabet, Bos, Spaces, Unmerged};
