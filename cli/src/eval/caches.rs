@@ -112,8 +112,7 @@ pub fn full_bytes(spec: &ModelSpec, tokens: usize, types: (Type, Type)) -> usize
         let heads = spec.kv_heads(layer);
         rows * heads.count * of_types().map(|ty| ty.row_bytes(heads.dim)).sum::<usize>()
     };
-    let has_rows = |layer: &usize| spec.recurrent_layer(*layer).is_none() && !spec.shares_kv(*layer);
-    (0..spec.n_layers).filter(has_rows).map(of_layer).sum::<usize>() + state_bytes(spec)
+    (0..spec.n_layers).filter(|layer| spec.has_rows(*layer)).map(of_layer).sum::<usize>() + state_bytes(spec)
 }
 
 /// Bytes of the states, which no budget makes smaller.

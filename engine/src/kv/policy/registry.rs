@@ -303,7 +303,7 @@ mod tests {
             "ahakv:budget=1000,recent=32,kernel=5,lambda=entropy,slack=0,heads=off,compensation=off",
             "h2o:heavy=512,recent=512,slack=0,heads=off,compensation=off",
             "tova:capacity=1024,protect_last=off,slack=0,heads=off,compensation=off",
-            "kvzip:capacity=1024,recent=64,slack=64,heads=shares,compensation=off",
+            "kvzip:capacity=1024,recent=64,later=-1,slack=64,heads=shares,compensation=off",
         ];
         let usages: Vec<String> = bounding().map(PolicyEntry::usage).collect();
         assert_eq!(usages, want.map(|list| format!("its parameters, with their defaults, are {list}")));
