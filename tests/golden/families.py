@@ -400,6 +400,10 @@ def main():
             if case.kind == "f32":
                 logits, steps[name] = compute(net, ids)
                 limits = {"max_abs": 1e-3, "rms": 1e-4}
+                try:
+                    beside = f"llama.cpp differs by {np.abs(run_llamacpp(args.dumper, model, ids, work) - logits).max():.1e}"
+                except subprocess.CalledProcessError:
+                    beside = "llama.cpp refuses it"
             else:
                 logits = run_llamacpp(args.dumper, model, ids, work)
                 variants = [["--ubatch", "1"], ["--fa"], ["--repack"]]
@@ -407,6 +411,7 @@ def main():
                 differences = [other - logits for other in others]
                 limits = {"max_abs": above(2 * max(float(np.abs(x).max()) for x in differences)),
                           "rms": above(2 * max(float(np.sqrt(np.mean(x * x))) for x in differences))}
+                beside = ""
             assert np.isfinite(logits).all(), name
             packed = brotli.compress(model.read_bytes(), quality=11)
             (args.out / f"{name}.gguf.br").write_bytes(packed)
@@ -414,7 +419,7 @@ def main():
             np.save(args.out / f"{name}.npy", logits[-kept:].astype(np.float32))
             index[name] = {"name": name, "reference": "transformers" if case.kind == "f32" else "llama.cpp",
                            **limits, "tokens": ids}
-            print(f"{name:28} std {logits.std():.2f} limits {limits} {len(packed)} bytes", flush=True)
+            print(f"{name:28} std {logits.std():.2f} limits {limits} {len(packed)} bytes {beside}", flush=True)
     packed_steps.write_bytes(brotli.compress(json.dumps(steps, separators=(",", ":")).encode(), quality=11))
     lines = ",\n".join(json.dumps(entry) for entry in index.values())
     (args.out / "index.json").write_text(f"[\n{lines}\n]\n")
