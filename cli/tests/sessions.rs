@@ -233,7 +233,9 @@ fn a_failed_save_is_an_error_and_the_conversation_continues() {
         lines.next().expect("an answer").expect("a line")
     };
     assert_eq!(answer(format!("{NUMBER}\n")), NUMBER_IS);
-    std::fs::remove_dir_all(&folder).expect("removed");
+    // The program may just be saving the first answer there.
+    let removed = (0..1000).any(|_| std::fs::remove_dir_all(&folder).is_ok() || !folder.exists());
+    assert!(removed, "{} is still there", folder.display());
     assert_eq!(answer(format!("/save\n{KEY}\n")), KEY_IS);
     std::fs::create_dir(&folder).expect("a folder");
     drop(input);
