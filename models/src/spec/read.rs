@@ -9,7 +9,8 @@ mod keys;
 mod latent;
 mod positions;
 
-use self::keys::{Keys, limit};
+use self::keys::Keys;
+pub(super) use self::keys::limit;
 use super::{
     KvHeads, KvSharing, Latent, LocalLayers, ModelSpec, PositionEncoding, RecurrentLayers, Rope,
     attention_scale, local::all_but_every, norm_eps_key,

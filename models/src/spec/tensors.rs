@@ -7,6 +7,7 @@
 //! Some files hold several matrices in one tensor, one after the other. Their rows are apart, so each is a
 //! tensor of its own here, and computation knows nothing of it.
 
+use super::read::limit;
 use super::{Experts, KvHeads, ModelSpec, PositionEncoding, RecurrentLayers};
 use crate::arch::{QkNorm, ValueHeads};
 use crate::error::LoadError;
@@ -836,14 +837,19 @@ impl TensorSpec {
         Err(LoadError::WrongTensorType { name: self.name.clone(), found: found.ty.name(), expected })
     }
 
-    /// An error if a RoPE factor is zero, negative or not finite: frequencies are divided by it.
+    /// An error if a RoPE factor is negative, not finite or nearly zero: frequencies are divided by it. It may be as large
+    /// as f32 allows, which stops the rotation (Gemma 4).
     fn check_factors(&self, file: &GgufFile, found: &TensorInfo) -> Result<(), LoadError> {
+        let allowed = limit::FACTORS.0..=f32::MAX;
         let (factors, _) = file.data(found).as_chunks::<4>();
-        match factors.iter().map(|&f| f32::from_le_bytes(f)).find(|f| !(f.is_finite() && *f > 0.0)) {
+        match factors.iter().map(|&f| f32::from_le_bytes(f)).find(|f| !allowed.contains(f)) {
             None => Ok(()),
             Some(bad) => Err(LoadError::BadTensor {
                 name: self.name.clone(),
-                problem: format!("it contains {bad}, but factors of frequencies are positive numbers"),
+                problem: format!(
+                    "it contains {bad:?}, but factors of frequencies are at least {}",
+                    allowed.start()
+                ),
             }),
         }
     }

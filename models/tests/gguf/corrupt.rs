@@ -782,8 +782,9 @@ fn rope_factors_are_checked() {
         out
     };
     load(with(4.0)).unwrap();
-    for bad in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-        check("factor", with(bad), &format!("tensor \"rope_freqs.weight\": it contains {bad}, but"));
+    load(with(1e30)).unwrap();
+    for bad in [0.0, -1.0, 1e-40, 1e-7, f32::NAN, f32::INFINITY] {
+        check("factor", with(bad), &format!("tensor \"rope_freqs.weight\": it contains {bad:?}, but"));
     }
     check_spec(
         Arch::Qwen2,

@@ -11,7 +11,7 @@ use crate::gguf::{Array, GgufFile, Value};
 
 /// Maximum sizes, far above all known models: a file with larger ones is damaged. They also prevent overflow
 /// in products.
-pub(super) mod limit {
+pub(in crate::spec) mod limit {
     pub const LAYERS: u64 = 4096;
     pub const HEADS: u64 = 1 << 14;
     pub const HEAD_DIM: u64 = 1 << 12;
