@@ -33,7 +33,7 @@ enum HeadsCommand {
     Calibrate(CalibrateArgs),
     /// Draw the heads and their scores
     Show(ShowArgs),
-    /// Make a profile from a published head map: DuoAttention (TSV file or folder) or Retrieval_Head (JSON)
+    /// Make a profile from a published head map: DuoAttention (TSV file, folder or name) or Retrieval_Head (JSON)
     Import(ImportArgs),
     /// Make a profile in which as many heads keep everything as in another one, chosen at random. It shows what the
     /// choice of heads is worth
@@ -78,7 +78,8 @@ struct ShowArgs {
 
 #[derive(Debug, Args)]
 struct ImportArgs {
-    /// The head map
+    /// The head map: a file or folder, or duo-attention: and one of llama-2-7b-32k-instruct,
+    /// llama-3-8b-instruct-gradient-1048k, llama-3.1-8b-instruct and mistral-7b-instruct-v0.2
     map: PathBuf,
     /// A well-known model instead of a model file, for example llama-3.1-8b; `plan --help` lists them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "hf_repo"])]
@@ -86,10 +87,11 @@ struct ImportArgs {
     /// Write the profile to this file; needed with --shape [default: save it for the model]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Heads with at least this score keep everything [default: the threshold of the map's authors]
+    /// Heads with at least this score keep everything [default for Retrieval_Head: 0.1]
     #[arg(long, value_parser = values::share)]
     threshold: Option<f64>,
-    /// Let this share of the heads keep everything, those with the highest scores
+    /// Let this share of the heads keep everything, those with the highest scores [default for DuoAttention: 0.5, or 0.25
+    /// for models without grouped heads]
     #[arg(long, value_parser = values::share, conflicts_with = "threshold")]
     share: Option<f64>,
     #[command(flatten)]

@@ -468,17 +468,20 @@ fn devices_are_listed() {
 
 #[test]
 fn published_head_maps_can_be_imported() {
-    let Some(folder) = shared("data/heads/duo-attention/Meta-Llama-3.1-8B-Instruct") else { return };
-    let map = folder.to_str().expect("a path that is text");
+    let map = "duo-attention:llama-3.1-8b-instruct";
     let out = scratch("files").join("duo.json");
     let out = out.to_str().expect("a path that is text");
     let text =
-        longhand(&["heads", "import", map, "--shape", "llama-3.1-8b", "--share", "0.5", "--out", out]).ok();
+        longhand(&["heads", "import", map, "--shape", "llama-3.1-8b", "--share", "0.25", "--out", out]).ok();
+    assert!(text.starts_with("64 of 256 KV heads keep everything"), "{text}");
+    let text = longhand(&["heads", "import", map, "--shape", "llama-3.1-8b", "--out", out]).ok();
     assert!(text.starts_with("128 of 256 KV heads keep everything"), "{text}");
     let shown = longhand(&["heads", "show", "--heads", out]).ok();
     assert!(shown.lines().filter(|line| line.contains('!')).count() > 16, "{shown}");
     longhand(&["heads", "import", map]).assert_failed(1, "another model");
     longhand(&["heads", "import", map, "--shape", "llama-3.1-8b"]).assert_failed(2, "--shape needs --out");
+    longhand(&["heads", "import", "duo-attention:gpt-2"])
+        .assert_failed(1, "use one of duo-attention:llama-2-7b");
 }
 
 #[test]

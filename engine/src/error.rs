@@ -462,6 +462,7 @@ mod tests {
             HeadsError::Io { action: "read", path: "heads.json".into(), source: ErrorKind::NotFound.into() },
             HeadsError::In { path: "heads.json".into(), error: Box::new(share()) },
             HeadsError::TooLarge { path: "heads.json".into(), limit: 10 },
+            HeadsError::UnknownMap { name: what() },
             HeadsError::Malformed { format: "head profile", what: what(), hint: Hint::MakeHeadProfile },
             HeadsError::Version { found: 2, known: 1 },
             HeadsError::Shape { what: "the map", found: what(), model },

@@ -2,13 +2,15 @@
 //! maps, and heat maps.
 //!
 //! A profile marks every (layer, KV head) that is a *retrieval head*, of which no row is evicted. It comes
-//! from calibration (scores of every query head, [`select`]) or from a published map ([`import`]). It is
-//! stored as a small JSON file ([`HeadProfile`]) and shown by a [`Heatmap`]. No tensor is used here.
+//! from calibration (scores of every query head, [`select`]) or from a published map ([`import`]), of which some are
+//! part of the program ([`PublishedMap`]). It is stored as a small JSON file ([`HeadProfile`]) and shown by a
+//! [`Heatmap`]. No tensor is used here.
 
 mod error;
 mod heatmap;
 pub mod import;
 mod profile;
+mod published;
 mod random;
 mod select;
 
@@ -16,6 +18,7 @@ pub use error::HeadsError;
 pub use heatmap::{Heatmap, Palette};
 pub use import::{HeadThreshold, ImportOptions};
 pub use profile::{HeadProfile, HeadShape, Provenance, ScoreMap, ScoresPer};
+pub use published::{PUBLISHED_MAPS, PublishedMap};
 pub use select::{SelectedHeads, SelectionRule, select};
 
 pub use crate::calibrate::{CalibrationOptions, calibrate};

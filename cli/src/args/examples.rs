@@ -130,7 +130,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("for a model file", "longhand heads import retrieval.json -m model.gguf"),
             (
                 "for a well-known model",
-                "longhand heads import duo-attention --shape llama-3.1-8b --out heads.json",
+                "longhand heads import duo-attention:llama-3.1-8b-instruct --shape llama-3.1-8b --out heads.json",
             ),
         ],
     ),

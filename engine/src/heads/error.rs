@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::profile::{HeadShape, MAX_QUERY_HEADS};
+use super::published::PUBLISHED_MAPS;
 use crate::Hint;
 
 /// A head profile or head map cannot be read, imported, made or used.
@@ -34,6 +35,12 @@ pub enum HeadsError {
         path: PathBuf,
         /// The limit in bytes.
         limit: u64,
+    },
+    /// No published map has this name.
+    #[error("there is no head map {name}")]
+    UnknownMap {
+        /// The name.
+        name: String,
     },
     /// The text is not in the expected format.
     #[error("not a {format}: {what}")]
@@ -118,6 +125,9 @@ impl HeadsError {
             HeadsError::In { error, .. } => error.hint(),
             HeadsError::Io { source, .. } => Hint::for_io(source),
             HeadsError::TooLarge { .. } => Hint::advice("give the file of the head map, not the model"),
+            HeadsError::UnknownMap { .. } => {
+                Hint::advice(format!("use one of {}", PUBLISHED_MAPS.map(|map| map.name).join(", ")))
+            }
             HeadsError::Malformed { hint, .. } => hint.clone(),
             HeadsError::Version { .. } => {
                 Hint::advice("calibrate the model again, or use a newer version of the program")
