@@ -159,3 +159,30 @@ fn the_files_that_were_not_used_for_longest_make_room() {
     assert!(!reads(1, 100), "what does not fit is not kept");
     assert_eq!([reads(0, two), reads(2, two), reads(1, 100)], [true, true, false], "and removes nothing");
 }
+
+/// A policy that reads a first text twice knows which rows of a second one are needed only if it reads both again.
+#[test]
+fn documents_before_the_first_question_are_one_text_for_kvzip() {
+    let engine = embedded_model();
+    let shares = |policy: &str| with_policy(&engine, &options(900, policy).policy, options(900, policy));
+    let (first, second) = (document(), "Paul's favorite color is green. ".repeat(20));
+    let state =
+        |chat: &Chat| (chat.session().store().contents().expect("rows"), chat.session().logits().to_vec());
+    for (policy, is_reread) in [("kvzip:capacity=80", true), ("snapkv:capacity=80", false)] {
+        let options = shares(policy);
+        let mut together = chat(&engine, "", options.clone());
+        together.attach("a.txt", &first).expect("a document");
+        together.attach("b.txt", &second).expect("a document");
+        together.read_documents(None, &mut |_| ()).expect("read");
+        let mut added = chat(&engine, "", options);
+        added.attach("a.txt", &first).expect("a document");
+        let alone = added.read_documents(None, &mut |_| ()).expect("read").tokens;
+        added.attach("b.txt", &second).expect("a document");
+        let all = together.session().tokens().len();
+        let rest = if is_reread { all } else { all - alone };
+        assert_eq!(added.tokens_to_read(None).expect("a number"), rest, "{policy}");
+        assert_eq!(added.read_documents(None, &mut |_| ()).expect("read").tokens, rest, "{policy}");
+        assert_eq!(state(&added) == state(&together), is_reread, "{policy}");
+        assert!(!added.has_unread_documents().expect("known"));
+    }
+}

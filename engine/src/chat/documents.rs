@@ -12,7 +12,7 @@ use super::preamble::{QUESTION, SEPARATOR, end_of_documents, with_documents};
 use super::{Chat, DocumentCache, Preamble, can_go_back_to};
 use crate::model::ChatFormat;
 use crate::session::common_prefix;
-use crate::{EngineError, Progress};
+use crate::{EngineError, Prefill, Progress};
 
 /// Bytes that a slow disk writes in a second.
 const DISK_SPEED: f64 = 4e8;
@@ -162,7 +162,10 @@ impl Chat {
     ) -> Result<(), EngineError> {
         let started = Instant::now();
         let tokens = &ahead.tokens;
-        let held = common_prefix(self.session.tokens(), tokens);
+        let held = self.held_of(tokens);
+        if held == 0 && !self.session.tokens().is_empty() {
+            self.session.clear()?;
+        }
         let (before, earlier) = *ahead.begun.get_or_insert((held, Duration::ZERO));
         let (read, unread) = (held.saturating_sub(before), tokens.len() - held);
         reading.tokens = tokens.len().saturating_sub(before);
@@ -213,8 +216,19 @@ impl Chat {
         }
         let Some(Ahead { tokens, .. }) = &self.ahead else { return Ok(0) };
         let is_known = cache.is_some_and(|cache| cache.path(&self.session, tokens).exists());
-        let held = common_prefix(self.session.tokens(), tokens);
+        let held = self.held_of(tokens);
         Ok(if is_known && held == 0 { 0 } else { tokens.len() - held })
+    }
+
+    /// How many of these tokens need not be read. Documents before the first question are one text: a policy that reads a
+    /// first text twice reads all of them again where some are new.
+    fn held_of(&self, tokens: &[u32]) -> usize {
+        let (held, options) = (self.session.tokens(), self.session.options());
+        let is_more = held.len() < tokens.len() && !self.has_questions();
+        match is_more && options.prefill == Prefill::Exact && options.policy.reads_twice() {
+            true => 0,
+            false => common_prefix(held, tokens),
+        }
     }
 
     /// How long a slow disk takes to write the KV cache.

@@ -99,6 +99,14 @@ impl Conversation<'_, '_> {
         }
         self.chat.attach(&documents.names().join(", "), documents.text())?;
         documents.announce(self.app, model.chat_format()?, tokens)?;
+        let policy = &self.chat.session().options().policy;
+        if policy.reads_twice() && self.chat.has_questions() {
+            self.front_end.note(&format!(
+                "note: {} knows which rows are needed of the documents before the first question only. Of later ones the \
+                 last rows stay, up to a quarter of what a head keeps. Begin again with all documents to ask about each",
+                policy.name()
+            ));
+        }
         Ok(turn::announce_reading(self.app, self.chat, self.keeper.documents())?)
     }
 
