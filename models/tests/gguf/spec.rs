@@ -121,9 +121,9 @@ fn a_specification_written_as_metadata_is_read_back() {
             writer.tensor(&need.name, &need.dims, TensorType::F32);
         }
         let mut bytes = Vec::new();
-        // The weights do not matter, except that RoPE factors must not be zero.
+        // The weights do not matter, except that RoPE factors must not be nearly zero.
         writer
-            .write(&mut bytes, |t, out| (0..t.bytes().unwrap()).try_for_each(|_| out.write_all(&[1])))
+            .write(&mut bytes, |t, out| (0..t.bytes().unwrap()).try_for_each(|_| out.write_all(b"?")))
             .unwrap();
         let file = GgufFile::from_bytes(bytes).unwrap();
         assert_eq!(ModelSpec::from_gguf(&file).unwrap(), spec, "{name}");
