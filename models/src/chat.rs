@@ -5,6 +5,7 @@ mod environment;
 #[cfg(not(unix))]
 mod in_process;
 mod prompt;
+mod python;
 #[cfg(test)]
 mod released;
 mod thinking;

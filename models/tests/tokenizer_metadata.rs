@@ -150,19 +150,22 @@ fn tokens_that_end_generation_are_found_by_key_and_by_text() {
     assert_eq!(tokenizer.eot(), Some(5));
 }
 
+/// A vocabulary of the bytes and these control tokens, which begin at 256.
+fn with_tokens(texts: &[&str]) -> GgufWriter {
+    let mut tokens = byte_alphabet();
+    tokens.extend(texts.iter().map(|text| (*text).to_owned()));
+    let mut kinds = vec![NORMAL; 256];
+    kinds.extend(texts.iter().map(|_| CONTROL));
+    let mut writer = bpe();
+    writer.set(key("merges"), MetaValue::strings([""; 0])).set(key("tokens"), MetaValue::strings(tokens));
+    writer.set(key("token_type"), MetaValue::i32s(kinds));
+    writer.unset(&key("bos_token_id")).unset(&key("eos_token_id"));
+    writer
+}
+
 #[test]
 fn tokens_that_end_a_part_of_an_answer_do_not_end_it() {
-    let with = |texts: &[&str]| {
-        let mut tokens = byte_alphabet();
-        tokens.extend(texts.iter().map(|text| (*text).to_owned()));
-        let mut kinds = vec![NORMAL; 256];
-        kinds.extend(texts.iter().map(|_| CONTROL));
-        let mut writer = bpe();
-        writer.set(key("merges"), MetaValue::strings([""; 0])).set(key("tokens"), MetaValue::strings(tokens));
-        writer.set(key("token_type"), MetaValue::i32s(kinds));
-        writer.unset(&key("bos_token_id")).unset(&key("eos_token_id"));
-        good(&writer)
-    };
+    let with = |texts: &[&str]| good(&with_tokens(texts));
     // gpt-oss: answers are several messages, and their markers are part of the text.
     let harmony = with(&["<|end|>", "<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|start|>"]);
     assert_eq!(harmony.eog_tokens(), [257, 258]);
@@ -182,6 +185,38 @@ fn tokens_that_end_a_part_of_an_answer_do_not_end_it() {
     let gemma4 = with(&["</s>", "<|tool_response>", "<turn|>"]);
     assert_eq!((gemma4.eog_tokens(), gemma4.kind(256)), ([257, 258].as_slice(), Some(TokenKind::Normal)));
     assert_eq!(with(&["</s>"]).eog_tokens(), [256]);
+}
+
+#[test]
+fn answers_of_each_family_end() {
+    // `ends` has the token behind an answer in the released template, and `eos`, which the file names.
+    for (family, eos, texts, ends) in [
+        ("OLMo 2", "<|endoftext|>", &["<|endoftext|>", "<|user|>"][..], &[256][..]),
+        ("OLMo 3", "<|endoftext|>", &["<|endoftext|>", "<|im_start|>", "<|im_end|>"], &[256, 258]),
+        (
+            "Hunyuan dense",
+            "<｜hy_place▁holder▁no▁2｜>",
+            &["<｜hy_User｜>", "<｜hy_place▁holder▁no▁2｜>", "<｜hy_place▁holder▁no▁8｜>"],
+            &[257],
+        ),
+        ("Hunyuan 7B", "<|eos|>", &["<|startoftext|>", "<|extra_0|>", "<|eos|>"], &[258]),
+        ("ERNIE 4.5", "</s>", &["</s>", "<|begin_of_sentence|>", "<|end_of_sentence|>"], &[256, 258]),
+        ("InternLM 2", "</s>", &["</s>", "<|im_start|>", "<|im_end|>"], &[256, 258]),
+        ("StableLM 2", "<|endoftext|>", &["<|endoftext|>", "<|im_start|>", "<|im_end|>"], &[256, 258]),
+        ("dots.llm1", "<|endoftext|>", &["<|response|>", "<|endofresponse|>", "<|endoftext|>"], &[257, 258]),
+        ("EXAONE 4", "[|endofturn|]", &["[|assistant|]", "[|endofturn|]"], &[257]),
+        (
+            "Command R7B",
+            "<|END_OF_TURN_TOKEN|>",
+            &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|END_OF_TURN_TOKEN|>"],
+            &[257, 258],
+        ),
+    ] {
+        let eos = texts.iter().position(|text| *text == eos).expect("one of the texts");
+        let mut writer = with_tokens(texts);
+        writer.set(key("eos_token_id"), 256 + eos as u32);
+        assert_eq!(good(&writer).eog_tokens(), ends, "{family}");
+    }
 }
 
 #[test]

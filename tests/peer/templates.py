@@ -5,6 +5,21 @@
 The templates are other people's texts, so that only hashes are committed. They are llama.cpp's (`models/templates` and
 those in `tests/test-chat-template.cpp`), which are copied to the second folder, and what lies in it already. The test
 `released_templates_render_as_in_transformers` reads them there if `LONGHAND_TEMPLATES` names it. Needs transformers 5.23.
+
+What lies there already is named after its origin and the model. The origins are packages of Python and files of public
+repositories:
+
+    ax   axolotl 0.19.0             ct   chujiezheng/chat_templates
+    xi   xinference 4.1.0           ov   openvinotoolkit/openvino.genai: tests/python_tests/data/tokenizer_configs.py
+    trl  trl 1.16.0                 js   huggingface/huggingface.js: packages/jinja/test/e2e.test.js
+                                    jc   wangzhaode/jinja.cpp: tests/test_chat_template.json
+                                    oi   allenai/open-instruct: open_instruct/dataset_transformation.py
+    allenai-Olmo-3.1-32B-Instruct   pappitti/mlx-lm: run_server.py
+    LGAI-EXAONE-4.0-1.2B            RkFeeder/LG-AI-Research: exaone_baseline/chat_template.jinja
+    tencent-Hunyuan-A13B            Tencent-Hunyuan/Hunyuan-A13B: models/tokenizer_config.json
+    tencent-Hunyuan-7B-Instruct     the model's GGUF file; its SHA-256 begins with 7dfb19355e3c8779
+
+`oi-tulu-add_bos` is "{{ bos_token }}" and tulu, as the code there makes it for OLMo 2.
 """
 
 import ast

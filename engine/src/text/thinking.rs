@@ -196,6 +196,8 @@ mod tests {
             "<|start|>assistant<|channel|>",
             "<seed:think>a </seed:think> b",
             "<|START_THINKING|>a<|END_THINKING|>b",
+            "<|START_THINKING|>a<|END_THINKING|>\n<|START_RESPONSE|> b",
+            "<|START_",
             "[THINK]a[/THINK]b",
             "[THINK",
             "<|channel>thought\na<channel|>b",

@@ -15,7 +15,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use regex::Regex;
 
 use super::prompt::other_thinking;
-use super::{ChatError, Message, without_header};
+use super::{ChatError, Message, python, without_header};
 
 /// Maximum length of a template. The longest in use have about 20 KB.
 const MAX_TEMPLATE_BYTES: usize = 256 << 10;
@@ -67,19 +67,12 @@ impl Compiled {
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_recursion_limit(MAX_RECURSION);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        python::add_to(&mut environment);
         environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
         });
         environment.add_function("strftime_now", move |format: &str| strftime(&now, format));
         environment.add_filter("tojson", to_json);
-        // As in Python: none is not iterable, and strings and maps are sequences.
-        environment.add_test("iterable", |value: &Value| {
-            matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::String)
-        });
-        environment.add_test("sequence", |value: &Value| {
-            matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::String)
-        });
         environment.add_template_owned("chat", source).map_err(|e| describe(&e))?;
         Ok(Compiled { environment })
     }
@@ -114,18 +107,19 @@ impl Compiled {
 /// A message as templates get it. Those of some families want the thinking apart from the answer, under one of
 /// three names. Between `<think>` and `</think>` they find it themselves.
 fn message(message: Message) -> Value {
-    let mut fields = Vec::new();
-    if let Some(parts) = other_thinking(&message) {
+    let parts = other_thinking(&message);
+    let content = match parts {
+        Some(parts) => parts.answer,
+        None if message.role == "assistant" => without_header(&message.content),
+        None => &message.content,
+    };
+    // Templates that write a whole message as JSON keep this order.
+    let mut fields = vec![("role", Value::from(message.role.as_str())), ("content", Value::from(content))];
+    if let Some(parts) = parts {
         let thinking = parts.thinking.trim();
         fields
             .extend(["thinking", "reasoning", "reasoning_content"].map(|name| (name, Value::from(thinking))));
-        fields.push(("content", parts.answer.into()));
-    } else if message.role == "assistant" {
-        fields.push(("content", without_header(&message.content).into()));
-    } else {
-        fields.push(("content", message.content.into()));
     }
-    fields.push(("role", message.role.into()));
     Value::from_iter(fields)
 }
 
@@ -401,6 +395,7 @@ mod tests {
                 r#"[1,2]{"a": 2, "b": 1}"#,
             ),
             ("{{ 'a\n\t'|tojson }}", r#""a\n\t""#),
+            ("{{ messages[0]|tojson }}", r#"{"role": "user", "content": "x"}"#),
         ];
         for (source, want) in cases {
             assert_eq!(good(source), want, "{source}");

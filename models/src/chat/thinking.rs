@@ -32,8 +32,12 @@ pub const THINKING_MARKS: &[ThinkingMarks] = &[
     },
     // Seed-OSS
     ThinkingMarks { begins: "<seed:think>", ends: "</seed:think>", headers: &[] },
-    // Command A
-    ThinkingMarks { begins: "<|START_THINKING|>", ends: "<|END_THINKING|>", headers: &[] },
+    // Command A and R7B
+    ThinkingMarks {
+        begins: "<|START_THINKING|>",
+        ends: "<|END_THINKING|>",
+        headers: &["<|START_RESPONSE|>"],
+    },
     // Magistral, Ministral
     ThinkingMarks { begins: "[THINK]", ends: "[/THINK]", headers: &[] },
     // Gemma 4
@@ -110,6 +114,7 @@ mod tests {
             ("<|channel|>analysis<|message|>hm<|end|> Yes.", "hm", "Yes."),
             ("<seed:think>a</seed:think>b", "a", "b"),
             ("<|START_THINKING|>a<|END_THINKING|>b", "a", "b"),
+            ("<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>b", "a", "b"),
             ("[THINK]a[/THINK]b", "a", "b"),
             ("<|channel>thought\na<channel|>b", "\na", "b"),
         ] {
@@ -121,6 +126,7 @@ mod tests {
             assert_eq!(thinking_parts(text), None, "{text}");
         }
         assert_eq!(without_header("<|channel|>final<|message|>Yes."), "Yes.");
+        assert_eq!(without_header("<|START_RESPONSE|>Yes."), "Yes.");
         assert_eq!(without_header("Yes."), "Yes.");
     }
 }

@@ -160,6 +160,10 @@ const EOG_TEXTS: &[&str] = &[
     "<turn|>",
     "<|tool_response>",
     "[e~[",
+    // llama.cpp does not end at these. The templates of Command R7B, ERNIE 4.5 and dots.llm1 put them behind answers.
+    "<|END_RESPONSE|>",
+    "<|end_of_sentence|>",
+    "<|endofresponse|>",
 ];
 /// How many of [`EOG_TEXTS`] can be the end-of-turn token.
 const EOT_TEXTS: usize = 11;
