@@ -8,7 +8,7 @@ use longhand::setup::available_memory;
 use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
 use models::spec::PositionEncoding;
 
-use crate::recipes::{FULL, KVZIP, RAZOR, RECIPES, Recipe, TYPES, budget};
+use crate::recipes::{FULL, KVZIP, KVZIP_HEADS, RAZOR, RECIPES, Recipe, TYPES, budget};
 
 /// Offers that are shown.
 const MAX_OFFERS: usize = 3;
@@ -78,7 +78,7 @@ fn changes(model: &Model) -> Vec<Offer> {
     // reading.
     let is_possible = |recipe: &&Recipe| match model.spec().position_encoding {
         PositionEncoding::Alibi { .. } => recipe.policy == FULL,
-        PositionEncoding::Learned => recipe.policy != KVZIP,
+        PositionEncoding::Learned => !matches!(recipe.policy, KVZIP | KVZIP_HEADS),
         _ => true,
     };
     let (full, others): (Vec<_>, Vec<_>) =

@@ -40,7 +40,7 @@ pub struct PlanArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
     /// A policy; repeat for several; `longhand policies` lists them [default: those that lose the fewest answers; with
-    /// --all or --json all, kvzip with 30 % of the rows and the others with their default parameters]
+    /// --all or --json all, kvzip with what is advised of the rows and the others with their default parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
     /// Plan for a well-known GPU, which need not be there. 4090 is the same as --device cuda --memory 24GiB
@@ -189,12 +189,21 @@ fn policies_to_plan(args: &PlanArgs) -> Result<Vec<Wanted>, Failure> {
         return args.policy.iter().map(|text| Wanted::given(text)).collect();
     }
     let has_budget = args.budget.budget().is_some();
-    let advised = |name: &str| RECIPES.iter().find(|recipe| recipe.policy == name);
-    // The policy that keeps everything takes no budget.
-    let all = policies().filter(|entry| entry.factory.is_some() || !has_budget);
-    let shown = all.filter(|entry| args.all || args.json || advised(entry.name).is_some());
-    let percent = |name| advised(name).and_then(|recipe| recipe.percent).filter(|_| !has_budget);
-    shown.map(|entry| Ok(Wanted { percent: percent(entry.name), ..Wanted::given(entry.name)? })).collect()
+    let mut shown: Vec<Wanted> = Vec::new();
+    for recipe in RECIPES {
+        // The policy that keeps everything takes no budget.
+        let is_new = shown.iter().all(|wanted| wanted.given != recipe.policy);
+        if is_new && !(has_budget && recipe.policy == recipes::FULL) {
+            let percent = recipe.percent.filter(|_| !has_budget);
+            shown.push(Wanted { percent, ..Wanted::given(recipe.policy)? });
+        }
+    }
+    if args.all || args.json {
+        for entry in policies().filter(|entry| RECIPES.iter().all(|recipe| recipe.policy != entry.name)) {
+            shown.push(Wanted::given(entry.name)?);
+        }
+    }
+    Ok(shown)
 }
 
 /// The pairs of types of keys and values that are asked for, else those people use.

@@ -5,9 +5,11 @@
 //!
 //! - `full` is the reference. q8_0 costs no answers, nor do values in q4_0 (2026-11-22-cache-types.md,
 //!   2026-11-22-ruler.md). Keys in q4_0 cost nearly all on models whose keys have large biases. They are never advised.
-//! - `razor` with f16 or q8_0 answers as `full` does (2026-11-21-recall.md, 2026-11-22-ruler-1.5b.md).
-//! - `kvzip` with 30 % of the rows costs few answers, and fewer than `razor` with as many bytes (2026-11-23-kvzip.md). It
-//!   reads a text twice, so `razor` comes first with the memory that it wants.
+//! - `kvzip` whose retrieval heads keep everything, with 47 % of the rows, answers nearly as `full` does
+//!   (2026-11-23-kvzip.md). In q8_0 that is a quarter of the bytes of f16.
+//! - `razor` takes as many bytes and reads a text once. It answers as `full` does in texts of 4,096 tokens, and costs
+//!   some answers in longer ones (2026-11-22-ruler-1.5b.md, 2026-11-23-kvzip.md).
+//! - `kvzip` with 30 % of the rows costs few answers, and fewer than `razor` with as many bytes (2026-11-23-kvzip.md).
 //! - The others lose answers, also where retrieval heads keep everything.
 
 use ggml::Type;
@@ -32,6 +34,8 @@ pub const FULL: &str = "full";
 pub const RAZOR: &str = "razor";
 /// The policy that reads a text twice.
 pub const KVZIP: &str = "kvzip";
+/// The same, where retrieval heads keep everything.
+pub const KVZIP_HEADS: &str = "kvzip:heads=on";
 
 /// Types of keys and values that have cost no answers, the largest first.
 pub const TYPES: [(Type, Type); 3] = [F16, Q8_0, VALUES_Q4_0];
@@ -40,10 +44,13 @@ const Q8_0: (Type, Type) = (Type::Q8_0, Type::Q8_0);
 const VALUES_Q4_0: (Type, Type) = (Type::Q8_0, Type::Q4_0);
 
 /// All ways that are advised, the best first.
-pub const RECIPES: [Recipe; 9] = [
+pub const RECIPES: [Recipe; 12] = [
     recipe(FULL, F16),
     recipe(FULL, Q8_0),
     recipe(FULL, VALUES_Q4_0),
+    recipe(KVZIP_HEADS, F16),
+    recipe(KVZIP_HEADS, Q8_0),
+    recipe(KVZIP_HEADS, VALUES_Q4_0),
     recipe(RAZOR, F16),
     recipe(RAZOR, Q8_0),
     recipe(KVZIP, F16),
@@ -54,6 +61,7 @@ pub const RECIPES: [Recipe; 9] = [
 
 const fn recipe(policy: &'static str, types: (Type, Type)) -> Recipe {
     let percent = match policy.as_bytes() {
+        b"kvzip:heads=on" => Some(47),
         b"kvzip" => Some(30),
         _ => None,
     };
@@ -67,14 +75,14 @@ pub fn budget(percent: u8) -> KvBudget {
 
 /// The place in [`RECIPES`] of a session of `context` tokens; `None` for what is never advised.
 pub fn rank(policy: &PolicyChoice, types: (Type, Type), context: usize) -> Option<usize> {
-    /// The least that `kvzip` keeps of all rows, somewhat less than the recipe's: rows in reserve are part of a budget.
-    const KEPT: f64 = 0.25;
-    let kept = policy.policy().map_or(context, |bounded| bounded.budget(context)) as f64;
-    let is_known = match policy.name() {
-        FULL => true,
-        RAZOR => policy.uses_profile() && !policy.uses_shares(),
-        KVZIP => policy.uses_shares() && kept >= KEPT * context as f64,
-        _ => false,
+    let kept = policy.policy().map_or(context, |bounded| bounded.budget(context)) as f64 / context as f64;
+    // Of all rows somewhat less than the recipe says: rows in reserve are part of a budget.
+    let policy = match policy.name() {
+        FULL => FULL,
+        RAZOR if policy.uses_retrieval_heads() => RAZOR,
+        KVZIP if policy.uses_retrieval_heads() && kept >= 0.1 => KVZIP_HEADS,
+        KVZIP if policy.uses_shares() && kept >= 0.25 => KVZIP,
+        _ => return None,
     };
     let is = |ty: Type, row: RowType| ty == tensor_type(row);
     let types = match types {
@@ -83,8 +91,7 @@ pub fn rank(policy: &PolicyChoice, types: (Type, Type), context: usize) -> Optio
         (k, v) if is(k, RowType::Q8_0) || is(v, RowType::Q8_0) => Q8_0,
         _ => F16,
     };
-    let is_this = |recipe: &Recipe| recipe.policy == policy.name() && recipe.types == types;
-    RECIPES.iter().position(is_this).filter(|_| is_known)
+    RECIPES.iter().position(|recipe| recipe.policy == policy && recipe.types == types)
 }
 
 #[cfg(test)]
@@ -96,11 +103,20 @@ mod tests {
         let rank = |policy: &str, types| rank(&policy.parse().expect("a policy"), types, 10_000);
         let of = |number: usize| Some(number);
         assert_eq!(rank("full", (Type::F32, Type::F16)), of(0));
-        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(4));
-        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(6));
-        assert_eq!(rank("razor", VALUES_Q4_0), of(8));
+        assert_eq!(rank("kvzip:heads=on,capacity=1700", Q8_0), of(4));
+        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(7));
+        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(9));
+        assert_eq!(rank("razor", VALUES_Q4_0), of(11));
         assert_eq!(rank("full", (Type::Q4_0, Type::Q4_0)), None);
-        for policy in ["streaming", "lagkv:heads=on", "snapkv", "razor:heads=off", "l2:heads=on", "kvzip"] {
+        for policy in [
+            "streaming",
+            "lagkv:heads=on",
+            "snapkv",
+            "razor:heads=off",
+            "l2:heads=on",
+            "kvzip",
+            "kvzip:heads=off",
+        ] {
             assert_eq!(rank(policy, Q8_0), None, "{policy}");
         }
         for recipe in RECIPES {

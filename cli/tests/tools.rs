@@ -211,9 +211,9 @@ fn plans_show_what_fits_and_what_would_fit() {
         longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB", "--all"])
             .ok();
     let rows = all.lines().skip_while(|line| !line.starts_with("---")).skip(1);
-    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 13 * 3, "{all}");
+    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 14 * 3, "{all}");
     assert!(all.contains("scratch") && all.starts_with("Yes: full + q8_0/q4_0 needs "), "{all}");
-    assert!(longhand(&["plan", "-c", "4k"]).ok().contains("razor"));
+    assert!(longhand(&["plan", "-c", "4k"]).ok().contains("kvzip:heads=on 47%"));
 }
 
 /// The first line is the answer, then comes the command that runs it, then at most five choices. Policies
@@ -233,7 +233,12 @@ fn a_plan_begins_with_its_answer() {
             "Yes: full + q8_0/q4_0 needs 11.3 of 12.0 GiB",
             "100000 --policy full -ctk q8_0 -ctv q4_0\n",
         ),
-        ("11GiB", "Yes: razor + q8_0 needs 9.73 of 11.0 GiB", "100000 --policy razor -ctk q8_0 -ctv q8_0\n"),
+        (
+            "11GiB",
+            "Yes: kvzip:heads=on 47% + q8_0/q4_0 needs 10.4 of 11.0 GiB",
+            "100000 --policy kvzip:heads=on --kv-budget 47% -ctk q8_0 -ctv q4_0\n",
+        ),
+        ("10GiB", "Yes: razor + q8_0 needs 9.73 of 10.0 GiB", "100000 --policy razor -ctk q8_0 -ctv q8_0\n"),
         (
             "9.65GiB",
             "Yes: kvzip 30% + q8_0/q4_0 needs 9.5",
