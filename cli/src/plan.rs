@@ -39,8 +39,8 @@ pub struct PlanArgs {
     /// training context]
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     context: Option<usize>,
-    /// A policy; repeat for several; `longhand policies` lists them [default: those that lose the fewest answers; with
-    /// --all or --json all, kvzip with what is advised of the rows and the others with their default parameters]
+    /// A policy; repeat for several; `longhand policies` lists them [default: those that lose the fewest answers, kvzip
+    /// with the share of rows that is advised; with --all or --json also the others, with their default parameters]
     #[arg(long, value_name = "POLICY")]
     policy: Vec<String>,
     /// Plan for a well-known GPU, which need not be there. 4090 is the same as --device cuda --memory 24GiB
