@@ -5,11 +5,12 @@
 //!
 //! - `full` is the reference. q8_0 costs no answers, nor do values in q4_0 (2026-11-22-cache-types.md,
 //!   2026-11-22-ruler.md). Keys in q4_0 cost nearly all on models whose keys have large biases. They are never advised.
-//! - `kvzip` whose retrieval heads keep everything, with 47 % of the rows, answers nearly as `full` does
+//! - `kvzip` whose retrieval heads keep everything, with 47 % of the rows, costs the fewest answers in long texts
 //!   (2026-11-23-kvzip.md). In q8_0 that is a quarter of the bytes of f16.
 //! - `razor` takes as many bytes and reads a text once. It answers as `full` does in texts of 4,096 tokens, and costs
-//!   some answers in longer ones (2026-11-22-ruler-1.5b.md, 2026-11-23-kvzip.md).
-//! - `kvzip` with 30 % of the rows costs few answers, and fewer than `razor` with as many bytes (2026-11-23-kvzip.md).
+//!   more answers in longer ones (2026-11-22-ruler-1.5b.md, 2026-11-23-kvzip.md).
+//! - `kvzip` with 30 % of the rows costs few answers in texts of up to 8,192 tokens, and fewer than `razor` with as many
+//!   bytes (2026-11-23-kvzip.md).
 //! - The others lose answers, also where retrieval heads keep everything.
 
 use ggml::Type;
