@@ -6,9 +6,8 @@ use std::sync::Arc;
 use longhand::policy::PolicyChoice;
 use longhand::setup::available_memory;
 use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
-use models::spec::PositionEncoding;
 
-use crate::recipes::{FULL, KVZIP, KVZIP_HEADS, RAZOR, RECIPES, Recipe, TYPES, budget};
+use crate::recipes::{FULL, RAZOR, RECIPES, Recipe, TYPES, budget};
 
 /// Offers that are shown.
 const MAX_OFFERS: usize = 3;
@@ -74,17 +73,10 @@ fn changes(model: &Model) -> Vec<Offer> {
         let recipe = move |types| Recipe { policy, percent: None, types };
         TYPES.map(|types| Offer { streaming: true, ..offer(&recipe(types)) })
     };
-    // With ALiBi, computing the windows takes too long for an offer. With learned positions there are none for a second
-    // reading.
-    let is_possible = |recipe: &&Recipe| match model.spec().position_encoding {
-        PositionEncoding::Alibi { .. } => recipe.policy == FULL,
-        PositionEncoding::Learned => !matches!(recipe.policy, KVZIP | KVZIP_HEADS),
-        _ => true,
-    };
-    let (full, others): (Vec<_>, Vec<_>) =
-        RECIPES.iter().filter(is_possible).partition(|recipe| recipe.policy == FULL);
+    let (full, others): (Vec<_>, Vec<_>) = RECIPES.iter().partition(|recipe| recipe.policy == FULL);
     let mut offers: Vec<Offer> = full.into_iter().map(offer).chain(by_chunks(FULL)).collect();
-    if !others.is_empty() {
+    // With ALiBi, computing the windows takes too long for an offer.
+    if !model.spec().position_encoding.is_alibi() {
         offers.extend(others.into_iter().map(offer));
         offers.extend([RAZOR, "razor:induction=0.07"].into_iter().flat_map(by_chunks));
     }

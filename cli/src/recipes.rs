@@ -46,26 +46,21 @@ const VALUES_Q4_0: (Type, Type) = (Type::Q8_0, Type::Q4_0);
 
 /// All ways that are advised, the best first.
 pub const RECIPES: [Recipe; 12] = [
-    recipe(FULL, F16),
-    recipe(FULL, Q8_0),
-    recipe(FULL, VALUES_Q4_0),
-    recipe(KVZIP_HEADS, F16),
-    recipe(KVZIP_HEADS, Q8_0),
-    recipe(KVZIP_HEADS, VALUES_Q4_0),
-    recipe(RAZOR, F16),
-    recipe(RAZOR, Q8_0),
-    recipe(KVZIP, F16),
-    recipe(KVZIP, Q8_0),
-    recipe(KVZIP, VALUES_Q4_0),
-    recipe(RAZOR, VALUES_Q4_0),
+    recipe(FULL, None, F16),
+    recipe(FULL, None, Q8_0),
+    recipe(FULL, None, VALUES_Q4_0),
+    recipe(KVZIP_HEADS, Some(47), F16),
+    recipe(KVZIP_HEADS, Some(47), Q8_0),
+    recipe(KVZIP_HEADS, Some(47), VALUES_Q4_0),
+    recipe(RAZOR, None, F16),
+    recipe(RAZOR, None, Q8_0),
+    recipe(KVZIP, Some(30), F16),
+    recipe(KVZIP, Some(30), Q8_0),
+    recipe(KVZIP, Some(30), VALUES_Q4_0),
+    recipe(RAZOR, None, VALUES_Q4_0),
 ];
 
-const fn recipe(policy: &'static str, types: (Type, Type)) -> Recipe {
-    let percent = match policy.as_bytes() {
-        b"kvzip:heads=on" => Some(47),
-        b"kvzip" => Some(30),
-        _ => None,
-    };
+const fn recipe(policy: &'static str, percent: Option<u8>, types: (Type, Type)) -> Recipe {
     Recipe { policy, percent, types }
 }
 

@@ -17,6 +17,11 @@ fn document() -> String {
     format!("{}{fact}{}", "The old boat crossed the river. ".repeat(30), "The sun was warm. ".repeat(20))
 }
 
+/// These options with the head profile that their policy needs.
+fn with_heads(engine: &Arc<Engine>, options: SessionOptions) -> SessionOptions {
+    with_policy(engine, &options.policy.clone(), options)
+}
+
 fn cache(folder: &Path) -> DocumentCache {
     DocumentCache { max_share: f64::INFINITY, ..DocumentCache::new(folder, 1 << 30) }
 }
@@ -94,8 +99,7 @@ fn documents_are_found_in_another_context_and_not_with_other_settings() {
     assert!(!reads(&format!("{document} The end."), options(700, "full")));
     // Heads that keep shares of the context keep other rows in another one. Of a text that is read twice, the size of
     // the chunks says what is repeated at once.
-    let shares = |context| options(context, "kvzip:capacity=80,heads=shares");
-    let shares = |context| with_policy(&engine, &shares(context).policy, shares(context));
+    let shares = |context| with_heads(&engine, options(context, "kvzip:capacity=80,heads=shares"));
     assert!(!reads(&document, shares(700)) && reads(&document, shares(700)));
     assert!(!reads(&document, shares(900)));
     assert!(!reads(&document, SessionOptions { chunk: 64, ..shares(700) }));
@@ -164,12 +168,11 @@ fn the_files_that_were_not_used_for_longest_make_room() {
 #[test]
 fn documents_before_the_first_question_are_one_text_for_kvzip() {
     let engine = embedded_model();
-    let shares = |policy: &str| with_policy(&engine, &options(900, policy).policy, options(900, policy));
     let (first, second) = (document(), "Paul's favorite color is green. ".repeat(20));
     let state =
         |chat: &Chat| (chat.session().store().contents().expect("rows"), chat.session().logits().to_vec());
     for (policy, is_reread) in [("kvzip:capacity=80", true), ("snapkv:capacity=80", false)] {
-        let options = shares(policy);
+        let options = with_heads(&engine, options(900, policy));
         let mut together = chat(&engine, "", options.clone());
         together.attach("a.txt", &first).expect("a document");
         together.attach("b.txt", &second).expect("a document");
