@@ -4,7 +4,8 @@
 //! The order is that of the measurements in tests/results:
 //!
 //! - `full` is the reference. q8_0 costs no answers, nor do values in q4_0 (2026-11-22-cache-types.md,
-//!   2026-11-22-ruler.md). Keys in q4_0 cost nearly all on models whose keys have large biases. They are never advised.
+//!   2026-11-22-ruler.md). Keys in q4_0 are advised once larger models were measured with them
+//!   (2026-11-23-key-offset.md).
 //! - `kvzip` whose retrieval heads keep everything, with 47 % of the rows, costs the fewest answers in long texts
 //!   (2026-11-23-kvzip.md). In q8_0 that is a quarter of the bytes of f16.
 //! - `razor` takes as many bytes and reads a text once. It answers as `full` does in texts of 4,096 tokens, and costs

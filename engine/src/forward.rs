@@ -14,7 +14,7 @@ mod rotation;
 
 use std::collections::BTreeSet;
 
-use ggml::{Context, RopeMode, RopeParameters, Tensor};
+use ggml::{Context, RopeMode, RopeParameters, Tensor, Type};
 use kernels::graph::{self, AttentionShape, MAX_LANES, Split};
 use models::arch::{NormKind, RopeStyle};
 use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
@@ -23,6 +23,7 @@ use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 pub use self::attention::record_attention;
 pub use self::built_graph::{BuiltGraph, Inputs, OutputTokens, TextChunk};
 use self::built_graph::{Draft, Effects};
+use crate::key_offset;
 use crate::kv::{LayerRows, attention_shape};
 use crate::placement::{Place, Placement};
 use crate::weights::Weights;
@@ -122,6 +123,18 @@ impl Forward {
     /// The learned logits of a layer's query heads, `[heads]`, where the model has them.
     pub fn sink_logits(&self, layer: usize) -> Option<Tensor> {
         self.weights.decode_layout.layers[layer].mixer.attention()?.sink_logits.clone()
+    }
+
+    /// What must be added to a layer's stored keys of type `keys` to have the model's, `[head_dim * kv_heads]`; `None`
+    /// for nothing. See [`key_offset`].
+    pub fn stored_key_offset(&self, layer: usize, keys: Type) -> Option<Vec<f32>> {
+        let offset = self.key_offset(layer, keys)?;
+        Some(rotation::stored_keys(offset, self.heads[layer].head_dim, keys))
+    }
+
+    /// What is taken from a layer's keys before they are rotated and stored as `keys`.
+    fn key_offset(&self, layer: usize, keys: Type) -> Option<&[f32]> {
+        self.weights.key_offsets[layer].as_deref().filter(|_| key_offset::is_used(keys))
     }
 
     /// The same for sessions of `context` tokens at most.

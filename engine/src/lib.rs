@@ -35,6 +35,7 @@ pub mod folders;
 mod forward;
 mod generate;
 pub mod heads;
+mod key_offset;
 mod kv;
 mod last_attention;
 mod layered_text;

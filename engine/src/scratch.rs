@@ -53,7 +53,7 @@ impl Scratch {
                 let ctx = Context::new(3 + layouts.len());
                 let AttentionShape { head_dim, n_kv_heads, .. } = first.heads[layers[0]];
                 let rows = |ty| ctx.tensor(ty, [head_dim, n, n_kv_heads]);
-                let k = rows(first.k_type);
+                let k = rows(first.k_types[layers[0]]);
                 let v = if first.values_in_keys { k.clone() } else { rows(first.v_type) };
                 let positions = (first.alibi)
                     .then(|| RowPositions { all: ctx.tensor(Type::I32, [n * n_kv_heads]), first: 0 });

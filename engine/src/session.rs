@@ -199,6 +199,7 @@ impl Session {
         let layout = Layout::new(spec, &options.policy, options.profile.as_ref(), store_options)?;
         let mut store = Store::new(layout, &engine.backends)?;
         store.set_sink_logits(|layer| engine.forward.sink_logits(layer));
+        store.set_key_offsets(|layer, ty| engine.forward.stored_key_offset(layer, ty));
         let workspace = Workspace::new(&engine.backends);
         let forward = engine.forward.for_context(options.context);
         Ok(Session {

@@ -2,7 +2,7 @@
 //! session, the tokens, the logits and the store. It can be restored on the host and on a device, whichever
 //! wrote it.
 //!
-//! Format: `LHSTATE3`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
+//! Format: `LHSTATE4`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
 //! (see [`crate::kv::Store`]), checksum of all before it (XXH3, u64). Numbers are little-endian. A file without
 //! a cache has no tokens, no logits and no store: its session is an empty one.
 //!
@@ -28,7 +28,7 @@ use crate::heads::HeadProfile;
 use crate::kv::PolicyChoice;
 use crate::{Engine, EngineError, Hint, Model, Prefill, Session, SessionOptions, setup};
 
-const MAGIC: &[u8; 8] = b"LHSTATE3";
+const MAGIC: &[u8; 8] = b"LHSTATE4";
 /// Bytes of the longest description.
 const MAX_DESCRIPTION_BYTES: usize = 64 << 20;
 /// Bytes of the longest policy: no policy with all its parameters is longer.

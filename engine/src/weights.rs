@@ -10,6 +10,8 @@
 //! Weights that are used on a device are copied there from the mapped file. The file's pages are released during
 //! the copy.
 
+use std::sync::Arc;
+
 use ggml::{Buffer, BufferType, Context, HostMemory, Tensor, Type};
 use kernels::graph;
 use models::gguf::{Blob, GgufFile, TensorInfo};
@@ -19,7 +21,7 @@ use models::types::TensorType;
 use crate::backends::Backends;
 use crate::outline::TensorOutline;
 use crate::placement::{Place, Placement};
-use crate::{EngineError, Hint};
+use crate::{EngineError, Hint, key_offset};
 
 /// Bytes of the weights, by location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub struct Weights {
     pub output: Tensor,
     /// Divisors of RoPE's frequencies, by [`Place`].
     pub rope_factors: [RopeFactors; 2],
+    /// What the stored keys of each layer lack, `[head_dim * kv_heads]`: see [`key_offset`].
+    pub key_offsets: Vec<Option<Arc<[f32]>>>,
     /// Bytes, by location.
     pub bytes: WeightBytes,
 }
@@ -137,6 +141,7 @@ impl Weights {
             }
         }
         let bytes = loader.finish(backends, progress)?;
+        let key_offsets = key_offset::of_layers(spec, &decode_layout.layers, Tensor::to_vec)?;
         Ok(Weights {
             decode_layout,
             prefill_layout,
@@ -144,6 +149,7 @@ impl Weights {
             dual_layout_bytes,
             output,
             rope_factors,
+            key_offsets,
             bytes,
         })
     }
@@ -210,6 +216,8 @@ impl Weights {
             .map(|(layer, needs)| layer.matrices().zip(needs.matrices()).map(dual_bytes).sum())
             .collect();
         let factors = RopeFactors::of(&tensors.input);
+        let of_size = |bias: &Tensor| Ok::<_, EngineError>(vec![0.0; bias.shape().elements()]);
+        let key_offsets = key_offset::of_layers(spec, &tensors.layers, of_size)?;
         Ok(Weights {
             prefill_layout: tensors.clone(),
             decode_layout: tensors,
@@ -217,6 +225,7 @@ impl Weights {
             dual_layout_bytes,
             output,
             rope_factors: [factors.clone(), factors],
+            key_offsets,
             bytes,
         })
     }

@@ -249,6 +249,14 @@ impl Context {
         })
     }
 
+    /// a - b element by element, `b` repeated to the shape of `a`.
+    pub fn sub(&self, a: &Tensor, b: &Tensor) -> Tensor {
+        self.op("sub", &[a, b], repeats(b, a) && is_activation(a) && b.ty() == Type::F32, |raw| {
+            // SAFETY: live operands, shapes checked.
+            unsafe { sys::ggml_sub(raw, a.raw.as_ptr(), b.raw.as_ptr()) }
+        })
+    }
+
     /// a · b element by element, `b` repeated to the shape of `a`.
     pub fn mul(&self, a: &Tensor, b: &Tensor) -> Tensor {
         self.op("mul", &[a, b], repeats(b, a) && is_activation(a) && b.ty() == Type::F32, |raw| {

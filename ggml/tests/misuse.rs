@@ -112,6 +112,7 @@ fn layouts_that_ggml_asserts_on_are_refused() {
     refused("rms_norm", |ctx| ctx.rms_norm(&f32s(ctx, [4, 1, 1, 1]), -1.0));
     refused("rms_norm", |ctx| ctx.rms_norm(&f32s(ctx, [4, 1, 1, 1]), f32::NAN));
     refused("add", |ctx| ctx.add(&across(ctx), &f32s(ctx, [4, 3, 1, 1])));
+    refused("sub", |ctx| ctx.sub(&single(ctx), &f32s(ctx, [1, 3, 1, 1])));
     refused("mul", |ctx| ctx.mul(&single(ctx), &f32s(ctx, [1, 3, 1, 1])));
     refused("sum_rows", |ctx| ctx.sum_rows(&single(ctx)));
     refused("soft_max", |ctx| ctx.soft_max(&across(ctx), None, 1.0));

@@ -33,10 +33,15 @@ __global__ void measure_rows(const __grid_constant__ MeasureCall call) {
     List rows = list_at(call.lists, call.heads, blockIdx.y);
     const unsigned char* row = call.rows + call.tensor_heads[blockIdx.y] * call.head_stride +
                                static_cast<size_t>(rows.at[number]) * row_bytes(call.row_type, call.head_dim);
+    const float* offset = call.offsets ? call.offsets + blockIdx.y * call.head_dim : nullptr;
     double squares = 0.0;
     float max_abs = 0.0f;
     for (int p = lane_id; 2 * p < call.head_dim; p += 32) {
         float2 x = read_pair_of(call.row_type, row, p);
+        if (offset) {
+            x.x += offset[2 * p];
+            x.y += offset[2 * p + 1];
+        }
         squares += static_cast<double>(x.x) * x.x;
         squares += static_cast<double>(x.y) * x.y;
         max_abs = fmaxf(max_abs, fmaxf(fabsf(x.x), fabsf(x.y)));

@@ -28,13 +28,14 @@ pub enum Measure {
     },
 }
 
-/// Measures `rows` of head `head` of a tensor `[head_dim, capacity, heads]` and writes `out` `[rows]`. An error
-/// if a row is outside the tensor, or `out` is shorter than `rows`.
+/// Measures `rows` of head `head` of a tensor `[head_dim, capacity, heads]` and writes `out` `[rows]`. `offset`
+/// `[head_dim]` is added to each row first. An error if a row is outside the tensor, or `out` is shorter than `rows`.
 pub fn measure(
     tensor: &Rows,
     head_dim: usize,
     head: usize,
     rows: &[u32],
+    offset: Option<&[f32]>,
     what: Measure,
     out: &mut [f32],
 ) -> Result<(), ShapeError> {
@@ -44,7 +45,10 @@ pub fn measure(
     let Some(out) = out.get_mut(..rows.len()) else {
         return Err(ShapeError::Buffer { what: "output", have, need: rows.len() });
     };
-    let read = |row: u32, values: &mut [f32]| read_row(tensor, head_dim, head, row, values);
+    let read = |row: u32, values: &mut [f32]| {
+        read_row(tensor, head_dim, head, row, values);
+        values.iter_mut().zip(offset.unwrap_or_default()).for_each(|(x, offset)| *x += offset);
+    };
     let mut values = vec![0f32; head_dim];
     match what {
         Measure::Norm | Measure::SquaredNorm | Measure::MaxAbs => {
@@ -180,7 +184,7 @@ mod tests {
         let rows = Rows::contiguous(&data, RowType::F32, 8, 2);
         let of = |what| {
             let mut out = [0f32; 2];
-            measure(&rows, 8, 0, &[1, 0], what, &mut out).unwrap();
+            measure(&rows, 8, 0, &[1, 0], None, what, &mut out).unwrap();
             out
         };
         assert_eq!(of(Measure::Norm), [82f32.sqrt(), 5.0]);
@@ -194,7 +198,7 @@ mod tests {
         let data = [0u8; 96];
         let of = |ty: RowType, head_dim: usize, head: usize, row: u32, outs: usize| {
             let tensor = Rows::contiguous(&data, ty, head_dim, 1);
-            measure(&tensor, head_dim, head, &[row], Measure::Norm, &mut vec![0.0; outs])
+            measure(&tensor, head_dim, head, &[row], None, Measure::Norm, &mut vec![0.0; outs])
         };
         assert!(matches!(of(RowType::F32, 12, 0, 0, 1), Err(ShapeError::HeadDim { .. })));
         assert!(matches!(of(RowType::Q8_0, 40, 0, 0, 1), Err(ShapeError::HeadDim { .. })));
@@ -210,7 +214,7 @@ mod tests {
         let data = tensor(&[row(1.0, 4.0), row(2.0, 0.0), row(0.0, 4.0), row(2.0, 0.0)]);
         let rows = Rows::contiguous(&data, RowType::F32, 8, 4);
         let mut out = [9f32; 4];
-        measure(&rows, 8, 0, &[0, 1, 2, 3], Measure::Spread { lag: 2, own: false }, &mut out).unwrap();
+        measure(&rows, 8, 0, &[0, 1, 2, 3], None, Measure::Spread { lag: 2, own: false }, &mut out).unwrap();
         // z = (0.5, 1, 0 x 6): mean 3/16, and (1, 0, 0 x 6): mean 1/8.
         let want = |z: [f64; 2]| {
             let mean = (z[0] + z[1]) / 8.0;
@@ -219,7 +223,7 @@ mod tests {
         };
         assert_eq!(out, [want([0.5, 1.0]), want([1.0, 0.0]), 0.0, 0.0]);
         let mut own = [9f32; 4];
-        measure(&rows, 8, 0, &[0, 1, 2, 3], Measure::Spread { lag: 2, own: true }, &mut own).unwrap();
+        measure(&rows, 8, 0, &[0, 1, 2, 3], None, Measure::Spread { lag: 2, own: true }, &mut own).unwrap();
         assert_eq!(own, [want([0.0, 1.0]), want([1.0, 0.0]), 0.0, 0.0]);
     }
 }

@@ -308,19 +308,25 @@ fn stored_queries_equal_the_cpus() {
 #[test]
 fn measured_rows_equal_the_cpus() {
     let [cpu, device] = backends();
-    let measured = |backend: &Backend, ty: RowType, head_dim: usize, what: Measure| -> Vec<f32> {
-        let mut random = Random::new(12);
-        let memory = Context::new(2);
-        let tensor = memory.tensor(tensor_type(ty), [head_dim, 60, 3]);
-        memory.allocate(&backend.buffer_type()).expect("memory");
-        write_rows(&mut random, &tensor, ty, 0, 55);
-        let listed = |head: u32| Arc::new((0..50u32).map(|row| (row * 3 + head) % 55).collect::<Vec<u32>>());
-        let which = RowLists { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
-        let ctx = Context::new(3);
-        let node = graph::measure_rows(&ctx, &tensor, which, what);
-        compute(backend, &ctx, &node, || ());
-        node.to_vec().expect("numbers")
-    };
+    let measured =
+        |backend: &Backend, ty: RowType, head_dim: usize, offset: bool, what: Measure| -> Vec<f32> {
+            let mut random = Random::new(12);
+            let memory = Context::new(2);
+            let tensor = memory.tensor(tensor_type(ty), [head_dim, 60, 3]);
+            memory.allocate(&backend.buffer_type()).expect("memory");
+            write_rows(&mut random, &tensor, ty, 0, 55);
+            let listed =
+                |head: u32| Arc::new((0..50u32).map(|row| (row * 3 + head) % 55).collect::<Vec<u32>>());
+            let which = RowLists { heads: vec![2, 0], rows: vec![listed(2), listed(0)] };
+            let ctx = Context::new(5);
+            let offset = offset.then(|| {
+                let numbers = normal(&mut random, 2 * head_dim);
+                ctx.reshape(&ctx.constant_f32(&numbers), [head_dim, 2])
+            });
+            let node = graph::measure_rows(&ctx, &tensor, offset.as_ref(), which, what);
+            compute(backend, &ctx, &node, || ());
+            node.to_vec().expect("numbers")
+        };
     let spreads = [(8, false), (8, true), (25, false), (60, false)];
     let spreads = spreads.map(|(lag, own)| Measure::Spread { lag, own });
     for ty in RowType::ALL {
@@ -329,11 +335,12 @@ fn measured_rows_equal_the_cpus() {
                 continue;
             }
             for what in [Measure::Norm, Measure::SquaredNorm, Measure::MaxAbs].into_iter().chain(spreads) {
-                let (have, want) =
-                    (measured(&device, ty, head_dim, what), measured(&cpu, ty, head_dim, what));
-                assert!(want.iter().all(|x| x.is_finite()), "{ty:?} {head_dim} {what:?}");
-                // The sums are f64 in another order, rounded to f32.
-                assert_close(&have, &want, 1.2e-7);
+                for offset in [false, true] {
+                    let [have, want] = [&device, &cpu].map(|on| measured(on, ty, head_dim, offset, what));
+                    assert!(want.iter().all(|x| x.is_finite()), "{ty:?} {head_dim} {offset} {what:?}");
+                    // The sums are f64 in another order, rounded to f32.
+                    assert_close(&have, &want, 1.2e-7);
+                }
             }
         }
     }

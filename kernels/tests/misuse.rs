@@ -115,7 +115,7 @@ impl Parts {
 
     fn measure(&self, head: u32, rows: [u32; 2]) -> Tensor {
         let lists = RowLists { heads: vec![0, head], rows: rows.map(|row| Arc::new(vec![row])).to_vec() };
-        graph::measure_rows(&self.ctx, &self.lane.k, lists, Measure::Norm)
+        graph::measure_rows(&self.ctx, &self.lane.k, None, lists, Measure::Norm)
     }
 
     fn window(&self, heads: [u32; 2], rows: usize, change: impl FnOnce(&mut WindowQueries)) -> Tensor {

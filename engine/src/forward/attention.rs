@@ -3,7 +3,7 @@
 
 use ggml::{Context, Tensor};
 use kernels::graph::{
-    self, AccumulatingLane, Accumulation, Appended, AttentionShape, LaneInputs, QueryHeads,
+    self, AccumulatingLane, Accumulation, Appended, AttentionShape, GraphLane, LaneInputs, QueryHeads,
 };
 use models::arch::QkNorm;
 use models::spec::AttentionTensors;
@@ -34,7 +34,7 @@ impl Forward {
             (true, _) => {
                 let [k, v] = self.keys_and_values(ctx, layer, normed, &inputs.positions);
                 let v = if v.is_same(&k) { None } else { Some(rotation.of_values(ctx, v)) };
-                let k = rotation.of_keys(ctx, k);
+                let k = rotation.of_keys(ctx, self.without_offset(ctx, layer, k, &rows.lanes));
                 let v = v.unwrap_or_else(|| k.clone());
                 let stored = graph::append(ctx, (&k, &v), &rows.lanes, &state);
                 effects.appended.insert(layer, stored.clone());
@@ -167,6 +167,15 @@ impl Forward {
         let v = self.split_heads(ctx, layer, &v);
         let v = if self.spec.arch.decl().value_norm { ctx.rms_norm(&v, self.spec.norm_eps) } else { v };
         [k, self.intermediate("Vcur", layer, v)]
+    }
+
+    /// Keys `[head_dim, kv_heads, n]` of a layer as its lanes store them, but for their rotation.
+    fn without_offset(&self, ctx: &Context, layer: usize, keys: Tensor, lanes: &[GraphLane]) -> Tensor {
+        let Some(offset) = lanes.first().and_then(|lane| self.key_offset(layer, lane.k.ty())) else {
+            return keys;
+        };
+        let offset = ctx.reshape(&ctx.constant_f32(offset), [keys.dim(0), keys.dim(1), 1]);
+        ctx.sub(&keys, &offset)
     }
 
     /// matrix · x + bias, clamped where the model does: `[heads * head_dim, n]`.

@@ -2,7 +2,8 @@
 //! precision of its neighbours. A Hadamard matrix spreads each channel over many (QuaRot, arXiv 2404.00456). Queries
 //! are rotated as keys are, which leaves their products as they were, and what comes of the values is rotated back.
 //!
-//! Norms of rows stay what they were. LagKV and SlimKV look at single elements, and see rotated ones.
+//! Norms of rows stay what they were. LagKV and SlimKV look at single elements, and see rotated ones. Keys are rotated
+//! without their offset (`key_offset`).
 
 use std::cell::RefCell;
 
@@ -69,6 +70,19 @@ fn rotated(ctx: &Context, matrix: Option<&Tensor>, x: Tensor) -> Tensor {
     let size = matrix.dim(0);
     let parts = ctx.reshape(&x, [size, shape.elements() / size]);
     ctx.reshape(&ctx.mul_mat(matrix, &parts), shape)
+}
+
+/// Keys `[heads * head_dim]` as rows of type `keys` store them.
+pub(super) fn stored_keys(rows: &[f32], head_dim: usize, keys: Type) -> Vec<f32> {
+    if keys != Type::Q4_0 {
+        return rows.to_vec();
+    }
+    let size = size(head_dim, MAX_KEY_SIZE);
+    let matrix = hadamard(size);
+    let product = |part: &[f32], column: &[f32]| column.iter().zip(part).map(|(a, b)| a * b).sum();
+    (rows.chunks(size))
+        .flat_map(|part| matrix.chunks(size).map(move |column| product(part, column)))
+        .collect()
 }
 
 /// The largest power of two, at most `max`, that divides `head_dim`.

@@ -15,7 +15,7 @@ pub use self::lanes::LaneLayout;
 use self::lanes::{lanes_of_shares, lanes_of_windows};
 use super::policy::PolicyChoice;
 use crate::heads::{HeadProfile, HeadShape};
-use crate::{EngineError, Hint};
+use crate::{EngineError, Hint, key_offset};
 
 /// Maximum rows of a bounded head that are saved when they are evicted, so that a turn can be undone.
 pub const UNDO_ROWS_PER_HEAD: usize = 1024;
@@ -55,8 +55,8 @@ pub struct Layout {
     pub heads: Vec<AttentionShape>,
     /// Maximum tokens of the session.
     pub context: usize,
-    /// Element type of keys.
-    pub k_type: Type,
+    /// `[n_layers]`: element type of keys.
+    pub k_types: Vec<Type>,
     /// Element type of values. Not used where values are in the rows of keys.
     pub v_type: Type,
     /// Whether values are in the rows of keys (latent attention). Policies that measure values measure whole rows then.
@@ -136,6 +136,7 @@ impl Layout {
                 lanes.clear();
             }
             layout.heads[layer] = heads;
+            layout.k_types[layer] = key_offset::key_type(spec, layer, options.types.0);
             layout.last_readers[layer] = spec.last_kv_reader(layer);
         }
         // A mean key has no position, so no entry can stand for evicted rows.
@@ -193,13 +194,15 @@ impl Layout {
         let StoreOptions { context, types: (k_type, v_type), .. } = options;
         let (values_in_keys, alibi, states) = (false, false, None);
         let (heads, last_readers) = (vec![heads; layers.len()], (0..layers.len()).collect());
-        Layout { heads, context, k_type, v_type, values_in_keys, alibi, layers, last_readers, states }
+        let k_types = vec![k_type; layers.len()];
+        Layout { heads, context, k_types, v_type, values_in_keys, alibi, layers, last_readers, states }
     }
 
     /// The same layout with some of the layers only.
     pub fn of_layers(&self, layers: Range<usize>) -> Layout {
         Layout {
             heads: self.heads[layers.clone()].to_vec(),
+            k_types: self.k_types[layers.clone()].to_vec(),
             last_readers: self.last_readers[layers.clone()].iter().map(|last| last - layers.start).collect(),
             layers: self.layers[layers].to_vec(),
             ..self.clone()

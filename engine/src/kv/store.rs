@@ -13,7 +13,7 @@ mod undo;
 use std::sync::Arc;
 
 pub use compress::Evictions;
-use ggml::{Context, Tensor};
+use ggml::{Context, Tensor, Type};
 use kernels::graph::{GraphLane, MAX_LANES};
 use undo::Undo;
 
@@ -51,6 +51,8 @@ struct Layer {
     queries: Option<Tensor>,
     /// `[n_heads]` f32: learned logits of the query heads, which take their share of attention.
     sink_logits: Option<Tensor>,
+    /// What its stored keys lack, `[head_dim * kv_heads]`, which measures of keys take into account.
+    key_offset: Option<Vec<f32>>,
     /// What a recurrent layer keeps in place of lanes.
     state: Option<StateTensors>,
 }
@@ -180,6 +182,7 @@ impl Store {
                 lanes: lanes.iter().zip(tensors).map(|(lane, tensors)| Lane::new(lane, tensors)).collect(),
                 queries,
                 sink_logits: None,
+                key_offset: None,
                 state,
             })
             .collect();
@@ -192,6 +195,14 @@ impl Store {
     pub fn set_sink_logits(&mut self, sink_logits: impl Fn(usize) -> Option<Tensor>) {
         for (number, layer) in self.layers.iter_mut().enumerate() {
             layer.sink_logits = sink_logits(number);
+        }
+    }
+
+    /// Gives each layer what its stored keys lack, `key_offset(layer, type of keys)` `[head_dim * kv_heads]`, so that
+    /// policies see the keys of the model.
+    pub fn set_key_offsets(&mut self, key_offset: impl Fn(usize, Type) -> Option<Vec<f32>>) {
+        for (number, (layer, ty)) in self.layers.iter_mut().zip(&self.layout.k_types).enumerate() {
+            layer.key_offset = key_offset(number, *ty);
         }
     }
 

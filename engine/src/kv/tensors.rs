@@ -87,7 +87,7 @@ impl LayerTensors {
             let (heads, positions) =
                 (lane.kv_heads.len(), all.clone().map(|all| RowPositions { all, first }));
             first += lane.rows();
-            let k = tensor(layout.k_type, [shape.head_dim, lane.capacity, heads]);
+            let k = tensor(layout.k_types[layer], [shape.head_dim, lane.capacity, heads]);
             let v = match layout.values_in_keys {
                 true => k.clone(),
                 false => tensor(layout.v_type, [shape.head_dim, lane.capacity, heads]),

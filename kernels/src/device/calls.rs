@@ -171,6 +171,8 @@ device_calls! {
         head_stride: u64,
         /// Packed: the rows of each measured head.
         lists: *const i32,
+        /// `[head_dim, heads]`: what is added to the rows of each measured head, but for spreads. May be null.
+        offsets: *const f32,
         out: *mut f32,
         row_type: i32,
         head_dim: i32,

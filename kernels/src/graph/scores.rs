@@ -424,17 +424,30 @@ pub struct RowLists {
     pub rows: Vec<Arc<Vec<u32>>>,
 }
 
-/// Measures rows of a K or V tensor `[head_dim, capacity, heads]`. Returns `[rows, heads]` f32.
-pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measure) -> Tensor {
-    let check =
-        is_rows("keys or values", tensor).and_then(|()| check_lists(&lists, tensor.dim(2), tensor.dim(1)));
+/// Measures rows of a K or V tensor `[head_dim, capacity, heads]`, with `offset` `[head_dim, lists]` f32 added to the
+/// rows of each list. Returns `[rows, lists]` f32.
+pub fn measure_rows(
+    ctx: &Context,
+    tensor: &Tensor,
+    offset: Option<&Tensor>,
+    lists: RowLists,
+    what: Measure,
+) -> Tensor {
+    // A spread is the same with an offset.
+    let offset = offset.filter(|_| !matches!(what, Measure::Spread { .. }));
+    let check = is_rows("keys or values", tensor)
+        .and_then(|()| check_lists(&lists, tensor.dim(2), tensor.dim(1)))
+        .and_then(|()| {
+            let shape = [tensor.dim(0), lists.heads.len(), 1, 1];
+            offset.map_or(Ok(()), |offset| is("offsets", offset, Type::F32, shape))
+        });
     if let Err(problem) = check {
         return ctx.refuse("measure_rows", problem);
     }
     let RowLists { heads, rows: lists } = lists;
     let shape = [lists.first().map_or(0, |rows| rows.len()), heads.len()];
     let lists = lists::pack(ctx, lists.iter().map(|rows| rows.as_slice()));
-    let tensor_heads = heads.clone();
+    let (tensor_heads, has_offset) = (heads.clone(), offset.is_some());
     let work = move |task: &CustomTask| {
         let tensor = task.operand(0);
         // SAFETY: packed above.
@@ -443,8 +456,11 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measu
             // SAFETY: each head's column is written by one thread.
             let out = unsafe { column(task.result(), at) };
             let list: Vec<u32> = lists.get(at).collect();
-            if let Err(error) = measure(&rows(tensor), tensor.shape[0], heads[at] as usize, &list, what, out)
-            {
+            // SAFETY: `[head_dim, heads]` f32, which no one writes.
+            let offset = has_offset.then(|| &*unsafe { column(task.operand(2), at) });
+            let measured =
+                measure(&rows(tensor), tensor.shape[0], heads[at] as usize, &list, offset, what, out);
+            if let Err(error) = measured {
                 task.fail(format!("measure_rows: {error}"));
             }
         }
@@ -462,6 +478,7 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measu
             rows: tensor.data,
             head_stride: tensor.strides[2] as u64,
             lists: task.operand(1).data.cast(),
+            offsets: if has_offset { task.operand(2).data.cast() } else { null() },
             out: task.result().data.cast(),
             row_type: device_type(tensor)?,
             head_dim: tensor.shape[0] as i32,
@@ -475,7 +492,7 @@ pub fn measure_rows(ctx: &Context, tensor: &Tensor, lists: RowLists, what: Measu
         // call.
         unsafe { device::measure(task, &call) }
     };
-    let operands = [tensor, &lists].map(Operand::Read);
+    let operands: Vec<Operand> = [tensor, &lists].into_iter().chain(offset).map(Operand::Read).collect();
     ctx.custom_on(Type::F32, shape, &operands, work, launch).output()
 }
 

@@ -92,14 +92,17 @@ impl Layout {
         states + groups.iter().map(of_group).sum::<usize>() + part.scoring_bytes(tokens)
     }
 
-    /// `layers` in groups that use the same scratch memory, one after the other: layers with heads alike. A layer
+    /// `layers` in groups that use the same scratch memory, one after the other: layers with heads and types alike. A layer
     /// cannot use it while later layers still attend to the rows there. Layers without rows are left out.
     pub fn scratch_groups(&self, layers: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for layer in layers.filter(|layer| self.has_rows(*layer)) {
             let is_free = |group: &&mut Vec<usize>| {
                 let is_read = |other: &usize| self.last_readers[*other] >= layer;
-                self.heads[group[0]] == self.heads[layer] && !group.iter().any(is_read)
+                let is_alike = |other| {
+                    self.heads[other] == self.heads[layer] && self.k_types[other] == self.k_types[layer]
+                };
+                is_alike(group[0]) && !group.iter().any(is_read)
             };
             match groups.iter_mut().find(is_free) {
                 Some(group) => group.push(layer),
@@ -114,7 +117,7 @@ impl Layout {
         let (head_dim, position) =
             (self.heads[layer].head_dim, if self.alibi { size_of::<i32>() } else { 0 });
         let values = if self.values_in_keys { 0 } else { self.v_type.row_bytes(head_dim) };
-        self.k_type.row_bytes(head_dim) + values + position
+        self.k_types[layer].row_bytes(head_dim) + values + position
     }
 
     /// Bytes of the states of all recurrent layers.

@@ -23,6 +23,8 @@ pub(super) struct Source<'a> {
     pub(super) queries: Option<&'a Tensor>,
     /// The learned logits of the layer's query heads.
     pub(super) sink_logits: Option<&'a Tensor>,
+    /// What the stored keys of all KV heads of the layer lack, `[head_dim * kv_heads]`.
+    pub(super) key_offset: Option<&'a [f32]>,
     /// For each head of the lane its index in the tensors.
     pub(super) heads: Vec<u32>,
     /// For each head the positions of its rows, from row `first` on.
@@ -58,7 +60,7 @@ impl Source<'_> {
             return Ok(Decision { evicted, accumulated: None });
         };
         self.check_inputs(scoring)?;
-        let ctx = Context::new(3 * scoring.inputs.len() + 1);
+        let ctx = Context::new(5 * scoring.inputs.len() + 1);
         let rows = self.rows_to_score(scoring)?;
         let nodes = self.input_nodes(&ctx, shape, scoring, rows.as_deref());
         let computed: Vec<Tensor> = nodes.iter().flatten().cloned().collect();
@@ -109,6 +111,14 @@ impl Source<'_> {
         Ok(Some(rows))
     }
 
+    /// What the stored keys of the lane's heads lack, `[head_dim, heads]`.
+    fn key_offset_of_heads(&self, ctx: &Context, head_dim: usize) -> Option<Tensor> {
+        let of_layer = self.key_offset?;
+        let heads = self.lane.layout.kv_heads.iter().map(|head| *head as usize * head_dim);
+        let offset: Vec<f32> = heads.flat_map(|first| &of_layer[first..first + head_dim]).copied().collect();
+        Some(ctx.reshape(&ctx.constant_f32(&offset), [head_dim, offset.len() / head_dim]))
+    }
+
     /// For each input the node that computes it; `None` for accumulated attention, which is there already.
     fn input_nodes(
         &self,
@@ -133,8 +143,13 @@ impl Source<'_> {
         };
         let seen = self.status.seen;
         let node = |input: &ScoreInput| match input {
-            ScoreInput::Key(what) => Some(graph::measure_rows(ctx, &self.rows.k, scored_rows(), *what)),
-            ScoreInput::Value(what) => Some(graph::measure_rows(ctx, &self.rows.v, scored_rows(), *what)),
+            ScoreInput::Key(what) => {
+                let offset = self.key_offset_of_heads(ctx, shape.head_dim);
+                Some(graph::measure_rows(ctx, &self.rows.k, offset.as_ref(), scored_rows(), *what))
+            }
+            ScoreInput::Value(what) => {
+                Some(graph::measure_rows(ctx, &self.rows.v, None, scored_rows(), *what))
+            }
             ScoreInput::Accumulated => None,
             ScoreInput::WindowAttention { queries, gain } => {
                 let stored = self.queries?;
