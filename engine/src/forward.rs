@@ -126,7 +126,7 @@ impl Forward {
     }
 
     /// What must be added to a layer's stored keys of type `keys` to have the model's, `[head_dim * kv_heads]`; `None`
-    /// for nothing. See [`key_offset`].
+    /// for nothing. See `key_offset`.
     pub fn stored_key_offset(&self, layer: usize, keys: Type) -> Option<Vec<f32>> {
         let offset = self.key_offset(layer, keys)?;
         Some(rotation::stored_keys(offset, self.heads[layer].head_dim, keys))

@@ -67,7 +67,7 @@ pub struct Weights {
     pub output: Tensor,
     /// Divisors of RoPE's frequencies, by [`Place`].
     pub rope_factors: [RopeFactors; 2],
-    /// What the stored keys of each layer lack, `[head_dim * kv_heads]`: see [`key_offset`].
+    /// What the stored keys of each layer lack, `[head_dim * kv_heads]`: see `key_offset`.
     pub key_offsets: Vec<Option<Arc<[f32]>>>,
     /// Bytes, by location.
     pub bytes: WeightBytes,

@@ -205,6 +205,13 @@ pub fn sync(session: &mut Session, tokens: &[u32]) -> usize {
     session.sync(tokens, &mut |_| {}).expect("the text is read")
 }
 
+/// Length of the difference, in lengths of `want`.
+pub fn relative_difference(have: &[f32], want: &[f32]) -> f32 {
+    let length = |x: &mut dyn Iterator<Item = f32>| x.map(|x| x * x).sum::<f32>().sqrt();
+    let mut difference = have.iter().zip(want).map(|(a, b)| a - b);
+    length(&mut difference) / length(&mut want.iter().copied())
+}
+
 /// Largest absolute difference of two arrays of finite numbers.
 pub fn max_difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());

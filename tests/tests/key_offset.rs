@@ -8,7 +8,7 @@ use ggml::Type;
 use longhand::{Engine, ModelSource, Prefill, Session, SessionOptions};
 use models::gguf::GgufFile;
 use models::shapes::{FileType, ModelShape};
-use tests::fixtures::{options, random_tokens, session, sync};
+use tests::fixtures::{options, random_tokens, relative_difference, session, sync};
 
 const Q8_0: (Type, Type) = (Type::Q8_0, Type::F16);
 const Q4_0: (Type, Type) = (Type::Q4_0, Type::Q4_0);
@@ -45,13 +45,6 @@ fn read(engine: &Arc<Engine>, types: (Type, Type), prefill: Prefill, policy: &st
     sync(&mut session, &tokens[..119]);
     session.push(tokens[119]).expect("a step");
     session
-}
-
-/// Length of the difference, in lengths of `want`.
-fn relative_difference(have: &[f32], want: &[f32]) -> f32 {
-    let length = |x: &mut dyn Iterator<Item = f32>| x.map(|x| x * x).sum::<f32>().sqrt();
-    let mut difference = have.iter().zip(want).map(|(a, b)| a - b);
-    length(&mut difference) / length(&mut want.iter().copied())
 }
 
 #[test]

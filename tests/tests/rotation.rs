@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ggml::Type;
 use longhand::{Engine, Prefill, SessionOptions};
-use tests::fixtures::{golden_model, options, random_tokens, session, sync};
+use tests::fixtures::{golden_model, options, random_tokens, relative_difference, session, sync};
 
 /// The logits behind a text, read chunk by chunk or layer by layer, with its last token as a step.
 fn logits(engine: &Arc<Engine>, types: (Type, Type), prefill: Prefill, policy: &str) -> Vec<f32> {
@@ -14,13 +14,6 @@ fn logits(engine: &Arc<Engine>, types: (Type, Type), prefill: Prefill, policy: &
     sync(&mut session, &tokens[..79]);
     session.push(tokens[79]).expect("a step");
     session.logits().to_vec()
-}
-
-/// Length of the difference, in lengths of `want`.
-fn relative_difference(have: &[f32], want: &[f32]) -> f32 {
-    let length = |x: &mut dyn Iterator<Item = f32>| x.map(|x| x * x).sum::<f32>().sqrt();
-    let mut difference = have.iter().zip(want).map(|(a, b)| a - b);
-    length(&mut difference) / length(&mut want.iter().copied())
 }
 
 #[test]

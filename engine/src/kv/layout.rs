@@ -342,6 +342,8 @@ mod tests {
         layout.heads[1].head_dim = 64;
         assert_eq!(layout.scratch_groups(0..6), [vec![0, 2], vec![1], vec![3]]);
         assert_eq!(layout.of_layers(1..6).scratch_groups(0..5), [vec![0], vec![1], vec![2]]);
+        layout.k_types[0] = Type::Q8_0;
+        assert_eq!(layout.scratch_groups(0..6), [vec![0], vec![1], vec![2], vec![3]]);
     }
 
     #[test]
