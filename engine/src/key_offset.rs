@@ -12,6 +12,8 @@
 use std::sync::Arc;
 
 use ggml::{Tensor, Type};
+use kernels::RowType;
+use kernels::graph::row_type;
 use models::arch::RopeStyle;
 use models::spec::{LayerTensors, ModelSpec, Rope};
 
@@ -23,7 +25,8 @@ pub fn is_used(keys: Type) -> bool {
 /// The type of a layer's keys where `asked` is asked for. Biases are largest in the first layer, also where RoPE turns
 /// them, and no offset takes these away: four bits are too few there.
 pub fn key_type(spec: &ModelSpec, layer: usize, asked: Type) -> Type {
-    if layer == 0 && asked == Type::Q4_0 && spec.qkv_bias { Type::Q8_0 } else { asked }
+    let has_four_bits = row_type(asked).is_some_and(RowType::has_four_bits);
+    if layer == 0 && has_four_bits && spec.qkv_bias { Type::Q8_0 } else { asked }
 }
 
 /// The offset of each layer, `[head_dim * kv_heads]`; `None` where the model adds no bias to keys, or where attention

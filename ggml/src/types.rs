@@ -20,6 +20,8 @@ impl Type {
     pub const Q8_0: Type = Type(sys::GGML_TYPE_Q8_0);
     /// 4-bit blocks of 32 with one f16 scale.
     pub const Q4_0: Type = Type(sys::GGML_TYPE_Q4_0);
+    /// 4-bit codes of a table in blocks of 32 with one f16 scale.
+    pub const IQ4_NL: Type = Type(sys::GGML_TYPE_IQ4_NL);
     /// 32-bit integer.
     pub const I32: Type = Type(sys::GGML_TYPE_I32);
     /// 8-bit integers, for bytes.

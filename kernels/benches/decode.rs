@@ -90,7 +90,7 @@ fn main() {
     println!("| shape | rows | type | tokens | threads | kernel GB/s | sum GB/s | ratio | best/best |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for shape in &SHAPES {
-        for ty in [RowType::F16, RowType::Q8_0, RowType::Q4_0] {
+        for ty in [RowType::F16, RowType::Q8_0, RowType::Q4_0, RowType::Iq4Nl] {
             fill(&mut memory, ty, shape.head_dim);
             for rows in if cached { vec![256] } else { vec![4096, 16384, 32768] } {
                 for (n_q, threads) in [(1, 1), (1, 2), (4, 2)] {

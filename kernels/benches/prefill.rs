@@ -26,7 +26,7 @@ fn main() {
         ("GQA 28/4 d128", 4, 7, 128),
         ("MHA 8 d80", 8, 1, 80),
     ] {
-        for ty in [RowType::F16, RowType::F32, RowType::Q8_0] {
+        for ty in [RowType::F16, RowType::F32, RowType::Q8_0, RowType::Q4_0, RowType::Iq4Nl] {
             for rows in [512, 2048, 8192] {
                 for threads in [1, 2] {
                     let label = format!("| {name} | 512 | {rows} | {} | {threads} |", ty.name());

@@ -311,6 +311,7 @@ Phase phase(const AttendCall& call) {
         if (call.lanes.k_type == F16) return phase<QT, J, F16>(call);
         if (call.lanes.k_type == Q8_0) return phase<QT, J, Q8_0>(call);
         if (call.lanes.k_type == Q4_0) return phase<QT, J, Q4_0>(call);
+        if (call.lanes.k_type == Iq4Nl) return phase<QT, J, Iq4Nl>(call);
     }
     return phase<QT, J, ANY>(call);
 }

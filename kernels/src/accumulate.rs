@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::attention::{Rows, ShapeError};
 use crate::decode::{Dot, DotArgs, ROW_GROUP, padded, tile_width, with_width};
 use crate::exp::{SoftCap, exp2};
-use crate::quant::with_loader;
+use crate::quant::load::with_loader;
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
 /// How the weights that a row gets from several queries become one number.

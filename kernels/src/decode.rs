@@ -43,7 +43,7 @@ use std::ops::Range;
 
 use crate::attention::{Attention, LaneView, ShapeError, Window};
 use crate::exp::{SoftCap, exp2};
-use crate::quant::{Load, with_loader};
+use crate::quant::load::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
 /// Rows of a unit. Splits begin and end at units; the last unit of a head may have fewer rows.

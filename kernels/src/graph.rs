@@ -280,4 +280,17 @@ mod tests {
         }
         assert_eq!(row_type(Type::I32), None);
     }
+
+    #[test]
+    fn ggml_reads_the_same_numbers_of_a_row() {
+        let x: Vec<f32> = (0..96).map(|i| (i as f32 * 0.7).sin() * (i % 13) as f32).collect();
+        for ty in RowType::ALL {
+            let mut row = vec![0; ty.row_bytes(x.len())];
+            ty.encode(&x, &mut row);
+            let (mut ours, mut ggmls) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            ty.decode(&row, &mut ours);
+            assert!(tensor_type(ty).dequantize(&row, &mut ggmls));
+            assert_eq!(ours, ggmls, "{}", ty.name());
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use crate::attention::{Rows, ShapeError};
-use crate::quant::{Load, with_loader};
+use crate::quant::load::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
 /// What is computed of a row.

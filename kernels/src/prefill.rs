@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::attention::{Attention, LaneView, ShapeError};
 use crate::decode::padded;
 use crate::exp::{SoftCap, exp2};
-use crate::quant::{Load, with_loader};
+use crate::quant::load::{Load, with_loader};
 use crate::simd::{Isa, Kernel, Loop, Simd};
 
 /// Queries side by side in one matrix: four vectors of 16, eight of 8.

@@ -167,6 +167,10 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn load_u4_low(p: *const u8) -> Self::V;
     /// The high nibbles of LANES bytes as floats 0..=15.
     unsafe fn load_u4_high(p: *const u8) -> Self::V;
+    /// `IQ4_VALUES` of the low nibbles of LANES bytes.
+    unsafe fn load_iq4_low(p: *const u8) -> Self::V;
+    /// `IQ4_VALUES` of the high nibbles of LANES bytes.
+    unsafe fn load_iq4_high(p: *const u8) -> Self::V;
 
     /// First step of sums across lanes: each group of 4 lanes of a and b becomes [a0 + a2, a1 + a3, b0 + b2,
     /// b1 + b3].

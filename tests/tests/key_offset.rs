@@ -12,6 +12,7 @@ use tests::fixtures::{options, random_tokens, relative_difference, session, sync
 
 const Q8_0: (Type, Type) = (Type::Q8_0, Type::F16);
 const Q4_0: (Type, Type) = (Type::Q4_0, Type::Q4_0);
+const IQ4_NL: (Type, Type) = (Type::IQ4_NL, Type::IQ4_NL);
 
 /// A random model with large biases of keys, as Qwen2.5 has them, in the elements that RoPE turns least.
 fn model_with_biases() -> Arc<Engine> {
@@ -54,7 +55,7 @@ fn large_biases_do_not_cost_precision() {
         for prefill in [Prefill::Exact, Prefill::Streaming] {
             let exact = read(&engine, (Type::F32, Type::F32), prefill, policy);
             // Without the offset 0.045 and 0.1 at least.
-            for (types, limit) in [(Q8_0, 0.01), (Q4_0, 0.06)] {
+            for (types, limit) in [(Q8_0, 0.01), (Q4_0, 0.06), (IQ4_NL, 0.05)] {
                 let stored = read(&engine, types, prefill, policy);
                 let difference = relative_difference(stored.logits(), exact.logits());
                 assert!(difference < limit, "{policy} {prefill:?} {types:?}: {difference}");
@@ -82,7 +83,7 @@ fn l2_measures_the_keys_of_the_model() {
         };
         let exact = kept((Type::F32, Type::F32));
         // Measured without the offset they are 0.5 and less than 0.9.
-        for (types, limit) in [(Q8_0, 0.98), (Q4_0, 0.9)] {
+        for (types, limit) in [(Q8_0, 0.98), (Q4_0, 0.9), (IQ4_NL, 0.9)] {
             let stored = kept(types);
             let same = stored.intersection(&exact).count() as f64 / exact.len() as f64;
             assert!(same > limit, "{prefill:?} {types:?}: {same}");

@@ -1,4 +1,4 @@
-//! Rows in q4_0 are stored rotated: what attention computes of them is near what it computes of exact rows.
+//! Rows of four bits are stored rotated: what attention computes of them is near what it computes of exact rows.
 
 use std::sync::Arc;
 
@@ -22,11 +22,13 @@ fn logits_with_rotated_rows_are_near_those_with_exact_rows() {
         for policy in ["full", "razor:heads=off,buffer=30,ratio=100,slack=0"] {
             for prefill in [Prefill::Exact, Prefill::Streaming] {
                 let exact = logits(&engine, (Type::F32, Type::F32), prefill, policy);
-                for types in [(Type::Q4_0, Type::F16), (Type::F16, Type::Q4_0), (Type::Q4_0, Type::Q4_0)] {
-                    let rotated = logits(&engine, types, prefill, policy);
-                    let difference = relative_difference(&rotated, &exact);
-                    // Below 0.23. Queries that are not rotated give 1.2 and more.
-                    assert!(difference < 0.4, "{policy} {prefill:?} {types:?}: {difference}");
+                for ty in [Type::Q4_0, Type::IQ4_NL] {
+                    for types in [(ty, Type::F16), (Type::F16, ty), (ty, ty)] {
+                        let rotated = logits(&engine, types, prefill, policy);
+                        let difference = relative_difference(&rotated, &exact);
+                        // Below 0.23. Queries that are not rotated give 1.2 and more.
+                        assert!(difference < 0.4, "{policy} {prefill:?} {types:?}: {difference}");
+                    }
                 }
             }
         }

@@ -266,7 +266,7 @@ fn planned_bytes_equal_allocated_ones() {
     let tokens = random_tokens(&engine, 700, 4);
     for (policy, types) in [
         ("full", (Type::F16, Type::F16)),
-        ("streaming:window=64", (Type::Q8_0, Type::Q4_0)),
+        ("streaming:window=64", (Type::Q8_0, Type::IQ4_NL)),
         ("h2o:heavy=64,recent=64", (Type::F16, Type::F16)),
         ("ahakv:budget=128", (Type::F16, Type::Q8_0)),
         ("razor:buffer=64,ratio=5,sinks=4", (Type::F16, Type::F16)),

@@ -1,4 +1,4 @@
-//! Rows in q4_0 are stored rotated. Blocks of 32 numbers have one scale, so a channel with large numbers takes the
+//! Rows of four bits are stored rotated. Blocks of 32 numbers have one scale, so a channel with large numbers takes the
 //! precision of its neighbours. A Hadamard matrix spreads each channel over many (QuaRot, arXiv 2404.00456). Queries
 //! are rotated as keys are, which leaves their products as they were, and what comes of the values is rotated back.
 //!
@@ -8,7 +8,8 @@
 use std::cell::RefCell;
 
 use ggml::{Context, Tensor, Type};
-use kernels::graph::GraphLane;
+use kernels::RowType;
+use kernels::graph::{GraphLane, row_type};
 
 /// Numbers that are mixed with each other, at most. Larger matrices cost more and gain nothing for values.
 const MAX_KEY_SIZE: usize = 128;
@@ -28,7 +29,7 @@ impl Rotations {
     /// The rotation of a layer with these lanes, whose rows have `head_dim` numbers.
     pub(super) fn of_lanes(&self, ctx: &Context, lanes: &[GraphLane], head_dim: usize) -> LayerRotation {
         let matrix = |rows: fn(&GraphLane) -> &Tensor, max: usize| {
-            let is_rotated = lanes.first().is_some_and(|lane| rows(lane).ty() == Type::Q4_0);
+            let is_rotated = lanes.first().is_some_and(|lane| is_stored_rotated(rows(lane).ty()));
             is_rotated.then(|| self.matrix(ctx, size(head_dim, max)))
         };
         let keys = matrix(|lane| &lane.k, MAX_KEY_SIZE);
@@ -72,9 +73,13 @@ fn rotated(ctx: &Context, matrix: Option<&Tensor>, x: Tensor) -> Tensor {
     ctx.reshape(&ctx.mul_mat(matrix, &parts), shape)
 }
 
+fn is_stored_rotated(rows: Type) -> bool {
+    row_type(rows).is_some_and(RowType::has_four_bits)
+}
+
 /// Keys `[heads * head_dim]` as rows of type `keys` store them.
 pub(super) fn stored_keys(rows: &[f32], head_dim: usize, keys: Type) -> Vec<f32> {
-    if keys != Type::Q4_0 {
+    if !is_stored_rotated(keys) {
         return rows.to_vec();
     }
     let size = size(head_dim, MAX_KEY_SIZE);
@@ -99,8 +104,6 @@ fn hadamard(size: usize) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use kernels::RowType;
-
     use super::*;
 
     #[test]
@@ -117,20 +120,22 @@ mod tests {
 
     /// One channel that is far larger than the others takes the precision of its block, unless it is spread.
     #[test]
-    fn rotated_rows_are_more_exact_in_q4_0() {
+    fn rotated_rows_are_more_exact() {
         let mut row: Vec<f32> = (0..64).map(|i| (i as f32 * 0.7).sin()).collect();
         row[5] = 30.0;
         let rotated = |row: &[f32]| -> Vec<f32> {
             hadamard(64).chunks(64).map(|column| column.iter().zip(row).map(|(a, b)| a * b).sum()).collect()
         };
-        let error = |row: &[f32]| -> f32 {
-            let (mut bytes, mut stored) = (vec![0; RowType::Q4_0.row_bytes(64)], vec![0.0; 64]);
-            RowType::Q4_0.encode(row, &mut bytes);
-            RowType::Q4_0.decode(&bytes, &mut stored);
-            row.iter().zip(&stored).map(|(a, b)| (a - b).powi(2)).sum()
-        };
-        let (plain, spread) = (error(&row), error(&rotated(&row)));
-        assert!(spread < 0.5 * plain, "{spread} and {plain}");
+        for ty in RowType::ALL.into_iter().filter(|ty| ty.has_four_bits()) {
+            let error = |row: &[f32]| -> f32 {
+                let (mut bytes, mut stored) = (vec![0; ty.row_bytes(64)], vec![0.0; 64]);
+                ty.encode(row, &mut bytes);
+                ty.decode(&bytes, &mut stored);
+                row.iter().zip(&stored).map(|(a, b)| (a - b).powi(2)).sum()
+            };
+            let (plain, spread) = (error(&row), error(&rotated(&row)));
+            assert!(spread < 0.5 * plain, "{}: {spread} and {plain}", ty.name());
+        }
     }
 
     #[test]

@@ -1,11 +1,19 @@
 //! Weights as codes and scales. Blocks are those of ggml's types.
 
 use super::{Product, ROWS, SLAB, Slab, WeightType};
+use crate::quant::IQ4_VALUES;
 use crate::simd::{Loop, Simd};
 
 /// The values of the 16 codes of IQ4_NL and IQ4_XS, plus 128.
-pub(super) const IQ4_CODES: [u8; 16] =
-    [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
+pub(super) const IQ4_CODES: [u8; 16] = {
+    let mut codes = [0; 16];
+    let mut code = 0;
+    while code < 16 {
+        codes[code] = (IQ4_VALUES[code] as i16 + 128) as u8;
+        code += 1;
+    }
+    codes
+};
 
 /// Whether the unpacked codes are indices of [`IQ4_CODES`].
 pub(super) const fn has_table(ty: WeightType) -> bool {

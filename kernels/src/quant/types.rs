@@ -14,4 +14,7 @@ row_types! {
     /// ggml's `Q4_0`: an f16 scale, then 16 bytes. Byte j holds element j in its low and element j + 16 in
     /// its high nibble, each + 8.
     Q4_0: "q4_0", 32, 18;
+    /// ggml's `IQ4_NL`: an f16 scale, then 16 bytes with the codes of elements as in `Q4_0`. The value of a
+    /// code is in a table of 16 numbers, which are closer to each other near zero.
+    Iq4Nl: "iq4_nl", 32, 18;
 }

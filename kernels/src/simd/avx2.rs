@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Kernel, Simd};
+use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
@@ -13,6 +14,16 @@ pub(crate) struct Avx2;
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Avx2>() }
+}
+
+/// `IQ4_VALUES` of the low nibbles of 8 bytes.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn look_up(codes: __m128i) -> __m256 {
+    // SAFETY: the table has 16 bytes.
+    let table = unsafe { _mm_loadu_si128(IQ4_VALUES.as_ptr().cast()) };
+    let values = _mm_shuffle_epi8(table, _mm_and_si128(codes, _mm_set1_epi8(15)));
+    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(values))
 }
 
 /// Trait functions whose body is one expression of intrinsics and pointer arithmetic.
@@ -65,6 +76,8 @@ impl Simd for Avx2 {
             let bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()));
             _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(bytes))
         };
+        load_iq4_low(p: *const u8) -> __m256 = look_up(_mm_loadl_epi64(p.cast()));
+        load_iq4_high(p: *const u8) -> __m256 = look_up(_mm_srli_epi16::<4>(_mm_loadl_epi64(p.cast())));
         halve(a: __m256, b: __m256) -> __m256 =
             _mm256_add_ps(_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b));
         halve_again(a: __m256, b: __m256) -> __m256 =

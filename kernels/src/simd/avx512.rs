@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Kernel, Simd};
+use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
@@ -13,6 +14,23 @@ pub(crate) struct Avx512;
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Avx512>() }
+}
+
+/// `IQ4_VALUES` of the low four bits of 16 integers.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn look_up(codes: __m512i) -> __m512 {
+    const VALUES: [f32; 16] = {
+        let mut values = [0.0; 16];
+        let mut code = 0;
+        while code < 16 {
+            values[code] = IQ4_VALUES[code] as f32;
+            code += 1;
+        }
+        values
+    };
+    // SAFETY: the table has 16 floats.
+    unsafe { _mm512_permutexvar_ps(codes, _mm512_loadu_ps(VALUES.as_ptr())) }
 }
 
 /// Trait functions whose body is one expression of intrinsics and pointer arithmetic.
@@ -65,6 +83,9 @@ impl Simd for Avx512 {
             let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
             _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(bytes))
         };
+        load_iq4_low(p: *const u8) -> __m512 = look_up(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())));
+        load_iq4_high(p: *const u8) -> __m512 =
+            look_up(_mm512_srli_epi32::<4>(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))));
         halve(a: __m512, b: __m512) -> __m512 =
             _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b));
         halve_again(a: __m512, b: __m512) -> __m512 =

@@ -2,6 +2,7 @@
 //! processor has none of the other instruction sets.
 
 use super::{Kernel, Simd};
+use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Scalar;
@@ -77,6 +78,8 @@ impl Simd for Scalar {
         load_i8(p: *const u8) = |i| f32::from(p.add(i).read() as i8);
         load_u4_low(p: *const u8) = |i| f32::from(p.add(i).read() & 15);
         load_u4_high(p: *const u8) = |i| f32::from(p.add(i).read() >> 4);
+        load_iq4_low(p: *const u8) = |i| f32::from(IQ4_VALUES[usize::from(p.add(i).read() & 15)]);
+        load_iq4_high(p: *const u8) = |i| f32::from(IQ4_VALUES[usize::from(p.add(i).read() >> 4)]);
         halve(a: V8, b: V8) = |i| {
             let (from, at) = (if i % 4 < 2 { a.0 } else { b.0 }, i / 4 * 4 + i % 2);
             from[at] + from[at + 2]

@@ -32,7 +32,7 @@ fn main() -> Result<()> {
 }
 
 fn type_of(name: &str) -> Result<Type> {
-    let types = [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0];
+    let types = [Type::F32, Type::F16, Type::Q8_0, Type::Q4_0, Type::IQ4_NL];
     types.into_iter().find(|kind| kind.name() == name).with_context(|| format!("{name} is not a cache type"))
 }
 
