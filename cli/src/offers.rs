@@ -7,7 +7,7 @@ use longhand::policy::PolicyChoice;
 use longhand::setup::available_memory;
 use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
 
-use crate::recipes::{FULL, RAZOR, RECIPES, Recipe, TYPES, budget};
+use crate::recipes::{EXACT_TYPES, FULL, OTHER_TYPES, RAZOR, RECIPES, Recipe, TYPES, budget};
 
 /// Offers that are shown.
 const MAX_OFFERS: usize = 3;
@@ -61,7 +61,7 @@ pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: 
 }
 
 /// What can be changed, from little to much: the recipes, and what is smaller still. Where everything is kept, reading
-/// chunk by chunk changes no answers. So it comes before other policies.
+/// chunk by chunk changes no answers. So it comes before types and policies that may.
 fn changes(model: &Model) -> Vec<Offer> {
     let offer = |recipe: &Recipe| Offer {
         policy: Some(recipe.policy).filter(|policy| *policy != FULL),
@@ -69,16 +69,20 @@ fn changes(model: &Model) -> Vec<Offer> {
         types: Some(recipe.types).filter(|types| *types != TYPES[0]),
         ..Offer::default()
     };
-    let by_chunks = |policy: &'static str| {
-        let recipe = move |types| Recipe { policy, percent: None, types };
-        TYPES.map(|types| Offer { streaming: true, ..offer(&recipe(types)) })
+    let with_types = |policy: &'static str, streaming: bool, types: &[(Type, Type)]| -> Vec<Offer> {
+        let recipe = |types| Recipe { policy, percent: None, types };
+        types.iter().map(|types| Offer { streaming, ..offer(&recipe(*types)) }).collect()
     };
-    let (full, others): (Vec<_>, Vec<_>) = RECIPES.iter().partition(|recipe| recipe.policy == FULL);
-    let mut offers: Vec<Offer> = full.into_iter().map(offer).chain(by_chunks(FULL)).collect();
+    let mut offers = Vec::new();
+    for types in [EXACT_TYPES, OTHER_TYPES] {
+        offers.extend([false, true].into_iter().flat_map(|streaming| with_types(FULL, streaming, types)));
+    }
     // With ALiBi, computing the windows takes too long for an offer.
     if !model.spec().position_encoding.is_alibi() {
-        offers.extend(others.into_iter().map(offer));
-        offers.extend([RAZOR, "razor:induction=0.07"].into_iter().flat_map(by_chunks));
+        offers.extend(RECIPES.iter().filter(|recipe| recipe.policy != FULL).map(offer));
+        for policy in [RAZOR, "razor:induction=0.07"] {
+            offers.extend(with_types(policy, true, EXACT_TYPES));
+        }
     }
     offers.retain(|offer| *offer != Offer::default());
     offers
@@ -92,8 +96,10 @@ impl Offer {
 
     /// What is known of the answers that it costs, from small models (see [`crate::recipes`]).
     pub fn known_cost(&self) -> &'static str {
+        let is_exact = self.types.is_none_or(|types| EXACT_TYPES.contains(&types));
         match (self.policy, self.streaming) {
-            (None, _) => "on small models this has cost no answers",
+            (None, _) if is_exact => "on small models this has cost no answers",
+            (None, _) => "on small models this has cost few answers",
             (Some(RAZOR), false) => {
                 "on small models this has cost few answers; heads are calibrated first if they are not known"
             }

@@ -54,7 +54,7 @@ pub struct PlanArgs {
     json: bool,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Type of keys, also -ctk [default: f16, q8_0, and q8_0 with values in q4_0 are shown]
+    /// Type of keys, also -ctk [default: f16, q8_0, q8_0 with values in iq4_nl, and iq4_nl are shown]
     #[arg(long, value_name = "TYPE", value_parser = values::cache_type)]
     cache_type_k: Option<Type>,
     /// Type of values, also -ctv [default: the type of keys]

@@ -16,7 +16,7 @@
 
 use ggml::Type;
 use kernels::RowType;
-use kernels::graph::tensor_type;
+use kernels::graph::row_type;
 use longhand::policy::{KvBudget, PolicyChoice};
 
 /// A way of keeping a cache.
@@ -39,26 +39,32 @@ pub const KVZIP: &str = "kvzip";
 /// The same, where retrieval heads keep everything.
 pub const KVZIP_HEADS: &str = "kvzip:heads=on";
 
-/// Types of keys and values that have cost no answers, the largest first.
-pub const TYPES: [(Type, Type); 3] = [F16, Q8_0, VALUES_Q4_0];
+/// Types of keys and values, the largest first.
+pub const TYPES: [(Type, Type); 4] = [F16, Q8_0, VALUES_IQ4_NL, IQ4_NL];
+/// Those that have cost no answers.
+pub const EXACT_TYPES: &[(Type, Type)] = TYPES.split_at(3).0;
+/// Those that have cost few.
+pub const OTHER_TYPES: &[(Type, Type)] = TYPES.split_at(3).1;
 const F16: (Type, Type) = (Type::F16, Type::F16);
 const Q8_0: (Type, Type) = (Type::Q8_0, Type::Q8_0);
-const VALUES_Q4_0: (Type, Type) = (Type::Q8_0, Type::Q4_0);
+const VALUES_IQ4_NL: (Type, Type) = (Type::Q8_0, Type::IQ4_NL);
+const IQ4_NL: (Type, Type) = (Type::IQ4_NL, Type::IQ4_NL);
 
 /// All ways that are advised, the best first.
-pub const RECIPES: [Recipe; 12] = [
+pub const RECIPES: [Recipe; 13] = [
     recipe(FULL, None, F16),
     recipe(FULL, None, Q8_0),
-    recipe(FULL, None, VALUES_Q4_0),
+    recipe(FULL, None, VALUES_IQ4_NL),
+    recipe(FULL, None, IQ4_NL),
     recipe(KVZIP_HEADS, Some(47), F16),
     recipe(KVZIP_HEADS, Some(47), Q8_0),
-    recipe(KVZIP_HEADS, Some(47), VALUES_Q4_0),
+    recipe(KVZIP_HEADS, Some(47), VALUES_IQ4_NL),
     recipe(RAZOR, None, F16),
     recipe(RAZOR, None, Q8_0),
     recipe(KVZIP, Some(30), F16),
     recipe(KVZIP, Some(30), Q8_0),
-    recipe(KVZIP, Some(30), VALUES_Q4_0),
-    recipe(RAZOR, None, VALUES_Q4_0),
+    recipe(KVZIP, Some(30), VALUES_IQ4_NL),
+    recipe(RAZOR, None, VALUES_IQ4_NL),
 ];
 
 const fn recipe(policy: &'static str, percent: Option<u8>, types: (Type, Type)) -> Recipe {
@@ -81,11 +87,11 @@ pub fn rank(policy: &PolicyChoice, types: (Type, Type), context: usize) -> Optio
         KVZIP if policy.uses_shares() && kept >= 0.25 => KVZIP,
         _ => return None,
     };
-    let is = |ty: Type, row: RowType| ty == tensor_type(row);
+    let has_four_bits = |ty| row_type(ty).is_some_and(RowType::has_four_bits);
     let types = match types {
-        (k, _) if is(k, RowType::Q4_0) => return None,
-        (_, v) if is(v, RowType::Q4_0) => VALUES_Q4_0,
-        (k, v) if is(k, RowType::Q8_0) || is(v, RowType::Q8_0) => Q8_0,
+        (k, _) if has_four_bits(k) => IQ4_NL,
+        (_, v) if has_four_bits(v) => VALUES_IQ4_NL,
+        (k, v) if k == Type::Q8_0 || v == Type::Q8_0 => Q8_0,
         _ => F16,
     };
     RECIPES.iter().position(|recipe| recipe.policy == policy && recipe.types == types)
@@ -100,11 +106,13 @@ mod tests {
         let rank = |policy: &str, types| rank(&policy.parse().expect("a policy"), types, 10_000);
         let of = |number: usize| Some(number);
         assert_eq!(rank("full", (Type::F32, Type::F16)), of(0));
-        assert_eq!(rank("kvzip:heads=on,capacity=1700", Q8_0), of(4));
-        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(7));
-        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(9));
-        assert_eq!(rank("razor", VALUES_Q4_0), of(11));
-        assert_eq!(rank("full", (Type::Q4_0, Type::Q4_0)), None);
+        assert_eq!(rank("full", (Type::Q8_0, Type::Q4_0)), of(2));
+        assert_eq!(rank("full", (Type::Q4_0, Type::Q4_0)), of(3));
+        assert_eq!(rank("kvzip:heads=on,capacity=1700", Q8_0), of(5));
+        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(8));
+        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(10));
+        assert_eq!(rank("razor", VALUES_IQ4_NL), of(12));
+        assert_eq!(rank("razor", IQ4_NL), None);
         for policy in [
             "streaming",
             "lagkv:heads=on",

@@ -211,8 +211,8 @@ fn plans_show_what_fits_and_what_would_fit() {
         longhand(&["plan", "--shape", "llama-3.1-8b:q4_k_m", "-c", "100k", "--memory", "12GiB", "--all"])
             .ok();
     let rows = all.lines().skip_while(|line| !line.starts_with("---")).skip(1);
-    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 14 * 3, "{all}");
-    assert!(all.contains("scratch") && all.starts_with("Yes: full + q8_0/q4_0 needs "), "{all}");
+    assert_eq!(rows.take_while(|line| !line.is_empty()).count(), 14 * 4, "{all}");
+    assert!(all.contains("scratch") && all.starts_with("Yes: full + q8_0/iq4_nl needs "), "{all}");
     assert!(longhand(&["plan", "-c", "4k"]).ok().contains("kvzip:heads=on 47%"));
 }
 
@@ -230,19 +230,23 @@ fn a_plan_begins_with_its_answer() {
         ("14GiB", "Yes: full + q8_0 needs 12.8 of 14.0 GiB", "100000 --policy full -ctk q8_0 -ctv q8_0\n"),
         (
             "12GiB",
-            "Yes: full + q8_0/q4_0 needs 11.3 of 12.0 GiB",
-            "100000 --policy full -ctk q8_0 -ctv q4_0\n",
+            "Yes: full + q8_0/iq4_nl needs 11.3 of 12.0 GiB",
+            "100000 --policy full -ctk q8_0 -ctv iq4_nl\n",
         ),
         (
             "11GiB",
-            "Yes: kvzip:heads=on 47% + q8_0/q4_0 needs 10.4 of 11.0 GiB",
-            "100000 --policy kvzip:heads=on --kv-budget 47% -ctk q8_0 -ctv q4_0\n",
+            "Yes: full + iq4_nl needs 9.76 of 11.0 GiB",
+            "100000 --policy full -ctk iq4_nl -ctv iq4_nl\n",
         ),
-        ("10GiB", "Yes: razor + q8_0 needs 9.73 of 10.0 GiB", "100000 --policy razor -ctk q8_0 -ctv q8_0\n"),
+        (
+            "9.75GiB",
+            "Yes: razor + q8_0 needs 9.73 of 9.75 GiB",
+            "100000 --policy razor -ctk q8_0 -ctv q8_0\n",
+        ),
         (
             "9.65GiB",
-            "Yes: kvzip 30% + q8_0/q4_0 needs 9.5",
-            "100000 --policy kvzip --kv-budget 30% -ctk q8_0 -ctv q4_0\n",
+            "Yes: kvzip 30% + q8_0/iq4_nl needs 9.5",
+            "100000 --policy kvzip --kv-budget 30% -ctk q8_0 -ctv iq4_nl\n",
         ),
     ] {
         // Products of the CPU's own need less memory than ggml's: 9.73 with AVX-512 VNNI, otherwise 9.74.

@@ -273,7 +273,7 @@ mod tests {
             let mut row = [0u8; FOUR_BITS_BYTES];
             RowType::Iq4Nl.encode(&x, &mut row);
             assert_eq!(row[..2], f16::from_f32(scale).to_le_bytes());
-            let codes: [u8; 16] = std::array::from_fn(|i| (i * 5 % 16 | ((i + 16) * 5 % 16) << 4) as u8);
+            let codes: [u8; 16] = std::array::from_fn(|i| ((i * 5 % 16) | (((i + 16) * 5 % 16) << 4)) as u8);
             assert_eq!(row[2..], codes);
         }
     }

@@ -42,7 +42,7 @@ impl Bpe {
     ) -> Result<Bpe, TokenizerError> {
         let index = vocabulary.index()?;
         let mut byte_tokens = Box::new([None; 256]);
-        for (byte, token) in (0u8..).zip(byte_tokens.iter_mut()) {
+        for (byte, token) in (0..=u8::MAX).zip(byte_tokens.iter_mut()) {
             *token = match pre.alphabet {
                 Alphabet::Bytes => index.get(bytes::char_of(byte).encode_utf8(&mut [0; 4]) as &str).copied(),
                 Alphabet::Characters => index.get(format!("<0x{byte:02X}>").as_str()).copied(),
