@@ -81,7 +81,7 @@ fn changes(model: &Model) -> Vec<Offer> {
     if !model.spec().position_encoding.is_alibi() {
         offers.extend(RECIPES.iter().filter(|recipe| recipe.policy != FULL).map(offer));
         for policy in [RAZOR, "razor:induction=0.07"] {
-            offers.extend(with_types(policy, true, EXACT_TYPES));
+            offers.extend(with_types(policy, true, &TYPES));
         }
     }
     offers.retain(|offer| *offer != Offer::default());

@@ -3,11 +3,11 @@
 //!
 //! The order is that of the measurements in tests/results:
 //!
-//! - `full` is the reference. q8_0 costs no answers, nor do values in q4_0 (2026-11-22-cache-types.md,
-//!   2026-11-22-ruler.md). Keys in q4_0 are advised once larger models were measured with them
-//!   (2026-11-23-key-offset.md).
+//! - `full` is the reference. q8_0 costs no answers, nor do values in q4_0 or iq4_nl (2026-11-22-cache-types.md,
+//!   2026-11-22-ruler.md). Keys in iq4_nl cost fewer answers than evicting rows does (2026-11-23-key-offset.md,
+//!   2026-11-24-iq4-nl.md).
 //! - `kvzip` whose retrieval heads keep everything, with 47 % of the rows, costs the fewest answers in long texts
-//!   (2026-11-23-kvzip.md). In q8_0 that is a quarter of the bytes of f16.
+//!   (2026-11-23-kvzip.md, 2026-11-24-iq4-nl.md). In q8_0 that is a quarter of the bytes of f16, in iq4_nl an eighth.
 //! - `razor` takes as many bytes and reads a text once. It answers as `full` does in texts of 4,096 tokens, and costs
 //!   more answers in longer ones (2026-11-22-ruler-1.5b.md, 2026-11-23-kvzip.md).
 //! - `kvzip` with 30 % of the rows costs few answers in texts of up to 8,192 tokens, and fewer than `razor` with as many
@@ -51,7 +51,7 @@ const VALUES_IQ4_NL: (Type, Type) = (Type::Q8_0, Type::IQ4_NL);
 const IQ4_NL: (Type, Type) = (Type::IQ4_NL, Type::IQ4_NL);
 
 /// All ways that are advised, the best first.
-pub const RECIPES: [Recipe; 13] = [
+pub const RECIPES: [Recipe; 16] = [
     recipe(FULL, None, F16),
     recipe(FULL, None, Q8_0),
     recipe(FULL, None, VALUES_IQ4_NL),
@@ -59,12 +59,15 @@ pub const RECIPES: [Recipe; 13] = [
     recipe(KVZIP_HEADS, Some(47), F16),
     recipe(KVZIP_HEADS, Some(47), Q8_0),
     recipe(KVZIP_HEADS, Some(47), VALUES_IQ4_NL),
+    recipe(KVZIP_HEADS, Some(47), IQ4_NL),
     recipe(RAZOR, None, F16),
     recipe(RAZOR, None, Q8_0),
     recipe(KVZIP, Some(30), F16),
     recipe(KVZIP, Some(30), Q8_0),
     recipe(KVZIP, Some(30), VALUES_IQ4_NL),
+    recipe(KVZIP, Some(30), IQ4_NL),
     recipe(RAZOR, None, VALUES_IQ4_NL),
+    recipe(RAZOR, None, IQ4_NL),
 ];
 
 const fn recipe(policy: &'static str, percent: Option<u8>, types: (Type, Type)) -> Recipe {
@@ -109,10 +112,9 @@ mod tests {
         assert_eq!(rank("full", (Type::Q8_0, Type::Q4_0)), of(2));
         assert_eq!(rank("full", (Type::Q4_0, Type::Q4_0)), of(3));
         assert_eq!(rank("kvzip:heads=on,capacity=1700", Q8_0), of(5));
-        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(8));
-        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(10));
-        assert_eq!(rank("razor", VALUES_IQ4_NL), of(12));
-        assert_eq!(rank("razor", IQ4_NL), None);
+        assert_eq!(rank("razor:buffer=256", (Type::Q8_0, Type::F16)), of(9));
+        assert_eq!(rank("kvzip:capacity=2600", Q8_0), of(11));
+        assert_eq!(rank("razor", VALUES_IQ4_NL), of(14));
         for policy in [
             "streaming",
             "lagkv:heads=on",
