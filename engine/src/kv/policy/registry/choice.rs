@@ -59,7 +59,7 @@ impl PolicyChoice {
 
     /// Whether not all heads keep equally many rows, so that a head profile is needed.
     pub fn uses_profile(&self) -> bool {
-        self.policy.is_some() && self.values.is_on("heads")
+        self.common("heads") != Heads::Off as usize
     }
 
     /// Whether retrieval heads keep everything.
@@ -69,7 +69,7 @@ impl PolicyChoice {
 
     /// Whether each head keeps a share of the rows that the head profile gives.
     pub fn uses_shares(&self) -> bool {
-        self.policy.is_some() && self.values.count("heads") == Heads::Shares as usize
+        self.common("heads") == Heads::Shares as usize
     }
 
     /// Whether each head keeps a share of the rows, and the profile gives none.
@@ -85,7 +85,13 @@ impl PolicyChoice {
 
     /// Whether one entry stands for the evicted rows.
     pub fn is_compensated(&self) -> bool {
-        self.policy.is_some() && self.values.is_on("compensation")
+        self.common("compensation") != 0
+    }
+
+    /// The value of a common parameter; 0 for a policy that has none.
+    fn common(&self, name: &str) -> usize {
+        let has_common = self.policy.is_some() && self.entry().factory.is_some();
+        if has_common { self.values.count(name) } else { 0 }
     }
 
     /// How attention scopes are computed, where each head's window follows from the model's weights: under
