@@ -5,8 +5,8 @@
 //! share a scale they take the precision of all others.
 //!
 //! Softmax ignores a number that is added to all logits of a query. So a vector, the *key offset*, may be taken from
-//! all keys of a head, and attention stays what it was. SageAttention (arXiv 2410.02367) takes the mean of all keys;
-//! here it is the mean of the bias with RoPE over the positions of the model's training, which is known before any key
+//! all keys of a head, and attention stays what it was. SageAttention (arXiv 2410.02367) takes the mean of all keys.
+//! Here it is the mean of the bias with RoPE over the positions of the model's training. That is known before any key
 //! is. A vector that fits worse would cost precision only.
 
 use std::sync::Arc;
