@@ -15,11 +15,6 @@ constexpr int THREADS = 32 * WARPS;
 // The numbers of src/measure.rs's Measure (src/graph/scores.rs).
 enum Measure : int32_t { NORM = 0, SQUARED_NORM = 1, MAX_ABS = 2, SPREAD = 3, OWN_SPREAD = 4 };
 
-__device__ double add_warp(double x) {
-    for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
-    return x;
-}
-
 __device__ float2 read_pair_of(int type, const unsigned char* row, int p) {
     float2 pair = make_float2(0.0f, 0.0f);
     with_type(type, [&](auto t) { pair = read_pair<decltype(t)::value>(row, p); });

@@ -126,9 +126,10 @@ __device__ __forceinline__ void with_type(int type, Work work) {
 static_assert(ROW_TYPES(COUNT) == 5, "write_block needs a branch for the new type");
 #undef COUNT
 
-// The sum of a number of each thread of the warp.
-__device__ __forceinline__ float sum_of_warp(float x) {
-    for (int offset = 16; offset > 0; offset /= 2) x = __fadd_rn(x, __shfl_xor_sync(ALL_LANES, x, offset));
+// The sum of a number of each thread of the warp. The order of the additions is that of src/quant.rs.
+template <typename T>
+__device__ __forceinline__ T add_warp(T x) {
+    for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(ALL_LANES, x, offset);
     return x;
 }
 
@@ -156,8 +157,8 @@ __device__ inline void write_iq4_nl(unsigned char* block, float x, float extreme
         float becomes = i == 0 ? -133.0f : i == 1 ? -121.0f : 113.0f;
         float inverse = extreme == 0.0f ? 0.0f : becomes / extreme;
         int code = nearest_iq4(__fmul_rn(x, inverse), value);
-        float products = sum_of_warp(__fmul_rn(value, x));
-        float scale = products / sum_of_warp(__fmul_rn(value, value));
+        float products = add_warp(__fmul_rn(value, x));
+        float scale = products / add_warp(__fmul_rn(value, value));
         float gain = __fmul_rn(scale, products);
         if (gain > best_gain) {
             best = code;
