@@ -85,6 +85,9 @@ pub struct DeviceOptions {
     pub layers: usize,
     /// Of how many of the first layers the experts stay on the host, with what chooses them.
     pub host_experts: usize,
+    /// Whether the residual stream of a text that is read layer by layer stays on the host. That takes less of the
+    /// device's memory, and each layer waits for copies.
+    pub host_residual: bool,
     /// Bytes allocated on it at most. What the driver and ggml take is not among them:
     /// [`plan::DRIVER_BYTES`](crate::plan::DRIVER_BYTES),
     /// [`plan::device_overhead`](crate::plan::device_overhead).
@@ -151,9 +154,8 @@ impl Engine {
         let interrupt = options.interrupt.clone();
         let host = Backend::cpu(options.threads(), interrupt.clone())?;
         let device = options.device.map(|device| device.start(interrupt.clone())).transpose()?;
-        let placement = options.device.map_or(Placement::new(spec.n_layers, 0), |device| {
-            Placement::new(spec.n_layers, device.layers).with_host_experts(device.host_experts)
-        });
+        let placement =
+            options.device.map_or(Placement::new(spec.n_layers, 0), |device| device.placement(spec.n_layers));
         let backends = Backends::new(host, device, placement).with_model(model);
         check_products(file, spec, &backends)?;
         let started = Instant::now();
@@ -256,7 +258,13 @@ impl DeviceOptions {
 
     /// All layers on a device without a bound on its memory.
     pub fn all(kind: DeviceKind) -> DeviceOptions {
-        DeviceOptions { kind, layers: usize::MAX, host_experts: 0, memory: None }
+        DeviceOptions { kind, layers: usize::MAX, host_experts: 0, host_residual: false, memory: None }
+    }
+
+    /// A model of `layers` layers placed so.
+    fn placement(&self, layers: usize) -> Placement {
+        let placement = Placement::new(layers, self.layers).with_host_experts(self.host_experts);
+        if self.host_residual { placement.with_host_residual() } else { placement }
     }
 
     /// Starts the device; setting `interrupt` stops its computations.

@@ -114,7 +114,7 @@ impl LayeredText {
             return Ok(None);
         }
         if self.chunks_read == 0 {
-            self.residual.move_to(self.layer, &self.engine.backends)?;
+            self.residual.move_to(self.layer)?;
             self.scratch.clear_accumulated(self.layer)?;
             self.scratch.clear_state(self.place())?;
         }
@@ -165,6 +165,9 @@ impl LayeredText {
             let tokens = &self.tokens[chunk.tokens.clone()];
             let lanes = self.lane_values(chunk);
             pass.compute(Backends::compute, &self.engine.backends, tokens, chunk.at, &lanes)?;
+            if needed == OutputTokens::All {
+                self.residual.store(layer, self.chunks_read, chunk.tokens.len())?;
+            }
             Some(pass)
         };
         self.chunks_read += 1;
@@ -203,9 +206,9 @@ impl LayeredText {
         }
     }
 
-    /// The next chunk's part of the residual stream.
+    /// The next chunk's part of the residual stream, in the place of the present layer.
     fn residual_of(&self, chunk: &Chunk) -> Result<TextChunk<'_>, EngineError> {
-        self.residual.chunk(self.place(), self.layer, self.chunks_read, chunk.tokens.len())
+        self.residual.load(self.layer, self.chunks_read, chunk.tokens.len())
     }
 
     /// Complete rows lie in the order of their positions.

@@ -1,7 +1,8 @@
 //! Placement: which layers are on the host and which on a device. A layer's keys and values, its weights and its
 //! computation are in one place, but for its experts. Those of the first layers may be on the host although the rest of
 //! the layer is on the device: experts are most of a model's bytes, and each token reads few of them. Only activations
-//! go from one place to the other. Embeddings are always looked up on the host.
+//! go from one place to the other. Embeddings are always looked up on the host. The residual stream of a text that is
+//! read layer by layer is where the layer is, or all of it on the host.
 
 use std::ops::Range;
 
@@ -36,18 +37,25 @@ pub struct Placement {
     on_host: usize,
     /// Of how many of the first layers the experts are on the host, at least `on_host`.
     host_experts: usize,
+    host_residual: bool,
 }
 
 impl Placement {
     /// The placement of `layers` layers, the last `on_device` of which are on the device.
     pub fn new(layers: usize, on_device: usize) -> Placement {
         let on_host = layers.saturating_sub(on_device);
-        Placement { layers, on_host, host_experts: on_host }
+        Placement { layers, on_host, host_experts: on_host, host_residual: false }
     }
 
     /// The same, but the experts of the first `layers` layers are on the host, and what chooses them.
     pub fn with_host_experts(self, layers: usize) -> Placement {
         Placement { host_experts: layers.clamp(self.on_host, self.layers), ..self }
+    }
+
+    /// The same, but between the layers the residual stream of a text that is read layer by layer is on the host. Each
+    /// chunk comes to the device for the time that a layer there computes it.
+    pub fn with_host_residual(self) -> Placement {
+        Placement { host_residual: true, ..self }
     }
 
     /// The same layers, all on the host.
@@ -63,6 +71,16 @@ impl Placement {
     /// The place of a layer's experts and their router. Experts that every token uses are where the layer is.
     pub fn of_experts(&self, layer: usize) -> Place {
         if layer < self.host_experts { Place::Host } else { Place::Device }
+    }
+
+    /// The place of the residual stream before a layer reads a text and after it.
+    pub fn of_residual(&self, layer: usize) -> Place {
+        if self.host_residual { Place::Host } else { self.of(layer) }
+    }
+
+    /// Whether the residual stream is on the host for layers on the device.
+    pub fn has_host_residual(&self) -> bool {
+        self.host_residual && self.on_device() > 0
     }
 
     /// The place of the output matrix: that of the last layer.

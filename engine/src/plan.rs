@@ -75,7 +75,8 @@ pub struct PlaceBytes {
     pub store: usize,
     /// One layer's complete keys and values, during exact prefill.
     pub scratch: usize,
-    /// The residual stream of the first prompt, during exact prefill.
+    /// The residual stream of the first prompt, during exact prefill; on a device only two chunks of it where
+    /// [`DeviceOptions::host_residual`](crate::DeviceOptions::host_residual) is set.
     pub residual: usize,
     /// Compute buffers.
     pub compute: usize,
@@ -156,6 +157,7 @@ impl Plan {
                 prefill[place as usize] = measure(&built)?.max(prefill[place as usize]);
             }
         }
+        let read = first_text_chunks(prompt, chunk, layout.reconstructs());
         let mut places = [PlaceBytes::default(); 2];
         for place in Place::ALL {
             let layers = placement.layers(place);
@@ -166,10 +168,10 @@ impl Plan {
                 places[Place::Device as usize].store -= part.host_bytes();
                 places[Place::Host as usize].store += part.host_bytes();
             }
+            let columns = if options.exact { Residual::columns(&read, placement, place) } else { 0 };
+            places[place as usize].residual = size_of::<f32>() * spec.n_embd * columns;
             if options.exact && !layers.is_empty() {
                 let ctx = Context::new(2);
-                let read = first_text_chunks(prompt, chunk, layout.reconstructs());
-                let columns = Residual::columns(&read);
                 let residual = ctx.tensor(Type::F32, [spec.n_embd, columns]);
                 no_memory.mark_unallocated(&residual);
                 // One layer of each kind, and the last one.
@@ -200,7 +202,6 @@ impl Plan {
                 }
                 places[place as usize].scratch = layout
                     .scratch_bytes_of(layers.clone(), read.iter().map(Chunk::end).max().unwrap_or(prompt));
-                places[place as usize].residual = residual.bytes();
             }
             if place == Place::Device {
                 // Rows evicted on a device come to the host through compute buffers.

@@ -17,7 +17,7 @@ use crate::EngineError;
 use crate::backends::Backends;
 use crate::forward::{Forward, TextChunk};
 use crate::kv::{LaneValues, LayerRows, Layout, StateTensors};
-use crate::placement::Place;
+use crate::placement::{Place, Placement};
 use crate::workspace::Workspace;
 
 /// The complete keys and values of one layer. All stores that are filled from them share them; each store
@@ -190,9 +190,14 @@ pub fn first_text_chunks(n: usize, len: usize, twice: bool) -> Vec<Chunk> {
 
 /// The residual stream of a text in chunks, each of which has a slot. There is one more slot than chunks: each layer
 /// writes a chunk to the slot before the one that it is read from, whose chunk is done.
+///
+/// Where the stream of layers on the device is on the host, the device has room for one chunk as a layer gets it, and
+/// for the chunk as the layer gives it.
 pub(crate) struct Residual {
-    /// `[n_embd, slots * chunk]` f32, by [`Place`]; `None` where there are no layers.
-    streams: [Option<Tensor>; 2],
+    /// `[n_embd, columns]` f32, by [`Place`]; `None` where there are no layers, nor the stream.
+    tensors: [Option<Tensor>; 2],
+    /// Which layers are where, and the stream.
+    placement: Placement,
     /// Tokens of a chunk.
     chunk: usize,
     slots: usize,
@@ -207,16 +212,23 @@ impl Residual {
         backends: &Backends,
         workspace: &mut Workspace,
     ) -> Result<Residual, EngineError> {
-        let chunk = chunks.iter().map(|chunk| chunk.tokens.len()).max().unwrap_or(1);
+        let (placement, chunk) = (backends.placement(), longest(chunks));
         let n_embd = forward.weights().decode_layout.input.token_embd.dim(0);
-        let mut streams = [None, None];
-        for place in Place::ALL.into_iter().filter(|place| !backends.placement().layers(*place).is_empty()) {
-            let ctx = Context::new(1);
-            streams[place as usize] = Some(ctx.tensor(Type::F32, [n_embd, Residual::columns(chunks)]));
-            ctx.allocate(&backends.at(place).buffer_type())?;
+        let mut tensors = [None, None];
+        for place in Place::ALL {
+            let columns = Residual::columns(chunks, placement, place);
+            if columns > 0 {
+                let memory = match place {
+                    Place::Host => backends.at(Place::Device).host_buffer_type(),
+                    Place::Device => backends.at(Place::Device).buffer_type(),
+                };
+                let ctx = Context::new(1);
+                tensors[place as usize] = Some(ctx.tensor(Type::F32, [n_embd, columns]));
+                ctx.allocate(&memory)?;
+            }
         }
-        let residual = Residual { streams, chunk, slots: chunks.len() + 1 };
-        let first = residual.at(backends.placement().of(0))?;
+        let residual = Residual { tensors, placement, chunk, slots: chunks.len() + 1 };
+        let first = residual.at(placement.of_residual(0))?;
         for (number, Chunk { at, tokens: range, .. }) in chunks.iter().enumerate() {
             let built = forward.embedding_graph(range.len());
             let graph = workspace.prepare(Place::Host, built.graph()?)?;
@@ -227,48 +239,78 @@ impl Residual {
         Ok(residual)
     }
 
-    /// Columns of the stream of these chunks.
-    pub(crate) fn columns(chunks: &[Chunk]) -> usize {
-        let longest = chunks.iter().map(|chunk| chunk.tokens.len()).max().unwrap_or(1);
-        longest * (chunks.len() + 1)
+    /// Columns that these chunks take in a place.
+    pub(crate) fn columns(chunks: &[Chunk], placement: Placement, place: Place) -> usize {
+        let has_layers = !placement.layers(place).is_empty();
+        let slots = match (place, placement.has_host_residual()) {
+            (Place::Host, true) => chunks.len() + 1,
+            (Place::Device, true) => 2,
+            (_, false) if has_layers => chunks.len() + 1,
+            (_, false) => 0,
+        };
+        longest(chunks) * slots
     }
 
-    /// The part of a layer's chunk `number`, which has `len` tokens.
-    pub(crate) fn chunk(
-        &self,
-        place: Place,
-        layer: usize,
-        number: usize,
-        len: usize,
-    ) -> Result<TextChunk<'_>, EngineError> {
-        let slot = |layer: usize| (number + self.slots - layer % self.slots) % self.slots;
-        let [from, to] = [layer, layer + 1].map(|layer| self.chunk * slot(layer));
-        Ok(TextChunk { residual: self.at(place)?, from, to, len })
+    /// Chunk `number` of the text, which has `len` tokens, for a layer. Where the stream is in another place, this
+    /// copies it to the layer's.
+    pub(crate) fn load(&self, layer: usize, number: usize, len: usize) -> Result<TextChunk<'_>, EngineError> {
+        let (here, stream) =
+            (self.at(self.placement.of(layer))?, self.at(self.placement.of_residual(layer))?);
+        let from = self.column(layer, number);
+        if self.is_local(layer) {
+            return Ok(TextChunk { residual: here, from, to: self.column(layer + 1, number), len });
+        }
+        here.copy_from(0, stream, self.bytes(from), self.bytes(len))?;
+        Ok(TextChunk { residual: here, from: 0, to: self.chunk, len })
     }
 
-    /// The stream in a place.
-    ///
-    /// # Errors
-    /// Where no layers are in that place.
-    fn at(&self, place: Place) -> Result<&Tensor, EngineError> {
-        let stream = self.streams[place as usize].as_ref();
-        Ok(stream.ok_or_else(|| ggml::Error::NotAllocated("the residual stream".into()))?)
-    }
-
-    /// Copies the stream to the place of `layer` if the layer before it is in the other place.
-    pub(crate) fn move_to(&self, layer: usize, backends: &Backends) -> Result<(), EngineError> {
-        const COPY_CHUNK_BYTES: usize = 16 << 20;
-        let placement = backends.placement();
-        if layer == 0 || placement.of(layer - 1) == placement.of(layer) {
+    /// Copies what a layer gave for the chunk to the stream, where that is in another place.
+    pub(crate) fn store(&self, layer: usize, number: usize, len: usize) -> Result<(), EngineError> {
+        if self.is_local(layer) {
             return Ok(());
         }
-        let (from, to) = (self.at(placement.of(layer - 1))?, self.at(placement.of(layer))?);
-        let mut buffer = vec![0u8; COPY_CHUNK_BYTES.min(from.bytes())];
-        for offset in (0..from.bytes()).step_by(COPY_CHUNK_BYTES) {
-            let chunk = &mut buffer[..COPY_CHUNK_BYTES.min(from.bytes() - offset)];
-            from.read(offset, chunk)?;
-            to.write(offset, chunk)?;
-        }
-        Ok(())
+        let (here, stream) =
+            (self.at(self.placement.of(layer))?, self.at(self.placement.of_residual(layer))?);
+        let to = self.column(layer + 1, number);
+        Ok(stream.copy_from(self.bytes(to), here, self.bytes(self.chunk), self.bytes(len))?)
     }
+
+    /// Copies the stream to its place for `layer` if it was in the other place before.
+    pub(crate) fn move_to(&self, layer: usize) -> Result<(), EngineError> {
+        let place = self.placement.of_residual(layer);
+        if layer == 0 || self.placement.of_residual(layer - 1) == place {
+            return Ok(());
+        }
+        let from = self.at(self.placement.of_residual(layer - 1))?;
+        Ok(self.at(place)?.copy_from(0, from, 0, from.bytes())?)
+    }
+
+    /// Whether a layer finds the stream in its own place.
+    fn is_local(&self, layer: usize) -> bool {
+        self.placement.of(layer) == self.placement.of_residual(layer)
+    }
+
+    /// The first column of a chunk in the stream before a layer.
+    fn column(&self, layer: usize, number: usize) -> usize {
+        self.chunk * ((number + self.slots - layer % self.slots) % self.slots)
+    }
+
+    /// Bytes of so many columns.
+    fn bytes(&self, columns: usize) -> usize {
+        self.tensors.iter().flatten().next().map_or(0, |tensor| 4 * tensor.dim(0) * columns)
+    }
+
+    /// What is in a place.
+    ///
+    /// # Errors
+    /// Where that is nothing.
+    fn at(&self, place: Place) -> Result<&Tensor, EngineError> {
+        let tensor = self.tensors[place as usize].as_ref();
+        Ok(tensor.ok_or_else(|| ggml::Error::NotAllocated("the residual stream".into()))?)
+    }
+}
+
+/// Tokens of the longest chunk.
+fn longest(chunks: &[Chunk]) -> usize {
+    chunks.iter().map(|chunk| chunk.tokens.len()).max().unwrap_or(1)
 }

@@ -348,8 +348,13 @@ impl Setup {
                     }
                     let overhead = planned.bytes.device_overhead;
                     let memory = target.limit.map(|limit| limit.saturating_sub(overhead));
-                    let host_experts = placement.host_experts();
-                    engine.device = Some(DeviceOptions { kind, layers: on_gpu, host_experts, memory });
+                    engine.device = Some(DeviceOptions {
+                        kind,
+                        layers: on_gpu,
+                        host_experts: placement.host_experts(),
+                        host_residual: placement.has_host_residual(),
+                        memory,
+                    });
                 }
             }
         }

@@ -227,6 +227,16 @@ impl Backend {
         BufferType::from_raw(raw).within(self.budget.clone())
     }
 
+    /// Host memory that this backend copies from and to the fastest: page-locked memory for a GPU. Where the system
+    /// locks no more pages, ggml allocates ordinary memory.
+    pub fn host_buffer_type(&self) -> BufferType {
+        // SAFETY: live backend; its device and the type are static. The type is null where ordinary memory is as fast.
+        let raw = unsafe {
+            sys::ggml_backend_dev_host_buffer_type(sys::ggml_backend_get_device(self.raw.as_ptr()))
+        };
+        if raw.is_null() { BufferType::cpu() } else { BufferType::from_raw(raw) }
+    }
+
     /// Bytes of its memory taken now, and the largest number so far. `None` without a limit.
     pub fn memory_used(&self) -> Option<(usize, usize)> {
         self.budget.as_ref().map(|budget| budget.used())

@@ -167,6 +167,15 @@ impl Inner {
         add_access(&mut list, self, access);
         list
     }
+
+    /// This context, to be written, and `other`, to be read, with the operands of both, sorted by address.
+    pub(crate) fn with_operands_of(self: &Arc<Inner>, other: &Arc<Inner>) -> Vec<ContextAccess> {
+        let mut list = self.with_operands(Access::Write);
+        for entry in other.with_operands(Access::Read) {
+            add_access(&mut list, &entry.context, entry.access);
+        }
+        list
+    }
 }
 
 impl Drop for Inner {

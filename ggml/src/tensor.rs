@@ -233,6 +233,47 @@ impl Tensor {
         })
     }
 
+    /// Copies `bytes` bytes of `from`, `from_offset` bytes from its start, to this tensor, `offset` bytes from its
+    /// start. Between host and device they are copied once.
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        from: &Tensor,
+        from_offset: usize,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        let contexts = self.context.with_operands_of(&from.context);
+        let _guards = lock_all(&contexts);
+        let is_same_context = Arc::ptr_eq(&self.context, &from.context);
+        let _memory = self.context.lock_graph_memory()?;
+        let _from_memory = if is_same_context { None } else { from.context.lock_graph_memory()? };
+        self.check_range("write", Access::Write, ByteRange { offset, bytes })?;
+        from.check_range("read", Access::Read, ByteRange { offset: from_offset, bytes })?;
+        let (to, source) = (self.raw.as_ptr(), from.raw.as_ptr());
+        // SAFETY: both tensors have memory, which is locked, and the ranges lie inside it. Data in host memory is at
+        // its address. Memory that may overlap is copied through a vector.
+        unsafe {
+            let [from_host, to_host] =
+                [from, self].map(|tensor| sys::ggml_backend_buffer_is_host(tensor.buffer()));
+            match (from_host, to_host) {
+                (true, false) => {
+                    let address = (*source).data.cast::<u8>().add(from_offset);
+                    sys::ggml_backend_tensor_set(to, address.cast(), offset, bytes);
+                }
+                (false, true) => {
+                    let address = (*to).data.cast::<u8>().add(offset);
+                    sys::ggml_backend_tensor_get(source, address.cast(), from_offset, bytes);
+                }
+                _ => {
+                    let mut copy = vec![0u8; bytes];
+                    sys::ggml_backend_tensor_get(source, copy.as_mut_ptr().cast(), from_offset, bytes);
+                    sys::ggml_backend_tensor_set(to, copy.as_ptr().cast(), offset, bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn check_element<T: Element>(&self) -> Result<(), Error> {
         let ty = self.ty();
         if T::is_of(ty) {
@@ -250,36 +291,13 @@ impl Tensor {
         range: ByteRange,
         work: impl FnOnce(),
     ) -> Result<(), Error> {
-        let is_view = self.root() != self.raw;
         let check_and_work = || {
             let _memory = self.context.lock_graph_memory()?;
-            if !self.has_data() || self.buffer().is_null() {
-                return Err(Error::NotAllocated(self.locked_name()));
-            }
-            let found = range.offset.saturating_add(range.bytes);
-            if found > self.bytes() {
-                let tensor = self.locked_name();
-                return Err(Error::DataSize { what, tensor, expected: self.bytes(), found });
-            }
-            if access == Access::Write && self.is_read_only() {
-                return Err(Error::ReadOnly(self.locked_name()));
-            }
-            if self.memory_type().is_some_and(|memory| memory.is_repacked()) {
-                let whole = range == (ByteRange { offset: 0, bytes: self.bytes() }) && !is_view;
-                let access = match what {
-                    "write" if whole => None,
-                    "write" => Some("written in part to"),
-                    "read" => Some("read from"),
-                    _ => Some("cleared in"),
-                };
-                if let Some(access) = access {
-                    return Err(Error::Repacked { tensor: self.locked_name(), access });
-                }
-            }
+            self.check_range(what, access, range)?;
             work();
             Ok(())
         };
-        if is_view {
+        if self.root() != self.raw {
             // Its data may belong to another context.
             let contexts = self.context.with_operands(access);
             let _guards = lock_all(&contexts);
@@ -291,6 +309,35 @@ impl Tensor {
             let _state = self.context.read();
             check_and_work()
         }
+    }
+
+    /// An error if the range does not lie in memory that may be accessed so. The caller holds a lock on the context.
+    fn check_range(&self, what: &'static str, access: Access, range: ByteRange) -> Result<(), Error> {
+        if !self.has_data() || self.buffer().is_null() {
+            return Err(Error::NotAllocated(self.locked_name()));
+        }
+        let found = range.offset.saturating_add(range.bytes);
+        if found > self.bytes() {
+            let tensor = self.locked_name();
+            return Err(Error::DataSize { what, tensor, expected: self.bytes(), found });
+        }
+        if access == Access::Write && self.is_read_only() {
+            return Err(Error::ReadOnly(self.locked_name()));
+        }
+        if self.memory_type().is_some_and(|memory| memory.is_repacked()) {
+            let is_view = self.root() != self.raw;
+            let whole = range == (ByteRange { offset: 0, bytes: self.bytes() }) && !is_view;
+            let access = match what {
+                "write" if whole => None,
+                "write" => Some("written in part to"),
+                "read" => Some("read from"),
+                _ => Some("cleared in"),
+            };
+            if let Some(access) = access {
+                return Err(Error::Repacked { tensor: self.locked_name(), access });
+            }
+        }
+        Ok(())
     }
 
     /// The buffer that the tensor, or what it is a view of, lies in; null if none. The caller holds a lock on

@@ -191,6 +191,24 @@ fn copies_that_ggml_cannot_make_are_refused() {
     assert!(matches!(&error, Error::Overlap { op: "copy", .. }), "{error}");
 }
 
+#[test]
+fn bytes_outside_a_tensor_are_not_copied() {
+    let context = Context::new(4);
+    let [from, to] = [8, 4].map(|n| context.tensor(Type::F32, [n]));
+    let copy = |to: &Tensor, at, from: &Tensor, first, bytes| to.copy_from(at, from, first, bytes);
+    assert!(matches!(copy(&to, 0, &from, 0, 16), Err(Error::NotAllocated(_))));
+    context.allocate(&BufferType::cpu()).expect("memory");
+    copy(&to, 0, &from, 16, 16).expect("the whole tensor");
+    const MAX: usize = usize::MAX;
+    for (at, first, bytes) in [(0, 0, 17), (4, 0, 16), (0, 20, 16), (MAX, 0, 1), (0, MAX, 1), (0, 0, MAX)] {
+        let refused = copy(&to, at, &from, first, bytes);
+        assert!(matches!(refused, Err(Error::DataSize { .. })), "{at} {first} {bytes}");
+    }
+    assert!(matches!(copy(&read_only(4), 0, &from, 0, 16), Err(Error::ReadOnly(_))));
+    let unplaced = Context::new(1).tensor(Type::F32, [4]);
+    assert!(matches!(copy(&to, 0, &unplaced, 0, 16), Err(Error::NotAllocated(_))));
+}
+
 /// Without memory of its own, the allocator's memory must not be left behind in tensors of a refused graph.
 #[test]
 fn a_refused_preparation_gives_no_memory() {

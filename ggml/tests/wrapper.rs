@@ -221,6 +221,24 @@ fn tensors_are_placed_in_read_only_memory_without_a_copy() {
 }
 
 #[test]
+fn part_of_a_tensor_is_copied_to_another() {
+    let (one, other) = (Context::new(4), Context::new(4));
+    let from = one.tensor(Type::F32, [6]);
+    let [near, far] = [&one, &other].map(|context| context.tensor(Type::F32, [4]));
+    for context in [&one, &other] {
+        context.allocate(&BufferType::cpu()).expect("memory");
+    }
+    from.write(0, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("written");
+    for to in [near, far] {
+        to.clear().expect("cleared");
+        to.copy_from(4, &from, 8, 12).expect("copied");
+        assert_eq!(to.to_vec::<f32>().expect("readable"), [0.0, 3.0, 4.0, 5.0]);
+    }
+    from.copy_from(4, &from, 0, 16).expect("copied within the tensor");
+    assert_eq!(from.to_vec::<f32>().expect("readable"), [1.0, 1.0, 2.0, 3.0, 4.0, 6.0]);
+}
+
+#[test]
 fn a_stale_graph_is_refused_and_an_interrupt_stops() {
     let flag = Arc::new(AtomicBool::new(false));
     let backend = Backend::cpu(1, flag.clone()).expect("starts");

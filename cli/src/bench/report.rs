@@ -128,6 +128,7 @@ impl Report<'_> {
             "backends": self.backend(),
             "n_gpu_layers": self.engine.layers_on_device(),
             "n_cpu_moe": self.engine.placement().host_experts_of(spec),
+            "residual_on_host": self.engine.placement().has_host_residual(),
             "model_filename": self.file,
             "model_type": self.name,
             "model_size": self.model_bytes(),

@@ -118,6 +118,12 @@ impl<'a> Answer<'a> {
                 placement.on_device()
             );
         }
+        if self.fits != Some(false) && placement.has_host_residual() {
+            text += &format!(
+                "\nnote: {} of main memory hold the document's activations while it is read, as the GPU has no room\n",
+                format::bytes(best.forecast.planned.bytes.host.residual)
+            );
+        }
         if best.rank.is_none() {
             text += &format!(
                 "\nnote: {} answered fewer questions about long texts in our tests; `full` and `razor` did not\n",

@@ -36,7 +36,7 @@ impl OutputTokens {
 /// A part of a text whose residual stream is kept between layers.
 #[derive(Clone, Copy)]
 pub struct TextChunk<'a> {
-    /// `[n_embd, columns]` f32: the residual stream of the whole text, in the slots of `scratch::Residual`.
+    /// `[n_embd, columns]` f32: the residual stream, as `scratch::Residual` has it in the place of the layer.
     pub residual: &'a Tensor,
     /// The first column of what the layer gets.
     pub from: usize,

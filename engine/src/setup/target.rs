@@ -1,5 +1,5 @@
-//! What computes: the host, or a GPU for the last layers, and how much of its memory may be used. Experts are moved off
-//! the GPU before layers are.
+//! What computes: the host, or a GPU for the last layers, and how much of its memory may be used. The residual stream is
+//! moved off the GPU first, then experts, then layers.
 
 use std::path::Path;
 
@@ -175,7 +175,7 @@ impl Target {
 
     /// The placement with the same layers on the GPU that takes the least of its memory.
     pub(super) fn smallest(&self, layers: usize) -> Placement {
-        self.placement(layers, self.wanted_layers(layers), layers)
+        self.placement(layers, self.wanted_layers(layers), layers).with_host_residual()
     }
 
     /// The placement with so many layers on the GPU. Unless a number was asked for, the experts of `host_experts`
@@ -189,8 +189,8 @@ impl Target {
 
     /// Where `layers` layers are: as it was asked for, else as much is on the GPU as `plan` says fits.
     ///
-    /// Experts leave the GPU before whole layers do. They are most of the bytes, and a token reads few of them. Keys
-    /// and values are read whole.
+    /// The residual stream leaves the GPU first: only reading a text waits for it. Experts leave before whole layers do.
+    /// They are most of the bytes, and a token reads few of them. Keys and values are read whole.
     pub(super) fn choose(
         &self,
         layers: usize,
@@ -201,13 +201,16 @@ impl Target {
         if self.device.is_none() || self.limit.is_none() || fits(wanted) {
             return wanted;
         }
-        if smallest != wanted && fits(smallest) {
-            let with_experts = |count: usize| wanted.with_host_experts(layers - count);
-            return with_experts(max_that_holds(layers, |count| fits(with_experts(count))));
+        let most = |placement: &dyn Fn(usize) -> Placement| {
+            let count = max_that_holds(layers, |count| fits(placement(count).with_host_residual()));
+            let chosen = placement(count);
+            if fits(chosen) { chosen } else { chosen.with_host_residual() }
+        };
+        if fits(smallest) {
+            return most(&|count| self.placement(layers, self.wanted_layers(layers), layers - count));
         }
-        let with_layers = |count: usize| self.placement(layers, count, layers);
         match self.layers {
-            GpuLayers::Auto => with_layers(max_that_holds(layers, |count| fits(with_layers(count)))),
+            GpuLayers::Auto => most(&|count| self.placement(layers, count, layers)),
             GpuLayers::Count(_) => smallest,
         }
     }

@@ -1,6 +1,7 @@
-//! Layers on a device whose experts are on the host: they compute the same however a text is read, the plan knows their
-//! bytes, and the choice of layers moves experts before layers. The device is the one that `LONGHAND_TEST_DEVICE`
-//! names; if it names none, the emulated one.
+//! Layers on a device of which a part is on the host: their experts, or the residual stream of a text. They compute the
+//! same however a text is read, the plan knows their bytes, and the choice of layers moves the residual stream before
+//! experts, and experts before layers. The device is the one that `LONGHAND_TEST_DEVICE` names; if it names none, the
+//! emulated one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,6 +37,13 @@ fn is_emulated() -> bool {
 fn engine_options(layers: usize, host_experts: usize) -> EngineOptions {
     let device = Some(DeviceOptions { layers, host_experts, ..device() });
     EngineOptions { threads: Some(1), repack: false, device, ..EngineOptions::default() }
+}
+
+/// The same, with all experts on the device and the residual stream on the host.
+fn with_host_residual(layers: usize) -> EngineOptions {
+    let options = engine_options(layers, 0);
+    let device = options.device.map(|device| DeviceOptions { host_residual: true, ..device });
+    EngineOptions { device, ..options }
 }
 
 /// Checks numbers of two placements of a model. The emulated device computes the same as the host, but for GELU, which
@@ -112,6 +120,24 @@ fn experts_on_the_host_compute_the_same() {
     }
 }
 
+#[test]
+fn a_residual_stream_on_the_host_computes_the_same() {
+    for name in ["ernie4_5-tied-f32", "qwen3next-gqa-f32", "gemma4-experts-f32", "gpt-oss-window-f32"] {
+        let layers = family_model_with(name, &engine_options(0, 0)).spec().n_layers;
+        for on_device in (layers - 1..=layers).filter(|on_device| *on_device > 0) {
+            let without = family_model_with(name, &engine_options(on_device, 0));
+            let engine = family_model_with(name, &with_host_residual(on_device));
+            assert!(engine.placement().has_host_residual() && !without.placement().has_host_residual());
+            for policy in ["full", "h2o:heavy=16,recent=8", "kvzip:heads=off,capacity=20,recent=10,slack=0"] {
+                let want = logits(&without, policy, Prefill::Exact);
+                for (want, found) in want.iter().zip(logits(&engine, policy, Prefill::Exact)) {
+                    check_same(&engine, want, &found, &format!("{name} {policy}, {on_device} layers"));
+                }
+            }
+        }
+    }
+}
+
 /// Every named intermediate is there and stays readable.
 #[test]
 fn intermediates_are_the_same() {
@@ -142,13 +168,15 @@ fn calibration_finds_the_same_heads() {
         return;
     }
     let source = ModelSource::Bytes(file_with_experts(Arch::Qwen2Moe, FileType::F16).into());
-    let scores = [0, 1, 2].map(|host_experts| {
-        let engine = Engine::open(&source, &engine_options(2, host_experts)).expect("the model opens");
+    let placements =
+        [engine_options(2, 0), engine_options(2, 1), engine_options(2, 2), with_host_residual(2)];
+    let scores = placements.map(|options| {
+        let engine = Engine::open(&source, &options).expect("the model opens");
         let options = CalibrationOptions { period: 12, chunk: 20, ..CalibrationOptions::default() };
         let profile = calibrate(&engine, &options, &SelectionRule::default(), &mut |_| ());
         profile.expect("a profile").scores().to_vec()
     });
-    assert!(scores[0] == scores[1] && scores[0] == scores[2]);
+    assert!(scores.iter().all(|other| *other == scores[0]));
 }
 
 /// A text that is interrupted anywhere, on host or device, and read on ends with the same rows and logits.
@@ -157,8 +185,13 @@ fn an_interrupted_text_goes_on() {
     if !is_emulated() {
         return;
     }
-    for name in ["qwen2moe-gqa-f32", "qwen3next-gqa-f32"] {
-        let engine = family_model_with(name, &engine_options(usize::MAX, usize::MAX));
+    let experts = (engine_options(usize::MAX, usize::MAX), &Place::ALL[..]);
+    let residual = (with_host_residual(usize::MAX), &[Place::Device][..]);
+    let names = ["qwen2moe-gqa-f32", "qwen3next-gqa-f32"];
+    for (name, (engine_options, places)) in
+        names.into_iter().flat_map(|name| [(name, &experts), (name, &residual)])
+    {
+        let engine = family_model_with(name, engine_options);
         let tokens = random_tokens(&engine, 60, 4);
         for prefill in PREFILLS {
             let make = || {
@@ -167,7 +200,7 @@ fn an_interrupted_text_goes_on() {
             };
             let mut fresh = make();
             sync(&mut fresh, &tokens);
-            for place in Place::ALL {
+            for place in places.iter().copied() {
                 let (backend, mut interrupts) = (engine.backends().at(place), 0);
                 for operations in [1, 4, 9, 15, 26, 33, 40, 75, 131] {
                     let mut stopped = make();
@@ -197,12 +230,22 @@ fn planned_bytes_cover_allocated_ones() {
     let bytes = file_with_experts(Arch::Qwen2Moe, FileType::Q8_0);
     let source = ModelSource::Bytes(bytes.into());
     let mut weights = Vec::new();
-    for (layers, host_experts) in [(2, 0), (2, 1), (2, 2), (1, 2)] {
-        for (policy, prefill) in
-            [("full", PREFILLS[0]), ("full", PREFILLS[1]), ("h2o:heavy=32,recent=32", PREFILLS[0])]
-        {
+    let on_device = [
+        ("all", engine_options(2, 0)),
+        ("all but the residual stream", with_host_residual(2)),
+        ("the experts of one layer", engine_options(2, 1)),
+        ("no experts", engine_options(2, 2)),
+        ("one layer without experts", engine_options(1, 2)),
+    ];
+    for (name, placed) in on_device {
+        for (policy, prefill) in [
+            ("full", PREFILLS[0]),
+            ("full", PREFILLS[1]),
+            ("h2o:heavy=32,recent=32", PREFILLS[0]),
+            ("kvzip:heads=off,capacity=60,recent=10", PREFILLS[0]),
+        ] {
             let run = |memory| -> Result<(usize, Arc<Engine>, Session), EngineError> {
-                let mut options = engine_options(layers, host_experts);
+                let mut options = placed.clone();
                 options.device = options.device.map(|device| DeviceOptions { memory, ..device });
                 let engine = Engine::open(&source, &options)?;
                 let asked = SessionOptions { prefill, chunk: 64, ..tests::fixtures::options(220, policy) };
@@ -225,7 +268,7 @@ fn planned_bytes_cover_allocated_ones() {
             let outline = tensor_outlines(engine.file());
             let plan =
                 Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");
-            let case = format!("{layers} layers, {host_experts} without experts, {policy} {prefill:?}");
+            let case = format!("{name} on the device, {policy} {prefill:?}");
             assert_eq!(plan.weights, engine.weight_bytes(), "{case}");
             let planned = plan.device_allocated();
             assert!(peak <= planned + 65536, "{case}: {planned} planned, {peak} allocated");
@@ -276,7 +319,48 @@ fn decided(model: &Arc<Model>, options: SetupOptions) -> (Option<(usize, usize)>
     (device, *setup.plan(), notices.0)
 }
 
-/// With less and less memory, first the experts leave the device, from the first layer on, and then whole layers.
+/// With less and less memory the residual stream leaves the device, where a text is read layer by layer, and then
+/// layers leave.
+#[test]
+fn the_residual_stream_leaves_the_device_before_layers() {
+    let model = Model::open(ModelSource::Embedded).expect("the model opens");
+    let asked = |bytes: usize, prefill| SetupOptions {
+        context: Context::Tokens(2000),
+        chunk: Some(100),
+        prefill: Some(prefill),
+        device: DeviceRequest::Device(DeviceKind::Emulated),
+        gpu_memory: Some(DRIVER_BYTES + bytes),
+        ..SetupOptions::default()
+    };
+    let decided = |bytes, prefill| {
+        let setup = Setup::resolve(&model, &asked(bytes, prefill), 1900, &mut ()).expect("a setup");
+        let device = setup.engine_options().device.expect("a device");
+        ((device.layers, device.host_residual), *setup.plan())
+    };
+    let needed = |plan: &Plan| plan.device_allocated() + plan.device_overhead;
+
+    let (placed, plan) = decided(1 << 30, Prefill::Exact);
+    assert_eq!(placed, (4, false));
+    let n_embd = model.spec().n_embd;
+    let stream = |chunks: usize| chunks * 100 * n_embd * size_of::<f32>();
+    assert_eq!((plan.host.residual, plan.device.residual), (0, stream(19 + 1)));
+    assert_eq!(decided(needed(&plan), Prefill::Exact).0, (4, false), "as much as it needs");
+
+    let (placed, less) = decided(needed(&plan) - 1, Prefill::Exact);
+    assert_eq!(placed, (4, true), "a byte less");
+    assert_eq!((less.host.residual, less.device.residual), (stream(19 + 1), stream(2)));
+    assert_eq!(needed(&plan) - needed(&less), stream(19 + 1 - 2));
+    assert_eq!(decided(needed(&less), Prefill::Exact).0, (4, true));
+    assert_eq!(decided(needed(&less) - 1, Prefill::Exact).0.0, 3, "a byte less than that");
+
+    // Other texts have no such stream.
+    let (placed, plan) = decided(1 << 30, Prefill::Streaming);
+    assert_eq!(placed, (4, false));
+    assert_eq!(decided(needed(&plan) - 1, Prefill::Streaming).0.0, 3);
+}
+
+/// With less and less memory, first the experts leave the device, from the first layer on, and then whole layers. The
+/// residual stream has left before.
 #[test]
 fn experts_leave_the_device_before_layers() {
     let bytes = file_with_experts(Arch::Qwen3Moe, FileType::Q8_0);
