@@ -376,6 +376,30 @@ fn plans_for_a_gpu_need_no_gpu() {
     assert_eq!(plan("qwen2.5-32b:q4_k_m", &["--memory", "600MiB"])["device"]["layers"], 0);
 }
 
+/// Where a GPU has no room for the activations of a document, main memory has, and all layers are on the GPU.
+#[test]
+fn plans_move_activations_to_main_memory() {
+    let plan = |context: &str| {
+        let shape = ["plan", "--shape", "qwen2.5-32b:q4_k_m", "--gpu", "4090", "--policy", "razor"];
+        [&shape[..], &["-ctk", "iq4_nl", "-ctv", "iq4_nl", "-c", context]].concat()
+    };
+    let json = |context: &str| {
+        let plan = longhand(&[&plan(context)[..], &["--json"]].concat()).json()["plans"][0].clone();
+        let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+        assert_eq!((number(&plan["device"]["layers"]), &plan["fits"]), (64, &true.into()), "{plan}");
+        (number(&plan["residual"]), number(&plan["device"]["residual"]))
+    };
+    // 5,120 numbers of 4 bytes a token, in chunks of 512, and one chunk more.
+    let stream = |chunks: u64| 5120 * 4 * 512 * chunks;
+    assert_eq!(json("51200"), (0, stream(101)));
+    assert_eq!(json("102400"), (stream(201), stream(2)));
+    let note = "its activations take 1.96 GiB of main memory";
+    assert!(
+        longhand(&plan("102400")).ok().contains(note)
+            && !longhand(&plan("51200")).ok().contains("main memory")
+    );
+}
+
 /// Experts leave the GPU before whole layers do. What is asked for stays.
 #[test]
 fn plans_for_a_gpu_move_experts_before_layers() {

@@ -1,7 +1,7 @@
 //! The memory that exact prefill needs besides the store. It holds the residual stream of all tokens of the text, and
 //! the complete keys and values of one layer, or the states of a recurrent one. If a model is split between host and
-//! device, both places hold both. Layers with other heads have memory of their own. So have layers to whose rows later
-//! ones attend, where it is needed for other rows before that.
+//! device, both places hold both, unless all of the residual stream is on the host. Layers with other heads have memory
+//! of their own. So have layers to whose rows later ones attend, where it is needed for other rows before that.
 //!
 //! A layer that was interrupted in the middle of a chunk can compute the chunk again: rows are written to the same
 //! places, and nothing that a chunk gets is overwritten before the next one begins. Accumulated attention is the

@@ -316,20 +316,26 @@ impl Setup {
         }
         let outline = ModelOutline::of_model(model);
         let planner = planner(&outline, options);
-        let plan = |profile: &Option<HeadProfile>, placement: Placement| {
+        let plan = |profile: &Option<HeadProfile>, prompt: usize, placement: Placement| {
             let session = SessionOptions { profile: profile.clone(), ..session.clone() };
             planner.plan(&session, prompt, placement)
         };
         // A budget may be too small for the expected profile and large enough for the real one.
-        let expected =
-            |placement| plan(&heads.expected, placement).or_else(|_| plan(&heads.smallest, placement));
+        let expected = |prompt, placement| {
+            plan(&heads.expected, prompt, placement).or_else(|_| plan(&heads.smallest, prompt, placement))
+        };
 
-        let placement = target.choose(spec.n_layers, expected);
-        let smallest = plan(&heads.smallest, placement)?;
+        let mut placement = target.choose(spec.n_layers, |placement| expected(prompt, placement));
+        // Where the prompt is short, a document that fills the context may still follow.
+        let fits = |planned: Planned| target.limit.is_none() || target.holds(&planned.bytes);
+        if placement.on_device() > 0 && !expected(session.context, placement).is_ok_and(fits) {
+            placement = placement.with_host_residual();
+        }
+        let smallest = plan(&heads.smallest, prompt, placement)?;
         if check_memory {
             check_unloaded(&smallest.bytes, session.context)?;
         }
-        let planned = if heads.known { smallest } else { expected(placement)? };
+        let planned = if heads.known { smallest } else { expected(prompt, placement)? };
 
         let mut engine = options.engine();
         if let Some(kind) = target.device {

@@ -332,26 +332,32 @@ fn the_residual_stream_leaves_the_device_before_layers() {
         gpu_memory: Some(DRIVER_BYTES + bytes),
         ..SetupOptions::default()
     };
-    let decided = |bytes, prefill| {
-        let setup = Setup::resolve(&model, &asked(bytes, prefill), 1900, &mut ()).expect("a setup");
+    let decided_for = |prompt, bytes, prefill| {
+        let setup = Setup::resolve(&model, &asked(bytes, prefill), prompt, &mut ()).expect("a setup");
         let device = setup.engine_options().device.expect("a device");
         ((device.layers, device.host_residual), *setup.plan())
     };
+    let decided = |bytes, prefill| decided_for(2000, bytes, prefill);
     let needed = |plan: &Plan| plan.device_allocated() + plan.device_overhead;
 
     let (placed, plan) = decided(1 << 30, Prefill::Exact);
     assert_eq!(placed, (4, false));
     let n_embd = model.spec().n_embd;
     let stream = |chunks: usize| chunks * 100 * n_embd * size_of::<f32>();
-    assert_eq!((plan.host.residual, plan.device.residual), (0, stream(19 + 1)));
+    assert_eq!((plan.host.residual, plan.device.residual), (0, stream(20 + 1)));
     assert_eq!(decided(needed(&plan), Prefill::Exact).0, (4, false), "as much as it needs");
 
     let (placed, less) = decided(needed(&plan) - 1, Prefill::Exact);
     assert_eq!(placed, (4, true), "a byte less");
-    assert_eq!((less.host.residual, less.device.residual), (stream(19 + 1), stream(2)));
-    assert_eq!(needed(&plan) - needed(&less), stream(19 + 1 - 2));
+    assert_eq!((less.host.residual, less.device.residual), (stream(20 + 1), stream(2)));
+    assert_eq!(needed(&plan) - needed(&less), stream(20 + 1 - 2));
     assert_eq!(decided(needed(&less), Prefill::Exact).0, (4, true));
     assert_eq!(decided(needed(&less) - 1, Prefill::Exact).0.0, 3, "a byte less than that");
+
+    // A conversation begins with a short text, and a document that fills the context may follow.
+    let (placed, short) = decided_for(10, needed(&plan) - 1, Prefill::Exact);
+    assert_eq!(placed, (4, true));
+    assert!(short.host.residual <= stream(2), "{short:?}");
 
     // Other texts have no such stream.
     let (placed, plan) = decided(1 << 30, Prefill::Streaming);

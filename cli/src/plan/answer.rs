@@ -120,7 +120,7 @@ impl<'a> Answer<'a> {
         }
         if self.fits != Some(false) && placement.has_host_residual() {
             text += &format!(
-                "\nnote: {} of main memory hold the document's activations while it is read, as the GPU has no room\n",
+                "\nnote: while the document is read, its activations take {} of main memory: the GPU has no room\n",
                 format::bytes(best.forecast.planned.bytes.host.residual)
             );
         }
