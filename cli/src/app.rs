@@ -11,7 +11,7 @@ use crate::format;
 use crate::interrupt::Interrupt;
 use crate::local_models;
 use crate::offers;
-use crate::reporter::Reporter;
+use crate::reporter::{HeldReporter, Reporter};
 
 /// What `chat` says of the embedded model.
 const EMBEDDED: &str = "\
@@ -59,27 +59,40 @@ impl App {
         self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut self.reporter()))
     }
 
-    /// As [`App::resolve`], for a cache that fits the memory. Where that of the default policy does not, the one that
-    /// is closest to it is taken, with a note. Where a policy was given, the error says what fits instead.
+    /// As [`App::resolve`], for a cache that fits the memory, and with a GPU leaves all layers there. Where that of the
+    /// default policy does not, the one that is closest to it is taken, with a note. Where a policy was given, the
+    /// error says what fits instead.
     fn resolve_within_memory(
         &self,
         model: &Arc<Model>,
         options: &SetupOptions,
         prompt: usize,
     ) -> anyhow::Result<Setup> {
-        let error = match self.resolve(model, options, prompt) {
-            Ok(setup) => return Ok(setup),
-            Err(error) => error,
+        let mut reporter = HeldReporter::new(self.reporter());
+        let resolved = self.interrupt.computing(|| Setup::resolve(model, options, prompt, &mut reporter));
+        let is_auto = options.policy.is_none();
+        let (why, context) = match &resolved {
+            Ok(setup) if is_auto && !setup.fits_gpu() => {
+                let session = setup.session_options();
+                let types = format::types(session.types);
+                (format!("with a full cache in {types} not all layers fit the GPU"), session.context)
+            }
+            Err(error @ EngineError::Memory { context, .. }) => (error.to_string(), *context),
+            _ => {
+                reporter.release();
+                return Ok(resolved?);
+            }
         };
-        let EngineError::Memory { context, .. } = error else { return Err(error.into()) };
         let offers = self.interrupt.computing(|| offers::find(model, options, prompt, context));
-        let taken = offers.offers.first().filter(|_| options.policy.is_none());
-        let Some((offer, changed)) = taken.and_then(|offer| Some((offer, offer.apply(options)?))) else {
-            return Err(Failure::from(error).or_offer(&offers).into());
+        let mut taken = offers.offers.iter().take(1).filter(|offer| resolved.is_err() || !offer.is_none());
+        let taken = taken.find_map(|offer| Some((offer, offer.apply(options)?)));
+        let Some((offer, changed)) = taken.filter(|_| is_auto) else {
+            reporter.release();
+            return resolved.map_err(|error| Failure::from(error).or_offer(&offers).into());
         };
         if !offer.is_none() {
             self.console.note(&format!(
-                "note: {error}. Taken instead: {}, {}; {}. `--policy full` forbids that",
+                "note: {why}. Taken instead: {}, {}; {}. `--policy full` forbids that",
                 offer.flags(),
                 format::bytes(offer.bytes),
                 offer.known_cost()

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ggml::Type;
+
 /// `512 B`, `4.0 KiB`, `1.21 GiB`.
 pub fn bytes(bytes: usize) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -36,6 +38,11 @@ pub fn bytes_flag(bytes: usize) -> String {
         bytes if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
         bytes => format!("{bytes}B"),
     }
+}
+
+/// The types of keys and values: `q8_0/iq4_nl`, or one name if they are equal.
+pub fn types((k, v): (Type, Type)) -> String {
+    if k == v { k.name().to_owned() } else { format!("{}/{}", k.name(), v.name()) }
 }
 
 /// A word of a command line as a shell reads it: in single quotes where it needs them.

@@ -1,10 +1,9 @@
-//! What fits instead, where a text does not fit the context or the memory. Everything is planned as it would be run,
-//! so that an offer holds.
+//! What fits instead, where a text does not fit the context, or a session the memory. Everything is planned as it would
+//! be run, so that an offer holds. With a GPU, what leaves all layers there comes before what does not.
 
 use std::sync::Arc;
 
 use longhand::policy::PolicyChoice;
-use longhand::setup::available_memory;
 use longhand::{Context, Model, Prefill, Setup, SetupOptions, Type};
 
 use crate::recipes::{EXACT_TYPES, FULL, OTHER_TYPES, RAZOR, RECIPES, Recipe, TYPES, budget};
@@ -23,7 +22,7 @@ pub struct Offer {
     pub types: Option<(Type, Type)>,
     /// The text is read chunk by chunk.
     pub streaming: bool,
-    /// Memory besides the weights, in bytes.
+    /// Memory besides the weights in bytes, as [`Setup::needed`].
     pub bytes: usize,
 }
 
@@ -41,23 +40,32 @@ pub struct Offers {
 /// Finds what fits for a first text of `prompt` tokens in a session of `context` tokens.
 pub fn find(model: &Arc<Model>, options: &SetupOptions, prompt: usize, context: usize) -> Offers {
     let options = SetupOptions { context: Context::Tokens(context), ..options.clone() };
-    let fits = |change: Offer| {
+    let setup = |change: &Offer| {
         let changed = change.apply(&options)?;
-        let setup =
-            Setup::resolve(model, &changed, prompt, &mut ()).ok().filter(Setup::is_expected_to_fit)?;
-        let plan = setup.plan();
-        Some(Offer { bytes: plan.total() - plan.weights.on_host(), ..change })
+        Setup::resolve(model, &changed, prompt, &mut ()).ok().filter(Setup::is_expected_to_fit)
     };
-    let mut offers = Vec::from_iter(fits(Offer::default()));
-    if offers.is_empty() {
-        for offer in changes(model).into_iter().filter_map(fits) {
-            // What changes more must need less.
-            if offers.len() < MAX_OFFERS && offers.iter().all(|other: &Offer| offer.bytes < other.bytes) {
-                offers.push(offer);
-            }
+    let fits = |change: Offer| setup(&change).map(|setup| (change, setup));
+    let leaves_layers = |(_, setup): &(Offer, Setup)| setup.fits_gpu();
+    let mut found = Vec::from_iter(fits(Offer::default()));
+    if !found.iter().any(leaves_layers) {
+        let mut changed: Vec<_> = changes(model).into_iter().filter_map(fits).collect();
+        if changed.iter().any(leaves_layers) {
+            changed.retain(leaves_layers);
+            found = changed;
+        } else if found.is_empty() {
+            found = changed;
         }
     }
-    Offers { context, free: available_memory(), offers }
+    let free = found.first().and_then(|(_, setup)| setup.free());
+    let mut offers: Vec<Offer> = Vec::new();
+    for (offer, setup) in found {
+        let bytes = setup.needed();
+        // What changes more must need less.
+        if offers.len() < MAX_OFFERS && offers.iter().all(|other| bytes < other.bytes) {
+            offers.push(Offer { bytes, ..offer });
+        }
+    }
+    Offers { context, free, offers }
 }
 
 /// What can be changed, from little to much: the recipes, and what is smaller still. Where everything is kept, reading
@@ -141,5 +149,52 @@ impl Offer {
             changed.prefill = Some(Prefill::Streaming);
         }
         Some(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhand::plan::DRIVER_BYTES;
+    use longhand::setup::DeviceRequest;
+    use longhand::{DeviceKind, ModelSource};
+
+    use super::*;
+
+    /// On a GPU what fits leaves all layers there.
+    #[test]
+    fn a_smaller_cache_comes_before_fewer_layers_on_the_gpu() {
+        let model = Model::open(ModelSource::Embedded).expect("the embedded model");
+        let (prompt, context) = (3900, 4000);
+        let options = |free: usize, types: Option<(Type, Type)>| SetupOptions {
+            context: Context::Tokens(context),
+            device: DeviceRequest::Device(DeviceKind::Emulated),
+            gpu_memory: Some(DRIVER_BYTES + free),
+            k_type: types.map(|types| types.0),
+            v_type: types.map(|types| types.1),
+            ..SetupOptions::default()
+        };
+        let setup =
+            |free, types| Setup::resolve(&model, &options(free, types), prompt, &mut ()).expect("a setup");
+        let needed = |setup: &Setup| setup.plan().device_allocated() + setup.plan().device_overhead;
+        let eight_bits = needed(&setup(1 << 30, Some(TYPES[1])));
+        // The residual stream leaves the GPU before layers do.
+        let smallest = needed(&setup(eight_bits - 1, Some(TYPES[1])));
+        assert!(smallest < eight_bits && eight_bits < needed(&setup(1 << 30, None)));
+
+        let first = |free, types| {
+            let offers = find(&model, &options(free, types), prompt, context);
+            assert!(offers.free.is_some_and(|free| offers.offers.iter().all(|offer| offer.bytes <= free)));
+            offers.offers[0].clone()
+        };
+        assert!(first(1 << 30, None).is_none(), "nothing has to change");
+        let unchanged = setup(smallest, None);
+        assert!(!unchanged.fits_gpu() && unchanged.engine_options().device.is_some_and(|gpu| gpu.layers < 4));
+        let offer = first(smallest, None);
+        assert_eq!((offer.policy, offer.types), (None, Some(TYPES[1])));
+        let offer = first(smallest - 1, None);
+        assert_eq!((offer.policy, offer.types), (None, Some(TYPES[2])));
+        // Types that were asked for stay, and without room for the weights nothing is gained.
+        assert!(first(smallest, Some(TYPES[0])).is_none());
+        assert!(first(setup(1 << 30, None).plan().weights.device, None).is_none());
     }
 }

@@ -37,6 +37,34 @@ impl Observer for Reporter<'_> {
     }
 }
 
+/// Shows progress, and keeps notices until it is known that they hold.
+pub struct HeldReporter<'a> {
+    reporter: Reporter<'a>,
+    notices: Vec<Notice>,
+}
+
+impl<'a> HeldReporter<'a> {
+    /// A reporter whose notices are kept.
+    pub fn new(reporter: Reporter<'a>) -> HeldReporter<'a> {
+        HeldReporter { reporter, notices: Vec::new() }
+    }
+
+    /// Shows the notices.
+    pub fn release(mut self) {
+        self.notices.drain(..).for_each(|notice| self.reporter.notice(notice));
+    }
+}
+
+impl Observer for HeldReporter<'_> {
+    fn progress(&mut self, progress: Progress) {
+        self.reporter.progress(progress);
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+}
+
 fn title(task: Task) -> &'static str {
     match task {
         Task::LoadWeights => "loading",

@@ -213,6 +213,8 @@ pub struct Setup {
     known: bool,
     plan: Plan,
     prompt: usize,
+    /// See [`Setup::fits_gpu`].
+    fits_gpu: bool,
 }
 
 impl Setup {
@@ -366,6 +368,7 @@ impl Setup {
         }
         // The steps of a setup are too short to look at the flag, and none of them resets it.
         check_interrupt(&options.interrupt)?;
+        let fits_gpu = target.device.is_none() || target.fits(&planned, spec.n_layers) != Some(false);
         let profile = planned.session.profile.filter(|_| heads.known);
         Ok(Setup {
             model: model.clone(),
@@ -375,6 +378,7 @@ impl Setup {
             session: SessionOptions { profile, ..planned.session },
             plan: planned.bytes,
             prompt,
+            fits_gpu,
         })
     }
 
@@ -402,6 +406,28 @@ impl Setup {
     /// [`Setup::resolve`] refuses only what does not fit whatever they are.
     pub fn is_expected_to_fit(&self) -> bool {
         check_unloaded(&self.plan, self.session.context).is_ok()
+    }
+
+    /// Whether all layers that a GPU was to compute are there and fit its memory, as far as that is known. True where no
+    /// GPU is used.
+    pub fn fits_gpu(&self) -> bool {
+        self.fits_gpu
+    }
+
+    /// Bytes that the session takes besides the weights: on the GPU that computes layers, else on the host.
+    pub fn needed(&self) -> usize {
+        match self.engine.device {
+            Some(_) => self.plan.device_allocated() - self.plan.weights.device,
+            None => self.plan.total() - self.plan.weights.on_host(),
+        }
+    }
+
+    /// Bytes that are free there for a session, if that is known.
+    pub fn free(&self) -> Option<usize> {
+        match self.engine.device {
+            Some(device) => device.memory.map(|memory| memory.saturating_sub(self.plan.weights.device)),
+            None => available_memory(),
+        }
     }
 
     /// Loads the weights.

@@ -22,7 +22,8 @@ pub struct SessionArgs {
     #[arg(short = 'c', long = "ctx-size", value_name = "TOKENS", value_parser = values::tokens)]
     pub context: Option<usize>,
     /// Cache policy: what each head keeps, for example razor:buffer=4000,ratio=5; `longhand policies` lists
-    /// all. auto: full where it fits the memory, else the closest that does, with a note [default: auto]
+    /// all. auto: full where it fits the memory (with a GPU, the GPU's), else the closest that does, with a note
+    /// [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Head profile, for razor, kvzip and policies with heads=on [default: the saved profile of the model, else a new

@@ -6,7 +6,6 @@ use std::cmp::Reverse;
 use longhand::setup::{Forecast, HostExperts, SessionForecast};
 use serde_json::{Value, json};
 
-use super::report::types_name;
 use super::{PlanArgs, Row};
 use crate::args::session::PrefillArg;
 use crate::format;
@@ -29,7 +28,7 @@ struct Choice<'a> {
 impl Choice<'_> {
     /// `razor + q8_0`
     fn name(&self) -> String {
-        format!("{} + {}", self.row.wanted.name(), types_name(self.row.types))
+        format!("{} + {}", self.row.wanted.name(), format::types(self.row.types))
     }
 }
 
@@ -229,7 +228,7 @@ impl<'a> Answer<'a> {
             let planned = &forecast.planned;
             table.row([
                 row.wanted.name(),
-                types_name(row.types),
+                format::types(row.types),
                 format::bytes(target.total(&planned.bytes)),
                 super::report::fits_cell(self.forecast, planned),
                 match target.limit {

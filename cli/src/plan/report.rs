@@ -1,6 +1,5 @@
 //! Prints a plan in full: as a table of all parts, or as JSON.
 
-use ggml::Type;
 use longhand::plan::KERNEL_CODE_BYTES;
 use longhand::setup::{Forecast, ForecastHeads, Planned, ProfileOrigin, SessionForecast};
 use serde_json::{Value, json};
@@ -9,11 +8,6 @@ use super::answer::Answer;
 use super::{PlanArgs, Row};
 use crate::format;
 use crate::table::Table;
-
-/// The types of keys and values; one name if they are equal.
-pub fn types_name((k, v): (Type, Type)) -> String {
-    if k == v { k.name().to_owned() } else { format!("{}/{}", k.name(), v.name()) }
-}
 
 /// Where the head profile is from.
 fn source(heads: &ForecastHeads) -> String {
@@ -134,7 +128,7 @@ pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
                 };
                 table.row([
                     planned.session.policy.to_string(),
-                    types_name(row.types),
+                    format::types(row.types),
                     format::bytes(weights),
                     format::bytes(other),
                     planned.bounded_rows().map_or("all".into(), format::count),
@@ -147,7 +141,7 @@ pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
                     if limit.is_some() { format::count(*longest_context) } else { "?".into() },
                 ])
             }
-            Err(_) => table.row([row.wanted.policy.to_string(), types_name(row.types)]),
+            Err(_) => table.row([row.wanted.policy.to_string(), format::types(row.types)]),
         }
     }
     table.plain()
@@ -157,7 +151,7 @@ pub fn full_table(forecast: &Forecast, rows: &[Row]) -> String {
 pub fn impossible(rows: &[Row]) -> String {
     let failed = rows.iter().filter_map(|row| Some((row, row.plan.as_ref().err()?)));
     failed
-        .map(|(row, why)| format!("{} with {}: {why}\n", row.wanted.policy, types_name(row.types)))
+        .map(|(row, why)| format!("{} with {}: {why}\n", row.wanted.policy, format::types(row.types)))
         .collect()
 }
 
