@@ -379,10 +379,10 @@ fn plans_for_a_gpu_need_no_gpu() {
 /// Where a GPU has no room for the activations of a document, main memory has, and all layers are on the GPU.
 #[test]
 fn plans_move_activations_to_main_memory() {
-    let plan = |context: &str| {
+    fn plan(context: &str) -> Vec<&str> {
         let shape = ["plan", "--shape", "qwen2.5-32b:q4_k_m", "--gpu", "4090", "--policy", "razor"];
         [&shape[..], &["-ctk", "iq4_nl", "-ctv", "iq4_nl", "-c", context]].concat()
-    };
+    }
     let json = |context: &str| {
         let plan = longhand(&[&plan(context)[..], &["--json"]].concat()).json()["plans"][0].clone();
         let number = |value: &serde_json::Value| value.as_u64().expect("a number");
